@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * base/error.h - set the text that weft_error_text() returns.
+ */
+#ifndef BASE_ERROR_H
+#define BASE_ERROR_H
+
+#include "weft/status.h"
+
+/*
+ * wefti_error - keep a text for this thread and hand the status through:
+ * return wefti_error(WEFT_ERR_INVALID, "root %d: allowed is 0..%d", ...);
+ *
+ * Threads     any.  Blocks: no.  Allocates: no (cut at 511 bytes).
+ */
+weft_status wefti_error(weft_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * wefti_error_system - the same for a failed system call: appends errno's text
+ * and returns WEFT_ERR_SYSTEM (ENOMEM: WEFT_ERR_NO_MEMORY).
+ */
+weft_status wefti_error_system(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+#endif

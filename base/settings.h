@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * base/settings.h - every WEFT_* variable, once: name, default, range, meaning.
+ *
+ * Nothing else in weft calls getenv for a WEFT_ name. To add a variable, add a
+ * row; weft-info and the docs list them from here.
+ */
+#ifndef BASE_SETTINGS_H
+#define BASE_SETTINGS_H
+
+#include "weft/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(name, kind, default, least, most, meaning); kind TEXT, INT or REAL */
+#define WEFTI_SETTING_LIST(X)                                                  \
+    X(LOG, TEXT, "warn", 0, 0,                                                 \
+      "what is logged: error, warn, info, debug or trace")                     \
+    X(RANK, INT, "", 0, 1048575, "this process's first rank")                  \
+    X(NRANKS, INT, "", 1, 1048576, "how many ranks the job has")               \
+    X(RANKS_PER_PROCESS, INT, "1", 1, 1024,                                    \
+      "ranks this process runs as threads")                                    \
+    X(RENDEZVOUS, TEXT, "", 0, 0, "host:port where the ranks meet")            \
+    X(RENDEZVOUS_FD, INT, "", 0, 65535,                                        \
+      "listening socket that rank 0 inherits (set by weft-run)")               \
+    X(SECRET, TEXT, "", 0, 0, "the job's secret, 16 to 256 characters")        \
+    X(SECRET_FILE, TEXT, "", 0, 0, "file that holds the job's secret")         \
+    X(BOARD_FD, INT, "", 0, 65535,                                             \
+      "memory where ranks note their last operation (set by weft-run)")        \
+    X(WARN_MS, INT, "10000", 1, 86400000,                                      \
+      "a waiter names whom it waits for after this long")                      \
+    X(TIMEOUT_MS, INT, "600000", 1, 86400000,                                  \
+      "a communicator fails after waiting this long")                          \
+    X(EMULATE_GBPS, REAL, "0", 0, 100000,                                      \
+      "limit each rank's sending to so many GB/s (1e9 bytes); 0: no limit")    \
+    X(ALGORITHM, TEXT, "", 0, 0,                                               \
+      "force algorithms, such as all_reduce:tree,broadcast:direct")            \
+    X(CHUNK_BYTES, INT, "0", 0, 1048576,                                       \
+      "bytes per chunk of large operations; 0: by size")                       \
+    X(SPIN_US, INT, "-1", -1, 1000000,                                         \
+      "how long a waiter spins before it yields; -1: by cores and ranks")
+
+typedef enum wefti_setting {
+#define WEFTI_SETTING_ENUM(name, kind, fallback, least, most, meaning)         \
+    WEFTI_SETTING_##name,
+    WEFTI_SETTING_LIST(WEFTI_SETTING_ENUM)
+#undef WEFTI_SETTING_ENUM
+        WEFTI_SETTING_COUNT
+} wefti_setting;
+
+/* What --settings prints about one of them. */
+typedef struct wefti_setting_info {
+    const char *name; /* with WEFT_ in front */
+    const char *value;
+    const char *fallback;
+    const char *meaning;
+    bool from_environment;
+} wefti_setting_info;
+
+wefti_setting_info wefti_setting_describe(wefti_setting setting);
+
+/* The value, or the default where the variable is unset or empty. */
+const char *wefti_setting_text(wefti_setting setting);
+
+/* Whether the environment gives it. */
+bool wefti_setting_given(wefti_setting setting);
+
+/*
+ * wefti_setting_int, _real - the value as a number.
+ *
+ * Returns     OK | ERR_INVALID: not a number, or out of range; the text names
+ *             the variable, its value and what is allowed.
+ */
+WEFT_NODISCARD weft_status wefti_setting_int(wefti_setting setting,
+                                             int64_t *value_out);
+WEFT_NODISCARD weft_status wefti_setting_real(wefti_setting setting,
+                                              double *value_out);
+
+#endif

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Build options, and the flags that every target of weft compiles with.
+set(WEFT_SANITIZE "" CACHE STRING
+    "sanitizers: empty, address (with undefined), or thread")
+set_property(CACHE WEFT_SANITIZE PROPERTY STRINGS "" address thread)
+option(WEFT_WERROR "treat warnings as errors" ON)
+
+add_library(weft_flags INTERFACE)
+target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
+target_compile_options(weft_flags INTERFACE
+    -Wall -Wextra -Wshadow -Wpointer-arith -Wcast-align -Wwrite-strings
+    -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wdouble-promotion
+    -Wformat=2 -Wimplicit-fallthrough -fno-math-errno -ffp-contract=off
+    -fno-semantic-interposition)
+if(WEFT_WERROR)
+    target_compile_options(weft_flags INTERFACE -Werror)
+endif()
+
+if(WEFT_SANITIZE STREQUAL "address")
+    set(sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all)
+elseif(WEFT_SANITIZE STREQUAL "thread")
+    set(sanitizers -fsanitize=thread)
+elseif(NOT WEFT_SANITIZE STREQUAL "")
+    message(FATAL_ERROR "WEFT_SANITIZE=${WEFT_SANITIZE}: "
+        "allowed is empty, address or thread")
+endif()
+if(WEFT_SANITIZE)
+    target_compile_options(weft_flags INTERFACE
+        ${sanitizers} -fno-omit-frame-pointer)
+    target_link_options(weft_flags INTERFACE ${sanitizers})
+endif()

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/bootstrap.h - bring the ranks of a job together, once.
+ *
+ *   rank r                                   server (thread of one process)
+ *     | TCP, loopback unless told otherwise      |
+ *     |---- hello: magic, version, nonce ------->|
+ *     |<--- challenge: version, nonce -----------|
+ *     |---- join: rank, nranks, pid, MAC ------->|   ... until all have joined
+ *     |<--- welcome: all members, MAC -----------|
+ *     |---- unix socket: token ----------------->|
+ *     |<--- the descriptor of the shared memory -|
+ *
+ * The server is a thread of rank 0's process (environment) or of the process
+ * that made the unique id. It accepts only holders of the secret, bounds every
+ * message, serves strangers without blocking members, and ends when all have
+ * met or the time is over; then nothing listens any more.
+ */
+#ifndef COMM_BOOTSTRAP_BOOTSTRAP_H
+#define COMM_BOOTSTRAP_BOOTSTRAP_H
+
+#include "weft/comm.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { WEFTI_TUNING_BYTES = 256, WEFTI_JOB_KEY_BYTES = 32 };
+
+/*
+ * id           NULL: from WEFT_RENDEZVOUS, WEFT_SECRET or WEFT_SECRET_FILE.
+ * rank         with id NULL and nranks 0: from WEFT_RANK, WEFT_NRANKS.
+ * tuning       opaque; everybody receives rank 0's.
+ * warn_ms      whoever waits logs (warn) which ranks are missing.
+ * timeout_ms   and gives up.
+ */
+typedef struct wefti_bootstrap_request {
+    const weft_unique_id *id;
+    int rank;
+    int nranks;
+    unsigned char tuning[WEFTI_TUNING_BYTES];
+    int64_t warn_ms;
+    int64_t timeout_ms;
+} wefti_bootstrap_request;
+
+/*
+ * A member of the job. pidfd: readable once the process has ended; -1 for
+ * members of this process. Owned by the membership.
+ */
+typedef struct wefti_member {
+    pid_t pid;
+    int pidfd;
+} wefti_member;
+
+/*
+ * memory_fd    anonymous memory shared by all members, empty: the caller sizes
+ *              it. Owned by the membership, close-on-exec.
+ * job_key      random, the same on all members, never sent in clear text.
+ */
+typedef struct wefti_membership {
+    int rank;
+    int nranks;
+    wefti_member *members; /* [nranks] */
+    int memory_fd;
+    unsigned char tuning[WEFTI_TUNING_BYTES];
+    unsigned char job_key[WEFTI_JOB_KEY_BYTES];
+} wefti_membership;
+
+/*
+ * wefti_bootstrap_join - meet all other ranks.
+ *
+ * Returns     OK | ERR_INVALID | ERR_BOOTSTRAP | ERR_TIMEOUT | ERR_SYSTEM |
+ *             ERR_NO_MEMORY; the text says which rank is missing, has died, or
+ *             differs in what.
+ * Threads     any; several ranks of one process at once.
+ * Blocks      at most timeout_ms.
+ */
+WEFT_NODISCARD weft_status
+wefti_bootstrap_join(const wefti_bootstrap_request *request,
+                     wefti_membership *membership_out);
+void wefti_membership_fini(wefti_membership *membership);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/pattern.h - algorithms as arithmetic: which steps one rank takes
+ * for one operation.
+ *
+ * A pattern never touches memory, clocks or other ranks: it answers "what is
+ * step i of track t", so a list of any length costs nothing to make or keep.
+ *
+ * Tracks advance side by side; the steps of one track run in order, each when
+ * it can. Messages between two ranks are matched per channel in the order they
+ * are sent, so all sends and receives of one (peer, channel) pair must stand
+ * in one track, in the same order on both sides. A SEND copies its elements
+ * out and is over when they are staged; there is room for `slots` staged
+ * messages per channel, freed when every addressee has read them.
+ *
+ *      rank 0  track 0: SEND -> 1 ch 0        track 1: FOLD ch 0, SEND all ch 1
+ *      rank 1  track 0: SEND -> 0 ch 0        track 1: FOLD ch 0, SEND all ch 1
+ *                                             track 2: RECV ch 1
+ */
+#ifndef COMM_PATTERN_PATTERN_H
+#define COMM_PATTERN_PATTERN_H
+
+#include "weft/types.h"
+
+#include <stdbool.h>
+
+enum { WEFTI_CHANNELS = 2, WEFTI_TRACKS = 3, WEFTI_ALL_PEERS = -1 };
+
+/* Which rank's part of which collective is to be planned; counts as in op.h. */
+typedef struct wefti_problem {
+    weft_collective collective;
+    int rank;
+    int nranks;
+    int root;
+    size_t count;
+    size_t chunk_elems; /* most elements of one message; at least 1 */
+} wefti_problem;
+
+typedef enum wefti_step_kind {
+    WEFTI_STEP_COPY,    /* dst = src */
+    WEFTI_STEP_SEND,    /* src to peer, or to all other ranks */
+    WEFTI_STEP_RECV,    /* dst = message from peer */
+    WEFTI_STEP_FOLD,    /* dst = tree over ranks: own src at this rank's place,
+                           one message from each other rank; finished */
+    WEFTI_STEP_WIDEN,   /* scratch = widened src */
+    WEFTI_STEP_COMBINE, /* scratch = scratch op message from peer (wide) */
+    WEFTI_STEP_NARROW   /* dst = finished scratch */
+} wefti_step_kind;
+
+/* SCRATCH holds chunk_elems wide elements, per track, from element 0. */
+typedef enum wefti_buffer {
+    WEFTI_BUFFER_NONE,
+    WEFTI_BUFFER_SEND, /* the op's send buffer (recv, if in place says so) */
+    WEFTI_BUFFER_RECV,
+    WEFTI_BUFFER_SCRATCH
+} wefti_buffer;
+
+typedef struct wefti_step {
+    wefti_step_kind kind;
+    wefti_buffer src, dst;
+    int peer; /* rank, or WEFTI_ALL_PEERS (SEND, FOLD) */
+    int channel;
+    size_t src_elem, dst_elem; /* from the buffer's start */
+    size_t elems;              /* 1 .. chunk_elems */
+} wefti_step;
+
+/*
+ * wefti_pattern - one algorithm for some collectives.
+ *
+ * supports     whether it can do this problem.
+ * step_count   how many steps the track has for this rank; 0 is common.
+ * step_at      step index of the track, index < step_count.
+ * slots        how many messages this rank must be able to have staged at once
+ *              on the channel so that nobody can starve; 0: sends none.
+ *
+ * All are pure and cost O(1) or O(log nranks). A buffer range is written by at
+ * most one step; every element of the result is written by exactly one.
+ */
+typedef struct wefti_pattern {
+    const char *name;
+    bool (*supports)(const wefti_problem *problem);
+    size_t (*step_count)(const wefti_problem *problem, int track);
+    void (*step_at)(const wefti_problem *problem, int track, size_t index,
+                    wefti_step *step_out);
+    int (*slots)(const wefti_problem *problem, int channel);
+} wefti_pattern;
+
+/* All patterns, ended by NULL. To add one, add its file and a line here. */
+extern const wefti_pattern *const wefti_patterns[];
+extern const wefti_pattern wefti_pattern_direct;
+extern const wefti_pattern wefti_pattern_tree;
+
+/* The pattern of that name, or NULL. */
+const wefti_pattern *wefti_pattern_find(const char *name);
+
+/*
+ * wefti_share - which elements rank owns when count are dealt out in nearly
+ * equal runs: [*begin_out, return value). Multiples of 16 elements while count
+ * is large enough, so that owners do not share cache lines.
+ */
+size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out);
+
+#endif

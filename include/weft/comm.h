@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft/comm.h - communicators: making, splitting, ending them, and their
+ * faults.
+ */
+#ifndef WEFT_COMM_H
+#define WEFT_COMM_H
+
+#include "weft/device.h"
+#include "weft/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_comm weft_comm;
+
+/* Opaque; holds the meeting point and the job's secret: treat it as one. */
+typedef struct weft_unique_id {
+    unsigned char bytes[128];
+} weft_unique_id;
+
+/*
+ * weft_comm_config - all optional: zero means "from the environment, else the
+ * default".
+ *
+ * size_bytes     sizeof(weft_comm_config) of the caller; must be set.
+ * id             the same on all ranks; NULL: WEFT_RENDEZVOUS and WEFT_SECRET.
+ *                Borrowed during the call.
+ * rank, nranks   with an id: mandatory. Without: both 0 takes WEFT_RANK and
+ *                WEFT_NRANKS.
+ * name           for messages, copied, up to 31 bytes; NULL: "world".
+ * device         whose memory buffers may be in besides the host's; NULL: host
+ *                memory only. Borrowed for the communicator's life.
+ * warn_ms        a waiter names whom it waits for after this (10 000).
+ * timeout_ms     and the communicator fails after this (600 000).
+ * ops_in_flight  how many operations may overlap, 1 .. 16 (16).
+ * sm_budget      GPU multiprocessors that communication may hold; unused by
+ *                host fabrics.
+ * flags          must be 0.
+ */
+typedef struct weft_comm_config {
+    size_t size_bytes;
+    const weft_unique_id *id;
+    int rank;
+    int nranks;
+    const char *name;
+    weft_device *device;
+    int64_t warn_ms;
+    int64_t timeout_ms;
+    int ops_in_flight;
+    int sm_budget;
+    uint32_t flags;
+} weft_comm_config;
+
+/* Why a communicator has failed. status OK: it has not. */
+typedef struct weft_fault {
+    size_t size_bytes; /* set by the caller */
+    weft_status status;
+    int rank;           /* whom the fault is about; -1: nobody in particular */
+    uint64_t op_number; /* the operation it hit; 0: none */
+    char text[256];
+} weft_fault;
+
+/*
+ * weft_unique_id_create - open a meeting point in this process and describe it.
+ *
+ * Send the id to all ranks by any private way. The meeting point closes when
+ * all ranks have met or the time limit is over.
+ *
+ * Returns     OK | ERR_SYSTEM (no socket, no thread).
+ * Threads     any.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
+
+/*
+ * weft_comm_create - bring the ranks together; collective.
+ *
+ * config   NULL = all from the environment.
+ *
+ * Returns     OK | ERR_INVALID | ERR_BOOTSTRAP (who is missing, or whose
+ *             version, secret or settings differ: weft_error_text()) |
+ *             ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM. All ranks that return
+ *             get the same verdict.
+ * Threads     any; several ranks may be threads of one process.
+ * Blocks      until all ranks have met, at most timeout_ms.
+ */
+WEFT_NODISCARD weft_status weft_comm_create(const weft_comm_config *config,
+                                            weft_comm **comm_out);
+
+/*
+ * weft_comm_split - ranks of equal color form a new communicator; collective
+ * over comm.
+ *
+ * color    negative: this rank takes no part, *comm_out = NULL, still OK.
+ * key      orders the new ranks; equal keys keep the old order.
+ * config   name, warn_ms, timeout_ms count; NULL: the parent's.
+ *
+ * Returns     as weft_comm_create; the parent stays usable after ERR_INVALID.
+ * Threads     one caller per comm at a time.  Blocks: yes.
+ */
+WEFT_NODISCARD weft_status weft_comm_split(weft_comm *comm, int color, int key,
+                                           const weft_comm_config *config,
+                                           weft_comm **comm_out);
+
+/*
+ * weft_comm_destroy - leave. Local: waits only for this rank's own operations.
+ *
+ * A peer that still waits for this rank in an operation learns that it left.
+ * comm   NULL is legal. Not while another thread is inside a call on it.
+ */
+void weft_comm_destroy(weft_comm *comm);
+
+/*
+ * weft_comm_abort - make every pending and later operation fail, on all ranks.
+ *
+ * Returns     OK | ERR_INVALID.  Threads: any, also while another thread is
+ *             blocked in the communicator.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status weft_comm_abort(weft_comm *comm);
+
+/*
+ * weft_comm_get_fault - has it failed, and why.
+ *
+ * Returns     OK (also when there is a fault: see fault_out->status) |
+ *             ERR_INVALID.  Threads: any.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status weft_comm_get_fault(weft_comm *comm,
+                                               weft_fault *fault_out);
+
+/*
+ * weft_comm_get_rank, _get_nranks - this rank's number, and how many there are;
+ * -1 if comm is NULL.
+ */
+int weft_comm_get_rank(const weft_comm *comm);
+int weft_comm_get_nranks(const weft_comm *comm);
+
+/*
+ * weft_comm_dump - the flight record of all ranks as text, one line each: last
+ * operations, what is in flight, whom it waits for.
+ *
+ * text_out     room for text_bytes, always ends in a zero byte.
+ *
+ * Returns     OK | ERR_INVALID.  Threads: any.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status weft_comm_dump(weft_comm *comm, char *text_out,
+                                          size_t text_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft/device.h - memory, streams, events and gates, on whatever computes.
+ *
+ * A stream is an in-order queue. An event says that work already queued on a
+ * stream has finished. A gate ties chunks of a buffer to whoever makes and
+ * whoever uses them: an array of 64-bit counters ("epochs") that host, stream
+ * and fabric can all raise and all wait for, also before anyone has raised
+ * them.
+ *
+ *      producer                       gate[c]                  consumer
+ *   compute chunk c --signal(c, e)-->    e    --wait(c, e)--> send chunk c
+ *
+ * A NULL stream everywhere means "the calling thread, here and now".
+ */
+#ifndef WEFT_DEVICE_H
+#define WEFT_DEVICE_H
+
+#include "weft/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_device weft_device;
+typedef struct weft_stream weft_stream;
+typedef struct weft_event weft_event;
+typedef struct weft_gate weft_gate;
+
+/*
+ * weft_device_open - take a device into use.
+ *
+ * kind    "host": ordinary memory, streams are threads of this process.
+ *         "shadow": the same, but its memory faults when the host touches it,
+ *         as a GPU's would: for tests of code that must not assume otherwise.
+ * index   which one of that kind; 0 for host and shadow.
+ *
+ * Returns     OK | ERR_INVALID (no such kind or index) | ERR_NO_MEMORY.
+ * Threads     any.  Blocks: no.  Allocates: the device; close with
+ *             weft_device_close after everything made from it is gone.
+ */
+WEFT_NODISCARD weft_status weft_device_open(const char *kind, int index,
+                                            weft_device **device_out);
+void weft_device_close(weft_device *device); /* NULL is legal */
+
+/*
+ * weft_device_alloc - memory of the device, at least 64-byte aligned.
+ *
+ * bytes   0 gives a pointer that may be freed and not dereferenced.
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.  Threads: any.
+ */
+WEFT_NODISCARD weft_status weft_device_alloc(weft_device *device, size_t bytes,
+                                             void **pointer_out);
+void weft_device_free(weft_device *device, void *pointer); /* NULL is legal */
+
+/*
+ * weft_device_copy - bytes from anywhere to anywhere: host or this device.
+ *
+ * dst, src   not overlapping; borrowed until the copy has run.
+ * stream     runs after work already queued on it; NULL = done on return.
+ *
+ * Returns     OK | ERR_INVALID.  Threads: any.  Blocks: only if stream is
+ *             NULL.
+ */
+WEFT_NODISCARD weft_status weft_device_copy(weft_device *device, void *dst,
+                                            const void *src, size_t bytes,
+                                            weft_stream *stream);
+
+/*
+ * weft_stream_create - a new in-order queue on the device.
+ *
+ * priority   lower runs first where the device can tell; 0 = ordinary.
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY | ERR_SYSTEM (no thread).
+ * Threads     one poster per stream at a time.
+ */
+WEFT_NODISCARD weft_status weft_stream_create(weft_device *device, int priority,
+                                              weft_stream **stream_out);
+void weft_stream_destroy(weft_stream *stream); /* drains first; NULL is legal */
+
+/*
+ * weft_stream_call - run a host function in stream order.
+ *
+ * call, arg   borrowed until it has run; it may block, and may not post to or
+ *             wait for its own stream.
+ *
+ * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (device without host streams)
+ *             | ERR_NO_MEMORY (the queue could not grow; nothing was queued).
+ */
+WEFT_NODISCARD weft_status weft_stream_call(weft_stream *stream,
+                                            void (*call)(void *arg), void *arg);
+
+/*
+ * weft_stream_wait - block until everything queued so far has run.
+ *
+ * Returns     OK | the first error that a gate put into the stream (the stream
+ *             has drained, the work behind the failed wait has run without
+ *             it).  Blocks: yes, as long as the work does.
+ */
+WEFT_NODISCARD weft_status weft_stream_wait(weft_stream *stream);
+
+/*
+ * Events. post marks the end of what is queued on stream now (NULL: happens at
+ * once); test says OK or INPROGRESS; wait makes stream (NULL: the caller) wait
+ * for the latest post. An event never posted counts as happened.
+ */
+WEFT_NODISCARD weft_status weft_event_create(weft_device *device,
+                                             weft_event **event_out);
+void weft_event_destroy(weft_event *event); /* not while posted; NULL legal */
+WEFT_NODISCARD weft_status weft_event_post(weft_event *event,
+                                           weft_stream *stream);
+WEFT_NODISCARD weft_status weft_event_test(weft_event *event);
+WEFT_NODISCARD weft_status weft_event_wait(weft_event *event,
+                                           weft_stream *stream);
+
+/*
+ * weft_gate_create - one counter for each of chunks, all 0.
+ *
+ * One gate serves one tensor for its whole life: every step uses the next
+ * epoch, nothing is reset, nothing allocated.
+ *
+ * Returns     OK | ERR_INVALID (chunks is 0) | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status weft_gate_create(weft_device *device, size_t chunks,
+                                            weft_gate **gate_out);
+void weft_gate_destroy(weft_gate *gate); /* nobody may use it; NULL is legal */
+
+/*
+ * weft_gate_signal - raise a chunk's counter to epoch; lower values are kept
+ * from going backwards (an older epoch changes nothing).
+ *
+ * stream   after the work queued on it; NULL = now. What the signaller wrote
+ *          before is visible to whoever has waited for the epoch.
+ *
+ * Returns     OK | ERR_INVALID (chunk out of range, epoch 0).
+ * Threads     any.  Blocks: no.  Allocates: no.
+ */
+WEFT_NODISCARD weft_status weft_gate_signal(weft_gate *gate, size_t chunk,
+                                            uint64_t epoch,
+                                            weft_stream *stream);
+
+/*
+ * weft_gate_wait - go on when the chunk's counter is at least epoch.
+ *
+ * stream   work queued later waits; NULL = the caller blocks. Legal before
+ *          anyone has signalled.
+ *
+ * Returns     OK | ERR_INVALID | with a NULL stream also the error the gate
+ *             was released with (its communicator has failed).
+ * Threads     any.  Blocks: only if stream is NULL.  Allocates: no.
+ */
+WEFT_NODISCARD weft_status weft_gate_wait(weft_gate *gate, size_t chunk,
+                                          uint64_t epoch, weft_stream *stream);
+
+/*
+ * weft_gate_test - like wait, but says INPROGRESS instead of blocking.
+ */
+WEFT_NODISCARD weft_status weft_gate_test(weft_gate *gate, size_t chunk,
+                                          uint64_t epoch);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft/ledger.h - what was hidden: every compute span and every operation of a
+ * rank on one clock, and each step broken down into terms that add up.
+ *
+ * Definitions: compute C, transfers X_k and waits W_k per class k; hidden_k =
+ * |X_k in C|; overlap ratio O_k = hidden_k / |X_k|. A step of length T is
+ * compute + exposed (by class, in the order tp cp ep pp dp mem) + bubble
+ * (waiting for a pipeline message) + skew (waiting for a late peer) + idle
+ * (the gaps that none of these cover).
+ */
+#ifndef WEFT_LEDGER_H
+#define WEFT_LEDGER_H
+
+#include "weft/comm.h"
+#include "weft/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_ledger weft_ledger;
+
+/* One open span; a value, 0 = none. */
+typedef struct weft_span {
+    uint64_t id;
+} weft_span;
+
+/*
+ * weft_step_report - one step of one rank, times in ns. The five terms compute,
+ * exposed_ns (all classes), bubble, skew and idle are measured each from its
+ * own intervals; their sum is step_ns.
+ */
+typedef struct weft_step_report {
+    size_t size_bytes; /* set by the caller */
+    int64_t step_ns;
+    int64_t compute_ns;
+    int64_t exposed_ns[WEFT_CLASS_COUNT]; /* index: weft_class */
+    int64_t bubble_ns;
+    int64_t skew_ns;
+    int64_t idle_ns;
+    int64_t xfer_ns[WEFT_CLASS_COUNT];   /* |X_k| */
+    int64_t hidden_ns[WEFT_CLASS_COUNT]; /* |X_k in C| */
+    int64_t wait_ns[WEFT_CLASS_COUNT];   /* |W_k| */
+    int64_t xfer_all_ns;                 /* |X|, union over classes */
+    int64_t hidden_all_ns;               /* |X in C| */
+    double cpu_share;                    /* thread CPU / wall over compute */
+    uint64_t spans;                      /* recorded in this step */
+    uint64_t dropped;                    /* lost for want of room; 0 else */
+} weft_step_report;
+
+/*
+ * weft_ledger_create - an empty ledger.
+ *
+ * spans_per_step   room for that many spans and transfers in one step; what
+ *                  does not fit is counted as dropped, never silently lost.
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status weft_ledger_create(size_t spans_per_step,
+                                              weft_ledger **ledger_out);
+void weft_ledger_destroy(weft_ledger *ledger); /* after detach; NULL legal */
+
+/*
+ * weft_ledger_attach - record the operations of comm from now on; detach ends
+ * that. A communicator feeds at most one ledger.
+ *
+ * Threads     not while operations are in flight on comm.
+ */
+WEFT_NODISCARD weft_status weft_ledger_attach(weft_ledger *ledger,
+                                              weft_comm *comm);
+void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm);
+
+/*
+ * weft_span_open, _close - declare work of the calling thread (stream NULL) or
+ * of a stream. Spans of one thread may nest.
+ *
+ * label    borrowed for the ledger's life (a literal).
+ *
+ * Returns     the span; id 0 if ledger is NULL or full, which close takes.
+ * Threads     any.  Blocks: no.  Allocates: no.
+ */
+weft_span weft_span_open(weft_ledger *ledger, weft_class class_id,
+                         const char *label, weft_stream *stream);
+void weft_span_close(weft_ledger *ledger, weft_span span, weft_stream *stream);
+
+/*
+ * weft_ledger_step - end the current step here and now, begin the next, and
+ * report the one that ended.
+ *
+ * Returns     OK | ERR_INVALID.  Threads: one at a time.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status weft_ledger_step(weft_ledger *ledger,
+                                            weft_step_report *report_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft/op.h - operations on a communicator.
+ *
+ * All ranks of a communicator post the same operations in the same order,
+ * whatever their streams; the n-th post is operation number n. Point-to-point
+ * operations are numbered per ordered pair of ranks instead, and match in the
+ * order of posting.
+ *
+ * Sums are the same bits on every rank, in every run, for every size, chunk
+ * and algorithm: additions follow a balanced tree over the rank index (split
+ * at the largest power of two), bf16 adds in f32 and is rounded once.
+ */
+#ifndef WEFT_OP_H
+#define WEFT_OP_H
+
+#include "weft/comm.h"
+#include "weft/types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * weft_op - one operation in full. The short forms below fill it in.
+ *
+ * size_bytes     sizeof(weft_op) of the caller; must be set.
+ * send, recv     as in the short form of the collective; borrowed until done.
+ * count          elements, as in the short form.
+ * root           rank for rooted collectives, peer for send and recv; else 0.
+ * ready          chunks of the send buffer become sendable when this gate
+ *                says so; NULL: all are.
+ * arrived        chunks of the receive buffer are announced here; NULL: none.
+ * gate_elems     elements of the buffer per gate chunk, counted from its
+ *                start; 0: the whole buffer is one chunk.
+ * ready_chunk    the gate's chunk that belongs to element 0 of send.
+ * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
+ * class_id       for the ledger; COMPUTE is not allowed.
+ * label          for messages and the ledger; borrowed until done; NULL: none.
+ */
+typedef struct weft_op {
+    size_t size_bytes;
+    weft_collective collective;
+    const void *send;
+    void *recv;
+    size_t count;
+    weft_dtype dtype;
+    weft_redop redop;
+    int root;
+    weft_gate *ready;
+    weft_gate *arrived;
+    size_t gate_elems;
+    size_t ready_chunk;
+    size_t arrived_chunk;
+    weft_class class_id;
+    const char *label;
+} weft_op;
+
+/*
+ * weft_op_post - queue an operation.
+ *
+ * epoch    what its gates wait for and are raised to; 0 only without gates.
+ * stream   the operation starts when the stream reaches it, and later work on
+ *          the stream runs when it is done; NULL: done on return.
+ *
+ * Returns     OK | ERR_INVALID (the text names the argument; nothing was
+ *             queued, no number taken) | with a NULL stream ERR_MISMATCH,
+ *             ERR_PEER, ERR_TIMEOUT, ERR_ABORTED | one of these if the
+ *             communicator has already failed.
+ * Threads     one caller per comm at a time.
+ * Blocks      if stream is NULL, or while ops_in_flight are pending.
+ * Allocates   no.
+ */
+WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
+                                        weft_comm *comm, weft_stream *stream);
+
+/*
+ * The short forms. send and recv are host or device memory of dtype, any
+ * alignment; recv is undefined until completion; a count of 0 is legal and
+ * still an operation. Returns, Threads, Blocks, Allocates: weft_op_post.
+ *
+ * weft_allreduce      recv[0..count) = op over ranks p of send_p[0..count).
+ *                     In place: recv == send.
+ * weft_reduce         the same at root; recv may be NULL elsewhere. In place
+ *                     at root: recv == send.
+ * weft_allgather      recv[p * send_elems ..) = send_p[0..send_elems), shape
+ *                     [nranks][send_elems]. In place:
+ *                     send == &recv[rank][0].
+ * weft_reducescatter  rank r gets op over p of send_p[r][0..recv_elems), send
+ *                     has shape [nranks][recv_elems]. In place:
+ *                     recv == &send[rank][0].
+ * weft_broadcast      recv[0..count) = root's send[0..count); send may be NULL
+ *                     elsewhere. In place at root: recv == send.
+ * weft_barrier        nobody leaves before everybody has entered.
+ * weft_send, _recv    count elements to or from one peer, which may be this
+ *                     rank itself (on different streams).
+ *
+ * Other overlaps of send and recv are refused with ERR_INVALID.
+ *
+ * Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective
+ * Communication Operations in MPICH", 2005; comm/pattern/.
+ */
+WEFT_NODISCARD weft_status weft_allreduce(const void *send, void *recv,
+                                          size_t count, weft_dtype dtype,
+                                          weft_redop redop, weft_comm *comm,
+                                          weft_stream *stream);
+WEFT_NODISCARD weft_status weft_reduce(const void *send, void *recv,
+                                       size_t count, weft_dtype dtype,
+                                       weft_redop redop, int root,
+                                       weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_allgather(const void *send, void *recv,
+                                          size_t send_elems, weft_dtype dtype,
+                                          weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_reducescatter(const void *send, void *recv,
+                                              size_t recv_elems,
+                                              weft_dtype dtype,
+                                              weft_redop redop, weft_comm *comm,
+                                              weft_stream *stream);
+WEFT_NODISCARD weft_status weft_broadcast(const void *send, void *recv,
+                                          size_t count, weft_dtype dtype,
+                                          int root, weft_comm *comm,
+                                          weft_stream *stream);
+WEFT_NODISCARD weft_status weft_barrier(weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_send(const void *send, size_t count,
+                                     weft_dtype dtype, int peer,
+                                     weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_recv(void *recv, size_t count, weft_dtype dtype,
+                                     int peer, weft_comm *comm,
+                                     weft_stream *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

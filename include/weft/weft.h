@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft/weft.h - the whole public interface.
+ */
+#ifndef WEFT_WEFT_H
+#define WEFT_WEFT_H
+
+#include "weft/comm.h"
+#include "weft/device.h"
+#include "weft/ledger.h"
+#include "weft/op.h"
+#include "weft/status.h"
+#include "weft/types.h"
+#include "weft/version.h"
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * kernels/wire/fold.h - all the arithmetic that collectives do.
+ *
+ * "Wide" is the type partial sums have: f32 for bf16, else the type itself.
+ * MAX and copies never need it but use the same calls.
+ */
+#ifndef KERNELS_WIRE_FOLD_H
+#define KERNELS_WIRE_FOLD_H
+
+#include "weft/types.h"
+
+/* Bytes of one element of the wide type of dtype. */
+size_t wefti_wide_bytes(weft_dtype dtype);
+
+/*
+ * wefti_fold - dst[i] = finish(op over k of sources[k][i]), i in [0, elems).
+ *
+ * The order is the balanced tree over k: fold(a, b) = fold(a, m) op fold(m, b)
+ * with m - a the largest power of two below b - a. Partial results stay wide;
+ * finish divides by source_count for AVG and rounds to dtype once.
+ *
+ * dst           [elems] of dtype, any alignment; may be one of the sources,
+ *               else must not overlap them.
+ * sources       source_count (1 .. any) pointers to [elems] of dtype, any
+ *               alignment, borrowed during the call.
+ *
+ * NaN: SUM propagates; MAX gives NaN where any source is NaN.
+ * Threads     any.  Blocks: no.  Allocates: no (stack only, bounded).
+ */
+void wefti_fold(void *dst, const void *const *sources, size_t source_count,
+                size_t elems, weft_dtype dtype, weft_redop redop);
+
+/*
+ * wefti_widen, _narrow - dtype to wide and back. narrow divides by
+ * source_count for AVG and rounds once. dst may equal src only where the
+ * element sizes are equal.
+ */
+void wefti_widen(void *wide_dst, const void *src, size_t elems,
+                 weft_dtype dtype);
+void wefti_narrow(void *dst, const void *wide_src, size_t source_count,
+                  size_t elems, weft_dtype dtype, weft_redop redop);
+
+/*
+ * wefti_combine - wide_dst[i] = wide_dst[i] op wide_src[i]; not finished.
+ */
+void wefti_combine(void *wide_dst, const void *wide_src, size_t elems,
+                   weft_dtype dtype, weft_redop redop);
+
+/*
+ * wefti_copy - memcpy that does not spoil the cache: non-temporal stores from
+ * a size where that pays. No overlap.
+ */
+void wefti_copy(void *dst, const void *src, size_t bytes);
+
+#endif

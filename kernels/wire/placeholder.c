@@ -1,0 +1,2 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+typedef int wefti_kernels_wire_unused;

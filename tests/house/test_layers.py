@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Goal: an include goes one way only, from a folder to those below it.
+
+Method: for every pair of folders, compile a file that includes one header of
+the second with the very flags (from compile_commands.json) that the first
+folder's sources are built with. It must succeed where the layers allow it and
+the build says so, and fail with "no such file" everywhere else. Each header
+must also compile alone under its own folder's flags. Then no source may name a
+path with ../ in an include, which would step around the roots.
+
+Usage: test_layers.py SOURCE_DIR BUILD_DIR
+"""
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+# What each folder may see at most; itself is always allowed.
+MAY_SEE = {
+    "base": [],
+    "device": ["base"],
+    "kernels/wire": ["device", "base"],
+    "kernels/math": ["device", "base"],
+    "comm": ["kernels/wire", "device", "base"],
+    "overlap": ["comm", "kernels/wire", "device", "base"],
+    "trainer": ["overlap", "comm", "kernels/math", "kernels/wire", "device",
+                "base"],
+    "perf": ["overlap", "comm", "kernels/math", "kernels/wire", "device",
+             "base"],
+}
+# What it must see, or the test could not tell a wrong root from a good one.
+MUST_SEE = {
+    "base": ["base"],
+    "device": ["device", "base"],
+    "kernels/wire": ["kernels/wire", "base"],
+    "kernels/math": ["kernels/math", "base"],
+    "comm": ["comm", "kernels/wire", "device", "base"],
+    "overlap": ["overlap", "comm"],
+    "trainer": ["overlap", "comm", "kernels/math", "base"],
+    "perf": ["perf", "comm", "base"],
+}
+SKIPPED = {"build", ".git", ".cache"}
+
+
+def fail(text):
+    print("FAILED:", text)
+    fail.count += 1
+
+
+fail.count = 0
+
+
+def sources_under(top, ends):
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(f for f in folders if f not in SKIPPED)
+        for name in sorted(files):
+            if name.endswith(ends):
+                yield os.path.join(folder, name)
+
+
+def compile_flags(source_dir, build_dir):
+    """For each folder, the command that compiles its first source."""
+    with open(os.path.join(build_dir, "compile_commands.json")) as file:
+        entries = json.load(file)
+    commands = {}
+    for entry in sorted(entries, key=lambda e: e["file"]):
+        path = os.path.relpath(entry["file"], source_dir)
+        for folder in MAY_SEE:
+            if path.startswith(folder + "/") and folder not in commands:
+                words = shlex.split(entry["command"])
+                # Without "-o object" and "-c source".
+                commands[folder] = [
+                    w for i, w in enumerate(words)
+                    if w not in ("-o", "-c") and words[i - 1] not in
+                    ("-o", "-c")]
+    return commands
+
+
+def compiles(command, header, build_dir):
+    text = '#include "%s"\nextern int wefti_layers_probe;\n' % header
+    run = subprocess.run(command + ["-fsyntax-only", "-xc", "-"], input=text,
+                         cwd=build_dir, capture_output=True, text=True)
+    if run.returncode != 0 and "No such file" not in run.stderr:
+        fail("%s does not compile on its own:\n%s" % (header, run.stderr))
+    return run.returncode == 0
+
+
+def check_pairs(source_dir, build_dir):
+    commands = compile_flags(source_dir, build_dir)
+    headers = {}
+    for folder in MAY_SEE:
+        found = list(sources_under(os.path.join(source_dir, folder), ".h"))
+        if found:
+            headers[folder] = os.path.relpath(found[0], source_dir)
+    pairs = 0
+    for folder, command in commands.items():
+        for other, header in headers.items():
+            pairs += 1
+            allowed = other == folder or other in MAY_SEE[folder]
+            works = compiles(command, header, build_dir)
+            if works and not allowed:
+                fail("%s can include %s" % (folder, header))
+            if not works and other in MUST_SEE[folder]:
+                fail("%s cannot include %s" % (folder, header))
+    print("%d folders, %d pairs compiled" % (len(commands), pairs))
+    for folder in MAY_SEE:
+        top = os.path.join(source_dir, folder)
+        if folder not in commands and list(sources_under(top, ".c")):
+            fail("no source of %s is in compile_commands.json" % folder)
+    return commands
+
+
+def check_headers(source_dir, build_dir, commands):
+    count = 0
+    for folder, command in commands.items():
+        for path in sources_under(os.path.join(source_dir, folder), ".h"):
+            count += 1
+            header = os.path.relpath(path, source_dir)
+            if not compiles(command, header, build_dir):
+                fail("%s needs a header that %s may not see" %
+                     (header, folder))
+    print("%d headers compiled on their own" % count)
+
+
+def check_includes(source_dir):
+    wrong = re.compile(r'^\s*#\s*include\s*[<"][^">]*\.\./')
+    count = 0
+    for path in sources_under(source_dir, (".c", ".h", ".in")):
+        count += 1
+        with open(path, encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if wrong.match(line):
+                    fail("%s:%d: %s" % (os.path.relpath(path, source_dir),
+                                        number, line.strip()))
+    print("%d files searched for ../ in an include" % count)
+
+
+def main():
+    source_dir, build_dir = map(os.path.realpath, sys.argv[1:3])
+    commands = check_pairs(source_dir, build_dir)
+    check_headers(source_dir, build_dir, commands)
+    check_includes(source_dir)
+    return 1 if fail.count else 0
+
+
+sys.exit(main())

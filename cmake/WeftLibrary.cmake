@@ -13,7 +13,10 @@ set_target_properties(weft PROPERTIES
     SOVERSION ${PROJECT_VERSION_MAJOR}
     LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/weft.map)
 target_link_options(weft PRIVATE
-    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/weft.map -Wl,--no-undefined)
+    -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/weft.map)
+if(NOT WEFT_FUZZ) # clang's sanitizers are defined in programs only
+    target_link_options(weft PRIVATE -Wl,--no-undefined)
+endif()
 target_link_libraries(weft PRIVATE weft_flags Threads::Threads
     PkgConfig::SODIUM m)
 

@@ -4,6 +4,7 @@ set(WEFT_SANITIZE "" CACHE STRING
     "sanitizers: empty, address (with undefined), or thread")
 set_property(CACHE WEFT_SANITIZE PROPERTY STRINGS "" address thread)
 option(WEFT_WERROR "treat warnings as errors" ON)
+option(WEFT_FUZZ "build libFuzzer targets instead of tests (clang only)" OFF)
 
 add_library(weft_flags INTERFACE)
 target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
@@ -28,4 +29,17 @@ if(WEFT_SANITIZE)
     target_compile_options(weft_flags INTERFACE
         ${sanitizers} -fno-omit-frame-pointer)
     target_link_options(weft_flags INTERFACE ${sanitizers})
+endif()
+
+# Fuzzing counts the lines it reaches, and every stray access ends it.
+if(WEFT_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "WEFT_FUZZ: only clang has libFuzzer, "
+            "not ${CMAKE_C_COMPILER_ID}")
+    endif()
+    target_compile_options(weft_flags INTERFACE
+        -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+        -fno-omit-frame-pointer -fprofile-instr-generate -fcoverage-mapping)
+    target_link_options(weft_flags INTERFACE
+        -fsanitize=address,undefined -fprofile-instr-generate)
 endif()

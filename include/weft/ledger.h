@@ -30,6 +30,15 @@ typedef struct weft_span {
  * weft_step_report - one step of one rank, times in ns. The five terms compute,
  * exposed_ns (all classes), bubble, skew and idle are measured each from its
  * own intervals; their sum is step_ns.
+ *
+ * What crosses a step's end is split there: each step gets its own part. That
+ * also holds for a span still open at the end. A transfer is known only when
+ * it has ended; the part of it that lay in a step already reported comes too
+ * late for that report and is counted as carried.
+ *
+ * cpu_share: over the outermost compute spans that closed in this step, which
+ * are those whose CPU time is known; 0 if there is none. Below 0.9 the ranks
+ * share cores, and hidden_ns proves nothing.
  */
 typedef struct weft_step_report {
     size_t size_bytes; /* set by the caller */
@@ -47,13 +56,16 @@ typedef struct weft_step_report {
     double cpu_share;                    /* thread CPU / wall over compute */
     uint64_t spans;                      /* recorded in this step */
     uint64_t dropped;                    /* lost for want of room; 0 else */
+    uint64_t carried;                    /* begun in a step already reported */
+    int64_t carried_ns;                  /* their time in those steps */
 } weft_step_report;
 
 /*
  * weft_ledger_create - an empty ledger.
  *
- * spans_per_step   room for that many spans and transfers in one step; what
- *                  does not fit is counted as dropped, never silently lost.
+ * spans_per_step   room for that many spans and transfers in one step, 1 ..
+ *                  1 048 576; what does not fit is counted as dropped, never
+ *                  silently lost. About 2 KiB each.
  *
  * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
  */
@@ -75,7 +87,11 @@ void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm);
  * weft_span_open, _close - declare work of the calling thread (stream NULL) or
  * of a stream. Spans of one thread may nest.
  *
- * label    borrowed for the ledger's life (a literal).
+ * A compute span counts as C, one of another class (a checkpoint's copy: MEM)
+ * as a transfer of that class. Each span is closed once, on the same stream.
+ *
+ * label    borrowed for the ledger's life (a literal); NULL: none.
+ * stream   a stream without host calls takes no spans: dropped.
  *
  * Returns     the span; id 0 if ledger is NULL or full, which close takes.
  * Threads     any.  Blocks: no.  Allocates: no.

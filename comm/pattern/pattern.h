@@ -47,7 +47,11 @@ typedef enum wefti_step_kind {
     WEFTI_STEP_NARROW   /* dst = finished scratch */
 } wefti_step_kind;
 
-/* SCRATCH holds chunk_elems wide elements, per track, from element 0. */
+/*
+ * SCRATCH holds chunk_elems wide elements, per track, from element 0. A message
+ * has wide elements where it leaves or enters SCRATCH (SEND from it, RECV into
+ * it, COMBINE), else elements of the op's type; both ends agree.
+ */
 typedef enum wefti_buffer {
     WEFTI_BUFFER_NONE,
     WEFTI_BUFFER_SEND, /* the op's send buffer (recv, if in place says so) */
@@ -58,7 +62,7 @@ typedef enum wefti_buffer {
 typedef struct wefti_step {
     wefti_step_kind kind;
     wefti_buffer src, dst;
-    int peer; /* rank, or WEFTI_ALL_PEERS (SEND, FOLD) */
+    int peer; /* rank, or WEFTI_ALL_PEERS (SEND, FOLD); own rank: no message */
     int channel;
     size_t src_elem, dst_elem; /* from the buffer's start */
     size_t elems;              /* 1 .. chunk_elems */

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/direct.c - every rank talks to every other without relays.
+ *
+ * Reductions deal the elements out: each rank folds its own part from all
+ * ranks at once. All-reduce then gathers the parts:
+ *
+ *      track 0   SEND p's chunk j of the input to p           channel 0
+ *      track 1   FOLD own chunk j from all, SEND it to all    channel 0, 1
+ *      track 2   RECV p's chunk j of the result from p        channel 1
+ *
+ * Rounds: round j deals with chunk j of every part, first the next higher
+ * rank's, so that no rank is everybody's first. Nobody can starve: take the
+ * earliest round in which anything is missing. All earlier messages have been
+ * read, so what is staged belongs to this round or later ones, and one round
+ * of a rank is n - 1 messages on channel 0 and one on channel 1.
+ *
+ * In place is safe: a part of the result arrives only after its owner has read
+ * this rank's input to it.
+ *
+ * Source: Thakur, Rabenseifner, Gropp 2005 (reduce-scatter and all-gather by
+ * pairwise exchange).
+ */
+#include "comm/pattern/pattern.h"
+
+#include "base/check.h"
+
+enum { STAGED_DEPTH = 4 }; /* messages under way of one stream of chunks */
+
+static size_t chunks_of(const wefti_problem *problem, size_t elems)
+{
+    return elems / problem->chunk_elems + (elems % problem->chunk_elems != 0);
+}
+
+/* rank's part of the buffer that has all parts. Never grows with the rank. */
+static size_t part_of(const wefti_problem *problem, int rank, size_t *begin_out)
+{
+    if (problem->collective == WEFT_COLLECTIVE_ALLREDUCE) {
+        return wefti_share(problem->count, problem->nranks, rank, begin_out);
+    }
+    *begin_out = (size_t)rank * problem->count;
+    return problem->count;
+}
+
+static size_t part_chunks(const wefti_problem *problem, int rank)
+{
+    size_t begin;
+    return chunks_of(problem, part_of(problem, rank, &begin));
+}
+
+/* One message of a part: chunk of rank's part. */
+typedef struct piece {
+    int rank;
+    size_t chunk;
+} piece;
+
+/* How many ranks' parts have the chunk: these are ranks 0, 1, .. */
+static int ranks_having(const wefti_problem *problem, size_t chunk)
+{
+    int have = 0;
+    int lack = problem->nranks;
+    if (part_chunks(problem, lack - 1) > chunk) {
+        return lack; /* the usual case */
+    }
+    while (have < lack) {
+        int middle = have + (lack - have) / 2;
+        if (part_chunks(problem, middle) > chunk) {
+            have = middle + 1;
+        } else {
+            lack = middle;
+        }
+    }
+    return have;
+}
+
+/*
+ * The pieces of all other ranks' parts, round by round. Returns how many there
+ * are, or, where index is one of them, index itself with *piece_out set.
+ * Rounds with equally many ranks are skipped in one go; parts have at most
+ * three lengths.
+ */
+static size_t walk_pieces(const wefti_problem *problem, size_t index,
+                          piece *piece_out)
+{
+    size_t rounds = part_chunks(problem, 0);
+    size_t passed = 0;
+
+    for (size_t round = 0; round < rounds;) {
+        int ranks = ranks_having(problem, round);
+        size_t until = part_chunks(problem, ranks - 1);
+        size_t others = (size_t)ranks - (problem->rank < ranks);
+        size_t pieces = (until - round) * others;
+        if (index - passed < pieces) {
+            size_t place = (index - passed) % others;
+            piece_out->chunk = round + (index - passed) / others;
+            piece_out->rank =
+                (int)(((size_t)problem->rank + 1 + place) % (size_t)ranks);
+            return index;
+        }
+        passed += pieces;
+        round = until;
+    }
+    return passed;
+}
+
+static size_t count_pieces(const wefti_problem *problem)
+{
+    piece unused;
+    return walk_pieces(problem, SIZE_MAX, &unused);
+}
+
+/* Sets where the piece lies in the buffer of all parts, and its length. */
+static size_t locate(const wefti_problem *problem, const piece *at,
+                     size_t *begin_out)
+{
+    size_t part_elems = part_of(problem, at->rank, begin_out);
+    size_t offset = at->chunk * problem->chunk_elems;
+    size_t left = part_elems - offset;
+    *begin_out += offset;
+    return left < problem->chunk_elems ? left : problem->chunk_elems;
+}
+
+/* Chunk `index` of count elements that start at 0. */
+static wefti_step whole_chunk(const wefti_problem *problem, size_t index)
+{
+    size_t offset = index * problem->chunk_elems;
+    size_t left = problem->count - offset;
+    return (wefti_step){
+        .src = WEFTI_BUFFER_SEND,
+        .dst = WEFTI_BUFFER_RECV,
+        .peer = WEFTI_ALL_PEERS,
+        .src_elem = offset,
+        .dst_elem = offset,
+        .elems = left < problem->chunk_elems ? left : problem->chunk_elems};
+}
+
+static wefti_step other_piece(const wefti_problem *problem, size_t index,
+                              wefti_step_kind kind, int channel)
+{
+    piece at = {0, 0};
+    size_t begin;
+    walk_pieces(problem, index, &at);
+    size_t elems = locate(problem, &at, &begin);
+    bool send = kind == WEFTI_STEP_SEND;
+    return (wefti_step){.kind = kind,
+                        .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
+                        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
+                        .peer = at.rank,
+                        .channel = channel,
+                        .src_elem = send ? begin : 0,
+                        .dst_elem = send ? 0 : begin,
+                        .elems = elems};
+}
+
+static wefti_step fold_own(const wefti_problem *problem, size_t chunk)
+{
+    piece at = {problem->rank, chunk};
+    size_t begin;
+    size_t elems = locate(problem, &at, &begin);
+    bool gathers = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
+    return (wefti_step){.kind = WEFTI_STEP_FOLD,
+                        .src = WEFTI_BUFFER_SEND,
+                        .dst = WEFTI_BUFFER_RECV,
+                        .peer = WEFTI_ALL_PEERS,
+                        .channel = 0,
+                        .src_elem = begin,
+                        .dst_elem =
+                            gathers ? begin : chunk * problem->chunk_elems,
+                        .elems = elems};
+}
+
+/* The folded chunk, from where it was put, to everybody. */
+static wefti_step send_own(const wefti_problem *problem, size_t chunk)
+{
+    wefti_step step = fold_own(problem, chunk);
+    step.kind = WEFTI_STEP_SEND;
+    step.src = WEFTI_BUFFER_RECV;
+    step.dst = WEFTI_BUFFER_NONE;
+    step.channel = 1;
+    step.dst_elem = 0;
+    return step;
+}
+
+static bool supports(const wefti_problem *problem)
+{
+    switch (problem->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+    case WEFT_COLLECTIVE_REDUCE:
+    case WEFT_COLLECTIVE_ALLGATHER:
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+    case WEFT_COLLECTIVE_BROADCAST:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static size_t step_count(const wefti_problem *problem, int track)
+{
+    bool alone = problem->nranks == 1;
+    bool is_root = problem->rank == problem->root;
+    size_t chunks = chunks_of(problem, problem->count);
+
+    switch (problem->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+        if (track == 1) {
+            return part_chunks(problem, problem->rank) * (alone ? 1 : 2);
+        }
+        return count_pieces(problem);
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+        return track == 0 ? count_pieces(problem) : track == 1 ? chunks : 0;
+    case WEFT_COLLECTIVE_ALLGATHER:
+        return track == 1            ? count_pieces(problem)
+               : track == 0 && alone ? 0
+                                     : chunks;
+    case WEFT_COLLECTIVE_BROADCAST:
+        if (track == 0) {
+            return alone ? 0 : chunks;
+        }
+        return track == 1 && is_root ? chunks : 0;
+    case WEFT_COLLECTIVE_REDUCE:
+        return track == 0 ? chunks : 0;
+    default:
+        return 0;
+    }
+}
+
+static wefti_step allreduce_step(const wefti_problem *problem, int track,
+                                 size_t index)
+{
+    if (track == 0) {
+        return other_piece(problem, index, WEFTI_STEP_SEND, 0);
+    }
+    if (track == 2) {
+        return other_piece(problem, index, WEFTI_STEP_RECV, 1);
+    }
+    if (problem->nranks == 1) {
+        return fold_own(problem, index);
+    }
+    return index % 2 == 0 ? fold_own(problem, index / 2)
+                          : send_own(problem, index / 2);
+}
+
+static wefti_step allgather_step(const wefti_problem *problem, int track,
+                                 size_t index)
+{
+    if (track == 1) {
+        return other_piece(problem, index, WEFTI_STEP_RECV, 0);
+    }
+    wefti_step step = whole_chunk(problem, index);
+    if (track == 0) {
+        step.kind = WEFTI_STEP_SEND;
+        step.dst = WEFTI_BUFFER_NONE;
+        step.dst_elem = 0;
+    } else {
+        step.kind = WEFTI_STEP_COPY;
+        step.peer = problem->rank;
+        step.dst_elem += (size_t)problem->rank * problem->count;
+    }
+    return step;
+}
+
+static wefti_step rooted_step(const wefti_problem *problem, int track,
+                              size_t index)
+{
+    bool is_root = problem->rank == problem->root;
+    bool reduces = problem->collective == WEFT_COLLECTIVE_REDUCE;
+    wefti_step step = whole_chunk(problem, index);
+
+    if (track == 1) {
+        step.kind = WEFTI_STEP_COPY;
+        step.peer = problem->rank;
+    } else if (is_root == reduces) { /* the side that takes in */
+        step.kind = reduces ? WEFTI_STEP_FOLD : WEFTI_STEP_RECV;
+        step.peer = reduces ? WEFTI_ALL_PEERS : problem->root;
+        if (!reduces) {
+            step.src = WEFTI_BUFFER_NONE;
+            step.src_elem = 0;
+        }
+    } else {
+        step.kind = WEFTI_STEP_SEND;
+        step.peer = reduces ? problem->root : WEFTI_ALL_PEERS;
+        step.dst = WEFTI_BUFFER_NONE;
+        step.dst_elem = 0;
+    }
+    return step;
+}
+
+static void step_at(const wefti_problem *problem, int track, size_t index,
+                    wefti_step *step_out)
+{
+    WEFTI_ASSERT(index < step_count(problem, track));
+    switch (problem->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+        *step_out = allreduce_step(problem, track, index);
+        break;
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+        *step_out = track == 0 ? other_piece(problem, index, WEFTI_STEP_SEND, 0)
+                               : fold_own(problem, index);
+        break;
+    case WEFT_COLLECTIVE_ALLGATHER:
+        *step_out = allgather_step(problem, track, index);
+        break;
+    default:
+        *step_out = rooted_step(problem, track, index);
+        break;
+    }
+}
+
+static int at_most(size_t messages, size_t depth)
+{
+    return (int)(messages < depth ? messages : depth);
+}
+
+static int slots(const wefti_problem *problem, int channel)
+{
+    bool is_root = problem->rank == problem->root;
+    size_t chunks = chunks_of(problem, problem->count);
+    size_t round = (size_t)problem->nranks - 1;
+
+    if (round == 0) {
+        return 0;
+    }
+    switch (problem->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+        if (channel == 0) {
+            return at_most(count_pieces(problem), 2 * round);
+        }
+        return problem->collective == WEFT_COLLECTIVE_ALLREDUCE
+                   ? at_most(part_chunks(problem, problem->rank), STAGED_DEPTH)
+                   : 0;
+    case WEFT_COLLECTIVE_ALLGATHER:
+        return channel == 0 ? at_most(chunks, STAGED_DEPTH) : 0;
+    case WEFT_COLLECTIVE_BROADCAST:
+        return channel == 0 && is_root ? at_most(chunks, STAGED_DEPTH) : 0;
+    default:
+        return channel == 0 && !is_root ? at_most(chunks, STAGED_DEPTH) : 0;
+    }
+}
+
+const wefti_pattern wefti_pattern_direct = {.name = "direct",
+                                            .supports = supports,
+                                            .step_count = step_count,
+                                            .step_at = step_at,
+                                            .slots = slots};

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/pattern.c - which patterns there are, and how elements are
+ * dealt out.
+ */
+#include "comm/pattern/pattern.h"
+
+#include "base/check.h"
+
+#include <string.h>
+
+const wefti_pattern *const wefti_patterns[] = {&wefti_pattern_direct,
+                                               &wefti_pattern_tree, NULL};
+
+const wefti_pattern *wefti_pattern_find(const char *name)
+{
+    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
+        if (strcmp(wefti_patterns[i]->name, name) == 0) {
+            return wefti_patterns[i];
+        }
+    }
+    return NULL;
+}
+
+size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out)
+{
+    WEFTI_ASSERT(nranks > 0 && rank >= 0 && rank < nranks);
+    size_t owners = (size_t)nranks;
+    size_t owner = (size_t)rank;
+    /* A run of 16 elements more or less must not matter. */
+    size_t unit = count / 64 >= owners ? 16 : 1;
+    size_t units = count / unit + (count % unit != 0);
+    size_t least = units / owners;
+    size_t larger = units % owners; /* the first so many own one unit more */
+
+    size_t begin = owner * least + (owner < larger ? owner : larger);
+    size_t end = begin + least + (owner < larger);
+    *begin_out = begin * unit;
+    return (owner + 1 == owners ? count : end * unit) - begin * unit;
+}

@@ -1,2 +1,0 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-typedef int wefti_kernels_wire_unused;

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: kernels/wire computes what fold.h says, to the bit, on every
+ * instruction set level that this processor has.
+ *
+ * Method: a scalar reference that recurses over the sources one element at a
+ * time. Random sizes, alignments and numbers of sources; inputs include zeros
+ * of both signs, infinities, NaNs with payloads, denormals and values half way
+ * between two bf16. Outputs are poisoned and guarded on both sides.
+ */
+#include "base/check.h"
+#include "kernels/wire/fold.h"
+#include "kernels/wire/fold_level.h"
+#include "tests/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { GUARD_BYTES = 64, POISON = 0xa5, MOST_SOURCES = 33, MOST_BYTES = 40000 };
+
+/* Largest power of two below count, by counting. */
+static size_t reference_split(size_t count)
+{
+    size_t power = 1;
+    while (power * 2 < count) {
+        power *= 2;
+    }
+    return power;
+}
+
+static float float_of(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+/* One element in whatever type it is reduced. */
+typedef union number {
+    uint64_t whole;
+    float single_;
+    double double_;
+} number;
+
+static number reference_load(const unsigned char *at, weft_dtype dtype)
+{
+    number value = {0};
+    uint16_t half;
+    int32_t word;
+    switch (dtype) {
+    case WEFT_DTYPE_U8:
+        value.whole = *at;
+        break;
+    case WEFT_DTYPE_I32:
+        memcpy(&word, at, 4);
+        value.whole = (uint64_t)(int64_t)word;
+        break;
+    case WEFT_DTYPE_BF16:
+        memcpy(&half, at, 2);
+        value.single_ = float_of((uint32_t)half << 16);
+        break;
+    default:
+        memcpy(&value, at, weft_dtype_bytes(dtype));
+        break;
+    }
+    return value;
+}
+
+static number reference_join(number a, number b, weft_dtype dtype, bool max)
+{
+    number out = {0};
+    switch (dtype) {
+    case WEFT_DTYPE_BF16:
+    case WEFT_DTYPE_F32:
+        out.single_ = a.single_ + b.single_;
+        if (max) {
+            out.single_ = a.single_ != a.single_ || b.single_ != b.single_
+                              ? float_of(0x7fc00000)
+                          : a.single_ > b.single_ ? a.single_
+                                                  : b.single_;
+        }
+        break;
+    case WEFT_DTYPE_F64:
+        out.double_ = a.double_ + b.double_;
+        if (max) {
+            out.double_ = a.double_ != a.double_  ? a.double_
+                          : a.double_ > b.double_ ? a.double_
+                                                  : b.double_;
+        }
+        break;
+    default:
+        out.whole = a.whole + b.whole; /* cut to the type at the end */
+        if (max) {
+            out.whole = (int64_t)a.whole > (int64_t)b.whole ? a.whole : b.whole;
+        }
+        break;
+    }
+    return out;
+}
+
+/* bf16 by looking at the two neighbours, not by the add-and-shift trick. */
+static uint16_t reference_round(float value)
+{
+    uint32_t bits = bits_of(value);
+    uint32_t rest = bits & 0xffffU;
+    uint16_t down = (uint16_t)(bits >> 16);
+    if (value != value) {
+        return 0x7fc0;
+    }
+    if (rest > 0x8000U || (rest == 0x8000U && (down & 1U) != 0)) {
+        return (uint16_t)(down + 1);
+    }
+    return down;
+}
+
+static void reference_store(unsigned char *at, number value, size_t count,
+                            weft_dtype dtype, bool avg)
+{
+    int64_t divisor = avg ? (int64_t)count : 1;
+    uint8_t byte = (uint8_t)((uint8_t)value.whole / divisor);
+    int32_t word = (int32_t)((int32_t)value.whole / divisor);
+    int64_t whole = (int64_t)value.whole / divisor;
+    uint16_t half;
+    uint64_t quiet = UINT64_C(0x7ff8000000000000);
+
+    switch (dtype) {
+    case WEFT_DTYPE_U8:
+        *at = byte;
+        break;
+    case WEFT_DTYPE_I32:
+        memcpy(at, &word, 4);
+        break;
+    case WEFT_DTYPE_I64:
+        memcpy(at, &whole, 8);
+        break;
+    case WEFT_DTYPE_BF16:
+        half =
+            reference_round(avg ? value.single_ / (float)count : value.single_);
+        memcpy(at, &half, 2);
+        break;
+    case WEFT_DTYPE_F32:
+        value.single_ = avg ? value.single_ / (float)count : value.single_;
+        if (value.single_ != value.single_) {
+            value.single_ = float_of(0x7fc00000);
+        }
+        memcpy(at, &value, 4);
+        break;
+    default:
+        value.double_ = avg ? value.double_ / (double)count : value.double_;
+        if (value.double_ != value.double_) {
+            memcpy(&value, &quiet, 8);
+        }
+        memcpy(at, &value, 8);
+        break;
+    }
+}
+
+static number reference_tree(const unsigned char *const *sources, size_t count,
+                             size_t offset, weft_dtype dtype, bool max)
+{
+    if (count == 1) {
+        return reference_load(sources[0] + offset, dtype);
+    }
+    size_t low = reference_split(count);
+    return reference_join(
+        reference_tree(sources, low, offset, dtype, max),
+        reference_tree(sources + low, count - low, offset, dtype, max), dtype,
+        max);
+}
+
+static void reference_fold(unsigned char *dst,
+                           const unsigned char *const *sources, size_t count,
+                           size_t elems, weft_dtype dtype, weft_redop redop)
+{
+    size_t bytes = weft_dtype_bytes(dtype);
+    for (size_t i = 0; i < elems; i++) {
+        number sum = reference_tree(sources, count, i * bytes, dtype,
+                                    redop == WEFT_REDOP_MAX);
+        reference_store(dst + i * bytes, sum, count, dtype,
+                        redop == WEFT_REDOP_AVG);
+    }
+}
+
+/* Ordinary numbers mostly; one in eight special. */
+static void fill(unsigned char *at, size_t elems, weft_dtype dtype,
+                 uint64_t *seed)
+{
+    static const uint32_t special[] = {
+        0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc01234, 0xff812345,
+        0x00000001, 0x007fffff, 0x3f808000, 0x3f818000, 0x7f7fffff, 0xff7fffff};
+    for (size_t i = 0; i < elems; i++) {
+        uint64_t raw = random_next(seed);
+        uint32_t pick = special[(raw >> 8) % WEFTI_COUNT_OF(special)];
+        bool odd = raw % 8 == 0;
+        /* Signs and magnitudes mixed, so that the order of sums matters. */
+        uint32_t word =
+            odd ? pick : (uint32_t)(raw >> 32 & 0x83ffffff) | 0x3c000000;
+        uint64_t wide = odd ? (uint64_t)pick << 32
+                            : (raw & UINT64_C(0x803fffffffffffff)) |
+                                  UINT64_C(0x3f80000000000000);
+        uint16_t half = (uint16_t)(word >> 16);
+        switch (dtype) {
+        case WEFT_DTYPE_BF16:
+            memcpy(at + 2 * i, &half, 2);
+            break;
+        case WEFT_DTYPE_F32:
+            memcpy(at + 4 * i, &word, 4);
+            break;
+        case WEFT_DTYPE_F64:
+            memcpy(at + 8 * i, &wide, 8);
+            break;
+        default:
+            memcpy(at + weft_dtype_bytes(dtype) * i, &raw,
+                   weft_dtype_bytes(dtype));
+            break;
+        }
+    }
+}
+
+/* Buffers of one random call, each at an alignment of its own. */
+typedef struct call {
+    unsigned char *blocks[MOST_SOURCES];
+    const unsigned char *sources[MOST_SOURCES];
+    unsigned char *block;
+    unsigned char *dst;
+    unsigned char *expected;
+    size_t count;
+    size_t elems;
+    size_t bytes;
+    weft_dtype dtype;
+    weft_redop redop;
+} call;
+
+static unsigned char *new_block(size_t bytes)
+{
+    unsigned char *block = malloc(bytes + 4 * GUARD_BYTES);
+    assert_non_null(block);
+    memset(block, POISON, bytes + 4 * GUARD_BYTES);
+    return block;
+}
+
+static void call_init(call *made, weft_dtype dtype, weft_redop redop,
+                      size_t count, size_t elems, uint64_t *seed)
+{
+    *made = (call){.count = count,
+                   .elems = elems,
+                   .dtype = dtype,
+                   .redop = redop,
+                   .bytes = elems * weft_dtype_bytes(dtype)};
+    for (size_t k = 0; k < count; k++) {
+        made->blocks[k] = new_block(made->bytes);
+        made->sources[k] = made->blocks[k] + random_next(seed) % GUARD_BYTES;
+        fill(made->blocks[k] + (made->sources[k] - made->blocks[k]), elems,
+             dtype, seed);
+    }
+    made->block = new_block(made->bytes);
+    made->dst = made->block + GUARD_BYTES + random_next(seed) % GUARD_BYTES;
+    made->expected = new_block(made->bytes);
+    reference_fold(made->expected, made->sources, count, elems, dtype, redop);
+}
+
+static void call_fini(call *made)
+{
+    for (size_t k = 0; k < made->count; k++) {
+        free(made->blocks[k]);
+    }
+    free(made->block);
+    free(made->expected);
+}
+
+static void assert_guards(const call *made)
+{
+    for (size_t i = 1; i <= GUARD_BYTES; i++) {
+        assert_int_equal(*(made->dst - i), POISON);
+        assert_int_equal(made->dst[made->bytes + i - 1], POISON);
+    }
+}
+
+static void assert_result(const call *made, const unsigned char *result,
+                          const char *what)
+{
+    if (memcmp(result, made->expected, made->bytes) == 0) {
+        return;
+    }
+    size_t width = weft_dtype_bytes(made->dtype);
+    size_t i = 0;
+    while (memcmp(result + i * width, made->expected + i * width, width) == 0) {
+        i++;
+    }
+    fail_msg("%s: %s %s of %zu sources, %zu elements: element %zu differs",
+             what, weft_dtype_text(made->dtype), weft_redop_text(made->redop),
+             made->count, made->elems, i);
+}
+
+static size_t random_elems(weft_dtype dtype, uint64_t *seed)
+{
+    size_t most = MOST_BYTES / weft_dtype_bytes(dtype);
+    switch (random_next(seed) % 4) {
+    case 0:
+        return random_next(seed) % 20;
+    case 1: /* about a block */
+        return 4096 / weft_dtype_bytes(dtype) - 3 + random_next(seed) % 7;
+    default:
+        return random_next(seed) % 600 +
+               (random_next(seed) % 8 == 0) * most / 2;
+    }
+}
+
+typedef void (*call_check)(call *made, const wefti_fold_level *level);
+
+/* Runs check on every type, operation, number of sources and level. */
+static void for_each_call(call_check check)
+{
+    uint64_t seed = random_seed();
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
+        for (int redop = 0; redop < WEFT_REDOP_COUNT; redop++) {
+            for (size_t step = 1; step <= 18; step++) {
+                call made;
+                call_init(&made, (weft_dtype)dtype, (weft_redop)redop,
+                          step == 18 ? MOST_SOURCES : step,
+                          random_elems((weft_dtype)dtype, &seed), &seed);
+                for (size_t i = 0; wefti_fold_levels[i] != NULL; i++) {
+                    if (wefti_fold_levels[i]->runs_here()) {
+                        check(&made, wefti_fold_levels[i]);
+                    }
+                }
+                call_fini(&made);
+            }
+        }
+    }
+}
+
+static void check_fold(call *made, const wefti_fold_level *level)
+{
+    memset(made->dst, POISON, made->bytes);
+    level->fold[made->dtype][made->redop](made->dst,
+                                          (const void *const *)made->sources,
+                                          made->count, made->elems);
+    assert_result(made, made->dst, level->name);
+    assert_guards(made);
+}
+
+static void test_fold_random_calls_equal_reference(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 4; round++) {
+        for_each_call(check_fold);
+    }
+}
+
+/* Each source in turn is also the result. */
+static void check_fold_in_place(call *made, const wefti_fold_level *level)
+{
+    unsigned char *kept = new_block(made->bytes);
+    for (size_t k = 0; k < made->count; k += 1 + made->count / 3) {
+        unsigned char *dst =
+            made->blocks[k] + (made->sources[k] - made->blocks[k]);
+        memcpy(kept, dst, made->bytes);
+        level->fold[made->dtype][made->redop](
+            dst, (const void *const *)made->sources, made->count, made->elems);
+        assert_result(made, dst, level->name);
+        memcpy(dst, kept, made->bytes);
+    }
+    free(kept);
+}
+
+static void test_fold_into_a_source_equals_reference(void **state)
+{
+    (void)state;
+    for_each_call(check_fold_in_place);
+}
+
+/* widen, combine up the tree, narrow: what the tree pattern does by hand. */
+static void combine_tree(call *made, const wefti_fold_level *level,
+                         unsigned char *out, size_t from, size_t count)
+{
+    size_t wide_bytes = made->elems * wefti_wide_bytes(made->dtype);
+    level->widen[made->dtype](out, made->sources[from], made->elems);
+    for (size_t size = 1; size < count; size *= 2) {
+        size_t rest = count - size < size ? count - size : size;
+        unsigned char *block = new_block(wide_bytes);
+        unsigned char *high = block + 1 + size % 8;
+        combine_tree(made, level, high, from + size, rest);
+        level->combine[made->dtype][made->redop](out, high, made->elems);
+        free(block);
+    }
+}
+
+static void check_combine(call *made, const wefti_fold_level *level)
+{
+    size_t wide_bytes = made->elems * wefti_wide_bytes(made->dtype);
+    unsigned char *block = new_block(wide_bytes);
+    combine_tree(made, level, block + 3, 0, made->count);
+    memset(made->dst, POISON, made->bytes);
+    level->narrow[made->dtype][made->redop](made->dst, block + 3, made->count,
+                                            made->elems);
+    assert_result(made, made->dst, level->name);
+    assert_guards(made);
+    free(block);
+}
+
+static void test_combine_up_a_tree_equals_fold(void **state)
+{
+    (void)state;
+    for_each_call(check_combine);
+}
+
+static void check_public(call *made, const wefti_fold_level *level)
+{
+    (void)level;
+    memset(made->dst, POISON, made->bytes);
+    wefti_fold(made->dst, (const void *const *)made->sources, made->count,
+               made->elems, made->dtype, made->redop);
+    assert_result(made, made->dst, "wefti_fold");
+    assert_guards(made);
+}
+
+static void test_fold_public_call_equals_reference(void **state)
+{
+    (void)state;
+    for_each_call(check_public);
+}
+
+/* Every bf16 and both sides of every tie between two of them. */
+static void test_narrow_all_bf16_round_to_nearest_even(void **state)
+{
+    (void)state;
+    enum { NEAR = 5 };
+    static const uint32_t rests[NEAR] = {0, 1, 0x7fff, 0x8000, 0x8001};
+    static float wide[65536];
+    static uint16_t narrow[65536];
+
+    for (size_t rest = 0; rest < NEAR; rest++) {
+        for (uint32_t i = 0; i < 65536; i++) {
+            wide[i] = float_of(i << 16 | rests[rest]);
+        }
+        for (size_t l = 0; wefti_fold_levels[l] != NULL; l++) {
+            if (!wefti_fold_levels[l]->runs_here()) {
+                continue;
+            }
+            memset(narrow, POISON, sizeof(narrow));
+            wefti_fold_levels[l]->narrow[WEFT_DTYPE_BF16][WEFT_REDOP_SUM](
+                narrow, wide, 1, 65536);
+            for (size_t i = 0; i < 65536; i++) {
+                assert_int_equal(narrow[i], reference_round(wide[i]));
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fold_random_calls_equal_reference),
+        cmocka_unit_test(test_fold_into_a_source_equals_reference),
+        cmocka_unit_test(test_combine_up_a_tree_equals_fold),
+        cmocka_unit_test(test_fold_public_call_equals_reference),
+        cmocka_unit_test(test_narrow_all_bf16_round_to_nearest_even),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

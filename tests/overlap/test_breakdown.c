@@ -27,20 +27,20 @@ typedef struct subject {
 
 static int set_up(void **state)
 {
-    static subject subject;
-    assert_int_equal(wefti_timeline_init(&subject.timeline, ROOM), WEFT_OK);
-    assert_int_equal(wefti_breakdown_init(&subject.breakdown, ROOM), WEFT_OK);
-    wefti_timeline_reset(&subject.timeline,
+    static subject it;
+    assert_int_equal(wefti_timeline_init(&it.timeline, ROOM), WEFT_OK);
+    assert_int_equal(wefti_breakdown_init(&it.breakdown, ROOM), WEFT_OK);
+    wefti_timeline_reset(&it.timeline,
                          (wefti_interval){ORIGIN, ORIGIN + MOMENTS});
-    *state = &subject;
+    *state = &it;
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    subject *subject = *state;
-    wefti_timeline_fini(&subject->timeline);
-    wefti_breakdown_fini(&subject->breakdown);
+    subject *it = *state;
+    wefti_timeline_fini(&it->timeline);
+    wefti_breakdown_fini(&it->breakdown);
     return 0;
 }
 
@@ -50,12 +50,12 @@ static void add(wefti_timeline *timeline, wefti_interval_set *set, int64_t from,
     wefti_timeline_add(timeline, set, ORIGIN + from, ORIGIN + to);
 }
 
-static weft_step_report report_of(subject *subject)
+static weft_step_report report_of(subject *it)
 {
     weft_step_report report;
     memset(&report, 0x5a, sizeof(report));
-    wefti_breakdown_make(&subject->timeline, &subject->breakdown);
-    wefti_breakdown_report(&subject->timeline, &subject->breakdown, &report);
+    wefti_breakdown_make(&it->timeline, &it->breakdown);
+    wefti_breakdown_report(&it->timeline, &it->breakdown, &report);
     return report;
 }
 
@@ -69,15 +69,15 @@ static weft_step_report report_of(subject *subject)
  */
 static void test_breakdown_known_step_gives_known_terms(void **state)
 {
-    subject *subject = *state;
-    wefti_timeline *line = &subject->timeline;
+    subject *it = *state;
+    wefti_timeline *line = &it->timeline;
     add(line, &line->compute, -50, 20);
     add(line, &line->compute, 30, 40);
     add(line, &line->xfer[WEFT_CLASS_TP], 10, 34);
     add(line, &line->xfer[WEFT_CLASS_DP], 30, 50);
     add(line, &line->wait[WEFT_CLASS_PP], 46, 66);
     add(line, &line->wait[WEFT_CLASS_DP], 60, 80);
-    weft_step_report report = report_of(subject);
+    weft_step_report report = report_of(it);
     assert_int_equal(report.step_ns, 100);
     assert_int_equal(report.compute_ns, 30);
     assert_int_equal(report.exposed_ns[WEFT_CLASS_TP], 10);
@@ -93,17 +93,17 @@ static void test_breakdown_known_step_gives_known_terms(void **state)
     assert_int_equal(report.wait_ns[WEFT_CLASS_DP], 20);
     assert_int_equal(report.xfer_all_ns, 40);
     assert_int_equal(report.hidden_all_ns, 20);
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 0);
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 0);
 }
 
 static void test_breakdown_empty_step_is_idle(void **state)
 {
-    subject *subject = *state;
-    weft_step_report report = report_of(subject);
+    subject *it = *state;
+    weft_step_report report = report_of(it);
     assert_int_equal(report.idle_ns, MOMENTS);
     assert_int_equal(report.compute_ns + report.bubble_ns + report.skew_ns, 0);
     assert_int_equal(report.xfer_all_ns, 0);
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 0);
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 0);
 }
 
 /* ---- any step, against the definition moment by moment ------------------ */
@@ -127,9 +127,9 @@ static void add_any(wefti_timeline *line, wefti_interval_set *set, bool *bits,
     }
 }
 
-static void add_any_step(subject *subject, bitmaps *bits, uint64_t *chance)
+static void add_any_step(subject *it, bitmaps *bits, uint64_t *chance)
 {
-    wefti_timeline *line = &subject->timeline;
+    wefti_timeline *line = &it->timeline;
     memset(bits, 0, sizeof(*bits));
     wefti_timeline_reset(line, line->window);
     add_any(line, &line->compute, bits->compute, chance);
@@ -169,86 +169,85 @@ static void add_moment(const bitmaps *bits, int t, weft_step_report *expected)
 
 static void test_breakdown_any_step_matches_definition(void **state)
 {
-    subject *subject = *state;
+    subject *it = *state;
     uint64_t chance = chance_seed();
     for (int round = 0; round < ROUNDS; round++) {
         bitmaps bits;
-        add_any_step(subject, &bits, &chance);
+        add_any_step(it, &bits, &chance);
         weft_step_report expected = {.step_ns = MOMENTS};
         for (int t = 0; t < MOMENTS; t++) {
             add_moment(&bits, t, &expected);
         }
         weft_step_report report;
         memset(&report, 0, sizeof(report));
-        wefti_breakdown_make(&subject->timeline, &subject->breakdown);
-        wefti_breakdown_report(&subject->timeline, &subject->breakdown,
-                               &report);
+        wefti_breakdown_make(&it->timeline, &it->breakdown);
+        wefti_breakdown_report(&it->timeline, &it->breakdown, &report);
         assert_memory_equal(&report, &expected, sizeof(report));
-        assert_int_equal(wefti_breakdown_check(&subject->breakdown), 0);
+        assert_int_equal(wefti_breakdown_check(&it->breakdown), 0);
     }
 }
 
 /* ---- the check can fail -------------------------------------------------- */
 
 /* Compute [0, 40) and [50, 90), dp [30, 60), pp wait [92, 96), rest idle. */
-static void make_sound(subject *subject)
+static void make_sound(subject *it)
 {
-    wefti_timeline *line = &subject->timeline;
+    wefti_timeline *line = &it->timeline;
     add(line, &line->compute, 0, 40);
     add(line, &line->compute, 50, 90);
     add(line, &line->xfer[WEFT_CLASS_DP], 30, 60);
     add(line, &line->wait[WEFT_CLASS_PP], 92, 96);
-    wefti_breakdown_make(line, &subject->breakdown);
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 0);
+    wefti_breakdown_make(line, &it->breakdown);
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 0);
 }
 
 static void test_check_shifted_span_fails(void **state)
 {
-    subject *subject = *state;
-    make_sound(subject);
-    wefti_interval *span = &subject->breakdown.compute.items[1];
+    subject *it = *state;
+    make_sound(it);
+    wefti_interval *span = &it->breakdown.compute.items[1];
     span->begin_ns += 3;
     span->end_ns += 3;
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 3);
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 3);
     span->begin_ns -= 3;
     span->end_ns -= 3;
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 0);
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 0);
 }
 
 /* The same error one stage earlier: idle sees the recording unshifted. */
 static void test_check_span_shifted_in_recording_fails(void **state)
 {
-    subject *subject = *state;
-    make_sound(subject);
+    subject *it = *state;
+    make_sound(it);
     wefti_interval idle[ROOM];
-    size_t idle_count = subject->breakdown.idle.count;
-    memcpy(idle, subject->breakdown.idle.items, idle_count * sizeof(idle[0]));
+    size_t idle_count = it->breakdown.idle.count;
+    memcpy(idle, it->breakdown.idle.items, idle_count * sizeof(idle[0]));
 
-    wefti_interval *span = &subject->timeline.compute.items[1];
+    wefti_interval *span = &it->timeline.compute.items[1];
     span->begin_ns -= 4;
     span->end_ns -= 4;
-    wefti_breakdown_make(&subject->timeline, &subject->breakdown);
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 0);
-    memcpy(subject->breakdown.idle.items, idle, idle_count * sizeof(idle[0]));
-    subject->breakdown.idle.count = idle_count;
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 4);
+    wefti_breakdown_make(&it->timeline, &it->breakdown);
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 0);
+    memcpy(it->breakdown.idle.items, idle, idle_count * sizeof(idle[0]));
+    it->breakdown.idle.count = idle_count;
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 4);
 }
 
 static void test_check_injected_overlap_fails(void **state)
 {
-    subject *subject = *state;
-    make_sound(subject);
-    wefti_interval_set *exposed = &subject->breakdown.exposed[WEFT_CLASS_TP];
+    subject *it = *state;
+    make_sound(it);
+    wefti_interval_set *exposed = &it->breakdown.exposed[WEFT_CLASS_TP];
     wefti_interval_add(exposed, ORIGIN + 10, ORIGIN + 17);
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 7);
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 7);
 }
 
 static void test_check_missing_term_fails(void **state)
 {
-    subject *subject = *state;
-    make_sound(subject);
-    subject->breakdown.bubble.count = 0;
-    assert_int_equal(wefti_breakdown_check(&subject->breakdown), 4);
+    subject *it = *state;
+    make_sound(it);
+    it->breakdown.bubble.count = 0;
+    assert_int_equal(wefti_breakdown_check(&it->breakdown), 4);
 }
 
 #define SUBJECT_TEST(test)                                                     \

@@ -27,27 +27,27 @@ typedef struct subject {
     bool bits[MOMENTS];
 } subject;
 
-static void init(subject *subject)
+static void init(subject *it)
 {
-    memset(subject, 0xa5, sizeof(*subject));
-    memset(subject->bits, 0, sizeof(subject->bits));
-    subject->set = (wefti_interval_set){subject->items, ROOM, 0};
+    memset(it, 0xa5, sizeof(*it));
+    memset(it->bits, 0, sizeof(it->bits));
+    it->set = (wefti_interval_set){it->items, ROOM, 0};
 }
 
-static void fill(subject *subject, uint64_t *random)
+static void fill(subject *it, uint64_t *random)
 {
-    init(subject);
+    init(it);
     size_t count = (size_t)chance_below(random, MOST + 1);
     for (size_t i = 0; i < count; i++) {
         int64_t begin = chance_below(random, MOMENTS);
         int64_t end = begin + chance_below(random, 8);
         end = end > MOMENTS ? MOMENTS : end;
-        wefti_interval_add(&subject->set, ORIGIN + begin, ORIGIN + end);
+        wefti_interval_add(&it->set, ORIGIN + begin, ORIGIN + end);
         for (int64_t t = begin; t < end; t++) {
-            subject->bits[t] = true;
+            it->bits[t] = true;
         }
     }
-    wefti_interval_normalise(&subject->set);
+    wefti_interval_normalise(&it->set);
 }
 
 static void assert_same(const wefti_interval_set *set, const bool *bits)

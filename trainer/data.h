@@ -1,28 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/data.h - the text: files and folders read once into memory, split
- * into a training part and a validation part, and cut into windows.
+ * trainer/data.h - what is trained on: a text (trainer/corpus.h) split into a
+ * training part and a validation part, and cut into windows.
  *
  *   text   file 0 \0 file 1 \0 ... file n \0
  *          |<------- training ------->|<- validation ->|
  *
  * A window is seq_length + 1 bytes: the model reads the first seq_length and
  * predicts the last seq_length. Byte 0 separates files and occurs nowhere
- * else: a file with a NUL byte is no text and is skipped.
+ * else.
  */
 #ifndef TRAINER_DATA_H
 #define TRAINER_DATA_H
 
+#include "trainer/corpus.h"
 #include "weft/status.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define WEFTI_DATA_HASH_BYTES 32
-#define WEFTI_DATA_SEPARATOR  0
-
-/* Told what was left out and why, one line without its end. */
-typedef void wefti_data_note(void *context, const char *line);
 
 typedef struct wefti_data_config {
     const char *const *paths; /* borrowed during init */
@@ -30,7 +27,7 @@ typedef struct wefti_data_config {
     double validation_fraction; /* 0 <= f < 1; 0: no validation windows */
     uint64_t seed;              /* of the order of sequences */
     size_t seq_length;
-    wefti_data_note *note; /* NULL: nobody is told */
+    wefti_corpus_note *note; /* NULL: nobody is told */
     void *note_context;
 } wefti_data_config;
 
@@ -41,13 +38,12 @@ typedef struct wefti_data {
     size_t seq_length;
     uint64_t seed;
     size_t files_taken;
-    size_t files_skipped; /* empty, not UTF-8, or the same text as another */
+    size_t files_skipped;
     uint8_t hash[WEFTI_DATA_HASH_BYTES]; /* of text and train_bytes */
 } wefti_data;
 
 /*
- * wefti_data_init - read all paths, folders recursively in byte order of
- * names. Links inside folders are not followed; a path given may be one.
+ * wefti_data_init - read all paths and split the text.
  *
  * Returns     OK | ERR_SYSTEM (a path is missing or cannot be read) |
  *             ERR_INVALID (no text at all, or a part is shorter than a window:
@@ -60,7 +56,7 @@ void wefti_data_fini(wefti_data *data);
 
 /*
  * wefti_data_sequence - the window of training sequence number sequence (0, 1,
- * 2, ... over all ranks and steps), seq_length + 1 bytes in data->text.
+ * 2, ... over all ranks and steps), seq_length + 1 bytes of the text.
  *
  * A pure function of (text, seed, sequence): the order does not depend on the
  * number of ranks, and resuming needs no state. Each epoch covers the training

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/trainer/scratch.h - a folder of a test's own, gone afterwards.
+ */
+#ifndef TESTS_TRAINER_SCRATCH_H
+#define TESTS_TRAINER_SCRATCH_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct scratch {
+    char dir[256];
+    char path[512]; /* the last one named */
+} scratch;
+
+static inline void scratch_require(int good, const char *what)
+{
+    if (!good) {
+        fprintf(stderr, "scratch: %s: %s\n", what, strerror(errno));
+        abort();
+    }
+}
+
+static inline void scratch_open(scratch *own)
+{
+    const char *top = getenv("TMPDIR");
+    snprintf(own->dir, sizeof(own->dir), "%s/weft-test-XXXXXX",
+             top != NULL ? top : "/tmp");
+    scratch_require(mkdtemp(own->dir) != NULL, own->dir);
+}
+
+static inline int scratch_remove_one(const char *path, const struct stat *what,
+                                     int kind, struct FTW *where)
+{
+    (void)what;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+static inline void scratch_close(scratch *own)
+{
+    nftw(own->dir, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* DIR/name, valid until the next call. */
+static inline const char *scratch_path(scratch *own, const char *name)
+{
+    snprintf(own->path, sizeof(own->path), "%.250s/%.250s", own->dir, name);
+    return own->path;
+}
+
+static inline void scratch_folder(scratch *own, const char *name)
+{
+    scratch_require(mkdir(scratch_path(own, name), 0700) == 0, name);
+}
+
+static inline void scratch_write(scratch *own, const char *name,
+                                 const void *bytes, size_t count)
+{
+    FILE *file = fopen(scratch_path(own, name), "wb");
+    scratch_require(file != NULL, name);
+    scratch_require(fwrite(bytes, 1, count, file) == count, name);
+    scratch_require(fclose(file) == 0, name);
+}
+
+static inline void scratch_text(scratch *own, const char *name,
+                                const char *text)
+{
+    scratch_write(own, name, text, strlen(text));
+}
+
+#endif

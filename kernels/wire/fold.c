@@ -11,19 +11,42 @@
 #include "base/check.h"
 #include "kernels/wire/fold_level.h"
 
-const wefti_fold_level *const wefti_fold_levels[] = {
-#ifdef __x86_64__
-    &wefti_fold_level_v4, &wefti_fold_level_v3,
-#endif
-    &wefti_fold_level_base, NULL};
+#include <stdbool.h>
 
-static const wefti_fold_level *level_here(void)
+extern const wefti_fold_level wefti_fold_level_base;
+
+#ifdef __x86_64__
+extern const wefti_fold_level wefti_fold_level_v3;
+extern const wefti_fold_level wefti_fold_level_v4;
+
+/* What the psABI's levels add, as far as compiled loops use it. */
+static bool has_v3(void)
 {
-    const wefti_fold_level *const *level = wefti_fold_levels;
-    while (!(*level)->runs_here()) {
-        level++;
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+static bool has_v4(void)
+{
+    return has_v3() && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") &&
+           __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+const wefti_fold_level *wefti_fold_level_at(size_t index)
+{
+#ifdef __x86_64__
+    if (has_v4() && index-- == 0) {
+        return &wefti_fold_level_v4;
     }
-    return *level;
+    if (has_v3() && index-- == 0) {
+        return &wefti_fold_level_v3;
+    }
+#endif
+    return index == 0 ? &wefti_fold_level_base : NULL;
 }
 
 size_t wefti_wide_bytes(weft_dtype dtype)
@@ -35,24 +58,26 @@ void wefti_fold(void *dst, const void *const *sources, size_t source_count,
                 size_t elems, weft_dtype dtype, weft_redop redop)
 {
     WEFTI_ASSERT(source_count > 0);
-    level_here()->fold[dtype][redop](dst, sources, source_count, elems);
+    wefti_fold_level_at(0)->fold[dtype][redop](dst, sources, source_count,
+                                               elems);
 }
 
 void wefti_widen(void *wide_dst, const void *src, size_t elems,
                  weft_dtype dtype)
 {
-    level_here()->widen[dtype](wide_dst, src, elems);
+    wefti_fold_level_at(0)->widen[dtype](wide_dst, src, elems);
 }
 
 void wefti_narrow(void *dst, const void *wide_src, size_t source_count,
                   size_t elems, weft_dtype dtype, weft_redop redop)
 {
     WEFTI_ASSERT(source_count > 0);
-    level_here()->narrow[dtype][redop](dst, wide_src, source_count, elems);
+    wefti_fold_level_at(0)->narrow[dtype][redop](dst, wide_src, source_count,
+                                                 elems);
 }
 
 void wefti_combine(void *wide_dst, const void *wide_src, size_t elems,
                    weft_dtype dtype, weft_redop redop)
 {
-    level_here()->combine[dtype][redop](wide_dst, wide_src, elems);
+    wefti_fold_level_at(0)->combine[dtype][redop](wide_dst, wide_src, elems);
 }

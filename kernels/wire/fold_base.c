@@ -5,5 +5,4 @@
  */
 #define FOLD_LEVEL      wefti_fold_level_base
 #define FOLD_LEVEL_NAME "base"
-#define FOLD_LEVEL_RUNS true
-#include "kernels/wire/fold_table.h"
+#include "kernels/wire/fold_table.inc"

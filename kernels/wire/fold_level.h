@@ -11,12 +11,9 @@
 
 #include "weft/types.h"
 
-#include <stdbool.h>
-
 /* Slots as in fold.h, with type and operation as indices. */
 typedef struct wefti_fold_level {
     const char *name;
-    bool (*runs_here)(void); /* whether this processor has the level */
     void (*fold[WEFT_DTYPE_COUNT][WEFT_REDOP_COUNT])(void *dst,
                                                      const void *const *sources,
                                                      size_t source_count,
@@ -32,13 +29,7 @@ typedef struct wefti_fold_level {
                                     size_t elems);
 } wefti_fold_level;
 
-/* Those that this build has, best first, ended by NULL; the last runs always.
- */
-extern const wefti_fold_level *const wefti_fold_levels[];
-extern const wefti_fold_level wefti_fold_level_base;
-#ifdef __x86_64__
-extern const wefti_fold_level wefti_fold_level_v3; /* AVX2 */
-extern const wefti_fold_level wefti_fold_level_v4; /* AVX-512 */
-#endif
+/* The index-th best level that this processor has; NULL past the last. */
+const wefti_fold_level *wefti_fold_level_at(size_t index);
 
 #endif

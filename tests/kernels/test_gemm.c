@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     gemm is C = alpha op(A) op(B) + beta C, row-major, any strides, and
+ *          reads C only where beta is not 0.
+ * Method   All four transposes, odd extents, strides wider than the rows,
+ *          poisoned C, against a sum in double.
+ */
+#include "tests/kernels/math_check.h"
+
+enum { M = 13, N = 37, K = 29, PAD = 3 };
+
+static real at(const real *x, size_t stride, bool transpose, size_t row,
+               size_t column)
+{
+    return transpose ? x[column * stride + row] : x[row * stride + column];
+}
+
+static void one_product(const wefti_math *math, check_random *random, bool ta,
+                        bool tb, real alpha, real beta)
+{
+    size_t lda = (ta ? M : K) + PAD, ldb = (tb ? K : N) + PAD, ldc = N + PAD;
+    real *a = check_alloc_random(random, (ta ? K : M) * lda, 1);
+    real *b = check_alloc_random(random, (tb ? N : K) * ldb, 1);
+    real *c = check_alloc_random(random, M * ldc, 1);
+    real *before = check_alloc_copy(c, M * ldc);
+
+    if (beta == 0)
+        check_poison(c, M * ldc);
+    math->gemm(ta, tb, M, N, K, alpha, a, lda, b, ldb, beta, c, ldc);
+    for (size_t i = 0; i < M; i++)
+        for (size_t j = 0; j < N; j++) {
+            double sum = 0, size = 1;
+
+            for (size_t k = 0; k < K; k++) {
+                double term =
+                    (double)at(a, lda, ta, i, k) * (double)at(b, ldb, tb, k, j);
+
+                sum += term;
+                size += fabs(term);
+            }
+            sum = (double)alpha * sum;
+            if (beta != 0)
+                sum += (double)beta * (double)before[i * ldc + j];
+            check_near(c[i * ldc + j], sum,
+                       size * 2 * K * (double)WEFTI_REAL_EPSILON, "c",
+                       i * ldc + j);
+        }
+    if (beta != 0)
+        for (size_t i = 0; i < M; i++)
+            check_same_bits(c + i * ldc + N, before + i * ldc + N, PAD);
+    free(a);
+    free(b);
+    free(c);
+    free(before);
+}
+
+static void test_gemm_all_transposes_match_double_sum(void **state)
+{
+    check_random random = check_seed();
+    const wefti_math *math;
+
+    (void)state;
+    FOR_EACH_LEVEL(math)
+    for (int op = 0; op < 4; op++) {
+        one_product(math, &random, op & 1, op & 2, 1, 0);
+        one_product(math, &random, op & 1, op & 2, WEFTI_REAL(0.5),
+                    WEFTI_REAL(-1.5));
+    }
+}
+
+static void test_gemm_empty_inner_extent_scales_c(void **state)
+{
+    const wefti_math *math;
+
+    (void)state;
+    FOR_EACH_LEVEL(math)
+    {
+        real a[1] = {0}, b[2] = {0}, c[2] = {3, 4};
+
+        math->gemm(false, false, 1, 2, 0, 1, a, 1, b, 2, 1, c, 2);
+        assert_true(c[0] == 3 && c[1] == 4);
+        math->gemm(false, false, 0, 2, 1, 1, a, 1, b, 2, 0, c, 2);
+        assert_true(c[0] == 3 && c[1] == 4);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gemm_all_transposes_match_double_sum),
+        cmocka_unit_test(test_gemm_empty_inner_extent_scales_c),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

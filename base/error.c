@@ -30,10 +30,13 @@ const char *weft_error_text(void)
 
 weft_status wefti_error(weft_status status, const char *format, ...)
 {
+    char text[sizeof(last_error)];
     va_list args;
     va_start(args, format);
-    vsnprintf(last_error, sizeof(last_error), format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    /* Only now: an argument may be the old text itself. */
+    memcpy(last_error, text, sizeof(text));
     return status;
 }
 

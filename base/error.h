@@ -10,6 +10,7 @@
 /*
  * wefti_error - keep a text for this thread and hand the status through:
  * return wefti_error(WEFT_ERR_INVALID, "root %d: allowed is 0..%d", ...);
+ * Arguments may include weft_error_text(), to put something before it.
  *
  * Threads     any.  Blocks: no.  Allocates: no (cut at 511 bytes).
  */

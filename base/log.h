@@ -8,6 +8,8 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include "weft/status.h"
+
 #include <stdbool.h>
 
 typedef enum wefti_log_level {
@@ -22,11 +24,19 @@ typedef enum wefti_log_level {
 bool wefti_log_enabled(wefti_log_level level);
 
 /*
+ * wefti_log_check - whether WEFT_LOG names a level; a log that is asked for
+ * nonsense goes on as "warn", so somebody has to say so.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_log_check(void);
+
+/*
  * wefti_log - print one line in one write, so that lines of ranks do not mix.
  *
  * rank   whose line it is; -1: not known or not one rank's.
  *
- * Threads     any.  Allocates: no (cut at 1023 bytes).
+ * Threads     any.  Allocates: no (cut at 1023 bytes). Leaves errno alone.
  */
 void wefti_log(wefti_log_level level, int rank, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

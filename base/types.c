@@ -5,7 +5,7 @@
 #include "weft/types.h"
 #include "weft/version.h"
 
-#define TEXT_OF(x) #x
+#define TEXT_OF(x)            #x
 #define VERSION_TEXT(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
 
 size_t weft_dtype_bytes(weft_dtype dtype)

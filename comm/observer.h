@@ -21,7 +21,7 @@ typedef struct wefti_transfer {
     weft_class class_id;
     const char *label; /* may be NULL */
     uint64_t op_number;
-    size_t bytes; /* payload this rank sent and received in this piece */
+    size_t bytes;      /* payload this rank sent and received in this piece */
     int64_t posted_ns; /* this rank's part was ready and posted */
     int64_t ready_ns;  /* so were those of the peers it needed */
     int64_t end_ns;

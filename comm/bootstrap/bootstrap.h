@@ -75,9 +75,8 @@ typedef struct wefti_membership {
  * Threads     any; several ranks of one process at once.
  * Blocks      at most timeout_ms.
  */
-WEFT_NODISCARD weft_status
-wefti_bootstrap_join(const wefti_bootstrap_request *request,
-                     wefti_membership *membership_out);
+WEFT_NODISCARD weft_status wefti_bootstrap_join(
+    const wefti_bootstrap_request *request, wefti_membership *membership_out);
 void wefti_membership_fini(wefti_membership *membership);
 
 #endif

@@ -25,7 +25,7 @@ typedef enum weft_dtype {
 #define WEFT_DTYPE_ENUM(name, bytes, text) WEFT_DTYPE_##name,
     WEFT_DTYPE_LIST(WEFT_DTYPE_ENUM)
 #undef WEFT_DTYPE_ENUM
-    WEFT_DTYPE_COUNT
+        WEFT_DTYPE_COUNT
 } weft_dtype;
 
 /*
@@ -43,7 +43,7 @@ typedef enum weft_redop {
 #define WEFT_REDOP_ENUM(name, text) WEFT_REDOP_##name,
     WEFT_REDOP_LIST(WEFT_REDOP_ENUM)
 #undef WEFT_REDOP_ENUM
-    WEFT_REDOP_COUNT
+        WEFT_REDOP_COUNT
 } weft_redop;
 
 /* X(name, text) */
@@ -61,7 +61,7 @@ typedef enum weft_collective {
 #define WEFT_COLLECTIVE_ENUM(name, text) WEFT_COLLECTIVE_##name,
     WEFT_COLLECTIVE_LIST(WEFT_COLLECTIVE_ENUM)
 #undef WEFT_COLLECTIVE_ENUM
-    WEFT_COLLECTIVE_COUNT
+        WEFT_COLLECTIVE_COUNT
 } weft_collective;
 
 /*
@@ -82,7 +82,7 @@ typedef enum weft_class {
 #define WEFT_CLASS_ENUM(name, text) WEFT_CLASS_##name,
     WEFT_CLASS_LIST(WEFT_CLASS_ENUM)
 #undef WEFT_CLASS_ENUM
-    WEFT_CLASS_COUNT
+        WEFT_CLASS_COUNT
 } weft_class;
 
 /*

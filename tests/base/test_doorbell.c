@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: whoever sleeps on a doorbell wakes for every ring that follows its
+ * news, in one process and across two; and a ring without sleepers is free.
+ *
+ * Method: two or more players pass a token round a ring of doorbells as fast
+ * as they can, with random pauses of some hundred cycles around each step of
+ * the protocol (seed printed). A lost wake-up leaves everyone asleep until the
+ * limit of 20 s, which fails the test; without one, thousands of rounds take
+ * well under a second.
+ */
+#include "base/clock.h"
+#include "base/doorbell.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PLAYERS_MAX = 5, ROUNDS = 4000 };
+static const int64_t limit_ns = 20000000000;
+
+/* The token is at player (turn % players); news and doorbell of each apart. */
+typedef struct table {
+    int players;
+    unsigned seed;
+    _Atomic uint64_t turn;
+    wefti_doorbell bells[PLAYERS_MAX];
+    _Atomic uint64_t sleeps, lost;
+} table;
+
+typedef struct player {
+    table *table;
+    int number;
+} player;
+
+static void pause_randomly(uint64_t *random)
+{
+    *random ^= *random << 13;
+    *random ^= *random >> 7;
+    *random ^= *random << 17;
+    for (uint64_t i = *random % 256; i > 0; i--) {
+        atomic_signal_fence(memory_order_seq_cst); /* keeps the loop */
+    }
+}
+
+/* Waits for its turn; false when it slept to the limit. */
+static bool wait_for_turn(table *t, int number, uint64_t *random)
+{
+    uint64_t players = (uint64_t)t->players;
+    wefti_doorbell *bell = &t->bells[number];
+    int64_t end_ns = wefti_clock_ns() + limit_ns;
+    while (atomic_load(&t->turn) % players != (uint64_t)number) {
+        uint32_t seen = wefti_doorbell_arm(bell);
+        pause_randomly(random);
+        if (atomic_load(&t->turn) % players != (uint64_t)number) {
+            pause_randomly(random);
+            wefti_doorbell_sleep(bell, seen, limit_ns);
+            atomic_fetch_add(&t->sleeps, 1);
+        }
+        wefti_doorbell_disarm(bell);
+        if (wefti_clock_ns() >= end_ns) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *play(void *argument)
+{
+    const player *me = argument;
+    table *t = me->table;
+    uint64_t random = t->seed * 2654435761u + (uint64_t)me->number + 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        if (!wait_for_turn(t, me->number, &random)) {
+            atomic_fetch_add(&t->lost, 1);
+            return NULL;
+        }
+        pause_randomly(&random);
+        atomic_fetch_add(&t->turn, 1);
+        wefti_doorbell_ring(&t->bells[(me->number + 1) % t->players]);
+    }
+    return NULL;
+}
+
+static table *make_table(int players)
+{
+    table *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(t, MAP_FAILED);
+    t->players = players;
+    t->seed = (unsigned)wefti_clock_ns();
+    for (int p = 0; p < players; p++) {
+        wefti_doorbell_init(&t->bells[p]);
+    }
+    return t;
+}
+
+static void check_table(table *t)
+{
+    print_message("seed %u, %d players: %llu sleeps\n", t->seed, t->players,
+                  (unsigned long long)t->sleeps);
+    assert_int_equal(t->lost, 0);
+    assert_int_equal(t->turn, (uint64_t)t->players * ROUNDS);
+    assert_true(t->sleeps > 0);
+    for (int p = 0; p < t->players; p++) {
+        assert_int_equal(t->bells[p].sleepers, 0);
+    }
+    munmap(t, sizeof(*t));
+}
+
+/* First of all tests: no thread has been made before the fork. */
+static void test_ring_across_processes_loses_no_wakeup(void **state)
+{
+    (void)state;
+    table *t = make_table(2);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        play(&(player){t, 1});
+        _exit(0);
+    }
+    play(&(player){t, 0});
+    int how = -1;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_int_equal(how, 0);
+    check_table(t);
+}
+
+static void play_with_threads(int players)
+{
+    table *t = make_table(players);
+    pthread_t threads[PLAYERS_MAX];
+    player seats[PLAYERS_MAX];
+    for (int p = 0; p < players; p++) {
+        seats[p] = (player){t, p};
+        assert_int_equal(pthread_create(&threads[p], NULL, play, &seats[p]), 0);
+    }
+    for (int p = 0; p < players; p++) {
+        pthread_join(threads[p], NULL);
+    }
+    check_table(t);
+}
+
+static void test_ring_across_two_threads_loses_no_wakeup(void **state)
+{
+    (void)state;
+    play_with_threads(2);
+}
+
+static void test_ring_across_five_threads_loses_no_wakeup(void **state)
+{
+    (void)state;
+    play_with_threads(5);
+}
+
+/* Several sleepers on one bell: one ring wakes all. */
+typedef struct crowd {
+    wefti_doorbell bell;
+    _Atomic uint32_t news, woken;
+} crowd;
+
+static void *sleep_in_crowd(void *argument)
+{
+    crowd *c = argument;
+    int64_t end_ns = wefti_clock_ns() + limit_ns;
+    while (!atomic_load(&c->news) && wefti_clock_ns() < end_ns) {
+        uint32_t seen = wefti_doorbell_arm(&c->bell);
+        if (!atomic_load(&c->news)) {
+            wefti_doorbell_sleep(&c->bell, seen, limit_ns);
+        }
+        wefti_doorbell_disarm(&c->bell);
+    }
+    atomic_fetch_add(&c->woken, wefti_clock_ns() < end_ns);
+    return NULL;
+}
+
+static void test_ring_wakes_every_sleeper(void **state)
+{
+    (void)state;
+    crowd c = {.news = 0};
+    pthread_t threads[PLAYERS_MAX];
+    wefti_doorbell_init(&c.bell);
+    for (int p = 0; p < PLAYERS_MAX; p++) {
+        pthread_create(&threads[p], NULL, sleep_in_crowd, &c);
+    }
+    while (atomic_load(&c.bell.sleepers) < PLAYERS_MAX) {
+        sched_yield();
+    }
+    atomic_store(&c.news, 1);
+    wefti_doorbell_ring(&c.bell);
+    for (int p = 0; p < PLAYERS_MAX; p++) {
+        pthread_join(threads[p], NULL);
+    }
+    assert_int_equal(c.woken, PLAYERS_MAX);
+}
+
+static void test_ring_without_sleepers_moves_nothing(void **state)
+{
+    (void)state;
+    wefti_doorbell bell;
+    wefti_doorbell_init(&bell);
+    wefti_doorbell_ring(&bell);
+    assert_int_equal(bell.count, 0);
+    uint32_t seen = wefti_doorbell_arm(&bell);
+    wefti_doorbell_ring(&bell);
+    assert_int_not_equal(bell.count, seen);
+    wefti_doorbell_disarm(&bell);
+}
+
+/* Rung between arm and sleep: the kernel must not let it sleep at all. */
+static void test_sleep_after_a_ring_returns_at_once(void **state)
+{
+    (void)state;
+    wefti_doorbell bell;
+    wefti_doorbell_init(&bell);
+    uint32_t seen = wefti_doorbell_arm(&bell);
+    wefti_doorbell_ring(&bell);
+    int64_t begin_ns = wefti_clock_ns();
+    wefti_doorbell_sleep(&bell, seen, limit_ns);
+    assert_true(wefti_clock_ns() - begin_ns < limit_ns / 2);
+    wefti_doorbell_disarm(&bell);
+}
+
+static void test_sleep_unrung_ends_with_its_timeout(void **state)
+{
+    (void)state;
+    wefti_doorbell bell;
+    wefti_doorbell_init(&bell);
+    uint32_t seen = wefti_doorbell_arm(&bell);
+    int64_t begin_ns = wefti_clock_ns();
+    wefti_doorbell_sleep(&bell, seen, 20000000);
+    int64_t slept_ns = wefti_clock_ns() - begin_ns;
+    assert_true(slept_ns >= 19000000 && slept_ns < limit_ns / 2);
+    wefti_doorbell_disarm(&bell);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ring_across_processes_loses_no_wakeup),
+        cmocka_unit_test(test_ring_across_two_threads_loses_no_wakeup),
+        cmocka_unit_test(test_ring_across_five_threads_loses_no_wakeup),
+        cmocka_unit_test(test_ring_wakes_every_sleeper),
+        cmocka_unit_test(test_ring_without_sleepers_moves_nothing),
+        cmocka_unit_test(test_sleep_after_a_ring_returns_at_once),
+        cmocka_unit_test(test_sleep_unrung_ends_with_its_timeout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: each thread has the text of its own last error, whole or cut, never
+ * another's and never garbage.
+ *
+ * Method: set, read, overflow, nest, and compare across threads.
+ */
+#include "base/error.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void test_text_before_any_error_is_empty(void **state)
+{
+    (void)state;
+    assert_string_equal(weft_error_text(), "");
+}
+
+static void test_error_keeps_text_and_hands_status_through(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        wefti_error(WEFT_ERR_INVALID, "root %d: allowed is 0..%d", 9, 3),
+        WEFT_ERR_INVALID);
+    assert_string_equal(weft_error_text(), "root 9: allowed is 0..3");
+}
+
+static void test_error_may_wrap_the_last_text(void **state)
+{
+    (void)state;
+    (void)wefti_error(WEFT_ERR_SYSTEM, "port 80: taken");
+    assert_int_equal(
+        wefti_error(WEFT_ERR_BOOTSTRAP, "rank 2: %s", weft_error_text()),
+        WEFT_ERR_BOOTSTRAP);
+    assert_string_equal(weft_error_text(), "rank 2: port 80: taken");
+}
+
+static void test_error_too_long_is_cut_and_ends(void **state)
+{
+    char text[2000];
+    (void)state;
+    memset(text, 'a', sizeof(text));
+    text[sizeof(text) - 1] = 0;
+    (void)wefti_error(WEFT_ERR_INVALID, "%s", text);
+    assert_int_equal(strlen(weft_error_text()), 511);
+    assert_memory_equal(weft_error_text(), text, 511);
+    errno = EACCES;
+    (void)wefti_error_system("%s", text);
+    assert_true(strlen(weft_error_text()) <= 511);
+    assert_non_null(strstr(weft_error_text(), ": Permission denied"));
+}
+
+static void test_error_system_appends_the_reason(void **state)
+{
+    (void)state;
+    errno = ENOENT;
+    assert_int_equal(wefti_error_system("open %s", "/x"), WEFT_ERR_SYSTEM);
+    assert_string_equal(weft_error_text(),
+                        "open /x: No such file or directory");
+    errno = ENOMEM;
+    assert_int_equal(wefti_error_system("mmap"), WEFT_ERR_NO_MEMORY);
+}
+
+static void *other_thread(void *state)
+{
+    int *failures = state;
+    *failures += strcmp(weft_error_text(), "") != 0;
+    (void)wefti_error(WEFT_ERR_PEER, "theirs");
+    *failures += strcmp(weft_error_text(), "theirs") != 0;
+    return NULL;
+}
+
+static void test_error_of_other_thread_is_not_seen(void **state)
+{
+    pthread_t thread;
+    int failures = 0;
+    (void)state;
+    (void)wefti_error(WEFT_ERR_INVALID, "mine");
+    assert_int_equal(pthread_create(&thread, NULL, other_thread, &failures), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(failures, 0);
+    assert_string_equal(weft_error_text(), "mine");
+}
+
+static void test_status_text_is_there_for_each_and_for_none(void **state)
+{
+    (void)state;
+#define CHECK_STATUS(name, value, text)                                        \
+    assert_int_equal(WEFT_##name, value);                                      \
+    assert_string_equal(weft_status_text(WEFT_##name), text);
+    WEFT_STATUS_LIST(CHECK_STATUS)
+    assert_string_equal(weft_status_text((weft_status)-9999), "unknown status");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text_before_any_error_is_empty),
+        cmocka_unit_test(test_error_keeps_text_and_hands_status_through),
+        cmocka_unit_test(test_error_may_wrap_the_last_text),
+        cmocka_unit_test(test_error_too_long_is_cut_and_ends),
+        cmocka_unit_test(test_error_system_appends_the_reason),
+        cmocka_unit_test(test_error_of_other_thread_is_not_seen),
+        cmocka_unit_test(test_status_text_is_there_for_each_and_for_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Goal: what STYLE.md says and a machine can see is true of every file.
+
+Method: walk the tree (build folders excluded), apply one small rule after the
+other to each file, print every breach with file and line. clang-format 14 is
+the judge of layout; rules about names and forbidden calls are searches.
+
+Usage: test_style.py SOURCE_DIR
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+SKIPPED = {"build", ".git", ".cache"}
+LIBRARY = ("base/", "device/", "kernels/wire/", "comm/", "overlap/")
+MARKS = re.compile(r"\b(%s)\b" % "|".join(["TO" + "DO", "FIX" + "ME",
+                                           "X" * 3, "HA" + "CK"]))
+OUR_T = re.compile(r"(\}|^\s*typedef\b.*?)\s*\b\w+_t\s*;"
+                   r"|\b(struct|union|enum)\s+\w+_t\s*\{"
+                   r"|typedef\b.*\(\s*\*\s*\w+_t\s*\)")
+# Nothing hidden, nothing printed, nothing ended, no ordering that a thread
+# sanitizer cannot see: in what libweft.so is made of.
+FORBIDDEN = [
+    (re.compile(r"\bvolatile\b"), "volatile", ()),
+    (re.compile(r"\b(atomic_thread_fence|atomic_signal_fence"
+                r"|__sync_synchronize)\s*\("), "a bare fence", ()),
+    (re.compile(r"\b(printf|fprintf|puts|fputs|perror|putchar)\s*\("),
+     "printing past base/log.h", ()),
+    (re.compile(r"\b(exit|_exit|abort|quick_exit)\s*\("), "ending the process",
+     ()),
+    (re.compile(r"\b(signal|sigaction|atexit|pthread_atfork)\s*\("),
+     "a process-wide hook", ()),
+    (re.compile(r"\bgetenv\s*\("), "getenv", ("base/settings.c",)),
+]
+GETENV_WEFT = re.compile(r'\bgetenv\s*\(\s*"WEFT_')
+
+
+class Report:
+    def __init__(self):
+        self.breaches = 0
+
+    def breach(self, path, line, text):
+        self.breaches += 1
+        print("FAILED: %s:%d: %s" % (path, line, text))
+
+
+def walk(top):
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(f for f in folders if f not in SKIPPED)
+        for name in sorted(files):
+            path = os.path.join(folder, name)
+            if not os.path.islink(path):
+                yield os.path.relpath(path, top)
+
+
+def is_c(path):
+    return path.endswith((".c", ".h"))
+
+
+def is_script(path, text):
+    return path.endswith((".py", ".sh")) or text.startswith("#!")
+
+
+def is_source(path, text):
+    return (is_c(path) or is_script(path, text) or path.endswith(".cmake")
+            or os.path.basename(path) == "CMakeLists.txt")
+
+
+def check_head(report, path, lines):
+    """The licence stands first, after the line that names an interpreter."""
+    at = 1 if lines[0].startswith("#!") else 0
+    want = "SPDX-License-Identifier: BSD-3-Clause"
+    if len(lines) <= at or want not in lines[at]:
+        report.breach(path, at + 1, "no %s" % want)
+
+
+def check_lines(report, path, lines):
+    if len(lines) > 600:
+        report.breach(path, len(lines), "more than 600 lines")
+    for number, line in enumerate(lines, 1):
+        found = MARKS.search(line)
+        if found:
+            report.breach(path, number, "%s in place of work" % found.group())
+        if line != line.rstrip():
+            report.breach(path, number, "space at the end")
+
+
+def strip_comments(text):
+    """The same text, line by line, without comments and literals."""
+    def blank(match):
+        kept = "\n" * match.group().count("\n")
+        return '""' + kept if match.group()[0] == '"' else " " + kept
+    return re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', blank, text,
+                  flags=re.S)
+
+
+def check_c(report, path, text, lines):
+    for number, line in enumerate(lines, 1):
+        if len(line.expandtabs(8)) > 80:
+            report.breach(path, number, "%d columns" % len(line))
+        if GETENV_WEFT.search(line) and not path.startswith("tests/"):
+            report.breach(path, number, "WEFT_ variables have one reader, "
+                          "base/settings.h")
+    code = strip_comments(text).split("\n")
+    for number, line in enumerate(code, 1):
+        if OUR_T.search(line):
+            report.breach(path, number, "a type of ours that ends in _t")
+        if not path.startswith(LIBRARY):
+            continue
+        for pattern, what, allowed in FORBIDDEN:
+            if pattern.search(line) and path not in allowed:
+                report.breach(path, number, "%s in the library" % what)
+
+
+def check_names(report, paths):
+    """A name says where it is; a public header may share its noun's name."""
+    seen = {}
+    for path in paths:
+        name = os.path.basename(path)
+        if path.startswith("include/") or not is_c(path):
+            continue
+        if name in seen:
+            report.breach(path, 1, "%s has that name too" % seen[name])
+        seen[name] = path
+
+
+def check_format(report, top, paths):
+    tool = shutil.which("clang-format-14") or shutil.which("clang-format")
+    if not tool:
+        report.breach(".clang-format", 1, "clang-format 14 is not installed")
+        return
+    run = subprocess.run([tool, "--dry-run", "-Werror", *paths], cwd=top,
+                         capture_output=True, text=True)
+    if run.returncode != 0:
+        wrong = sorted({line.split(":")[0] for line in run.stderr.split("\n")
+                        if "error:" in line})
+        for path in wrong or [".clang-format"]:
+            report.breach(path, 1, "clang-format would change it")
+        print(run.stderr[:4000])
+
+
+def main():
+    top = os.path.realpath(sys.argv[1])
+    report = Report()
+    sources = []
+    for path in walk(top):
+        with open(os.path.join(top, path), "rb") as file:
+            data = file.read()
+        if b"\0" in data or path.startswith("tests/fuzz/corpus/"):
+            continue
+        text = data.decode("utf-8", errors="replace")
+        if not text or not is_source(path, text):
+            continue
+        sources.append(path)
+        lines = text.rstrip("\n").split("\n")
+        check_head(report, path, lines)
+        check_lines(report, path, lines)
+        if is_c(path):
+            check_c(report, path, text, lines)
+    check_names(report, sources)
+    check_format(report, top, [path for path in sources if is_c(path)])
+    print("%d sources looked at, %d breaches" % (len(sources),
+                                                 report.breaches))
+    return 1 if report.breaches else 0
+
+
+sys.exit(main())

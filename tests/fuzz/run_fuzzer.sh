@@ -9,7 +9,7 @@
 set -eu
 binary=$1 corpus=$2 parser=$3 seconds=$4 work=$5
 least=80
-llvm=$(dirname "$(readlink -f "$(command -v clang)")")
+llvm=$(dirname "$(readlink -f "$(command -v clang-14)")")
 
 mkdir -p "$work/corpus" "$work/found"
 rm -f "$work"/*.profraw

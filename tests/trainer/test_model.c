@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     the gradient of the whole model is the derivative of its loss, for
+ *          every tensor; hooks come in the order that transfers rely on.
+ * Method   double build; central differences at sampled elements of every
+ *          tensor of random small models, tied and not, grouped heads and not.
+ *          Outputs start as NaN.
+ */
+#include "trainer/model.h"
+#include "trainer/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { SEQUENCES = 3, SAMPLES = 6 };
+
+/* A model with everything a pass needs, filled at random. */
+typedef struct fixture {
+    wefti_parameters plan;
+    wefti_model *model;
+    real *values, *gradients;
+    int32_t tokens[64], targets[64];
+    wefti_batch batch;
+    double losses[SEQUENCES];
+    size_t told; /* by the hooks: the tensor expected next */
+} fixture;
+
+static void set_up(fixture *fix, const wefti_shape *shape, uint64_t seed)
+{
+    wefti_random random = wefti_random_make(seed, 99);
+    *fix = (fixture){0};
+    assert_int_equal(wefti_parameters_plan(shape, 4096, 3, &fix->plan),
+                     WEFT_OK);
+    assert_int_equal(wefti_model_create(&fix->plan, SEQUENCES, &fix->model),
+                     WEFT_OK);
+    fix->values = calloc(fix->plan.flat_elems, sizeof(real));
+    fix->gradients = calloc(fix->plan.flat_elems, sizeof(real));
+    assert_non_null(fix->values);
+    assert_non_null(fix->gradients);
+    wefti_parameters_init(&fix->plan, seed, fix->values);
+    for (size_t i = 0; i < fix->plan.flat_elems; i++) {
+        fix->gradients[i] = (real)NAN;
+        /* Norm weights away from one, everything of a size that matters. */
+        if (fix->values[i] != WEFTI_REAL(0)) {
+            fix->values[i] += (real)(0.2 * wefti_random_normal(&random));
+        }
+    }
+    for (size_t i = 0; i < SEQUENCES * shape->seq; i++) {
+        fix->tokens[i] = (int32_t)(wefti_random_next(&random) % shape->vocab);
+        fix->targets[i] = (int32_t)(wefti_random_next(&random) % shape->vocab);
+    }
+    fix->targets[3] = -1; /* does not count */
+    fix->batch =
+        (wefti_batch){fix->tokens, fix->targets, SEQUENCES, shape->seq};
+}
+
+static void tear_down(fixture *fix)
+{
+    free(fix->values);
+    free(fix->gradients);
+    wefti_model_destroy(fix->model);
+    wefti_parameters_fini(&fix->plan);
+}
+
+static double total_loss(fixture *fix)
+{
+    assert_int_equal(wefti_model_evaluate(fix->model, fix->values, &fix->batch,
+                                          NULL, fix->losses),
+                     WEFT_OK);
+    double sum = 0;
+    for (size_t i = 0; i < SEQUENCES; i++) {
+        sum += fix->losses[i];
+    }
+    return sum;
+}
+
+/* The derivative by one value, without its error of order two. */
+static double difference(fixture *fix, real *value, double step)
+{
+    real kept = *value;
+    double slope[2];
+    for (int i = 0; i < 2; i++) {
+        double h = step * (i + 1);
+        *value = kept + (real)h;
+        double above = total_loss(fix);
+        *value = kept - (real)h;
+        slope[i] = (above - total_loss(fix)) / (2 * h);
+    }
+    *value = kept;
+    return (4 * slope[0] - slope[1]) / 3;
+}
+
+static void check_gradients(const wefti_shape *shape, uint64_t seed)
+{
+    const double scale = 0.125;
+    fixture fix;
+    set_up(&fix, shape, seed);
+    assert_int_equal(wefti_model_train(fix.model, fix.values, &fix.batch, scale,
+                                       NULL, fix.gradients, fix.losses),
+                     WEFT_OK);
+    wefti_random random = wefti_random_make(seed, 7);
+    for (size_t i = 0; i < fix.plan.tensor_count; i++) {
+        const wefti_tensor *tensor = &fix.plan.tensors[i];
+        double worst = 0, size = 0;
+        for (int k = 0; k < SAMPLES; k++) {
+            size_t at =
+                tensor->start_elems +
+                wefti_random_next(&random) % (tensor->rows * tensor->columns);
+            double wanted = scale * difference(&fix, &fix.values[at], 1e-4);
+            double got = (double)fix.gradients[at];
+            assert_true(isfinite(got));
+            worst = fmax(worst, fabs(got - wanted));
+            size = fmax(size, fabs(wanted));
+        }
+        if (worst > 1e-6 * size + 1e-11) {
+            print_error("seed %llu, %s: off by %g of %g\n",
+                        (unsigned long long)seed, tensor->name, worst, size);
+            fail();
+        }
+    }
+    tear_down(&fix);
+}
+
+static const wefti_shape small = {.layers = 2,
+                                  .hidden = 24,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 6,
+                                  .ffn = 20,
+                                  .vocab = 31,
+                                  .seq = 13,
+                                  .rope_theta = 10000.0};
+
+static void test_gradient_untied_matches_differences(void **state)
+{
+    (void)state;
+    check_gradients(&small, 1);
+    check_gradients(&small, 2);
+}
+
+static void test_gradient_tied_matches_differences(void **state)
+{
+    (void)state;
+    wefti_shape shape = small;
+    shape.tied = true;
+    shape.kv_heads = 4;
+    shape.layers = 1;
+    check_gradients(&shape, 3);
+    shape.kv_heads = 1;
+    shape.layers = 3;
+    check_gradients(&shape, 4);
+}
+
+static weft_status expect_up(void *context, size_t tensor)
+{
+    fixture *fix = context;
+    assert_int_equal(tensor, fix->told);
+    fix->told++;
+    return WEFT_OK;
+}
+
+static weft_status expect_down(void *context, size_t tensor)
+{
+    fixture *fix = context;
+    fix->told--;
+    assert_int_equal(tensor, fix->told);
+    return WEFT_OK;
+}
+
+static void check_hooks(bool tied)
+{
+    fixture fix;
+    wefti_shape shape = small;
+    shape.tied = tied;
+    set_up(&fix, &shape, 5);
+    wefti_model_hooks hooks = {&fix, expect_up, NULL};
+    assert_int_equal(wefti_model_evaluate(fix.model, fix.values, &fix.batch,
+                                          &hooks, fix.losses),
+                     WEFT_OK);
+    assert_int_equal(fix.told, fix.plan.tensor_count);
+    fix.told = 0;
+    hooks.finish = expect_down;
+    assert_int_equal(wefti_model_train(fix.model, fix.values, &fix.batch, 1.0,
+                                       &hooks, fix.gradients, fix.losses),
+                     WEFT_OK);
+    assert_int_equal(fix.told, 0);
+    tear_down(&fix);
+}
+
+static void test_hooks_each_tensor_is_told_once_in_order(void **state)
+{
+    (void)state;
+    check_hooks(false);
+    check_hooks(true);
+}
+
+static weft_status refuse_third(void *context, size_t tensor)
+{
+    size_t *calls = context;
+    (void)tensor;
+    return ++*calls == 3 ? WEFT_ERR_PEER : WEFT_OK;
+}
+
+static void test_hooks_error_ends_the_pass(void **state)
+{
+    (void)state;
+    fixture fix;
+    set_up(&fix, &small, 6);
+    size_t calls = 0;
+    wefti_model_hooks hooks = {&calls, refuse_third, NULL};
+    assert_int_equal(wefti_model_evaluate(fix.model, fix.values, &fix.batch,
+                                          &hooks, fix.losses),
+                     WEFT_ERR_PEER);
+    assert_int_equal(calls, 3);
+    tear_down(&fix);
+}
+
+/* A shorter batch must not see what an earlier pass left behind. */
+static void test_predict_prefix_gives_the_same_logits(void **state)
+{
+    (void)state;
+    fixture fix;
+    set_up(&fix, &small, 8);
+    const real *logits;
+    wefti_batch batch = {fix.tokens, NULL, 1, small.seq};
+    assert_int_equal(
+        wefti_model_predict(fix.model, fix.values, &batch, NULL, &logits),
+        WEFT_OK);
+    double kept[31];
+    for (size_t i = 0; i < small.vocab; i++) {
+        kept[i] = (double)logits[4 * small.vocab + i];
+    }
+    batch.length = 5;
+    assert_int_equal(
+        wefti_model_predict(fix.model, fix.values, &batch, NULL, &logits),
+        WEFT_OK);
+    for (size_t i = 0; i < small.vocab; i++) {
+        assert_true(fabs((double)logits[4 * small.vocab + i] - kept[i]) <
+                    1e-10);
+    }
+    tear_down(&fix);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradient_untied_matches_differences),
+        cmocka_unit_test(test_gradient_tied_matches_differences),
+        cmocka_unit_test(test_hooks_each_tensor_is_told_once_in_order),
+        cmocka_unit_test(test_hooks_error_ends_the_pass),
+        cmocka_unit_test(test_predict_prefix_gives_the_same_logits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

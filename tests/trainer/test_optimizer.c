@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     shares of any number of ranks together are one AdamW step, and one
+ *          norm; rates and clipping follow their formulas.
+ * Method   the same random gradients on 1, 2, 3 and 5 ranks, each tensor
+ *          compared bitwise with one rank's; padding must stay zero.
+ */
+#include "trainer/optimizer.h"
+#include "trainer/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const wefti_shape shape = {.layers = 2,
+                                  .hidden = 48,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 12,
+                                  .ffn = 64,
+                                  .vocab = 50,
+                                  .seq = 4,
+                                  .rope_theta = 10000.0};
+
+static const wefti_optimizer_config config = {.lr = 0.01,
+                                              .warmup_steps = 10,
+                                              .steps = 100,
+                                              .weight_decay = 0.1,
+                                              .clip = 1.0,
+                                              .beta1 = WEFTI_ADAMW_BETA1,
+                                              .beta2 = WEFTI_ADAMW_BETA2,
+                                              .epsilon = WEFTI_ADAMW_EPSILON};
+
+/* One layout after a few steps: its values by tensor, and its last norm. */
+typedef struct outcome {
+    wefti_parameters plan;
+    real *values;
+    double norm;
+} outcome;
+
+static void make_gradients(const wefti_parameters *plan, uint64_t step,
+                           real *gradients)
+{
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        wefti_random random = wefti_random_make(step, i);
+        for (size_t k = 0; k < tensor->rows * tensor->columns; k++) {
+            gradients[tensor->start_elems + k] =
+                (real)wefti_random_normal(&random);
+        }
+    }
+}
+
+static outcome run_layout(size_t nranks)
+{
+    enum { STEPS = 3, RANKS_MOST = 5 };
+    outcome out;
+    wefti_optimizer optimizers[RANKS_MOST];
+    assert_int_equal(wefti_parameters_plan(&shape, 9000, nranks, &out.plan),
+                     WEFT_OK);
+    out.values = calloc(out.plan.flat_elems, sizeof(real));
+    real *gradients = calloc(out.plan.flat_elems, sizeof(real));
+    double *blocks = calloc(out.plan.block_count, sizeof(double));
+    assert_non_null(out.values);
+    assert_non_null(gradients);
+    assert_non_null(blocks);
+    wefti_parameters_init(&out.plan, 1, out.values);
+    for (size_t rank = 0; rank < nranks; rank++) {
+        assert_int_equal(
+            wefti_optimizer_init(&optimizers[rank], &out.plan, rank, &config),
+            WEFT_OK);
+    }
+    for (uint64_t step = 1; step <= STEPS; step++) {
+        make_gradients(&out.plan, step, gradients);
+        for (size_t i = 0; i < out.plan.bucket_count * nranks; i++) {
+            wefti_optimizer_square(&optimizers[i % nranks], i / nranks,
+                                   gradients, blocks);
+        }
+        out.norm = sqrt(wefti_sumsq_fold(blocks, out.plan.block_count));
+        double scale = wefti_optimizer_clip(&config, out.norm);
+        for (size_t i = 0; i < out.plan.bucket_count * nranks; i++) {
+            wefti_optimizer_update(&optimizers[i % nranks], i / nranks, step,
+                                   scale, gradients, out.values);
+        }
+    }
+    for (size_t rank = 0; rank < nranks; rank++) {
+        wefti_optimizer_fini(&optimizers[rank]);
+    }
+    free(blocks);
+    free(gradients);
+    return out;
+}
+
+static double sum_of_all(const outcome *out)
+{
+    double sum = 0;
+    for (size_t i = 0; i < out->plan.flat_elems; i++) {
+        sum += fabs((double)out->values[i]);
+    }
+    return sum;
+}
+
+static void test_update_any_ranks_give_the_same_bits(void **state)
+{
+    (void)state;
+    const size_t layouts[] = {2, 3, 5};
+    outcome one = run_layout(1);
+    for (size_t l = 0; l < 3; l++) {
+        outcome many = run_layout(layouts[l]);
+        assert_true(one.norm == many.norm);
+        double in_tensors = 0;
+        for (size_t i = 0; i < one.plan.tensor_count; i++) {
+            const wefti_tensor *tensor = &one.plan.tensors[i];
+            const real *got = many.values + many.plan.tensors[i].start_elems;
+            size_t elems = tensor->rows * tensor->columns;
+            assert_memory_equal(one.values + tensor->start_elems, got,
+                                elems * sizeof(real));
+            for (size_t k = 0; k < elems; k++) {
+                in_tensors += fabs((double)got[k]);
+            }
+        }
+        /* Nothing but zeros between the tensors. */
+        assert_true(fabs(sum_of_all(&many) - in_tensors) < 1e-9 * in_tensors);
+        free(many.values);
+        wefti_parameters_fini(&many.plan);
+    }
+    free(one.values);
+    wefti_parameters_fini(&one.plan);
+}
+
+static void test_update_norms_and_embeddings_do_not_decay(void **state)
+{
+    (void)state;
+    wefti_parameters plan;
+    wefti_optimizer optimizer;
+    assert_int_equal(wefti_parameters_plan(&shape, 9000, 1, &plan), WEFT_OK);
+    assert_int_equal(wefti_optimizer_init(&optimizer, &plan, 0, &config),
+                     WEFT_OK);
+    real *values = calloc(plan.flat_elems, sizeof(real));
+    real *zero = calloc(plan.flat_elems, sizeof(real));
+    assert_non_null(values);
+    assert_non_null(zero);
+    for (size_t i = 0; i < plan.flat_elems; i++) {
+        values[i] = WEFTI_REAL(1);
+    }
+    for (size_t i = 0; i < plan.bucket_count; i++) {
+        wefti_optimizer_update(&optimizer, i, 10, 1.0, zero, values);
+    }
+    for (size_t i = 0; i < plan.tensor_count; i++) {
+        const wefti_tensor *tensor = &plan.tensors[i];
+        bool kept = tensor->kind == WEFTI_TENSOR_NORM ||
+                    tensor->kind == WEFTI_TENSOR_EMBEDDING;
+        size_t last = tensor->rows * tensor->columns - 1;
+        double wanted = kept ? 1.0 : 1.0 - 0.01 * 0.1;
+        assert_true(fabs((double)values[tensor->start_elems] - wanted) < 1e-6);
+        assert_true(fabs((double)values[tensor->start_elems + last] - wanted) <
+                    1e-6);
+    }
+    free(values);
+    free(zero);
+    wefti_optimizer_fini(&optimizer);
+    wefti_parameters_fini(&plan);
+}
+
+static void test_rate_rises_then_falls_to_a_tenth(void **state)
+{
+    (void)state;
+    assert_true(fabs(wefti_optimizer_rate(&config, 1) - 0.001) < 1e-15);
+    assert_true(fabs(wefti_optimizer_rate(&config, 10) - 0.01) < 1e-15);
+    assert_true(fabs(wefti_optimizer_rate(&config, 55) - 0.0055) < 1e-15);
+    assert_true(fabs(wefti_optimizer_rate(&config, 100) - 0.001) < 1e-15);
+    assert_true(fabs(wefti_optimizer_rate(&config, 500) - 0.001) < 1e-15);
+    wefti_optimizer_config none = config;
+    none.warmup_steps = 0;
+    assert_true(wefti_optimizer_rate(&none, 1) > 0.0099);
+}
+
+static void test_clip_scales_only_what_is_too_long(void **state)
+{
+    (void)state;
+    assert_true(wefti_optimizer_clip(&config, 0.5) == 1.0);
+    assert_true(wefti_optimizer_clip(&config, 4.0) == 0.25);
+    wefti_optimizer_config none = config;
+    none.clip = 0;
+    assert_true(wefti_optimizer_clip(&none, 4.0) == 1.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_update_any_ranks_give_the_same_bits),
+        cmocka_unit_test(test_update_norms_and_embeddings_do_not_decay),
+        cmocka_unit_test(test_rate_rises_then_falls_to_a_tenth),
+        cmocka_unit_test(test_clip_scales_only_what_is_too_long),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

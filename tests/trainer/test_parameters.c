@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     the flat layout keeps its promises: aligned, disjoint, buckets and
+ *          places inside them independent of the number of ranks, start values
+ *          too.
+ * Method   all numbers of ranks from 1 to 9 and several bucket sizes; compared
+ *          with the layout for one rank, element by element.
+ */
+#include "trainer/parameters.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const wefti_shape shape = {.layers = 3,
+                                  .hidden = 40,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 10,
+                                  .ffn = 56,
+                                  .vocab = 77,
+                                  .seq = 8,
+                                  .rope_theta = 10000.0};
+
+static const size_t bucket_bytes[] = {1, 20000, 50000, 1u << 30};
+
+static void check_places(const wefti_parameters *plan)
+{
+    size_t end = 0;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        const wefti_bucket_extent *bucket = &plan->buckets[tensor->bucket];
+        assert_true(tensor->start_elems >= end);
+        assert_int_equal(tensor->start_elems % WEFTI_TENSOR_ALIGN_ELEMS, 0);
+        end = tensor->start_elems + tensor->rows * tensor->columns;
+        assert_true(tensor->start_elems >= bucket->start_elems);
+        assert_true(end <=
+                    bucket->start_elems + plan->nranks * bucket->share_elems);
+    }
+    size_t start = 0, own = 0;
+    for (size_t i = 0; i < plan->bucket_count; i++) {
+        const wefti_bucket_extent *bucket = &plan->buckets[i];
+        assert_int_equal(bucket->start_elems, start);
+        assert_int_equal(bucket->start_elems % WEFTI_BLOCK_ELEMS, 0);
+        assert_int_equal(bucket->share_elems % WEFTI_BLOCK_ELEMS, 0);
+        start += plan->nranks * bucket->share_elems;
+        own += bucket->share_elems;
+    }
+    assert_int_equal(plan->flat_elems, start);
+    assert_int_equal(plan->own_elems, own);
+}
+
+static void check_same(const wefti_parameters *one,
+                       const wefti_parameters *many)
+{
+    assert_int_equal(one->bucket_count, many->bucket_count);
+    assert_int_equal(one->block_count, many->block_count);
+    assert_int_equal(one->parameter_count, many->parameter_count);
+    for (size_t i = 0; i < one->bucket_count; i++) {
+        assert_int_equal(one->blocks[i].first, many->blocks[i].first);
+        assert_int_equal(one->blocks[i].count, many->blocks[i].count);
+    }
+    for (size_t i = 0; i < one->tensor_count; i++) {
+        size_t bucket = one->tensors[i].bucket;
+        assert_int_equal(bucket, many->tensors[i].bucket);
+        assert_int_equal(
+            one->tensors[i].start_elems - one->buckets[bucket].start_elems,
+            many->tensors[i].start_elems - many->buckets[bucket].start_elems);
+    }
+}
+
+static void test_parameters_any_ranks_have_one_layout(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(bucket_bytes) / sizeof(*bucket_bytes); i++) {
+        wefti_parameters one;
+        assert_int_equal(
+            wefti_parameters_plan(&shape, bucket_bytes[i], 1, &one), WEFT_OK);
+        for (size_t nranks = 1; nranks <= 9; nranks++) {
+            wefti_parameters many;
+            assert_int_equal(
+                wefti_parameters_plan(&shape, bucket_bytes[i], nranks, &many),
+                WEFT_OK);
+            check_places(&many);
+            check_same(&one, &many);
+            wefti_parameters_fini(&many);
+        }
+        wefti_parameters_fini(&one);
+    }
+}
+
+static void test_parameters_bucket_bytes_close_buckets(void **state)
+{
+    (void)state;
+    wefti_parameters plan;
+    assert_int_equal(wefti_parameters_plan(&shape, 1, 2, &plan), WEFT_OK);
+    assert_int_equal(plan.bucket_count, plan.tensor_count);
+    wefti_parameters_fini(&plan);
+    assert_int_equal(wefti_parameters_plan(&shape, 1u << 30, 2, &plan),
+                     WEFT_OK);
+    assert_int_equal(plan.bucket_count, 1);
+    wefti_parameters_fini(&plan);
+}
+
+static void
+test_parameters_start_values_are_the_same_on_any_layout(void **state)
+{
+    (void)state;
+    wefti_parameters plans[2];
+    real *values[2];
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(
+            wefti_parameters_plan(&shape, 20000, 1 + 4 * i, &plans[i]),
+            WEFT_OK);
+        values[i] = malloc(plans[i].flat_elems * sizeof(real));
+        assert_non_null(values[i]);
+        wefti_parameters_init(&plans[i], 11, values[i]);
+    }
+    for (size_t i = 0; i < plans[0].tensor_count; i++) {
+        const wefti_tensor *tensor = &plans[0].tensors[i];
+        assert_memory_equal(values[0] + tensor->start_elems,
+                            values[1] + plans[1].tensors[i].start_elems,
+                            tensor->rows * tensor->columns * sizeof(real));
+    }
+    for (size_t i = 0; i < 2; i++) {
+        free(values[i]);
+        wefti_parameters_fini(&plans[i]);
+    }
+}
+
+static void test_parameters_tied_head_is_the_embedding(void **state)
+{
+    (void)state;
+    wefti_shape tied = shape;
+    tied.tied = true;
+    wefti_parameters plan, untied;
+    assert_int_equal(wefti_parameters_plan(&tied, 20000, 1, &plan), WEFT_OK);
+    assert_int_equal(wefti_parameters_plan(&shape, 20000, 1, &untied), WEFT_OK);
+    assert_int_equal(wefti_tensor_head(&plan), wefti_tensor_embedding());
+    assert_int_equal(untied.parameter_count - plan.parameter_count,
+                     shape.vocab * shape.hidden);
+    assert_int_equal(wefti_parameters_in_matmuls(&plan),
+                     wefti_parameters_in_matmuls(&untied));
+    wefti_parameters_fini(&plan);
+    wefti_parameters_fini(&untied);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parameters_any_ranks_have_one_layout),
+        cmocka_unit_test(test_parameters_bucket_bytes_close_buckets),
+        cmocka_unit_test(
+            test_parameters_start_values_are_the_same_on_any_layout),
+        cmocka_unit_test(test_parameters_tied_head_is_the_embedding),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

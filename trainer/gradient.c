@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/gradient.c - the tree of micro-batch gradients as a binary counter.
+ */
+#include "trainer/gradient.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "trainer/storage.h"
+
+#include <string.h>
+
+weft_status wefti_gradient_init(wefti_gradient *gradient,
+                                const wefti_parameters *plan, size_t count)
+{
+    *gradient = (wefti_gradient){
+        .math = wefti_math_get(), .plan = plan, .count = count};
+    weft_status status = wefti_storage_alloc(plan->flat_elems, &gradient->leaf);
+    /* A full subtree of 2^k waits only where a later micro-batch follows. */
+    while (status == WEFT_OK && gradient->level_count < 32 &&
+           ((size_t)1 << gradient->level_count) < count) {
+        status = wefti_storage_alloc(plan->flat_elems,
+                                     &gradient->levels[gradient->level_count]);
+        gradient->level_count++;
+    }
+    if (status != WEFT_OK) {
+        wefti_gradient_fini(gradient);
+    }
+    return status;
+}
+
+void wefti_gradient_fini(wefti_gradient *gradient)
+{
+    for (size_t i = 0; i < gradient->level_count; i++) {
+        wefti_storage_free(gradient->levels[i]);
+    }
+    wefti_storage_free(gradient->leaf);
+    *gradient = (wefti_gradient){0};
+}
+
+void wefti_gradient_add(wefti_gradient *gradient, size_t bucket, size_t number)
+{
+    WEFTI_ASSERT(number < gradient->count);
+    const wefti_bucket_extent *extent = &gradient->plan->buckets[bucket];
+    size_t start = extent->start_elems;
+    size_t elems = extent->share_elems * gradient->plan->nranks;
+    real *leaf = gradient->leaf + start;
+    bool last = number + 1 == gradient->count;
+    size_t level = 0;
+    /*
+     * Level k holds the neighbour on the left where bit k of number is set. An
+     * inner micro-batch carries as far as the ones go without a gap; the last
+     * one has no neighbour on the right, ever, and collects them all.
+     */
+    for (; number >> level; level++) {
+        if ((number >> level) & 1) {
+            gradient->math->add(leaf, gradient->levels[level] + start, leaf,
+                                elems);
+        } else if (!last) {
+            break;
+        }
+    }
+    if (!last) {
+        memcpy(gradient->levels[level] + start, leaf, elems * sizeof(*leaf));
+    }
+}
+
+double wefti_gradient_tree_sum(const double *values, size_t count)
+{
+    if (count < 2) {
+        return count == 0 ? 0.0 : values[0];
+    }
+    size_t left = 1;
+    while (left * 2 < count) {
+        left *= 2;
+    }
+    return wefti_gradient_tree_sum(values, left) +
+           wefti_gradient_tree_sum(values + left, count - left);
+}

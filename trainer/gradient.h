@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/gradient.h - the sum of the micro-batch gradients of one step, added
+ * in one balanced binary tree over the micro-batch number.
+ *
+ *   numbers   0   1   2   3   4   5   6
+ *              \ /     \ /     \ /    |
+ *               +-- + --+       +- + -+        split at the largest power of
+ *                   +---------- + ---+         two: what comes first is full
+ *
+ * Rank r has a run of numbers, and weft's collectives add the ranks in the
+ * same kind of tree. So where a rank's run is a power of two, the whole is the
+ * one tree over the global numbers, whatever the layout: the sum has the same
+ * bits.
+ *
+ * A finished subtree of 2^k micro-batches waits in level k for its neighbour,
+ * like the digits of a binary counter.
+ */
+#ifndef TRAINER_GRADIENT_H
+#define TRAINER_GRADIENT_H
+
+#include "kernels/math/math_table.h"
+#include "trainer/parameters.h"
+
+enum { WEFTI_GRADIENT_LEVELS_MOST = 32 };
+
+typedef struct wefti_gradient {
+    const wefti_math *math;
+    const wefti_parameters *plan; /* borrowed */
+    size_t count;                 /* micro-batches of this rank in a step */
+    size_t level_count;
+    real *leaf; /* flat: the current micro-batch, at last the sum */
+    real *levels[WEFTI_GRADIENT_LEVELS_MOST]; /* flat */
+} wefti_gradient;
+
+/*
+ * wefti_gradient_init - buffers for count micro-batches a step, all zero.
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_gradient_init(wefti_gradient *gradient,
+                                               const wefti_parameters *plan,
+                                               size_t count);
+void wefti_gradient_fini(wefti_gradient *gradient);
+
+/*
+ * wefti_gradient_add - take a bucket of micro-batch number (0 .. count - 1, in
+ * order) from leaf. After the last one leaf holds the bucket's sum.
+ */
+void wefti_gradient_add(wefti_gradient *gradient, size_t bucket, size_t number);
+
+/* The same tree over plain numbers. */
+double wefti_gradient_tree_sum(const double *values, size_t count);
+
+#endif

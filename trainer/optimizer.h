@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/optimizer.h - AdamW on this rank's shares of the parameters (ZeRO
+ * stage 1), with warm-up, cosine decay and clipping by the global norm.
+ *
+ * Rates, norms and scales are computed in double. The norm is a sum over
+ * blocks of 1024 elements whose borders no layout moves, added first to last:
+ * the same bits on every number of ranks.
+ *
+ * Source: Loshchilov, Hutter 2019 (AdamW, arXiv 1711.05101) and 2017 (cosine,
+ * arXiv 1608.03983); Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054).
+ */
+#ifndef TRAINER_OPTIMIZER_H
+#define TRAINER_OPTIMIZER_H
+
+#include "kernels/math/math_table.h"
+#include "trainer/parameters.h"
+
+/*
+ * steps          of the whole run: the cosine ends there, at a tenth of lr.
+ * warmup_steps   lr rises in a straight line over these.
+ * clip           largest norm of the gradient used; 0: no limit.
+ */
+typedef struct wefti_optimizer_config {
+    double lr;
+    uint64_t warmup_steps;
+    uint64_t steps;
+    double weight_decay; /* not of norms and embeddings */
+    double clip;
+    double beta1, beta2, epsilon;
+} wefti_optimizer_config;
+
+typedef struct wefti_optimizer {
+    wefti_optimizer_config config;
+    const wefti_math *math;
+    const wefti_parameters *plan; /* borrowed */
+    size_t rank;
+    real *first;  /* [own_elems], bucket by bucket */
+    real *second; /* [own_elems] */
+} wefti_optimizer;
+
+/* The rates of change that this trainer uses throughout. */
+#define WEFTI_ADAMW_BETA1   0.9
+#define WEFTI_ADAMW_BETA2   0.98
+#define WEFTI_ADAMW_EPSILON 1e-8
+
+/* Returns OK | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status
+wefti_optimizer_init(wefti_optimizer *optimizer, const wefti_parameters *plan,
+                     size_t rank, const wefti_optimizer_config *config);
+void wefti_optimizer_fini(wefti_optimizer *optimizer);
+
+/* The rate of step 1, 2, ... */
+double wefti_optimizer_rate(const wefti_optimizer_config *config,
+                            uint64_t step);
+
+/* By how much gradients of this norm are scaled. */
+double wefti_optimizer_clip(const wefti_optimizer_config *config, double norm);
+
+/*
+ * wefti_optimizer_square - sums of squares of this rank's share of a bucket,
+ * by block.
+ *
+ * gradient   flat
+ * blocks     [plan->block_count]; those of the share are written
+ */
+void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
+                            const real *gradient, double *blocks);
+
+/*
+ * wefti_optimizer_update - one step on this rank's share of a bucket.
+ *
+ * scale      of the gradients, from wefti_optimizer_clip
+ */
+void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
+                            uint64_t step, double scale, const real *gradient,
+                            real *values);
+
+/* Where the share of a bucket begins in first and second. */
+size_t wefti_optimizer_own(const wefti_optimizer *optimizer, size_t bucket);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/parameters.c - the flat layout of a model's parameters.
+ */
+#include "trainer/parameters.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "trainer/random.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t round_up(size_t value, size_t multiple)
+{
+    return (value + multiple - 1) / multiple * multiple;
+}
+
+size_t wefti_tensor_embedding(void)
+{
+    return 0;
+}
+
+size_t wefti_tensor_of_layer(size_t layer, wefti_layer_tensor which)
+{
+    return 1 + layer * WEFTI_LAYER_TENSORS + which;
+}
+
+size_t wefti_tensor_final_norm(const wefti_parameters *plan)
+{
+    return 1 + plan->shape.layers * WEFTI_LAYER_TENSORS;
+}
+
+size_t wefti_tensor_head(const wefti_parameters *plan)
+{
+    return plan->shape.tied ? wefti_tensor_embedding()
+                            : wefti_tensor_final_norm(plan) + 1;
+}
+
+static void add_tensor(wefti_parameters *plan, const char *name,
+                       wefti_tensor_kind kind, size_t rows, size_t columns)
+{
+    wefti_tensor *tensor = &plan->tensors[plan->tensor_count++];
+    *tensor = (wefti_tensor){.kind = kind, .rows = rows, .columns = columns};
+    snprintf(tensor->name, sizeof(tensor->name), "%s", name);
+    plan->parameter_count += rows * columns;
+}
+
+static void add_layer(wefti_parameters *plan, size_t layer)
+{
+    const wefti_shape *shape = &plan->shape;
+    size_t queries = shape->heads * shape->head_dim;
+    size_t qkv = queries + 2 * shape->kv_heads * shape->head_dim;
+    const struct {
+        const char *name;
+        wefti_tensor_kind kind;
+        size_t rows, columns;
+    } rows[WEFTI_LAYER_TENSORS] = {
+        {"attention_norm", WEFTI_TENSOR_NORM, 1, shape->hidden},
+        {"qkv", WEFTI_TENSOR_INPUT, qkv, shape->hidden},
+        {"attention_out", WEFTI_TENSOR_OUTPUT, shape->hidden, queries},
+        {"ffn_norm", WEFTI_TENSOR_NORM, 1, shape->hidden},
+        {"gate_up", WEFTI_TENSOR_INPUT, 2 * shape->ffn, shape->hidden},
+        {"down", WEFTI_TENSOR_OUTPUT, shape->hidden, shape->ffn},
+    };
+    for (size_t i = 0; i < WEFTI_LAYER_TENSORS; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "layer%zu.%s", layer, rows[i].name);
+        add_tensor(plan, name, rows[i].kind, rows[i].rows, rows[i].columns);
+    }
+}
+
+static void list_tensors(wefti_parameters *plan)
+{
+    const wefti_shape *shape = &plan->shape;
+    add_tensor(plan, "embedding", WEFTI_TENSOR_EMBEDDING, shape->vocab,
+               shape->hidden);
+    for (size_t layer = 0; layer < shape->layers; layer++) {
+        add_layer(plan, layer);
+    }
+    add_tensor(plan, "final_norm", WEFTI_TENSOR_NORM, 1, shape->hidden);
+    if (!shape->tied) {
+        add_tensor(plan, "head", WEFTI_TENSOR_HEAD, shape->vocab,
+                   shape->hidden);
+    }
+}
+
+/* Ends the open bucket, which holds used elements. */
+static void close_bucket(wefti_parameters *plan, size_t used)
+{
+    size_t share =
+        round_up(used, plan->nranks * WEFTI_BLOCK_ELEMS) / plan->nranks;
+    size_t blocks = round_up(used, WEFTI_BLOCK_ELEMS) / WEFTI_BLOCK_ELEMS;
+    plan->buckets[plan->bucket_count] =
+        (wefti_bucket_extent){plan->flat_elems, share};
+    plan->blocks[plan->bucket_count] =
+        (wefti_bucket_blocks){plan->block_count, blocks};
+    plan->bucket_count++;
+    plan->block_count += blocks;
+    plan->flat_elems += share * plan->nranks;
+    plan->own_elems += share;
+}
+
+static void place_tensors(wefti_parameters *plan, size_t bucket_bytes)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        wefti_tensor *tensor = &plan->tensors[i];
+        tensor->bucket = plan->bucket_count;
+        tensor->start_elems = plan->flat_elems + used;
+        used +=
+            round_up(tensor->rows * tensor->columns, WEFTI_TENSOR_ALIGN_ELEMS);
+        if (used * sizeof(real) >= bucket_bytes ||
+            i + 1 == plan->tensor_count) {
+            close_bucket(plan, used);
+            used = 0;
+        }
+    }
+}
+
+weft_status wefti_parameters_plan(const wefti_shape *shape, size_t bucket_bytes,
+                                  size_t nranks, wefti_parameters *plan_out)
+{
+    WEFTI_ASSERT(nranks > 0);
+    size_t most = 3 + shape->layers * WEFTI_LAYER_TENSORS;
+    *plan_out = (wefti_parameters){.shape = *shape, .nranks = nranks};
+    plan_out->tensors = calloc(most, sizeof(*plan_out->tensors));
+    plan_out->buckets = calloc(most, sizeof(*plan_out->buckets));
+    plan_out->blocks = calloc(most, sizeof(*plan_out->blocks));
+    if (!plan_out->tensors || !plan_out->buckets || !plan_out->blocks) {
+        wefti_parameters_fini(plan_out);
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the layout of %zu tensors", most);
+    }
+    list_tensors(plan_out);
+    place_tensors(plan_out, bucket_bytes);
+    return WEFT_OK;
+}
+
+void wefti_parameters_fini(wefti_parameters *plan)
+{
+    free(plan->tensors);
+    free(plan->buckets);
+    free(plan->blocks);
+    *plan = (wefti_parameters){0};
+}
+
+/* The standard deviation a tensor starts with. */
+static double start_deviation(const wefti_parameters *plan,
+                              const wefti_tensor *tensor)
+{
+    double by_fan_in = 1.0 / sqrt((double)tensor->columns);
+    switch (tensor->kind) {
+    case WEFTI_TENSOR_INPUT:
+        return by_fan_in;
+    case WEFTI_TENSOR_OUTPUT:
+        /* Two writes a layer: the residual's size stays even with depth. */
+        return by_fan_in / sqrt(2.0 * (double)plan->shape.layers);
+    case WEFTI_TENSOR_EMBEDDING:
+        /* A tied embedding is also the head, and must guess evenly. */
+        return plan->shape.tied ? 0.02 : 1.0;
+    case WEFTI_TENSOR_HEAD:
+    case WEFTI_TENSOR_NORM:
+        break;
+    }
+    return 0.02;
+}
+
+void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
+                           real *flat_out)
+{
+    memset(flat_out, 0, plan->flat_elems * sizeof(*flat_out));
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        real *values = flat_out + tensor->start_elems;
+        size_t elems = tensor->rows * tensor->columns;
+        double deviation = start_deviation(plan, tensor);
+        wefti_random random = wefti_random_make(seed, i);
+        for (size_t k = 0; k < elems; k++) {
+            values[k] = tensor->kind == WEFTI_TENSOR_NORM
+                            ? (real)1.0
+                            : (real)(deviation * wefti_random_normal(&random));
+        }
+    }
+}
+
+size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
+                              size_t rank)
+{
+    const wefti_bucket_extent *extent = &plan->buckets[bucket];
+    return extent->start_elems + rank * extent->share_elems;
+}
+
+size_t wefti_parameters_in_matmuls(const wefti_parameters *plan)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < plan->tensor_count; i++) {
+        const wefti_tensor *tensor = &plan->tensors[i];
+        bool lookup =
+            tensor->kind == WEFTI_TENSOR_EMBEDDING && !plan->shape.tied;
+        if (!lookup && tensor->kind != WEFTI_TENSOR_NORM) {
+            sum += tensor->rows * tensor->columns;
+        }
+    }
+    return sum;
+}

@@ -2,6 +2,7 @@
 /*
  * base/error.c - status texts, and the last error of each thread.
  */
+#define WEFTI_ERROR_IS_DEFINED_HERE
 #include "base/error.h"
 
 #include <errno.h>

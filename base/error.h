@@ -24,4 +24,13 @@ weft_status wefti_error(weft_status status, const char *format, ...)
 weft_status wefti_error_system(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
+/* An analyser that sees one file at a time must know that an error comes back
+ * as an error, or it follows paths that cannot be. */
+#if defined(__clang_analyzer__) && !defined(WEFTI_ERROR_IS_DEFINED_HERE)
+#define wefti_error(status, ...)                                               \
+    ((void)wefti_error(status, __VA_ARGS__), status)
+#define wefti_error_system(...)                                                \
+    ((void)wefti_error_system(__VA_ARGS__), WEFT_ERR_SYSTEM)
+#endif
+
 #endif

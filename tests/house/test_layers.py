@@ -129,7 +129,7 @@ def check_headers(source_dir, build_dir, commands):
 def check_includes(source_dir):
     wrong = re.compile(r'^\s*#\s*include\s*[<"][^">]*\.\./')
     count = 0
-    for path in sources_under(source_dir, (".c", ".h", ".in")):
+    for path in sources_under(source_dir, (".c", ".h", ".inc")):
         count += 1
         with open(path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):

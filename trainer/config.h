@@ -73,7 +73,7 @@ typedef struct wefti_config {
         const char *context_layout;
         int64_t ulysses_size;
         int64_t expert_model_parallel_size;
-        char *schedule;
+        const char *schedule;
     } parallel;
 
     struct {

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/config_layout.c - divisibilities: what each head, rank and
+ * micro-batch gets must be whole. What fails is named with the nearest values
+ * that work.
+ */
+#include "base/check.h"
+#include "base/error.h"
+#include "trainer/config_key.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Refuses the value of section.name, at the place it came from. */
+__attribute__((format(printf, 4, 5))) static weft_status
+refuse_key(const wefti_config *config, const char *section, const char *name,
+           const char *format, ...)
+{
+    const wefti_config_key *key = wefti_config_key_find(section, name);
+    WEFTI_ASSERT(key != NULL);
+    wefti_config_place place = config->places[key - wefti_config_keys];
+    char where[256];
+    char value[64];
+    char text[256];
+    wefti_config_key_print(config, key, value, sizeof(value));
+    if (place.line < 0) {
+        snprintf(where, sizeof(where), "--set %s.%s=%s", section, name, value);
+    } else if (place.line == 0) {
+        snprintf(where, sizeof(where), "%.200s (default)", config->path);
+    } else {
+        snprintf(where, sizeof(where), "%.200s:%d:%d", config->path, place.line,
+                 place.column);
+    }
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return wefti_error(WEFT_ERR_INVALID, "%s: %s.%s: %s %s", where, section,
+                       name, value, text);
+}
+
+typedef bool works(const wefti_config *config, int64_t value);
+
+/* "nearest that work: 4 or 8": the nearest up to most at either side. */
+static char *nearest(const wefti_config *config, works *test, int64_t value,
+                     int64_t most, char *text, size_t text_bytes)
+{
+    int64_t below = value - 1;
+    int64_t above = value + 1;
+    while (below >= 1 && !test(config, below)) {
+        below--;
+    }
+    while (above <= most && !test(config, above)) {
+        above++;
+    }
+    if (below >= 1 && above <= most) {
+        snprintf(text, text_bytes, "%" PRId64 " or %" PRId64, below, above);
+    } else if (below >= 1 || above <= most) {
+        snprintf(text, text_bytes, "%" PRId64, below >= 1 ? below : above);
+    } else {
+        snprintf(text, text_bytes, "none");
+    }
+    return text;
+}
+
+/* The multiples of unit at either side of value: "240 or 256". */
+static char *multiples(int64_t value, int64_t unit, char *text,
+                       size_t text_bytes)
+{
+    int64_t below = value / unit * unit;
+    int used =
+        below == 0 ? 0 : snprintf(text, text_bytes, "%" PRId64 " or ", below);
+    snprintf(text + used, text_bytes - (size_t)used, "%" PRId64, below + unit);
+    return text;
+}
+
+static bool heads_work(const wefti_config *config, int64_t heads)
+{
+    return config->model.hidden_size % (2 * heads) == 0;
+}
+
+static bool kv_heads_work(const wefti_config *config, int64_t kv_heads)
+{
+    return config->model.heads % kv_heads == 0;
+}
+
+/* Attention: heads of one even size (RoPE turns pairs), shared evenly. */
+static weft_status check_heads(const wefti_config *config)
+{
+    char sizes[64];
+    char heads[64];
+    int64_t hidden_size = config->model.hidden_size;
+    int64_t unit = 2 * config->model.heads;
+    if (!heads_work(config, config->model.heads)) {
+        return refuse_key(config, "model", "hidden_size",
+                          "does not give %" PRId64 " heads of one even size "
+                          "(it must be divisible by %" PRId64 "); nearest that "
+                          "work: hidden_size %s, or heads %s",
+                          config->model.heads, unit,
+                          multiples(hidden_size, unit, sizes, sizeof(sizes)),
+                          nearest(config, heads_work, config->model.heads,
+                                  hidden_size / 2, heads, sizeof(heads)));
+    }
+    if (!kv_heads_work(config, config->model.kv_heads)) {
+        return refuse_key(config, "model", "kv_heads",
+                          "does not divide model.heads %" PRId64
+                          "; nearest that work: %s",
+                          config->model.heads,
+                          nearest(config, kv_heads_work, config->model.kv_heads,
+                                  config->model.heads, heads, sizeof(heads)));
+    }
+    return WEFT_OK;
+}
+
+/* Each rank gets the same number of whole micro-batches in each step. */
+static weft_status check_batch(const wefti_config *config, int nranks)
+{
+    int64_t global = config->train.global_batch_size;
+    int64_t micro = config->train.micro_batch_size;
+    int64_t unit = nranks * micro;
+    if (global % unit == 0) {
+        return WEFT_OK;
+    }
+    char sizes[64];
+    int ranks = nranks - 1; /* 0: not even one rank fits */
+    while (ranks > 0 && global % (ranks * micro) != 0) {
+        ranks--;
+    }
+    char fewer[48] = "";
+    if (ranks > 0) {
+        snprintf(fewer, sizeof(fewer), ", or %d rank%s", ranks,
+                 ranks == 1 ? "" : "s");
+    }
+    return refuse_key(config, "train", "global_batch_size",
+                      "is not divisible by %d ranks * micro_batch_size %" PRId64
+                      " = %" PRId64 "; nearest that work: %s%s",
+                      nranks, micro, unit,
+                      multiples(global, unit, sizes, sizeof(sizes)), fewer);
+}
+
+weft_status wefti_config_check(const wefti_config *config, int nranks)
+{
+    WEFTI_ASSERT(nranks > 0);
+    weft_status status = check_heads(config);
+    return status == WEFT_OK ? check_batch(config, nranks) : status;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/bootstrap.c - the request, checked, and handed to one of the
+ * two ways to meet.
+ */
+#include "comm/bootstrap/bootstrap.h"
+
+#include "base/error.h"
+#include "comm/bootstrap/environment.h"
+#include "comm/bootstrap/message.h"
+#include "comm/bootstrap/unique_id.h"
+
+#include <sodium.h>
+
+static weft_status check_limit(const char *name, int64_t limit_ms)
+{
+    if (limit_ms < 1 || limit_ms > INT32_MAX) {
+        return wefti_error(WEFT_ERR_INVALID, "%s %lld: allowed is 1..%d", name,
+                           (long long)limit_ms, INT32_MAX);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_ranks(const wefti_bootstrap_request *request)
+{
+    if (request->nranks < 0 || request->nranks > WEFTI_BOOTSTRAP_RANKS_MOST ||
+        (request->id && request->nranks == 0)) {
+        return wefti_error(WEFT_ERR_INVALID, "nranks %d: allowed is 1..%d",
+                           request->nranks, WEFTI_BOOTSTRAP_RANKS_MOST);
+    }
+    int most = request->nranks > 0 ? request->nranks - 1 : 0;
+    if (request->rank < 0 || request->rank > most) {
+        return wefti_error(WEFT_ERR_INVALID, "rank %d: allowed is 0..%d",
+                           request->rank, most);
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
+                                 wefti_membership *membership_out)
+{
+    weft_status status = check_limit("warn_ms", request->warn_ms);
+    if (status == WEFT_OK) {
+        status = check_limit("timeout_ms", request->timeout_ms);
+    }
+    if (status == WEFT_OK) {
+        status = check_ranks(request);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (sodium_init() < 0) {
+        return wefti_error(WEFT_ERR_SYSTEM, "libsodium: no random numbers");
+    }
+    return request->id ? wefti_unique_id_join(request, membership_out)
+                       : wefti_environment_join(request, membership_out);
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/client.c - the member's side of a meeting.
+ *
+ * Until the server has ACCEPTED this rank, a lost connection means only that
+ * the server was crowded: knock again. From then on it means that the server
+ * has died. Every wait ends with the request's time limit.
+ */
+#include "comm/bootstrap/client.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/bootstrap/handover.h"
+#include "comm/bootstrap/membership.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { KNOCK_FIRST_MS = 2, KNOCK_MOST_MS = 100, MARGIN_MOST_MS = 250 };
+
+typedef struct client {
+    const wefti_endpoint *endpoint;
+    const wefti_secret *secret;
+    const wefti_bootstrap_request *request;
+    int64_t deadline_ns;
+    int64_t warn_at_ns; /* INT64_MAX once warned, or accepted */
+    bool challenged;    /* a server has answered at least once */
+    int last_failure;   /* errno of the last connect, 0: it succeeded */
+    wefti_link link;
+    wefti_session session;
+    wefti_message message; /* the last one received */
+} client;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static weft_status fail_by_time(const client *self)
+{
+    const long long limit_ms = (long long)self->request->timeout_ms;
+    char reason[96];
+    if (self->last_failure) {
+        return wefti_error(
+            WEFT_ERR_TIMEOUT, "rank %d: %s cannot be reached: %s, for %lld ms",
+            self->request->rank, self->endpoint->name,
+            strerror_r(self->last_failure, reason, sizeof(reason)), limit_ms);
+    }
+    return wefti_error(WEFT_ERR_TIMEOUT,
+                       "rank %d: %s did not answer within %lld ms",
+                       self->request->rank, self->endpoint->name, limit_ms);
+}
+
+static weft_status fail_by_close(const client *self)
+{
+    return wefti_error(WEFT_ERR_BOOTSTRAP, "rank %d: %s closed",
+                       self->request->rank, self->endpoint->name);
+}
+
+/* Says once that the server is not there, or silent. */
+static void warn_if_due(client *self)
+{
+    if (wefti_clock_ns() >= self->warn_at_ns) {
+        self->warn_at_ns = INT64_MAX;
+        wefti_log(WEFTI_LOG_WARN, self->request->rank, "waits for %s",
+                  self->endpoint->name);
+    }
+}
+
+/*
+ * The next frame of an allowed kind, decoded into self->message.
+ *
+ * Returns     OK | ERR_TIMEOUT | INPROGRESS: the connection is gone |
+ *             ERR_BOOTSTRAP: what came is not weft's.
+ */
+static weft_status await_frame(client *self, unsigned allowed, bool sealed)
+{
+    for (;;) {
+        const unsigned char *frame;
+        size_t frame_bytes;
+        switch (wefti_link_next(&self->link, allowed, &frame, &frame_bytes)) {
+        case WEFTI_ARRIVAL_FRAME:
+            if (sealed && frame[4] != WEFTI_MESSAGE_REFUSAL &&
+                !wefti_session_verify(&self->session, frame, frame_bytes)) {
+                return wefti_error(WEFT_ERR_BOOTSTRAP,
+                                   "rank %d: %s does not prove that it knows "
+                                   "the secret",
+                                   self->request->rank, self->endpoint->name);
+            }
+            if (wefti_message_decode(frame, frame_bytes, &self->message)) {
+                return WEFT_OK;
+            }
+            /* fall through */
+        case WEFTI_ARRIVAL_BAD:
+            return wefti_error(WEFT_ERR_BOOTSTRAP,
+                               "rank %d: what listens at %s does not speak as "
+                               "weft's rendezvous does",
+                               self->request->rank, self->endpoint->text);
+        case WEFTI_ARRIVAL_ENDED:
+            return WEFT_INPROGRESS;
+        case WEFTI_ARRIVAL_NONE:
+            break;
+        }
+        warn_if_due(self);
+        int64_t now_ns = wefti_clock_ns();
+        if (now_ns >= self->deadline_ns) {
+            self->last_failure = 0;
+            return fail_by_time(self);
+        }
+        int64_t wait_ns = least(self->deadline_ns, self->warn_at_ns) - now_ns;
+        short events =
+            wefti_link_has_output(&self->link) ? POLLIN | POLLOUT : POLLIN;
+        struct pollfd wait = {.fd = self->link.fd, .events = events};
+        (void)poll(&wait, 1, (int)least(wait_ns / 1000000 + 1, 3600000));
+        if (wait.revents & POLLOUT) {
+            wefti_link_flush(&self->link);
+        }
+        if (wait.revents & ~POLLOUT) {
+            wefti_link_receive(&self->link);
+        }
+    }
+}
+
+/* As await_frame, for a member: notices are logged, a bad verdict is final. */
+static weft_status await_as_member(client *self, wefti_message_kind kind)
+{
+    const unsigned allowed = WEFTI_KIND_BIT(WEFTI_MESSAGE_NOTICE) |
+                             WEFTI_KIND_BIT(WEFTI_MESSAGE_VERDICT) |
+                             WEFTI_KIND_BIT(kind);
+    for (;;) {
+        weft_status status = await_frame(self, allowed, true);
+        if (status == WEFT_INPROGRESS) {
+            return fail_by_close(self);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+        const wefti_message_verdict *said = &self->message.as.verdict;
+        if (self->message.kind == WEFTI_MESSAGE_NOTICE) {
+            wefti_log(WEFTI_LOG_WARN, self->request->rank, "waits: %s",
+                      said->text);
+        } else if (self->message.kind == WEFTI_MESSAGE_VERDICT &&
+                   said->status != WEFT_OK) {
+            return wefti_error(said->status, "%s", said->text);
+        } else if (self->message.kind == kind) {
+            return WEFT_OK;
+        } else {
+            return wefti_error(WEFT_ERR_BOOTSTRAP,
+                               "rank %d: %s ended the bootstrap too early",
+                               self->request->rank, self->endpoint->name);
+        }
+    }
+}
+
+static weft_status say_hello(client *self, wefti_message_hello *hello_out)
+{
+    wefti_message message = {.kind = WEFTI_MESSAGE_HELLO};
+    message.as.hello.version = wefti_version_own();
+    randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
+    *hello_out = message.as.hello;
+    return wefti_link_post(&self->link, NULL, &message);
+}
+
+static weft_status check_version(const client *self)
+{
+    const wefti_version theirs = self->message.as.hello.version;
+    const wefti_version own = wefti_version_own();
+    if (wefti_version_is_own(theirs)) {
+        return WEFT_OK;
+    }
+    return wefti_error(WEFT_ERR_BOOTSTRAP,
+                       "rank %d runs weft %u.%u.%u, %s runs weft %u.%u.%u: all "
+                       "ranks must run the same version",
+                       self->request->rank, own.major, own.minor, own.patch,
+                       self->endpoint->name, theirs.major, theirs.minor,
+                       theirs.patch);
+}
+
+/* The server decides first, so that all hear the same. */
+static uint32_t server_limit_ms(const client *self)
+{
+    int64_t left_ms = (self->deadline_ns - wefti_clock_ns()) / 1000000;
+    int64_t margin_ms = least(self->request->timeout_ms / 8, MARGIN_MOST_MS);
+    return left_ms > margin_ms ? (uint32_t)(left_ms - margin_ms) : 0;
+}
+
+static weft_status ask_to_join(client *self)
+{
+    wefti_message message = {.kind = WEFTI_MESSAGE_JOIN};
+    wefti_message_join *join = &message.as.join;
+    join->rank = (uint32_t)self->request->rank;
+    join->nranks = (uint32_t)self->request->nranks;
+    join->pid = (uint32_t)getpid();
+    join->warn_ms = (uint32_t)self->request->warn_ms;
+    join->timeout_ms = server_limit_ms(self);
+    memcpy(join->tuning, self->request->tuning, sizeof(join->tuning));
+    return wefti_link_post(&self->link, &self->session, &message);
+}
+
+/* Over a fresh connection. INPROGRESS: it was lost, knock again. */
+static weft_status introduce(client *self)
+{
+    wefti_message_hello hello;
+    weft_status status = say_hello(self, &hello);
+    if (status == WEFT_OK) {
+        status =
+            await_frame(self, WEFTI_KIND_BIT(WEFTI_MESSAGE_CHALLENGE), false);
+    }
+    if (status == WEFT_OK) {
+        self->challenged = true;
+        status = check_version(self);
+    }
+    if (status == WEFT_OK) {
+        wefti_session_init(&self->session, WEFTI_SIDE_CLIENT, self->secret,
+                           &hello, &self->message.as.hello);
+        status = ask_to_join(self);
+    }
+    if (status == WEFT_OK) {
+        status = await_frame(self,
+                             WEFTI_KIND_BIT(WEFTI_MESSAGE_REFUSAL) |
+                                 WEFTI_KIND_BIT(WEFTI_MESSAGE_VERDICT) |
+                                 WEFTI_KIND_BIT(WEFTI_MESSAGE_ACCEPTED),
+                             true);
+    }
+    if (status == WEFT_OK && self->message.kind == WEFTI_MESSAGE_REFUSAL) {
+        status = wefti_error(WEFT_ERR_BOOTSTRAP,
+                             "rank %d: refused by %s: the secret differs",
+                             self->request->rank, self->endpoint->name);
+    } else if (status == WEFT_OK &&
+               self->message.kind == WEFTI_MESSAGE_VERDICT) {
+        status = wefti_error(WEFT_ERR_BOOTSTRAP, "%s",
+                             self->message.as.verdict.text);
+    }
+    return status;
+}
+
+/* One try. INPROGRESS: another may succeed. */
+static weft_status knock(client *self)
+{
+    int fd = wefti_endpoint_connect(self->endpoint, self->deadline_ns);
+    if (fd < 0) {
+        self->last_failure = -fd;
+        bool listened_before = self->challenged || !self->endpoint->patient;
+        if (fd == -ECONNREFUSED && listened_before) {
+            return fail_by_close(self);
+        }
+        return fd == -EACCES || fd == -EPERM || fd == -EMFILE || fd == -ENFILE
+                   ? wefti_error(WEFT_ERR_SYSTEM,
+                                 "rank %d: cannot connect to %s: %s",
+                                 self->request->rank, self->endpoint->name,
+                                 strerror(-fd))
+                   : WEFT_INPROGRESS;
+    }
+    self->last_failure = 0;
+    weft_status status =
+        wefti_link_init(&self->link, fd, WEFTI_MESSAGE_FRAME_MOST);
+    if (status == WEFT_OK) {
+        status = introduce(self);
+    }
+    if (status != WEFT_OK) {
+        wefti_link_fini(&self->link);
+    }
+    return status;
+}
+
+static weft_status enter(client *self)
+{
+    int64_t pause_ms = KNOCK_FIRST_MS;
+    for (;;) {
+        weft_status status = knock(self);
+        if (status != WEFT_INPROGRESS) {
+            return status;
+        }
+        warn_if_due(self);
+        if (wefti_clock_ns() + pause_ms * 1000000 >= self->deadline_ns) {
+            return fail_by_time(self);
+        }
+        (void)poll(NULL, 0, (int)pause_ms);
+        pause_ms = least(2 * pause_ms, KNOCK_MOST_MS);
+    }
+}
+
+/* After WELCOME: the memory and the pidfds; what went wrong goes in report. */
+static weft_status collect(client *self, wefti_membership *membership,
+                           wefti_message_report *report)
+{
+    const wefti_message_welcome *welcome = &self->message.as.welcome;
+    *report = (wefti_message_report){0};
+    if ((int)welcome->nranks != self->request->nranks ||
+        welcome->pids[self->request->rank] != (uint32_t)getpid() ||
+        !wefti_session_unbox(&self->session, welcome->box,
+                             membership->job_key)) {
+        return wefti_error(WEFT_ERR_BOOTSTRAP,
+                           "rank %d: the welcome of %s does not fit",
+                           self->request->rank, self->endpoint->name);
+    }
+    memcpy(membership->tuning, welcome->tuning, sizeof(membership->tuning));
+    int failure = 0;
+    report->outcome = wefti_handover_fetch(
+        welcome->socket_name, (uint32_t)self->request->rank, &self->session,
+        self->deadline_ns, &membership->memory_fd, &failure);
+    if (report->outcome == WEFTI_OUTCOME_COMPLETE) {
+        int subject = wefti_membership_watch(membership, welcome->pids);
+        if (subject >= 0) {
+            failure = errno;
+            report->subject = (uint32_t)subject;
+            report->outcome =
+                failure == ESRCH ? WEFTI_OUTCOME_GONE : WEFTI_OUTCOME_SYSTEM;
+        }
+    }
+    report->error_number = (uint32_t)failure;
+    return WEFT_OK;
+}
+
+/* A member from here on. */
+static weft_status take_part(client *self, wefti_membership *membership)
+{
+    wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
+    self->warn_at_ns = INT64_MAX; /* the server warns now */
+    weft_status status = await_as_member(self, WEFTI_MESSAGE_WELCOME);
+    if (status == WEFT_OK) {
+        status = collect(self, membership, &report.as.report);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_link_post(&self->link, &self->session, &report);
+    }
+    if (status == WEFT_OK) {
+        status = await_as_member(self, WEFTI_MESSAGE_VERDICT);
+    }
+    return status;
+}
+
+weft_status wefti_client_meet(const wefti_endpoint *endpoint,
+                              const wefti_secret *secret,
+                              const wefti_bootstrap_request *request,
+                              wefti_membership *membership_out)
+{
+    const int64_t start_ns = wefti_clock_ns();
+    client self = {.endpoint = endpoint,
+                   .secret = secret,
+                   .request = request,
+                   .deadline_ns = start_ns + request->timeout_ms * 1000000,
+                   .warn_at_ns = start_ns + request->warn_ms * 1000000,
+                   .link = {.fd = -1}};
+    wefti_membership membership;
+    weft_status status =
+        wefti_membership_init(&membership, request->rank, request->nranks);
+    if (status == WEFT_OK) {
+        status = enter(&self);
+    }
+    if (status == WEFT_OK) {
+        status = take_part(&self, &membership);
+    }
+    wefti_link_fini(&self.link);
+    wefti_session_fini(&self.session);
+    if (status != WEFT_OK) {
+        wefti_membership_fini(&membership);
+        return status;
+    }
+    *membership_out = membership;
+    return WEFT_OK;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/endpoint.c - addresses as text, listening, connecting.
+ */
+#include "comm/bootstrap/endpoint.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { PORT_RETRY_MS = 20 };
+
+static void set_name(wefti_endpoint *endpoint)
+{
+    snprintf(endpoint->name, sizeof(endpoint->name), "the rendezvous at %s%s",
+             endpoint->text, endpoint->patient ? " (rank 0)" : "");
+}
+
+/* Splits host:port; false if text has another form. */
+static bool split(const char *text, char *host, size_t host_room,
+                  const char **port_out)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || colon == text || !colon[1]) {
+        return false;
+    }
+    const char *from = text;
+    size_t characters = (size_t)(colon - text);
+    if (text[0] == '[') {
+        if (characters < 3 || colon[-1] != ']') {
+            return false;
+        }
+        from++;
+        characters -= 2;
+    } else if (memchr(text, ':', characters)) {
+        return false;
+    }
+    if (characters >= host_room) {
+        return false;
+    }
+    memcpy(host, from, characters);
+    host[characters] = '\0';
+    *port_out = colon + 1;
+    return true;
+}
+
+static bool is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    return digits >= 1 && digits <= 5 && !text[digits] && atoi(text) >= 1 &&
+           atoi(text) <= 65535;
+}
+
+static bool is_any_address(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)address;
+        return v4->sin_addr.s_addr == htonl(INADDR_ANY);
+    }
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    return IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+}
+
+weft_status wefti_endpoint_parse(const char *source, const char *text,
+                                 wefti_endpoint *endpoint_out)
+{
+    char host[64];
+    const char *port;
+    if (!split(text, host, sizeof(host), &port) || !is_port(port)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is host:port or [host]:port with a "
+                           "port from 1 to 65535",
+                           source, text);
+    }
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int failure = getaddrinfo(host, port, &hints, &found);
+    if (failure) {
+        return wefti_error(WEFT_ERR_INVALID, "%s=%s: %s", source, text,
+                           gai_strerror(failure));
+    }
+    *endpoint_out =
+        (wefti_endpoint){.address_bytes = found->ai_addrlen, .patient = true};
+    memcpy(&endpoint_out->address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    if (is_any_address(&endpoint_out->address)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is one address of rank 0's machine, "
+                           "not all of them",
+                           source, text);
+    }
+    snprintf(endpoint_out->text, sizeof(endpoint_out->text), "%s", text);
+    set_name(endpoint_out);
+    return WEFT_OK;
+}
+
+void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    *endpoint_out = (wefti_endpoint){.address_bytes = sizeof(address)};
+    memcpy(&endpoint_out->address, &address, sizeof(address));
+    snprintf(endpoint_out->text, sizeof(endpoint_out->text), "127.0.0.1:%u",
+             (unsigned)port);
+    set_name(endpoint_out);
+}
+
+static int open_socket(const wefti_endpoint *endpoint, int flags)
+{
+    return socket(endpoint->address.ss_family,
+                  SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+}
+
+static weft_status learn_port(wefti_endpoint *endpoint, int fd)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t bound_bytes = sizeof(bound);
+    if (getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) != 0) {
+        return wefti_error_system("address of the rendezvous");
+    }
+    const struct sockaddr_in *v4 = (const void *)&endpoint->address;
+    if (endpoint->address.ss_family == AF_INET && v4->sin_port == 0) {
+        v4 = (const void *)&bound;
+        wefti_endpoint_loopback(ntohs(v4->sin_port), endpoint);
+    }
+    return WEFT_OK;
+}
+
+/* A port may be taken for a moment by somebody's outgoing connection. */
+static bool bind_patiently(const wefti_endpoint *endpoint, int fd,
+                           int64_t deadline_ns)
+{
+    while (bind(fd, (const struct sockaddr *)&endpoint->address,
+                endpoint->address_bytes) != 0) {
+        if (errno != EADDRINUSE || wefti_clock_ns() >= deadline_ns) {
+            return false;
+        }
+        (void)poll(NULL, 0, PORT_RETRY_MS);
+    }
+    return true;
+}
+
+weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int64_t deadline_ns,
+                                  int *fd_out)
+{
+    const int on = 1;
+    int fd = open_socket(endpoint, SOCK_NONBLOCK);
+    if (fd < 0) {
+        return wefti_error_system("socket for %s", endpoint->name);
+    }
+    weft_status status = WEFT_OK;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        !bind_patiently(endpoint, fd, deadline_ns) ||
+        listen(fd, SOMAXCONN) != 0) {
+        status = wefti_error_system("cannot listen for %s", endpoint->name);
+    }
+    if (status == WEFT_OK) {
+        status = learn_port(endpoint, fd);
+    }
+    if (status != WEFT_OK) {
+        close(fd);
+        return status;
+    }
+    *fd_out = fd;
+    return WEFT_OK;
+}
+
+static bool same_address(const struct sockaddr_storage *a,
+                         const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family) {
+        return false;
+    }
+    if (a->ss_family == AF_INET) {
+        const struct sockaddr_in *left = (const void *)a;
+        const struct sockaddr_in *right = (const void *)b;
+        return left->sin_port == right->sin_port &&
+               left->sin_addr.s_addr == right->sin_addr.s_addr;
+    }
+    const struct sockaddr_in6 *left = (const void *)a;
+    const struct sockaddr_in6 *right = (const void *)b;
+    return left->sin6_port == right->sin6_port &&
+           IN6_ARE_ADDR_EQUAL(&left->sin6_addr, &right->sin6_addr);
+}
+
+bool wefti_endpoint_is_listened_by(const wefti_endpoint *endpoint, int fd)
+{
+    int listens = 0;
+    socklen_t listens_bytes = sizeof(listens);
+    struct sockaddr_storage bound = {0};
+    socklen_t bound_bytes = sizeof(bound);
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens,
+                      &listens_bytes) == 0 &&
+           listens &&
+           getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) == 0 &&
+           same_address(&bound, &endpoint->address);
+}
+
+/* Waits for a connection under way; 0 or an errno. */
+static int await_connection(int fd, int64_t deadline_ns)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    int64_t left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
+    int ready;
+    do {
+        ready = poll(&wait, 1, left_ms > 0 ? (int)left_ms + 1 : 0);
+        left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0) {
+        return ETIMEDOUT;
+    }
+    int failure = 0;
+    socklen_t failure_bytes = sizeof(failure);
+    (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &failure_bytes);
+    return failure;
+}
+
+/*
+ * A connection to a free port of this machine may be given that same port as
+ * its source, and then reaches itself.
+ */
+static bool reached_itself(int fd, const wefti_endpoint *endpoint)
+{
+    struct sockaddr_storage own = {0};
+    socklen_t own_bytes = sizeof(own);
+    return getsockname(fd, (struct sockaddr *)&own, &own_bytes) == 0 &&
+           same_address(&own, &endpoint->address);
+}
+
+int wefti_endpoint_connect(const wefti_endpoint *endpoint, int64_t deadline_ns)
+{
+    const int on = 1;
+    int fd = open_socket(endpoint, SOCK_NONBLOCK);
+    if (fd < 0) {
+        return -errno;
+    }
+    int failure = 0;
+    if (connect(fd, (const struct sockaddr *)&endpoint->address,
+                endpoint->address_bytes) != 0) {
+        failure = errno == EINPROGRESS || errno == EINTR
+                      ? await_connection(fd, deadline_ns)
+                      : errno;
+    }
+    if (!failure && reached_itself(fd, endpoint)) {
+        failure = ECONNREFUSED;
+    }
+    if (failure) {
+        close(fd);
+        return -failure;
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return fd;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/environment.h - meeting where the WEFT_* variables say.
+ */
+#ifndef COMM_BOOTSTRAP_ENVIRONMENT_H
+#define COMM_BOOTSTRAP_ENVIRONMENT_H
+
+#include "comm/bootstrap/bootstrap.h"
+
+/*
+ * wefti_environment_join - as wefti_bootstrap_join for a request without id.
+ *
+ * Rank 0's process listens, on WEFT_RENDEZVOUS_FD if that is a socket that
+ * listens at WEFT_RENDEZVOUS, else on one of its own; the others come.
+ */
+WEFT_NODISCARD weft_status wefti_environment_join(
+    const wefti_bootstrap_request *request, wefti_membership *membership_out);
+
+#endif

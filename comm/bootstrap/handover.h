@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/handover.h - the descriptor of the job's shared memory, from
+ * the server to each member over an abstract unix socket, which exists only
+ * inside one network namespace of one host.
+ *
+ * Whoever fetches proves itself by the session's claim token and by the
+ * kernel's word for its process and user; whoever hands out, by the answer.
+ */
+#ifndef COMM_BOOTSTRAP_HANDOVER_H
+#define COMM_BOOTSTRAP_HANDOVER_H
+
+#include "comm/bootstrap/link.h"
+
+/*
+ * wefti_handover_listen - a socket under a random name.
+ *
+ * Returns     OK | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_handover_listen(
+    unsigned char name_out[WEFTI_SOCKET_NAME_BYTES], int *fd_out);
+
+/*
+ * wefti_handover_give - answer a claim that was found right, on its socket.
+ *
+ * Returns     whether the kernel took it.
+ */
+bool wefti_handover_give(int fd, uint32_t rank, const wefti_session *session,
+                         int memory_fd);
+
+/*
+ * wefti_handover_fetch - claim the memory.
+ *
+ * Returns     COMPLETE with *memory_fd_out (close-on-exec) | ELSEWHERE |
+ *             SYSTEM with *error_number_out.  Blocks: until deadline_ns.
+ */
+wefti_outcome
+wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
+                     uint32_t rank, const wefti_session *session,
+                     int64_t deadline_ns, int *memory_fd_out,
+                     int *error_number_out);
+
+#endif

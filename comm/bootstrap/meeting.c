@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/meeting.c - what each message of a stranger or a member
+ * leads to. Nothing here blocks.
+ */
+#include "comm/bootstrap/meeting.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/bootstrap/handover.h"
+
+#include <sodium.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { WARNINGS_MOST = 8 };
+
+static void close_once(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
+}
+
+/* A copy that a forked child holds must not listen on either. */
+static void close_listener(int *fd)
+{
+    if (*fd >= 0) {
+        (void)shutdown(*fd, SHUT_RDWR);
+    }
+    close_once(fd);
+}
+
+weft_status wefti_meeting_init(wefti_meeting *meeting,
+                               const wefti_server_config *config)
+{
+    *meeting =
+        (wefti_meeting){.config = *config,
+                        .unix_fd = -1,
+                        .memory_fd = -1,
+                        .deadline_ns = wefti_clock_ns() +
+                                       config->timeout_ms * INT64_C(1000000)};
+    wefti_strangers_init(&meeting->strangers);
+    return config->nranks > 0
+               ? wefti_roster_init(&meeting->roster, config->nranks)
+               : WEFT_OK;
+}
+
+void wefti_meeting_fini(wefti_meeting *meeting)
+{
+    close_listener(&meeting->config.listen_fd);
+    close_listener(&meeting->unix_fd);
+    close_once(&meeting->memory_fd);
+    wefti_strangers_fini(&meeting->strangers);
+    wefti_roster_fini(&meeting->roster);
+    wefti_secret_fini(&meeting->config.secret);
+}
+
+/* The end, for everybody. */
+void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
+                            const char *format, ...)
+{
+    char text[WEFTI_MESSAGE_TEXT_MOST + 1];
+    va_list args;
+    if (meeting->phase == WEFTI_PHASE_ENDED) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    meeting->phase = WEFTI_PHASE_ENDED;
+    meeting->verdict = status;
+    close_listener(&meeting->config.listen_fd);
+    close_listener(&meeting->unix_fd);
+    wefti_strangers_fini(&meeting->strangers);
+    wefti_roster_tell(&meeting->roster, status, text);
+}
+
+/* Turn away somebody who holds the secret, and say why. */
+static void refuse(wefti_meeting *meeting, wefti_stranger *stranger,
+                   wefti_session *session, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static void refuse(wefti_meeting *meeting, wefti_stranger *stranger,
+                   wefti_session *session, const char *format, ...)
+{
+    wefti_message message = {.kind = WEFTI_MESSAGE_VERDICT,
+                             .as.verdict.status = WEFT_ERR_BOOTSTRAP};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message.as.verdict.text, sizeof(message.as.verdict.text), format,
+              args);
+    va_end(args);
+    wefti_log(WEFTI_LOG_WARN, meeting->config.home_rank, "refused: %s",
+              message.as.verdict.text);
+    if (wefti_link_post(&stranger->link, session, &message) == WEFT_OK) {
+        (void)shutdown(stranger->link.fd, SHUT_WR);
+    }
+    wefti_link_fini(&stranger->link);
+}
+
+/* Strangers may be many: the log is not. */
+static void warn_about_stranger(wefti_meeting *meeting, const char *text)
+{
+    meeting->warning_count++;
+    wefti_log(meeting->warning_count <= WARNINGS_MOST ? WEFTI_LOG_WARN
+                                                      : WEFTI_LOG_DEBUG,
+              meeting->config.home_rank, "%s: refused a connection: %s%s",
+              meeting->config.endpoint.name, text,
+              meeting->warning_count == WARNINGS_MOST
+                  ? " (further ones only at level debug)"
+                  : "");
+}
+
+/* HELLO: answer with our version and nonce. */
+static void challenge(wefti_meeting *meeting, wefti_stranger *stranger,
+                      const wefti_message_hello *hello)
+{
+    wefti_message message = {.kind = WEFTI_MESSAGE_CHALLENGE};
+    message.as.hello.version = wefti_version_own();
+    randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
+    stranger->hello = *hello;
+    stranger->challenge = message.as.hello;
+    stranger->challenged = true;
+    bool same = wefti_version_is_own(hello->version);
+    if (wefti_link_post(&stranger->link, NULL, &message) != WEFT_OK || !same) {
+        wefti_link_fini(&stranger->link);
+    }
+    if (!same) {
+        char text[64];
+        snprintf(text, sizeof(text), "it runs weft %u.%u.%u, not %u.%u.%u",
+                 hello->version.major, hello->version.minor,
+                 hello->version.patch, message.as.hello.version.major,
+                 message.as.hello.version.minor,
+                 message.as.hello.version.patch);
+        warn_about_stranger(meeting, text);
+    }
+}
+
+/* False if it was refused. */
+static bool check_join(wefti_meeting *meeting, wefti_stranger *stranger,
+                       wefti_session *session, const wefti_message_join *join)
+{
+    const wefti_roster *roster = &meeting->roster;
+    if ((int)join->nranks != roster->nranks) {
+        refuse(meeting, stranger, session,
+               "rank %u says nranks %u, but this job at %s has %d ranks",
+               join->rank, join->nranks, meeting->config.endpoint.text,
+               roster->nranks);
+    } else if (join->rank >= join->nranks) {
+        refuse(meeting, stranger, session,
+               "rank %u: allowed is 0..%u in a job of %u ranks", join->rank,
+               join->nranks - 1, join->nranks);
+    } else if (roster->seats[join->rank].pid) {
+        refuse(meeting, stranger, session,
+               "rank %u of process %u: process %u has already joined as rank "
+               "%u",
+               join->rank, join->pid, roster->seats[join->rank].pid,
+               join->rank);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+/* JOIN with a right seal: a stranger becomes a member. */
+static void admit(wefti_meeting *meeting, wefti_stranger *stranger,
+                  wefti_session *session, const wefti_message_join *join)
+{
+    wefti_roster *roster = &meeting->roster;
+    if (join->nranks > WEFTI_BOOTSTRAP_RANKS_MOST) {
+        refuse(meeting, stranger, session, "nranks %u: allowed is 1..%d",
+               join->nranks, WEFTI_BOOTSTRAP_RANKS_MOST);
+        return;
+    }
+    if (roster->nranks == 0 &&
+        wefti_roster_init(roster, (int)join->nranks) != WEFT_OK) {
+        wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM,
+                               "the rendezvous has no memory");
+        return;
+    }
+    if (!check_join(meeting, stranger, session, join)) {
+        return;
+    }
+    wefti_seat *seat = &roster->seats[join->rank];
+    const int64_t now_ns = wefti_clock_ns();
+    const wefti_message accepted = {.kind = WEFTI_MESSAGE_ACCEPTED};
+    seat->link = stranger->link;
+    stranger->link = (wefti_link){.fd = -1};
+    seat->session = *session;
+    seat->pid = join->pid;
+    seat->warn_wait_ns = join->warn_ms * INT64_C(1000000);
+    seat->warn_at_ns = now_ns + seat->warn_wait_ns;
+    seat->timeout_ms = join->timeout_ms;
+    seat->timeout_at_ns = now_ns + join->timeout_ms * INT64_C(1000000);
+    roster->joined_count++;
+    if (join->rank == 0) {
+        memcpy(meeting->tuning, join->tuning, sizeof(meeting->tuning));
+    }
+    if (wefti_link_post(&seat->link, &seat->session, &accepted) != WEFT_OK) {
+        wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM,
+                               "the rendezvous has no memory");
+    }
+}
+
+/* JOIN: only the seal says whether it holds the secret. */
+static void judge_join(wefti_meeting *meeting, wefti_stranger *stranger,
+                       const unsigned char *frame, size_t frame_bytes,
+                       const wefti_message_join *join)
+{
+    wefti_session session;
+    wefti_session_init(&session, WEFTI_SIDE_SERVER, &meeting->config.secret,
+                       &stranger->hello, &stranger->challenge);
+    if (wefti_session_verify(&session, frame, frame_bytes)) {
+        admit(meeting, stranger, &session, join);
+    } else {
+        const wefti_message refusal = {.kind = WEFTI_MESSAGE_REFUSAL};
+        if (wefti_link_post(&stranger->link, NULL, &refusal) == WEFT_OK) {
+            (void)shutdown(stranger->link.fd, SHUT_WR);
+        }
+        wefti_link_fini(&stranger->link);
+        warn_about_stranger(meeting, "wrong secret");
+    }
+    wefti_session_fini(&session);
+}
+
+/* CLAIM: a member fetches the memory. */
+static void judge_claim(wefti_meeting *meeting, wefti_stranger *stranger,
+                        const wefti_message_claim *claim)
+{
+    const int rank = (int)claim->rank;
+    struct ucred peer = {0};
+    socklen_t peer_bytes = sizeof(peer);
+    if (rank >= meeting->roster.nranks ||
+        sodium_memcmp(claim->token, meeting->roster.seats[rank].session.claim,
+                      WEFTI_TOKEN_BYTES) != 0 ||
+        getsockopt(stranger->link.fd, SOL_SOCKET, SO_PEERCRED, &peer,
+                   &peer_bytes) != 0) {
+        wefti_link_fini(&stranger->link);
+        return;
+    }
+    wefti_seat *seat = &meeting->roster.seats[rank];
+    if (peer.uid != geteuid() && peer.uid != 0) {
+        wefti_meeting_conclude(
+            meeting, WEFT_ERR_BOOTSTRAP,
+            "rank %d runs as user %u, %s as user %u: allowed is the same "
+            "user, or root",
+            rank, (unsigned)peer.uid, meeting->config.endpoint.name,
+            (unsigned)geteuid());
+    } else if ((uint32_t)peer.pid != seat->pid) {
+        wefti_meeting_conclude(
+            meeting, WEFT_ERR_BOOTSTRAP,
+            "rank %d calls itself process %u but is process %d for %s: "
+            "ranks in different process namespaces cannot watch each "
+            "other",
+            rank, seat->pid, (int)peer.pid, meeting->config.endpoint.name);
+    } else {
+        /* If the answer is lost, the member comes again. */
+        (void)wefti_handover_give(stranger->link.fd, claim->rank,
+                                  &seat->session, meeting->memory_fd);
+        wefti_link_fini(&stranger->link);
+    }
+}
+
+void wefti_meeting_hear_stranger(wefti_meeting *meeting,
+                                 wefti_stranger *stranger)
+{
+    const unsigned char *frame;
+    size_t frame_bytes;
+    wefti_message message;
+    wefti_link_receive(&stranger->link);
+    while (stranger->link.fd >= 0) {
+        unsigned allowed =
+            WEFTI_KIND_BIT(stranger->local        ? WEFTI_MESSAGE_CLAIM
+                           : stranger->challenged ? WEFTI_MESSAGE_JOIN
+                                                  : WEFTI_MESSAGE_HELLO);
+        wefti_arrival arrival =
+            wefti_link_next(&stranger->link, allowed, &frame, &frame_bytes);
+        if (arrival == WEFTI_ARRIVAL_NONE) {
+            return;
+        }
+        if (arrival != WEFTI_ARRIVAL_FRAME ||
+            !wefti_message_decode(frame, frame_bytes, &message)) {
+            wefti_link_fini(&stranger->link);
+            return;
+        }
+        if (message.kind == WEFTI_MESSAGE_HELLO) {
+            challenge(meeting, stranger, &message.as.hello);
+        } else if (message.kind == WEFTI_MESSAGE_JOIN) {
+            judge_join(meeting, stranger, frame, frame_bytes, &message.as.join);
+            return; /* a member, or gone */
+        } else {
+            judge_claim(meeting, stranger, &message.as.claim);
+            return;
+        }
+    }
+}
+
+static void judge_report(wefti_meeting *meeting, int rank,
+                         const wefti_message_report *report)
+{
+    wefti_seat *seat = &meeting->roster.seats[rank];
+    char reason[96];
+    switch (report->outcome) {
+    case WEFTI_OUTCOME_COMPLETE:
+        meeting->roster.complete_count += !seat->complete;
+        seat->complete = true;
+        break;
+    case WEFTI_OUTCOME_ELSEWHERE:
+        wefti_meeting_conclude(
+            meeting, WEFT_ERR_BOOTSTRAP,
+            "rank %d is not on the host (or in the network namespace) of "
+            "%s: this version joins the ranks of one host",
+            rank, meeting->config.endpoint.name);
+        break;
+    case WEFTI_OUTCOME_GONE:
+        wefti_meeting_conclude(meeting, WEFT_ERR_BOOTSTRAP,
+                               "rank %u left during bootstrap",
+                               report->subject);
+        break;
+    case WEFTI_OUTCOME_SYSTEM:
+    case WEFTI_OUTCOME_END:
+        wefti_meeting_conclude(
+            meeting, WEFT_ERR_SYSTEM,
+            "rank %d cannot take the descriptors of the job: %s", rank,
+            strerror_r((int)report->error_number, reason, sizeof(reason)));
+        break;
+    }
+}
+
+void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
+{
+    wefti_seat *seat = &meeting->roster.seats[rank];
+    const unsigned char *frame;
+    size_t frame_bytes;
+    wefti_message message;
+    wefti_link_receive(&seat->link);
+    while (meeting->phase != WEFTI_PHASE_ENDED) {
+        unsigned allowed = meeting->phase == WEFTI_PHASE_HANDOVER
+                               ? WEFTI_KIND_BIT(WEFTI_MESSAGE_REPORT)
+                               : 0;
+        wefti_arrival arrival =
+            wefti_link_next(&seat->link, allowed, &frame, &frame_bytes);
+        if (arrival == WEFTI_ARRIVAL_NONE) {
+            return;
+        }
+        if (arrival == WEFTI_ARRIVAL_ENDED) {
+            wefti_link_fini(&seat->link);
+            wefti_meeting_conclude(meeting, WEFT_ERR_BOOTSTRAP,
+                                   "rank %d left during bootstrap", rank);
+        } else if (arrival == WEFTI_ARRIVAL_BAD ||
+                   !wefti_session_verify(&seat->session, frame, frame_bytes) ||
+                   !wefti_message_decode(frame, frame_bytes, &message)) {
+            wefti_meeting_conclude(
+                meeting, WEFT_ERR_BOOTSTRAP,
+                "rank %d sent what is no message of a bootstrap", rank);
+        } else {
+            judge_report(meeting, rank, &message.as.report);
+        }
+    }
+}
+
+/* The last one has joined. */
+static void begin_handover(wefti_meeting *meeting)
+{
+    unsigned char name[WEFTI_SOCKET_NAME_BYTES];
+    unsigned char job_key[WEFTI_JOB_KEY_BYTES];
+    close_listener(&meeting->config.listen_fd);
+    wefti_strangers_fini(&meeting->strangers);
+    weft_status status = wefti_handover_listen(name, &meeting->unix_fd);
+    if (status == WEFT_OK) {
+        meeting->memory_fd = memfd_create("weft", MFD_CLOEXEC);
+        if (meeting->memory_fd < 0) {
+            status = wefti_error_system("memory of the job");
+        }
+    }
+    if (status == WEFT_OK) {
+        randombytes_buf(job_key, sizeof(job_key));
+        meeting->phase = WEFTI_PHASE_HANDOVER;
+        status = wefti_roster_welcome(&meeting->roster, meeting->tuning, name,
+                                      job_key);
+        sodium_memzero(job_key, sizeof(job_key));
+    }
+    if (status != WEFT_OK) {
+        wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM, "%s: %s",
+                               meeting->config.endpoint.name,
+                               weft_error_text());
+    }
+}
+
+/*
+ * All have what they need. One that died since the others opened its pidfd is
+ * seen here: its end came before their reports.
+ */
+static void finish(wefti_meeting *meeting)
+{
+    for (int rank = 0; rank < meeting->roster.nranks; rank++) {
+        wefti_meeting_hear_member(meeting, rank);
+    }
+    wefti_meeting_conclude(meeting, WEFT_OK, "complete");
+}
+
+void wefti_meeting_advance(wefti_meeting *meeting)
+{
+    const wefti_roster *roster = &meeting->roster;
+    if (meeting->phase == WEFTI_PHASE_GATHER && roster->nranks > 0 &&
+        roster->joined_count == roster->nranks) {
+        begin_handover(meeting);
+    }
+    if (meeting->phase == WEFTI_PHASE_HANDOVER &&
+        roster->complete_count == roster->nranks) {
+        finish(meeting);
+    }
+}
+
+/* Tell a member whom it waits for. */
+static void notify(wefti_meeting *meeting, wefti_seat *seat)
+{
+    wefti_message message = {.kind = WEFTI_MESSAGE_NOTICE};
+    wefti_roster_missing(&meeting->roster, message.as.verdict.text,
+                         sizeof(message.as.verdict.text));
+    seat->warn_wait_ns *= 2;
+    seat->warn_at_ns += seat->warn_wait_ns;
+    if (wefti_link_post(&seat->link, &seat->session, &message) != WEFT_OK) {
+        wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM,
+                               "the rendezvous has no memory");
+    }
+}
+
+/* Everything that happens because time has passed. */
+void wefti_meeting_check_time(wefti_meeting *meeting, int64_t now_ns)
+{
+    char missing[WEFTI_MESSAGE_TEXT_MOST];
+    wefti_roster *roster = &meeting->roster;
+    wefti_strangers_expire(&meeting->strangers, now_ns);
+    int64_t limit_ms =
+        now_ns >= meeting->deadline_ns ? meeting->config.timeout_ms : -1;
+    for (int rank = 0; rank < roster->nranks; rank++) {
+        wefti_seat *seat = &roster->seats[rank];
+        if (seat->pid && now_ns >= seat->timeout_at_ns) {
+            limit_ms = seat->timeout_ms;
+        } else if (seat->pid && !seat->complete && now_ns >= seat->warn_at_ns) {
+            notify(meeting, seat);
+        }
+    }
+    if (limit_ms >= 0) {
+        wefti_roster_missing(roster, missing, sizeof(missing));
+        wefti_meeting_conclude(meeting, WEFT_ERR_TIMEOUT, "%s after %lld ms",
+                               missing, (long long)limit_ms);
+    }
+}
+
+int64_t wefti_meeting_next_ns(const wefti_meeting *meeting)
+{
+    int64_t next = wefti_strangers_next_ns(&meeting->strangers);
+    next = next < meeting->deadline_ns ? next : meeting->deadline_ns;
+    for (int rank = 0; rank < meeting->roster.nranks; rank++) {
+        const wefti_seat *seat = &meeting->roster.seats[rank];
+        if (seat->pid && seat->timeout_at_ns < next) {
+            next = seat->timeout_at_ns;
+        }
+        if (seat->pid && !seat->complete && seat->warn_at_ns < next) {
+            next = seat->warn_at_ns;
+        }
+    }
+    return next;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/membership.h - making what bootstrap.h hands out.
+ */
+#ifndef COMM_BOOTSTRAP_MEMBERSHIP_H
+#define COMM_BOOTSTRAP_MEMBERSHIP_H
+
+#include "comm/bootstrap/bootstrap.h"
+
+/*
+ * wefti_membership_init - nobody watched, no memory (memory_fd -1).
+ *
+ * Returns     OK | ERR_NO_MEMORY; fini is legal after both.
+ */
+WEFT_NODISCARD weft_status wefti_membership_init(wefti_membership *membership,
+                                                 int rank, int nranks);
+
+/*
+ * wefti_membership_watch - note the members' processes and open a pidfd for
+ * each other process; members of one process share it.
+ *
+ * pids    [nranks], all alive when this is called
+ *
+ * Returns     -1, or the rank whose process could not be watched (errno).
+ */
+int wefti_membership_watch(wefti_membership *membership, const uint32_t *pids);
+
+/*
+ * wefti_membership_alone - a job of one rank, without any socket.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status
+wefti_membership_alone(const unsigned char tuning[WEFTI_TUNING_BYTES],
+                       wefti_membership *membership_out);
+
+#endif

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/message.c - one writer and one reader per kind, and the table
+ * of sizes that guards them.
+ */
+#include "comm/bootstrap/message.h"
+
+#include "base/check.h"
+#include "comm/bootstrap/cursor.h"
+#include "weft/version.h"
+
+static const unsigned char magic[8] = {'w', 'e', 'f', 't', 'm', 'e', 'e', 't'};
+
+enum {
+    PROLOGUE_BYTES = 8 + 6, /* magic, version: fixed for ever */
+    FOREIGN_HELLO_MOST = 256,
+    HELLO_BYTES = PROLOGUE_BYTES + WEFTI_NONCE_BYTES,
+    JOIN_BYTES = 5 * 4 + WEFTI_TUNING_BYTES,
+    WELCOME_REST_BYTES =
+        4 + WEFTI_TUNING_BYTES + WEFTI_SOCKET_NAME_BYTES + WEFTI_BOX_BYTES,
+    CLAIM_BYTES = 4 + WEFTI_TOKEN_BYTES,
+    REPORT_BYTES = 1 + 4 + 2,
+    VERDICT_REST_BYTES = 1 + 2,
+    RANK_LIMIT = 1 << 20,
+    ERROR_NUMBER_MOST = 4095
+};
+
+typedef struct kind_row {
+    size_t least_bytes, most_bytes; /* of the body without MAC */
+    bool sealed;
+} kind_row;
+
+static const kind_row kinds[WEFTI_MESSAGE_KIND_END] = {
+    [WEFTI_MESSAGE_HELLO] = {PROLOGUE_BYTES, FOREIGN_HELLO_MOST, false},
+    [WEFTI_MESSAGE_CHALLENGE] = {PROLOGUE_BYTES, FOREIGN_HELLO_MOST, false},
+    [WEFTI_MESSAGE_JOIN] = {JOIN_BYTES, JOIN_BYTES, true},
+    [WEFTI_MESSAGE_REFUSAL] = {0, 0, false},
+    [WEFTI_MESSAGE_ACCEPTED] = {0, 0, true},
+    [WEFTI_MESSAGE_NOTICE] = {VERDICT_REST_BYTES,
+                              VERDICT_REST_BYTES + WEFTI_MESSAGE_TEXT_MOST,
+                              true},
+    [WEFTI_MESSAGE_WELCOME] = {WELCOME_REST_BYTES + 4,
+                               WELCOME_REST_BYTES +
+                                   4 * WEFTI_BOOTSTRAP_RANKS_MOST,
+                               true},
+    [WEFTI_MESSAGE_CLAIM] = {CLAIM_BYTES, CLAIM_BYTES, false},
+    [WEFTI_MESSAGE_HANDED] = {CLAIM_BYTES, CLAIM_BYTES, false},
+    [WEFTI_MESSAGE_REPORT] = {REPORT_BYTES, REPORT_BYTES, true},
+    [WEFTI_MESSAGE_VERDICT] = {VERDICT_REST_BYTES,
+                               VERDICT_REST_BYTES + WEFTI_MESSAGE_TEXT_MOST,
+                               true},
+};
+
+_Static_assert(WEFTI_MESSAGE_HEADER_BYTES + WELCOME_REST_BYTES +
+                       4 * WEFTI_BOOTSTRAP_RANKS_MOST +
+                       WEFTI_MESSAGE_MAC_BYTES <=
+                   WEFTI_MESSAGE_FRAME_MOST,
+               "a welcome must fit");
+_Static_assert(WEFTI_MESSAGE_HEADER_BYTES + JOIN_BYTES +
+                       WEFTI_MESSAGE_MAC_BYTES <=
+                   WEFTI_MESSAGE_CLIENT_MOST,
+               "a join must fit");
+
+wefti_version wefti_version_own(void)
+{
+    return (wefti_version){WEFT_VERSION_MAJOR, WEFT_VERSION_MINOR,
+                           WEFT_VERSION_PATCH};
+}
+
+bool wefti_version_is_own(wefti_version version)
+{
+    return version.major == WEFT_VERSION_MAJOR &&
+           version.minor == WEFT_VERSION_MINOR &&
+           version.patch == WEFT_VERSION_PATCH;
+}
+
+/* The statuses that travel, by their number on the wire. */
+static const weft_status verdicts[] = {WEFT_OK, WEFT_ERR_INVALID,
+                                       WEFT_ERR_SYSTEM, WEFT_ERR_BOOTSTRAP,
+                                       WEFT_ERR_TIMEOUT};
+
+static void write_hello(wefti_writer *writer, const wefti_message_hello *hello)
+{
+    wefti_writer_bytes(writer, magic, sizeof(magic));
+    wefti_writer_number(writer, hello->version.major, 2);
+    wefti_writer_number(writer, hello->version.minor, 2);
+    wefti_writer_number(writer, hello->version.patch, 2);
+    wefti_writer_bytes(writer, hello->nonce, sizeof(hello->nonce));
+}
+
+static bool read_hello(wefti_reader *reader, wefti_message_hello *hello)
+{
+    unsigned char found[sizeof(magic)];
+    wefti_reader_bytes(reader, found, sizeof(found));
+    hello->version.major = (uint16_t)wefti_reader_number(reader, 2);
+    hello->version.minor = (uint16_t)wefti_reader_number(reader, 2);
+    hello->version.patch = (uint16_t)wefti_reader_number(reader, 2);
+    memset(hello->nonce, 0, sizeof(hello->nonce));
+    if (memcmp(found, magic, sizeof(magic)) != 0) {
+        return false;
+    }
+    if (!wefti_version_is_own(hello->version)) {
+        reader->left_bytes = 0; /* another version's own affair */
+        return true;
+    }
+    wefti_reader_bytes(reader, hello->nonce, sizeof(hello->nonce));
+    return true;
+}
+
+static void write_join(wefti_writer *writer, const wefti_message_join *join)
+{
+    wefti_writer_number(writer, join->rank, 4);
+    wefti_writer_number(writer, join->nranks, 4);
+    wefti_writer_number(writer, join->pid, 4);
+    wefti_writer_number(writer, join->warn_ms, 4);
+    wefti_writer_number(writer, join->timeout_ms, 4);
+    wefti_writer_bytes(writer, join->tuning, sizeof(join->tuning));
+}
+
+static bool read_join(wefti_reader *reader, wefti_message_join *join)
+{
+    join->rank = wefti_reader_number(reader, 4);
+    join->nranks = wefti_reader_number(reader, 4);
+    join->pid = wefti_reader_number(reader, 4);
+    join->warn_ms = wefti_reader_number(reader, 4);
+    join->timeout_ms = wefti_reader_number(reader, 4);
+    wefti_reader_bytes(reader, join->tuning, sizeof(join->tuning));
+    return join->rank < RANK_LIMIT && join->nranks >= 1 &&
+           join->nranks <= RANK_LIMIT && join->pid >= 1 &&
+           join->pid <= INT32_MAX && join->warn_ms >= 1 &&
+           join->warn_ms <= INT32_MAX && join->timeout_ms <= INT32_MAX;
+}
+
+static void write_welcome(wefti_writer *writer,
+                          const wefti_message_welcome *welcome)
+{
+    WEFTI_ASSERT(welcome->nranks <= WEFTI_BOOTSTRAP_RANKS_MOST);
+    wefti_writer_number(writer, welcome->nranks, 4);
+    for (uint32_t i = 0; i < welcome->nranks; i++) {
+        wefti_writer_number(writer, welcome->pids[i], 4);
+    }
+    wefti_writer_bytes(writer, welcome->tuning, sizeof(welcome->tuning));
+    wefti_writer_bytes(writer, welcome->socket_name,
+                       sizeof(welcome->socket_name));
+    wefti_writer_bytes(writer, welcome->box, sizeof(welcome->box));
+}
+
+static bool read_welcome(wefti_reader *reader, wefti_message_welcome *welcome)
+{
+    welcome->nranks = wefti_reader_number(reader, 4);
+    if (welcome->nranks < 1 || welcome->nranks > WEFTI_BOOTSTRAP_RANKS_MOST) {
+        return false;
+    }
+    for (uint32_t i = 0; i < welcome->nranks; i++) {
+        welcome->pids[i] = wefti_reader_number(reader, 4);
+        if (welcome->pids[i] < 1 || welcome->pids[i] > INT32_MAX) {
+            return false;
+        }
+    }
+    wefti_reader_bytes(reader, welcome->tuning, sizeof(welcome->tuning));
+    wefti_reader_bytes(reader, welcome->socket_name,
+                       sizeof(welcome->socket_name));
+    wefti_reader_bytes(reader, welcome->box, sizeof(welcome->box));
+    return true;
+}
+
+static void write_claim(wefti_writer *writer, const wefti_message_claim *claim)
+{
+    wefti_writer_number(writer, claim->rank, 4);
+    wefti_writer_bytes(writer, claim->token, sizeof(claim->token));
+}
+
+static bool read_claim(wefti_reader *reader, wefti_message_claim *claim)
+{
+    claim->rank = wefti_reader_number(reader, 4);
+    wefti_reader_bytes(reader, claim->token, sizeof(claim->token));
+    return claim->rank < WEFTI_BOOTSTRAP_RANKS_MOST;
+}
+
+static void write_report(wefti_writer *writer,
+                         const wefti_message_report *report)
+{
+    wefti_writer_number(writer, (uint32_t)report->outcome, 1);
+    wefti_writer_number(writer, report->subject, 4);
+    wefti_writer_number(writer, report->error_number, 2);
+}
+
+static bool read_report(wefti_reader *reader, wefti_message_report *report)
+{
+    uint32_t outcome = wefti_reader_number(reader, 1);
+    report->subject = wefti_reader_number(reader, 4);
+    report->error_number = wefti_reader_number(reader, 2);
+    if (outcome >= WEFTI_OUTCOME_END ||
+        report->subject >= WEFTI_BOOTSTRAP_RANKS_MOST ||
+        report->error_number > ERROR_NUMBER_MOST) {
+        return false;
+    }
+    report->outcome = (wefti_outcome)outcome;
+    return true;
+}
+
+static bool printable(char character)
+{
+    return character >= ' ' && character <= '~';
+}
+
+static void write_verdict(wefti_writer *writer,
+                          const wefti_message_verdict *verdict)
+{
+    uint32_t number = 0;
+    while (number < WEFTI_COUNT_OF(verdicts) - 1 &&
+           verdicts[number] != verdict->status) {
+        number++;
+    }
+    WEFTI_ASSERT(verdicts[number] == verdict->status);
+    size_t characters = strnlen(verdict->text, WEFTI_MESSAGE_TEXT_MOST);
+    wefti_writer_number(writer, number, 1);
+    wefti_writer_number(writer, (uint32_t)characters, 2);
+    for (size_t i = 0; i < characters; i++) {
+        char character = verdict->text[i];
+        wefti_writer_bytes(writer, printable(character) ? &character : "?", 1);
+    }
+}
+
+static bool read_verdict(wefti_reader *reader, wefti_message_verdict *verdict)
+{
+    uint32_t number = wefti_reader_number(reader, 1);
+    uint32_t characters = wefti_reader_number(reader, 2);
+    if (number >= WEFTI_COUNT_OF(verdicts) ||
+        characters > WEFTI_MESSAGE_TEXT_MOST) {
+        return false;
+    }
+    verdict->status = verdicts[number];
+    wefti_reader_bytes(reader, verdict->text, characters);
+    verdict->text[characters] = '\0';
+    for (uint32_t i = 0; i < characters; i++) {
+        if (!printable(verdict->text[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void write_body(wefti_writer *writer, const wefti_message *message)
+{
+    switch (message->kind) {
+    case WEFTI_MESSAGE_HELLO:
+    case WEFTI_MESSAGE_CHALLENGE:
+        write_hello(writer, &message->as.hello);
+        break;
+    case WEFTI_MESSAGE_JOIN:
+        write_join(writer, &message->as.join);
+        break;
+    case WEFTI_MESSAGE_NOTICE:
+    case WEFTI_MESSAGE_VERDICT:
+        write_verdict(writer, &message->as.verdict);
+        break;
+    case WEFTI_MESSAGE_WELCOME:
+        write_welcome(writer, &message->as.welcome);
+        break;
+    case WEFTI_MESSAGE_CLAIM:
+    case WEFTI_MESSAGE_HANDED:
+        write_claim(writer, &message->as.claim);
+        break;
+    case WEFTI_MESSAGE_REPORT:
+        write_report(writer, &message->as.report);
+        break;
+    case WEFTI_MESSAGE_REFUSAL:
+    case WEFTI_MESSAGE_ACCEPTED:
+    case WEFTI_MESSAGE_KIND_END:
+        break;
+    }
+}
+
+size_t wefti_message_encode(const wefti_message *message,
+                            unsigned char frame[WEFTI_MESSAGE_FRAME_MOST])
+{
+    const size_t header_bytes = WEFTI_MESSAGE_HEADER_BYTES;
+    const size_t room_bytes = WEFTI_MESSAGE_FRAME_MOST - header_bytes;
+    wefti_writer body = {frame + header_bytes, room_bytes, false};
+    write_body(&body, message);
+    if (kinds[message->kind].sealed) {
+        static const unsigned char blank[WEFTI_MESSAGE_MAC_BYTES];
+        wefti_writer_bytes(&body, blank, sizeof(blank));
+    }
+    WEFTI_ASSERT(!body.bad);
+    size_t body_bytes = room_bytes - body.left_bytes;
+    wefti_writer header = {frame, header_bytes, false};
+    wefti_writer_number(&header, (uint32_t)body_bytes, 4);
+    wefti_writer_number(&header, (uint32_t)message->kind, 1);
+    return header_bytes + body_bytes;
+}
+
+long wefti_message_measure(const unsigned char *bytes, size_t have_bytes,
+                           unsigned allowed)
+{
+    if (have_bytes < WEFTI_MESSAGE_HEADER_BYTES) {
+        return 0;
+    }
+    wefti_reader header = {bytes, have_bytes, false};
+    uint32_t body_bytes = wefti_reader_number(&header, 4);
+    uint32_t kind = wefti_reader_number(&header, 1);
+    if (kind < 1 || kind >= WEFTI_MESSAGE_KIND_END ||
+        !(allowed & WEFTI_KIND_BIT(kind))) {
+        return -1;
+    }
+    size_t mac_bytes = kinds[kind].sealed ? WEFTI_MESSAGE_MAC_BYTES : 0;
+    if (body_bytes < kinds[kind].least_bytes + mac_bytes ||
+        body_bytes > kinds[kind].most_bytes + mac_bytes) {
+        return -1;
+    }
+    return WEFTI_MESSAGE_HEADER_BYTES + (long)body_bytes;
+}
+
+static bool read_body(wefti_reader *reader, wefti_message *message)
+{
+    switch (message->kind) {
+    case WEFTI_MESSAGE_HELLO:
+    case WEFTI_MESSAGE_CHALLENGE:
+        return read_hello(reader, &message->as.hello);
+    case WEFTI_MESSAGE_JOIN:
+        return read_join(reader, &message->as.join);
+    case WEFTI_MESSAGE_NOTICE:
+    case WEFTI_MESSAGE_VERDICT:
+        return read_verdict(reader, &message->as.verdict);
+    case WEFTI_MESSAGE_WELCOME:
+        return read_welcome(reader, &message->as.welcome);
+    case WEFTI_MESSAGE_CLAIM:
+    case WEFTI_MESSAGE_HANDED:
+        return read_claim(reader, &message->as.claim);
+    case WEFTI_MESSAGE_REPORT:
+        return read_report(reader, &message->as.report);
+    case WEFTI_MESSAGE_REFUSAL:
+    case WEFTI_MESSAGE_ACCEPTED:
+    case WEFTI_MESSAGE_KIND_END:
+        break;
+    }
+    return true;
+}
+
+bool wefti_message_decode(const unsigned char *frame, size_t frame_bytes,
+                          wefti_message *message_out)
+{
+    long expected = wefti_message_measure(frame, frame_bytes, ~0u);
+    if (expected <= 0 || (size_t)expected != frame_bytes) {
+        return false;
+    }
+    message_out->kind = (wefti_message_kind)frame[4];
+    size_t mac_bytes =
+        kinds[message_out->kind].sealed ? WEFTI_MESSAGE_MAC_BYTES : 0;
+    wefti_reader body = {frame + WEFTI_MESSAGE_HEADER_BYTES,
+                         frame_bytes - WEFTI_MESSAGE_HEADER_BYTES - mac_bytes,
+                         false};
+    return read_body(&body, message_out) && !body.bad && body.left_bytes == 0;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/roster.h - the ranks of a job as its server sees them: a seat
+ * each, taken or not.
+ */
+#ifndef COMM_BOOTSTRAP_ROSTER_H
+#define COMM_BOOTSTRAP_ROSTER_H
+
+#include "comm/bootstrap/link.h"
+
+/*
+ * pid          0: the seat is free, and its link has no connection
+ * complete     has confirmed that it holds every descriptor
+ * warn_at_ns   when it hears again whom it waits for; the wait doubles
+ */
+typedef struct wefti_seat {
+    wefti_link link;
+    wefti_session session;
+    uint32_t pid;
+    bool complete;
+    int64_t warn_at_ns, warn_wait_ns;
+    int64_t timeout_at_ns, timeout_ms;
+} wefti_seat;
+
+/* nranks 0: not known yet. */
+typedef struct wefti_roster {
+    int nranks;
+    int joined_count, complete_count;
+    wefti_seat *seats; /* [nranks] */
+    bool *flags;       /* [nranks], scratch */
+} wefti_roster;
+
+/* Returns     OK | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status wefti_roster_init(wefti_roster *roster, int nranks);
+void wefti_roster_fini(wefti_roster *roster);
+
+/*
+ * wefti_roster_missing - who has not joined, or, once all have, who has not
+ * completed: "rank 3 has not joined (ranks 0 1 2 are here)".
+ */
+void wefti_roster_missing(const wefti_roster *roster, char *text_out,
+                          size_t text_bytes);
+
+/*
+ * wefti_roster_tell - the verdict to everybody, as far as they can be reached;
+ * the rank about whom it is may be told too.
+ */
+void wefti_roster_tell(wefti_roster *roster, weft_status status,
+                       const char *text);
+
+/*
+ * wefti_roster_welcome - all have joined: to each, who is here and where the
+ * memory can be fetched.
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_roster_welcome(
+    wefti_roster *roster, const unsigned char tuning[WEFTI_TUNING_BYTES],
+    const unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES],
+    const unsigned char job_key[WEFTI_JOB_KEY_BYTES]);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/server.c - the thread and its poll loop. Nothing here blocks
+ * but poll.
+ */
+#include "comm/bootstrap/server.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/bootstrap/meeting.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    POLL_STOP,
+    POLL_LISTEN,
+    POLL_UNIX,
+    POLL_STRANGERS,
+    POLL_MEMBERS = POLL_STRANGERS + WEFTI_STRANGERS_MOST,
+    POLL_MOST = POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST,
+    FAREWELL_MS = 500
+};
+
+struct wefti_server {
+    wefti_meeting meeting;
+    pthread_t thread;
+    bool detached;
+    int stop_fd; /* an event: the home rank has left; -1 if detached */
+    struct pollfd polled[POLL_MOST];
+};
+
+static struct pollfd watch_link(const wefti_link *link)
+{
+    short events = wefti_link_has_output(link) ? POLLIN | POLLOUT : POLLIN;
+    return (struct pollfd){.fd = link->fd, .events = events};
+}
+
+/* Fills polled; poll skips descriptors that are -1. Returns how many. */
+static nfds_t watch(wefti_server *server)
+{
+    wefti_meeting *meeting = &server->meeting;
+    struct pollfd *polled = server->polled;
+    polled[POLL_STOP] =
+        (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
+    polled[POLL_LISTEN] =
+        (struct pollfd){.fd = meeting->config.listen_fd, .events = POLLIN};
+    polled[POLL_UNIX] =
+        (struct pollfd){.fd = meeting->unix_fd, .events = POLLIN};
+    for (int i = 0; i < WEFTI_STRANGERS_MOST; i++) {
+        polled[POLL_STRANGERS + i] =
+            watch_link(&meeting->strangers.places[i].link);
+    }
+    for (int rank = 0; rank < meeting->roster.nranks; rank++) {
+        polled[POLL_MEMBERS + rank] =
+            watch_link(&meeting->roster.seats[rank].link);
+    }
+    return (nfds_t)(POLL_MEMBERS + meeting->roster.nranks);
+}
+
+/* One link's news; true if it has something to read. */
+static bool attend_link(wefti_link *link, const struct pollfd *news)
+{
+    if (link->fd < 0 || news->fd != link->fd) {
+        return false;
+    }
+    if (news->revents & POLLOUT) {
+        wefti_link_flush(link);
+    }
+    return news->revents & ~POLLOUT;
+}
+
+/* polled_ranks: how many members there were when poll was asked. */
+static void attend(wefti_server *server, int polled_ranks)
+{
+    wefti_meeting *meeting = &server->meeting;
+    const struct pollfd *polled = server->polled;
+    if (polled[POLL_STOP].revents) {
+        wefti_meeting_conclude(meeting, WEFT_ERR_BOOTSTRAP,
+                               "rank %d left during bootstrap",
+                               meeting->config.home_rank);
+    }
+    for (int rank = 0;
+         rank < polled_ranks && meeting->phase != WEFTI_PHASE_ENDED; rank++) {
+        if (attend_link(&meeting->roster.seats[rank].link,
+                        &polled[POLL_MEMBERS + rank])) {
+            wefti_meeting_hear_member(meeting, rank);
+        }
+    }
+    for (int i = 0; i < WEFTI_STRANGERS_MOST; i++) {
+        if (attend_link(&meeting->strangers.places[i].link,
+                        &polled[POLL_STRANGERS + i])) {
+            wefti_meeting_hear_stranger(meeting, &meeting->strangers.places[i]);
+        }
+    }
+    if (polled[POLL_LISTEN].revents && meeting->config.listen_fd >= 0) {
+        wefti_strangers_accept(&meeting->strangers, meeting->config.listen_fd,
+                               false);
+    }
+    if (polled[POLL_UNIX].revents && meeting->unix_fd >= 0) {
+        wefti_strangers_accept(&meeting->strangers, meeting->unix_fd, true);
+    }
+}
+
+static int wait_ms(int64_t until_ns)
+{
+    int64_t left_ns = until_ns - wefti_clock_ns();
+    if (left_ns <= 0) {
+        return 0;
+    }
+    return left_ns > 3600 * INT64_C(1000000000) ? 3600000
+                                                : (int)(left_ns / 1000000) + 1;
+}
+
+/*
+ * Everybody gets the verdict before its connection closes. After a failure
+ * members may still be sending, and a connection that closes on unread bytes
+ * takes the verdict with it: so read until they have closed, for a while.
+ */
+static void farewell(wefti_server *server)
+{
+    wefti_meeting *meeting = &server->meeting;
+    const bool good = meeting->verdict == WEFT_OK;
+    const int64_t until_ns = wefti_clock_ns() + FAREWELL_MS * INT64_C(1000000);
+    bool waiting = true;
+    while (waiting && wefti_clock_ns() < until_ns) {
+        waiting = false;
+        for (int rank = 0; rank < meeting->roster.nranks; rank++) {
+            wefti_link *link = &meeting->roster.seats[rank].link;
+            if (link->fd < 0) {
+                continue;
+            }
+            wefti_link_flush(link);
+            if (!wefti_link_has_output(link)) {
+                (void)shutdown(link->fd, SHUT_WR);
+                link->in_bytes = 0;
+                link->in_taken_bytes = 0;
+                wefti_link_receive(link);
+                if (good || link->ended) {
+                    wefti_link_fini(link);
+                    continue;
+                }
+            }
+            waiting = true;
+        }
+        if (waiting) {
+            (void)poll(server->polled, watch(server), wait_ms(until_ns));
+        }
+    }
+}
+
+static void destroy(wefti_server *server)
+{
+    wefti_meeting_fini(&server->meeting);
+    if (server->stop_fd >= 0) {
+        close(server->stop_fd);
+    }
+    free(server);
+}
+
+static void *serve(void *argument)
+{
+    wefti_server *server = argument;
+    wefti_meeting *meeting = &server->meeting;
+    while (meeting->phase != WEFTI_PHASE_ENDED) {
+        const int polled_ranks = meeting->roster.nranks;
+        if (poll(server->polled, watch(server),
+                 wait_ms(wefti_meeting_next_ns(meeting))) > 0) {
+            attend(server, polled_ranks);
+        }
+        wefti_meeting_check_time(meeting, wefti_clock_ns());
+        wefti_meeting_advance(meeting);
+    }
+    farewell(server);
+    if (server->detached) {
+        destroy(server);
+    }
+    return NULL;
+}
+
+/* The thread takes no signals: they are the program's. */
+static int start_thread(wefti_server *server)
+{
+    sigset_t all, before;
+    pthread_attr_t attributes;
+    sigfillset(&all);
+    pthread_attr_init(&attributes);
+    if (server->detached) {
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    }
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* A detached server may be gone, and freed, before create returns. */
+    pthread_t thread;
+    const bool detached = server->detached;
+    int failure = pthread_create(&thread, &attributes, serve, server);
+    if (!failure && !detached) {
+        server->thread = thread;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return failure;
+}
+
+weft_status wefti_server_start(const wefti_server_config *config,
+                               wefti_server **server_out)
+{
+    wefti_server *server = calloc(1, sizeof(*server));
+    if (!server) {
+        close(config->listen_fd);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "rendezvous: %zu bytes",
+                           sizeof(*server));
+    }
+    server->detached = !server_out;
+    server->stop_fd = -1;
+    weft_status status = wefti_meeting_init(&server->meeting, config);
+    if (status != WEFT_OK) {
+        goto err_destroy;
+    }
+    if (!server->detached) {
+        server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (server->stop_fd < 0) {
+            status = wefti_error_system("event of the rendezvous");
+            goto err_destroy;
+        }
+        *server_out = server;
+    }
+    errno = start_thread(server);
+    if (errno != 0) {
+        status = wefti_error_system("thread of the rendezvous");
+        goto err_destroy;
+    }
+    return WEFT_OK;
+
+err_destroy:
+    destroy(server);
+    return status;
+}
+
+void wefti_server_stop(wefti_server *server)
+{
+    const uint64_t one = 1;
+    /* Its only failure is a full counter, and then it is set as well. */
+    ssize_t written = write(server->stop_fd, &one, sizeof(one));
+    (void)written;
+    (void)pthread_join(server->thread, NULL);
+    destroy(server);
+}

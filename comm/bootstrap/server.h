@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/server.h - the one who brings the ranks together: a thread
+ * that sees a job from its first connection to the verdict.
+ */
+#ifndef COMM_BOOTSTRAP_SERVER_H
+#define COMM_BOOTSTRAP_SERVER_H
+
+#include "comm/bootstrap/endpoint.h"
+#include "comm/bootstrap/secret.h"
+
+typedef struct wefti_server wefti_server;
+
+/*
+ * listen_fd    taken, also when start fails
+ * nranks       0: as the first member says
+ * home_rank    whose lines the server logs; -1: nobody's
+ * timeout_ms   the meeting fails then, whatever its members' limits are
+ */
+typedef struct wefti_server_config {
+    int listen_fd;
+    wefti_endpoint endpoint;
+    wefti_secret secret;
+    int nranks;
+    int home_rank;
+    int64_t timeout_ms;
+} wefti_server_config;
+
+/*
+ * wefti_server_start - begin to serve.
+ *
+ * server_out   NULL: nobody waits for it, it frees itself when it has ended.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_server_start(const wefti_server_config *config,
+                                              wefti_server **server_out);
+
+/*
+ * wefti_server_stop - wait for the end and free. A meeting still under way
+ * fails: the home rank has left it.
+ */
+void wefti_server_stop(wefti_server *server);
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/unique_id.c - 128 bytes that say where a job meets and hold
+ * its secret.
+ *
+ *     magic, 8 | version, 3 x 2 | port, 2 | secret, 32 | zero, 80
+ *
+ * The address is the loopback of this host.
+ */
+#include "comm/bootstrap/unique_id.h"
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "comm/bootstrap/client.h"
+#include "comm/bootstrap/cursor.h"
+#include "comm/bootstrap/message.h"
+#include "comm/bootstrap/server.h"
+
+#include <netinet/in.h>
+#include <sodium.h>
+
+static const unsigned char magic[8] = {'w', 'e', 'f', 't', '-', 'i', 'd', 0};
+
+enum { RAW_SECRET_BYTES = 32, REST_BYTES = 80 };
+
+static void pack(weft_unique_id *id, uint16_t port,
+                 const unsigned char raw_secret[RAW_SECRET_BYTES])
+{
+    static const unsigned char rest[REST_BYTES];
+    const wefti_version own = wefti_version_own();
+    wefti_writer writer = {id->bytes, sizeof(id->bytes), false};
+    wefti_writer_bytes(&writer, magic, sizeof(magic));
+    wefti_writer_number(&writer, own.major, 2);
+    wefti_writer_number(&writer, own.minor, 2);
+    wefti_writer_number(&writer, own.patch, 2);
+    wefti_writer_number(&writer, port, 2);
+    wefti_writer_bytes(&writer, raw_secret, RAW_SECRET_BYTES);
+    wefti_writer_bytes(&writer, rest, sizeof(rest));
+}
+
+static weft_status unpack(const weft_unique_id *id, uint16_t *port_out,
+                          wefti_secret *secret_out)
+{
+    unsigned char found[sizeof(magic)], raw[RAW_SECRET_BYTES];
+    wefti_reader reader = {id->bytes, sizeof(id->bytes), false};
+    wefti_reader_bytes(&reader, found, sizeof(found));
+    wefti_version version;
+    version.major = (uint16_t)wefti_reader_number(&reader, 2);
+    version.minor = (uint16_t)wefti_reader_number(&reader, 2);
+    version.patch = (uint16_t)wefti_reader_number(&reader, 2);
+    *port_out = (uint16_t)wefti_reader_number(&reader, 2);
+    wefti_reader_bytes(&reader, raw, sizeof(raw));
+    wefti_secret_init(secret_out, raw, sizeof(raw));
+    sodium_memzero(raw, sizeof(raw));
+    if (memcmp(found, magic, sizeof(magic)) != 0 || *port_out == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "config.id: not made by weft_unique_id_create");
+    }
+    if (!wefti_version_is_own(version)) {
+        const wefti_version own = wefti_version_own();
+        return wefti_error(WEFT_ERR_BOOTSTRAP,
+                           "config.id: made by weft %u.%u.%u, this is weft "
+                           "%u.%u.%u: all ranks must run the same version",
+                           version.major, version.minor, version.patch,
+                           own.major, own.minor, own.patch);
+    }
+    return WEFT_OK;
+}
+
+static uint16_t port_of(const wefti_endpoint *endpoint)
+{
+    const struct sockaddr_in *address = (const void *)&endpoint->address;
+    return ntohs(address->sin_port);
+}
+
+weft_status weft_unique_id_create(weft_unique_id *id_out)
+{
+    unsigned char raw[RAW_SECRET_BYTES];
+    wefti_server_config config = {.home_rank = -1};
+    if (!id_out) {
+        return wefti_error(WEFT_ERR_INVALID, "id_out: NULL is not allowed");
+    }
+    if (sodium_init() < 0) {
+        return wefti_error(WEFT_ERR_SYSTEM, "libsodium: no random numbers");
+    }
+    weft_status status =
+        wefti_setting_int(WEFTI_SETTING_TIMEOUT_MS, &config.timeout_ms);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_endpoint_loopback(0, &config.endpoint);
+    status = wefti_endpoint_listen(&config.endpoint, 0, &config.listen_fd);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    randombytes_buf(raw, sizeof(raw));
+    wefti_secret_init(&config.secret, raw, sizeof(raw));
+    status = wefti_server_start(&config, NULL);
+    if (status == WEFT_OK) {
+        pack(id_out, port_of(&config.endpoint), raw);
+    }
+    sodium_memzero(raw, sizeof(raw));
+    wefti_secret_fini(&config.secret);
+    return status;
+}
+
+weft_status wefti_unique_id_join(const wefti_bootstrap_request *request,
+                                 wefti_membership *membership_out)
+{
+    wefti_endpoint endpoint;
+    wefti_secret secret;
+    uint16_t port;
+    weft_status status = unpack(request->id, &port, &secret);
+    if (status == WEFT_OK) {
+        wefti_endpoint_loopback(port, &endpoint);
+        status = wefti_client_meet(&endpoint, &secret, request, membership_out);
+    }
+    wefti_secret_fini(&secret);
+    return status;
+}

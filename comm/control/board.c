@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/control/board.c - maps the page that holds one rank's line.
+ */
+#include "comm/control/board.h"
+
+#include "base/error.h"
+#include "base/settings.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(wefti_board_line) == 128, "lines share no cache line");
+
+size_t wefti_board_bytes(int nranks)
+{
+    return (size_t)nranks * sizeof(wefti_board_line);
+}
+
+/* Lines never straddle pages: 128 divides every page size. */
+static size_t page_bytes(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+weft_status wefti_board_open(int rank, wefti_board_line **line_out)
+{
+    int64_t fd;
+    struct stat about;
+    *line_out = NULL;
+    if (!wefti_setting_given(WEFTI_SETTING_BOARD_FD)) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_setting_int(WEFTI_SETTING_BOARD_FD, &fd);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (fstat((int)fd, &about) != 0) {
+        return wefti_error_system("WEFT_BOARD_FD=%d", (int)fd);
+    }
+    if (rank < 0 || about.st_size < (off_t)wefti_board_bytes(rank + 1)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_BOARD_FD=%d: %lld bytes, too few for rank %d",
+                           (int)fd, (long long)about.st_size, rank);
+    }
+    size_t offset = wefti_board_bytes(rank);
+    size_t inside = offset % page_bytes();
+    char *page = mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED,
+                      (int)fd, (off_t)(offset - inside));
+    if (page == MAP_FAILED) {
+        return wefti_error_system("WEFT_BOARD_FD=%d", (int)fd);
+    }
+    *line_out = (wefti_board_line *)(void *)(page + inside);
+    return WEFT_OK;
+}
+
+void wefti_board_close(wefti_board_line *line)
+{
+    if (line) {
+        uintptr_t page = (uintptr_t)line & ~((uintptr_t)page_bytes() - 1);
+        (void)munmap((void *)page, page_bytes());
+    }
+}

@@ -24,14 +24,18 @@
  * host_reads      the host may dereference this device's memory.
  * open, close     index as in weft_device_open.
  * mem_alloc, mem_free
- * mem_owns        whether an address lies in memory from mem_alloc; for an
- *                 address inside, also base and size may be asked for by
- *                 passing non-NULL out-arguments.
+ * mem_owns        whether an address lies in memory from mem_alloc; asked of
+ *                 kinds without host_reads only.
  * copy_now        blocks until done.
- * stream_*        create .. destroy (drains); copy, call, signal, wait and
- *                 event queue one item each; drain blocks.
+ * stream_*        create .. destroy (drains); copy, call, signal and wait
+ *                 queue one item each; drain blocks and returns the first
+ *                 error that work of the stream has met.
  * gate_words      counters of chunks words that host and device both see, all
  *                 zero; gate_words_free gives them back.
+ *
+ * Arguments have been checked by the caller as far as they can be without
+ * knowing the kind: nothing is NULL that may not be, bytes and epochs are not
+ * 0, chunks are in range, the gate's device is of the same kind.
  */
 typedef struct wefti_device_table {
     const char *kind;
@@ -74,16 +78,32 @@ const wefti_device_table *wefti_device_get_table(const weft_device *device);
 bool wefti_device_owns(weft_device *device, const void *pointer);
 
 /*
- * wefti_gate_watcher - call woken(context) after each signal of a gate, in the
- * signalling thread; it must be short and may not block. Memory is the
- * caller's and stays valid until unwatched; unwatch returns when no call is
- * running. watch and unwatch nest per (woken, context): n watches need n
- * unwatches, and only the first needs a free watcher.
+ * wefti_shadow_translate - where the shadow device itself finds the memory of
+ * a device pointer; other pointers come back as they are. For tests whose
+ * stream calls play the part of GPU kernels: no code of weft may use it.
+ */
+void *wefti_shadow_translate(weft_device *device, const void *pointer);
+
+/*
+ * wefti_gate_watcher - call woken(context) after each signal that raises a
+ * gate, in the signalling thread; it must be short and may not block.
+ *
+ * Who watches looks at the gate once more after watch has returned: a signal
+ * from before then may not have called. Watchers of a gate with the same
+ * woken and context are called once for all of them. Calls may come from
+ * several threads at once, and may come without cause.
+ *
+ * Memory is the caller's and zeroed but for woken and context. A watcher is at
+ * one gate at a time, there as often as it was watched: n watches need n
+ * unwatches. The last unwatch returns when no call for it is running in
+ * another thread, so the caller may hold nothing that woken needs; it may be
+ * made from inside woken itself. After it the memory is free.
  */
 typedef struct wefti_gate_watcher {
     struct wefti_gate_watcher *next;
     void (*woken)(void *context);
     void *context;
+    size_t watches;
 } wefti_gate_watcher;
 
 void wefti_gate_watch(weft_gate *gate, wefti_gate_watcher *watcher);

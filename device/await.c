@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device/await.c - spin, yield, sleep: in that order, each for longer.
+ *
+ * A spin saves the two context switches of a sleep when the other side runs
+ * on another CPU; with one CPU it only keeps the other side from running.
+ */
+#include "device/await.h"
+
+#include "base/clock.h"
+
+#include <sched.h>
+
+enum {
+    SPIN_NS = 20 * 1000,         /* about what sleeping and waking cost */
+    LOOKS_PER_CLOCK = 32,        /* a clock call costs as much as some pauses */
+    YIELDS = 4,                  /* lets a peer on the same CPU finish */
+    SLEEP_NS = 20 * 1000 * 1000, /* looks again after this, come what may */
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+bool wefti_await_may_spin(void)
+{
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    /* A mask too long for cpu_set_t fails: such a machine has many CPUs. */
+    return sched_getaffinity(0, sizeof(cpus), &cpus) != 0 ||
+           CPU_COUNT(&cpus) > 1;
+}
+
+static bool spin(bool (*ready)(const void *arg), const void *arg)
+{
+    int64_t end_ns = wefti_clock_ns() + SPIN_NS;
+    do {
+        for (int look = 0; look < LOOKS_PER_CLOCK; look++) {
+            relax();
+            if (ready(arg)) {
+                return true;
+            }
+        }
+    } while (wefti_clock_ns() < end_ns);
+    return false;
+}
+
+void wefti_await(wefti_doorbell *bell, bool spins,
+                 bool (*ready)(const void *arg), const void *arg)
+{
+    if (ready(arg) || (spins && spin(ready, arg))) {
+        return;
+    }
+    for (int yield = 0; yield < YIELDS; yield++) {
+        sched_yield();
+        if (ready(arg)) {
+            return;
+        }
+    }
+    bool done = false;
+    while (!done) {
+        uint32_t seen = wefti_doorbell_arm(bell);
+        done = ready(arg);
+        if (!done) {
+            wefti_doorbell_sleep(bell, seen, SLEEP_NS);
+        }
+        wefti_doorbell_disarm(bell);
+    }
+}

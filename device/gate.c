@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device/gate.c - gates: arrays of epochs that only rise.
+ *
+ * A signal that nobody waits for is one compare-and-swap and two loads. A
+ * failed gate has all its words at the top, so that every wait is over on
+ * every kind of device, and the error beside them for those who ask.
+ */
+#include "base/check.h"
+#include "base/error.h"
+#include "device/await.h"
+#include "device/object.h"
+
+#include <stdlib.h>
+
+static weft_status check_gate(const weft_gate *gate, size_t chunk,
+                              uint64_t epoch, const weft_stream *stream)
+{
+    if (!gate) {
+        return wefti_error(WEFT_ERR_INVALID, "gate is NULL");
+    }
+    if (chunk >= gate->chunks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "chunk %zu: the gate has %zu chunks", chunk,
+                           gate->chunks);
+    }
+    if (epoch == 0) {
+        return wefti_error(WEFT_ERR_INVALID, "epoch 0: allowed is 1 or more");
+    }
+    if (stream && stream->device->table != gate->device->table) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "stream of a %s device: the gate's is a %s device",
+                           stream->device->table->kind,
+                           gate->device->table->kind);
+    }
+    return WEFT_OK;
+}
+
+static weft_gate *take_spare(weft_device *device)
+{
+    pthread_mutex_lock(&device->spare_lock);
+    weft_gate *gate = device->spare_gates;
+    if (gate) {
+        device->spare_gates = gate->next_spare;
+    }
+    pthread_mutex_unlock(&device->spare_lock);
+    return gate;
+}
+
+static void put_spare(weft_gate *gate)
+{
+    weft_device *device = gate->device;
+    pthread_mutex_lock(&device->spare_lock);
+    gate->next_spare = device->spare_gates;
+    device->spare_gates = gate;
+    pthread_mutex_unlock(&device->spare_lock);
+}
+
+static weft_gate *make_gate(weft_device *device)
+{
+    weft_gate *gate = calloc(1, sizeof(*gate));
+    if (gate) {
+        gate->device = device;
+        wefti_doorbell_init(&gate->bell);
+        pthread_mutex_init(&gate->lock, NULL);
+        pthread_cond_init(&gate->left, NULL);
+    }
+    return gate;
+}
+
+void wefti_gate_free_spares(weft_device *device)
+{
+    weft_gate *gate;
+    while ((gate = take_spare(device)) != NULL) {
+        pthread_cond_destroy(&gate->left);
+        pthread_mutex_destroy(&gate->lock);
+        free(gate);
+    }
+}
+
+weft_status weft_gate_create(weft_device *device, size_t chunks,
+                             weft_gate **gate_out)
+{
+    if (!device || !gate_out) {
+        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
+                           device ? "gate_out" : "device");
+    }
+    if (chunks == 0) {
+        return wefti_error(WEFT_ERR_INVALID, "chunks 0: allowed is 1 or more");
+    }
+    weft_gate *gate = take_spare(device);
+    if (!gate && !(gate = make_gate(device))) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a gate");
+    }
+    weft_status status =
+        device->table->gate_words(device, chunks, &gate->words);
+    if (status < 0) {
+        put_spare(gate);
+        return status;
+    }
+    atomic_store(&gate->failure, WEFT_OK);
+    gate->chunks = chunks;
+    wefti_device_count(device, 1);
+    *gate_out = gate;
+    return WEFT_OK;
+}
+
+void weft_gate_destroy(weft_gate *gate)
+{
+    if (!gate) {
+        return;
+    }
+    weft_device *device = gate->device;
+    WEFTI_ASSERT(atomic_load(&gate->watched) == 0);
+    pthread_mutex_lock(&gate->lock); /* wefti_gate_fail may be at the words */
+    device->table->gate_words_free(device, gate->words);
+    gate->words = NULL;
+    gate->chunks = 0;
+    pthread_mutex_unlock(&gate->lock);
+    put_spare(gate);
+    wefti_device_count(device, -1);
+}
+
+void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch)
+{
+    /* Nothing of the words may be touched once the swap has succeeded. */
+    _Atomic uint64_t *word = &gate->words[chunk];
+    uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
+    while (now < epoch) {
+        if (atomic_compare_exchange_weak(word, &now, epoch)) {
+            wefti_doorbell_ring(&gate->bell);
+            if (atomic_load(&gate->watched) != 0) {
+                wefti_gate_call_watchers(gate);
+            }
+            return;
+        }
+    }
+}
+
+bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch)
+{
+    return atomic_load(&gate->words[chunk]) >= epoch;
+}
+
+weft_status wefti_gate_get_failure(const weft_gate *gate)
+{
+    return (weft_status)atomic_load(&gate->failure);
+}
+
+static weft_status tell_failure(const weft_gate *gate)
+{
+    weft_status failure = wefti_gate_get_failure(gate);
+    return failure == WEFT_OK
+               ? WEFT_OK
+               : wefti_error(failure, "the gate was released: %s",
+                             weft_status_text(failure));
+}
+
+weft_status weft_gate_signal(weft_gate *gate, size_t chunk, uint64_t epoch,
+                             weft_stream *stream)
+{
+    weft_status status = check_gate(gate, chunk, epoch, stream);
+    if (status == WEFT_OK && stream) {
+        status =
+            stream->device->table->stream_signal(stream, gate, chunk, epoch);
+    } else if (status == WEFT_OK) {
+        wefti_gate_raise(gate, chunk, epoch);
+    }
+    return status;
+}
+
+/* What one host thread waits for. */
+typedef struct want {
+    const weft_gate *gate;
+    size_t chunk;
+    uint64_t epoch;
+} want;
+
+static bool is_reached(const void *arg)
+{
+    const want *wanted = arg;
+    return wefti_gate_reached(wanted->gate, wanted->chunk, wanted->epoch);
+}
+
+weft_status weft_gate_wait(weft_gate *gate, size_t chunk, uint64_t epoch,
+                           weft_stream *stream)
+{
+    weft_status status = check_gate(gate, chunk, epoch, stream);
+    if (status < 0) {
+        return status;
+    }
+    if (stream) {
+        return stream->device->table->stream_wait(stream, gate, chunk, epoch);
+    }
+    want wanted = {gate, chunk, epoch};
+    wefti_await(&gate->bell, gate->device->spins, is_reached, &wanted);
+    return tell_failure(gate);
+}
+
+weft_status weft_gate_test(weft_gate *gate, size_t chunk, uint64_t epoch)
+{
+    weft_status status = check_gate(gate, chunk, epoch, NULL);
+    if (status < 0) {
+        return status;
+    }
+    return wefti_gate_reached(gate, chunk, epoch) ? tell_failure(gate)
+                                                  : WEFT_INPROGRESS;
+}
+
+size_t wefti_gate_get_chunks(const weft_gate *gate)
+{
+    return gate->chunks;
+}
+
+weft_device *wefti_gate_get_device(const weft_gate *gate)
+{
+    return gate->device;
+}
+
+uint64_t wefti_gate_get(const weft_gate *gate, size_t chunk)
+{
+    WEFTI_ASSERT(chunk < gate->chunks);
+    return atomic_load(&gate->words[chunk]);
+}
+
+void wefti_gate_fail(weft_gate *gate, weft_status status)
+{
+    WEFTI_ASSERT(status < 0);
+    int none = WEFT_OK; /* the first failure stays */
+    pthread_mutex_lock(&gate->lock);
+    atomic_compare_exchange_strong(&gate->failure, &none, (int)status);
+    for (size_t chunk = 0; chunk < gate->chunks; chunk++) {
+        atomic_store(&gate->words[chunk], UINT64_MAX);
+    }
+    pthread_mutex_unlock(&gate->lock);
+    wefti_doorbell_ring(&gate->bell);
+    if (atomic_load(&gate->watched) != 0) {
+        wefti_gate_call_watchers(gate);
+    }
+}

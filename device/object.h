@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device/object.h - what the opaque names of weft/device.h stand for; seen by
+ * this folder only.
+ *
+ * The generic half (device.c, memory.c, stream.c, event.c, gate.c, watch.c,
+ * await.c) checks arguments, keeps watchers and lets host threads wait; it
+ * knows streams only through the table. A kind keeps its own things behind
+ * weft_device.own, and in structs that begin with a weft_stream.
+ */
+#ifndef DEVICE_OBJECT_H
+#define DEVICE_OBJECT_H
+
+#include "base/doorbell.h"
+#include "device/device.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+struct weft_device {
+    const wefti_device_table *table;
+    int index;
+    bool spins; /* waiting threads may spin: there are several CPUs */
+    void *own;  /* the kind's state */
+
+    _Atomic size_t objects;     /* allocations, streams, events, gates alive */
+    pthread_mutex_t spare_lock; /* guards spare_gates */
+    weft_gate *spare_gates;     /* destroyed, kept for the next create */
+};
+
+struct weft_stream {
+    weft_device *device;
+};
+
+/* One pass of a signaller over the watchers, on its stack; see watch.c. */
+typedef struct wefti_gate_pass wefti_gate_pass;
+
+/*
+ * A gate's own memory is given back only when its device closes: who waits for
+ * an epoch may destroy the gate as soon as it sees it, while the signaller
+ * still looks for sleepers and watchers. All that such a straggler touches is
+ * atomic or under the lock, and says "nobody" in a spare gate.
+ *
+ * Signaller                          Waiter or watcher
+ *   word = max(word, epoch)            sleepers + 1, or watched + 1
+ *   look at sleepers and watched       look at the word
+ * all seq_cst: one of the two sees the other.
+ */
+struct weft_gate {
+    weft_device *device;
+    size_t chunks;           /* 0: destroyed */
+    _Atomic uint64_t *words; /* shared with the device */
+    _Atomic int failure;     /* weft_status; written before the words rise */
+    wefti_doorbell bell;     /* host threads that sleep until a signal */
+    _Atomic size_t watched;  /* length of watchers; signallers peek at it */
+    pthread_mutex_t lock;    /* guards all below */
+    pthread_cond_t left;     /* a pass has returned from a watcher */
+    wefti_gate_watcher *watchers;
+    wefti_gate_pass *passes;
+    weft_gate *next_spare;
+};
+
+/* Gives back what weft_gate_destroy() keeps; when the device closes. */
+void wefti_gate_free_spares(weft_device *device);
+
+/* Counts an object of the device in (+1) or out (-1); see weft_device_close. */
+void wefti_device_count(weft_device *device, int change);
+
+/*
+ * wefti_gate_raise - what a signal does, arguments known to be good: raises
+ * the word, wakes host waiters and calls the watchers.
+ */
+void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch);
+
+/* Whether a wait for epoch is over; the gate may have failed. */
+bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch);
+
+/* OK, or what wefti_gate_fail() has put in. Ask after the wait is over. */
+weft_status wefti_gate_get_failure(const weft_gate *gate);
+
+/* Calls the watchers of the gate. Blocks: no, beyond what they do. */
+void wefti_gate_call_watchers(weft_gate *gate);
+
+#endif

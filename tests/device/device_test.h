@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/device/device_test.h - what the tests of device/ share: every test
+ * runs once for each kind of device, under a deadline.
+ */
+#ifndef TESTS_DEVICE_DEVICE_TEST_H
+#define TESTS_DEVICE_DEVICE_TEST_H
+
+#include "device/object.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* After this a hanging test is killed by SIGALRM; sanitizers are slow. */
+enum { DEADLINE_S = 100 };
+
+#define ok(call) assert_int_equal(call, WEFT_OK)
+
+/* The call is refused with ERR_INVALID, and the text says this much. */
+#define refused(call, text)                                                    \
+    do {                                                                       \
+        assert_int_equal(call, WEFT_ERR_INVALID);                              \
+        assert_non_null(strstr(weft_error_text(), text));                      \
+    } while (0)
+
+static inline int open_host(void **state)
+{
+    alarm(DEADLINE_S);
+    return weft_device_open("host", 0, (weft_device **)state) != WEFT_OK;
+}
+
+static inline int open_shadow(void **state)
+{
+    alarm(DEADLINE_S);
+    return weft_device_open("shadow", 0, (weft_device **)state) != WEFT_OK;
+}
+
+/* Fails where the test has left something of the device alive. */
+static inline int close_device(void **state)
+{
+    weft_device *device = *state;
+    size_t objects = atomic_load(&device->objects);
+    alarm(0);
+    weft_device_close(device);
+    return objects != 0;
+}
+
+#define BOTH(test)                                                             \
+    {#test " host", test, open_host, close_device, NULL},                      \
+    {                                                                          \
+#test " shadow", test, open_shadow, close_device, NULL                 \
+    }
+
+/* Threads of this process. */
+static inline int count_threads(void)
+{
+    int count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    while (readdir(tasks)) {
+        count++;
+    }
+    closedir(tasks);
+    return count - 2; /* . and .. */
+}
+
+static inline weft_gate *make_gate(weft_device *device, size_t chunks)
+{
+    weft_gate *gate;
+    ok(weft_gate_create(device, chunks, &gate));
+    return gate;
+}
+
+static inline weft_stream *make_stream(weft_device *device)
+{
+    weft_stream *stream;
+    ok(weft_stream_create(device, 0, &stream));
+    return stream;
+}
+
+static inline void start(pthread_t *thread, void *(*run)(void *), void *arg)
+{
+    assert_int_equal(pthread_create(thread, NULL, run, arg), 0);
+}
+
+static inline void join(pthread_t thread)
+{
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+#endif

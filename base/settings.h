@@ -36,7 +36,7 @@
       "limit each rank's sending to so many GB/s (1e9 bytes); 0: no limit")    \
     X(ALGORITHM, TEXT, "", 0, 0,                                               \
       "force algorithms, such as all_reduce:tree,broadcast:direct")            \
-    X(CHUNK_BYTES, INT, "0", 0, 1048576,                                       \
+    X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \
       "how long a waiter spins before it yields; -1: by cores and ranks")

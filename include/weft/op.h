@@ -20,7 +20,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default)
 
 /*
  * weft_op - one operation in full. The short forms below fill it in.
@@ -129,7 +128,6 @@ WEFT_NODISCARD weft_status weft_recv(void *recv, size_t count, weft_dtype dtype,
                                      int peer, weft_comm *comm,
                                      weft_stream *stream);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

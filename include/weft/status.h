@@ -11,7 +11,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default)
 
 #if defined(__GNUC__)
 #define WEFT_NODISCARD __attribute__((warn_unused_result))
@@ -57,7 +56,6 @@ const char *weft_status_text(weft_status status);
  */
 const char *weft_error_text(void);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -8,7 +8,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-#pragma GCC visibility push(default)
 
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
@@ -21,7 +20,6 @@ extern "C" {
  */
 const char *weft_version_text(void);
 
-#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/check.h - is an operation allowed as it was posted?
+ */
+#ifndef COMM_CHECK_H
+#define COMM_CHECK_H
+
+#include "comm/core.h"
+
+/*
+ * wefti_check_op - every argument of weft_op_post; fills *op_out with a copy
+ * in which buffers that this rank does not use are NULL.
+ *
+ * Returns     OK | ERR_INVALID: the text names the argument, its value and
+ *             what is allowed.
+ */
+WEFT_NODISCARD weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
+                                          const weft_comm *comm,
+                                          weft_op *op_out);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/comm.h - building a communicator on memory that its ranks share.
+ */
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include "comm/core.h"
+
+/*
+ * What a communicator is made of. world_ranks[nranks]: who its members are in
+ * the job. memory_fd -1: one rank, private memory. Borrowed during the call.
+ */
+typedef struct wefti_comm_parts {
+    wefti_engine *engine;
+    int rank, nranks;
+    const int *world_ranks;
+    int memory_fd;
+    uint64_t memory_offset;
+    const char *name;
+    weft_device *device;
+    int64_t warn_ms, timeout_ms;
+    int ops_in_flight;
+    wefti_tuning tuning;
+    weft_comm *parent;       /* NULL: this is the world */
+    const int *parent_ranks; /* [nranks] who the members are in the parent */
+} wefti_comm_parts;
+
+/*
+ * wefti_comm_build - everything but the meeting of the ranks.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM; on failure nothing is left.
+ */
+WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
+                                            weft_comm **comm_out);
+
+/*
+ * wefti_comm_read_config - config (NULL: all defaults) with every zero
+ * replaced by the environment's value or the default.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_comm_read_config(
+    const weft_comm_config *config, weft_comm_config *config_out);
+
+#endif

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/core.h - the objects of comm: engine, communicator, operation.
+ *
+ *   engine (one per rank) --< communicator --< operation --< track
+ *
+ * The engine's lock guards everything here but what is marked atomic. Whoever
+ * holds it may advance all operations of the rank: the rank's progress thread
+ * while stream operations are pending, and any caller with a NULL stream.
+ */
+#ifndef COMM_CORE_H
+#define COMM_CORE_H
+
+#include "base/doorbell.h"
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/control/board.h"
+#include "comm/fabric/fabric.h"
+#include "comm/fabric/mapping.h"
+#include "comm/observer.h"
+#include "comm/pattern/pattern.h"
+#include "comm/select.h"
+#include "device/device.h"
+#include "weft/op.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    WEFTI_LETTERS = 256,          /* point-to-point operations pending */
+    WEFTI_GATE_CHUNKS_MAX = 4096, /* of one operation */
+    WEFTI_SCRATCH_BYTES = 1 << 20 /* per track: wide chunk, then a bounce */
+};
+
+/*
+ * FREE -> POSTED (waits for its stream, then for its lane) -> RUNNING ->
+ * DRAINING (done for its poster; peers still read what it staged) -> FREE
+ */
+typedef enum wefti_op_state {
+    WEFTI_OP_FREE,
+    WEFTI_OP_POSTED,
+    WEFTI_OP_RUNNING,
+    WEFTI_OP_DRAINING
+} wefti_op_state;
+
+/* What a track stands waiting for. */
+typedef enum wefti_wait {
+    WEFTI_WAIT_NOTHING, /* the step is done */
+    WEFTI_WAIT_PEER,    /* track.peer has to send or to read */
+    WEFTI_WAIT_GATE,    /* this rank's own ready gate */
+    WEFTI_WAIT_DEVICE   /* a copy under way on the device */
+} wefti_wait;
+
+/* How far one step has come; see comm/step.c. */
+typedef enum wefti_phase {
+    WEFTI_PHASE_START,
+    WEFTI_PHASE_FETCH, /* device -> bounce is under way */
+    WEFTI_PHASE_READY, /* sources can be read by the host */
+    WEFTI_PHASE_STORE  /* bounce or message -> device is under way */
+} wefti_phase;
+
+typedef struct wefti_track {
+    size_t next, count; /* index of the current step, and how many */
+    wefti_step step;    /* the current one, if loaded */
+    bool loaded;
+    wefti_phase phase;
+    wefti_wait wait;
+    int peer; /* FOLD: next source to look for; else who is awaited */
+    uint64_t copy_epoch; /* of the device copy under way */
+    unsigned char *scratch;
+    const void **sources; /* [nranks] of a FOLD */
+} wefti_track;
+
+/* A staged message: its slot is free when everybody addressed has read it. */
+typedef struct wefti_slot {
+    int peer;        /* or WEFTI_ALL_PEERS */
+    uint64_t number; /* to one peer: its sequence; to all: index among them */
+} wefti_slot;
+
+/* A transfer without a pause, for the observer. */
+typedef struct wefti_piece {
+    bool open;
+    size_t bytes;
+    int64_t posted_ns, ready_ns;
+} wefti_piece;
+
+typedef struct wefti_op {
+    wefti_op_state state;
+    bool on_stream;
+    bool watching; /* its ready gate wakes the engine */
+    weft_status status;
+    weft_op desc;
+    uint64_t epoch;
+    uint64_t number; /* collectives: of the communicator; else of the pair */
+    uint64_t turn;   /* epoch of comm->start and done; counts its slot's uses */
+    wefti_signature signature;
+    wefti_choice choice;
+    wefti_problem problem;
+    int ring;
+    wefti_track tracks[WEFTI_TRACKS];
+
+    /* Staging. */
+    int window; /* -1: none */
+    int slots[WEFTI_CHANNELS];
+    size_t slot_bytes;
+    uint64_t sends[WEFTI_CHANNELS];
+    wefti_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
+    unsigned char *checked; /* [nranks] signature seen and equal */
+    int missing;            /* one-shot: first peer not yet seen */
+
+    /* Gates. */
+    size_t gate_elems;      /* elements per gate chunk; >= 1 */
+    uint64_t *gate_arrived; /* [WEFTI_GATE_CHUNKS_MAX] elements written */
+    wefti_gate_watcher watcher;
+
+    /* Clocks. */
+    int64_t entered_ns, moved_ns, checked_ns;
+    bool warned;
+    wefti_piece piece;
+
+    struct wefti_op *next; /* letters: of the same pair; free list */
+} wefti_op;
+
+typedef struct wefti_engine {
+    pthread_mutex_t lock;
+    wefti_doorbell *bell; /* in shared memory: peers, gates and posts ring it */
+    wefti_doorbell idle;  /* the thread sleeps here while nothing is pending */
+    _Atomic int pending;  /* stream operations not yet done */
+    _Atomic bool stopping;
+    pthread_t thread;
+    bool thread_started;
+    weft_device *host; /* for gates of communicators without a device */
+    weft_comm *comms;
+    int users;
+    bool crowded;              /* more ranks on this host than cores */
+    int64_t spin_ns;           /* how long a waiting caller spins */
+    int64_t link_free_ns;      /* the emulated link */
+    int64_t due_ns;            /* next time something becomes visible */
+    wefti_membership *members; /* NULL: a job of one rank */
+    wefti_mapping *mapping;    /* holds the bell while the thread lives */
+} wefti_engine;
+
+/* One member as seen by this rank. */
+typedef struct wefti_peer {
+    int world_rank;
+    bool dead;
+} wefti_peer;
+
+/* What goes to one peer and comes from it, oldest first. */
+typedef struct wefti_letters {
+    wefti_op *first, *last;
+    uint64_t posted;
+} wefti_letters;
+
+struct weft_comm {
+    weft_comm *next; /* of the engine */
+    wefti_engine *engine;
+    char name[32];
+    int rank, nranks;
+    weft_device *device; /* may be NULL: host memory only */
+    int64_t warn_ns, timeout_ns;
+    int ops_in_flight;
+    wefti_tuning tuning;
+    wefti_board_line *board;
+    wefti_observer observer;
+
+    wefti_mapping *mapping;
+    uint64_t memory_offset;
+    wefti_fabric fabric;
+    wefti_doorbell **bells; /* [nranks] */
+    wefti_peer *peers;      /* [nranks] */
+
+    uint64_t number;     /* last posted */
+    uint64_t completed;  /* all up to this are done */
+    uint64_t peers_done; /* everybody has completed this, as last seen */
+    wefti_op ops[WEFTI_LANES];
+    void *op_arrays;       /* what the ops' pointers point into */
+    uint32_t active;       /* bit set of ops not FREE */
+    uint32_t windows_used; /* bit set */
+    int slots_max;
+    unsigned char *arena; /* scratch of all tracks */
+    size_t arena_bytes;
+
+    wefti_op *letters; /* [WEFTI_LETTERS] pool */
+    wefti_op *letters_free;
+    int letters_pending;
+    wefti_slot *letter_records;
+    uint64_t *letter_arrived;
+    wefti_letters *outgoing, *incoming; /* [nranks] */
+
+    weft_gate *start, *done; /* chunk: lane, or LANES + letter */
+    weft_gate *copied;       /* device copies; chunk: op and track */
+    weft_stream *copies;
+    wefti_gate_watcher start_watcher, copied_watcher;
+
+    weft_status failed;          /* this rank has acted on the fault */
+    int64_t half_fault_ns;       /* since when a fault is being written */
+    _Atomic uint32_t fault_seen; /* a copy of the fault is in fault */
+    weft_fault fault;
+};
+
+/* Whether its poster may still be waiting for it. */
+static inline bool wefti_op_pending(const wefti_op *op)
+{
+    return op->state == WEFTI_OP_POSTED || op->state == WEFTI_OP_RUNNING;
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/dump.c - the flight record of all ranks, read from their entries.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/core.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { LAST_OPS = 4 }; /* of each rank */
+
+struct writer {
+    char *text;
+    size_t bytes, used;
+};
+
+static void append(struct writer *writer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void append(struct writer *writer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int more = vsnprintf(writer->text + writer->used,
+                         writer->bytes - writer->used, format, args);
+    va_end(args);
+    size_t left = writer->bytes - writer->used - 1;
+    writer->used += more > 0 && (size_t)more < left ? (size_t)more
+                    : more > 0                      ? left
+                                                    : 0;
+}
+
+static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
+{
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.layout, comm->fabric.base, rank);
+    uint64_t completed = atomic_load(&page->completed);
+    append(writer, "rank %d: completed #%llu%s", rank,
+           (unsigned long long)completed,
+           atomic_load(&page->left) ? ", has left" : "");
+    for (uint64_t back = 0; back < LAST_OPS; back++) {
+        /* One ahead of what is completed is what it may be inside of. */
+        uint64_t wanted = completed + 1 - back;
+        if (wanted == 0 || wanted > completed + 1) {
+            break;
+        }
+        wefti_entry *entry = wefti_shared_get_entry(
+            &comm->fabric.layout, comm->fabric.base, rank, wanted);
+        if (atomic_load(&entry->number) != wanted) {
+            continue;
+        }
+        char what[80];
+        wefti_signature signature = {atomic_load(&entry->count),
+                                     atomic_load(&entry->kind)};
+        wefti_signature_text(signature, what, sizeof(what));
+        append(writer, "%s #%llu %s (%.3f s ago)",
+               wanted > completed ? ", inside" : ", did",
+               (unsigned long long)wanted, what,
+               (double)(wefti_clock_ns() - atomic_load(&entry->stamp_ns)) /
+                   1e9);
+    }
+    append(writer, "\n");
+}
+
+weft_status weft_comm_dump(weft_comm *comm, char *text_out, size_t text_bytes)
+{
+    if (!comm || !text_out || text_bytes == 0) {
+        return wefti_error(
+            WEFT_ERR_INVALID, "%s: allowed is a communicator and room for text",
+            comm ? "text_out is NULL or text_bytes 0" : "comm is NULL");
+    }
+    struct writer writer = {text_out, text_bytes, 0};
+    append(&writer, "\"%s\", %d ranks, seen by rank %d\n", comm->name,
+           comm->nranks, comm->rank);
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        dump_rank(comm, rank, &writer);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/engine.c - pushing operations, and waiting without burning.
+ *
+ * A waiting caller spins while there are cores for all ranks, then yields,
+ * then sleeps on the rank's bell; with more ranks than cores it yields at
+ * once. The progress thread never spins: compute has the core. Every sleep is
+ * bounded, because the watch for dead peers runs in the sleeper.
+ */
+#include "comm/engine.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/settings.h"
+#include "comm/fault.h"
+#include "comm/letters.h"
+#include "comm/op.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+
+enum {
+    SLEEP_NS = 20000000,
+    YIELD_NS = 1000000,
+    SPIN_NS = 50000,
+    POLLS_PER_CLOCK = 32
+};
+
+/* How a caller has been waiting so far. */
+struct patience {
+    unsigned polls;
+    int64_t since_ns;
+};
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+weft_status wefti_engine_create(wefti_engine **engine_out)
+{
+    int64_t spin_us;
+    weft_status status = wefti_setting_int(WEFTI_SETTING_SPIN_US, &spin_us);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_engine *engine = calloc(1, sizeof(*engine));
+    if (!engine) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an engine");
+    }
+    status = weft_device_open("host", 0, &engine->host);
+    if (status != WEFT_OK) {
+        free(engine);
+        return status;
+    }
+    pthread_mutex_init(&engine->lock, NULL);
+    wefti_doorbell_init(&engine->idle);
+    engine->bell = &engine->idle;
+    engine->spin_ns = spin_us < 0 ? SPIN_NS : spin_us * 1000;
+    engine->users = 1;
+    *engine_out = engine;
+    return WEFT_OK;
+}
+
+void wefti_engine_retain(wefti_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    engine->users++;
+    pthread_mutex_unlock(&engine->lock);
+}
+
+void wefti_engine_release(wefti_engine *engine)
+{
+    pthread_mutex_lock(&engine->lock);
+    int users = --engine->users;
+    pthread_mutex_unlock(&engine->lock);
+    if (users > 0) {
+        return;
+    }
+    if (engine->thread_started) {
+        atomic_store(&engine->stopping, true);
+        wefti_doorbell_wake(&engine->idle);
+        pthread_join(engine->thread, NULL);
+    }
+    wefti_mapping_close(engine->mapping);
+    if (engine->members) {
+        wefti_membership_fini(engine->members);
+        free(engine->members);
+    }
+    pthread_mutex_destroy(&engine->lock);
+    weft_device_close(engine->host);
+    free(engine);
+}
+
+static bool push_comm(weft_comm *comm)
+{
+    if (comm->failed != WEFT_OK) {
+        return false;
+    }
+    if (wefti_fault_act(comm)) {
+        return true;
+    }
+    bool moved = false;
+    for (uint64_t i = 1; i <= WEFTI_LANES && comm->active; i++) {
+        /* Oldest first: later ones often wait for them. */
+        size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);
+        if (comm->active >> lane & 1) {
+            moved |= wefti_op_advance(comm, &comm->ops[lane]);
+        }
+    }
+    if (comm->letters_pending) {
+        moved |= wefti_letters_advance(comm);
+    }
+    return moved;
+}
+
+bool wefti_engine_push(wefti_engine *engine)
+{
+    bool moved = false;
+    engine->due_ns = INT64_MAX;
+    for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
+        moved |= push_comm(comm);
+    }
+    return moved;
+}
+
+static int64_t sleep_ns(const wefti_engine *engine, int64_t due_ns)
+{
+    if (due_ns == INT64_MAX) {
+        return SLEEP_NS;
+    }
+    (void)engine;
+    int64_t left_ns = due_ns - wefti_clock_ns();
+    return left_ns < 1000 ? 1000 : left_ns < SLEEP_NS ? left_ns : SLEEP_NS;
+}
+
+static bool push_locked(wefti_engine *engine, bool (*done)(const void *),
+                        const void *context, bool *done_out, int64_t *due_ns)
+{
+    pthread_mutex_lock(&engine->lock);
+    bool moved = wefti_engine_push(engine);
+    *done_out = done && done(context);
+    *due_ns = engine->due_ns;
+    pthread_mutex_unlock(&engine->lock);
+    return moved;
+}
+
+/* Announces the sleep, looks once more, and sleeps if there is no news. */
+static bool park(wefti_engine *engine, bool (*done)(const void *),
+                 const void *context)
+{
+    bool finished;
+    int64_t due_ns;
+    uint32_t seen = wefti_doorbell_arm(engine->bell);
+    bool moved = push_locked(engine, done, context, &finished, &due_ns);
+    if (!moved && !finished && !atomic_load(&engine->stopping)) {
+        wefti_doorbell_sleep(engine->bell, seen, sleep_ns(engine, due_ns));
+    }
+    wefti_doorbell_disarm(engine->bell);
+    return finished;
+}
+
+/* Spins or yields once; false: it is time to sleep. */
+static bool stay_awake(const wefti_engine *engine, struct patience *patience,
+                       int64_t due_ns)
+{
+    if (due_ns != INT64_MAX) {
+        return false;
+    }
+    bool spin = !engine->crowded && engine->spin_ns > 0;
+    if (patience->polls++ % POLLS_PER_CLOCK == 0 || !spin) {
+        int64_t now_ns = wefti_clock_ns();
+        if (patience->since_ns == 0) {
+            patience->since_ns = now_ns;
+        }
+        int64_t waited_ns = now_ns - patience->since_ns;
+        if (waited_ns > YIELD_NS) {
+            return false;
+        }
+        if (!spin || waited_ns > engine->spin_ns) {
+            sched_yield();
+            patience->polls = 0; /* and look at the clock next time */
+            return true;
+        }
+    }
+    relax();
+    return true;
+}
+
+void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
+                        const void *context)
+{
+    struct patience patience = {0, 0};
+    for (;;) {
+        bool finished;
+        int64_t due_ns;
+        bool moved = push_locked(engine, done, context, &finished, &due_ns);
+        if (finished) {
+            return;
+        }
+        if (moved) {
+            patience.polls = 0;
+            patience.since_ns = 0;
+        } else if (!stay_awake(engine, &patience, due_ns) &&
+                   park(engine, done, context)) {
+            return;
+        }
+    }
+}
+
+static void *progress(void *argument)
+{
+    wefti_engine *engine = argument;
+    while (!atomic_load(&engine->stopping)) {
+        if (atomic_load(&engine->pending) == 0) {
+            uint32_t seen = wefti_doorbell_arm(&engine->idle);
+            if (atomic_load(&engine->pending) == 0 &&
+                !atomic_load(&engine->stopping)) {
+                wefti_doorbell_sleep(&engine->idle, seen, 1000000000);
+            }
+            wefti_doorbell_disarm(&engine->idle);
+            continue;
+        }
+        bool finished;
+        int64_t due_ns;
+        if (!push_locked(engine, NULL, NULL, &finished, &due_ns)) {
+            park(engine, NULL, NULL);
+        }
+    }
+    return NULL;
+}
+
+weft_status wefti_engine_start(wefti_engine *engine)
+{
+    if (engine->thread_started) {
+        return WEFT_OK;
+    }
+    /* Signals are the program's business, not this thread's. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    int refused = pthread_create(&engine->thread, NULL, progress, engine);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (refused) {
+        return wefti_error(WEFT_ERR_SYSTEM, "cannot start a progress thread");
+    }
+    engine->thread_started = true;
+    return WEFT_OK;
+}
+
+void wefti_engine_wake(wefti_engine *engine)
+{
+    wefti_doorbell_ring(&engine->idle);
+    if (engine->bell != &engine->idle) {
+        wefti_doorbell_ring(engine->bell);
+    }
+}
+
+void wefti_engine_woken(void *engine)
+{
+    wefti_engine_wake(engine);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/fabric/mapping.h - map a range of a job's shared memory, once per
+ * process however many of its threads are ranks.
+ *
+ * Sharing one mapping is not needed for correctness; it lets the thread
+ * sanitizer see both sides of every flag. This table is the only state of weft
+ * that belongs to the process and not to a communicator.
+ */
+#ifndef COMM_FABRIC_MAPPING_H
+#define COMM_FABRIC_MAPPING_H
+
+#include "weft/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct wefti_mapping wefti_mapping;
+
+/*
+ * memory_fd < 0: private memory for one rank alone.
+ *
+ * Returns     OK | ERR_SYSTEM | ERR_NO_MEMORY.  Threads: any.
+ */
+WEFT_NODISCARD weft_status wefti_mapping_open(int memory_fd, uint64_t offset,
+                                              size_t bytes,
+                                              wefti_mapping **mapping_out);
+wefti_mapping *wefti_mapping_retain(wefti_mapping *mapping);
+void wefti_mapping_close(wefti_mapping *mapping); /* NULL is legal */
+void *wefti_mapping_get_base(const wefti_mapping *mapping);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/fabric/shared.h - the memory that the ranks of one communicator share:
+ * who writes what, and which store a reader pairs with.
+ *
+ *   header | region of rank 0 | region of rank 1 | ...
+ *
+ *   region: bell        rung by anyone who has news for the rank
+ *           completed   the rank has done all operations up to this number
+ *           entries     [LANES] what it has entered, small payloads inside
+ *           consumed    [peer][ring][channel] messages it has read from peer
+ *           messages    [peer][ring][channel][DEPTH] what it has sent to peer
+ *           windows     [LANES] staged payload, one window per operation
+ *           letters     [peer] staged payload of point-to-point operations
+ *
+ * Everything but the bell and the header is written by the owner alone.
+ * Operation n uses lane n % LANES; nobody enters n before everybody has
+ * completed n - LANES, so a lane's cells are free when they are used again.
+ * Ring LANES is for point-to-point operations.
+ *
+ * Every flag is stored and loaded sequentially consistent: the bell needs it
+ * (base/doorbell.h), and the store is also the release that publishes the
+ * plain bytes written before it to whoever loads it.
+ */
+#ifndef COMM_FABRIC_SHARED_H
+#define COMM_FABRIC_SHARED_H
+
+#include "base/doorbell.h"
+#include "comm/pattern/pattern.h"
+#include "comm/signature.h"
+
+#include <stdatomic.h>
+
+enum {
+    WEFTI_LANES = 16,
+    WEFTI_RINGS = WEFTI_LANES + 1,
+    WEFTI_RING_LETTERS = WEFTI_LANES,
+    WEFTI_DEPTH = 4,          /* messages per ring not yet read */
+    WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
+    WEFTI_WINDOW_BYTES = 4 << 20,
+    WEFTI_LETTER_SLOTS = 4,
+    WEFTI_LETTER_BYTES = 64 << 10
+};
+
+/*
+ * An operation that a rank has entered. number is stored last; the other
+ * words are atomic only because diagnosis reads them at any time.
+ */
+typedef struct wefti_entry {
+    _Alignas(64) _Atomic uint64_t number;
+    _Atomic uint64_t count;
+    _Atomic uint64_t kind;
+    _Atomic int64_t stamp_ns;  /* when its payload may be read */
+    unsigned char payload[32]; /* and on behind the struct */
+} wefti_entry;
+
+enum {
+    WEFTI_PAYLOAD_BYTES =
+        WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload)
+};
+
+/* One message; sequence is stored last and publishes the rest. */
+typedef struct wefti_message {
+    _Alignas(64) _Atomic uint64_t sequence;
+    uint64_t offset; /* of its bytes, from the sender's region */
+    uint64_t bytes;
+    int64_t ready_ns;   /* when the sender's data were there */
+    int64_t visible_ns; /* not to be read before (rate limit); 0: at once */
+    wefti_signature signature; /* of point-to-point operations */
+} wefti_message;
+
+/*
+ * Why the communicator has failed. state goes 0 -> 1 (one writer has won) ->
+ * 2 (the rest is written).
+ */
+typedef struct wefti_fault_page {
+    _Alignas(64) _Atomic uint32_t state;
+    int32_t status;
+    int32_t rank;
+    uint64_t op_number;
+    char text[256];
+} wefti_fault_page;
+
+typedef struct wefti_shared_header {
+    wefti_fault_page fault;
+    _Atomic uint32_t observed; /* some rank wants exact times of entry */
+    /* Where the next split's memory starts; used in the world's header. */
+    _Alignas(64) _Atomic uint64_t next_offset;
+    _Atomic uint32_t gone; /* ranks that have destroyed it */
+} wefti_shared_header;
+
+typedef struct wefti_rank_page {
+    _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */
+    _Alignas(128) _Atomic uint64_t completed;
+    _Atomic uint32_t left; /* destroyed the communicator */
+} wefti_rank_page;
+
+/* Offsets in bytes; within a region from its start. */
+typedef struct wefti_layout {
+    int nranks;
+    size_t header_bytes;
+    size_t region_bytes;
+    size_t total_bytes;
+    size_t entries, consumed, consumed_stride, messages, windows, letters;
+} wefti_layout;
+
+wefti_layout wefti_layout_plan(int nranks);
+
+/* Cells of the shared memory that starts at base. */
+wefti_shared_header *wefti_shared_get_header(void *base);
+unsigned char *wefti_shared_get_region(const wefti_layout *layout, void *base,
+                                       int rank);
+wefti_rank_page *wefti_shared_get_page(const wefti_layout *layout, void *base,
+                                       int rank);
+wefti_entry *wefti_shared_get_entry(const wefti_layout *layout, void *base,
+                                    int rank, uint64_t number);
+_Atomic uint64_t *wefti_shared_get_consumed(const wefti_layout *layout,
+                                            void *base, int reader, int writer,
+                                            int ring, int channel);
+wefti_message *wefti_shared_get_message(const wefti_layout *layout, void *base,
+                                        int writer, int reader, int ring,
+                                        int channel, uint64_t sequence);
+
+#endif

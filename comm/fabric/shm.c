@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/fabric/shm.c - messages through memory that all ranks have mapped.
+ *
+ * Bytes are staged in the sender's region and used there by every reader: one
+ * copy in, however many peers; a reduction reads its sources in place.
+ *
+ * message.sequence (sender's store) pairs with peek's load: the bytes and the
+ * message's fields are complete. consumed (reader's store) pairs with read_by's
+ * load: the reader is done with the bytes.
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/fabric/fabric.h"
+
+#include <stdlib.h>
+
+static size_t cell(const wefti_path *path)
+{
+    return ((size_t)path->peer * WEFTI_RINGS + (size_t)path->ring) *
+               WEFTI_CHANNELS +
+           (size_t)path->channel;
+}
+
+weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
+                              void *base)
+{
+    size_t cells = (size_t)nranks * WEFTI_RINGS * WEFTI_CHANNELS;
+    fabric->table = nranks == 1 ? &wefti_fabric_self : &wefti_fabric_shm;
+    fabric->layout = wefti_layout_plan(nranks);
+    fabric->base = base;
+    fabric->rank = rank;
+    fabric->posted = calloc(cells, sizeof(*fabric->posted));
+    fabric->taken = calloc(cells, sizeof(*fabric->taken));
+    if (!fabric->posted || !fabric->taken) {
+        wefti_fabric_fini(fabric);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d peers",
+                           nranks);
+    }
+    return WEFT_OK;
+}
+
+void wefti_fabric_fini(wefti_fabric *fabric)
+{
+    free(fabric->posted);
+    free(fabric->taken);
+    fabric->posted = NULL;
+    fabric->taken = NULL;
+}
+
+int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes)
+{
+    if (fabric->ns_per_byte <= 0) {
+        return 0;
+    }
+    int64_t now = wefti_clock_ns();
+    int64_t start = *fabric->link_free_ns > now ? *fabric->link_free_ns : now;
+    *fabric->link_free_ns =
+        start + (int64_t)((double)bytes * fabric->ns_per_byte);
+    return *fabric->link_free_ns;
+}
+
+static void *stage(wefti_fabric *fabric, wefti_path path, int window,
+                   size_t offset)
+{
+    unsigned char *region =
+        wefti_shared_get_region(&fabric->layout, fabric->base, fabric->rank);
+    if (path.ring == WEFTI_RING_LETTERS) {
+        size_t slot = (size_t)path.peer * WEFTI_LETTER_SLOTS + offset;
+        return region + fabric->layout.letters + slot * WEFTI_LETTER_BYTES;
+    }
+    return region + fabric->layout.windows +
+           (size_t)window * WEFTI_WINDOW_BYTES + offset;
+}
+
+static uint64_t posted(wefti_fabric *fabric, wefti_path path)
+{
+    return fabric->posted[cell(&path)];
+}
+
+static uint64_t read_by(wefti_fabric *fabric, wefti_path path)
+{
+    return atomic_load(wefti_shared_get_consumed(&fabric->layout, fabric->base,
+                                                 path.peer, fabric->rank,
+                                                 path.ring, path.channel));
+}
+
+static bool has_room(wefti_fabric *fabric, wefti_path path)
+{
+    return posted(fabric, path) - read_by(fabric, path) < WEFTI_DEPTH;
+}
+
+static void post(wefti_fabric *fabric, wefti_path path,
+                 const wefti_outgoing *outgoing)
+{
+    uint64_t sequence = ++fabric->posted[cell(&path)];
+    wefti_message *message =
+        wefti_shared_get_message(&fabric->layout, fabric->base, fabric->rank,
+                                 path.peer, path.ring, path.channel, sequence);
+    const unsigned char *region =
+        wefti_shared_get_region(&fabric->layout, fabric->base, fabric->rank);
+    message->offset =
+        (uint64_t)((const unsigned char *)outgoing->data - region);
+    message->bytes = outgoing->bytes;
+    message->ready_ns = outgoing->ready_ns;
+    message->visible_ns = wefti_fabric_charge(fabric, outgoing->bytes);
+    message->signature = outgoing->signature;
+    fabric->payload_bytes += outgoing->bytes;
+    atomic_store(&message->sequence, sequence);
+    wefti_doorbell_ring(fabric->bells[path.peer]);
+}
+
+static bool peek(wefti_fabric *fabric, wefti_path path,
+                 wefti_incoming *message_out, int64_t *due_ns)
+{
+    uint64_t sequence = fabric->taken[cell(&path)] + 1;
+    wefti_message *message = wefti_shared_get_message(
+        &fabric->layout, fabric->base, path.peer, fabric->rank, path.ring,
+        path.channel, sequence);
+    if (atomic_load(&message->sequence) != sequence) {
+        return false;
+    }
+    if (message->visible_ns && message->visible_ns > wefti_clock_ns()) {
+        if (message->visible_ns < *due_ns) {
+            *due_ns = message->visible_ns;
+        }
+        return false;
+    }
+    message_out->data =
+        wefti_shared_get_region(&fabric->layout, fabric->base, path.peer) +
+        message->offset;
+    message_out->bytes = message->bytes;
+    message_out->ready_ns = message->ready_ns;
+    message_out->signature = message->signature;
+    return true;
+}
+
+static void release(wefti_fabric *fabric, wefti_path path)
+{
+    uint64_t taken = ++fabric->taken[cell(&path)];
+    atomic_store(wefti_shared_get_consumed(&fabric->layout, fabric->base,
+                                           fabric->rank, path.peer, path.ring,
+                                           path.channel),
+                 taken);
+    wefti_doorbell_ring(fabric->bells[path.peer]);
+}
+
+const wefti_fabric_table wefti_fabric_shm = {
+    .name = "shm",
+    .stage = stage,
+    .has_room = has_room,
+    .post = post,
+    .posted = posted,
+    .read_by = read_by,
+    .peek = peek,
+    .release = release,
+};
+
+/* The same protocol in memory that nobody else has mapped. */
+const wefti_fabric_table wefti_fabric_self = {
+    .name = "self",
+    .stage = stage,
+    .has_room = has_room,
+    .post = post,
+    .posted = posted,
+    .read_by = read_by,
+    .peek = peek,
+    .release = release,
+};

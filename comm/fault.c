@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/fault.c - publishing a fault, acting on it, asking for it.
+ *
+ * The page's state: compare-and-swap 0 -> 1 picks one writer; its store of 2
+ * pairs with everybody's load and publishes the text.
+ */
+#include "comm/fault.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/op.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { HALF_WRITTEN_NS = 200000000 }; /* then its writer is taken for dead */
+
+static wefti_fault_page *page_of(weft_comm *comm)
+{
+    return &wefti_shared_get_header(comm->fabric.base)->fault;
+}
+
+static void wake_everybody(weft_comm *comm)
+{
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        wefti_doorbell_wake(comm->bells[rank]);
+    }
+    wefti_doorbell_wake(&comm->engine->idle);
+}
+
+void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
+                         uint64_t op_number, const char *format, ...)
+{
+    wefti_fault_page *page = page_of(comm);
+    uint32_t none = 0;
+    if (!atomic_compare_exchange_strong(&page->state, &none, 1)) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    vsnprintf(page->text, sizeof(page->text), format, args);
+    va_end(args);
+    page->status = status;
+    page->rank = rank;
+    page->op_number = op_number;
+    atomic_store(&page->state, 2);
+    wefti_log(WEFTI_LOG_ERROR, comm->rank, "%s", page->text);
+    wake_everybody(comm);
+}
+
+/* Copies the published fault, or makes one up if its writer died writing. */
+static bool learn(weft_comm *comm)
+{
+    wefti_fault_page *page = page_of(comm);
+    uint32_t state = atomic_load(&page->state);
+    if (state == 0) {
+        return false;
+    }
+    weft_fault *fault = &comm->fault;
+    fault->size_bytes = sizeof(*fault);
+    if (state == 2) {
+        fault->status = (weft_status)page->status;
+        fault->rank = page->rank;
+        fault->op_number = page->op_number;
+        memcpy(fault->text, page->text, sizeof(fault->text));
+        fault->text[sizeof(fault->text) - 1] = 0;
+        return true;
+    }
+    int64_t now_ns = wefti_clock_ns();
+    if (comm->half_fault_ns == 0) {
+        comm->half_fault_ns = now_ns;
+    }
+    if (now_ns - comm->half_fault_ns < HALF_WRITTEN_NS) {
+        return false;
+    }
+    fault->status = WEFT_ERR_PEER;
+    fault->rank = -1;
+    fault->op_number = comm->completed + 1;
+    snprintf(fault->text, sizeof(fault->text),
+             "a rank of \"%s\" died while it reported a fault", comm->name);
+    return true;
+}
+
+static void end_letters(weft_comm *comm, wefti_letters *queues)
+{
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        for (wefti_op *op = queues[peer].first; op; op = op->next) {
+            if (wefti_op_pending(op)) {
+                wefti_op_finish(comm, op, comm->failed);
+            }
+        }
+    }
+}
+
+bool wefti_fault_act(weft_comm *comm)
+{
+    if (comm->failed != WEFT_OK) {
+        return true;
+    }
+    if (!learn(comm)) {
+        return false;
+    }
+    comm->failed = comm->fault.status;
+    atomic_store(&comm->fault_seen, 1);
+    wefti_gate_fail(comm->done, comm->failed);
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        if (wefti_op_pending(&comm->ops[lane])) {
+            wefti_op_finish(comm, &comm->ops[lane], comm->failed);
+        }
+    }
+    end_letters(comm, comm->outgoing);
+    end_letters(comm, comm->incoming);
+    return true;
+}
+
+weft_status wefti_fault_status(weft_comm *comm)
+{
+    return wefti_error(comm->fault.status, "%s", comm->fault.text);
+}
+
+weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
+{
+    if (!comm || !fault_out || fault_out->size_bytes < sizeof(*fault_out)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s is not usable: comm and fault_out must be set, "
+                           "and fault_out->size_bytes to %zu",
+                           comm ? "fault_out" : "comm", sizeof(*fault_out));
+    }
+    wefti_fault_page *page = page_of(comm);
+    *fault_out = (weft_fault){.size_bytes = sizeof(*fault_out), .rank = -1};
+    if (atomic_load(&page->state) == 2) {
+        fault_out->status = (weft_status)page->status;
+        fault_out->rank = page->rank;
+        fault_out->op_number = page->op_number;
+        memcpy(fault_out->text, page->text, sizeof(fault_out->text));
+    } else if (atomic_load(&comm->fault_seen)) {
+        *fault_out = comm->fault;
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_comm_abort(weft_comm *comm)
+{
+    if (!comm) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm is NULL: allowed is a communicator");
+    }
+    wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
+                        "rank %d aborted \"%s\"", comm->rank, comm->name);
+    return WEFT_OK;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/fault.h - one fault per communicator: the first to find it publishes
+ * it, everybody acts on the same one.
+ */
+#ifndef COMM_FAULT_H
+#define COMM_FAULT_H
+
+#include "comm/core.h"
+
+/*
+ * wefti_fault_publish - write the communicator's fault, unless there is one,
+ * and wake all ranks.
+ *
+ * rank        whom it is about; -1: nobody in particular.
+ * op_number   0: none.
+ *
+ * Threads     any, with or without the engine's lock.
+ */
+void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
+                         uint64_t op_number, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/*
+ * wefti_fault_act - if a fault is published, end all operations of comm with
+ * it. Engine's lock held.
+ *
+ * Returns     whether comm has failed.
+ */
+bool wefti_fault_act(weft_comm *comm);
+
+/* Sets the thread's error text from the fault and returns its status. */
+weft_status wefti_fault_status(weft_comm *comm);
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oneshot.c - the low-latency path.
+ *
+ *   rank 0: entry {payload, signature, number}   rank 1: the same
+ *           read all entries, fold in rank order          the same
+ *
+ * entry.number is stored last and pairs with wefti_op_check_peer's load: the
+ * payload is complete. Nobody overwrites an entry before everybody has
+ * completed the operation (comm/fabric/shared.h), so no reader is hurried.
+ */
+#include "comm/oneshot.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "comm/op.h"
+#include "kernels/wire/fold.h"
+
+#include <string.h>
+
+static wefti_entry *entry_of(weft_comm *comm, const wefti_op *op, int rank)
+{
+    return wefti_shared_get_entry(&comm->fabric.layout, comm->fabric.base, rank,
+                                  op->number);
+}
+
+/* Between host and whatever memory the buffer is in; small, so at once. */
+static void copy(weft_comm *comm, wefti_op *op, void *dst, const void *src,
+                 size_t bytes)
+{
+    bool device = wefti_device_owns(comm->device, dst) ||
+                  wefti_device_owns(comm->device, src);
+    if (!device) {
+        memcpy(dst, src, bytes);
+        return;
+    }
+    weft_status status = weft_device_copy(comm->device, dst, src, bytes, NULL);
+    if (status != WEFT_OK) {
+        wefti_op_fail(comm, op, status, "the device refused a copy");
+    }
+}
+
+static bool contributes(const weft_comm *comm, const wefti_op *op)
+{
+    return op->desc.collective != WEFT_COLLECTIVE_BARRIER &&
+           (op->desc.collective != WEFT_COLLECTIVE_BROADCAST ||
+            op->desc.root == comm->rank);
+}
+
+static bool needs(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    switch (op->desc.collective) {
+    case WEFT_COLLECTIVE_BROADCAST:
+        return peer == op->desc.root;
+    case WEFT_COLLECTIVE_REDUCE:
+        return comm->rank == op->desc.root;
+    default:
+        return true;
+    }
+}
+
+void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes)
+{
+    wefti_entry *entry = entry_of(comm, op, comm->rank);
+    wefti_shared_header *header = wefti_shared_get_header(comm->fabric.base);
+    size_t peers = (size_t)comm->nranks - 1;
+    int64_t stamp_ns =
+        payload_bytes
+            ? wefti_fabric_charge(&comm->fabric, payload_bytes * peers)
+            : 0;
+    if (!stamp_ns) {
+        stamp_ns = atomic_load_explicit(&header->observed, memory_order_relaxed)
+                       ? wefti_clock_ns()
+                       : wefti_clock_coarse_ns();
+    }
+    atomic_store_explicit(&entry->count, op->signature.count,
+                          memory_order_relaxed);
+    atomic_store_explicit(&entry->kind, op->signature.kind,
+                          memory_order_relaxed);
+    atomic_store_explicit(&entry->stamp_ns, stamp_ns, memory_order_relaxed);
+    atomic_store(&entry->number, op->number);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank) {
+            wefti_doorbell_ring(comm->bells[peer]);
+        }
+    }
+}
+
+void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
+{
+    size_t bytes = 0;
+    if (contributes(comm, op)) {
+        bytes = wefti_oneshot_bytes(comm->nranks, &op->desc);
+    }
+    if (bytes) {
+        copy(comm, op, entry_of(comm, op, comm->rank)->payload, op->desc.send,
+             bytes);
+    }
+    if (comm->observer.moved) {
+        wefti_op_piece_open(comm, op);
+        op->piece.bytes = bytes * ((size_t)comm->nranks - 1);
+    }
+    wefti_oneshot_announce(comm, op, bytes);
+}
+
+/* Whether peer's payload may be read; notes when it was or will be there. */
+static bool arrived(weft_comm *comm, wefti_op *op, int peer)
+{
+    if (!wefti_op_check_peer(comm, op, peer)) {
+        return false;
+    }
+    int64_t stamp_ns = atomic_load_explicit(&entry_of(comm, op, peer)->stamp_ns,
+                                            memory_order_relaxed);
+    if (comm->fabric.ns_per_byte > 0 && stamp_ns > wefti_clock_ns()) {
+        if (stamp_ns < comm->engine->due_ns) {
+            comm->engine->due_ns = stamp_ns;
+        }
+        return false;
+    }
+    if (stamp_ns > op->piece.ready_ns) {
+        op->piece.ready_ns = stamp_ns;
+    }
+    return true;
+}
+
+/* Folds count elements that start at elem first of every payload. */
+static void fold(weft_comm *comm, wefti_op *op, size_t first)
+{
+    const void **sources = op->tracks[0].sources;
+    size_t offset = first * weft_dtype_bytes(op->desc.dtype);
+    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        sources[rank] = entry_of(comm, op, rank)->payload + offset;
+    }
+    bool device = wefti_device_owns(comm->device, op->desc.recv);
+    void *result = device ? (void *)op->tracks[0].scratch : op->desc.recv;
+    wefti_fold(result, sources, (size_t)comm->nranks, op->desc.count,
+               op->desc.dtype, op->desc.redop);
+    if (device) {
+        copy(comm, op, op->desc.recv, result, bytes);
+    }
+}
+
+static void gather(weft_comm *comm, wefti_op *op)
+{
+    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        copy(comm, op, (char *)op->desc.recv + (size_t)rank * bytes,
+             entry_of(comm, op, rank)->payload, bytes);
+    }
+}
+
+static void produce(weft_comm *comm, wefti_op *op)
+{
+    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    switch (op->desc.collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+        fold(comm, op, 0);
+        break;
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+        fold(comm, op, (size_t)comm->rank * op->desc.count);
+        break;
+    case WEFT_COLLECTIVE_REDUCE:
+        if (comm->rank == op->desc.root) {
+            fold(comm, op, 0);
+        }
+        break;
+    case WEFT_COLLECTIVE_ALLGATHER:
+        gather(comm, op);
+        break;
+    case WEFT_COLLECTIVE_BROADCAST:
+        if (op->desc.recv) {
+            copy(comm, op, op->desc.recv,
+                 entry_of(comm, op, op->desc.root)->payload, bytes);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
+{
+    bool moved = false;
+    for (; op->missing < comm->nranks; op->missing++) {
+        int peer = op->missing;
+        if (peer == comm->rank || !needs(comm, op, peer)) {
+            continue;
+        }
+        if (!arrived(comm, op, peer)) {
+            return moved;
+        }
+        moved = true;
+    }
+    if (op->desc.count) {
+        produce(comm, op);
+        wefti_op_all_arrived(op);
+    }
+    wefti_op_finish(comm, op, WEFT_OK);
+    return true;
+}

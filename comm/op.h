@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/op.h - the life of one operation inside the engine.
+ */
+#ifndef COMM_OP_H
+#define COMM_OP_H
+
+#include "comm/core.h"
+
+/*
+ * wefti_op_init - fill a free operation from what was posted; counts its
+ * chunks, chooses nothing.
+ */
+void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
+                   uint64_t epoch, bool on_stream);
+
+/* One push: returns whether anything moved. */
+bool wefti_op_advance(weft_comm *comm, wefti_op *op);
+
+/* Ends op for its poster; what peers still read keeps its window. */
+void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
+
+/* Publishes a fault that names op. */
+void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
+                   const char *what);
+
+/*
+ * wefti_op_check_peer - whether peer has entered the same operation. A
+ * different one fails the communicator.
+ */
+bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer);
+void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
+                              wefti_signature theirs);
+
+/* Marks the start of a transfer (idempotent), or its end. */
+void wefti_op_piece_open(weft_comm *comm, wefti_op *op);
+void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);
+
+/* Elements of the whole send and receive buffer. */
+size_t wefti_op_send_elems(const wefti_op *op);
+size_t wefti_op_recv_elems(const wefti_op *op);
+
+/* The chunk of comm->copied, and of comm->start and done, that belongs to it.
+ */
+size_t wefti_op_copy_chunk(const weft_comm *comm, const wefti_op *op,
+                           const wefti_track *track);
+size_t wefti_op_chunk(const weft_comm *comm, const wefti_op *op);
+
+/* Whether all of the send buffer is ready; whether elem's part is. */
+bool wefti_op_all_ready(const wefti_op *op);
+
+/* Announces all chunks of the receive buffer. */
+void wefti_op_all_arrived(wefti_op *op);
+
+/* 'all_reduce #417 on "world"' */
+void wefti_op_text(const weft_comm *comm, const wefti_op *op, char *text_out,
+                   size_t text_bytes);
+
+#endif

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/select.h - which algorithm and chunk size an operation gets. Depends
+ * only on what all ranks have in common, so that all choose alike.
+ */
+#ifndef COMM_SELECT_H
+#define COMM_SELECT_H
+
+#include "comm/pattern/pattern.h"
+#include "weft/op.h"
+
+/*
+ * Rank 0's settings, sent to everybody when the job is made.
+ *
+ * forced   per collective: 0 = free choice, 1 = one-shot where it fits, else
+ *          2 + index in wefti_patterns.
+ */
+typedef struct wefti_tuning {
+    uint32_t chunk_bytes; /* 0: by size */
+    uint8_t forced[WEFT_COLLECTIVE_COUNT];
+    double emulate_gbps;
+} wefti_tuning;
+
+/* pattern NULL: one-shot, inside the entries. digest: for the signature. */
+typedef struct wefti_choice {
+    const wefti_pattern *pattern;
+    size_t chunk_elems;
+    uint8_t digest;
+} wefti_choice;
+
+/*
+ * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES and
+ * WEFT_EMULATE_GBPS.
+ *
+ * Returns     OK | ERR_INVALID: the text names variable, value and what is
+ *             allowed.
+ */
+WEFT_NODISCARD weft_status wefti_tuning_read(wefti_tuning *tuning_out);
+
+wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
+                          const weft_op *op);
+
+/* Bytes that one rank contributes in an entry when the operation is one-shot.
+ */
+size_t wefti_oneshot_bytes(int nranks, const weft_op *op);
+
+/*
+ * wefti_comm_explain - the name of the algorithm that op would get on comm,
+ * and of the fabric. Both live for ever.
+ */
+const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
+                               const char **fabric_out);
+
+#endif

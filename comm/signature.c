@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/signature.c - pack, compare and print what ranks must agree on.
+ */
+#include "comm/signature.h"
+
+#include <stdio.h>
+
+static bool reduces(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_ALLREDUCE ||
+           collective == WEFT_COLLECTIVE_REDUCE ||
+           collective == WEFT_COLLECTIVE_REDUCESCATTER;
+}
+
+static bool has_root(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_REDUCE ||
+           collective == WEFT_COLLECTIVE_BROADCAST;
+}
+
+wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
+{
+    uint64_t kind = (uint64_t)op->collective | (uint64_t)op->dtype << 8 |
+                    (uint64_t)choice << 24;
+    if (reduces(op->collective)) {
+        kind |= (uint64_t)op->redop << 16;
+    }
+    /* A peer is seen from two sides, so it is no part of what must agree. */
+    if (has_root(op->collective)) {
+        kind |= (uint64_t)(uint32_t)op->root << 32;
+    }
+    return (wefti_signature){op->count, kind};
+}
+
+weft_collective wefti_signature_collective(wefti_signature signature)
+{
+    return (weft_collective)(signature.kind & 0xff);
+}
+
+void wefti_signature_text(wefti_signature signature, char *text_out,
+                          size_t text_bytes)
+{
+    weft_collective collective = wefti_signature_collective(signature);
+    weft_dtype dtype = (weft_dtype)(signature.kind >> 8 & 0xff);
+    weft_redop redop = (weft_redop)(signature.kind >> 16 & 0xff);
+    unsigned choice = (unsigned)(signature.kind >> 24 & 0xff);
+    int root = (int)(signature.kind >> 32);
+    int used = collective == WEFT_COLLECTIVE_BARRIER
+                   ? snprintf(text_out, text_bytes, "barrier")
+                   : snprintf(text_out, text_bytes, "%s of %llu %s",
+                              weft_collective_text(collective),
+                              (unsigned long long)signature.count,
+                              weft_dtype_text(dtype));
+    if (reduces(collective) && used >= 0 && (size_t)used < text_bytes) {
+        used += snprintf(text_out + used, text_bytes - (size_t)used, ", %s",
+                         weft_redop_text(redop));
+    }
+    if (has_root(collective) && used >= 0 && (size_t)used < text_bytes) {
+        used += snprintf(text_out + used, text_bytes - (size_t)used,
+                         ", root %d", root);
+    }
+    if (choice && used >= 0 && (size_t)used < text_bytes) {
+        snprintf(text_out + used, text_bytes - (size_t)used, ", choice %u",
+                 choice);
+    }
+}

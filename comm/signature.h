@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/signature.h - what ranks must agree on about one operation, in two
+ * words that ride on data already sent.
+ */
+#ifndef COMM_SIGNATURE_H
+#define COMM_SIGNATURE_H
+
+#include "weft/op.h"
+
+#include <stdbool.h>
+
+/*
+ * count   elements, as posted.
+ * kind    from the low byte up: collective, dtype, redop, choice (which
+ *         algorithm and chunk size, as a digest); high 32 bits: root.
+ */
+typedef struct wefti_signature {
+    uint64_t count;
+    uint64_t kind;
+} wefti_signature;
+
+/* choice: what comm/select.h says. redop is left out where nothing reduces. */
+wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice);
+
+static inline bool wefti_signature_equal(wefti_signature a, wefti_signature b)
+{
+    return a.count == b.count && a.kind == b.kind;
+}
+
+weft_collective wefti_signature_collective(wefti_signature signature);
+
+/* "all_reduce of 1024 f32, sum" - always ends in a zero byte. */
+void wefti_signature_text(wefti_signature signature, char *text_out,
+                          size_t text_bytes);
+
+#endif

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/watch.c - diagnosis of an operation that does not move.
+ *
+ * All it needs lies in shared memory: a rank's entries are its flight record,
+ * and the death of a process shows on its pidfd.
+ */
+#include "comm/watch.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/fault.h"
+#include "comm/op.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LOOK_NS = 20000000 }; /* between looks at a stalled operation */
+
+/* The newest operation that rank has entered; 0: none. */
+static uint64_t last_entered(weft_comm *comm, int rank, weft_collective *what,
+                             int64_t *when_ns)
+{
+    uint64_t newest = 0;
+    for (uint64_t lane = 0; lane < WEFTI_LANES; lane++) {
+        wefti_entry *entry = wefti_shared_get_entry(
+            &comm->fabric.layout, comm->fabric.base, rank, lane);
+        uint64_t number = atomic_load(&entry->number);
+        if (number > newest) {
+            newest = number;
+            wefti_signature signature = {0, atomic_load(&entry->kind)};
+            *what = wefti_signature_collective(signature);
+            *when_ns = atomic_load(&entry->stamp_ns);
+        }
+    }
+    return newest;
+}
+
+/* Whether peer stands between op and its end; entered: it is inside op. */
+static bool is_awaited(weft_comm *comm, const wefti_op *op, int peer,
+                       bool *entered)
+{
+    if (op->ring == WEFTI_RING_LETTERS) {
+        *entered = false;
+        return peer == op->desc.root;
+    }
+    if (op->state == WEFTI_OP_POSTED) {
+        wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,
+                                                      comm->fabric.base, peer);
+        *entered = false;
+        return op->number > WEFTI_LANES &&
+               atomic_load(&page->completed) < op->number - WEFTI_LANES;
+    }
+    wefti_entry *entry = wefti_shared_get_entry(
+        &comm->fabric.layout, comm->fabric.base, peer, op->number);
+    *entered = atomic_load(&entry->number) == op->number;
+    if (!*entered) {
+        return true;
+    }
+    for (int t = 0; op->choice.pattern && t < WEFTI_TRACKS; t++) {
+        const wefti_track *track = &op->tracks[t];
+        if (track->next < track->count && track->wait == WEFTI_WAIT_PEER &&
+            track->peer == peer) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "rank 3 has not entered (its last: #416 all_gather, 9.8 s ago)" */
+static void describe(weft_comm *comm, const wefti_op *op, int peer,
+                     bool entered, char *text, size_t text_bytes)
+{
+    weft_collective what = WEFT_COLLECTIVE_BARRIER;
+    int64_t when_ns = 0;
+    uint64_t last = last_entered(comm, peer, &what, &when_ns);
+    double ago_s = (double)(wefti_clock_ns() - when_ns) / 1e9;
+    if (op->ring == WEFTI_RING_LETTERS) {
+        snprintf(text, text_bytes, "rank %d has not %s", peer,
+                 op->desc.collective == WEFT_COLLECTIVE_SEND ? "received"
+                                                             : "sent");
+    } else if (entered) {
+        snprintf(text, text_bytes,
+                 "rank %d entered %.1f s ago and does not go on", peer, ago_s);
+    } else if (last == 0) {
+        snprintf(text, text_bytes, "rank %d has not entered (nor any before)",
+                 peer);
+    } else {
+        snprintf(text, text_bytes,
+                 "rank %d has not entered (its last: #%llu %s, %.1f s ago)",
+                 peer, (unsigned long long)last, weft_collective_text(what),
+                 ago_s);
+    }
+}
+
+/* Appends " 3" or, for many, only the first few ranks. */
+static void append_rank(char *text, size_t text_bytes, int rank, int *listed)
+{
+    size_t used = strlen(text);
+    if (++*listed <= 16) {
+        snprintf(text + used, text_bytes - used, " %d", rank);
+    } else if (*listed == 17) {
+        snprintf(text + used, text_bytes - used, " ...");
+    }
+}
+
+/* Writes whom op waits for and who waits; returns the first awaited, or -1. */
+static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
+                    size_t text_bytes)
+{
+    char absent[160] = "", waiting[96] = "";
+    int first = -1, listed = 0, more = 0;
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        bool entered = true;
+        if (peer == comm->rank || !is_awaited(comm, op, peer, &entered)) {
+            if (entered && op->ring != WEFTI_RING_LETTERS) {
+                append_rank(waiting, sizeof(waiting), peer, &listed);
+            }
+            continue;
+        }
+        if (first < 0) {
+            first = peer;
+            describe(comm, op, peer, entered, absent, sizeof(absent));
+        } else {
+            more++;
+        }
+    }
+    int used = snprintf(text, text_bytes, "%s", absent);
+    if (more && used >= 0 && (size_t)used < text_bytes) {
+        used += snprintf(text + used, text_bytes - (size_t)used, " and %d more",
+                         more);
+    }
+    if (listed && used >= 0 && (size_t)used < text_bytes) {
+        snprintf(text + used, text_bytes - (size_t)used, "; rank%s%s wait%s",
+                 listed > 1 ? "s" : "", waiting, listed > 1 ? "" : "s");
+    }
+    return first;
+}
+
+static bool has_died(const weft_comm *comm, int peer)
+{
+    int pidfd =
+        comm->engine->members->members[comm->peers[peer].world_rank].pidfd;
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+    return pidfd >= 0 && poll(&ended, 1, 0) == 1;
+}
+
+/* A peer that will never come: its process has ended, or it has left. */
+static bool find_lost(weft_comm *comm, const wefti_op *op)
+{
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        bool entered;
+        if (peer == comm->rank || !is_awaited(comm, op, peer, &entered)) {
+            continue;
+        }
+        wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,
+                                                      comm->fabric.base, peer);
+        bool left = atomic_load(&page->left) != 0;
+        if (!left && !has_died(comm, peer)) {
+            continue;
+        }
+        /* It may have done its part just before: look again first. */
+        if (!is_awaited(comm, op, peer, &entered)) {
+            continue;
+        }
+        char text[96];
+        wefti_op_text(comm, op, text, sizeof(text));
+        wefti_fault_publish(
+            comm, WEFT_ERR_PEER, peer, op->number, "%s: rank %d %s", text, peer,
+            left ? "has destroyed its communicator" : "has died");
+        return true;
+    }
+    return false;
+}
+
+void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
+{
+    int64_t now_ns = wefti_clock_coarse_ns();
+    if (op->moved_ns == 0) {
+        op->moved_ns = op->checked_ns = now_ns;
+        return;
+    }
+    if (op->checked_ns < op->moved_ns) {
+        op->checked_ns = op->moved_ns;
+    }
+    if (now_ns - op->checked_ns < LOOK_NS) {
+        return;
+    }
+    op->checked_ns = now_ns;
+    if (comm->engine->members && find_lost(comm, op)) {
+        return;
+    }
+    int64_t stalled_ns = now_ns - op->moved_ns;
+    if (stalled_ns < comm->warn_ns && stalled_ns < comm->timeout_ns) {
+        return;
+    }
+    char text[96], who[256];
+    wefti_op_text(comm, op, text, sizeof(text));
+    int awaited = diagnose(comm, op, who, sizeof(who));
+    if (awaited < 0) {
+        return; /* this rank's own compute is late: no fault of a peer */
+    }
+    if (stalled_ns >= comm->timeout_ns) {
+        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, awaited, op->number,
+                            "%s: %s", text, who);
+    } else if (!op->warned) {
+        op->warned = true;
+        wefti_log(WEFTI_LOG_WARN, comm->rank, "%s: %s", text, who);
+    }
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/comm/world.c - ranks as threads and as processes.
+ */
+#include "tests/comm/world.h"
+
+#include "base/clock.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct rank_thread {
+    const struct world *world;
+    weft_unique_id id;
+    int rank;
+    int failures;
+    pthread_t thread;
+} rank_thread;
+
+static int run_rank(const struct world *world, weft_comm_config *config)
+{
+    weft_comm *comm;
+    config->size_bytes = sizeof(*config);
+    weft_status status = weft_comm_create(config, &comm);
+    if (status != WEFT_OK) {
+        fprintf(stderr, "create: %s: %s\n", weft_status_text(status),
+                weft_error_text());
+        return 1;
+    }
+    int failures = world->call(comm, world->context);
+    weft_comm_destroy(comm);
+    return failures;
+}
+
+static void *thread_main(void *argument)
+{
+    rank_thread *self = argument;
+    weft_comm_config config = self->world->config;
+    config.id = &self->id;
+    config.rank = self->rank;
+    config.nranks = self->world->nranks;
+    self->failures = run_rank(self->world, &config);
+    return NULL;
+}
+
+int world_run_threads(const struct world *world)
+{
+    rank_thread *ranks = calloc((size_t)world->nranks, sizeof(*ranks));
+    weft_unique_id id;
+    if (!ranks || weft_unique_id_create(&id) != WEFT_OK) {
+        fprintf(stderr, "no unique id: %s\n", weft_error_text());
+        free(ranks);
+        return 1;
+    }
+    int failures = 0;
+    for (int rank = 0; rank < world->nranks; rank++) {
+        ranks[rank].world = world;
+        ranks[rank].id = id;
+        ranks[rank].rank = rank;
+        if (pthread_create(&ranks[rank].thread, NULL, thread_main,
+                           &ranks[rank]) != 0) {
+            abort();
+        }
+    }
+    for (int rank = 0; rank < world->nranks; rank++) {
+        pthread_join(ranks[rank].thread, NULL);
+        failures += ranks[rank].failures;
+    }
+    free(ranks);
+    return failures;
+}
+
+/* A listening loopback socket, and its address as text. */
+static int listen_somewhere(char *address, size_t address_bytes)
+{
+    struct sockaddr_in where = {.sin_family = AF_INET,
+                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(where);
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener < 0 ||
+        bind(listener, (struct sockaddr *)&where, sizeof(where)) != 0 ||
+        listen(listener, 128) != 0 ||
+        getsockname(listener, (struct sockaddr *)&where, &length) != 0) {
+        perror("listening socket");
+        abort();
+    }
+    snprintf(address, address_bytes, "127.0.0.1:%d", ntohs(where.sin_port));
+    return listener;
+}
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", value);
+    setenv(name, text, 1);
+}
+
+void world_start_processes(const struct world *world, world_processes *started)
+{
+    char address[32];
+    int listener = listen_somewhere(address, sizeof(address));
+    memset(started, 0, sizeof(*started));
+    started->nranks = world->nranks;
+    fflush(NULL);
+    for (int rank = 0; rank < world->nranks; rank++) {
+        pid_t parent = getpid();
+        pid_t pid = fork();
+        if (pid != 0) {
+            started->pids[rank] = pid;
+            continue;
+        }
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) {
+            _exit(1);
+        }
+        set_number("WEFT_RANK", rank);
+        set_number("WEFT_NRANKS", world->nranks);
+        setenv("WEFT_RENDEZVOUS", address, 1);
+        setenv("WEFT_SECRET", "a secret of the tests only", 1);
+        if (rank == 0) {
+            set_number("WEFT_RENDEZVOUS_FD", listener);
+        } else {
+            close(listener);
+        }
+        weft_comm_config config = world->config;
+        int failures = run_rank(world, &config);
+        fflush(NULL);
+        _exit(failures == 0 ? 0 : 1);
+    }
+    close(listener);
+}
+
+int world_finish_processes(world_processes *started, int deadline_s)
+{
+    int64_t end_ns = wefti_clock_ns() + (int64_t)deadline_s * 1000000000;
+    int left = started->nranks, failures = 0;
+    while (left > 0) {
+        bool late = wefti_clock_ns() > end_ns;
+        for (int rank = 0; rank < started->nranks; rank++) {
+            if (started->pids[rank] == 0) {
+                continue;
+            }
+            if (late) {
+                fprintf(stderr, "rank %d is late and is killed\n", rank);
+                kill(started->pids[rank], SIGKILL);
+            }
+            int status;
+            if (waitpid(started->pids[rank], &status, late ? 0 : WNOHANG) > 0) {
+                started->exit_status[rank] = status;
+                started->pids[rank] = 0;
+                failures += late || status != 0;
+                left--;
+            }
+        }
+        struct timespec nap = {0, 1000000};
+        nanosleep(&nap, NULL);
+    }
+    return failures;
+}
+
+int world_run_processes(const struct world *world)
+{
+    world_processes started;
+    world_start_processes(world, &started);
+    return world_finish_processes(&started,
+                                  world->deadline_s ? world->deadline_s : 60);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/comm/world.h - run one function on every rank of a world, as threads
+ * of this process or as processes of their own.
+ */
+#ifndef TESTS_COMM_WORLD_H
+#define TESTS_COMM_WORLD_H
+
+#include "weft/weft.h"
+
+/* One rank's work; returns how many checks failed. */
+typedef int (*world_rank_call)(weft_comm *comm, void *context);
+
+/* config's id, rank and nranks are set by the world. */
+struct world {
+    int nranks;
+    weft_comm_config config;
+    world_rank_call call;
+    void *context;
+    int deadline_s; /* 0: 60 */
+};
+
+/* The sum of all ranks' failures; a rank that could not start counts one. */
+int world_run_threads(const struct world *world);
+
+/* The same with processes; the caller must not have threads. */
+int world_run_processes(const struct world *world);
+
+/*
+ * For tests that do things to ranks: starts the processes and returns; finish
+ * waits for them until the deadline and kills what is left (each one counts).
+ * exit_status[rank] as from waitpid.
+ */
+typedef struct world_processes {
+    int nranks;
+    int pids[64];
+    int exit_status[64];
+} world_processes;
+
+void world_start_processes(const struct world *world, world_processes *started);
+int world_finish_processes(world_processes *started, int deadline_s);
+
+#endif

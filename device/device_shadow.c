@@ -192,7 +192,7 @@ static weft_status shadow_mem_alloc(weft_device *device, size_t bytes,
                                     void **out)
 {
     shadow *own = device->own;
-    size_t offset;
+    size_t offset = 0;
     if (bytes > SPACE_BYTES) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "%zu bytes: the shadow device has %zu", bytes,

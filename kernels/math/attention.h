@@ -54,8 +54,9 @@ typedef struct wefti_attention {
 static inline size_t wefti_attention_scratch_elems(const wefti_attention *shape)
 {
     size_t keys = (shape->kv_tokens + 127) / 128 * 128;
+    size_t row_elems = (shape->head_size + 15) / 16 * 16;
 
-    return 2 * keys * shape->head_size + 128 * shape->head_size + 2 * 128 * 128;
+    return 2 * keys * row_elems + 8 * 128 * row_elems + 2 * 128 * 128 + 64;
 }
 
 /*

@@ -10,9 +10,9 @@
  * every level; for float the products are exact in double, so the bits are
  * too.
  *
- * Order       16 lanes, lane l adds x[l], x[l + 16], ...; then lanes l and
- *             l + 8, l + 4, l + 2, l + 1.
- * Tolerance   70 roundings of double a block.
+ * Order       32 lanes, lane l adds x[l], x[l + 32], ...; then lanes l and
+ *             l + 16, l + 8, l + 4, l + 2, l + 1.
+ * Tolerance   37 roundings of double a sum.
  */
 #ifndef KERNELS_MATH_SUMSQ_H
 #define KERNELS_MATH_SUMSQ_H

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Sums of squares of blocks, in 16 double lanes.
+ * Sums of squares of blocks, in 32 double lanes.
  */
 #include "kernels/math/sumsq.h"
 
 #include "kernels/math/level.h"
 
-#define SUM_LANES 16
+#define SUM_LANES 32
 
 static double sum_block(const real *x, size_t elems)
 {

@@ -1,40 +1,77 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * SwiGLU's gate.
+ * SwiGLU's gate. The sigmoid uses exp of minus the magnitude, which cannot
+ * overflow.
  */
 #include "kernels/math/swiglu.h"
 
 #include "kernels/math/level.h"
+#include "kernels/math/vec_exp.h"
 
-#include <math.h>
-
-static inline real sigmoid(real x)
+static inline vec sigmoid(vec x)
 {
-    return 1 / (1 + (real)exp((double)-x));
+    vec_bits negative = x < (vec){0};
+    vec e = vec_exp(vec_select(negative, x, -x));
+    vec one = vec_splat(1);
+
+    return vec_select(negative, e, one) / (e + one);
 }
 
 void WEFTI_LEVEL(swiglu_forward)(real *out, const real *gate, const real *up,
                                  size_t rows, size_t width, size_t stride)
 {
-    for (size_t t = 0; t < rows; t++)
-        for (size_t i = 0; i < width; i++) {
-            real g = gate[t * stride + i];
+    for (size_t t = 0; t < rows; t++) {
+        const real *g = gate + t * stride, *u = up + t * stride;
+        real *o = out + t * width;
+        size_t i = 0;
 
-            out[t * width + i] = g * sigmoid(g) * up[t * stride + i];
+        for (; i + LANES <= width; i += LANES) {
+            vec x = vec_load(g + i);
+
+            vec_store(o + i, x * sigmoid(x) * vec_load(u + i));
         }
+        if (i < width) {
+            vec x = vec_load_part(g + i, width - i);
+            vec y = x * sigmoid(x) * vec_load_part(u + i, width - i);
+
+            vec_store_part(o + i, y, width - i);
+        }
+    }
+}
+
+static inline void slope_lanes(vec *dgate, vec *dup, vec dout, vec gate, vec up)
+{
+    vec y = sigmoid(gate);
+    vec dy = dout * y;
+
+    *dup = dy * gate;
+    *dgate = dy * up * (gate - gate * y + vec_splat(1));
 }
 
 void WEFTI_LEVEL(swiglu_backward)(real *dgate, real *dup, const real *dout,
                                   const real *gate, const real *up, size_t rows,
                                   size_t width, size_t stride)
 {
-    for (size_t t = 0; t < rows; t++)
-        for (size_t i = 0; i < width; i++) {
-            size_t at = t * stride + i;
-            real g = gate[at], u = up[at], d = dout[t * width + i];
-            real y = sigmoid(g);
+    for (size_t t = 0; t < rows; t++) {
+        const real *g = gate + t * stride, *u = up + t * stride;
+        const real *d = dout + t * width;
+        real *dg = dgate + t * stride, *du = dup + t * stride;
+        size_t i = 0;
+        vec a, b;
 
-            dgate[at] = d * u * y * (1 + g * (1 - y));
-            dup[at] = d * g * y;
+        for (; i + LANES <= width; i += LANES) {
+            slope_lanes(&a, &b, vec_load(d + i), vec_load(g + i),
+                        vec_load(u + i));
+            vec_store(dg + i, a);
+            vec_store(du + i, b);
         }
+        if (i < width) {
+            size_t rest = width - i;
+
+            slope_lanes(&a, &b, vec_load_part(d + i, rest),
+                        vec_load_part(g + i, rest), vec_load_part(u + i, rest));
+            vec_store_part(dg + i, a, rest);
+            vec_store_part(du + i, b, rest);
+        }
+    }
 }

@@ -30,6 +30,7 @@ typedef int32_t vec_bits_lane;
 #endif
 
 typedef real vec __attribute__((vector_size(VEC_BYTES)));
+typedef uint32_t vec_word __attribute__((vector_size(VEC_BYTES)));
 typedef vec_bits_lane vec_bits __attribute__((vector_size(VEC_BYTES)));
 
 /* A vec anywhere in memory. */
@@ -62,12 +63,22 @@ static inline void vec_store_part(real *to, vec value, size_t count)
 
 static inline vec vec_splat(real value)
 {
-    return (vec){0} + value;
+    return value - (vec){0};
 }
 
 static inline vec vec_select(vec_bits mask, vec yes, vec no)
 {
     return (vec)((mask & (vec_bits)yes) | (~mask & (vec_bits)no));
+}
+
+/* The first count lanes of value; the others zero. */
+static inline vec vec_first(vec value, size_t count)
+{
+    vec_bits lane;
+
+    for (size_t l = 0; l < LANES; l++)
+        lane[l] = (vec_bits_lane)l;
+    return vec_select(lane < (vec_bits_lane)count, value, (vec){0});
 }
 
 /* Per lane; where a is NaN the result is b. */

@@ -11,16 +11,16 @@ enum { BLOCKS = 5, ELEMS = BLOCKS * WEFTI_SUMSQ_BLOCK - 77 };
 
 static double stated_order(const real *x, size_t elems)
 {
-    double lane[16] = {0};
+    double lane[32] = {0};
 
     for (size_t i = 0; i < elems; i++) {
 #ifdef WEFT_REAL_F64
-        lane[i % 16] = fma(x[i], x[i], lane[i % 16]);
+        lane[i % 32] = fma(x[i], x[i], lane[i % 32]);
 #else
-        lane[i % 16] += (double)x[i] * (double)x[i];
+        lane[i % 32] += (double)x[i] * (double)x[i];
 #endif
     }
-    for (size_t half = 8; half > 0; half /= 2)
+    for (size_t half = 16; half > 0; half /= 2)
         for (size_t l = 0; l < half; l++)
             lane[l] += lane[l + half];
     return lane[0];

@@ -2,7 +2,6 @@
 /*
  * base/error.c - status texts, and the last error of each thread.
  */
-#define WEFTI_ERROR_IS_DEFINED_HERE
 #include "base/error.h"
 
 #include <errno.h>
@@ -29,7 +28,7 @@ const char *weft_error_text(void)
     return last_error;
 }
 
-weft_status wefti_error(weft_status status, const char *format, ...)
+void wefti_error_keep(const char *format, ...)
 {
     char text[sizeof(last_error)];
     va_list args;
@@ -38,10 +37,9 @@ weft_status wefti_error(weft_status status, const char *format, ...)
     va_end(args);
     /* Only now: an argument may be the old text itself. */
     memcpy(last_error, text, sizeof(text));
-    return status;
 }
 
-weft_status wefti_error_system(const char *format, ...)
+weft_status wefti_error_keep_system(const char *format, ...)
 {
     int cause = errno;
     char reason[96];

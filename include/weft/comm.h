@@ -15,6 +15,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct weft_comm weft_comm;
 
@@ -149,6 +150,7 @@ int weft_comm_get_nranks(const weft_comm *comm);
 WEFT_NODISCARD weft_status weft_comm_dump(weft_comm *comm, char *text_out,
                                           size_t text_bytes);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -24,6 +24,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct weft_device weft_device;
 typedef struct weft_stream weft_stream;
@@ -162,6 +163,7 @@ WEFT_NODISCARD weft_status weft_gate_wait(weft_gate *gate, size_t chunk,
 WEFT_NODISCARD weft_status weft_gate_test(weft_gate *gate, size_t chunk,
                                           uint64_t epoch);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -18,6 +18,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct weft_ledger weft_ledger;
 
@@ -109,6 +110,7 @@ void weft_span_close(weft_ledger *ledger, weft_span span, weft_stream *stream);
 WEFT_NODISCARD weft_status weft_ledger_step(weft_ledger *ledger,
                                             weft_step_report *report_out);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

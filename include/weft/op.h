@@ -20,6 +20,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /*
  * weft_op - one operation in full. The short forms below fill it in.
@@ -128,6 +129,7 @@ WEFT_NODISCARD weft_status weft_recv(void *recv, size_t count, weft_dtype dtype,
                                      int peer, weft_comm *comm,
                                      weft_stream *stream);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #if defined(__GNUC__)
 #define WEFT_NODISCARD __attribute__((warn_unused_result))
@@ -56,6 +57,7 @@ const char *weft_status_text(weft_status status);
  */
 const char *weft_error_text(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -11,6 +11,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* X(name, bytes, text) */
 #define WEFT_DTYPE_LIST(X)                                                     \
@@ -97,6 +98,7 @@ const char *weft_redop_text(weft_redop redop);
 const char *weft_collective_text(weft_collective collective);
 const char *weft_class_text(weft_class class_id);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -8,6 +8,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 #define WEFT_VERSION_MAJOR 0
 #define WEFT_VERSION_MINOR 1
@@ -20,6 +21,7 @@ extern "C" {
  */
 const char *weft_version_text(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

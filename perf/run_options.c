@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/run_options.c - a table of options; values follow, or stand after "=".
+ */
+#include "perf/run_options.h"
+
+#include "base/check.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TIMEOUT_MOST_S = 10000000 };
+
+const char run_usage[] =
+    "usage: weft-run -n N [options] PROGRAM [ARGS...]\n"
+    "\n"
+    "Runs PROGRAM as the N ranks of a job on this host, and ends them all "
+    "when\n"
+    "one of them fails. Exits with the status of the first rank that failed\n"
+    "(128 + the signal that killed it), and says on stderr which rank it was,\n"
+    "how it ended and after which operation.\n"
+    "\n"
+    "  -n N                    how many ranks, 1 to 1024\n"
+    "  --ranks-per-process R   start N/R processes with R ranks each (1)\n"
+    "  --bind core|none        process i to the i-th core it may use (none)\n"
+    "  --timeout S             after S seconds end all, exit status 124\n"
+    "  --label                 begin each line of output with its rank\n"
+    "  --json FILE, -J FILE    how each rank ended, as JSON; - is stdout\n"
+    "  --help, --version\n"
+    "\n"
+    "SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 go on to all ranks. Rank 0\n"
+    "reads weft-run's stdin, the others read /dev/null.\n"
+    "\n"
+    "examples:\n"
+    "  weft-run -n 4 weft-train config.yaml\n"
+    "  weft-run -n 8 --ranks-per-process 4 --label ./my-program\n"
+    "  weft-run -n 2 --timeout 60 weft-perf all_reduce -b 8 -e 4M\n";
+
+typedef weft_status setter(run_options *options, const char *name,
+                           const char *value);
+
+static weft_status parse_count(const char *name, const char *value,
+                               int *count_out)
+{
+    char *end;
+    errno = 0;
+    long count = strtol(value, &end, 10);
+    if (end == value || *end || errno || count < 1 || count > RUN_RANKS_MOST) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s %s: allowed is a whole number from 1 to %d",
+                           name, value, RUN_RANKS_MOST);
+    }
+    *count_out = (int)count;
+    return WEFT_OK;
+}
+
+static weft_status set_nranks(run_options *options, const char *name,
+                              const char *value)
+{
+    return parse_count(name, value, &options->nranks);
+}
+
+static weft_status set_per_process(run_options *options, const char *name,
+                                   const char *value)
+{
+    return parse_count(name, value, &options->ranks_per_process);
+}
+
+static weft_status set_bind(run_options *options, const char *name,
+                            const char *value)
+{
+    options->bind_core = strcmp(value, "core") == 0;
+    if (!options->bind_core && strcmp(value, "none") != 0) {
+        return wefti_error(WEFT_ERR_INVALID, "%s %s: allowed is core or none",
+                           name, value);
+    }
+    return WEFT_OK;
+}
+
+static weft_status set_timeout(run_options *options, const char *name,
+                               const char *value)
+{
+    char *end;
+    double seconds = strtod(value, &end);
+    if (end == value || *end || !isfinite(seconds) || seconds < 0.001 ||
+        seconds > TIMEOUT_MOST_S) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s %s: allowed is 0.001 to %d seconds", name, value,
+                           TIMEOUT_MOST_S);
+    }
+    options->timeout_ms = (int64_t)ceil(seconds * 1000);
+    return WEFT_OK;
+}
+
+static weft_status set_json(run_options *options, const char *name,
+                            const char *value)
+{
+    if (!value[0]) {
+        return wefti_error(WEFT_ERR_INVALID, "%s: allowed is a file, or -",
+                           name);
+    }
+    options->json_path = value;
+    return WEFT_OK;
+}
+
+static weft_status set_label(run_options *options, const char *name,
+                             const char *value)
+{
+    (void)name;
+    (void)value;
+    options->label = true;
+    return WEFT_OK;
+}
+
+static weft_status ask_help(run_options *options, const char *name,
+                            const char *value)
+{
+    (void)name;
+    (void)value;
+    options->request = RUN_REQUEST_HELP;
+    return WEFT_OK;
+}
+
+static weft_status ask_version(run_options *options, const char *name,
+                               const char *value)
+{
+    (void)name;
+    (void)value;
+    options->request = RUN_REQUEST_VERSION;
+    return WEFT_OK;
+}
+
+typedef struct option_row {
+    const char *name;
+    bool has_value;
+    setter *set;
+} option_row;
+
+static const option_row rows[] = {
+    {"-n", true, set_nranks},
+    {"--ranks-per-process", true, set_per_process},
+    {"--bind", true, set_bind},
+    {"--timeout", true, set_timeout},
+    {"--label", false, set_label},
+    {"--json", true, set_json},
+    {"-J", true, set_json},
+    {"--help", false, ask_help},
+    {"-h", false, ask_help},
+    {"--version", false, ask_version},
+};
+
+/* The row of word; *value_out is what stands after "=", or NULL. */
+static const option_row *find_row(const char *word, const char **value_out)
+{
+    size_t name_bytes = strcspn(word, "=");
+    *value_out = word[name_bytes] ? word + name_bytes + 1 : NULL;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(rows); i++) {
+        if (strlen(rows[i].name) == name_bytes &&
+            memcmp(rows[i].name, word, name_bytes) == 0) {
+            return &rows[i];
+        }
+    }
+    return NULL;
+}
+
+static weft_status check_job(const run_options *options)
+{
+    if (options->nranks == 0) {
+        return wefti_error(WEFT_ERR_INVALID, "-n N is missing: how many ranks");
+    }
+    if (!options->program[0]) {
+        return wefti_error(WEFT_ERR_INVALID, "PROGRAM is missing");
+    }
+    if (options->nranks % options->ranks_per_process != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--ranks-per-process %d: allowed is a divisor of "
+                           "-n %d",
+                           options->ranks_per_process, options->nranks);
+    }
+    return WEFT_OK;
+}
+
+weft_status run_options_parse(int argc, char **argv, run_options *options_out)
+{
+    *options_out = (run_options){.ranks_per_process = 1};
+    int at = 1;
+    while (at < argc && argv[at][0] == '-') {
+        const char *word = argv[at++], *value;
+        if (strcmp(word, "--") == 0) {
+            break;
+        }
+        const option_row *row = find_row(word, &value);
+        if (!row) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "%s: unknown option: see weft-run --help", word);
+        }
+        if (!row->has_value && value) {
+            return wefti_error(WEFT_ERR_INVALID, "%s: takes no value", word);
+        }
+        if (row->has_value && !value) {
+            if (at == argc) {
+                return wefti_error(WEFT_ERR_INVALID, "%s: its value is missing",
+                                   word);
+            }
+            value = argv[at++];
+        }
+        weft_status status = row->set(options_out, row->name, value);
+        if (status != WEFT_OK || options_out->request != RUN_REQUEST_JOB) {
+            return status;
+        }
+    }
+    options_out->program = argv + at;
+    return check_job(options_out);
+}

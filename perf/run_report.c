@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/run_report.c - reads the board and the wait statuses.
+ */
+#include "perf/run_report.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "comm/bootstrap/ranks.h"
+#include "weft/version.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { EXIT_TIMED_OUT = 124, EXIT_CANNOT_RUN = 127 };
+
+/* The rank may have died while it wrote its line, or written anything. */
+static void copy_name(const wefti_board_line *line, char *name_out)
+{
+    size_t i = 0;
+    for (; i < sizeof(line->comm_name) - 1 && line->comm_name[i]; i++) {
+        char c = line->comm_name[i];
+        name_out[i] = c >= ' ' && c <= '~' ? c : '?';
+    }
+    name_out[i] = '\0';
+}
+
+static const char *kind_text(const wefti_board_line *line)
+{
+    uint32_t kind =
+        atomic_load_explicit(&line->collective, memory_order_relaxed);
+    return kind < WEFT_COLLECTIVE_COUNT
+               ? weft_collective_text((weft_collective)kind)
+               : "operation";
+}
+
+static uint64_t op_number(const wefti_board_line *line)
+{
+    return atomic_load_explicit(&line->op_number, memory_order_relaxed);
+}
+
+void run_report_place(const run_job *job, int rank,
+                      char text_out[RUN_PLACE_BYTES])
+{
+    const wefti_board_line *line = &job->board[rank];
+    char name[sizeof(line->comm_name)];
+    copy_name(line, name);
+    if (op_number(line) == 0) {
+        snprintf(text_out, RUN_PLACE_BYTES, "before any operation");
+    } else {
+        snprintf(text_out, RUN_PLACE_BYTES, "after %s #%llu on \"%s\"",
+                 kind_text(line), (unsigned long long)op_number(line), name);
+    }
+}
+
+static const char *signal_text(int number, char *room, size_t room_bytes)
+{
+    const char *name = sigabbrev_np(number);
+    if (name) {
+        snprintf(room, room_bytes, "SIG%s", name);
+    } else {
+        snprintf(room, room_bytes, "signal %d", number);
+    }
+    return room;
+}
+
+static void describe_failure(const run_job *job, int index, char *text_out)
+{
+    const int per_process = job->options->ranks_per_process;
+    const int first = index * per_process;
+    const int status = job->processes[index].wait_status;
+    char place[RUN_PLACE_BYTES], how[32], who[40];
+    run_report_place(job, first, place);
+    if (WIFSIGNALED(status)) {
+        signal_text(WTERMSIG(status), how, sizeof(how));
+    } else {
+        snprintf(how, sizeof(how), "exit %d", WEXITSTATUS(status));
+    }
+    if (per_process == 1) {
+        snprintf(who, sizeof(who), "rank %d", first);
+    } else {
+        snprintf(who, sizeof(who), "ranks %d-%d", first,
+                 first + per_process - 1);
+    }
+    snprintf(text_out, RUN_REPORT_BYTES, "%s: %s %s", who, how, place);
+}
+
+/* All ranks that are at the place of rank, and mark them as told. */
+static int tell_place(const run_job *job, int rank, bool *told, char *text,
+                      size_t room)
+{
+    char place[RUN_PLACE_BYTES], other[RUN_PLACE_BYTES];
+    char who[WEFTI_RANKS_TEXT_BYTES];
+    const int nranks = job->options->nranks;
+    bool here[RUN_RANKS_MOST] = {false};
+    run_report_place(job, rank, place);
+    for (int i = rank; i < nranks; i++) {
+        run_report_place(job, i, other);
+        here[i] = !told[i] && strcmp(place, other) == 0;
+        told[i] = told[i] || here[i];
+    }
+    (void)wefti_ranks_text(here, nranks, true, who);
+    return snprintf(text, room, "%s%s %s", rank == 0 ? "" : "; ", who, place);
+}
+
+static void describe_timeout(const run_job *job, char *text_out)
+{
+    bool told[RUN_RANKS_MOST] = {false};
+    size_t used = (size_t)snprintf(
+        text_out, RUN_REPORT_BYTES,
+        "timeout after %g s: ", (double)job->options->timeout_ms / 1000);
+    for (int rank = 0; rank < job->options->nranks; rank++) {
+        size_t room = RUN_REPORT_BYTES - used;
+        if (!told[rank] && room > 2 * RUN_PLACE_BYTES) {
+            used += (size_t)tell_place(job, rank, told, text_out + used, room);
+        }
+    }
+}
+
+void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES])
+{
+    char reason[96];
+    text_out[0] = '\0';
+    if (job->failure_stage) {
+        snprintf(text_out, RUN_REPORT_BYTES, "cannot %s %s: %s",
+                 job->failure_stage, job->options->program[0],
+                 strerror_r(job->failure_errno, reason, sizeof(reason)));
+    } else if (job->first_failed >= 0) {
+        describe_failure(job, job->first_failed, text_out);
+    } else if (job->timed_out) {
+        describe_timeout(job, text_out);
+    }
+}
+
+int run_report_exit_status(const run_job *job)
+{
+    if (job->failure_stage) {
+        return EXIT_CANNOT_RUN;
+    }
+    if (job->first_failed >= 0) {
+        int status = job->processes[job->first_failed].wait_status;
+        return WIFSIGNALED(status) ? 128 + WTERMSIG(status)
+                                   : WEXITSTATUS(status);
+    }
+    return job->timed_out ? EXIT_TIMED_OUT : 0;
+}
+
+static void write_rank(wefti_json *json, const run_job *job, int rank)
+{
+    const run_process *process =
+        &job->processes[rank / job->options->ranks_per_process];
+    const wefti_board_line *line = &job->board[rank];
+    const bool exited = WIFEXITED(process->wait_status);
+    char name[sizeof(line->comm_name)], how[32];
+    copy_name(line, name);
+    wefti_json_object_open(json, NULL);
+    wefti_json_int(json, "rank", rank);
+    wefti_json_int(json, "pid", process->pid);
+    if (exited) {
+        wefti_json_int(json, "exit", WEXITSTATUS(process->wait_status));
+        wefti_json_null(json, "signal");
+    } else {
+        wefti_json_null(json, "exit");
+        wefti_json_text(
+            json, "signal",
+            signal_text(WTERMSIG(process->wait_status), how, sizeof(how)));
+    }
+    wefti_json_uint(json, "op_number", op_number(line));
+    wefti_json_text(json, "op", op_number(line) ? kind_text(line) : NULL);
+    wefti_json_text(json, "comm", op_number(line) ? name : NULL);
+    wefti_json_object_close(json);
+}
+
+static void write_job(wefti_json *json, const run_job *job)
+{
+    char last_line[RUN_REPORT_BYTES];
+    run_report_last_line(job, last_line);
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "weft", weft_version_text());
+    wefti_json_text(json, "program", job->options->program[0]);
+    wefti_json_int(json, "nranks", job->options->nranks);
+    wefti_json_int(json, "ranks_per_process", job->options->ranks_per_process);
+    wefti_json_int(json, "exit_status", run_report_exit_status(job));
+    if (job->first_failed >= 0) {
+        wefti_json_int(json, "first_failed",
+                       job->first_failed * job->options->ranks_per_process);
+    } else {
+        wefti_json_null(json, "first_failed");
+    }
+    wefti_json_bool(json, "timed_out", job->timed_out);
+    wefti_json_text(json, "text", last_line[0] ? last_line : NULL);
+    wefti_json_real(json, "wall_ms",
+                    (double)(job->end_ns - job->start_ns) / 1e6);
+    wefti_json_array_open(json, "ranks");
+    for (int rank = 0; rank < job->options->nranks; rank++) {
+        write_rank(json, job, rank);
+    }
+    wefti_json_array_close(json);
+    wefti_json_object_close(json);
+}
+
+weft_status run_report_json(const run_job *job)
+{
+    const char *path = job->options->json_path;
+    wefti_json json;
+    if (!path) {
+        return WEFT_OK;
+    }
+    const bool to_stdout = strcmp(path, "-") == 0;
+    FILE *file = to_stdout ? stdout : fopen(path, "we");
+    if (!file) {
+        return wefti_error_system("--json %s", path);
+    }
+    wefti_json_init(&json, file);
+    write_job(&json, job);
+    weft_status status = wefti_json_fini(&json);
+    if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
+        status = wefti_error_system("--json %s", path);
+    }
+    return status;
+}

@@ -25,7 +25,7 @@ OUR_T = re.compile(r"(\}|^\s*typedef\b.*?)\s*\b\w+_t\s*;"
 # Nothing hidden, nothing printed, nothing ended, no ordering that a thread
 # sanitizer cannot see: in what libweft.so is made of.
 FORBIDDEN = [
-    (re.compile(r"\bvolatile\b"), "volatile", ()),
+    (re.compile(r"(?<!__asm__ )\bvolatile\b"), "volatile", ()),
     (re.compile(r"\b(atomic_thread_fence|atomic_signal_fence"
                 r"|__sync_synchronize)\s*\("), "a bare fence", ()),
     (re.compile(r"\b(printf|puts|perror|putchar)\s*\(|\b(stdout|stderr)\b"),

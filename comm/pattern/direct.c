@@ -29,7 +29,10 @@ enum { STAGED_DEPTH = 4 }; /* messages under way of one stream of chunks */
 
 static size_t chunks_of(const wefti_problem *problem, size_t elems)
 {
-    return elems / problem->chunk_elems + (elems % problem->chunk_elems != 0);
+    if (elems <= problem->chunk_elems) {
+        return elems != 0; /* often so, and divisions are slow */
+    }
+    return (elems - 1) / problem->chunk_elems + 1;
 }
 
 /* rank's part of the buffer that has all parts. Never grows with the rank. */

@@ -29,9 +29,10 @@ size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out)
     size_t owner = (size_t)rank;
     /* A run of 16 elements more or less must not matter. */
     size_t unit = count / 64 >= owners ? 16 : 1;
-    size_t units = count / unit + (count % unit != 0);
+    size_t units = unit == 1 ? count : count / 16 + (count % 16 != 0);
     size_t least = units / owners;
-    size_t larger = units % owners; /* the first so many own one unit more */
+    /* The first so many own one unit more. */
+    size_t larger = units - least * owners;
 
     size_t begin = owner * least + (owner < larger ? owner : larger);
     size_t end = begin + least + (owner < larger);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/comm/simulator.h - all ranks of one operation in memory: an interpreter
+ * of patterns with the engine's semantics and the unkindest order of events.
+ *
+ * Messages are FIFO per (sender, receiver, channel). A sender has exactly as
+ * many slots per channel as the pattern asks for, used as a ring: a slot comes
+ * free when its message and all older ones have been read by every addressee.
+ */
+#ifndef TESTS_COMM_SIMULATOR_H
+#define TESTS_COMM_SIMULATOR_H
+
+#include "comm/pattern/pattern.h"
+
+/* Which of the tracks that can go on does. */
+typedef enum sim_order {
+    SIM_RANDOM,   /* all in a random order, one step each */
+    SIM_UPWARD,   /* lowest rank and track first, as far as it goes */
+    SIM_DOWNWARD, /* highest rank and track first, as far as it goes */
+    SIM_LAGGARD,  /* one random rank only when nobody else can */
+    SIM_ORDERS
+} sim_order;
+
+typedef struct sim_case {
+    const wefti_pattern *pattern;
+    wefti_problem problem; /* rank is ignored */
+    weft_dtype dtype;
+    weft_redop redop;
+    bool in_place;
+    sim_order order;
+    uint64_t seed; /* of inputs and order: same seed, same inputs */
+} sim_case;
+
+/*
+ * sim_check - run the operation to its end; fail the running test if it
+ * stops before, breaks a rule of pattern.h, or if any rank's result differs
+ * from the definition in weft/op.h by one bit.
+ *
+ * Returns     the number of messages sent.
+ */
+size_t sim_check(const sim_case *what);
+
+#endif

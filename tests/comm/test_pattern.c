@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: every pattern ends, without deadlock, with the result that weft/op.h
+ * defines, bit for bit, in every small world and in very large ones.
+ *
+ * Method: the interpreter of simulator.h runs all ranks of an operation in
+ * memory under random and adversarial orders and compares with a plain
+ * recursion. Worlds too large for that are walked: every message sent must be
+ * one that somebody reads, at the same place in its line and of the same
+ * length.
+ */
+#include "base/check.h"
+#include "base/clock.h"
+#include "tests/comm/simulator.h"
+#include "tests/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const weft_collective collectives[] = {
+    WEFT_COLLECTIVE_ALLREDUCE, WEFT_COLLECTIVE_REDUCE,
+    WEFT_COLLECTIVE_ALLGATHER, WEFT_COLLECTIVE_REDUCESCATTER,
+    WEFT_COLLECTIVE_BROADCAST};
+
+static bool is_long(void)
+{
+    return getenv("WEFT_TEST_LONG") != NULL;
+}
+
+static bool is_rooted(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_REDUCE ||
+           collective == WEFT_COLLECTIVE_BROADCAST;
+}
+
+/* With all patterns, in all orders or the one given. */
+static size_t check_everywhere(sim_case what, int only_order)
+{
+    size_t checked = 0;
+    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
+        what.pattern = wefti_patterns[i];
+        if (!what.pattern->supports(&what.problem)) {
+            continue;
+        }
+        for (int order = 0; order < SIM_ORDERS; order++) {
+            if (only_order >= 0 && order != only_order % SIM_ORDERS) {
+                continue;
+            }
+            what.order = (sim_order)order;
+            sim_check(&what);
+            checked++;
+        }
+    }
+    return checked;
+}
+
+/* One collective in a world of nranks: counts, chunks, roots. */
+static size_t check_world(weft_collective collective, int nranks,
+                          uint64_t *seed)
+{
+    size_t n = (size_t)nranks;
+    const size_t counts[] = {0, 1, n - 1, n, n + 1, 2 * n + 3, 67 * n + 5};
+    const size_t chunks[] = {1, 3, 16, 2000};
+    bool rooted = is_rooted(collective);
+    size_t checked = 0;
+
+    for (size_t i = 0; i < WEFTI_COUNT_OF(counts); i++) {
+        for (size_t j = 0; j < WEFTI_COUNT_OF(chunks); j++) {
+            if (counts[i] > 200 && chunks[j] == 1) {
+                continue; /* 100 000s of one-element messages */
+            }
+            for (int root = 0; root < (rooted ? nranks : 1); root++) {
+                /* Roots are many: one order each, unless there is time. */
+                int order = rooted && !is_long() ? root + (int)(i + j) : -1;
+                sim_case what = {.problem = {.collective = collective,
+                                             .nranks = nranks,
+                                             .root = root,
+                                             .count = counts[i],
+                                             .chunk_elems = chunks[j]},
+                                 .dtype = WEFT_DTYPE_I32,
+                                 .redop = WEFT_REDOP_SUM,
+                                 .in_place = random_next(seed) % 2 != 0,
+                                 .seed = random_next(seed)};
+                checked += check_everywhere(what, order);
+                if (!rooted || is_long()) {
+                    what.in_place = !what.in_place;
+                    checked += check_everywhere(what, order);
+                }
+            }
+        }
+    }
+    return checked;
+}
+
+static void check_collective(weft_collective collective)
+{
+    uint64_t seed = random_seed();
+    size_t checked = 0;
+    for (int nranks = 1; nranks <= 17; nranks++) {
+        checked += check_world(collective, nranks, &seed);
+    }
+    print_message("%zu runs\n", checked);
+}
+
+static void test_allreduce_small_worlds_exact(void **state)
+{
+    (void)state;
+    check_collective(WEFT_COLLECTIVE_ALLREDUCE);
+}
+
+static void test_reduce_small_worlds_exact(void **state)
+{
+    (void)state;
+    check_collective(WEFT_COLLECTIVE_REDUCE);
+}
+
+static void test_allgather_small_worlds_exact(void **state)
+{
+    (void)state;
+    check_collective(WEFT_COLLECTIVE_ALLGATHER);
+}
+
+static void test_reducescatter_small_worlds_exact(void **state)
+{
+    (void)state;
+    check_collective(WEFT_COLLECTIVE_REDUCESCATTER);
+}
+
+static void test_broadcast_small_worlds_exact(void **state)
+{
+    (void)state;
+    check_collective(WEFT_COLLECTIVE_BROADCAST);
+}
+
+/* Worlds beyond the exhaustive ones, some counts and roots of each. */
+static void test_all_larger_worlds_exact(void **state)
+{
+    (void)state;
+    static const int worlds[] = {24, 31, 32, 33, 63, 64};
+    uint64_t seed = random_seed();
+    for (size_t w = 0; w < WEFTI_COUNT_OF(worlds); w++) {
+        for (size_t i = 0; i < WEFTI_COUNT_OF(collectives); i++) {
+            for (int round = 0; round < 2; round++) {
+                int nranks = worlds[w];
+                bool rooted = is_rooted(collectives[i]);
+                uint64_t root = random_next(&seed) % (uint64_t)nranks;
+                sim_case what = {
+                    .problem = {.collective = collectives[i],
+                                .nranks = nranks,
+                                .root = rooted ? (int)root : 0,
+                                .count = random_next(&seed) % 300,
+                                .chunk_elems = 1 + random_next(&seed) % 20},
+                    .dtype = WEFT_DTYPE_I64,
+                    .redop = WEFT_REDOP_SUM,
+                    .in_place = round % 2 != 0,
+                    .seed = random_next(&seed)};
+                check_everywhere(what, -1);
+            }
+        }
+    }
+}
+
+/*
+ * The same inputs by every pattern and in chunks of three sizes: each equals
+ * the same recursion, so all equal each other.
+ */
+static void test_sums_any_pattern_and_chunk_same_bits(void **state)
+{
+    (void)state;
+    static const weft_dtype dtypes[] = {WEFT_DTYPE_F32, WEFT_DTYPE_BF16,
+                                        WEFT_DTYPE_F64, WEFT_DTYPE_U8};
+    static const size_t chunks[] = {7, 64, 5000};
+    uint64_t seed = random_seed();
+    for (int nranks = 1; nranks <= 17; nranks++) {
+        for (size_t d = 0; d < WEFTI_COUNT_OF(dtypes); d++) {
+            for (int redop = 0; redop < WEFT_REDOP_COUNT; redop++) {
+                size_t pick = (size_t)nranks + d + (size_t)redop;
+                weft_collective collective = collectives[pick % 2];
+                uint64_t inputs = random_next(&seed);
+                int root = (int)(inputs % (uint64_t)nranks);
+                for (size_t c = 0; c < WEFTI_COUNT_OF(chunks); c++) {
+                    sim_case what = {
+                        .problem = {.collective = collective,
+                                    .nranks = nranks,
+                                    .root = is_rooted(collective) ? root : 0,
+                                    .count = 130,
+                                    .chunk_elems = chunks[c]},
+                        .dtype = dtypes[d],
+                        .redop = (weft_redop)redop,
+                        .in_place = c % 2 != 0,
+                        .seed = inputs};
+                    check_everywhere(what, -1);
+                }
+            }
+        }
+    }
+}
+
+static void test_share_any_count_deals_out_all(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    for (int round = 0; round < 20000; round++) {
+        int nranks = 1 + (int)(random_next(&seed) % 70);
+        size_t count = random_next(&seed) >> (random_next(&seed) % 62 + 2);
+        size_t next = 0;
+        size_t before = SIZE_MAX;
+        for (int r = 0; r < nranks; r++) {
+            size_t begin;
+            size_t elems = wefti_share(count, nranks, r, &begin);
+            assert_int_equal(begin, next);
+            assert_true(elems <= before);
+            if (count / 64 >= (size_t)nranks) {
+                assert_int_equal(begin % 16, 0);
+                assert_true(elems + 32 > count / (size_t)nranks);
+            }
+            before = elems;
+            next += elems;
+        }
+        assert_int_equal(next, count);
+    }
+}
+
+static void test_find_known_and_unknown_names(void **state)
+{
+    (void)state;
+    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
+        assert_ptr_equal(wefti_pattern_find(wefti_patterns[i]->name),
+                         wefti_patterns[i]);
+    }
+    assert_ptr_equal(wefti_pattern_find("direct"), &wefti_pattern_direct);
+    assert_null(wefti_pattern_find("ring of fire"));
+    assert_null(wefti_pattern_find(""));
+}
+
+/* Who sends what to whom, added up: equal sums of both ends, equal messages. */
+typedef struct tally {
+    uint64_t sent, read;
+    size_t sends, reads;
+    uint32_t *sent_to, *read_from; /* [rank * WEFTI_CHANNELS + channel] */
+} tally;
+
+/* Message number `place` of its line. */
+static uint64_t message_hash(int sender, int receiver, int channel,
+                             uint32_t place, const wefti_step *step)
+{
+    bool wide =
+        step->src == WEFTI_BUFFER_SCRATCH || step->dst == WEFTI_BUFFER_SCRATCH;
+    uint64_t key = ((uint64_t)sender << 32) + (uint64_t)receiver;
+    key = random_next(&key) + (uint64_t)channel * 2 + wide;
+    key = random_next(&key) + ((uint64_t)place << 32) + step->elems;
+    return random_next(&key);
+}
+
+static void tally_send(tally *sums, int rank, int peer, const wefti_step *step)
+{
+    size_t line = (size_t)peer * WEFTI_CHANNELS + (size_t)step->channel;
+    sums->sent +=
+        message_hash(rank, peer, step->channel, sums->sent_to[line]++, step);
+    sums->sends++;
+}
+
+static void tally_read(tally *sums, int rank, int peer, const wefti_step *step)
+{
+    size_t line = (size_t)peer * WEFTI_CHANNELS + (size_t)step->channel;
+    sums->read +=
+        message_hash(peer, rank, step->channel, sums->read_from[line]++, step);
+    sums->reads++;
+}
+
+static void tally_step(tally *sums, const wefti_problem *problem,
+                       const wefti_step *step)
+{
+    bool sends = step->kind == WEFTI_STEP_SEND;
+    bool reads = step->kind == WEFTI_STEP_RECV ||
+                 step->kind == WEFTI_STEP_COMBINE ||
+                 step->kind == WEFTI_STEP_FOLD;
+    bool all = step->peer == WEFTI_ALL_PEERS;
+    if (!sends && !reads) {
+        return;
+    }
+    int from = all ? 0 : step->peer;
+    int upto = all ? problem->nranks : step->peer + 1;
+    for (int p = from; p < upto; p++) {
+        if (p == problem->rank) {
+            continue;
+        }
+        if (sends) {
+            tally_send(sums, problem->rank, p, step);
+        } else {
+            tally_read(sums, problem->rank, p, step);
+        }
+    }
+}
+
+static void walk_world(const wefti_pattern *pattern, wefti_problem problem)
+{
+    size_t lines = (size_t)problem.nranks * WEFTI_CHANNELS;
+    tally sums = {.sent_to = malloc(lines * sizeof(uint32_t)),
+                  .read_from = malloc(lines * sizeof(uint32_t))};
+    size_t steps = 0;
+    int64_t start_ns = wefti_clock_ns();
+
+    assert_non_null(sums.sent_to);
+    assert_non_null(sums.read_from);
+    for (problem.rank = 0; problem.rank < problem.nranks; problem.rank++) {
+        memset(sums.sent_to, 0, lines * sizeof(uint32_t));
+        memset(sums.read_from, 0, lines * sizeof(uint32_t));
+        for (int t = 0; t < WEFTI_TRACKS; t++) {
+            size_t count = pattern->step_count(&problem, t);
+            for (size_t i = 0; i < count; i++) {
+                wefti_step step;
+                pattern->step_at(&problem, t, i, &step);
+                tally_step(&sums, &problem, &step);
+            }
+            steps += count;
+        }
+    }
+    print_message("%s %s of %d ranks: %zu steps, %zu messages, %.2f s\n",
+                  pattern->name, weft_collective_text(problem.collective),
+                  problem.nranks, steps, sums.reads,
+                  (double)(wefti_clock_ns() - start_ns) * 1e-9);
+    assert_int_equal(sums.sends, sums.reads);
+    assert_int_equal(sums.sent, sums.read);
+    free(sums.sent_to);
+    free(sums.read_from);
+}
+
+/* In the short form only the first 1000 ranks own a part, all send to them. */
+static void test_step_at_4096_ranks_messages_match(void **state)
+{
+    (void)state;
+    size_t count = is_long() ? 4096 + 1000 : 1000;
+    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
+        walk_world(wefti_patterns[i],
+                   (wefti_problem){.collective = WEFT_COLLECTIVE_ALLREDUCE,
+                                   .nranks = 4096,
+                                   .count = count,
+                                   .chunk_elems = 16384});
+    }
+}
+
+/* Several chunks a part, uneven parts; roots in the middle. */
+static void test_step_at_700_ranks_messages_match(void **state)
+{
+    (void)state;
+    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
+        for (size_t c = 0; c < WEFTI_COUNT_OF(collectives); c++) {
+            wefti_problem problem = {.collective = collectives[c],
+                                     .nranks = 700,
+                                     .root =
+                                         is_rooted(collectives[c]) ? 397 : 0,
+                                     .count = 2000,
+                                     .chunk_elems = 999};
+            if (c == 0) {
+                problem.chunk_elems = 1;
+            }
+            if (wefti_patterns[i]->supports(&problem)) {
+                walk_world(wefti_patterns[i], problem);
+            }
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_allreduce_small_worlds_exact),
+        cmocka_unit_test(test_reduce_small_worlds_exact),
+        cmocka_unit_test(test_allgather_small_worlds_exact),
+        cmocka_unit_test(test_reducescatter_small_worlds_exact),
+        cmocka_unit_test(test_broadcast_small_worlds_exact),
+        cmocka_unit_test(test_all_larger_worlds_exact),
+        cmocka_unit_test(test_sums_any_pattern_and_chunk_same_bits),
+        cmocka_unit_test(test_share_any_count_deals_out_all),
+        cmocka_unit_test(test_find_known_and_unknown_names),
+        cmocka_unit_test(test_step_at_4096_ranks_messages_match),
+        cmocka_unit_test(test_step_at_700_ranks_messages_match),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -35,6 +35,8 @@
 /* Longest section name, its end included; most sections in a file. */
 #define WEFTI_CHECKPOINT_NAME_BYTES    64
 #define WEFTI_CHECKPOINT_SECTIONS_MOST 65536
+/* Longest path of a file, its end included. */
+#define WEFTI_CHECKPOINT_PATH_BYTES 4096
 
 /* Whose state a file is; what must agree to go on from it. */
 typedef struct wefti_checkpoint_header {

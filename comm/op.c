@@ -10,10 +10,10 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "comm/diagnosis.h"
 #include "comm/fault.h"
 #include "comm/oneshot.h"
 #include "comm/step.h"
-#include "comm/watch.h"
 #include "kernels/wire/fold.h"
 
 #include <stdio.h>

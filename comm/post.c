@@ -7,11 +7,11 @@
  *     a stream:    start gate, done gate on the stream; the thread drives
  */
 #include "base/error.h"
-#include "comm/check.h"
 #include "comm/engine.h"
 #include "comm/fault.h"
 #include "comm/letters.h"
 #include "comm/op.h"
+#include "comm/op_check.h"
 
 /* What a blocked caller waits for. */
 typedef struct pending_op {

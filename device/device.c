@@ -129,8 +129,8 @@ void weft_device_free(weft_device *device, void *pointer)
     }
     if (!device->table->host_reads && !wefti_device_owns(device, pointer)) {
         wefti_log(WEFTI_LOG_ERROR, -1,
-                  "weft_device_free: %p is no memory of this %s device", pointer,
-                  device->table->kind);
+                  "weft_device_free: %p is no memory of this %s device",
+                  pointer, device->table->kind);
         return;
     }
     device->table->mem_free(device, pointer);

@@ -8,7 +8,7 @@
 #include "kernels/wire/fold.h"
 #include "tests/comm/simulator_state.h"
 #include "tests/kernels/fold_reference.h"
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "tests/comm/simulator.h"
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

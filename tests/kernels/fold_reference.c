@@ -2,7 +2,7 @@
 #include "tests/kernels/fold_reference.h"
 
 #include "base/check.h"
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <stdbool.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "kernels/wire/fold.h"
 #include "kernels/wire/fold_level.h"
 #include "tests/kernels/fold_reference.h"
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/config.c - a communicator's settings from its config and the
+ * comm/comm_config.c - a communicator's settings from its config and the
  * environment.
  */
 #include "base/error.h"

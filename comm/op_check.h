@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/check.h - is an operation allowed as it was posted?
+ * comm/op_check.h - is an operation allowed as it was posted?
  */
-#ifndef COMM_CHECK_H
-#define COMM_CHECK_H
+#ifndef COMM_OP_CHECK_H
+#define COMM_OP_CHECK_H
 
 #include "comm/core.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/watch.c - diagnosis of an operation that does not move.
+ * comm/diagnosis.c - diagnosis of an operation that does not move.
  *
  * All it needs lies in shared memory: a rank's entries are its flight record,
  * and the death of a process shows on its pidfd.
  */
-#include "comm/watch.h"
+#include "comm/diagnosis.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/check.c - arguments of operations, refused by name.
+ * comm/op_check.c - arguments of operations, refused by name.
  */
-#include "comm/check.h"
+#include "comm/op_check.h"
 
 #include "base/error.h"
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/random.h - random inputs from a seed that is printed, so that a failure
+ * tests/seed.h - random inputs from a seed that is printed, so that a failure
  * can be run again: TEST_SEED=... build/dev/tests/test_...
  *
  * Source of the generator: Steele, Lea, Flood, "Fast splittable pseudorandom
  * number generators", 2014 (SplitMix64).
  */
-#ifndef TESTS_RANDOM_H
-#define TESTS_RANDOM_H
+#ifndef TESTS_SEED_H
+#define TESTS_SEED_H
 
 #include <inttypes.h>
 #include <stdint.h>

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ weft_status wefti_checkpoint_path(const char *dir, uint64_t step,
 
 bool wefti_checkpoint_folder_complete(int dir_fd, const char *name)
 {
-    char path[WEFTI_CHECKPOINT_FOLDER_BYTES + sizeof(WEFTI_CHECKPOINT_DONE)];
+    char path[NAME_MAX + 1 + sizeof(WEFTI_CHECKPOINT_DONE)];
     struct stat what;
     snprintf(path, sizeof(path), "%s/" WEFTI_CHECKPOINT_DONE, name);
     return fstatat(dir_fd, path, &what, AT_SYMLINK_NOFOLLOW) == 0 &&

@@ -153,7 +153,7 @@ static weft_status write_table(wefti_checkpoint_writer *writer)
     wefti_checkpoint_extent *extent = &writer->extent;
     size_t count = (size_t)extent->section_count;
     size_t bytes = count * WEFTI_CHECKPOINT_ENTRY_BYTES;
-    uint8_t *table = malloc(bytes + 1);
+    uint8_t *table = calloc(bytes + 1, 1);
     if (table == NULL) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "%s: out of memory",
                            writer->path);

@@ -471,8 +471,28 @@ static void test_config_file_is_read_and_bounded(void **state)
     scratch_close(&own);
 }
 
-int main(void)
+static const char *example_path;
+
+static void test_config_example_is_possible_on_some_ranks(void **state)
 {
+    (void)state;
+    wefti_config config;
+    if (wefti_config_init(&config, example_path, NULL, 0) != WEFT_OK) {
+        fail_msg("%s", weft_error_text());
+    }
+    for (int nranks = 1; nranks <= 4; nranks *= 2) {
+        assert_int_equal(wefti_config_check(&config, nranks), WEFT_OK);
+    }
+    wefti_config_fini(&config);
+}
+
+/* Usage: test_config EXAMPLE.yaml */
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        return 2;
+    }
+    example_path = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config_minimal_text_gives_defaults),
         cmocka_unit_test(test_config_all_of_the_contract_is_read),
@@ -484,6 +504,7 @@ int main(void)
         cmocka_unit_test(test_config_layout_names_nearest_that_work),
         cmocka_unit_test(test_config_digest_changes_with_lasting_keys_only),
         cmocka_unit_test(test_config_file_is_read_and_bounded),
+        cmocka_unit_test(test_config_example_is_possible_on_some_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: each step is one JSON line with every field of the contract, null
+ * where it does not apply, on disk as soon as it is written; and a person sees
+ * progress that fits a terminal or a pipe.
+ * Method: read the file back with cJSON; drive progress by a made-up clock and
+ * compare its output.
+ */
+#include "base/check.h"
+#include "base/clock.h"
+#include "scratch.h"
+#include "trainer/metrics.h"
+#include "trainer/progress.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define SECOND INT64_C(1000000000)
+
+static const char *const fields[] = {"step",
+                                     "loss",
+                                     "val_loss",
+                                     "grad_norm",
+                                     "lr",
+                                     "tokens_per_s",
+                                     "step_ms",
+                                     "step_ms_max",
+                                     "compute_ms",
+                                     "exposed_ms",
+                                     "compute_ms_max",
+                                     "bubble_ms",
+                                     "bubble_ms_max",
+                                     "skew_ms",
+                                     "idle_ms",
+                                     "overlap_ratio",
+                                     "bubble_ratio",
+                                     "mfu",
+                                     "memory_bytes",
+                                     "hiding_ratio",
+                                     "s_C",
+                                     "s_M"};
+static const char *const classes[] = {"tp", "cp", "ep", "pp", "dp", "mem"};
+
+static double number(const cJSON *object, const char *name)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
+    assert_true(cJSON_IsNumber(item));
+    return item->valuedouble;
+}
+
+static void test_metrics_line_has_all_fields(void **state)
+{
+    (void)state;
+    scratch own;
+    wefti_metrics metrics;
+    wefti_metrics_step step;
+    char line[4096];
+    scratch_open(&own);
+    assert_int_equal(wefti_metrics_open(&metrics, scratch_path(&own, "m")),
+                     WEFT_OK);
+    wefti_metrics_step_init(&step);
+    assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_OK);
+    step.step = 7;
+    step.loss = 0.1;
+    step.exposed_ms[WEFT_CLASS_DP] = 1.0 / 3;
+    step.memory_bytes = 123456789;
+    assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_OK);
+
+    /* Before close: a run that is killed now has told both steps. */
+    FILE *file = fopen(scratch_path(&own, "m"), "r");
+    assert_non_null(file);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(fgets(line, sizeof(line), file));
+        cJSON *object = cJSON_Parse(line);
+        assert_non_null(object);
+        for (size_t f = 0; f < WEFTI_COUNT_OF(fields); f++) {
+            assert_true(cJSON_HasObjectItem(object, fields[f]));
+        }
+        const cJSON *exposed =
+            cJSON_GetObjectItemCaseSensitive(object, "exposed_ms");
+        assert_int_equal(cJSON_GetArraySize(exposed), 6);
+        for (size_t c = 0; c < WEFTI_COUNT_OF(classes); c++) {
+            assert_true(cJSON_HasObjectItem(exposed, classes[c]));
+        }
+        assert_true(
+            cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "val_loss")));
+        if (i == 1) {
+            assert_true(number(object, "step") == 7);
+            assert_true(number(object, "loss") == 0.1);
+            assert_true(number(exposed, "dp") == 1.0 / 3);
+            assert_true(number(object, "memory_bytes") == 123456789);
+        }
+        cJSON_Delete(object);
+    }
+    assert_null(fgets(line, sizeof(line), file));
+    fclose(file);
+    assert_int_equal(wefti_metrics_close(&metrics), WEFT_OK);
+    scratch_close(&own);
+}
+
+static void test_metrics_unwritable_file_is_told(void **state)
+{
+    (void)state;
+    wefti_metrics metrics;
+    wefti_metrics_step step;
+    assert_int_equal(wefti_metrics_open(&metrics, "/nowhere/at/all"),
+                     WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_error_text(), "--metrics /nowhere/at/all: "));
+    wefti_metrics_step_init(&step);
+    assert_int_equal(wefti_metrics_open(&metrics, "/dev/full"), WEFT_OK);
+    assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_error_text(), "--metrics /dev/full: "));
+    weft_status status = wefti_metrics_close(&metrics);
+    (void)status; /* whether closing fails once more is the system's choice */
+}
+
+/* Steps 1 .. 100 at one a second; returns what was shown, to be freed. */
+static char *show_steps(bool on_terminal)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    assert_non_null(file);
+    wefti_progress progress;
+    wefti_progress_init(&progress, file, on_terminal, 1, 100);
+    progress.start_ns = 0;
+    for (uint64_t i = 1; i <= 100; i++) {
+        wefti_metrics_step step;
+        wefti_metrics_step_init(&step);
+        step.step = i;
+        step.loss = 2.5;
+        step.tokens_per_s = 1000;
+        step.overlap_ratio = i > 1 ? 0.875 : (double)NAN;
+        step.val_loss = i % 50 == 0 ? 2.25 : (double)NAN;
+        wefti_progress_show(&progress, &step, (int64_t)i * SECOND);
+        if (i == 60) {
+            wefti_progress_note(&progress, "a note");
+        }
+    }
+    wefti_progress_fini(&progress);
+    fclose(file);
+    return text;
+}
+
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = strstr(text, part); at != NULL;
+         at = strstr(at + 1, part)) {
+        count++;
+    }
+    return count;
+}
+
+static void test_progress_plain_lines_come_every_so_often(void **state)
+{
+    (void)state;
+    char *text = show_steps(false);
+    static const char first[] = "step 1/100  loss 2.5000  1000 tokens/s  hidden"
+                                " n/a  1m39s left\n";
+    assert_int_equal(strncmp(text, first, sizeof(first) - 1), 0);
+    assert_non_null(strstr(text, "\nstep 6/100  loss 2.5000  1000 tokens/s  "
+                                 "hidden 88%  1m34s left\n"));
+    assert_null(strstr(text, "step 5/100"));
+    assert_non_null(strstr(text, "step 50/100  loss 2.5000  validation 2.2500"
+                                 "  1000 tokens/s  hidden 88%  50s left\n"));
+    assert_non_null(strstr(text, "\na note\n"));
+    assert_non_null(strstr(text, "\nstep 100/100  "));
+    assert_int_equal(count_of(text, "\r"), 0);
+    assert_int_equal(count_of(text, "step "), 1 + 9 + 1 + 9 + 1);
+    free(text);
+}
+
+static void test_progress_terminal_line_is_rewritten(void **state)
+{
+    (void)state;
+    char *text = show_steps(true);
+    assert_int_equal(count_of(text, "\rstep "), 100);
+    /* Ended by two validations and the note. */
+    assert_int_equal(count_of(text, "\n"), 2 + 2);
+    assert_non_null(strstr(text, "left\x1b[K\na note\n\rstep 61/100"));
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_metrics_line_has_all_fields),
+        cmocka_unit_test(test_metrics_unwritable_file_is_told),
+        cmocka_unit_test(test_progress_plain_lines_come_every_so_often),
+        cmocka_unit_test(test_progress_terminal_line_is_rewritten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

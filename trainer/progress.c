@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/progress.c - a line about the step just done.
+ */
+#include "trainer/progress.h"
+
+#include "base/clock.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* How often something new is shown at most. */
+#define TERMINAL_NS INT64_C(100000000)
+#define PLAIN_NS    INT64_C(5000000000)
+
+/* Share of the newest step in the smoothed figures. */
+#define NEWEST 0.1
+
+void wefti_progress_init(wefti_progress *progress, FILE *file, bool on_terminal,
+                         uint64_t first_step, uint64_t last_step)
+{
+    *progress = (wefti_progress){.file = file,
+                                 .on_terminal = on_terminal,
+                                 .first_step = first_step,
+                                 .last_step = last_step,
+                                 .start_ns = wefti_clock_ns(),
+                                 .loss = (double)NAN,
+                                 .tokens_per_s = (double)NAN};
+}
+
+static double smooth(double so_far, double newest)
+{
+    return isnan(so_far) ? newest : so_far + NEWEST * (newest - so_far);
+}
+
+/* "1h02m", "3m04s" or "5s" */
+static void describe_time(double seconds, char *text, size_t text_bytes)
+{
+    long whole = seconds < 1e8 ? lround(seconds) : 100000000;
+    if (whole >= 3600) {
+        snprintf(text, text_bytes, "%ldh%02ldm", whole / 3600, whole / 60 % 60);
+    } else if (whole >= 60) {
+        snprintf(text, text_bytes, "%ldm%02lds", whole / 60, whole % 60);
+    } else {
+        snprintf(text, text_bytes, "%lds", whole);
+    }
+}
+
+static void describe(const wefti_progress *progress,
+                     const wefti_metrics_step *step, int64_t now_ns, char *text,
+                     size_t text_bytes)
+{
+    char left[32];
+    char hidden[32] = "n/a";
+    char validation[48] = "";
+    double done = (double)(step->step + 1 - progress->first_step);
+    double steps_left = step->step < progress->last_step
+                            ? (double)(progress->last_step - step->step)
+                            : 0;
+    double passed_s = (double)(now_ns - progress->start_ns) * 1e-9;
+    describe_time(passed_s / done * steps_left, left, sizeof(left));
+    if (!isnan(step->overlap_ratio)) {
+        snprintf(hidden, sizeof(hidden), "%.0f%%", step->overlap_ratio * 100);
+    }
+    if (!isnan(step->val_loss)) {
+        snprintf(validation, sizeof(validation), "  validation %.4f",
+                 step->val_loss);
+    }
+    snprintf(text, text_bytes,
+             "step %" PRIu64 "/%" PRIu64
+             "  loss %.4f%s  %.0f tokens/s  hidden %s  %s left",
+             step->step, progress->last_step, progress->loss, validation,
+             progress->tokens_per_s, hidden, left);
+}
+
+/* Ends a rewritten line, so that the next begins on its own. */
+static void end_line(wefti_progress *progress)
+{
+    if (progress->line_open) {
+        fputc('\n', progress->file);
+        progress->line_open = false;
+    }
+}
+
+void wefti_progress_show(wefti_progress *progress,
+                         const wefti_metrics_step *step, int64_t now_ns)
+{
+    char text[256];
+    progress->loss = smooth(progress->loss, step->loss);
+    progress->tokens_per_s = smooth(progress->tokens_per_s, step->tokens_per_s);
+    bool stays = step->step == progress->last_step || !isnan(step->val_loss);
+    int64_t pause_ns = progress->on_terminal ? TERMINAL_NS : PLAIN_NS;
+    if (!stays && step->step != progress->first_step &&
+        now_ns - progress->shown_ns < pause_ns) {
+        return;
+    }
+    progress->shown_ns = now_ns;
+    describe(progress, step, now_ns, text, sizeof(text));
+    if (progress->on_terminal) {
+        /* Back to the first column; what is longer on the old line goes. */
+        fprintf(progress->file, "\r%s\x1b[K%s", text, stays ? "\n" : "");
+        progress->line_open = !stays;
+    } else {
+        fprintf(progress->file, "%s\n", text);
+    }
+    fflush(progress->file);
+}
+
+void wefti_progress_note(wefti_progress *progress, const char *line)
+{
+    end_line(progress);
+    fprintf(progress->file, "%s\n", line);
+    fflush(progress->file);
+}
+
+void wefti_progress_fini(wefti_progress *progress)
+{
+    end_line(progress);
+    fflush(progress->file);
+}

@@ -117,6 +117,27 @@ weft_status weft_ledger_create(size_t spans_per_step, weft_ledger **ledger_out)
     return WEFT_OK;
 }
 
+weft_status weft_ledger_attach(weft_ledger *ledger, weft_comm *comm)
+{
+    if (!ledger || !comm) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "weft_ledger_attach: %s is NULL: allowed is a "
+                           "ledger and a communicator",
+                           ledger ? "comm" : "ledger");
+    }
+    return wefti_comm_observe(comm,
+                              &(wefti_observer){wefti_ledger_moved, ledger});
+}
+
+void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm)
+{
+    if (ledger && comm) {
+        weft_status status = wefti_comm_observe(comm, NULL);
+        WEFTI_ASSERT(status == WEFT_OK);
+        (void)status;
+    }
+}
+
 /* ---- recording: any thread -------------------------------------------- */
 
 static slot *claim(weft_ledger *ledger)

@@ -78,6 +78,7 @@ void weft_ledger_destroy(weft_ledger *ledger); /* after detach; NULL legal */
  * weft_ledger_attach - record the operations of comm from now on; detach ends
  * that. A communicator feeds at most one ledger.
  *
+ * Returns     OK | ERR_INVALID (something is NULL, or comm feeds a ledger).
  * Threads     not while operations are in flight on comm.
  */
 WEFT_NODISCARD weft_status weft_ledger_attach(weft_ledger *ledger,

@@ -8,7 +8,7 @@
  */
 #include "overlap/breakdown.h"
 
-#include "tests/overlap/chance.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +19,12 @@
 #include <cmocka.h>
 
 enum { ROOM = 512, MOMENTS = 100, ORIGIN = 1000, ROUNDS = 4000 };
+
+/* 0 .. bound-1 */
+static int64_t below(uint64_t *seed, int64_t bound)
+{
+    return (int64_t)(random_next(seed) % (uint64_t)bound);
+}
 
 typedef struct subject {
     wefti_timeline timeline;
@@ -117,9 +123,9 @@ typedef struct bitmaps {
 static void add_any(wefti_timeline *line, wefti_interval_set *set, bool *bits,
                     uint64_t *chance)
 {
-    for (int64_t left = chance_below(chance, 4); left > 0; left--) {
-        int64_t from = chance_below(chance, MOMENTS + 20) - 20;
-        int64_t to = from + chance_below(chance, 25);
+    for (int64_t left = below(chance, 4); left > 0; left--) {
+        int64_t from = below(chance, MOMENTS + 20) - 20;
+        int64_t to = from + below(chance, 25);
         add(line, set, from, to);
         for (int64_t t = from < 0 ? 0 : from; t < to && t < MOMENTS; t++) {
             bits[t] = true;
@@ -170,7 +176,7 @@ static void add_moment(const bitmaps *bits, int t, weft_step_report *expected)
 static void test_breakdown_any_step_matches_definition(void **state)
 {
     subject *it = *state;
-    uint64_t chance = chance_seed();
+    uint64_t chance = random_seed();
     for (int round = 0; round < ROUNDS; round++) {
         bitmaps bits;
         add_any_step(it, &bits, &chance);

@@ -8,7 +8,7 @@
 #include "overlap/interval.h"
 
 #include "base/check.h"
-#include "tests/overlap/chance.h"
+#include "tests/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,6 +20,12 @@
 
 enum { MOMENTS = 64, ORIGIN = -20, MOST = 24, ROOM = 2 * MOST + 1 };
 enum { ROUNDS = 20000 };
+
+/* 0 .. bound-1 */
+static int64_t below(uint64_t *seed, int64_t bound)
+{
+    return (int64_t)(random_next(seed) % (uint64_t)bound);
+}
 
 typedef struct subject {
     wefti_interval items[ROOM];
@@ -37,10 +43,10 @@ static void init(subject *it)
 static void fill(subject *it, uint64_t *random)
 {
     init(it);
-    size_t count = (size_t)chance_below(random, MOST + 1);
+    size_t count = (size_t)below(random, MOST + 1);
     for (size_t i = 0; i < count; i++) {
-        int64_t begin = chance_below(random, MOMENTS);
-        int64_t end = begin + chance_below(random, 8);
+        int64_t begin = below(random, MOMENTS);
+        int64_t end = begin + below(random, 8);
         end = end > MOMENTS ? MOMENTS : end;
         wefti_interval_add(&it->set, ORIGIN + begin, ORIGIN + end);
         for (int64_t t = begin; t < end; t++) {
@@ -72,7 +78,7 @@ static void assert_same(const wefti_interval_set *set, const bool *bits)
 static void test_interval_any_sets_match_bitmaps(void **state)
 {
     (void)state;
-    uint64_t random = chance_seed();
+    uint64_t random = random_seed();
     for (int round = 0; round < ROUNDS; round++) {
         subject a, b, out;
         fill(&a, &random);
@@ -105,13 +111,13 @@ static void test_interval_any_sets_match_bitmaps(void **state)
 static void test_gaps_any_window_match_bitmaps(void **state)
 {
     (void)state;
-    uint64_t random = chance_seed();
+    uint64_t random = random_seed();
     for (int round = 0; round < ROUNDS; round++) {
         subject a, out;
         fill(&a, &random);
         init(&out);
-        int64_t begin = chance_below(&random, MOMENTS);
-        int64_t end = begin + chance_below(&random, MOMENTS + 1 - begin);
+        int64_t begin = below(&random, MOMENTS);
+        int64_t end = begin + below(&random, MOMENTS + 1 - begin);
         wefti_interval window = {ORIGIN + begin, ORIGIN + end};
         wefti_interval_gaps(&a.set, window, &out.set);
         for (int64_t t = begin; t < end; t++) {

@@ -9,6 +9,7 @@
 #include "overlap/ledger.h"
 
 #include "base/clock.h"
+#include "weft/op.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -337,6 +338,108 @@ static void test_span_on_stream_lasts_as_long_as_its_work(void **state)
     weft_device_close(device);
 }
 
+/* ---- communicators --------------------------------------------------------
+ */
+
+enum { RANKS = 2, CALLS = 6, ELEMS = 1 << 16 };
+
+typedef struct member {
+    pthread_t thread;
+    const weft_unique_id *id;
+    int rank;
+    weft_status status;
+    weft_step_report report;
+    uint64_t op_numbers; /* bit n: op n was seen */
+} member;
+
+static void see_operation(void *context, const wefti_trace_event *event)
+{
+    member *self = context;
+    if (event->kind == WEFTI_TRACE_TRANSFER && event->op_number < 64) {
+        self->op_numbers |= (uint64_t)1 << event->op_number;
+    }
+}
+
+static weft_status reduce_some(weft_comm *comm, int32_t *values)
+{
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < CALLS && status == WEFT_OK; i++) {
+        status = weft_allreduce(values, values, i % 2 ? ELEMS : 1,
+                                WEFT_DTYPE_I32, WEFT_REDOP_SUM, comm, NULL);
+    }
+    return status;
+}
+
+static void *run_member(void *arg)
+{
+    member *self = arg;
+    static int32_t values[RANKS][ELEMS];
+    weft_comm *comm = NULL;
+    weft_ledger *ledger = NULL;
+    weft_comm_config config = {.size_bytes = sizeof(config),
+                               .id = self->id,
+                               .rank = self->rank,
+                               .nranks = RANKS,
+                               .timeout_ms = 20000};
+    self->report.size_bytes = sizeof(self->report);
+    self->status = weft_ledger_create(SPANS, &ledger);
+    if (self->status == WEFT_OK) {
+        self->status = weft_comm_create(&config, &comm);
+    }
+    if (self->status == WEFT_OK) {
+        self->status = weft_ledger_attach(ledger, comm);
+    }
+    if (self->status == WEFT_OK &&
+        weft_ledger_attach(ledger, comm) != WEFT_ERR_INVALID) {
+        self->status = WEFT_ERR_MISMATCH;
+    }
+    if (self->status == WEFT_OK) {
+        self->status = reduce_some(comm, values[self->rank]);
+    }
+    if (self->status == WEFT_OK) {
+        self->status = weft_ledger_step(ledger, &self->report);
+        wefti_ledger_visit(ledger, see_operation, self);
+        weft_ledger_detach(ledger, comm);
+    }
+    if (self->status == WEFT_OK) {
+        self->status = reduce_some(comm, values[self->rank]);
+    }
+    weft_comm_destroy(comm);
+    weft_ledger_destroy(ledger);
+    return NULL;
+}
+
+static void test_attach_records_operations_until_detach(void **state)
+{
+    (void)state;
+    weft_unique_id id;
+    member members[RANKS];
+    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
+    for (int i = 0; i < RANKS; i++) {
+        members[i] = (member){.id = &id, .rank = i};
+        assert_int_equal(
+            pthread_create(&members[i].thread, NULL, run_member, &members[i]),
+            0);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(pthread_join(members[i].thread, NULL), 0);
+        assert_int_equal(members[i].status, WEFT_OK);
+        assert_true(members[i].report.xfer_ns[WEFT_CLASS_DP] > 0);
+        assert_int_equal(members[i].report.dropped, 0);
+        /* CALLS in a row, each seen before its call returned. */
+        uint64_t numbers = members[i].op_numbers;
+        assert_int_equal(numbers / (numbers & -numbers), (1 << CALLS) - 1);
+    }
+}
+
+static void test_attach_bad_arguments_are_refused(void **state)
+{
+    assert_int_equal(weft_ledger_attach(NULL, NULL), WEFT_ERR_INVALID);
+    assert_int_equal(weft_ledger_attach(*state, NULL), WEFT_ERR_INVALID);
+    weft_ledger_detach(*state, NULL);
+    weft_ledger_detach(NULL, NULL);
+}
+
 /* ---- the trace --------------------------------------------------------------
  */
 
@@ -435,6 +538,8 @@ int main(void)
         cmocka_unit_test(test_full_ledger_counts_what_it_drops),
         LEDGER_TEST(test_recorders_beside_collector_lose_nothing),
         LEDGER_TEST(test_span_on_stream_lasts_as_long_as_its_work),
+        cmocka_unit_test(test_attach_records_operations_until_detach),
+        LEDGER_TEST(test_attach_bad_arguments_are_refused),
         LEDGER_TEST(test_visit_some_steps_gives_their_events),
         LEDGER_TEST(test_span_cost_is_small)};
     return cmocka_run_group_tests(tests, NULL, NULL);

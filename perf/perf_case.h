@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_case.h - the operations that weft-perf knows: their sizes, their
+ * bus factors, what comes in and what must come out. Arithmetic only, so that
+ * the peers' bench shares it.
+ *
+ * bytes means what it means in nccl-tests: the buffer of all-reduce, broadcast,
+ * reduce and send/recv; the receive buffer of all-gather; the send buffer of
+ * reduce-scatter.
+ */
+#ifndef PERF_PERF_CASE_H
+#define PERF_PERF_CASE_H
+
+#include "perf/tile.h"
+#include "weft/types.h"
+
+#include <stdbool.h>
+
+typedef enum wefti_perf_kind {
+    WEFTI_PERF_ALLREDUCE,
+    WEFTI_PERF_ALLGATHER,
+    WEFTI_PERF_REDUCESCATTER,
+    WEFTI_PERF_BROADCAST,
+    WEFTI_PERF_REDUCE,
+    WEFTI_PERF_SENDRECV,
+    WEFTI_PERF_BARRIER
+} wefti_perf_kind;
+
+typedef struct wefti_perf_op {
+    const char *name;
+    wefti_perf_kind kind;
+    weft_collective collective;
+    bool reduces;
+    bool rooted;
+    const char *meaning; /* for --help */
+} wefti_perf_op;
+
+/* NULL if there is none of that name. */
+const wefti_perf_op *wefti_perf_op_get(const char *name);
+
+/* The table itself, ended by a NULL name. */
+extern const wefti_perf_op wefti_perf_ops[];
+
+/* The names of all, separated by spaces. */
+void wefti_perf_op_list(char *text_out, size_t text_bytes);
+
+/* Bus bandwidth = algorithm bandwidth * factor (nccl-tests, PERFORMANCE.md). */
+double wefti_perf_op_bus_factor(const wefti_perf_op *op, int nranks);
+
+/* One size of one operation as seen by one rank. Counts are elements. */
+typedef struct wefti_perf_case {
+    const wefti_perf_op *op;
+    weft_dtype dtype;
+    weft_redop redop;
+    int root, rank, nranks;
+    bool inplace;
+    size_t bytes; /* really moved: asked for, rounded to whole elements */
+    size_t count; /* what the call takes */
+    size_t send_elems, recv_elems;
+} wefti_perf_case;
+
+/*
+ * wefti_perf_case_size - fills bytes, count and elems. A size too small for
+ * one element a rank becomes one element a rank; 0 stays 0.
+ */
+void wefti_perf_case_size(wefti_perf_case *subject, size_t bytes);
+
+/*
+ * wefti_perf_case_buffers - where this rank's send and recv lie in a buffer
+ * for each; in place both point into recv's (or the other way round).
+ */
+typedef struct wefti_perf_buffers {
+    unsigned char *send, *recv;
+} wefti_perf_buffers;
+
+size_t wefti_perf_case_room(const wefti_perf_case *subject);
+wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
+                                         wefti_perf_buffers rooms);
+
+/* Whether this rank sends anything of its own, and whether it receives. */
+bool wefti_perf_case_sends(const wefti_perf_case *subject);
+bool wefti_perf_case_receives(const wefti_perf_case *subject);
+
+/* sendrecv: whom this rank receives from, whom it sends to. */
+int wefti_perf_case_before(const wefti_perf_case *subject);
+int wefti_perf_case_after(const wefti_perf_case *subject);
+
+/*
+ * wefti_perf_case_count_wrong - compares host memory recv with what this
+ * rank must have got in call shift. scratch is a tile to work in.
+ */
+size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
+                                   const void *recv, size_t shift,
+                                   wefti_tile *scratch);
+
+#endif

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_hiding.c - the four runs behind O, H, s_C and s_M.
+ */
+#include "perf/perf_hiding.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/select.h"
+#include "perf/grind.h"
+#include "perf/perf_call.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARTS = 16, LEDGER_ROOM = 1 << 15, ITERATIONS = 20, TRIAL_CALLS = 5 };
+
+typedef enum mode { COMP, SER, OVL, ALONE, MODES } mode;
+
+/* What one iteration of one mode gave on this rank. */
+typedef struct figures {
+    int64_t *time_ns, *compute_ns, *xfer_ns; /* [iterations] each */
+} figures;
+
+typedef struct bench {
+    wefti_perf_rank *rank;
+    wefti_perf_pool pool;
+    weft_gate *ready;
+    weft_ledger *ledger;
+    wefti_grind grind;
+    size_t part_elems;
+    size_t part_rows; /* of compute to each part */
+    size_t call;      /* of the pool; also the gate's epoch, less 1 */
+    int iterations;
+    figures modes[MODES];
+    int64_t *values; /* what modes point into */
+    /* Of all ovl runs: */
+    int64_t hidden_ns, moved_ns;
+    int64_t compute_ns, cpu_ns;
+    int64_t wrong;
+} bench;
+
+/* Parts of the send buffer that have elements. */
+static size_t count_parts(const bench *it)
+{
+    size_t elems = it->pool.subject.send_elems;
+    return (elems + it->part_elems - 1) / it->part_elems;
+}
+
+/* Makes the send buffer part by part, and says so at the gate. */
+static weft_status compute(bench *it)
+{
+    size_t elems = it->pool.subject.send_elems;
+    for (size_t part = 0; part < count_parts(it); part++) {
+        size_t first = part * it->part_elems;
+        size_t count =
+            elems - first < it->part_elems ? elems - first : it->part_elems;
+        weft_span span =
+            weft_span_open(it->ledger, WEFT_CLASS_COMPUTE, "part", NULL);
+        wefti_grind_run(&it->grind, it->part_rows);
+        weft_status status =
+            wefti_perf_pool_fill(&it->pool, it->rank, it->call, first, count);
+        weft_span_close(it->ledger, span, NULL);
+        if (status == WEFT_OK) {
+            status = weft_gate_signal(it->ready, part, it->call + 1, NULL);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Without compute: all the data, then all the signals. */
+static weft_status make_all(bench *it)
+{
+    weft_status status = wefti_perf_pool_fill(&it->pool, it->rank, it->call, 0,
+                                              it->pool.subject.send_elems);
+    for (size_t part = 0; status == WEFT_OK && part < count_parts(it); part++) {
+        status = weft_gate_signal(it->ready, part, it->call + 1, NULL);
+    }
+    return status;
+}
+
+static weft_status post(bench *it)
+{
+    const wefti_perf_case *subject = &it->pool.subject;
+    wefti_perf_buffers buffers = wefti_perf_pool_at(&it->pool, it->call);
+    bool gated = wefti_perf_case_sends(subject) && subject->count > 0;
+    weft_op op = wefti_perf_call_op(subject, buffers);
+    if (gated) {
+        op.ready = it->ready;
+        op.gate_elems = it->part_elems;
+    }
+    return weft_op_post(&op, gated ? it->call + 1 : 0, it->rank->comm,
+                        it->rank->stream);
+}
+
+/* The timed part of a run. */
+static weft_status run_mode(bench *it, mode which)
+{
+    weft_status status = WEFT_OK;
+    if (which == OVL) {
+        status = post(it);
+    }
+    if (status == WEFT_OK && which != ALONE) {
+        status = compute(it);
+    }
+    if (status == WEFT_OK && (which == SER || which == ALONE)) {
+        status = post(it);
+    }
+    if (status == WEFT_OK && which != COMP) {
+        status = weft_stream_wait(it->rank->stream);
+    }
+    return status;
+}
+
+static weft_status prepare(bench *it, mode which)
+{
+    weft_status status = WEFT_OK;
+    if (it->rank->options->checks > 0) {
+        status = wefti_perf_pool_poison(&it->pool, it->rank, it->call);
+    }
+    if (status == WEFT_OK && which == ALONE) {
+        status = make_all(it);
+    }
+    return status == WEFT_OK ? wefti_perf_rank_meet(it->rank) : status;
+}
+
+static weft_status check(bench *it, mode which)
+{
+    int64_t wrong = 0;
+    if (which == COMP || it->rank->options->checks == 0) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        wefti_perf_pool_check(&it->pool, it->rank, it->call, &wrong);
+    it->wrong += wrong;
+    return status;
+}
+
+/* One run; the report tells what the ledger saw of it. */
+static weft_status run_once(bench *it, mode which, int64_t *time_ns_out,
+                            weft_step_report *report)
+{
+    report->size_bytes = sizeof(*report);
+    weft_status status = prepare(it, which);
+    if (status == WEFT_OK) {
+        status = weft_ledger_step(it->ledger, report);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int64_t begin_ns = wefti_clock_ns();
+    status = run_mode(it, which);
+    *time_ns_out = wefti_clock_ns() - begin_ns;
+    if (status == WEFT_OK) {
+        status = weft_ledger_step(it->ledger, report);
+    }
+    if (status == WEFT_OK && report->dropped > 0) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY,
+                             "the ledger had no room for %llu transfers",
+                             (unsigned long long)report->dropped);
+    }
+    if (status == WEFT_OK) {
+        status = check(it, which);
+    }
+    it->call++;
+    return status;
+}
+
+static void note_overlap(bench *it, const weft_step_report *report)
+{
+    it->hidden_ns += report->hidden_all_ns;
+    it->moved_ns += report->xfer_all_ns;
+    it->compute_ns += report->compute_ns;
+    it->cpu_ns += (int64_t)(report->cpu_share * (double)report->compute_ns);
+}
+
+/* Compute as long as the slowest rank's operation alone, in equal parts. */
+static weft_status calibrate(bench *it)
+{
+    int64_t times_ns[TRIAL_CALLS];
+    weft_step_report report;
+    for (int i = 0; i < TRIAL_CALLS; i++) {
+        weft_status status = run_once(it, ALONE, &times_ns[i], &report);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    int64_t wanted_ns =
+        (int64_t)(wefti_sample_get(times_ns, TRIAL_CALLS).median_us * 1e3);
+    int64_t row_ps = (int64_t)(wefti_grind_row_ns(&it->grind) * 1e3);
+    int64_t agreed[2] = {wanted_ns, row_ps};
+    weft_status status =
+        wefti_perf_rank_agree(it->rank, agreed, 2, WEFT_REDOP_MAX);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    double rows = (double)agreed[0] * 1e3 / (double)agreed[1];
+    size_t parts = count_parts(it) > 0 ? count_parts(it) : 1;
+    it->part_rows = (size_t)(rows / (double)parts) + 1;
+    return WEFT_OK;
+}
+
+static weft_status run_all(bench *it)
+{
+    weft_step_report report;
+    int64_t ignored_ns;
+    for (int i = 0; i < MODES; i++) { /* warm */
+        weft_status status = run_once(it, (mode)i, &ignored_ns, &report);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    for (int i = 0; i < it->iterations * MODES; i++) {
+        int round = i / MODES;
+        mode which = (mode)((i + round) % MODES); /* each mode after each */
+        figures *to = &it->modes[which];
+        weft_status status = run_once(it, which, &to->time_ns[round], &report);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        to->compute_ns[round] = report.compute_ns;
+        to->xfer_ns[round] = report.xfer_all_ns;
+        if (which == OVL) {
+            note_overlap(it, &report);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- from figures to ratios ------------------------------------------------
+ */
+
+static int64_t median_ns(int64_t *values_ns, int count)
+{
+    return (int64_t)(wefti_sample_get(values_ns, (size_t)count).median_us *
+                     1e3);
+}
+
+static double ratio(int64_t above, int64_t below)
+{
+    return below > 0 ? (double)above / (double)below : (double)NAN;
+}
+
+static double hiding_ratio(const wefti_sample *times)
+{
+    double gain_us = times[SER].median_us - times[COMP].median_us;
+    double spread_us = fmax(times[SER].p90_us - times[SER].p10_us,
+                            times[COMP].p90_us - times[COMP].p10_us) /
+                       2.0;
+    if (gain_us <= 3.0 * spread_us || gain_us <= 0.0) {
+        return (double)NAN;
+    }
+    return 1.0 - (times[OVL].median_us - times[COMP].median_us) / gain_us;
+}
+
+static weft_status summarise(bench *it, wefti_perf_row *row,
+                             wefti_perf_hiding *out)
+{
+    size_t count = (size_t)it->iterations;
+    wefti_sample times[MODES];
+    for (int i = 0; i < MODES; i++) {
+        weft_status status = wefti_perf_rank_agree(
+            it->rank, it->modes[i].time_ns, count, WEFT_REDOP_MAX);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        times[i] = wefti_sample_get(it->modes[i].time_ns, count);
+    }
+    int64_t sums[] = {it->hidden_ns,
+                      it->moved_ns,
+                      median_ns(it->modes[OVL].compute_ns, it->iterations),
+                      median_ns(it->modes[COMP].compute_ns, it->iterations),
+                      median_ns(it->modes[OVL].xfer_ns, it->iterations),
+                      median_ns(it->modes[ALONE].xfer_ns, it->iterations),
+                      it->wrong,
+                      it->cpu_ns,
+                      it->compute_ns};
+    weft_status status = wefti_perf_rank_agree(
+        it->rank, sums, WEFTI_COUNT_OF(sums), WEFT_REDOP_SUM);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    *out = (wefti_perf_hiding){.overlap_ratio = ratio(sums[0], sums[1]),
+                               .hiding_ratio = hiding_ratio(times),
+                               .compute_interference = ratio(sums[2], sums[3]),
+                               .transfer_interference = ratio(sums[4], sums[5]),
+                               .comp_us = times[COMP].median_us,
+                               .ser_us = times[SER].median_us,
+                               .ovl_us = times[OVL].median_us,
+                               .alone_us = times[ALONE].median_us,
+                               .cpu_share = ratio(sums[7], sums[8])};
+    row->time = times[ALONE];
+    row->wrong = sums[6];
+    row->checked = it->rank->options->checks > 0;
+    row->hiding = out;
+    return WEFT_OK;
+}
+
+/* ---- setting up
+ * -------------------------------------------------------------- */
+
+static void fini(bench *it)
+{
+    free(it->values);
+    weft_ledger_destroy(it->ledger);
+    weft_gate_destroy(it->ready);
+    wefti_perf_pool_fini(&it->pool, it->rank);
+}
+
+static weft_status init(bench *it, wefti_perf_rank *rank,
+                        const wefti_perf_case *subject, int iterations)
+{
+    *it = (bench){.rank = rank, .iterations = iterations};
+    wefti_grind_init(&it->grind);
+    it->part_elems = (subject->send_elems + PARTS - 1) / PARTS;
+    it->part_elems = it->part_elems > 0 ? it->part_elems : 1;
+    weft_status status = wefti_perf_pool_init(
+        &it->pool, rank, subject, wefti_sample_copies(subject->bytes));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    size_t count = (size_t)iterations;
+    it->values = calloc(3 * MODES * count, sizeof(*it->values));
+    status = it->values ? weft_gate_create(rank->device, PARTS, &it->ready)
+                        : wefti_error(WEFT_ERR_NO_MEMORY, "%zu times", count);
+    if (status == WEFT_OK) {
+        status = weft_ledger_create(LEDGER_ROOM, &it->ledger);
+    }
+    if (status != WEFT_OK) {
+        fini(it);
+        return status;
+    }
+    for (size_t i = 0; i < MODES; i++) {
+        int64_t *values = it->values + 3 * i * count;
+        it->modes[i] = (figures){values, values + count, values + 2 * count};
+    }
+    return WEFT_OK;
+}
+
+static weft_status measure(bench *it, wefti_perf_row *row,
+                           wefti_perf_hiding *out)
+{
+    weft_status status = weft_ledger_attach(it->ledger, it->rank->comm);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_op op =
+        wefti_perf_call_op(&row->subject, wefti_perf_pool_at(&it->pool, 0));
+    row->algorithm = wefti_comm_explain(it->rank->comm, &op, &row->fabric);
+    status = calibrate(it);
+    if (status == WEFT_OK) {
+        status = run_all(it);
+    }
+    weft_ledger_detach(it->ledger, it->rank->comm);
+    return status == WEFT_OK ? summarise(it, row, out) : status;
+}
+
+weft_status wefti_perf_hiding_measure(wefti_perf_rank *self, size_t bytes,
+                                      wefti_perf_row *row_out,
+                                      wefti_perf_hiding *hiding_out)
+{
+    int iterations =
+        self->options->iterations ? self->options->iterations : ITERATIONS;
+    wefti_perf_row row = {.subject = wefti_perf_rank_case(self, bytes),
+                          .iterations = iterations};
+    bench *it = malloc(sizeof(*it));
+    if (!it) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "the overlap bench");
+    }
+    weft_status status = init(it, self, &row.subject, iterations);
+    if (status == WEFT_OK) {
+        status = measure(it, &row, hiding_out);
+        fini(it);
+    }
+    free(it);
+    *row_out = row;
+    return status;
+}

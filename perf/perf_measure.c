@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_measure.c - timed calls, then verified ones.
+ */
+#include "perf/perf_measure.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/select.h"
+#include "perf/perf_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One call, with fresh data, from the start line to its return. */
+static weft_status call_once(wefti_perf_rank *self, wefti_perf_pool *pool,
+                             size_t call, int64_t *time_ns_out)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    weft_stream *stream = self->options->blocking ? NULL : self->stream;
+    wefti_perf_buffers buffers = wefti_perf_pool_at(pool, call);
+    weft_status status =
+        wefti_perf_pool_fill(pool, self, call, 0, subject->send_elems);
+    if (status == WEFT_OK) {
+        status = wefti_perf_rank_meet(self);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int64_t begin_ns = wefti_clock_ns();
+    status =
+        wefti_perf_call_run(subject, buffers, self->comm, stream, self->aside);
+    *time_ns_out = wefti_clock_ns() - begin_ns;
+    return status;
+}
+
+static weft_status time_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
+                              int warmup, int iterations, int64_t *times_ns)
+{
+    for (int i = 0; i < warmup + iterations; i++) {
+        int64_t time_ns = 0;
+        weft_status status = call_once(self, pool, (size_t)i, &time_ns);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        if (i >= warmup) {
+            times_ns[i - warmup] = time_ns;
+        }
+    }
+    return wefti_perf_rank_agree(self, times_ns, (size_t)iterations,
+                                 WEFT_REDOP_MAX);
+}
+
+/* Numbered past the timed calls, so that no earlier output can pass. */
+static weft_status check_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
+                               size_t first_call, int64_t *wrong_out)
+{
+    *wrong_out = 0;
+    for (int i = 0; i < self->options->checks; i++) {
+        size_t call = first_call + (size_t)i;
+        int64_t time_ns, wrong = 0;
+        weft_status status = wefti_perf_pool_poison(pool, self, call);
+        if (status == WEFT_OK) {
+            status = call_once(self, pool, call, &time_ns);
+        }
+        if (status == WEFT_OK) {
+            status = wefti_perf_pool_check(pool, self, call, &wrong);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+        *wrong_out += wrong;
+    }
+    return wefti_perf_rank_agree(self, wrong_out, 1, WEFT_REDOP_SUM);
+}
+
+static weft_status measure(wefti_perf_rank *self, wefti_perf_pool *pool,
+                           wefti_perf_row *row, int64_t *times_ns)
+{
+    const wefti_perf_options *options = self->options;
+    int warmup = options->warmup >= 0 ? options->warmup
+                                      : wefti_sample_warmup(row->iterations);
+    weft_status status =
+        time_calls(self, pool, warmup, row->iterations, times_ns);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int64_t *sorted_ns = malloc((size_t)row->iterations * sizeof(*sorted_ns));
+    if (!sorted_ns) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d times", row->iterations);
+    }
+    memcpy(sorted_ns, times_ns, (size_t)row->iterations * sizeof(*sorted_ns));
+    row->time = wefti_sample_get(sorted_ns, (size_t)row->iterations);
+    free(sorted_ns);
+    row->checked = options->checks > 0;
+    return check_calls(self, pool, (size_t)(warmup + row->iterations),
+                       &row->wrong);
+}
+
+weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
+                               wefti_perf_row *row_out, int64_t **samples_out)
+{
+    const wefti_perf_options *options = self->options;
+    wefti_perf_row row = {.subject = wefti_perf_rank_case(self, bytes)};
+    row.iterations = options->iterations
+                         ? options->iterations
+                         : wefti_sample_iterations(row.subject.bytes);
+    *samples_out = NULL;
+    int64_t *times_ns = calloc((size_t)row.iterations, sizeof(*times_ns));
+    if (!times_ns) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d times", row.iterations);
+    }
+    wefti_perf_pool pool;
+    weft_status status = wefti_perf_pool_init(
+        &pool, self, &row.subject, wefti_sample_copies(row.subject.bytes));
+    if (status != WEFT_OK) {
+        goto err_free_times;
+    }
+    weft_op op = wefti_perf_call_op(&row.subject, wefti_perf_pool_at(&pool, 0));
+    row.algorithm = wefti_comm_explain(self->comm, &op, &row.fabric);
+    status = measure(self, &pool, &row, times_ns);
+    wefti_perf_pool_fini(&pool, self);
+    if (status != WEFT_OK) {
+        goto err_free_times;
+    }
+    row.samples_ns = options->samples ? times_ns : NULL;
+    *row_out = row;
+    *samples_out = times_ns;
+    return WEFT_OK;
+
+err_free_times:
+    free(times_ns);
+    return status;
+}

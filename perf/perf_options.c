@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_options.c - nccl-tests' flags where they exist, weft's beside them.
+ */
+#include "perf/perf_options.h"
+
+#include "base/check.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { INPLACE = 256, MEMORY, OVERLAP, SAMPLES, SIZES, UNREGISTERED, VERSION };
+
+static const char short_flags[] = ":b:e:f:n:w:d:o:r:c:z:J:h";
+
+static const struct option long_flags[] = {
+    {"minbytes", required_argument, NULL, 'b'},
+    {"maxbytes", required_argument, NULL, 'e'},
+    {"stepfactor", required_argument, NULL, 'f'},
+    {"iters", required_argument, NULL, 'n'},
+    {"warmup_iters", required_argument, NULL, 'w'},
+    {"datatype", required_argument, NULL, 'd'},
+    {"op", required_argument, NULL, 'o'},
+    {"root", required_argument, NULL, 'r'},
+    {"check", required_argument, NULL, 'c'},
+    {"blocking", required_argument, NULL, 'z'},
+    {"json", required_argument, NULL, 'J'},
+    {"inplace", no_argument, NULL, INPLACE},
+    {"memory", required_argument, NULL, MEMORY},
+    {"overlap", no_argument, NULL, OVERLAP},
+    {"samples", no_argument, NULL, SAMPLES},
+    {"sizes", required_argument, NULL, SIZES},
+    {"unregistered", no_argument, NULL, UNREGISTERED},
+    {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, VERSION},
+    {0}};
+
+static const char help_text[] =
+    "usage: weft-run -n N weft-perf OP [flags]\n"
+    "\n"
+    "Measures one operation of weft over a range of sizes. Before each call\n"
+    "the data are rewritten and the ranks meet; a call takes as long as on "
+    "its\n"
+    "slowest rank. Every result is verified.\n"
+    "\n"
+    "OP:\n";
+
+static const char flags_text[] =
+    "\n"
+    "  -b MIN -e MAX    sizes in bytes, K M G are powers of 1024 (8, 16M)\n"
+    "  -f FACTOR        from one size to the next (8)\n"
+    "  --sizes LIST     exactly these sizes instead: 8,64K,4M\n"
+    "  -n ITERS         timed calls a size (300 up to 64K, fewer above)\n"
+    "  -w WARMUP        calls before them (a tenth of ITERS + 3)\n"
+    "  -d DTYPE         u8 i32 i64 bf16 f32 f64 (f32)\n"
+    "  -o REDOP         sum max avg (sum)\n"
+    "  -r ROOT          of broadcast and reduce (0)\n"
+    "  -c CHECKS        calls whose whole output is verified; 0: none (1)\n"
+    "  -z 0|1           1: blocking calls, 0: through a stream (1)\n"
+    "  -J, --json FILE  the same facts as JSON; - is stdout\n"
+    "  --inplace        send and receive in one buffer\n"
+    "  --memory KIND    host or shadow (host memory that only a device may\n"
+    "                   touch)\n"
+    "  --overlap        with a calibrated compute beside it: O, H, s_C, s_M\n"
+    "  --samples        every single time in the JSON too\n"
+    "  --unregistered   buffers nobody registered: the only kind there is yet\n"
+    "  --version\n"
+    "\n"
+    "Ranks: weft-run's, or WEFT_RANKS_PER_PROCESS threads of this process.\n"
+    "\n"
+    "examples:\n"
+    "  weft-run -n 2 weft-perf all_reduce -b 8 -e 64M -f 4\n"
+    "  weft-run -n 4 weft-perf reduce_scatter -b 1M -e 1M -d bf16 -J out.json\n"
+    "  weft-run -n 2 weft-perf all_reduce -b 16M -e 16M --overlap\n"
+    "  WEFT_RANKS_PER_PROCESS=3 weft-perf broadcast -r 2 -e 1M\n";
+
+void wefti_perf_options_print_help(void)
+{
+    fputs(help_text, stdout);
+    for (const wefti_perf_op *op = wefti_perf_ops; op->name; op++) {
+        printf("  %-15s  %s\n", op->name, op->meaning);
+    }
+    fputs(flags_text, stdout);
+}
+
+/* A whole number from least to most. */
+static weft_status read_int(const char *flag, const char *text, int least,
+                            int most, int *value_out)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || errno || value < least || value > most) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s %s: allowed is a whole number from %d to %d",
+                           flag, text, least, most);
+    }
+    *value_out = (int)value;
+    return WEFT_OK;
+}
+
+/* Bytes with an optional K, M or G, up to 1 TiB. */
+static weft_status read_bytes(const char *flag, const char *text,
+                              size_t *bytes_out)
+{
+    const unsigned long long most = 1ull << 40;
+    const char *suffixes = "KMG";
+    char *end;
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    const char *suffix = *end ? strchr(suffixes, *end & ~0x20) : NULL;
+    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    bool clean = text[0] >= '0' && text[0] <= '9' && !errno &&
+                 (!*end || (suffix && !end[1]));
+    if (!clean || value > most >> shift) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s %s: allowed is a size such as 8, 64K, 16M, 1G",
+                           flag, text);
+    }
+    *bytes_out = (size_t)value << shift;
+    return WEFT_OK;
+}
+
+enum { SIZES_MOST = 64, SIZE_CHARS = 32 };
+
+static weft_status add_size(wefti_perf_options *options, size_t bytes)
+{
+    if (!options->sizes) {
+        options->sizes = calloc(SIZES_MOST, sizeof(*options->sizes));
+    }
+    if (!options->sizes) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "the list of sizes");
+    }
+    if (options->size_count == SIZES_MOST) {
+        return wefti_error(WEFT_ERR_INVALID, "allowed is up to %d sizes",
+                           SIZES_MOST);
+    }
+    options->sizes[options->size_count++] = bytes;
+    return WEFT_OK;
+}
+
+static weft_status read_sizes(const char *list, wefti_perf_options *options)
+{
+    options->size_count = 0;
+    for (const char *at = list; at; at = strchr(at, ',')) {
+        at += *at == ',';
+        char text[SIZE_CHARS];
+        size_t chars = strcspn(at, ","), bytes = 0;
+        snprintf(text, sizeof(text), "%.*s", (int)chars, at);
+        weft_status status = read_bytes("--sizes", text, &bytes);
+        if (status == WEFT_OK) {
+            status = add_size(options, bytes);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* From -b to -e by -f, unless --sizes has listed them. */
+static weft_status make_sizes(wefti_perf_options *options)
+{
+    if (options->op->kind == WEFTI_PERF_BARRIER) {
+        options->size_count = 0;
+        return add_size(options, 0);
+    }
+    size_t bytes = options->min_bytes;
+    weft_status status = WEFT_OK;
+    bool more = options->size_count == 0;
+    while (more && status == WEFT_OK) {
+        status = add_size(options, bytes);
+        more = bytes > 0 && bytes <= options->max_bytes / options->factor;
+        bytes *= options->factor;
+    }
+    return status;
+}
+
+static weft_status read_dtype(const char *text, weft_dtype *dtype_out)
+{
+    /* nccl-tests' names, in the order of weft_dtype */
+    static const char *const others[WEFT_DTYPE_COUNT] = {
+        "uint8", "int32", "int64", "bfloat16", "float", "double"};
+    for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
+        if (strcmp(text, weft_dtype_text((weft_dtype)i)) == 0 ||
+            strcmp(text, others[i]) == 0) {
+            *dtype_out = (weft_dtype)i;
+            return WEFT_OK;
+        }
+    }
+    return wefti_error(WEFT_ERR_INVALID,
+                       "-d %s: allowed is u8 i32 i64 bf16 f32 f64", text);
+}
+
+static weft_status read_redop(const char *text, weft_redop *redop_out)
+{
+    for (int i = 0; i < WEFT_REDOP_COUNT; i++) {
+        if (strcmp(text, weft_redop_text((weft_redop)i)) == 0) {
+            *redop_out = (weft_redop)i;
+            return WEFT_OK;
+        }
+    }
+    return wefti_error(WEFT_ERR_INVALID, "-o %s: allowed is sum max avg", text);
+}
+
+static weft_status read_memory(const char *text, const char **memory_out)
+{
+    if (strcmp(text, "host") == 0 || strcmp(text, "shadow") == 0) {
+        *memory_out = text;
+        return WEFT_OK;
+    }
+    return wefti_error(
+        WEFT_ERR_INVALID, "--memory %s: %sallowed is host or shadow", text,
+        strcmp(text, "cuda") == 0 ? "this build knows no CUDA device; " : "");
+}
+
+static weft_status read_flag(int flag, const char *value,
+                             wefti_perf_options *options)
+{
+    weft_status status = WEFT_OK;
+    int number = 0;
+    switch (flag) {
+    case 'b':
+        return read_bytes("-b", value, &options->min_bytes);
+    case 'e':
+        return read_bytes("-e", value, &options->max_bytes);
+    case 'f':
+        status = read_int("-f", value, 2, 1 << 20, &number);
+        options->factor = (size_t)number;
+        return status;
+    case 'n':
+        return read_int("-n", value, 1, 1000000, &options->iterations);
+    case 'w':
+        return read_int("-w", value, 0, 1000000, &options->warmup);
+    case 'd':
+        return read_dtype(value, &options->dtype);
+    case 'o':
+        return read_redop(value, &options->redop);
+    case 'r':
+        return read_int("-r", value, 0, INT_MAX, &options->root);
+    case 'c':
+        return read_int("-c", value, 0, 1000000, &options->checks);
+    case 'z':
+        status = read_int("-z", value, 0, 1, &number);
+        options->blocking = number == 1;
+        return status;
+    case 'J':
+        options->json_path = value;
+        return WEFT_OK;
+    case SIZES:
+        return read_sizes(value, options);
+    case MEMORY:
+        return read_memory(value, &options->memory);
+    default:
+        options->inplace |= flag == INPLACE;
+        options->overlap |= flag == OVERLAP;
+        options->samples |= flag == SAMPLES;
+        options->version |= flag == VERSION;
+        options->help |= flag == 'h';
+        return WEFT_OK;
+    }
+}
+
+static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
+{
+    char names[256];
+    wefti_perf_op_list(names, sizeof(names));
+    if (optind + 1 < argc) {
+        return wefti_error(WEFT_ERR_INVALID, "%s: one operation at a time",
+                           argv[optind + 1]);
+    }
+    if (optind == argc) {
+        return wefti_error(WEFT_ERR_INVALID, "which operation? there is: %s",
+                           names);
+    }
+    options->op = wefti_perf_op_get(argv[optind]);
+    if (!options->op) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: no such operation; there is: %s", argv[optind],
+                           names);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_together(wefti_perf_options *options)
+{
+    if (options->min_bytes > options->max_bytes) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "-b %zu -e %zu: the least size is above the most",
+                           options->min_bytes, options->max_bytes);
+    }
+    wefti_perf_kind kind = options->op->kind;
+    if (options->inplace &&
+        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--inplace: %s has no form in place",
+                           options->op->name);
+    }
+    if (options->overlap &&
+        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--overlap: %s is not a gated collective; allowed "
+                           "is all_reduce all_gather reduce_scatter broadcast "
+                           "reduce",
+                           options->op->name);
+    }
+    return WEFT_OK;
+}
+
+static weft_status read_flags(int argc, char **argv,
+                              wefti_perf_options *options)
+{
+    bool least_given = false, most_given = false;
+    int flag;
+    optind = 1;
+    while ((flag = getopt_long(argc, argv, short_flags, long_flags, NULL)) !=
+           -1) {
+        if (flag == '?' || flag == ':') {
+            return wefti_error(
+                WEFT_ERR_INVALID, "%s: %s; --help lists what is allowed",
+                argv[optind - 1],
+                flag == ':' ? "a value is missing" : "no such flag");
+        }
+        weft_status status = read_flag(flag, optarg, options);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        least_given |= flag == 'b';
+        most_given |= flag == 'e';
+    }
+    /* One bound alone beyond the other's default is that one size. */
+    if (options->min_bytes > options->max_bytes && least_given != most_given) {
+        options->max_bytes =
+            least_given ? options->min_bytes : options->max_bytes;
+        options->min_bytes = options->max_bytes;
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_perf_options_read(int argc, char **argv,
+                                    wefti_perf_options *options_out)
+{
+    *options_out = (wefti_perf_options){.min_bytes = 8,
+                                        .max_bytes = (size_t)16 << 20,
+                                        .factor = 8,
+                                        .warmup = -1,
+                                        .dtype = WEFT_DTYPE_F32,
+                                        .redop = WEFT_REDOP_SUM,
+                                        .checks = 1,
+                                        .blocking = true,
+                                        .memory = "host"};
+    weft_status status = read_flags(argc, argv, options_out);
+    if (status == WEFT_OK && !options_out->help && !options_out->version) {
+        status = read_op(argc, argv, options_out);
+        if (status == WEFT_OK) {
+            status = check_together(options_out);
+        }
+        if (status == WEFT_OK) {
+            status = make_sizes(options_out);
+        }
+    }
+    if (status != WEFT_OK) {
+        wefti_perf_options_fini(options_out);
+    }
+    return status;
+}
+
+void wefti_perf_options_fini(wefti_perf_options *options)
+{
+    free(options->sizes);
+    options->sizes = NULL;
+}

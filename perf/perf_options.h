@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_options.h - weft-perf's command line, read strictly.
+ */
+#ifndef PERF_PERF_OPTIONS_H
+#define PERF_PERF_OPTIONS_H
+
+#include "perf/perf_case.h"
+#include "weft/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct wefti_perf_options {
+    const wefti_perf_op *op;
+    size_t *sizes; /* [size_count], bytes as asked for */
+    size_t size_count;
+    size_t min_bytes, max_bytes, factor; /* what sizes were made from */
+    int iterations;                      /* 0: by size */
+    int warmup;                          /* -1: by iterations */
+    weft_dtype dtype;
+    weft_redop redop;
+    int root;
+    int checks;
+    bool blocking;
+    bool inplace;
+    bool overlap;
+    bool samples;
+    const char *memory;    /* a device kind: host or shadow */
+    const char *json_path; /* NULL: none; "-": stdout */
+    bool help, version;    /* asked for; nothing else counts then */
+} wefti_perf_options;
+
+/*
+ * wefti_perf_options_read - from main's arguments; fini frees what it took.
+ *
+ * Returns     OK | ERR_INVALID (weft_error_text() names the flag, its value
+ *             and what is allowed) | ERR_NO_MEMORY; then nothing to free.
+ */
+WEFT_NODISCARD weft_status
+wefti_perf_options_read(int argc, char **argv, wefti_perf_options *options_out);
+
+void wefti_perf_options_fini(wefti_perf_options *options);
+
+void wefti_perf_options_print_help(void);
+
+#endif

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_rank.c - what every rank needs before anything can be timed.
+ */
+#include "perf/perf_rank.h"
+
+#include "base/error.h"
+#include "device/device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { POISON = 0xa5 };
+
+weft_status wefti_perf_rank_agree(wefti_perf_rank *self, int64_t *values,
+                                  size_t count, weft_redop redop)
+{
+    return weft_allreduce(values, values, count, WEFT_DTYPE_I64, redop,
+                          self->comm, NULL);
+}
+
+/* One line for all, if all reach it; else everyone does without. */
+static weft_status find_line(wefti_perf_rank *self)
+{
+    wefti_startline_place place = {0};
+    if (self->rank == 0) {
+        self->line = wefti_startline_create(self->nranks, &place);
+    }
+    weft_status status = weft_broadcast(&place, &place, sizeof(place),
+                                        WEFT_DTYPE_U8, 0, self->comm, NULL);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (self->rank != 0) {
+        self->line = wefti_startline_open(&place);
+    }
+    int64_t reached = self->line != NULL;
+    status = wefti_perf_rank_agree(self, &reached, 1, WEFT_REDOP_SUM);
+    if (status == WEFT_OK && reached < self->nranks) {
+        wefti_startline_close(self->line);
+        self->line = NULL;
+    }
+    return status;
+}
+
+static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
+{
+    const wefti_perf_options *options = self->options;
+    weft_status status = weft_device_open(options->memory, 0, &self->device);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_comm_config config = {.size_bytes = sizeof(config),
+                               .id = id,
+                               .rank = self->rank,
+                               .nranks = self->nranks,
+                               .device = self->device};
+    status = weft_comm_create(&config, &self->comm);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_stream_create(self->device, 0, &self->stream);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_stream_create(self->device, 0, &self->aside);
+    return status != WEFT_OK ? status : find_line(self);
+}
+
+weft_status wefti_perf_rank_init(wefti_perf_rank *self,
+                                 const wefti_perf_options *options, int rank,
+                                 int nranks, const weft_unique_id *id)
+{
+    memset(self, 0, sizeof(*self));
+    self->options = options;
+    self->rank = rank;
+    self->nranks = nranks;
+    if (options->op->rooted && options->root >= nranks) {
+        return wefti_error(WEFT_ERR_INVALID, "-r %d: allowed is 0 to %d",
+                           options->root, nranks - 1);
+    }
+    weft_status status = start(self, id);
+    if (status != WEFT_OK) {
+        wefti_perf_rank_fini(self);
+        return status;
+    }
+    wefti_tile_make(&self->own, options->dtype, rank, nranks);
+    return WEFT_OK;
+}
+
+void wefti_perf_rank_fini(wefti_perf_rank *self)
+{
+    wefti_startline_close(self->line);
+    weft_stream_destroy(self->aside);
+    weft_stream_destroy(self->stream);
+    weft_comm_destroy(self->comm);
+    weft_device_close(self->device);
+}
+
+wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
+{
+    const wefti_perf_options *options = self->options;
+    wefti_perf_case subject = {.op = options->op,
+                               .dtype = options->dtype,
+                               .redop = options->redop,
+                               .root = options->op->rooted ? options->root : 0,
+                               .rank = self->rank,
+                               .nranks = self->nranks,
+                               .inplace = options->inplace};
+    wefti_perf_case_size(&subject, bytes);
+    return subject;
+}
+
+weft_status wefti_perf_rank_meet(wefti_perf_rank *self)
+{
+    if (!self->line) {
+        return weft_barrier(self->comm, NULL);
+    }
+    return wefti_startline_wait(self->line)
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_TIMEOUT,
+                             "another rank has not come to the start");
+}
+
+weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
+                                 const wefti_perf_case *subject, int copies)
+{
+    const size_t line = 4096;
+    size_t room = wefti_perf_case_room(subject);
+    *pool = (wefti_perf_pool){.subject = *subject,
+                              .copies = copies,
+                              .room_bytes = (room + line - 1) / line * line};
+    size_t all_bytes = 2 * (size_t)copies * pool->room_bytes;
+    weft_status status =
+        weft_device_alloc(self->device, all_bytes, &pool->block);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (wefti_device_get_table(self->device)->host_reads) {
+        memset(pool->block, POISON, all_bytes);
+        return WEFT_OK;
+    }
+    pool->staging = malloc(pool->room_bytes);
+    if (!pool->staging) {
+        weft_device_free(self->device, pool->block);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%zu bytes of staging",
+                           pool->room_bytes);
+    }
+    return WEFT_OK;
+}
+
+void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self)
+{
+    free(pool->staging);
+    weft_device_free(self->device, pool->block);
+}
+
+wefti_perf_buffers wefti_perf_pool_at(const wefti_perf_pool *pool, size_t call)
+{
+    size_t copy = call % (size_t)pool->copies;
+    unsigned char *send = pool->block;
+    send += 2 * copy * pool->room_bytes;
+    return wefti_perf_case_place(
+        &pool->subject, (wefti_perf_buffers){send, send + pool->room_bytes});
+}
+
+weft_status wefti_perf_pool_poison(wefti_perf_pool *pool, wefti_perf_rank *self,
+                                   size_t call)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    void *recv = wefti_perf_pool_at(pool, call).recv;
+    size_t bytes = subject->recv_elems * weft_dtype_bytes(subject->dtype);
+    if (!pool->staging) {
+        memset(recv, POISON, bytes);
+        return WEFT_OK;
+    }
+    memset(pool->staging, POISON, bytes);
+    return weft_device_copy(self->device, recv, pool->staging, bytes, NULL);
+}
+
+weft_status wefti_perf_pool_fill(wefti_perf_pool *pool, wefti_perf_rank *self,
+                                 size_t call, size_t first, size_t elems)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    if (!wefti_perf_case_sends(subject)) {
+        return WEFT_OK;
+    }
+    size_t elem_bytes = weft_dtype_bytes(subject->dtype);
+    unsigned char *send = wefti_perf_pool_at(pool, call).send;
+    send += first * elem_bytes;
+    void *target = pool->staging ? pool->staging : send;
+    wefti_tile_fill(&self->own, target, first, elems, call);
+    if (!pool->staging) {
+        return WEFT_OK;
+    }
+    return weft_device_copy(self->device, send, pool->staging,
+                            elems * elem_bytes, NULL);
+}
+
+weft_status wefti_perf_pool_check(wefti_perf_pool *pool, wefti_perf_rank *self,
+                                  size_t call, int64_t *wrong_out)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    const void *recv = wefti_perf_pool_at(pool, call).recv;
+    if (pool->staging) {
+        size_t bytes = subject->recv_elems * weft_dtype_bytes(subject->dtype);
+        weft_status status =
+            weft_device_copy(self->device, pool->staging, recv, bytes, NULL);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        recv = pool->staging;
+    }
+    *wrong_out = (int64_t)wefti_perf_case_count_wrong(subject, recv, call,
+                                                      &self->scratch);
+    return WEFT_OK;
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_rank.h - one rank of a weft-perf run: its communicator, streams
+ * and start line, and the buffers of one size.
+ */
+#ifndef PERF_PERF_RANK_H
+#define PERF_PERF_RANK_H
+
+#include "perf/perf_options.h"
+#include "perf/startline.h"
+#include "weft/weft.h"
+
+typedef struct wefti_perf_rank {
+    const wefti_perf_options *options;
+    int rank, nranks;
+    weft_device *device;
+    weft_comm *comm;
+    weft_stream *stream;   /* operations with -z 0, and gated ones */
+    weft_stream *aside;    /* sendrecv's sends */
+    wefti_startline *line; /* NULL: ranks on several hosts */
+    wefti_tile own;        /* what this rank sends */
+    wefti_tile scratch;
+} wefti_perf_rank;
+
+/*
+ * wefti_perf_rank_init - bring the ranks together. id NULL: by environment.
+ *
+ * Returns     OK | what failed (nothing to undo).
+ */
+WEFT_NODISCARD weft_status
+wefti_perf_rank_init(wefti_perf_rank *self, const wefti_perf_options *options,
+                     int rank, int nranks, const weft_unique_id *id);
+void wefti_perf_rank_fini(wefti_perf_rank *self);
+
+/* This rank's view of one size of the operation asked for. */
+wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes);
+
+/* All ranks go on together. */
+WEFT_NODISCARD weft_status wefti_perf_rank_meet(wefti_perf_rank *self);
+
+/* Over all ranks, elementwise, in place, here and now. */
+WEFT_NODISCARD weft_status wefti_perf_rank_agree(wefti_perf_rank *self,
+                                                 int64_t *values, size_t count,
+                                                 weft_redop redop);
+
+/* Buffers to go round in: `copies` rooms for each direction. */
+typedef struct wefti_perf_pool {
+    wefti_perf_case subject;
+    int copies;
+    void *block;   /* memory of the device */
+    void *staging; /* host memory of one room; NULL: the host reads block */
+    size_t room_bytes;
+} wefti_perf_pool;
+
+WEFT_NODISCARD weft_status wefti_perf_pool_init(wefti_perf_pool *pool,
+                                                wefti_perf_rank *self,
+                                                const wefti_perf_case *subject,
+                                                int copies);
+void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self);
+
+/* Send and receive buffer of a call. */
+wefti_perf_buffers wefti_perf_pool_at(const wefti_perf_pool *pool, size_t call);
+
+/* Makes sure that nothing of the call's output is right already. */
+WEFT_NODISCARD weft_status wefti_perf_pool_poison(wefti_perf_pool *pool,
+                                                  wefti_perf_rank *self,
+                                                  size_t call);
+
+/* Writes elements first .. first + elems of what this rank sends, if any. */
+WEFT_NODISCARD weft_status wefti_perf_pool_fill(wefti_perf_pool *pool,
+                                                wefti_perf_rank *self,
+                                                size_t call, size_t first,
+                                                size_t elems);
+
+/* How many elements of the call's whole output are wrong. */
+WEFT_NODISCARD weft_status wefti_perf_pool_check(wefti_perf_pool *pool,
+                                                 wefti_perf_rank *self,
+                                                 size_t call,
+                                                 int64_t *wrong_out);
+
+#endif

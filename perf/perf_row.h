@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/perf_row.h - one line of weft-perf's result, as text and as JSON.
+ */
+#ifndef PERF_PERF_ROW_H
+#define PERF_PERF_ROW_H
+
+#include "base/json.h"
+#include "perf/perf_case.h"
+#include "perf/sample.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Figures of --overlap; NaN where one does not apply. Times of one call. */
+typedef struct wefti_perf_hiding {
+    double overlap_ratio;                               /* O */
+    double hiding_ratio;                                /* H */
+    double compute_interference, transfer_interference; /* s_C, s_M */
+    double comp_us, ser_us, ovl_us, alone_us;
+    double cpu_share;
+} wefti_perf_hiding;
+
+typedef struct wefti_perf_row {
+    wefti_perf_case subject;
+    int iterations;
+    wefti_sample time;
+    int64_t wrong; /* elements, over all ranks */
+    bool checked;
+    const char *algorithm; /* NULL: not known */
+    const char *fabric;
+    const int64_t *samples_ns; /* [iterations], in order; NULL: not asked for */
+    const wefti_perf_hiding *hiding; /* NULL: without --overlap */
+} wefti_perf_row;
+
+void wefti_perf_row_print_head(bool hiding);
+void wefti_perf_row_print(const wefti_perf_row *row);
+void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json);
+
+#endif

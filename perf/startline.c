@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/startline.c - counting barrier in anonymous shared memory.
+ *
+ * Whoever comes counts itself; the last sets the count back and starts the
+ * next round. A store to "round" releases what came before it, and a waiter's
+ * acquire of it sees the count set back, so nobody can come twice in a round.
+ */
+#include "perf/startline.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LIMIT_S = 60, SPINS = 2000, LINE_BYTES = 128 };
+
+typedef struct page {
+    uint64_t token;
+    int ranks;
+    _Alignas(LINE_BYTES) _Atomic int come;
+    _Alignas(LINE_BYTES) _Atomic uint32_t round;
+    _Atomic bool cancelled;
+} page;
+
+struct wefti_startline {
+    page *page;
+    int descriptor; /* -1: opened, not created */
+    int spins;      /* looks before yielding; 0 where ranks share cores */
+};
+
+static int64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int spins_for(int ranks)
+{
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof(cores), &cores) != 0) {
+        return 0;
+    }
+    /* A process bound to one core says nothing of where the others are. */
+    int count = CPU_COUNT(&cores);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return ranks <= (count > 1 ? count : online) ? SPINS : 0;
+}
+
+static wefti_startline *map_line(int descriptor)
+{
+    wefti_startline *line = malloc(sizeof(*line));
+    if (!line) {
+        return NULL;
+    }
+    line->page = mmap(NULL, sizeof(page), PROT_READ | PROT_WRITE, MAP_SHARED,
+                      descriptor, 0);
+    if (line->page == MAP_FAILED) {
+        free(line);
+        return NULL;
+    }
+    line->descriptor = -1;
+    return line;
+}
+
+wefti_startline *wefti_startline_create(int ranks,
+                                        wefti_startline_place *place_out)
+{
+    *place_out = (wefti_startline_place){0};
+    int descriptor = memfd_create("startline", MFD_CLOEXEC);
+    if (descriptor < 0) {
+        return NULL;
+    }
+    wefti_startline *line = NULL;
+    if (ftruncate(descriptor, sizeof(page)) == 0) {
+        line = map_line(descriptor);
+    }
+    if (!line) {
+        close(descriptor);
+        return NULL;
+    }
+    line->descriptor = descriptor;
+    line->spins = spins_for(ranks);
+    line->page->ranks = ranks;
+    line->page->token = (uint64_t)now_ns() ^ (uint64_t)(uintptr_t)line;
+    *place_out = (wefti_startline_place){.process = getpid(),
+                                         .descriptor = descriptor,
+                                         .token = line->page->token};
+    return line;
+}
+
+wefti_startline *wefti_startline_open(const wefti_startline_place *place)
+{
+    char path[64];
+    if (place->process == 0) {
+        return NULL;
+    }
+    snprintf(path, sizeof(path), "/proc/%lld/fd/%lld",
+             (long long)place->process, (long long)place->descriptor);
+    int descriptor = open(path, O_RDWR | O_CLOEXEC);
+    if (descriptor < 0) {
+        return NULL;
+    }
+    wefti_startline *line = NULL;
+    if (lseek(descriptor, 0, SEEK_END) == (off_t)sizeof(page)) {
+        line = map_line(descriptor);
+    }
+    close(descriptor);
+    if (line && line->page->token != place->token) {
+        wefti_startline_close(line);
+        return NULL;
+    }
+    if (line) {
+        line->spins = spins_for(line->page->ranks);
+    }
+    return line;
+}
+
+void wefti_startline_close(wefti_startline *line)
+{
+    if (!line) {
+        return;
+    }
+    munmap(line->page, sizeof(page));
+    if (line->descriptor >= 0) {
+        close(line->descriptor);
+    }
+    free(line);
+}
+
+void wefti_startline_cancel(wefti_startline *line)
+{
+    atomic_store_explicit(&line->page->cancelled, true, memory_order_relaxed);
+}
+
+static void rest(const wefti_startline *line, int looks)
+{
+    if (looks < line->spins) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    } else {
+        sched_yield();
+    }
+}
+
+bool wefti_startline_wait(wefti_startline *line)
+{
+    page *shared = line->page;
+    uint32_t round = atomic_load_explicit(&shared->round, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&shared->come, 1, memory_order_acq_rel) + 1 ==
+        shared->ranks) {
+        atomic_store_explicit(&shared->come, 0, memory_order_relaxed);
+        atomic_store_explicit(&shared->round, round + 1, memory_order_release);
+        return true;
+    }
+    int64_t limit_ns = 0;
+    for (int looks = 0;
+         atomic_load_explicit(&shared->round, memory_order_acquire) == round;
+         looks = looks < SPINS ? looks + 1 : looks) {
+        if (looks == SPINS) {
+            limit_ns =
+                limit_ns ? limit_ns : now_ns() + (int64_t)LIMIT_S * 1000000000;
+            if (now_ns() > limit_ns ||
+                atomic_load_explicit(&shared->cancelled,
+                                     memory_order_relaxed)) {
+                wefti_startline_cancel(line);
+                return false;
+            }
+        }
+        rest(line, looks);
+    }
+    return true;
+}

@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/weft_perf.c - weft-perf: how fast an operation is.
+ *
+ * Each rank is a thread; all run the same loop over the sizes, and the one
+ * with rank 0 prints. Whatever fails ends the run with one line on stderr.
+ */
+#include "base/error.h"
+#include "base/settings.h"
+#include "perf/perf_hiding.h"
+#include "perf/perf_measure.h"
+#include "weft/version.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the ranks of this process share. */
+typedef struct job {
+    const wefti_perf_options *options;
+    int first_rank, nranks;
+    const weft_unique_id *id; /* NULL: by environment */
+    double emulated_GBps;     /* 0: no limit */
+    atomic_bool failed;
+} job;
+
+typedef struct rank_thread {
+    pthread_t thread;
+    job *world;
+    int rank;
+} rank_thread;
+
+/* Rank 0's output. */
+typedef struct output {
+    bool text;
+    FILE *file; /* of the JSON; NULL: none */
+    wefti_json json;
+} output;
+
+static void complain(job *world, int rank)
+{
+    fprintf(stderr, "weft-perf: rank %d: %s\n", rank, weft_error_text());
+    atomic_store(&world->failed, true);
+}
+
+/* ---- rank 0's output ------------------------------------------------------
+ */
+
+static weft_status open_output(output *out, const job *world,
+                               const wefti_perf_rank *self)
+{
+    const wefti_perf_options *options = world->options;
+    const char *path = options->json_path;
+    bool to_stdout = path && strcmp(path, "-") == 0;
+    *out = (output){.text = !to_stdout, .file = to_stdout ? stdout : NULL};
+    if (path && !to_stdout) {
+        out->file = fopen(path, "w");
+        if (!out->file) {
+            return wefti_error_system("--json %s", path);
+        }
+    }
+    const char *barrier = self->line ? "shared memory" : "weft";
+    if (out->text) {
+        printf("# %s, %d ranks, memory %s, started together by %s; time of a "
+               "call = slowest rank; GB = 1e9 bytes\n",
+               options->op->name, world->nranks, options->memory, barrier);
+        if (world->emulated_GBps > 0) {
+            printf("# WEFT_EMULATE_GBPS: each rank's sending is limited to %g "
+                   "GB/s; these are not this machine's own figures\n",
+                   world->emulated_GBps);
+        }
+        wefti_perf_row_print_head(options->overlap);
+    }
+    if (out->file) {
+        wefti_json_init(&out->json, out->file);
+        wefti_json_object_open(&out->json, NULL);
+        wefti_json_text(&out->json, "program", "weft-perf");
+        wefti_json_text(&out->json, "version", weft_version_text());
+        wefti_json_text(&out->json, "memory", options->memory);
+        wefti_json_text(&out->json, "barrier", barrier);
+        wefti_json_real(&out->json, "emulated_GBps",
+                        world->emulated_GBps > 0 ? world->emulated_GBps
+                                                 : (double)NAN);
+        wefti_json_array_open(&out->json, "rows");
+    }
+    return WEFT_OK;
+}
+
+static weft_status close_output(output *out)
+{
+    weft_status status = WEFT_OK;
+    if (!out->file) {
+        return status;
+    }
+    wefti_json_array_close(&out->json);
+    wefti_json_object_close(&out->json);
+    status = wefti_json_fini(&out->json);
+    if (out->file != stdout && fclose(out->file) != 0 && status == WEFT_OK) {
+        status = wefti_error_system("closing the JSON file");
+    }
+    return status;
+}
+
+static void put_row(output *out, const wefti_perf_row *row)
+{
+    if (out->text) {
+        wefti_perf_row_print(row);
+    }
+    if (out->file) {
+        wefti_perf_row_write(row, &out->json);
+    }
+}
+
+/* ---- every rank -----------------------------------------------------------
+ */
+
+/* One size. wrong_out counts wrong elements over all ranks. */
+static weft_status run_size(wefti_perf_rank *self, size_t bytes, output *out,
+                            int64_t *wrong_out)
+{
+    wefti_perf_row row;
+    wefti_perf_hiding hiding;
+    int64_t *samples_ns = NULL;
+    weft_status status =
+        self->options->overlap
+            ? wefti_perf_hiding_measure(self, bytes, &row, &hiding)
+            : wefti_perf_measure(self, bytes, &row, &samples_ns);
+    if (status == WEFT_OK) {
+        *wrong_out += row.wrong;
+        if (out) {
+            put_row(out, &row);
+        }
+    }
+    free(samples_ns);
+    return status;
+}
+
+static weft_status run_sizes(wefti_perf_rank *self, output *out,
+                             int64_t *wrong_out)
+{
+    const wefti_perf_options *options = self->options;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < options->size_count && status == WEFT_OK; i++) {
+        status = run_size(self, options->sizes[i], out, wrong_out);
+    }
+    return status;
+}
+
+static weft_status run_output(const job *world, wefti_perf_rank *self,
+                              int64_t *wrong_out)
+{
+    if (self->rank != 0) {
+        return run_sizes(self, NULL, wrong_out);
+    }
+    output out;
+    weft_status status = open_output(&out, world, self);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = run_sizes(self, &out, wrong_out);
+    weft_status closed = close_output(&out);
+    return status != WEFT_OK ? status : closed;
+}
+
+static void *run_rank(void *arg)
+{
+    rank_thread *thread = arg;
+    job *world = thread->world;
+    int rank = thread->rank;
+    int64_t wrong = 0;
+    wefti_perf_rank *self = malloc(sizeof(*self));
+    if (!self) {
+        (void)wefti_error(WEFT_ERR_NO_MEMORY, "a rank's tiles");
+        complain(world, rank);
+        return NULL;
+    }
+    if (wefti_perf_rank_init(self, world->options, rank, world->nranks,
+                             world->id) != WEFT_OK) {
+        complain(world, rank);
+        goto err_free;
+    }
+    if (run_output(world, self, &wrong) != WEFT_OK) {
+        complain(world, rank);
+        if (self->line) {
+            wefti_startline_cancel(self->line);
+        }
+    } else if (wrong > 0) {
+        atomic_store(&world->failed, true);
+        if (rank == 0) {
+            fprintf(stderr, "weft-perf: %lld elements are wrong\n",
+                    (long long)wrong);
+        }
+    }
+    wefti_perf_rank_fini(self);
+err_free:
+    free(self);
+    return NULL;
+}
+
+/* ---- the process ----------------------------------------------------------
+ */
+
+/* Which ranks this process runs; without a launcher it is the whole job. */
+static weft_status read_world(job *world, int *count_out, weft_unique_id *id)
+{
+    int64_t per_process, rank = 0, nranks;
+    weft_status status =
+        wefti_setting_int(WEFTI_SETTING_RANKS_PER_PROCESS, &per_process);
+    if (status == WEFT_OK) {
+        status = wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS,
+                                    &world->emulated_GBps);
+    }
+    nranks = per_process;
+    if (status == WEFT_OK && wefti_setting_given(WEFTI_SETTING_NRANKS)) {
+        status = wefti_setting_int(WEFTI_SETTING_NRANKS, &nranks);
+        if (status == WEFT_OK) {
+            status = wefti_setting_int(WEFTI_SETTING_RANK, &rank);
+        }
+    } else if (status == WEFT_OK) {
+        status = weft_unique_id_create(id);
+        world->id = id;
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (rank >= nranks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_RANK=%lld: allowed is 0 to %lld",
+                           (long long)rank, (long long)nranks - 1);
+    }
+    world->first_rank = (int)rank;
+    world->nranks = (int)nranks;
+    *count_out =
+        (int)(nranks - rank < per_process ? nranks - rank : per_process);
+    return WEFT_OK;
+}
+
+static weft_status run_threads(job *world, int count)
+{
+    rank_thread *threads = calloc((size_t)count, sizeof(*threads));
+    if (!threads) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", count);
+    }
+    int started = 0;
+    weft_status status = WEFT_OK;
+    for (; started < count; started++) {
+        threads[started].world = world;
+        threads[started].rank = world->first_rank + started;
+        if (pthread_create(&threads[started].thread, NULL, run_rank,
+                           &threads[started]) != 0) {
+            status = wefti_error(WEFT_ERR_SYSTEM, "no thread for rank %d",
+                                 world->first_rank + started);
+            break;
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(threads[i].thread, NULL);
+    }
+    free(threads);
+    return status;
+}
+
+static int finish(weft_status status, bool speak)
+{
+    if (status != WEFT_OK && speak) {
+        fprintf(stderr, "weft-perf: %s\n", weft_error_text());
+    }
+    return status == WEFT_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    wefti_perf_options options;
+    weft_unique_id id;
+    job all = {.options = &options};
+    int count = 0;
+    /* All ranks find the same mistakes: one of them says so. */
+    int64_t rank = 0;
+    bool speak = !wefti_setting_given(WEFTI_SETTING_RANK) ||
+                 wefti_setting_int(WEFTI_SETTING_RANK, &rank) != WEFT_OK ||
+                 rank == 0;
+    weft_status status = wefti_perf_options_read(argc, argv, &options);
+    if (status != WEFT_OK) {
+        return finish(status, speak);
+    }
+    if (options.help || options.version) {
+        if (options.help) {
+            wefti_perf_options_print_help();
+        } else {
+            printf("weft-perf %s\n", weft_version_text());
+        }
+        wefti_perf_options_fini(&options);
+        return EXIT_SUCCESS;
+    }
+    status = read_world(&all, &count, &id);
+    if (status == WEFT_OK) {
+        status = run_threads(&all, count);
+    }
+    int code = finish(status, speak);
+    wefti_perf_options_fini(&options);
+    return atomic_load(&all.failed) ? EXIT_FAILURE : code;
+}

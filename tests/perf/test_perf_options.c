@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: weft-perf's command line means what it says, or is refused with the
+ * flag, the value and what is allowed.
+ * Method: tables of command lines with what must come out; the order
+ * statistics and the sizes of every operation, by hand.
+ */
+#include "perf/perf_options.h"
+#include "perf/sample.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ARGS = 32 };
+
+/* Splits text at spaces and reads it as weft-perf's arguments. */
+static weft_status read(const char *text, wefti_perf_options *options)
+{
+    static char copy[256]; /* the options point into it */
+    char *args[ARGS] = {(char[]){"weft-perf"}}, *rest = copy;
+    int count = 1;
+    strncpy(copy, text, sizeof(copy) - 1);
+    copy[sizeof(copy) - 1] = '\0';
+    for (char *arg; (arg = strtok_r(rest, " ", &rest)) && count < ARGS - 1;) {
+        args[count++] = arg;
+    }
+    args[count] = NULL;
+    return wefti_perf_options_read(count, args, options);
+}
+
+static void test_read_sizes_step_by_factor(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        size_t count, first, last;
+    } rows[] = {{"all_reduce -b 8 -e 128 -f 4", 3, 8, 128},
+                {"all_reduce -b 8 -e 127 -f 4", 2, 8, 32},
+                {"-b 1K -e 1m all_reduce -f 1024", 2, 1024, 1 << 20},
+                {"all_reduce --minbytes 0", 1, 0, 0},
+                {"all_reduce -b 1G", 1, 1 << 30, 1 << 30},
+                {"all_reduce -e 4", 1, 4, 4},
+                {"all_reduce --sizes 8,64K,5", 3, 8, 5},
+                {"barrier -b 8 -e 64", 1, 0, 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        wefti_perf_options options;
+        assert_int_equal(read(rows[i].text, &options), WEFT_OK);
+        assert_int_equal(options.size_count, rows[i].count);
+        assert_int_equal(options.sizes[0], rows[i].first);
+        assert_int_equal(options.sizes[rows[i].count - 1], rows[i].last);
+        wefti_perf_options_fini(&options);
+    }
+}
+
+static void test_read_all_flags_are_kept(void **state)
+{
+    (void)state;
+    wefti_perf_options options;
+    assert_int_equal(read("reduce -n 7 -w 0 -d bfloat16 -o avg -r 3 -c 2 -z 0 "
+                          "-J - --inplace --memory shadow --samples",
+                          &options),
+                     WEFT_OK);
+    assert_string_equal(options.op->name, "reduce");
+    assert_int_equal(options.iterations, 7);
+    assert_int_equal(options.warmup, 0);
+    assert_int_equal(options.dtype, WEFT_DTYPE_BF16);
+    assert_int_equal(options.redop, WEFT_REDOP_AVG);
+    assert_int_equal(options.root, 3);
+    assert_int_equal(options.checks, 2);
+    assert_false(options.blocking);
+    assert_true(options.inplace && options.samples && !options.overlap);
+    assert_string_equal(options.json_path, "-");
+    assert_string_equal(options.memory, "shadow");
+    wefti_perf_options_fini(&options);
+}
+
+static void test_read_bad_lines_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *said;
+    } rows[] = {{"", "all_reduce"},
+                {"alltoall", "alltoall"},
+                {"all_reduce reduce", "reduce"},
+                {"all_reduce -b 4x", "-b 4x"},
+                {"all_reduce -b -1", "-b -1"},
+                {"all_reduce -b 99999999999999999999", "-b 9999"},
+                {"all_reduce -b 2048G", "-b 2048G"},
+                {"all_reduce -b 8KB", "-b 8KB"},
+                {"all_reduce --sizes 8,,9", "--sizes"},
+                {"all_reduce -b 16 -e 8", "-b 16"},
+                {"all_reduce -f 1", "-f 1"},
+                {"all_reduce -n 0", "-n 0"},
+                {"all_reduce -n 3.5", "-n 3.5"},
+                {"all_reduce -d half", "-d half"},
+                {"all_reduce -o min", "-o min"},
+                {"all_reduce -z 2", "-z 2"},
+                {"all_reduce -n", "-n"},
+                {"all_reduce --nonsense", "--nonsense"},
+                {"all_reduce --memory cuda", "--memory cuda"},
+                {"sendrecv --inplace", "sendrecv"},
+                {"barrier --overlap", "barrier"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        wefti_perf_options options;
+        assert_int_equal(read(rows[i].text, &options), WEFT_ERR_INVALID);
+        if (!strstr(weft_error_text(), rows[i].said)) {
+            fail_msg("\"%s\" gave \"%s\"", rows[i].text, weft_error_text());
+        }
+        assert_null(options.sizes);
+    }
+}
+
+static void test_case_sizes_are_those_of_nccl_tests(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *op;
+        size_t asked, bytes, count, send_elems, recv_elems;
+    } rows[] = {{"all_reduce", 100, 100, 25, 25, 25},
+                {"all_gather", 100, 96, 8, 8, 24},
+                {"reduce_scatter", 100, 96, 8, 24, 8},
+                {"broadcast", 3, 4, 1, 1, 1},
+                {"all_gather", 8, 12, 1, 1, 3},
+                {"reduce", 0, 0, 0, 0, 0},
+                {"barrier", 64, 0, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        wefti_perf_case subject = {.op = wefti_perf_op_get(rows[i].op),
+                                   .dtype = WEFT_DTYPE_F32,
+                                   .rank = 1,
+                                   .nranks = 3};
+        wefti_perf_case_size(&subject, rows[i].asked);
+        assert_int_equal(subject.bytes, rows[i].bytes);
+        assert_int_equal(subject.count, rows[i].count);
+        assert_int_equal(subject.send_elems, rows[i].send_elems);
+        assert_int_equal(subject.recv_elems, rows[i].recv_elems);
+    }
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) < 1e-9;
+}
+
+static void test_sample_known_times_give_known_quantiles(void **state)
+{
+    (void)state;
+    int64_t times_ns[11];
+    for (int i = 0; i < 11; i++) {
+        times_ns[i] = ((i * 7) % 11) * 1000; /* 0 .. 10 us, shuffled */
+    }
+    wefti_sample sample = wefti_sample_get(times_ns, 11);
+    assert_true(near(sample.median_us, 5.0) && near(sample.p10_us, 1.0) &&
+                near(sample.p90_us, 9.0) && near(sample.min_us, 0.0) &&
+                near(sample.max_us, 10.0));
+    sample = wefti_sample_get((int64_t[]){3000, 1000}, 2);
+    assert_true(near(sample.median_us, 2.0) && near(sample.p90_us, 2.8));
+    sample = wefti_sample_get((int64_t[]){4000}, 1);
+    assert_true(near(sample.p10_us, 4.0) && near(sample.max_us, 4.0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_read_sizes_step_by_factor),
+        cmocka_unit_test(test_read_all_flags_are_kept),
+        cmocka_unit_test(test_read_bad_lines_are_refused_by_name),
+        cmocka_unit_test(test_case_sizes_are_those_of_nccl_tests),
+        cmocka_unit_test(test_sample_known_times_give_known_quantiles)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

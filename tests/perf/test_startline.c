@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: nobody passes the start line before everybody has come, and nobody
+ * waits for ever for one who will not.
+ * Method: threads that each reach the line by its place, count themselves
+ * before it and look at the sum behind it, many rounds; a foreign token; a
+ * cancelled line.
+ */
+#include "perf/startline.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { RANKS = 3, ROUNDS = 500 };
+
+typedef struct runner {
+    pthread_t thread;
+    const wefti_startline_place *place;
+    wefti_startline *line;
+    _Atomic int *come;
+    int early; /* rounds in which someone was missing */
+    bool in_time;
+} runner;
+
+static void *run(void *arg)
+{
+    runner *self = arg;
+    self->in_time = self->line != NULL;
+    for (int round = 1; round <= ROUNDS && self->in_time; round++) {
+        atomic_fetch_add(self->come, 1);
+        self->in_time = wefti_startline_wait(self->line);
+        int come = atomic_load(self->come);
+        self->early += come < round * RANKS || come > (round + 1) * RANKS;
+    }
+    return NULL;
+}
+
+static void test_wait_many_rounds_nobody_is_early(void **state)
+{
+    (void)state;
+    _Atomic int come = 0;
+    wefti_startline_place place;
+    runner runners[RANKS];
+    for (int i = 0; i < RANKS; i++) {
+        runners[i] = (runner){.place = &place, .come = &come};
+        runners[i].line = i == 0 ? wefti_startline_create(RANKS, &place)
+                                 : wefti_startline_open(&place);
+        assert_non_null(runners[i].line);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(
+            pthread_create(&runners[i].thread, NULL, run, &runners[i]), 0);
+    }
+    for (int i = 0; i < RANKS; i++) {
+        assert_int_equal(pthread_join(runners[i].thread, NULL), 0);
+        assert_true(runners[i].in_time);
+        assert_int_equal(runners[i].early, 0);
+        wefti_startline_close(runners[i].line);
+    }
+    assert_int_equal(atomic_load(&come), RANKS * ROUNDS);
+}
+
+static void test_open_wrong_place_gives_none(void **state)
+{
+    (void)state;
+    wefti_startline_place place;
+    wefti_startline *line = wefti_startline_create(2, &place);
+    assert_non_null(line);
+    wefti_startline_place foreign = place;
+    foreign.token ^= 1;
+    assert_null(wefti_startline_open(&foreign));
+    foreign = place;
+    foreign.descriptor = 0;
+    assert_null(wefti_startline_open(&foreign));
+    assert_null(wefti_startline_open(&(wefti_startline_place){0}));
+    wefti_startline_close(line);
+    wefti_startline_close(NULL);
+}
+
+static void test_wait_on_cancelled_line_returns(void **state)
+{
+    (void)state;
+    wefti_startline_place place;
+    wefti_startline *line = wefti_startline_create(2, &place);
+    wefti_startline *other = wefti_startline_open(&place);
+    assert_non_null(line);
+    assert_non_null(other);
+    wefti_startline_cancel(other);
+    assert_false(wefti_startline_wait(line));
+    wefti_startline_close(other);
+    wefti_startline_close(line);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wait_many_rounds_nobody_is_early),
+        cmocka_unit_test(test_open_wrong_place_gives_none),
+        cmocka_unit_test(test_wait_on_cancelled_line_returns)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

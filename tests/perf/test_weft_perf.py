@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Goal: weft-perf as its users meet it: right results for every operation, the
+JSON fields that others read, refusals in one line with exit status 1.
+Method: runs the built programs, with ranks as processes (weft-run) and as
+threads of one process; every call is bounded by a time limit.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = sys.argv.pop(1)
+PERF = os.path.join(BIN, "weft-perf")
+RUN = os.path.join(BIN, "weft-run")
+OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+       "sendrecv", "barrier"]
+BUS = {"all_reduce": lambda n: 2 * (n - 1) / n,
+       "all_gather": lambda n: (n - 1) / n,
+       "reduce_scatter": lambda n: (n - 1) / n}
+FIELDS = {"op", "bytes", "count", "dtype", "redop", "nranks", "time_us",
+          "algbw_GBps", "busbw_GBps", "wrong", "algorithm", "fabric"}
+
+
+def run(command, threads=0, **settings):
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("WEFT_")}
+    environment.update(settings, WEFT_TIMEOUT_MS="30000")
+    if threads:
+        environment["WEFT_RANKS_PER_PROCESS"] = str(threads)
+    return subprocess.run(command, capture_output=True, text=True, timeout=80,
+                          env=environment, check=False)
+
+
+def rows_of(command, **more):
+    done = run(command + ["-J", "-"], **more)
+    if done.returncode != 0:
+        raise AssertionError(f"{command}: {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout)["rows"]
+
+
+class WeftPerf(unittest.TestCase):
+    def check_row(self, row, op, nranks):
+        self.assertLessEqual(FIELDS, set(row))
+        self.assertEqual((row["op"], row["nranks"]), (op, nranks))
+        self.assertEqual(row["wrong"], 0)
+        self.assertEqual(row["redop"] is None, "reduce" not in op)
+        self.assertTrue(row["algorithm"] and row["fabric"])
+        time = row["time_us"]
+        self.assertTrue(0 < time["min"] <= time["p10"] <= time["median"] <=
+                        time["p90"] <= time["max"])
+        if row["bytes"] == 0:
+            self.assertIsNone(row["algbw_GBps"])
+            return
+        algbw = row["bytes"] / time["median"] / 1e3
+        self.assertTrue(math.isclose(row["algbw_GBps"], algbw, rel_tol=1e-12))
+        factor = BUS.get(op, lambda n: 1)(nranks)
+        self.assertTrue(math.isclose(row["busbw_GBps"], algbw * factor,
+                                     rel_tol=1e-12, abs_tol=1e-300))
+
+    def test_every_op_threads_is_right(self):
+        for op in OPS:
+            rows = rows_of([PERF, op, "--sizes", "0,4,5000,300001", "-n", "3",
+                            "-c", "2"], threads=3)
+            self.assertEqual(len(rows), 1 if op == "barrier" else 4)
+            for row in rows:
+                self.check_row(row, op, 3)
+
+    def test_every_op_in_place_is_right(self):
+        for op in OPS[:5]:
+            for row in rows_of([PERF, op, "--sizes", "4,70001", "-n", "3",
+                                "--inplace"], threads=4):
+                self.check_row(row, op, 4)
+                self.assertTrue(row["inplace"])
+
+    def test_roots_types_and_reductions_are_right(self):
+        for flags in (["broadcast", "-r", "2"], ["reduce", "-r", "1"],
+                      ["all_reduce", "-d", "u8", "-o", "max"],
+                      ["all_reduce", "-d", "bf16", "-o", "avg"],
+                      ["reduce_scatter", "-d", "i64"],
+                      ["all_gather", "-d", "double", "-z", "0"],
+                      ["all_reduce", "--memory", "shadow"]):
+            for row in rows_of([PERF, *flags, "--sizes", "64,100000", "-n",
+                                "3"], threads=3):
+                self.check_row(row, flags[0], 3)
+
+    def test_processes_under_weft_run_are_right(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "out.json")
+            done = run([RUN, "-n", "2", PERF, "all_reduce", "-b", "8", "-e",
+                        "512K", "-f", "256", "-n", "4", "--samples", "-J",
+                        path])
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("median_us", done.stdout)
+            with open(path, encoding="utf-8") as file:
+                rows = json.load(file)["rows"]
+        self.assertEqual([row["bytes"] for row in rows],
+                         [8, 2048, 524288])
+        for row in rows:
+            self.check_row(row, "all_reduce", 2)
+            self.assertEqual(len(row["samples_us"]), 4)
+
+    def test_overlap_gives_its_four_figures(self):
+        for op in OPS[:5]:
+            row, = rows_of([PERF, op, "--sizes", "200000", "--overlap", "-n",
+                            "3"], threads=2)
+            self.check_row(row, op, 2)
+            self.assertLessEqual({"O", "H", "s_C", "s_M"}, set(row))
+            self.assertTrue(row["O"] is None or 0 <= row["O"] <= 1)
+            self.assertGreater(row["s_C"], 0)
+
+    def test_unchecked_row_does_not_claim_to_be_right(self):
+        row, = rows_of([PERF, "all_reduce", "-b", "8", "-e", "8", "-n", "2",
+                        "-c", "0"], threads=2)
+        self.assertIsNone(row["wrong"])
+
+    def test_rate_limit_is_said(self):
+        done = run([PERF, "all_reduce", "-b", "8", "-e", "8", "-n", "2"],
+                   threads=2, WEFT_EMULATE_GBPS="0.5")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("WEFT_EMULATE_GBPS", done.stdout)
+
+    def test_mistakes_are_refused_in_one_line(self):
+        for flags, said in ((["alltoall"], "all_reduce all_gather"),
+                            (["all_reduce", "--memory", "cuda"], "cuda"),
+                            (["broadcast", "-r", "2"], "0 to 1"),
+                            (["all_reduce", "-J", "/nowhere/x"], "/nowhere"),
+                            ([], "which operation")):
+            done = run([PERF, *flags, "-e", "8", "-n", "1"], threads=2)
+            self.assertEqual(done.returncode, 1)
+            lines = [line for line in done.stderr.splitlines() if said in line]
+            self.assertTrue(lines, done.stderr)
+            self.assertTrue(lines[0].startswith("weft-perf: "))
+
+    def test_help_and_version_are_there(self):
+        done = run([PERF, "--help"])
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("examples:", done.stdout)
+        self.assertIn("weft-perf 0.", run([PERF, "--version"]).stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

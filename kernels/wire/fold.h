@@ -25,7 +25,8 @@ size_t wefti_wide_bytes(weft_dtype dtype);
  * sources       source_count (1 .. any) pointers to [elems] of dtype, any
  *               alignment, borrowed during the call.
  *
- * NaN: SUM propagates; MAX gives NaN where any source is NaN.
+ * NaN: SUM propagates; MAX gives NaN where any source is NaN. What is finished
+ * is then the canonical quiet NaN, whatever the payloads were.
  * Threads     any.  Blocks: no.  Allocates: no (stack only, bounded).
  */
 void wefti_fold(void *dst, const void *const *sources, size_t source_count,
@@ -50,7 +51,15 @@ void wefti_combine(void *wide_dst, const void *wide_src, size_t elems,
 /*
  * wefti_copy - memcpy that does not spoil the cache: non-temporal stores from
  * a size where that pays. No overlap.
+ *
+ * wefti_copy_part is for one piece of a transfer into whole_bytes of memory
+ * that nobody reads before the end: the size that counts is that of the whole.
+ * Not for staging, which a peer reads at once.
+ *
+ * Either may be published by a release store as soon as it has returned.
  */
 void wefti_copy(void *dst, const void *src, size_t bytes);
+void wefti_copy_part(void *dst, const void *src, size_t bytes,
+                     size_t whole_bytes);
 
 #endif

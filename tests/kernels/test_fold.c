@@ -249,6 +249,36 @@ static void test_narrow_all_bf16_round_to_nearest_even(void **state)
     }
 }
 
+/* Sizes round the line and the least streamed; every alignment of dst. */
+static void test_copy_any_size_and_alignment_equal_and_guarded(void **state)
+{
+    (void)state;
+    enum { MOST = 3 * 4096 };
+    const size_t whole = (size_t)1 << 30; /* streams */
+    unsigned char *src_block = new_block(MOST);
+    uint64_t seed = random_seed();
+
+    reference_fill(src_block, MOST + GUARD_BYTES, WEFT_DTYPE_U8, &seed);
+    for (size_t round = 0; round < 2000; round++) {
+        unsigned char *block = new_block(MOST);
+        call made = {.bytes = round % 4 == 0
+                                  ? random_next(&seed) % 300
+                                  : 4000 + random_next(&seed) % (MOST - 4000),
+                     .block = block,
+                     .dst = block + GUARD_BYTES + round % GUARD_BYTES};
+        const unsigned char *src = src_block + random_next(&seed) % GUARD_BYTES;
+        if (round % 3 == 0) {
+            wefti_copy(made.dst, src, made.bytes);
+        } else {
+            wefti_copy_part(made.dst, src, made.bytes, whole);
+        }
+        assert_memory_equal(made.dst, src, made.bytes);
+        assert_guards(&made);
+        free(block);
+    }
+    free(src_block);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_fold_into_a_source_equals_reference),
         cmocka_unit_test(test_combine_up_a_tree_equals_fold),
         cmocka_unit_test(test_fold_public_call_equals_reference),
+        cmocka_unit_test(test_copy_any_size_and_alignment_equal_and_guarded),
         cmocka_unit_test(test_narrow_all_bf16_round_to_nearest_even),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -108,18 +108,21 @@ static void test_stream_chain_of_5000_needs_no_deep_stack(void **state)
 {
     enum { STREAMS = 5000 };
     static weft_stream *streams[STREAMS];
-    weft_gate *gate = make_gate(*state, STREAMS + 1);
+    static weft_gate *gates[STREAMS + 1];
+    gates[0] = make_gate(*state, 1);
     for (size_t s = 0; s < STREAMS; s++) {
         streams[s] = make_stream(*state);
-        ok(weft_gate_wait(gate, s, 1, streams[s]));
-        ok(weft_gate_signal(gate, s + 1, 1, streams[s]));
+        gates[s + 1] = make_gate(*state, 1);
+        ok(weft_gate_wait(gates[s], 0, 1, streams[s]));
+        ok(weft_gate_signal(gates[s + 1], 0, 1, streams[s]));
     }
-    ok(weft_gate_signal(gate, 0, 1, NULL));
-    assert_int_equal(wefti_gate_get(gate, STREAMS), 1);
+    ok(weft_gate_signal(gates[0], 0, 1, NULL));
+    assert_int_equal(wefti_gate_get(gates[STREAMS], 0), 1);
     for (size_t s = 0; s < STREAMS; s++) {
         weft_stream_destroy(streams[s]);
+        weft_gate_destroy(gates[s]);
     }
-    weft_gate_destroy(gate);
+    weft_gate_destroy(gates[STREAMS]);
 }
 
 static void count_up(void *arg)

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: an event says when the work posted before it has finished; a wait
+ * means the latest post at the time of the wait, whatever is posted later.
+ * Method: streams held up at gates, so that posts happen in a chosen order.
+ */
+#include "device_test.h"
+
+static weft_event *make_event(weft_device *device)
+{
+    weft_event *event;
+    ok(weft_event_create(device, &event));
+    return event;
+}
+
+static void test_event_never_posted_has_happened(void **state)
+{
+    weft_event *event = make_event(*state);
+    weft_stream *stream = make_stream(*state);
+    ok(weft_event_test(event));
+    ok(weft_event_wait(event, NULL));
+    ok(weft_event_wait(event, stream));
+    ok(weft_stream_wait(stream));
+    weft_stream_destroy(stream);
+    weft_event_destroy(event);
+}
+
+static void test_event_posted_happens_after_the_work_before(void **state)
+{
+    weft_event *event = make_event(*state);
+    weft_stream *stream = make_stream(*state);
+    weft_gate *hold = make_gate(*state, 1);
+    for (uint64_t round = 1; round <= 100; round++) {
+        ok(weft_gate_wait(hold, 0, round, stream));
+        ok(weft_event_post(event, stream));
+        assert_int_equal(weft_event_test(event), WEFT_INPROGRESS);
+        ok(weft_gate_signal(hold, 0, round, NULL));
+        ok(weft_event_wait(event, NULL));
+        ok(weft_event_test(event));
+    }
+    weft_stream_destroy(stream);
+    weft_gate_destroy(hold);
+    weft_event_destroy(event);
+}
+
+static void test_event_posted_now_replaces_the_post_before(void **state)
+{
+    weft_event *event = make_event(*state);
+    weft_stream *stream = make_stream(*state);
+    weft_gate *hold = make_gate(*state, 1);
+    ok(weft_gate_wait(hold, 0, 1, stream));
+    ok(weft_event_post(event, stream));
+    assert_int_equal(weft_event_test(event), WEFT_INPROGRESS);
+    ok(weft_event_post(event, NULL));
+    ok(weft_event_test(event));
+    ok(weft_gate_signal(hold, 0, 1, NULL));
+    weft_stream_destroy(stream);
+    weft_gate_destroy(hold);
+    weft_event_destroy(event);
+}
+
+static void test_event_wait_orders_two_streams(void **state)
+{
+    weft_event *event = make_event(*state);
+    weft_stream *first = make_stream(*state), *second = make_stream(*state);
+    weft_gate *gate = make_gate(*state, 2);
+    ok(weft_gate_wait(gate, 0, 1, first));
+    ok(weft_event_post(event, first));
+    ok(weft_event_wait(event, second));
+    ok(weft_gate_signal(gate, 1, 1, second));
+    assert_int_equal(weft_gate_test(gate, 1, 1), WEFT_INPROGRESS);
+    ok(weft_gate_signal(gate, 0, 1, NULL));
+    ok(weft_gate_wait(gate, 1, 1, NULL));
+    weft_stream_destroy(first);
+    weft_stream_destroy(second);
+    weft_gate_destroy(gate);
+    weft_event_destroy(event);
+}
+
+/* The second post happens first; it must not release the first one's waiter. */
+static void test_event_posted_anew_leaves_older_waits_alone(void **state)
+{
+    weft_event *event = make_event(*state);
+    weft_stream *slow = make_stream(*state), *fast = make_stream(*state);
+    weft_stream *waits = make_stream(*state);
+    weft_gate *gate = make_gate(*state, 2);
+    ok(weft_gate_wait(gate, 0, 1, slow));
+    ok(weft_event_post(event, slow));
+    ok(weft_event_wait(event, waits));
+    ok(weft_gate_signal(gate, 1, 1, waits));
+    ok(weft_event_post(event, fast));
+    ok(weft_event_wait(event, NULL));
+    ok(weft_event_test(event));
+    assert_int_equal(weft_gate_test(gate, 1, 1), WEFT_INPROGRESS);
+    ok(weft_gate_signal(gate, 0, 1, NULL));
+    ok(weft_gate_wait(gate, 1, 1, NULL));
+    weft_stream_destroy(slow);
+    weft_stream_destroy(fast);
+    weft_stream_destroy(waits);
+    weft_gate_destroy(gate);
+    weft_event_destroy(event);
+}
+
+/* More posts under way than the event has room for. */
+static void test_event_with_many_posts_under_way_keeps_each(void **state)
+{
+    enum { POSTS = 30 };
+    weft_event *event = make_event(*state);
+    weft_stream *streams[POSTS], *waits[POSTS];
+    weft_gate *hold = make_gate(*state, POSTS), *out = make_gate(*state, POSTS);
+    for (size_t p = 0; p < POSTS; p++) {
+        streams[p] = make_stream(*state);
+        waits[p] = make_stream(*state);
+        ok(weft_gate_wait(hold, p, 1, streams[p]));
+        ok(weft_event_post(event, streams[p]));
+        ok(weft_event_wait(event, waits[p]));
+        ok(weft_gate_signal(out, p, 1, waits[p]));
+    }
+    for (size_t p = POSTS; p-- > 0;) {
+        assert_int_equal(weft_gate_test(out, p, 1), WEFT_INPROGRESS);
+        ok(weft_gate_signal(hold, p, 1, NULL));
+    }
+    for (size_t p = 0; p < POSTS; p++) {
+        ok(weft_gate_wait(out, p, 1, NULL));
+        weft_stream_destroy(streams[p]);
+        weft_stream_destroy(waits[p]);
+    }
+    ok(weft_event_wait(event, NULL));
+    weft_gate_destroy(hold);
+    weft_gate_destroy(out);
+    weft_event_destroy(event);
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+static void test_event_destroyed_right_after_wait_is_safe(void **state)
+{
+    weft_stream *stream = make_stream(*state);
+    for (int round = 0; round < 2000; round++) {
+        weft_event *event = make_event(*state);
+        ok(weft_stream_call(stream, nothing, NULL));
+        ok(weft_event_post(event, stream));
+        ok(weft_event_wait(event, NULL));
+        weft_event_destroy(event);
+    }
+    weft_stream_destroy(stream);
+}
+
+static void test_event_misused_refuses(void **state)
+{
+    weft_event *event;
+    refused(weft_event_create(NULL, &event), "device");
+    refused(weft_event_create(*state, NULL), "event_out");
+    refused(weft_event_post(NULL, NULL), "event");
+    refused(weft_event_test(NULL), "event");
+    refused(weft_event_wait(NULL, NULL), "event");
+    weft_event_destroy(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BOTH(test_event_never_posted_has_happened),
+        BOTH(test_event_posted_happens_after_the_work_before),
+        BOTH(test_event_posted_now_replaces_the_post_before),
+        BOTH(test_event_wait_orders_two_streams),
+        BOTH(test_event_posted_anew_leaves_older_waits_alone),
+        BOTH(test_event_with_many_posts_under_way_keeps_each),
+        BOTH(test_event_destroyed_right_after_wait_is_safe),
+        BOTH(test_event_misused_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

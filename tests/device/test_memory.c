@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: memory of a device holds what is copied into it, copies run in stream
+ * order in all four directions, and wrong ones are refused.
+ * Method: seeded bytes carried host -> device -> device -> host -> host with
+ * every result poisoned first, here and now and on a stream, on both sides of
+ * the size up to which a copy needs no thread.
+ */
+#include "device_test.h"
+
+static const size_t sizes[] = {1, 63, 64, 4096, 4097, 100003, 1 << 20};
+
+static void fill(uint8_t *bytes, size_t count, uint64_t seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        bytes[i] = (uint8_t)(seed >> 40);
+    }
+}
+
+static void carry(weft_device *device, size_t bytes, uint64_t seed,
+                  weft_stream *stream)
+{
+    uint8_t *src = malloc(bytes), *dst = malloc(bytes), *end = malloc(bytes);
+    void *first, *second;
+    ok(weft_device_alloc(device, bytes, &first));
+    ok(weft_device_alloc(device, bytes, &second));
+    assert_int_equal((uintptr_t)first % 64, 0);
+    assert_int_equal((uintptr_t)second % 64, 0);
+    fill(src, bytes, seed);
+    memset(dst, 0xee, bytes);
+    memset(end, 0xdd, bytes);
+    /* Poison the device, too. */
+    ok(weft_device_copy(device, first, dst, bytes, NULL));
+    ok(weft_device_copy(device, second, dst, bytes, NULL));
+
+    ok(weft_device_copy(device, first, src, bytes, stream));
+    ok(weft_device_copy(device, second, first, bytes, stream));
+    ok(weft_device_copy(device, dst, second, bytes, stream));
+    ok(weft_device_copy(device, end, dst, bytes, stream));
+    if (stream) {
+        ok(weft_stream_wait(stream));
+    }
+    assert_memory_equal(dst, src, bytes);
+    assert_memory_equal(end, src, bytes);
+    weft_device_free(device, first);
+    weft_device_free(device, second);
+    free(src);
+    free(dst);
+    free(end);
+}
+
+static void test_memory_carried_in_four_directions_arrives(void **state)
+{
+    weft_stream *stream = make_stream(*state);
+    print_message("seed 1000 + size index\n");
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
+        carry(*state, sizes[s], 1000 + s, NULL);
+        carry(*state, sizes[s], 2000 + s, stream);
+    }
+    weft_stream_destroy(stream);
+}
+
+static void test_memory_copied_inside_an_allocation_arrives(void **state)
+{
+    weft_device *device = *state;
+    char text[16] = "abcdefgh", back[16] = "";
+    void *memory;
+    ok(weft_device_alloc(device, 100, &memory));
+    char *at = memory;
+    ok(weft_device_copy(device, at + 90, text, 8, NULL));
+    ok(weft_device_copy(device, at + 1, at + 90, 8, NULL));
+    ok(weft_device_copy(device, back, at + 3, 6, NULL));
+    assert_string_equal(back, "cdefgh");
+    weft_device_free(device, memory);
+}
+
+static void test_memory_small_copy_needs_no_thread_large_one_does(void **state)
+{
+    static char src[8192], dst[8192];
+    int before = count_threads();
+    weft_stream *stream = make_stream(*state);
+    memset(src, 'x', sizeof(src));
+    ok(weft_device_copy(*state, dst, src, 4096, stream));
+    assert_memory_equal(dst, src, 4096); /* over on return */
+    assert_int_equal(count_threads(), before);
+    ok(weft_device_copy(*state, dst, src, 8192, stream));
+    assert_int_equal(count_threads(), before + 1);
+    ok(weft_stream_wait(stream));
+    assert_memory_equal(dst, src, 8192);
+    weft_stream_destroy(stream);
+    assert_int_equal(count_threads(), before);
+}
+
+static void test_memory_copies_run_behind_the_work_before(void **state)
+{
+    static char src[8192], dst[8192];
+    weft_stream *stream = make_stream(*state);
+    weft_gate *gate = make_gate(*state, 1);
+    memset(src, 'a', sizeof(src));
+    memset(dst, 0, sizeof(dst));
+    ok(weft_gate_wait(gate, 0, 1, stream));
+    ok(weft_device_copy(*state, dst, src, 100, stream));
+    ok(weft_device_copy(*state, dst + 100, src, 8000, stream));
+    assert_int_equal(dst[0], 0);
+    memset(src, 'b', sizeof(src));
+    ok(weft_gate_signal(gate, 0, 1, NULL));
+    ok(weft_stream_wait(stream));
+    assert_int_equal(dst[0], 'b');
+    assert_int_equal(dst[8099], 'b');
+    assert_int_equal(dst[8100], 0);
+    weft_stream_destroy(stream);
+    weft_gate_destroy(gate);
+}
+
+static void test_memory_of_two_devices_is_apart(void **state)
+{
+    weft_device *one = *state, *two;
+    void *first, *second;
+    char back;
+    ok(weft_device_open(wefti_device_get_table(one)->kind, 0, &two));
+    ok(weft_device_alloc(one, 64, &first));
+    ok(weft_device_alloc(two, 64, &second));
+    ok(weft_device_copy(one, first, "1", 1, NULL));
+    ok(weft_device_copy(two, second, "2", 1, NULL));
+    ok(weft_device_copy(one, &back, first, 1, NULL));
+    assert_int_equal(back, '1');
+    ok(weft_device_copy(two, &back, second, 1, NULL));
+    assert_int_equal(back, '2');
+    bool shadow = !wefti_device_get_table(one)->host_reads;
+    assert_int_equal(wefti_device_owns(one, first), shadow);
+    assert_false(wefti_device_owns(one, second));
+    assert_false(wefti_device_owns(two, first));
+    weft_stream *stream = make_stream(two);
+    refused(weft_device_copy(one, first, "1", 1, stream), "another device");
+    weft_stream_destroy(stream);
+    weft_device_free(one, first);
+    weft_device_free(two, second);
+    weft_device_close(two);
+}
+
+static void test_memory_of_no_bytes_may_be_freed(void **state)
+{
+    weft_device *device = *state;
+    void *first, *second;
+    ok(weft_device_alloc(device, 0, &first));
+    ok(weft_device_alloc(device, 0, &second));
+    assert_non_null(first);
+    assert_ptr_not_equal(first, second);
+    ok(weft_device_copy(device, NULL, NULL, 0, NULL));
+    ok(weft_device_copy(device, first, second, 0, NULL));
+    weft_device_free(device, first);
+    weft_device_free(device, second);
+    weft_device_free(device, NULL);
+}
+
+static void test_memory_misused_refuses(void **state)
+{
+    weft_device *device = *state;
+    void *memory;
+    char bytes[16] = {0};
+    refused(weft_device_alloc(NULL, 1, &memory), "device");
+    refused(weft_device_alloc(device, 1, NULL), "pointer_out");
+    assert_int_equal(weft_device_alloc(device, SIZE_MAX, &memory),
+                     WEFT_ERR_NO_MEMORY);
+    refused(weft_device_copy(NULL, bytes, bytes + 8, 8, NULL), "device");
+    refused(weft_device_copy(device, NULL, bytes, 8, NULL), "dst is NULL");
+    refused(weft_device_copy(device, bytes, NULL, 8, NULL), "src is NULL");
+    refused(weft_device_copy(device, bytes, bytes + 7, 8, NULL), "overlap");
+    refused(weft_device_copy(device, bytes + 7, bytes, 8, NULL), "overlap");
+    refused(weft_device_copy(device, bytes, bytes, 1, NULL), "overlap");
+    ok(weft_device_copy(device, bytes, bytes + 8, 8, NULL));
+}
+
+static void test_device_opened_wrongly_refuses(void **state)
+{
+    weft_device *device;
+    refused(weft_device_open(NULL, 0, &device), "kind");
+    refused(weft_device_open("host", 0, NULL), "device_out");
+    refused(weft_device_open("banana", 0, &device),
+            "\"banana\": allowed is host, shadow");
+    refused(weft_device_open(wefti_device_get_table(*state)->kind, 1, &device),
+            "index 1");
+    weft_device_close(NULL);
+    assert_false(wefti_device_owns(NULL, &device));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BOTH(test_memory_carried_in_four_directions_arrives),
+        BOTH(test_memory_copied_inside_an_allocation_arrives),
+        BOTH(test_memory_small_copy_needs_no_thread_large_one_does),
+        BOTH(test_memory_copies_run_behind_the_work_before),
+        BOTH(test_memory_of_two_devices_is_apart),
+        BOTH(test_memory_of_no_bytes_may_be_freed),
+        BOTH(test_memory_misused_refuses),
+        BOTH(test_device_opened_wrongly_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

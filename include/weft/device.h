@@ -45,7 +45,12 @@ typedef struct weft_gate weft_gate;
  */
 WEFT_NODISCARD weft_status weft_device_open(const char *kind, int index,
                                             weft_device **device_out);
-void weft_device_close(weft_device *device); /* NULL is legal */
+
+/*
+ * weft_device_close - while anything made from the device still exists, this
+ * logs an error and closes nothing. NULL is legal.
+ */
+void weft_device_close(weft_device *device);
 
 /*
  * weft_device_alloc - memory of the device, at least 64-byte aligned.
@@ -64,7 +69,8 @@ void weft_device_free(weft_device *device, void *pointer); /* NULL is legal */
  * dst, src   not overlapping; borrowed until the copy has run.
  * stream     runs after work already queued on it; NULL = done on return.
  *
- * Returns     OK | ERR_INVALID.  Threads: any.  Blocks: only if stream is
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY, ERR_SYSTEM (as for
+ *             weft_stream_call).  Threads: any.  Blocks: only if stream is
  *             NULL.
  */
 WEFT_NODISCARD weft_status weft_device_copy(weft_device *device, void *dst,
@@ -76,7 +82,7 @@ WEFT_NODISCARD weft_status weft_device_copy(weft_device *device, void *dst,
  *
  * priority   lower runs first where the device can tell; 0 = ordinary.
  *
- * Returns     OK | ERR_INVALID | ERR_NO_MEMORY | ERR_SYSTEM (no thread).
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
  * Threads     one poster per stream at a time.
  */
 WEFT_NODISCARD weft_status weft_stream_create(weft_device *device, int priority,
@@ -90,7 +96,8 @@ void weft_stream_destroy(weft_stream *stream); /* drains first; NULL is legal */
  *             wait for its own stream.
  *
  * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (device without host streams)
- *             | ERR_NO_MEMORY (the queue could not grow; nothing was queued).
+ *             | ERR_NO_MEMORY (the queue could not grow) | ERR_SYSTEM (its
+ *             thread could not be started); nothing was queued.
  */
 WEFT_NODISCARD weft_status weft_stream_call(weft_stream *stream,
                                             void (*call)(void *arg), void *arg);
@@ -100,14 +107,17 @@ WEFT_NODISCARD weft_status weft_stream_call(weft_stream *stream,
  *
  * Returns     OK | the first error that a gate put into the stream (the stream
  *             has drained, the work behind the failed wait has run without
- *             it).  Blocks: yes, as long as the work does.
+ *             it; the error stays for the stream's life) | ERR_INVALID (called
+ *             from a weft_stream_call of this stream).
+ * Blocks      yes, as long as the work does.
  */
 WEFT_NODISCARD weft_status weft_stream_wait(weft_stream *stream);
 
 /*
  * Events. post marks the end of what is queued on stream now (NULL: happens at
  * once); test says OK or INPROGRESS; wait makes stream (NULL: the caller) wait
- * for the latest post. An event never posted counts as happened.
+ * for the latest post at that time, whatever is posted later. An event never
+ * posted counts as happened.
  */
 WEFT_NODISCARD weft_status weft_event_create(weft_device *device,
                                              weft_event **event_out);
@@ -128,17 +138,23 @@ WEFT_NODISCARD weft_status weft_event_wait(weft_event *event,
  */
 WEFT_NODISCARD weft_status weft_gate_create(weft_device *device, size_t chunks,
                                             weft_gate **gate_out);
-void weft_gate_destroy(weft_gate *gate); /* nobody may use it; NULL is legal */
+/*
+ * weft_gate_destroy - nobody may wait or signal any more; a signaller whose
+ * epoch has been waited for may still be on its way out. NULL is legal.
+ */
+void weft_gate_destroy(weft_gate *gate);
 
 /*
  * weft_gate_signal - raise a chunk's counter to epoch; lower values are kept
  * from going backwards (an older epoch changes nothing).
  *
- * stream   after the work queued on it; NULL = now. What the signaller wrote
- *          before is visible to whoever has waited for the epoch.
+ * stream   after the work queued on it, of a device of the gate's kind; NULL =
+ *          now. What the signaller wrote before is visible to whoever has
+ *          waited for the epoch.
  *
- * Returns     OK | ERR_INVALID (chunk out of range, epoch 0).
- * Threads     any.  Blocks: no.  Allocates: no.
+ * Returns     OK | ERR_INVALID (chunk out of range, epoch 0, stream of another
+ *             kind) | ERR_NO_MEMORY (the stream's queue could not grow).
+ * Threads     any.  Blocks: no.  Allocates: only to let a queue grow.
  */
 WEFT_NODISCARD weft_status weft_gate_signal(weft_gate *gate, size_t chunk,
                                             uint64_t epoch,
@@ -150,9 +166,10 @@ WEFT_NODISCARD weft_status weft_gate_signal(weft_gate *gate, size_t chunk,
  * stream   work queued later waits; NULL = the caller blocks. Legal before
  *          anyone has signalled.
  *
- * Returns     OK | ERR_INVALID | with a NULL stream also the error the gate
- *             was released with (its communicator has failed).
- * Threads     any.  Blocks: only if stream is NULL.  Allocates: no.
+ * Returns     OK | ERR_INVALID, ERR_NO_MEMORY (as for weft_gate_signal) | with
+ *             a NULL stream also the error the gate was released with (its
+ *             communicator has failed).
+ * Threads     any.  Blocks: only if stream is NULL.  Allocates: as signal.
  */
 WEFT_NODISCARD weft_status weft_gate_wait(weft_gate *gate, size_t chunk,
                                           uint64_t epoch, weft_stream *stream);

@@ -46,7 +46,8 @@ static weft_status build_ops(weft_comm *comm)
     size_t lane_bytes = WEFTI_CHANNELS * (record_bytes + 64) +
                         WEFTI_TRACKS * (source_bytes + 64) + ranks + 64 +
                         arrived_bytes + 64;
-    comm->op_arrays = calloc(WEFTI_LANES, lane_bytes);
+    lane_bytes = (lane_bytes + 63) / 64 * 64;
+    comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
     comm->arena_bytes =
         (size_t)WEFTI_LANES * WEFTI_TRACKS * WEFTI_SCRATCH_BYTES;
     comm->arena = mmap(NULL, comm->arena_bytes, PROT_READ | PROT_WRITE,
@@ -57,6 +58,7 @@ static weft_status build_ops(weft_comm *comm)
     if (!comm->op_arrays || !comm->arena) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for operations");
     }
+    memset(comm->op_arrays, 0, WEFTI_LANES * lane_bytes);
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         wefti_op *op = &comm->ops[lane];
         unsigned char *at =

@@ -16,7 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOOK_NS = 20000000 }; /* between looks at a stalled operation */
+enum {
+    LOOK_NS = 20000000,   /* between looks at a stalled operation */
+    FRESH_NS = 400000000, /* a mark older than this is of somebody stopped */
+    LISTED_RANKS = 16
+};
 
 /* The newest operation that rank has entered; 0: none. */
 static uint64_t last_entered(weft_comm *comm, int rank, weft_collective *what,
@@ -68,6 +72,37 @@ static bool is_awaited(weft_comm *comm, const wefti_op *op, int peer,
     return false;
 }
 
+static _Atomic int64_t *waiting_mark(weft_comm *comm, const wefti_op *op,
+                                     int rank)
+{
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.layout, comm->fabric.base, rank);
+    return &page->waiting_ns[op->number % WEFTI_LANES];
+}
+
+/* An awaited peer that itself waits for somebody is not who holds us up. */
+static bool is_only_waiting(weft_comm *comm, const wefti_op *op, int peer)
+{
+    return op->ring != WEFTI_RING_LETTERS &&
+           wefti_clock_coarse_ns() - atomic_load(waiting_mark(comm, op, peer)) <
+               FRESH_NS;
+}
+
+/* Tells the others that this rank waits for a peer, not for itself. */
+static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
+{
+    if (op->ring == WEFTI_RING_LETTERS) {
+        return;
+    }
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        bool entered;
+        if (peer != comm->rank && is_awaited(comm, op, peer, &entered)) {
+            atomic_store(waiting_mark(comm, op, comm->rank), now_ns);
+            return;
+        }
+    }
+}
+
 /* "rank 3 has not entered (its last: #416 all_gather, 9.8 s ago)" */
 static void describe(weft_comm *comm, const wefti_op *op, int peer,
                      bool entered, char *text, size_t text_bytes)
@@ -98,9 +133,9 @@ static void describe(weft_comm *comm, const wefti_op *op, int peer,
 static void append_rank(char *text, size_t text_bytes, int rank, int *listed)
 {
     size_t used = strlen(text);
-    if (++*listed <= 16) {
+    if (++*listed <= LISTED_RANKS) {
         snprintf(text + used, text_bytes - used, " %d", rank);
-    } else if (*listed == 17) {
+    } else if (*listed == LISTED_RANKS + 1) {
         snprintf(text + used, text_bytes - used, " ...");
     }
 }
@@ -119,7 +154,9 @@ static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
             }
             continue;
         }
-        if (first < 0) {
+        if (entered && is_only_waiting(comm, op, peer)) {
+            append_rank(waiting, sizeof(waiting), peer, &listed);
+        } else if (first < 0) {
             first = peer;
             describe(comm, op, peer, entered, absent, sizeof(absent));
         } else {
@@ -188,6 +225,7 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
         return;
     }
     op->checked_ns = now_ns;
+    leave_mark(comm, op, now_ns);
     if (comm->engine->members && find_lost(comm, op)) {
         return;
     }

@@ -93,6 +93,8 @@ typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */
     _Alignas(128) _Atomic uint64_t completed;
     _Atomic uint32_t left; /* destroyed the communicator */
+    /* Per lane: when it last found itself waiting for a peer. Diagnosis. */
+    _Atomic int64_t waiting_ns[WEFTI_LANES];
 } wefti_rank_page;
 
 /* Offsets in bytes; within a region from its start. */

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { CREATE_FAILED = 77 };
+
 typedef struct rank_thread {
     const struct world *world;
     weft_unique_id id;
@@ -35,7 +37,7 @@ static int run_rank(const struct world *world, weft_comm_config *config)
     if (status != WEFT_OK) {
         fprintf(stderr, "create: %s: %s\n", weft_status_text(status),
                 weft_error_text());
-        return 1;
+        return CREATE_FAILED;
     }
     int failures = world->call(comm, world->context);
     weft_comm_destroy(comm);
@@ -135,15 +137,18 @@ void world_start_processes(const struct world *world, world_processes *started)
         weft_comm_config config = world->config;
         int failures = run_rank(world, &config);
         fflush(NULL);
-        _exit(failures == 0 ? 0 : 1);
+        _exit(failures);
     }
     close(listener);
 }
 
-int world_finish_processes(world_processes *started, int deadline_s)
+int world_finish_survivors(world_processes *started, int deadline_s)
 {
     int64_t end_ns = wefti_clock_ns() + (int64_t)deadline_s * 1000000000;
-    int left = started->nranks, failures = 0;
+    int left = 0, killed = 0;
+    for (int rank = 0; rank < started->nranks; rank++) {
+        left += started->pids[rank] != 0;
+    }
     while (left > 0) {
         bool late = wefti_clock_ns() > end_ns;
         for (int rank = 0; rank < started->nranks; rank++) {
@@ -153,17 +158,26 @@ int world_finish_processes(world_processes *started, int deadline_s)
             if (late) {
                 fprintf(stderr, "rank %d is late and is killed\n", rank);
                 kill(started->pids[rank], SIGKILL);
+                killed++;
             }
             int status;
             if (waitpid(started->pids[rank], &status, late ? 0 : WNOHANG) > 0) {
                 started->exit_status[rank] = status;
                 started->pids[rank] = 0;
-                failures += late || status != 0;
                 left--;
             }
         }
         struct timespec nap = {0, 1000000};
         nanosleep(&nap, NULL);
+    }
+    return killed;
+}
+
+int world_finish_processes(world_processes *started, int deadline_s)
+{
+    int failures = world_finish_survivors(started, deadline_s);
+    for (int rank = 0; rank < started->nranks; rank++) {
+        failures += started->exit_status[rank] != 0;
     }
     return failures;
 }

@@ -8,7 +8,11 @@
 
 #include "weft/weft.h"
 
-/* One rank's work; returns how many checks failed. */
+/*
+ * One rank's work; returns how many checks failed (up to 63). In a process of
+ * its own that is the exit status; a world that could not be created exits
+ * with 77.
+ */
 typedef int (*world_rank_call)(weft_comm *comm, void *context);
 
 /* config's id, rank and nranks are set by the world. */
@@ -39,5 +43,8 @@ typedef struct world_processes {
 
 void world_start_processes(const struct world *world, world_processes *started);
 int world_finish_processes(world_processes *started, int deadline_s);
+
+/* Waits likewise for the ranks whose pid is not 0; counts only the late. */
+int world_finish_survivors(world_processes *started, int deadline_s);
 
 #endif

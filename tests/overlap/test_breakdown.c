@@ -8,7 +8,7 @@
  */
 #include "overlap/breakdown.h"
 
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
 #include "overlap/interval.h"
 
 #include "base/check.h"
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -17,17 +17,6 @@
 
 enum { EXIT_TIMED_OUT = 124, EXIT_CANNOT_RUN = 127 };
 
-/* The rank may have died while it wrote its line, or written anything. */
-static void copy_name(const wefti_board_line *line, char *name_out)
-{
-    size_t i = 0;
-    for (; i < sizeof(line->comm_name) - 1 && line->comm_name[i]; i++) {
-        char c = line->comm_name[i];
-        name_out[i] = c >= ' ' && c <= '~' ? c : '?';
-    }
-    name_out[i] = '\0';
-}
-
 static const char *kind_text(const wefti_board_line *line)
 {
     uint32_t kind =
@@ -46,8 +35,8 @@ void run_report_place(const run_job *job, int rank,
                       char text_out[RUN_PLACE_BYTES])
 {
     const wefti_board_line *line = &job->board[rank];
-    char name[sizeof(line->comm_name)];
-    copy_name(line, name);
+    char name[32];
+    wefti_board_get_name(line, name);
     if (op_number(line) == 0) {
         snprintf(text_out, RUN_PLACE_BYTES, "before any operation");
     } else {
@@ -154,8 +143,8 @@ static void write_rank(wefti_json *json, const run_job *job, int rank)
         &job->processes[rank / job->options->ranks_per_process];
     const wefti_board_line *line = &job->board[rank];
     const bool exited = WIFEXITED(process->wait_status);
-    char name[sizeof(line->comm_name)], how[32];
-    copy_name(line, name);
+    char name[32], how[32];
+    wefti_board_get_name(line, name);
     wefti_json_object_open(json, NULL);
     wefti_json_int(json, "rank", rank);
     wefti_json_int(json, "pid", process->pid);

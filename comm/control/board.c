@@ -62,3 +62,17 @@ void wefti_board_close(wefti_board_line *line)
         (void)munmap((void *)page, page_bytes());
     }
 }
+
+void wefti_board_get_name(const wefti_board_line *line, char name_out[32])
+{
+    uint64_t words[4];
+    for (int i = 0; i < 4; i++) {
+        words[i] =
+            atomic_load_explicit(&line->comm_name[i], memory_order_relaxed);
+    }
+    memcpy(name_out, words, sizeof(words));
+    name_out[sizeof(words) - 1] = '\0';
+    for (char *at = name_out; *at; at++) {
+        *at = *at >= ' ' && *at <= '~' ? *at : '?';
+    }
+}

@@ -12,12 +12,16 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
+#include <string.h>
 
-/* Written by one rank only; readers may see number and kind of two ops. */
+/*
+ * Written by one rank only. Every field is stored relaxed, so a reader may see
+ * the number of one operation beside the kind or name of another.
+ */
 typedef struct wefti_board_line {
     _Alignas(128) _Atomic uint64_t op_number; /* 0: none yet */
     _Atomic uint32_t collective;
-    char comm_name[32];
+    _Atomic uint64_t comm_name[4]; /* 32 bytes of text, zero at the end */
 } wefti_board_line;
 
 /* Bytes of a board for nranks ranks. */
@@ -41,5 +45,24 @@ static inline void wefti_board_note(wefti_board_line *line, uint64_t op_number,
                           memory_order_relaxed);
     atomic_store_explicit(&line->op_number, op_number, memory_order_relaxed);
 }
+
+/*
+ * wefti_board_set_name - the communicator that the next notes belong to; up to
+ * 31 bytes of name count. Call where it differs from the last note's.
+ */
+static inline void wefti_board_set_name(wefti_board_line *line,
+                                        const char *name)
+{
+    uint64_t words[4] = {0};
+    size_t bytes = strlen(name);
+    memcpy(words, name, bytes < sizeof(words) ? bytes : sizeof(words) - 1);
+    for (int i = 0; i < 4; i++) {
+        atomic_store_explicit(&line->comm_name[i], words[i],
+                              memory_order_relaxed);
+    }
+}
+
+/* The name as it stands; what is not printable ASCII reads as '?'. */
+void wefti_board_get_name(const wefti_board_line *line, char name_out[32]);
 
 #endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/comm/message_samples.h - one valid message of every kind, and some of
+ * the extremes.
+ */
+#ifndef TESTS_COMM_MESSAGE_SAMPLES_H
+#define TESTS_COMM_MESSAGE_SAMPLES_H
+
+#include "comm/bootstrap/message.h"
+
+#include <string.h>
+
+enum { MESSAGE_SAMPLE_COUNT = 20 };
+
+static inline void sample_hello(wefti_message *message, bool challenge)
+{
+    message->kind = challenge ? WEFTI_MESSAGE_CHALLENGE : WEFTI_MESSAGE_HELLO;
+    message->as.hello.version = wefti_version_own();
+    memset(message->as.hello.nonce, challenge ? 0xc1 : 0x1c, WEFTI_NONCE_BYTES);
+}
+
+static inline void sample_join(wefti_message *message, uint32_t rank,
+                               uint32_t nranks)
+{
+    message->kind = WEFTI_MESSAGE_JOIN;
+    message->as.join.rank = rank;
+    message->as.join.nranks = nranks;
+    message->as.join.pid = nranks == 1 ? 1 : INT32_MAX;
+    message->as.join.warn_ms = 10000;
+    message->as.join.timeout_ms = rank == 0 ? 0 : INT32_MAX;
+    memset(message->as.join.tuning, 0x70, WEFTI_TUNING_BYTES);
+}
+
+static inline void sample_welcome(wefti_message *message, uint32_t nranks)
+{
+    message->kind = WEFTI_MESSAGE_WELCOME;
+    message->as.welcome.nranks = nranks;
+    for (uint32_t i = 0; i < nranks; i++) {
+        message->as.welcome.pids[i] = 1000 + i;
+    }
+    memset(message->as.welcome.tuning, 0x71, WEFTI_TUNING_BYTES);
+    memset(message->as.welcome.socket_name, 0x72, WEFTI_SOCKET_NAME_BYTES);
+    memset(message->as.welcome.box, 0x73, WEFTI_BOX_BYTES);
+}
+
+static inline void sample_claim(wefti_message *message, wefti_message_kind kind)
+{
+    message->kind = kind;
+    message->as.claim.rank = WEFTI_BOOTSTRAP_RANKS_MOST - 1;
+    memset(message->as.claim.token, 0x74, WEFTI_TOKEN_BYTES);
+}
+
+static inline void sample_report(wefti_message *message, wefti_outcome outcome)
+{
+    message->kind = WEFTI_MESSAGE_REPORT;
+    message->as.report.outcome = outcome;
+    message->as.report.subject = 3;
+    message->as.report.error_number = 4095;
+}
+
+static inline void sample_text(wefti_message *message, wefti_message_kind kind,
+                               weft_status status, size_t characters)
+{
+    message->kind = kind;
+    message->as.verdict.status = status;
+    for (size_t i = 0; i < characters; i++) {
+        message->as.verdict.text[i] = (char)(' ' + i % ('~' - ' ' + 1));
+    }
+}
+
+/* Sample index of MESSAGE_SAMPLE_COUNT. */
+static inline void message_sample(int index, wefti_message *message)
+{
+    memset(message, 0, sizeof(*message));
+    switch (index) {
+    case 0:
+    case 1:
+        sample_hello(message, index == 1);
+        break;
+    case 2:
+        sample_join(message, 0, 1);
+        break;
+    case 3:
+        sample_join(message, (1 << 20) - 1, 1 << 20);
+        break;
+    case 4:
+        message->kind = WEFTI_MESSAGE_REFUSAL;
+        break;
+    case 5:
+        message->kind = WEFTI_MESSAGE_ACCEPTED;
+        break;
+    case 6:
+    case 7:
+        sample_welcome(message, index == 6 ? 1 : WEFTI_BOOTSTRAP_RANKS_MOST);
+        break;
+    case 8:
+    case 9:
+        sample_claim(message,
+                     index == 8 ? WEFTI_MESSAGE_CLAIM : WEFTI_MESSAGE_HANDED);
+        break;
+    case 10:
+    case 11:
+    case 12:
+    case 13:
+        sample_report(message, (wefti_outcome)(index - 10));
+        break;
+    case 14:
+        sample_text(message, WEFTI_MESSAGE_NOTICE, WEFT_OK, 40);
+        break;
+    case 15:
+        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_OK, 0);
+        break;
+    case 16:
+        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_ERR_TIMEOUT,
+                    WEFTI_MESSAGE_TEXT_MOST);
+        break;
+    case 17:
+        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_ERR_SYSTEM, 1);
+        break;
+    case 18:
+        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_ERR_INVALID, 95);
+        break;
+    default: /* another version: only its beginning is looked at */
+        sample_hello(message, false);
+        message->as.hello.version.minor++;
+        memset(message->as.hello.nonce, 0, WEFTI_NONCE_BYTES);
+        break;
+    }
+}
+
+#endif

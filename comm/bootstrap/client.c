@@ -62,6 +62,14 @@ static weft_status fail_by_close(const client *self)
                        self->request->rank, self->endpoint->name);
 }
 
+static weft_status fail_by_language(const client *self)
+{
+    return wefti_error(WEFT_ERR_BOOTSTRAP,
+                       "rank %d: what listens at %s does not speak as weft's "
+                       "rendezvous does",
+                       self->request->rank, self->endpoint->text);
+}
+
 /* Says once that the server is not there, or silent. */
 static void warn_if_due(client *self)
 {
@@ -92,15 +100,11 @@ static weft_status await_frame(client *self, unsigned allowed, bool sealed)
                                    "the secret",
                                    self->request->rank, self->endpoint->name);
             }
-            if (wefti_message_decode(frame, frame_bytes, &self->message)) {
-                return WEFT_OK;
-            }
-            /* fall through */
+            return wefti_message_decode(frame, frame_bytes, &self->message)
+                       ? WEFT_OK
+                       : fail_by_language(self);
         case WEFTI_ARRIVAL_BAD:
-            return wefti_error(WEFT_ERR_BOOTSTRAP,
-                               "rank %d: what listens at %s does not speak as "
-                               "weft's rendezvous does",
-                               self->request->rank, self->endpoint->text);
+            return fail_by_language(self);
         case WEFTI_ARRIVAL_ENDED:
             return WEFT_INPROGRESS;
         case WEFTI_ARRIVAL_NONE:

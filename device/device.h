@@ -82,7 +82,7 @@ bool wefti_device_owns(weft_device *device, const void *pointer);
  * a device pointer; other pointers come back as they are. For tests whose
  * stream calls play the part of GPU kernels: no code of weft may use it.
  */
-void *wefti_shadow_translate(weft_device *device, const void *pointer);
+void *wefti_shadow_translate(weft_device *device, void *pointer);
 
 /*
  * wefti_gate_watcher - call woken(context) after each signal that raises a

@@ -264,12 +264,18 @@ static weft_status check_ranges(weft_device *device, const void *dst,
     return status < 0 ? status : check_range(device->own, "src", src, bytes);
 }
 
-void *wefti_shadow_translate(weft_device *device, const void *pointer)
+/* Where the device itself finds a pointer's memory; NULL: it is the host's. */
+static char *find_alias(const shadow *own, const void *pointer)
 {
-    const shadow *own = device->own;
     return is_inside(own, pointer)
                ? own->alias + ((const char *)pointer - own->pointers)
-               : (void *)(uintptr_t)pointer;
+               : NULL;
+}
+
+void *wefti_shadow_translate(weft_device *device, void *pointer)
+{
+    void *alias = find_alias(device->own, pointer);
+    return alias ? alias : pointer;
 }
 
 static weft_status shadow_copy_now(weft_device *device, void *dst,
@@ -277,8 +283,9 @@ static weft_status shadow_copy_now(weft_device *device, void *dst,
 {
     weft_status status = check_ranges(device, dst, src, bytes);
     if (status == WEFT_OK) {
-        memcpy(wefti_shadow_translate(device, dst),
-               wefti_shadow_translate(device, src), bytes);
+        void *to = find_alias(device->own, dst);
+        const void *from = find_alias(device->own, src);
+        memcpy(to ? to : dst, from ? from : src, bytes);
     }
     return status;
 }

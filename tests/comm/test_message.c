@@ -11,7 +11,7 @@
  */
 #include "base/clock.h"
 #include "tests/comm/message_samples.h"
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <dirent.h>
 #include <setjmp.h>

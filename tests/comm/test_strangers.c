@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "tests/comm/crowd.h"
 #include "tests/comm/raw_peer.h"
-#include "tests/random.h"
+#include "tests/seed.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -141,6 +141,22 @@ static weft_status check_extent(const char *path,
     return WEFT_OK;
 }
 
+static void read_fields(const uint8_t *bytes, wefti_checkpoint_header *header,
+                        wefti_checkpoint_extent *extent)
+{
+    header->nranks = (uint32_t)get(bytes + AT_NRANKS, 4);
+    header->rank = (uint32_t)get(bytes + AT_RANK, 4);
+    header->step = get(bytes + AT_STEP, 8);
+    memcpy(header->config_digest, bytes + AT_CONFIG,
+           sizeof(header->config_digest));
+    memcpy(header->data_hash, bytes + AT_DATA, sizeof(header->data_hash));
+    extent->section_count = get(bytes + AT_COUNT, 8);
+    extent->table_offset = get(bytes + AT_TABLE, 8);
+    extent->file_bytes = get(bytes + AT_FILE, 8);
+    memcpy(extent->table_checksum, bytes + AT_TABLE_CHECKSUM,
+           sizeof(extent->table_checksum));
+}
+
 weft_status wefti_checkpoint_header_unpack(const char *path,
                                            const uint8_t *bytes,
                                            uint64_t file_bytes,
@@ -148,6 +164,7 @@ weft_status wefti_checkpoint_header_unpack(const char *path,
                                            wefti_checkpoint_extent *extent_out)
 {
     uint8_t checksum[WEFTI_CHECKPOINT_CHECKSUM_BYTES];
+    uint8_t again[WEFTI_CHECKPOINT_HEADER_BYTES];
     if (memcmp(bytes + AT_MAGIC, magic, sizeof(magic)) != 0) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: header: not a checkpoint of weft", path);
@@ -165,18 +182,12 @@ weft_status wefti_checkpoint_header_unpack(const char *path,
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: header: checksum differs, corrupt", path);
     }
-    header_out->nranks = (uint32_t)get(bytes + AT_NRANKS, 4);
-    header_out->rank = (uint32_t)get(bytes + AT_RANK, 4);
-    header_out->step = get(bytes + AT_STEP, 8);
-    memcpy(header_out->config_digest, bytes + AT_CONFIG,
-           sizeof(header_out->config_digest));
-    memcpy(header_out->data_hash, bytes + AT_DATA,
-           sizeof(header_out->data_hash));
-    extent_out->section_count = get(bytes + AT_COUNT, 8);
-    extent_out->table_offset = get(bytes + AT_TABLE, 8);
-    extent_out->file_bytes = get(bytes + AT_FILE, 8);
-    memcpy(extent_out->table_checksum, bytes + AT_TABLE_CHECKSUM,
-           sizeof(extent_out->table_checksum));
+    read_fields(bytes, header_out, extent_out);
+    wefti_checkpoint_header_pack(header_out, extent_out, again);
+    if (memcmp(again, bytes, sizeof(again)) != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: header: unused bytes are not zero", path);
+    }
     return check_extent(path, extent_out, file_bytes);
 }
 
@@ -185,6 +196,7 @@ static weft_status unpack_entry(const char *path, const uint8_t *bytes,
                                 uint64_t offset, uint64_t table_offset,
                                 wefti_checkpoint_entry *entry)
 {
+    uint8_t again[WEFTI_CHECKPOINT_ENTRY_BYTES];
     uint64_t dtype = get(bytes + IN_DTYPE, 4);
     memcpy(entry->name, bytes + IN_NAME, sizeof(entry->name));
     entry->dtype = (weft_dtype)dtype;
@@ -210,6 +222,12 @@ static weft_status unpack_entry(const char *path, const uint8_t *bytes,
                            path, entry->name, entry->bytes,
                            weft_dtype_text(entry->dtype), entry->offset, offset,
                            table_offset);
+    }
+    wefti_checkpoint_entry_pack(entry, again);
+    if (memcmp(again, bytes, sizeof(again)) != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: section %s: unused bytes are not zero", path,
+                           entry->name);
     }
     return WEFT_OK;
 }

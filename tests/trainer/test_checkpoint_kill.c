@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "saving.h"
 #include "scratch.h"
+#include "tests/seed.h"
 #include "trainer/checkpoint_folder.h"
 
 #include <setjmp.h>
@@ -261,13 +262,10 @@ static void run_writer(const char *dir, uint64_t step)
 static void test_checkpoint_killed_at_random_times_stays_whole(void **state)
 {
     (void)state;
-    const char *wanted_seed = getenv("WEFT_TEST_SEED");
-    uint64_t seed = wanted_seed != NULL ? strtoull(wanted_seed, NULL, 10)
-                                        : (uint64_t)time(NULL);
+    uint64_t seed = random_seed();
     int kills = getenv("WEFT_TEST_LONG") != NULL ? 3000 : 200;
     int hits[PHASE_COUNT] = {0};
     scratch own;
-    printf("random: WEFT_TEST_SEED=%llu\n", (unsigned long long)seed);
     scratch_open(&own);
     assert_good(saving_step(own.dir, 1, 2));
     uint64_t newest = 1;
@@ -278,7 +276,7 @@ static void test_checkpoint_killed_at_random_times_stays_whole(void **state)
         if (child == 0) {
             run_writer(own.dir, newest + 1);
         }
-        long wait_ns = (long)(wefti_mix_at(seed, (uint64_t)i) % 6000000);
+        long wait_ns = (long)(random_next(&seed) % 6000000);
         nanosleep(&(struct timespec){.tv_nsec = wait_ns}, NULL);
         kill(child, SIGKILL);
         assert_int_equal(waitpid(child, &status, 0), child);

@@ -7,6 +7,8 @@
  */
 #include "device_test.h"
 
+#include <sched.h>
+
 enum { ITEMS = 10000 };
 
 /* Numbers in the order in which calls have run. */
@@ -212,6 +214,50 @@ static void test_stream_posted_while_advanced_loses_nothing(void **state)
     weft_gate_destroy(hop.out);
 }
 
+/* Signals each epoch as soon as it is told that the wait is being posted. */
+typedef struct rival {
+    weft_gate *gate;
+    _Atomic uint64_t posting;
+    uint64_t epochs, seed;
+} rival;
+
+static void *rival_main(void *arg)
+{
+    rival *mine = arg;
+    for (uint64_t epoch = 1; epoch <= mine->epochs; epoch++) {
+        while (atomic_load(&mine->posting) < epoch) {
+            if (epoch % 4 == 0) {
+                sched_yield();
+            }
+        }
+        mine->seed = mine->seed * 6364136223846793005u + 1442695040888963407u;
+        for (uint64_t delay = mine->seed >> 58; delay > 0; delay--) {
+            (void)atomic_load(&mine->posting);
+        }
+        ok(weft_gate_signal(mine->gate, 0, epoch, NULL));
+    }
+    return NULL;
+}
+
+/* The signal falls at any moment of the wait's coming to a stand. */
+static void test_stream_signalled_while_it_stops_goes_on(void **state)
+{
+    enum { EPOCHS = 5000 };
+    weft_stream *stream = make_stream(*state);
+    rival other = {make_gate(*state, 1), 0, EPOCHS, 5};
+    pthread_t thread;
+    print_message("seed 5\n");
+    start(&thread, rival_main, &other);
+    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
+        atomic_store(&other.posting, epoch);
+        ok(weft_gate_wait(other.gate, 0, epoch, stream));
+        ok(weft_stream_wait(stream));
+    }
+    join(thread);
+    weft_stream_destroy(stream);
+    weft_gate_destroy(other.gate);
+}
+
 /* A call that lets another stream go on, and waits for its answer. */
 typedef struct asker {
     weft_gate *ask, *answer;
@@ -245,9 +291,11 @@ static void test_stream_woken_before_a_call_runs_before_it(void **state)
     weft_stream *first = make_stream(*state), *second = make_stream(*state);
     asker both = {make_gate(*state, 1), make_gate(*state, 1)};
     weft_gate *hold = make_gate(*state, 1), *woken = make_gate(*state, 1);
+    int calls = 0;
     ok(weft_gate_wait(woken, 0, 1, second));
     ok(weft_gate_signal(both.answer, 0, 1, second));
     ok(weft_gate_wait(hold, 0, 1, first));
+    ok(weft_stream_call(first, count_up, &calls)); /* now in its own thread */
     ok(weft_gate_signal(woken, 0, 1, first));
     ok(weft_stream_call(first, ask, &both));
     ok(weft_gate_signal(hold, 0, 1, NULL));
@@ -314,6 +362,7 @@ int main(void)
         BOTH(test_stream_ping_pong_through_gates_ends),
         BOTH(test_stream_ping_pong_with_calls_ends),
         BOTH(test_stream_posted_while_advanced_loses_nothing),
+        BOTH(test_stream_signalled_while_it_stops_goes_on),
         BOTH(test_stream_call_that_waits_for_another_stream_ends),
         BOTH(test_stream_woken_before_a_call_runs_before_it),
         BOTH(test_stream_destroy_drains_first),

@@ -225,8 +225,8 @@ static void *rival_main(void *arg)
 {
     rival *mine = arg;
     for (uint64_t epoch = 1; epoch <= mine->epochs; epoch++) {
-        while (atomic_load(&mine->posting) < epoch) {
-            if (epoch % 4 == 0) {
+        for (int look = 1; atomic_load(&mine->posting) < epoch; look++) {
+            if (look % 64 == 0) {
                 sched_yield();
             }
         }

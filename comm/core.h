@@ -58,8 +58,13 @@ typedef enum wefti_phase {
     WEFTI_PHASE_STORE  /* bounce or message -> device is under way */
 } wefti_phase;
 
+/*
+ * Gated operations run block by block, a block being what one gate chunk
+ * covers of a rank's part; a pattern sees one block at a time.
+ */
 typedef struct wefti_track {
-    size_t next, count; /* index of the current step, and how many */
+    size_t block;       /* the current one */
+    size_t next, count; /* index of the current step in it, and how many */
     wefti_step step;    /* the current one, if loaded */
     bool loaded;
     wefti_phase phase;
@@ -108,6 +113,7 @@ typedef struct wefti_op {
     int missing;            /* one-shot: first peer not yet seen */
 
     /* Gates. */
+    size_t blocks;          /* of a rank's part, of gate_elems each */
     size_t gate_elems;      /* elements per gate chunk; >= 1 */
     uint64_t *gate_arrived; /* [WEFTI_GATE_CHUNKS_MAX] elements written */
     wefti_gate_watcher watcher;

@@ -120,11 +120,7 @@ wefti_op *wefti_letters_take(weft_comm *comm, const weft_op *desc,
     op->problem.chunk_elems =
         WEFTI_LETTER_BYTES / weft_dtype_bytes(desc->dtype);
     op->slots[0] = WEFTI_LETTER_SLOTS;
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        op->tracks[t].next = 0;
-        op->tracks[t].count = step_count(&op->problem, t);
-        op->tracks[t].loaded = false;
-    }
+    wefti_op_start_tracks(op);
     op->state = WEFTI_OP_POSTED;
     op->next = NULL;
     if (queue->last) {

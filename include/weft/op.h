@@ -36,7 +36,7 @@ extern "C" {
  *                start; 0: the whole buffer is one chunk.
  * ready_chunk    the gate's chunk that belongs to element 0 of send.
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
- * class_id       for the ledger; COMPUTE is not allowed.
+ * class_id       for the ledger; 0 counts as WEFT_CLASS_DP.
  * label          for messages and the ledger; borrowed until done; NULL: none.
  */
 typedef struct weft_op {

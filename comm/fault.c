@@ -105,7 +105,6 @@ bool wefti_fault_act(weft_comm *comm)
     }
     comm->failed = comm->fault.status;
     atomic_store(&comm->fault_seen, 1);
-    wefti_gate_fail(comm->done, comm->failed);
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         if (wefti_op_pending(&comm->ops[lane])) {
             wefti_op_finish(comm, &comm->ops[lane], comm->failed);
@@ -113,6 +112,8 @@ bool wefti_fault_act(weft_comm *comm)
     }
     end_letters(comm, comm->outgoing);
     end_letters(comm, comm->incoming);
+    /* Last: whoever waited for a stream may now destroy the gates above. */
+    wefti_gate_fail(comm->done, comm->failed);
     return true;
 }
 

@@ -502,14 +502,11 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
         publish_completed(comm);
     }
     if (op->on_stream) {
-        size_t chunk = wefti_op_chunk(comm, op);
-        if (status == WEFT_OK) {
-            weft_status signalled =
-                weft_gate_signal(comm->done, chunk, op->turn, NULL);
+        if (status == WEFT_OK) { /* else the fault releases all, at its end */
+            weft_status signalled = weft_gate_signal(
+                comm->done, wefti_op_chunk(comm, op), op->turn, NULL);
             WEFTI_ASSERT(signalled == WEFT_OK);
             (void)signalled;
-        } else {
-            wefti_gate_fail(comm->done, status);
         }
         atomic_fetch_sub(&comm->engine->pending, 1);
     }

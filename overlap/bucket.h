@@ -9,9 +9,9 @@
  *
  * A bucket is nranks equal shares. Reduce-scatter leaves the sum of rank r's
  * share at share r of rank r; all-gather copies every rank's share to all;
- * both work in place. One set serves one buffer for its whole life, each round
- * (a step) being the next epoch of its two gates: nothing is allocated after
- * it has been made.
+ * both work in place; with one rank nothing is sent. One set serves one buffer
+ * for its whole life, each round (a step) being the next epoch of its two
+ * gates: nothing is allocated after it has been made.
  */
 #ifndef OVERLAP_BUCKET_H
 #define OVERLAP_BUCKET_H

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     every bucket is reduced and gathered rightly in every mode, round
+ *          after round, also with more buckets than may be in flight; a failed
+ *          communicator ends every wait.
+ * Method   1 to 4 ranks as threads; whole numbers, so that sums are exact; the
+ *          shares of others start as poison. Buckets differ in size, one is
+ *          far larger than a chunk.
+ */
+#include "overlap/bucket.h"
+#include "tests/comm/world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { BUCKETS = 21, ROUNDS = 4, POISON = -77777 };
+
+/* A buffer cut into buckets for so many ranks. */
+typedef struct layout {
+    wefti_bucket_extent extents[BUCKETS];
+    size_t elems;
+} layout;
+
+static layout make_layout(int nranks)
+{
+    layout out = {.elems = 0};
+    for (size_t i = 0; i < BUCKETS; i++) {
+        size_t share = i == 4 ? 70001 : 100 * i + 1;
+        out.extents[i] = (wefti_bucket_extent){out.elems, share};
+        out.elems += share * (size_t)nranks;
+    }
+    return out;
+}
+
+/* What rank puts at element in a round. */
+static float value_of(int rank, size_t element, int round)
+{
+    return (float)((int)((element * 7 + (size_t)round * 3) % 100) * (rank + 1));
+}
+
+typedef struct rank_side {
+    weft_comm *comm;
+    weft_device *device;
+    int rank, nranks;
+    layout cut;
+    float *buffer;
+    wefti_bucket_set *set;
+} rank_side;
+
+static int set_up(rank_side *side, weft_comm *comm, weft_collective collective)
+{
+    *side = (rank_side){.comm = comm,
+                        .rank = weft_comm_get_rank(comm),
+                        .nranks = weft_comm_get_nranks(comm)};
+    side->cut = make_layout(side->nranks);
+    side->buffer = malloc(side->cut.elems * sizeof(float));
+    if (!side->buffer ||
+        weft_device_open("host", 0, &side->device) != WEFT_OK) {
+        return 1;
+    }
+    wefti_bucket_config config = {.comm = comm,
+                                  .device = side->device,
+                                  .collective = collective,
+                                  .buffer = side->buffer,
+                                  .dtype = WEFT_DTYPE_F32,
+                                  .extents = side->cut.extents,
+                                  .count = BUCKETS,
+                                  .backwards = collective ==
+                                               WEFT_COLLECTIVE_REDUCESCATTER,
+                                  .class_id = WEFT_CLASS_DP,
+                                  .label = "test"};
+    return wefti_bucket_create(&config, &side->set) != WEFT_OK;
+}
+
+static void tear_down(rank_side *side)
+{
+    wefti_bucket_destroy(side->set);
+    weft_device_close(side->device);
+    free(side->buffer);
+}
+
+static size_t own_start(const rank_side *side, size_t bucket)
+{
+    wefti_bucket_extent extent = side->cut.extents[bucket];
+    return extent.start_elems + (size_t)side->rank * extent.share_elems;
+}
+
+/* This rank's data of a bucket: all of it, or its own share. */
+static void fill_bucket(rank_side *side, size_t bucket, int round, bool all)
+{
+    wefti_bucket_extent extent = side->cut.extents[bucket];
+    size_t start = all ? extent.start_elems : own_start(side, bucket);
+    size_t shares = all ? (size_t)side->nranks : 1;
+    for (size_t i = start; i < start + shares * extent.share_elems; i++) {
+        side->buffer[i] = value_of(side->rank, i, round);
+    }
+}
+
+/* Before a round begins: from then on others' shares are the operations'. */
+static void poison(rank_side *side)
+{
+    for (size_t i = 0; i < side->cut.elems; i++) {
+        side->buffer[i] = (float)POISON;
+    }
+}
+
+static int check_reduced(const rank_side *side, size_t bucket, int round)
+{
+    int wrong = 0;
+    size_t own = own_start(side, bucket);
+    for (size_t i = own; i < own + side->cut.extents[bucket].share_elems; i++) {
+        float wanted = 0;
+        for (int rank = 0; rank < side->nranks; rank++) {
+            wanted += value_of(rank, i, round);
+        }
+        wrong += side->buffer[i] != wanted;
+    }
+    return wrong;
+}
+
+static int check_gathered(const rank_side *side, size_t bucket, int round)
+{
+    int wrong = 0;
+    wefti_bucket_extent extent = side->cut.extents[bucket];
+    for (int rank = 0; rank < side->nranks; rank++) {
+        size_t start = extent.start_elems + (size_t)rank * extent.share_elems;
+        for (size_t i = start; i < start + extent.share_elems; i++) {
+            wrong += side->buffer[i] != value_of(rank, i, round);
+        }
+    }
+    return wrong;
+}
+
+/* The mode is the context; both collectives, in the order of a step. */
+static int run_rounds(weft_comm *comm, void *context)
+{
+    wefti_bucket_mode mode = *(const wefti_bucket_mode *)context;
+    rank_side reduce, gather;
+    int wrong = set_up(&reduce, comm, WEFT_COLLECTIVE_REDUCESCATTER) +
+                set_up(&gather, comm, WEFT_COLLECTIVE_ALLGATHER);
+    for (int round = 0; round < ROUNDS && wrong == 0; round++) {
+        poison(&reduce);
+        poison(&gather);
+        wrong += wefti_bucket_begin(reduce.set, mode) != WEFT_OK;
+        for (size_t i = BUCKETS; i > 0; i--) {
+            fill_bucket(&reduce, i - 1, round, true);
+            wrong += wefti_bucket_ready(reduce.set, i - 1) != WEFT_OK;
+        }
+        for (size_t i = BUCKETS; i > 0; i--) {
+            wrong += wefti_bucket_wait(reduce.set, i - 1) != WEFT_OK;
+            wrong += check_reduced(&reduce, i - 1, round);
+        }
+        wrong += weft_barrier(comm, NULL) != WEFT_OK;
+        wrong += wefti_bucket_begin(gather.set, mode) != WEFT_OK;
+        for (size_t i = 0; i < BUCKETS; i++) {
+            fill_bucket(&gather, i, round, false);
+            wrong += wefti_bucket_ready(gather.set, i) != WEFT_OK;
+        }
+        for (size_t i = 0; i < BUCKETS; i++) {
+            wrong += wefti_bucket_wait(gather.set, i) != WEFT_OK;
+            wrong += check_gathered(&gather, i, round);
+        }
+        wrong += weft_barrier(comm, NULL) != WEFT_OK;
+    }
+    tear_down(&gather);
+    tear_down(&reduce);
+    return wrong;
+}
+
+static void run_worlds(wefti_bucket_mode mode)
+{
+    for (int nranks = 1; nranks <= 4; nranks++) {
+        struct world world = {
+            .nranks = nranks,
+            .config = {.size_bytes = sizeof(world.config), .timeout_ms = 20000},
+            .call = run_rounds,
+            .context = &mode};
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
+static void test_bucket_overlapped_is_right(void **state)
+{
+    (void)state;
+    run_worlds(WEFTI_BUCKET_OVERLAPPED);
+}
+
+static void test_bucket_blocking_is_right(void **state)
+{
+    (void)state;
+    run_worlds(WEFTI_BUCKET_BLOCKING);
+}
+
+/* Nothing is sent, and nobody waits; then the set works as ever. */
+static int run_off(weft_comm *comm, void *context)
+{
+    (void)context;
+    rank_side side;
+    int wrong = set_up(&side, comm, WEFT_COLLECTIVE_ALLGATHER);
+    poison(&side);
+    /* Before the first round all is there. */
+    wrong += wefti_bucket_wait(side.set, 3) != WEFT_OK;
+    wrong += wefti_bucket_begin(side.set, WEFTI_BUCKET_OFF) != WEFT_OK;
+    for (size_t i = 0; i < BUCKETS; i++) {
+        fill_bucket(&side, i, 1, false);
+        wrong += wefti_bucket_ready(side.set, i) != WEFT_OK;
+        wrong += wefti_bucket_wait(side.set, i) != WEFT_OK;
+        int changed = check_gathered(&side, i, 1);
+        wrong += (changed != 0) != (side.nranks > 1);
+    }
+    wrong += wefti_bucket_begin(side.set, WEFTI_BUCKET_OVERLAPPED) != WEFT_OK;
+    for (size_t i = 0; i < BUCKETS; i++) {
+        wrong += wefti_bucket_ready(side.set, i) != WEFT_OK;
+    }
+    for (size_t i = 0; i < BUCKETS; i++) {
+        wrong += wefti_bucket_wait(side.set, i) != WEFT_OK;
+        wrong += check_gathered(&side, i, 1);
+    }
+    wrong += weft_barrier(comm, NULL) != WEFT_OK;
+    tear_down(&side);
+    return wrong;
+}
+
+static void test_bucket_off_sends_nothing(void **state)
+{
+    (void)state;
+    for (int nranks = 1; nranks <= 3; nranks++) {
+        struct world world = {
+            .nranks = nranks,
+            .config = {.size_bytes = sizeof(world.config), .timeout_ms = 20000},
+            .call = run_off};
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
+/* Rank 1 gives up where the others already wait for its buckets. */
+static int run_failing(weft_comm *comm, void *context)
+{
+    (void)context;
+    rank_side side;
+    int wrong = set_up(&side, comm, WEFT_COLLECTIVE_REDUCESCATTER);
+    /* Rank 1 may have given up before the others leave this, or begin. */
+    weft_status status = weft_barrier(comm, NULL);
+    if (status == WEFT_OK) {
+        status = wefti_bucket_begin(side.set, WEFTI_BUCKET_OVERLAPPED);
+    }
+    if (side.rank == 1) {
+        wrong += weft_comm_abort(comm) != WEFT_OK;
+    } else {
+        size_t last = BUCKETS - 1;
+        fill_bucket(&side, last, 0, true);
+        if (status == WEFT_OK) {
+            status = wefti_bucket_ready(side.set, last);
+        }
+        if (status == WEFT_OK) {
+            status = wefti_bucket_wait(side.set, last);
+        }
+        wrong += status >= WEFT_OK;
+    }
+    tear_down(&side);
+    return wrong;
+}
+
+static void test_bucket_failed_communicator_ends_waits(void **state)
+{
+    (void)state;
+    struct world world = {
+        .nranks = 3,
+        .config = {.size_bytes = sizeof(world.config), .timeout_ms = 20000},
+        .call = run_failing};
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
+static int run_misuse(weft_comm *comm, void *context)
+{
+    (void)context;
+    wefti_bucket_set *set = NULL;
+    wefti_bucket_config config = {.comm = comm,
+                                  .collective = WEFT_COLLECTIVE_BROADCAST};
+    return wefti_bucket_create(&config, &set) != WEFT_ERR_INVALID ||
+           set != NULL;
+}
+
+static void test_bucket_other_collectives_are_refused(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 1,
+                          .config = {.size_bytes = sizeof(world.config)},
+                          .call = run_misuse};
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bucket_overlapped_is_right),
+        cmocka_unit_test(test_bucket_blocking_is_right),
+        cmocka_unit_test(test_bucket_off_sends_nothing),
+        cmocka_unit_test(test_bucket_failed_communicator_ends_waits),
+        cmocka_unit_test(test_bucket_other_collectives_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

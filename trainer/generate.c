@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/generate.c - sampling: the whole window is computed anew per byte.
+ */
+#include "trainer/generate.h"
+
+#include "base/error.h"
+#include "trainer/random.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BYTES = 256 };
+
+/* A byte from softmax(logits / temperature), never the separator. */
+static unsigned char draw(const real *logits, double temperature,
+                          wefti_random *random)
+{
+    double weight[BYTES];
+    double most = (double)logits[1];
+    for (size_t i = 2; i < BYTES; i++) {
+        most = fmax(most, (double)logits[i]);
+    }
+    double sum = 0;
+    for (size_t i = 1; i < BYTES; i++) {
+        weight[i] = exp(((double)logits[i] - most) / temperature);
+        sum += weight[i];
+    }
+    double point = wefti_random_uniform(random) * sum;
+    size_t last = BYTES - 1;
+    for (size_t i = 1; i < last; i++) {
+        point -= weight[i];
+        if (point < 0) {
+            return (unsigned char)i;
+        }
+    }
+    return (unsigned char)last;
+}
+
+/* The last bytes of text that the model can see. */
+static wefti_batch make_window(const wefti_replica *replica,
+                               const unsigned char *text, size_t length)
+{
+    size_t seq = replica->config.shape.seq;
+    size_t seen = length < seq ? length : seq;
+    for (size_t i = 0; i < seen; i++) {
+        replica->tokens[i] = text[length - seen + i];
+    }
+    return (wefti_batch){replica->tokens, NULL, 1, seen};
+}
+
+weft_status wefti_generate(wefti_replica *replica,
+                           const wefti_generate_config *config, char *bytes_out,
+                           size_t count)
+{
+    size_t prompt_bytes = strlen(config->prompt);
+    unsigned char *text = malloc(prompt_bytes + 1 + count);
+    if (!text) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes",
+                           prompt_bytes + count);
+    }
+    /* Every text begins after the end of another one. */
+    text[0] = '\n';
+    memcpy(text + 1, config->prompt, prompt_bytes);
+    size_t length = 1 + prompt_bytes;
+    wefti_random random = wefti_random_make(config->seed, prompt_bytes);
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < count && status == WEFT_OK; i++) {
+        wefti_batch batch = make_window(replica, text, length);
+        const real *logits;
+        status = wefti_model_predict(replica->model, replica->values, &batch,
+                                     NULL, &logits);
+        if (status == WEFT_OK) {
+            const real *last =
+                logits + (batch.length - 1) * replica->config.shape.vocab;
+            text[length++] = draw(last, config->temperature, &random);
+        }
+    }
+    if (status == WEFT_OK) {
+        memcpy(bytes_out, text + 1 + prompt_bytes, count);
+    }
+    free(text);
+    return status;
+}

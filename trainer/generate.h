@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/generate.h - text from a trained model, one byte after the other.
+ */
+#ifndef TRAINER_GENERATE_H
+#define TRAINER_GENERATE_H
+
+#include "trainer/replica.h"
+
+/*
+ * prompt        what the text goes on from; borrowed; may be empty
+ * temperature   > 0: below 1 likely bytes become likelier
+ * seed          same seed, same text
+ */
+typedef struct wefti_generate_config {
+    const char *prompt;
+    double temperature;
+    uint64_t seed;
+} wefti_generate_config;
+
+#define WEFTI_GENERATE_TEMPERATURE 0.7
+
+/*
+ * wefti_generate - bytes_out[0 .. count): what follows the prompt.
+ *
+ * The model sees at most its sequence length of bytes before each new one. One
+ * rank is enough, after wefti_replica_settle. No bytes but those that text
+ * holds: 0, which separates files, is never drawn.
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_generate(wefti_replica *replica,
+                                          const wefti_generate_config *config,
+                                          char *bytes_out, size_t count);
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/loop.c - the training loop.
+ *
+ * A step ends with its update; validation and saving fall into the time of the
+ * step after it. Ranks learn each other's times one step late, on an operation
+ * that runs anyway, so the line about a step is written after the next one.
+ */
+#include "trainer/loop.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <sys/resource.h>
+
+static const double ms_per_ns = 1e-6;
+
+static wefti_train_step_modes modes_of(const wefti_config *config)
+{
+    return (wefti_train_step_modes){
+        .reduce = config->overlap.grad_reduce ? WEFTI_BUCKET_OVERLAPPED
+                                              : WEFTI_BUCKET_BLOCKING,
+        .gather = config->overlap.param_gather ? WEFTI_BUCKET_OVERLAPPED
+                                               : WEFTI_BUCKET_BLOCKING};
+}
+
+static uint64_t peak_memory_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0
+               ? (uint64_t)usage.ru_maxrss * 1024
+               : 0;
+}
+
+static wefti_metrics_step describe(const wefti_loop *loop,
+                                   const wefti_train_step_result *result,
+                                   const weft_step_report *report)
+{
+    const wefti_replica *replica = loop->replica;
+    wefti_metrics_step step;
+    wefti_metrics_step_init(&step);
+    step.step = replica->step;
+    step.loss = result->loss;
+    step.grad_norm = result->grad_norm;
+    step.lr = result->rate;
+    step.step_ms = (double)report->step_ns * ms_per_ns;
+    step.tokens_per_s = (double)replica->config.global_batch *
+                        (double)replica->config.shape.seq /
+                        (step.step_ms * 1e-3);
+    step.compute_ms = (double)report->compute_ns * ms_per_ns;
+    for (int i = 0; i < WEFT_CLASS_COUNT; i++) {
+        step.exposed_ms[i] = (double)report->exposed_ns[i] * ms_per_ns;
+    }
+    step.bubble_ms = (double)report->bubble_ns * ms_per_ns;
+    step.skew_ms = (double)report->skew_ns * ms_per_ns;
+    step.idle_ms = (double)report->idle_ns * ms_per_ns;
+    if (report->xfer_all_ns > 0) {
+        step.overlap_ratio =
+            (double)report->hidden_all_ns / (double)report->xfer_all_ns;
+    }
+    step.bubble_ratio = step.bubble_ms / step.step_ms;
+    step.cpu_share = report->cpu_share;
+    step.memory_bytes = peak_memory_bytes();
+    return step;
+}
+
+/* Writes the line that waited, now that the times of all ranks are known. */
+static weft_status tell(wefti_loop *loop,
+                        const double times_most[WEFTI_STEP_TIMES])
+{
+    if (!loop->any_to_tell) {
+        return WEFT_OK;
+    }
+    wefti_metrics_step *step = &loop->told_next;
+    step->step_ms_max = times_most[0];
+    step->compute_ms_max = times_most[1];
+    step->bubble_ms_max = times_most[2];
+    loop->any_to_tell = false;
+    if (loop->summary) {
+        wefti_summary_add(loop->summary, step);
+    }
+    return loop->metrics ? wefti_metrics_write(loop->metrics, step) : WEFT_OK;
+}
+
+static void keep_times(wefti_loop *loop, const wefti_metrics_step *step)
+{
+    loop->times[0] = step->step_ms;
+    loop->times[1] = step->compute_ms;
+    loop->times[2] = step->bubble_ms;
+}
+
+/* One step, and the line about the one before. */
+static weft_status run_one(wefti_loop *loop)
+{
+    wefti_train_step_result result;
+    weft_step_report report = {.size_bytes = sizeof(report)};
+    weft_status status = wefti_train_step_run(
+        loop->replica, modes_of(loop->config), loop->times, &result);
+    if (status == WEFT_OK) {
+        status = weft_ledger_step(loop->replica->config.ledger, &report);
+    }
+    if (status == WEFT_OK) {
+        status = tell(loop, result.times_most);
+    }
+    if (status == WEFT_OK) {
+        loop->told_next = describe(loop, &result, &report);
+        loop->any_to_tell = true;
+        keep_times(loop, &loop->told_next);
+    }
+    return status;
+}
+
+static bool is_due(uint64_t step, int64_t every, uint64_t last)
+{
+    return every > 0 && (step % (uint64_t)every == 0 || step == last);
+}
+
+static weft_status look_after(wefti_loop *loop, uint64_t last)
+{
+    uint64_t step = loop->replica->step;
+    weft_status status = WEFT_OK;
+    if (is_due(step, loop->config->train.validate_every, last)) {
+        status =
+            wefti_replica_evaluate(loop->replica, &loop->told_next.val_loss);
+    }
+    if (status == WEFT_OK && loop->progress) {
+        wefti_progress_show(loop->progress, &loop->told_next, wefti_clock_ns());
+    }
+    if (status == WEFT_OK &&
+        is_due(step, loop->config->checkpoint.every, last)) {
+        status = wefti_savepoint_write(loop->savepoint, loop->replica);
+    }
+    return status;
+}
+
+weft_status wefti_loop_run(wefti_loop *loop)
+{
+    uint64_t last = (uint64_t)loop->config->train.steps;
+    weft_step_report before = {.size_bytes = sizeof(before)};
+    /* What came before the first step is nobody's time. */
+    weft_status status =
+        weft_ledger_step(loop->replica->config.ledger, &before);
+    while (status == WEFT_OK && loop->replica->step < last) {
+        status = run_one(loop);
+        if (status == WEFT_OK) {
+            status = look_after(loop, last);
+        }
+    }
+    return status;
+}
+
+weft_status wefti_loop_close(wefti_loop *loop,
+                             const wefti_measure_result *measured)
+{
+    double most[WEFTI_STEP_TIMES];
+    weft_status status =
+        weft_allreduce(loop->times, most, WEFTI_STEP_TIMES, WEFT_DTYPE_F64,
+                       WEFT_REDOP_MAX, loop->replica->config.comm, NULL);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (measured) {
+        loop->told_next.hiding_ratio = measured->hiding_ratio;
+        loop->told_next.s_C = measured->s_C;
+        loop->told_next.s_M = measured->s_M;
+    }
+    return tell(loop, most);
+}

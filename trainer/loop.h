@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/loop.h - step after step: training, validation, savepoints, and what
+ * is told about each.
+ */
+#ifndef TRAINER_LOOP_H
+#define TRAINER_LOOP_H
+
+#include "trainer/config.h"
+#include "trainer/metrics.h"
+#include "trainer/progress.h"
+#include "trainer/savepoint.h"
+#include "trainer/summary.h"
+#include "trainer/train_step.h"
+
+/*
+ * Everything is borrowed. Only rank 0 has metrics, progress and a summary to
+ * tell; NULL elsewhere, metrics also where no file is wanted.
+ */
+typedef struct wefti_loop {
+    const wefti_config *config;
+    wefti_replica *replica;
+    const wefti_savepoint *savepoint;
+    wefti_metrics *metrics;
+    wefti_progress *progress;
+    wefti_summary *summary;
+    /* The step before, told as soon as the other ranks' times are known. */
+    wefti_metrics_step told_next;
+    bool any_to_tell;
+    double times[WEFTI_STEP_TIMES]; /* of this rank, in that step */
+} wefti_loop;
+
+/*
+ * wefti_loop_run - from the replica's step to the config's last one, all ranks
+ * together. The last step's line is kept back for wefti_loop_close.
+ *
+ * Returns     OK | the first error.
+ */
+WEFT_NODISCARD weft_status wefti_loop_run(wefti_loop *loop);
+
+/*
+ * wefti_loop_close - tell the last step, with what was measured after it (NULL:
+ * nothing); all ranks together.
+ */
+WEFT_NODISCARD weft_status
+wefti_loop_close(wefti_loop *loop, const wefti_measure_result *measured);
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/measure.h - what overlap is worth: the same steps run in three ways
+ * from the same state, and the transfers once by themselves.
+ *
+ *   ovl     as in training
+ *   comp    every transfer replaced by nothing, all dependencies kept
+ *   ser     every transfer done before compute goes on
+ *   alone   the transfers of a step and no compute
+ *
+ *   O   = hidden / transferring, in ovl
+ *   H   = 1 - (T_ovl - T_comp) / (T_ser - T_comp)
+ *   s_C = compute in ovl / compute in comp
+ *   s_M = transferring in ovl / transferring alone
+ *
+ * The kinds take turns, so that a machine that slows down slows them all.
+ */
+#ifndef TRAINER_MEASURE_H
+#define TRAINER_MEASURE_H
+
+#include "trainer/train_step.h"
+
+#include <stdio.h>
+
+typedef enum wefti_measure_kind {
+    WEFTI_MEASURE_OVERLAPPED,
+    WEFTI_MEASURE_COMPUTE,
+    WEFTI_MEASURE_SERIAL,
+    WEFTI_MEASURE_ALONE,
+    WEFTI_MEASURE_KINDS
+} wefti_measure_kind;
+
+/* Step times over all measured steps of a kind, the slowest rank's each. */
+typedef struct wefti_measure_times {
+    double median_ms, min_ms, max_ms;
+    double spread_ms; /* median distance from the median */
+} wefti_measure_times;
+
+/* NAN where a value does not apply. */
+typedef struct wefti_measure_result {
+    wefti_measure_times times[WEFTI_MEASURE_KINDS];
+    size_t steps; /* measured, of each kind */
+    double overlap_ratio;
+    double hiding_ratio; /* NAN also where T_ser - T_comp is below 3 spreads */
+    double s_C;
+    double s_M;
+    double cpu_share; /* of this rank's compute in ovl */
+} wefti_measure_result;
+
+/*
+ * wefti_measure_run - all ranks together; needs a ledger. Parameters, moments
+ * and counters are afterwards what they were before.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_INVALID (no ledger) | the
+ *             communicator's fault.
+ */
+WEFT_NODISCARD weft_status wefti_measure_run(wefti_replica *replica,
+                                             wefti_measure_result *result_out);
+
+/* A few lines for people. */
+void wefti_measure_print(const wefti_measure_result *result, FILE *file);
+
+#endif

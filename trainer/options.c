@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/options.c - reading the command line, and the help that explains it.
+ */
+#include "trainer/options.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void wefti_options_help(FILE *file)
+{
+    fputs(
+        "usage: weft-train CONFIG.yaml [options]\n"
+        "\n"
+        "Trains a decoder language model on text files, on as many ranks as\n"
+        "the launcher starts (weft-run -n N; without one: a single rank).\n"
+        "\n"
+        "  --set SECTION.KEY=VALUE  a value in place of the file's; again and\n"
+        "                           again\n"
+        "  --resume DIR             go on from the newest complete checkpoint\n"
+        "                           in DIR\n"
+        "  --measure                afterwards run the same steps overlapped,\n"
+        "                           without transfers and serially: prints O,\n"
+        "                           H, s_C, s_M\n"
+        "  --generate TEXT          afterwards print 200 bytes that go on "
+        "from\n"
+        "                           TEXT; all else then goes to stderr\n"
+        "  --metrics FILE           one JSON line a step (-: stdout)\n"
+        "  --json FILE              the summary as JSON (-: stdout)\n"
+        "  --help, --version\n"
+        "\n"
+        "examples:\n"
+        "  weft-run -n 2 weft-train examples/fortunes.yaml\n"
+        "  weft-train my.yaml --set train.steps=400 --set train.lr=2e-3\n"
+        "  weft-train my.yaml --resume ckpt --set train.steps=0 --generate "
+        "'Once '\n"
+        "  weft-run -n 4 weft-train my.yaml --metrics steps.jsonl --measure\n",
+        file);
+}
+
+static weft_status refuse(const char *argument, const char *why)
+{
+    return wefti_error(WEFT_ERR_INVALID, "%s: %s (weft-train --help)", argument,
+                       why);
+}
+
+/* Where the value of an option that takes one goes; NULL: no such option. */
+static const char **value_of(wefti_options *options, const char *argument)
+{
+    const struct {
+        const char *name;
+        const char **value;
+    } rows[] = {{"--resume", &options->resume},
+                {"--generate", &options->generate},
+                {"--metrics", &options->metrics},
+                {"--json", &options->json}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (strcmp(argument, rows[i].name) == 0) {
+            return rows[i].value;
+        }
+    }
+    return NULL;
+}
+
+static bool is_flag(wefti_options *options, const char *argument)
+{
+    const struct {
+        const char *name;
+        bool *value;
+    } rows[] = {{"--measure", &options->measure},
+                {"--help", &options->help},
+                {"--version", &options->version}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (strcmp(argument, rows[i].name) == 0) {
+            *rows[i].value = true;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One argument, with the one after it (NULL at the end) as its value. */
+static weft_status take(wefti_options *options, const char *argument,
+                        const char *next, bool *took_next)
+{
+    *took_next = false;
+    if (is_flag(options, argument)) {
+        return WEFT_OK;
+    }
+    if (argument[0] != '-') {
+        if (options->config) {
+            return refuse(argument, "one CONFIG.yaml is allowed, not two");
+        }
+        options->config = argument;
+        return WEFT_OK;
+    }
+    const char **value = value_of(options, argument);
+    bool set = strcmp(argument, "--set") == 0;
+    if (!value && !set) {
+        return refuse(argument, "no such option");
+    }
+    if (!next) {
+        return refuse(argument, "needs a value after it");
+    }
+    if (value && *value) {
+        return refuse(argument, "is given twice");
+    }
+    *(set ? &options->settings[options->setting_count++] : value) = next;
+    *took_next = true;
+    return WEFT_OK;
+}
+
+weft_status wefti_options_init(wefti_options *options, int argc,
+                               char *const *argv)
+{
+    weft_status status = WEFT_OK;
+    *options = (wefti_options){0};
+    options->settings = calloc((size_t)argc + 1, sizeof(*options->settings));
+    if (!options->settings) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for arguments");
+    }
+    for (int i = 1; i < argc && status == WEFT_OK; i++) {
+        bool took_next;
+        status = take(options, argv[i], i + 1 < argc ? argv[i + 1] : NULL,
+                      &took_next);
+        i += took_next;
+    }
+    if (status == WEFT_OK && !options->config && !options->help &&
+        !options->version) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "CONFIG.yaml is missing (weft-train --help)");
+    }
+    if (status != WEFT_OK) {
+        wefti_options_fini(options);
+    }
+    return status;
+}
+
+void wefti_options_fini(wefti_options *options)
+{
+    free(options->settings);
+    *options = (wefti_options){0};
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/replica.c - making a rank's copy of the model, and evaluating it.
+ */
+#include "trainer/replica.h"
+
+#include "base/error.h"
+#include "trainer/storage.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+double *wefti_replica_losses(const wefti_replica *replica)
+{
+    return replica->sums + replica->plan.block_count;
+}
+
+double *wefti_replica_times(const wefti_replica *replica, size_t rank)
+{
+    return wefti_replica_losses(replica) + replica->config.global_batch +
+           rank * WEFTI_STEP_TIMES;
+}
+
+static weft_status make_arrays(wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    size_t tokens = config->micro_batch * config->shape.seq;
+    weft_status status =
+        wefti_storage_alloc(replica->plan.flat_elems, &replica->values);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    replica->tokens = calloc(tokens, sizeof(*replica->tokens));
+    replica->targets = calloc(tokens, sizeof(*replica->targets));
+    replica->step_sums = replica->plan.block_count + config->global_batch +
+                         replica->nranks * WEFTI_STEP_TIMES;
+    /* Validation losses travel in sums too. */
+    size_t windows = wefti_data_validation_windows(config->data);
+    replica->sums =
+        calloc(replica->step_sums > windows ? replica->step_sums : windows,
+               sizeof(*replica->sums));
+    if (!replica->tokens || !replica->targets || !replica->sums) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for a micro-batch of %zu tokens", tokens);
+    }
+    return WEFT_OK;
+}
+
+static weft_status make_bucket_sets(wefti_replica *replica)
+{
+    wefti_bucket_config config = {.comm = replica->config.comm,
+                                  .device = replica->config.device,
+                                  .dtype = WEFTI_REAL_DTYPE,
+                                  .extents = replica->plan.buckets,
+                                  .count = replica->plan.bucket_count,
+                                  .class_id = WEFT_CLASS_DP};
+    config.collective = WEFT_COLLECTIVE_REDUCESCATTER;
+    config.buffer = replica->gradient.leaf;
+    config.backwards = true;
+    config.label = "gradients";
+    weft_status status = wefti_bucket_create(&config, &replica->reduce);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    config.collective = WEFT_COLLECTIVE_ALLGATHER;
+    config.buffer = replica->values;
+    config.backwards = false;
+    config.label = "parameters";
+    return wefti_bucket_create(&config, &replica->gather);
+}
+
+weft_status wefti_replica_init(wefti_replica *replica,
+                               const wefti_replica_config *config)
+{
+    *replica =
+        (wefti_replica){.config = *config,
+                        .rank = (size_t)weft_comm_get_rank(config->comm),
+                        .nranks = (size_t)weft_comm_get_nranks(config->comm)};
+    size_t local = config->global_batch / replica->nranks;
+    weft_status status = wefti_parameters_plan(
+        &config->shape, config->bucket_bytes, replica->nranks, &replica->plan);
+    if (status == WEFT_OK) {
+        status = wefti_model_create(&replica->plan, config->micro_batch,
+                                    &replica->model);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_gradient_init(&replica->gradient, &replica->plan,
+                                     local / config->micro_batch);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_optimizer_init(&replica->optimizer, &replica->plan,
+                                      replica->rank, &config->optimizer);
+    }
+    if (status == WEFT_OK) {
+        status = make_arrays(replica);
+    }
+    if (status == WEFT_OK) {
+        status = make_bucket_sets(replica);
+    }
+    if (status != WEFT_OK) {
+        wefti_replica_fini(replica);
+        return status;
+    }
+    wefti_parameters_init(&replica->plan, config->seed, replica->values);
+    return WEFT_OK;
+}
+
+void wefti_replica_fini(wefti_replica *replica)
+{
+    wefti_bucket_destroy(replica->gather);
+    wefti_bucket_destroy(replica->reduce);
+    free(replica->sums);
+    free(replica->targets);
+    free(replica->tokens);
+    wefti_storage_free(replica->values);
+    wefti_optimizer_fini(&replica->optimizer);
+    wefti_gradient_fini(&replica->gradient);
+    wefti_model_destroy(replica->model);
+    wefti_parameters_fini(&replica->plan);
+    *replica = (wefti_replica){0};
+}
+
+weft_status wefti_replica_settle(wefti_replica *replica)
+{
+    for (; replica->arrived < replica->plan.bucket_count; replica->arrived++) {
+        weft_status status =
+            wefti_bucket_wait(replica->gather, replica->arrived);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_replica_collect(wefti_replica *replica)
+{
+    weft_status status =
+        wefti_bucket_begin(replica->gather, WEFTI_BUCKET_BLOCKING);
+    replica->arrived = 0;
+    for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
+         i++) {
+        status = wefti_bucket_ready(replica->gather, i);
+    }
+    return status == WEFT_OK ? wefti_replica_settle(replica) : status;
+}
+
+void wefti_replica_work_begin(wefti_replica *replica, const char *label)
+{
+    wefti_replica_work_end(replica);
+    replica->label = label;
+    replica->span =
+        weft_span_open(replica->config.ledger, WEFT_CLASS_COMPUTE, label, NULL);
+}
+
+void wefti_replica_work_end(wefti_replica *replica)
+{
+    if (replica->label) {
+        weft_span_close(replica->config.ledger, replica->span, NULL);
+        replica->label = NULL;
+    }
+}
+
+bool wefti_replica_starts_span(const wefti_replica *replica, size_t tensor)
+{
+    size_t after_layers = wefti_tensor_final_norm(&replica->plan);
+    return tensor > 0 && tensor <= after_layers &&
+           (tensor - 1) % WEFTI_LAYER_TENSORS == 0;
+}
+
+weft_status wefti_replica_use(void *context, size_t tensor)
+{
+    wefti_replica *replica = context;
+    size_t bucket = replica->plan.tensors[tensor].bucket;
+    if (bucket >= replica->arrived) {
+        wefti_replica_work_end(replica);
+        weft_status status = wefti_bucket_wait(replica->gather, bucket);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        replica->arrived = bucket + 1;
+        wefti_replica_work_begin(replica, "forward");
+    } else if (!replica->label || wefti_replica_starts_span(replica, tensor)) {
+        wefti_replica_work_begin(replica, "forward");
+    }
+    return WEFT_OK;
+}
+
+/* Validation windows first .. first + count - 1 into tokens and targets. */
+static wefti_batch load_windows(const wefti_replica *replica, size_t first,
+                                size_t count)
+{
+    size_t seq = replica->config.shape.seq;
+    for (size_t i = 0; i < count; i++) {
+        size_t first_target;
+        const uint8_t *window = wefti_data_validation(replica->config.data,
+                                                      first + i, &first_target);
+        for (size_t t = 0; t < seq; t++) {
+            replica->tokens[i * seq + t] = window[t];
+            replica->targets[i * seq + t] =
+                t >= first_target ? window[t + 1] : -1;
+        }
+    }
+    return (wefti_batch){replica->tokens, replica->targets, count, seq};
+}
+
+/* How many targets all windows together have. */
+static size_t count_targets(const wefti_replica *replica, size_t windows)
+{
+    size_t first_target;
+    size_t sum = 0;
+    for (size_t i = 0; i < windows; i++) {
+        (void)wefti_data_validation(replica->config.data, i, &first_target);
+        sum += replica->config.shape.seq - first_target;
+    }
+    return sum;
+}
+
+/* Losses of the groups of windows that fall to this rank, zeros elsewhere. */
+static weft_status evaluate_own(wefti_replica *replica, size_t windows)
+{
+    wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
+    size_t group = replica->config.micro_batch;
+    for (size_t i = 0; i < windows; i++) {
+        replica->sums[i] = 0;
+    }
+    for (size_t first = replica->rank * group; first < windows;
+         first += replica->nranks * group) {
+        size_t left = windows - first;
+        wefti_batch batch =
+            load_windows(replica, first, group < left ? group : left);
+        weft_status status =
+            wefti_model_evaluate(replica->model, replica->values, &batch,
+                                 &hooks, replica->sums + first);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_replica_evaluate(wefti_replica *replica, double *loss_out)
+{
+    size_t windows = wefti_data_validation_windows(replica->config.data);
+    *loss_out = (double)NAN;
+    if (windows == 0) {
+        return WEFT_OK;
+    }
+    weft_status status = evaluate_own(replica, windows);
+    wefti_replica_work_end(replica);
+    if (status == WEFT_OK) {
+        /* A rank without windows has not waited for the parameters yet. */
+        status = wefti_replica_settle(replica);
+    }
+    if (status == WEFT_OK) {
+        status = weft_allreduce(replica->sums, replica->sums, windows,
+                                WEFT_DTYPE_F64, WEFT_REDOP_SUM,
+                                replica->config.comm, NULL);
+    }
+    if (status == WEFT_OK) {
+        *loss_out = wefti_gradient_tree_sum(replica->sums, windows) /
+                    (double)count_targets(replica, windows);
+    }
+    return status;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/replica.h - one rank's copy of the model in training: parameters,
+ * gradients, its shares of the moments, and the gates that tie them to the
+ * other ranks' copies.
+ *
+ *   values     flat, all of it; after a step each share comes from its owner
+ *   leaf       flat gradients; after reduction this rank's shares are the sums
+ *   moments    of this rank's shares alone
+ *
+ * All ranks make the same calls in the same order.
+ */
+#ifndef TRAINER_REPLICA_H
+#define TRAINER_REPLICA_H
+
+#include "overlap/bucket.h"
+#include "trainer/data.h"
+#include "trainer/gradient.h"
+#include "trainer/model.h"
+#include "trainer/optimizer.h"
+#include "weft/ledger.h"
+
+/*
+ * comm, device, ledger, data   borrowed; ledger may be NULL.
+ * micro_batch                  sequences of one pass
+ * global_batch                 sequences of one step, all ranks together: a
+ *                              multiple of micro_batch * nranks
+ */
+typedef struct wefti_replica_config {
+    weft_comm *comm;
+    weft_device *device;
+    weft_ledger *ledger;
+    const wefti_data *data;
+    wefti_shape shape;
+    wefti_optimizer_config optimizer;
+    size_t micro_batch;
+    size_t global_batch;
+    size_t bucket_bytes;
+    uint64_t seed;
+} wefti_replica_config;
+
+typedef struct wefti_replica {
+    wefti_replica_config config;
+    size_t rank, nranks;
+    wefti_parameters plan;
+    wefti_model *model;
+    wefti_gradient gradient;
+    wefti_optimizer optimizer;
+    real *values;             /* flat */
+    wefti_bucket_set *reduce; /* over gradient.leaf */
+    wefti_bucket_set *gather; /* over values */
+    int32_t *tokens;          /* [micro_batch][seq] */
+    int32_t *targets;         /* the same */
+    double *sums;             /* see wefti_replica_losses, _times */
+    size_t step_sums;         /* of them travel in a step */
+    uint64_t step;            /* steps done */
+    uint64_t next_sequence;   /* of the training data */
+    size_t arrived;           /* buckets known to be here since the last step */
+    weft_span span;           /* of the compute going on */
+    const char *label;        /* of that span */
+} wefti_replica;
+
+/* Times of a step that ranks tell each other: step, compute, bubble. */
+enum { WEFTI_STEP_TIMES = 3 };
+
+/* Returns OK | ERR_NO_MEMORY | ERR_SYSTEM | ERR_INVALID. */
+WEFT_NODISCARD weft_status
+wefti_replica_init(wefti_replica *replica, const wefti_replica_config *config);
+
+/* After a failure of the communicator: abort it first. */
+void wefti_replica_fini(wefti_replica *replica);
+
+/*
+ * What travels in sums: [block_count] squares by block, [global_batch] losses
+ * by sequence, [nranks][WEFTI_STEP_TIMES] times of the step before.
+ */
+double *wefti_replica_losses(const wefti_replica *replica);
+double *wefti_replica_times(const wefti_replica *replica, size_t rank);
+
+/*
+ * wefti_replica_settle - wait until all parameters of the last step are here.
+ */
+WEFT_NODISCARD weft_status wefti_replica_settle(wefti_replica *replica);
+
+/*
+ * wefti_replica_collect - get the other ranks' shares of the parameters, here
+ * and now, after this rank's own have been set from outside.
+ */
+WEFT_NODISCARD weft_status wefti_replica_collect(wefti_replica *replica);
+
+/*
+ * wefti_replica_evaluate - mean loss over the validation windows, in nats a
+ * token; NAN where there are none. The ranks share the work.
+ */
+WEFT_NODISCARD weft_status wefti_replica_evaluate(wefti_replica *replica,
+                                                  double *loss_out);
+
+/*
+ * Compute spans of this rank: at most one is open. work_begin ends the one
+ * before; work_end is for what is not compute. label is a literal.
+ */
+void wefti_replica_work_begin(wefti_replica *replica, const char *label);
+void wefti_replica_work_end(wefti_replica *replica);
+
+/*
+ * wefti_replica_use - the hook of every forward pass: waits for the bucket of
+ * a tensor where it has not arrived yet, and opens a span at every layer.
+ */
+WEFT_NODISCARD weft_status wefti_replica_use(void *replica, size_t tensor);
+
+/* Whether a span of its own begins with this tensor. */
+bool wefti_replica_starts_span(const wefti_replica *replica, size_t tensor);
+
+#endif

@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/run.c - what a rank opens, in order, and closes in the opposite one:
+ *
+ *   config -> device, communicator -> data -> ledger -> replica -> files
+ *
+ * Nothing is opened before the configuration has been found possible. All
+ * memory is taken here; the loop takes none.
+ */
+#include "trainer/run.h"
+
+#include "base/error.h"
+#include "base/settings.h"
+#include "trainer/generate.h"
+#include "trainer/loop.h"
+#include "trainer/ngram.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GENERATED_BYTES = 200 };
+
+typedef struct run_state {
+    wefti_run_config how;
+    wefti_config config;
+    weft_device *device;
+    weft_comm *comm;
+    wefti_data data;
+    weft_ledger *ledger;
+    wefti_replica replica;
+    wefti_savepoint savepoint;
+    wefti_metrics metrics;
+    wefti_progress progress;
+    wefti_summary summary;
+    wefti_measure_result measured;
+    wefti_loop loop;
+    /* What close has to undo. */
+    bool has_config, has_data, has_replica, has_metrics, has_progress;
+} run_state;
+
+static bool tells(const run_state *state)
+{
+    return weft_comm_get_rank(state->comm) == 0;
+}
+
+/* How many ranks there will be, before they meet. */
+static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
+{
+    int64_t value = 1;
+    if (how->nranks > 0) {
+        value = how->nranks;
+    } else if (wefti_setting_given(WEFTI_SETTING_NRANKS)) {
+        weft_status status = wefti_setting_int(WEFTI_SETTING_NRANKS, &value);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    *nranks_out = (int)value;
+    return WEFT_OK;
+}
+
+static weft_status open_config(run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    int nranks;
+    weft_status status = count_ranks(&state->how, &nranks);
+    if (status == WEFT_OK) {
+        status = wefti_config_init(&state->config, options->config,
+                                   options->settings, options->setting_count);
+        state->has_config = status == WEFT_OK;
+    }
+    return status == WEFT_OK ? wefti_config_check(&state->config, nranks)
+                             : status;
+}
+
+static weft_status open_comm(run_state *state)
+{
+    weft_status status = weft_device_open("host", 0, &state->device);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_comm_config config = {.size_bytes = sizeof(config),
+                               .id = state->how.id,
+                               .rank = state->how.rank,
+                               .nranks = state->how.nranks,
+                               .device = state->device};
+    return weft_comm_create(&config, &state->comm);
+}
+
+static void note_skipped(void *context, const char *line)
+{
+    run_state *state = context;
+    if (tells(state)) {
+        fprintf(state->how.err, "weft-train: %s\n", line);
+    }
+}
+
+static weft_status open_data(run_state *state)
+{
+    wefti_data_config config = {
+        .paths = (const char *const *)state->config.data.paths,
+        .path_count = state->config.data.path_count,
+        .validation_fraction = state->config.data.validation_fraction,
+        .seed = (uint64_t)state->config.data.seed,
+        .seq_length = (size_t)state->config.model.seq_length,
+        .note = note_skipped,
+        .note_context = state};
+    weft_status status = wefti_data_init(&state->data, &config);
+    state->has_data = status == WEFT_OK;
+    return status;
+}
+
+static wefti_shape shape_of(const wefti_config *config)
+{
+    return (wefti_shape){
+        .layers = (size_t)config->model.layers,
+        .hidden = (size_t)config->model.hidden_size,
+        .heads = (size_t)config->model.heads,
+        .kv_heads = (size_t)config->model.kv_heads,
+        .head_dim = (size_t)(config->model.hidden_size / config->model.heads),
+        .ffn = (size_t)config->model.ffn_size,
+        .vocab = (size_t)config->model.vocab,
+        .seq = (size_t)config->model.seq_length,
+        .rope_theta = config->model.rope_theta,
+        .tied = config->model.tie_embeddings};
+}
+
+static wefti_optimizer_config optimizer_of(const wefti_config *config)
+{
+    return (wefti_optimizer_config){.lr = config->train.lr,
+                                    .warmup_steps =
+                                        (uint64_t)config->train.warmup_steps,
+                                    .steps = (uint64_t)config->train.steps,
+                                    .weight_decay = config->train.weight_decay,
+                                    .clip = config->train.clip,
+                                    .beta1 = WEFTI_ADAMW_BETA1,
+                                    .beta2 = WEFTI_ADAMW_BETA2,
+                                    .epsilon = WEFTI_ADAMW_EPSILON};
+}
+
+/* Spans and transfers of one step: every tensor twice, some to spare. */
+static size_t spans_of_step(const wefti_config *config)
+{
+    size_t tensors = 3 + 6 * (size_t)config->model.layers;
+    size_t passes = (size_t)(config->train.global_batch_size /
+                             config->train.micro_batch_size);
+    return 4 * tensors * passes + 16384;
+}
+
+static weft_status open_replica(run_state *state)
+{
+    const wefti_config *config = &state->config;
+    weft_status status =
+        weft_ledger_create(spans_of_step(config), &state->ledger);
+    if (status == WEFT_OK) {
+        status = weft_ledger_attach(state->ledger, state->comm);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_replica_config replica = {
+        .comm = state->comm,
+        .device = state->device,
+        .ledger = state->ledger,
+        .data = &state->data,
+        .shape = shape_of(config),
+        .optimizer = optimizer_of(config),
+        .micro_batch = (size_t)config->train.micro_batch_size,
+        .global_batch = (size_t)config->train.global_batch_size,
+        .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
+        .seed = (uint64_t)config->train.seed};
+    status = wefti_replica_init(&state->replica, &replica);
+    state->has_replica = status == WEFT_OK;
+    return status;
+}
+
+static weft_status open_files(run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    state->savepoint = (wefti_savepoint){
+        .dir = options->resume ? options->resume : state->config.checkpoint.dir,
+        .keep = (size_t)state->config.checkpoint.keep};
+    wefti_config_digest(&state->config, state->savepoint.digest);
+    if (options->resume) {
+        weft_status status =
+            wefti_savepoint_read(&state->savepoint, &state->replica);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        state->savepoint.dir = state->config.checkpoint.dir;
+    }
+    if (tells(state) && options->metrics) {
+        weft_status status =
+            wefti_metrics_open(&state->metrics, options->metrics);
+        state->has_metrics = status == WEFT_OK;
+        return status;
+    }
+    return WEFT_OK;
+}
+
+static weft_status open_all(run_state *state, bool *everywhere)
+{
+    weft_status status = open_config(state);
+    *everywhere = status != WEFT_OK;
+    if (status == WEFT_OK) {
+        status = open_comm(state);
+    }
+    if (status == WEFT_OK) {
+        status = open_data(state);
+    }
+    if (status == WEFT_OK) {
+        status = open_replica(state);
+    }
+    return status == WEFT_OK ? open_files(state) : status;
+}
+
+static void describe_start(const run_state *state)
+{
+    const wefti_replica *replica = &state->replica;
+    fprintf(state->how.err,
+            "weft-train: %zu parameters in %zu buckets on %zu rank%s; %zu "
+            "bytes of text in %zu files, %zu to validate\n",
+            replica->plan.parameter_count, replica->plan.bucket_count,
+            replica->nranks, replica->nranks == 1 ? "" : "s",
+            state->data.text_bytes, state->data.files_taken,
+            state->data.text_bytes - state->data.train_bytes);
+    if (replica->step > 0) {
+        fprintf(state->how.err, "weft-train: goes on after step %llu\n",
+                (unsigned long long)replica->step);
+    }
+}
+
+static void open_loop(run_state *state)
+{
+    state->loop = (wefti_loop){.config = &state->config,
+                               .replica = &state->replica,
+                               .savepoint = &state->savepoint};
+    wefti_summary_init(&state->summary);
+    if (!tells(state)) {
+        return;
+    }
+    describe_start(state);
+    wefti_progress_init(&state->progress, state->how.err,
+                        isatty(fileno(state->how.err)), state->replica.step + 1,
+                        (uint64_t)state->config.train.steps);
+    state->has_progress = true;
+    state->loop.metrics = state->has_metrics ? &state->metrics : NULL;
+    state->loop.progress = &state->progress;
+    state->loop.summary = &state->summary;
+}
+
+/* The n-gram figures of the same split, where it validates at all. */
+static weft_status measure_ngrams(run_state *state)
+{
+    const wefti_data *data = &state->data;
+    size_t validation_bytes = data->text_bytes - data->train_bytes;
+    if (wefti_data_validation_windows(data) == 0) {
+        return WEFT_OK;
+    }
+    const struct {
+        int order;
+        double *loss;
+    } rows[] = {{2, &state->summary.bigram_loss},
+                {4, &state->summary.fourgram_loss}};
+    for (size_t i = 0; i < 2; i++) {
+        weft_status status = wefti_ngram_measure(
+            rows[i].order, data->text, data->train_bytes,
+            data->text + data->train_bytes, validation_bytes, rows[i].loss);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status generate(run_state *state)
+{
+    const char *prompt = state->how.options->generate;
+    wefti_generate_config config = {.prompt = prompt ? prompt : "",
+                                    .temperature = WEFTI_GENERATE_TEMPERATURE,
+                                    .seed = (uint64_t)state->config.train.seed};
+    char bytes[GENERATED_BYTES];
+    weft_status status =
+        wefti_generate(&state->replica, &config, bytes, sizeof(bytes));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_summary_set_generated(&state->summary, bytes, sizeof(bytes));
+    if (prompt) {
+        fwrite(bytes, 1, sizeof(bytes), state->how.out);
+        if (isatty(fileno(state->how.out))) {
+            fputc('\n', state->how.out);
+        }
+        if (fflush(state->how.out) != 0) {
+            return wefti_error_system("writing generated text");
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Rank 0's closing words. */
+static weft_status sum_up(run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    wefti_summary *summary = &state->summary;
+    summary->nranks = (int)state->replica.nranks;
+    summary->parameters = state->replica.plan.parameter_count;
+    summary->step = state->replica.step;
+    summary->measured = options->measure ? &state->measured : NULL;
+    weft_status status = measure_ngrams(state);
+    if (status == WEFT_OK) {
+        status = generate(state);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    bool out_is_taken = options->generate ||
+                        (options->json && !strcmp(options->json, "-")) ||
+                        (options->metrics && !strcmp(options->metrics, "-"));
+    wefti_summary_print(summary,
+                        out_is_taken ? state->how.err : state->how.out);
+    return options->json ? wefti_summary_write(summary, options->json)
+                         : WEFT_OK;
+}
+
+static weft_status train(run_state *state)
+{
+    open_loop(state);
+    weft_status status =
+        wefti_replica_evaluate(&state->replica, &state->summary.first_val_loss);
+    if (status == WEFT_OK) {
+        status = wefti_loop_run(&state->loop);
+    }
+    bool stepped = state->loop.any_to_tell;
+    if (status == WEFT_OK && state->how.options->measure) {
+        status = wefti_measure_run(&state->replica, &state->measured);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_replica_settle(&state->replica);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    state->summary.val_loss = stepped ? state->loop.told_next.val_loss
+                                      : state->summary.first_val_loss;
+    return wefti_loop_close(
+        &state->loop, state->how.options->measure ? &state->measured : NULL);
+}
+
+static weft_status close_files(run_state *state)
+{
+    if (state->has_progress) {
+        wefti_progress_fini(&state->progress);
+        state->has_progress = false;
+    }
+    if (!state->has_metrics) {
+        return WEFT_OK;
+    }
+    state->has_metrics = false;
+    return wefti_metrics_close(&state->metrics);
+}
+
+static void close_all(run_state *state)
+{
+    if (state->has_replica) {
+        wefti_replica_fini(&state->replica);
+    }
+    if (state->ledger) {
+        weft_ledger_detach(state->ledger, state->comm);
+        weft_ledger_destroy(state->ledger);
+    }
+    if (state->has_data) {
+        wefti_data_fini(&state->data);
+    }
+    weft_comm_destroy(state->comm);
+    weft_device_close(state->device);
+    if (state->has_config) {
+        wefti_config_fini(&state->config);
+    }
+}
+
+/* The fault's own text where the communicator has failed. */
+static void describe_error(run_state *state, char *error_out)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", weft_error_text());
+    if (state->comm && weft_comm_get_fault(state->comm, &fault) == WEFT_OK &&
+        fault.status != WEFT_OK) {
+        snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", fault.text);
+    }
+}
+
+weft_status wefti_run(const wefti_run_config *config, char *error_out,
+                      bool *everywhere)
+{
+    run_state *state = calloc(1, sizeof(*state));
+    *everywhere = false;
+    if (!state) {
+        snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "no memory to begin with");
+        return WEFT_ERR_NO_MEMORY;
+    }
+    state->how = *config;
+    weft_status status = open_all(state, everywhere);
+    if (status == WEFT_OK) {
+        status = train(state);
+    }
+    if (status == WEFT_OK && tells(state)) {
+        status = close_files(state);
+        status = status == WEFT_OK ? sum_up(state) : status;
+    }
+    if (status == WEFT_OK && config->inspect) {
+        config->inspect(config->inspect_context, &state->replica);
+    }
+    if (status != WEFT_OK) {
+        describe_error(state, error_out);
+        if (state->comm) {
+            (void)!weft_comm_abort(state->comm);
+        }
+        (void)!close_files(state);
+    }
+    close_all(state);
+    free(state);
+    return status;
+}

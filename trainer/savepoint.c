@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/savepoint.c - what of a replica is saved, and the steps that ranks
+ * take together around the files.
+ *
+ *   sections of rank r: "counters", then for every bucket b its share of
+ *   values, first and second moments: "values.b", "first.b", "second.b"
+ */
+#include "trainer/savepoint.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COUNTERS = 2, PARTS = 3 };
+
+static const char *const part_names[PARTS] = {"values", "first", "second"};
+
+/* A bucket's share of one part of the state. */
+static real *part_of(wefti_replica *replica, size_t bucket, size_t part)
+{
+    size_t own = wefti_optimizer_own(&replica->optimizer, bucket);
+    switch (part) {
+    case 0:
+        return replica->values +
+               wefti_parameters_share(&replica->plan, bucket, replica->rank);
+    case 1:
+        return replica->optimizer.first + own;
+    default:
+        return replica->optimizer.second + own;
+    }
+}
+
+static void name_part(char *name, size_t bucket, size_t part)
+{
+    snprintf(name, WEFTI_CHECKPOINT_NAME_BYTES, "%s.%zu", part_names[part],
+             bucket);
+}
+
+/* What every rank's verdict comes to; also a barrier. */
+static weft_status agree(wefti_replica *replica, weft_status own,
+                         const char *what)
+{
+    int32_t failed = own != WEFT_OK;
+    weft_status status =
+        weft_allreduce(&failed, &failed, 1, WEFT_DTYPE_I32, WEFT_REDOP_MAX,
+                       replica->config.comm, NULL);
+    if (own != WEFT_OK || status != WEFT_OK) {
+        return own != WEFT_OK ? own : status;
+    }
+    return failed ? wefti_error(WEFT_ERR_SYSTEM,
+                                "%s: another rank has failed, see its message",
+                                what)
+                  : WEFT_OK;
+}
+
+static wefti_checkpoint_header make_header(const wefti_savepoint *point,
+                                           const wefti_replica *replica,
+                                           uint64_t step)
+{
+    wefti_checkpoint_header header = {.step = step,
+                                      .nranks = (uint32_t)replica->nranks,
+                                      .rank = (uint32_t)replica->rank};
+    memcpy(header.config_digest, point->digest, sizeof(header.config_digest));
+    memcpy(header.data_hash, replica->config.data->hash,
+           sizeof(header.data_hash));
+    return header;
+}
+
+static weft_status add_sections(wefti_checkpoint_writer *writer,
+                                wefti_replica *replica)
+{
+    int64_t counters[COUNTERS] = {(int64_t)replica->step,
+                                  (int64_t)replica->next_sequence};
+    weft_status status = wefti_checkpoint_writer_add(
+        writer, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
+    for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
+        if (status != WEFT_OK) {
+            break;
+        }
+        char name[WEFTI_CHECKPOINT_NAME_BYTES];
+        name_part(name, i / PARTS, i % PARTS);
+        status = wefti_checkpoint_writer_add(
+            writer, name, WEFTI_REAL_DTYPE,
+            part_of(replica, i / PARTS, i % PARTS),
+            replica->plan.buckets[i / PARTS].share_elems);
+    }
+    return status;
+}
+
+static weft_status write_own(const wefti_savepoint *point,
+                             wefti_replica *replica)
+{
+    wefti_checkpoint_header header = make_header(point, replica, replica->step);
+    wefti_checkpoint_writer *writer;
+    weft_status status =
+        wefti_checkpoint_writer_open(point->dir, &header, &writer);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = add_sections(writer, replica);
+    if (status != WEFT_OK) {
+        wefti_checkpoint_writer_abort(writer);
+        return status;
+    }
+    return wefti_checkpoint_writer_close(writer);
+}
+
+weft_status wefti_savepoint_write(const wefti_savepoint *point,
+                                  wefti_replica *replica)
+{
+    weft_status status = wefti_replica_settle(replica);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (replica->rank == 0) {
+        status = wefti_checkpoint_begin(point->dir, replica->step);
+    }
+    status = agree(replica, status, "checkpoint");
+    if (status == WEFT_OK) {
+        status = agree(replica, write_own(point, replica), "checkpoint");
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (replica->rank == 0) {
+        status = wefti_checkpoint_commit(
+            point->dir, replica->step, (uint32_t)replica->nranks, point->keep);
+    }
+    return agree(replica, status, "checkpoint");
+}
+
+static weft_status newest_step(const char *dir, uint64_t *step_out)
+{
+    uint64_t *steps;
+    size_t count;
+    weft_status status = wefti_checkpoint_list(dir, &steps, &count);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (count == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--resume %s: holds no complete checkpoint", dir);
+    }
+    *step_out = steps[0];
+    free(steps);
+    return WEFT_OK;
+}
+
+static weft_status get_sections(wefti_checkpoint_reader *reader,
+                                wefti_replica *replica)
+{
+    int64_t counters[COUNTERS];
+    weft_status status = wefti_checkpoint_reader_get(
+        reader, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
+    for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
+        if (status != WEFT_OK) {
+            return status;
+        }
+        char name[WEFTI_CHECKPOINT_NAME_BYTES];
+        name_part(name, i / PARTS, i % PARTS);
+        status = wefti_checkpoint_reader_get(
+            reader, name, WEFTI_REAL_DTYPE,
+            part_of(replica, i / PARTS, i % PARTS),
+            replica->plan.buckets[i / PARTS].share_elems);
+    }
+    if (status == WEFT_OK) {
+        replica->step = (uint64_t)counters[0];
+        replica->next_sequence = (uint64_t)counters[1];
+    }
+    return status;
+}
+
+/* Everybody opens and checks before anybody changes anything. */
+static weft_status read_own(const wefti_savepoint *point,
+                            wefti_replica *replica, uint64_t step)
+{
+    wefti_checkpoint_header header = make_header(point, replica, step);
+    wefti_checkpoint_reader *reader = NULL;
+    weft_status status =
+        wefti_checkpoint_reader_open(point->dir, &header, &reader);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_reader_check(reader);
+    }
+    status = agree(replica, status, "--resume");
+    if (status == WEFT_OK) {
+        status = agree(replica, get_sections(reader, replica), "--resume");
+    }
+    if (reader) {
+        wefti_checkpoint_reader_close(reader);
+    }
+    return status;
+}
+
+weft_status wefti_savepoint_read(const wefti_savepoint *point,
+                                 wefti_replica *replica)
+{
+    uint64_t step = 0;
+    weft_status status = WEFT_OK;
+    if (replica->rank == 0) { /* one rank chooses, also while another saves */
+        status = newest_step(point->dir, &step);
+    }
+    status = agree(replica, status, "--resume");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    int64_t chosen = (int64_t)step;
+    status = weft_broadcast(&chosen, &chosen, 1, WEFT_DTYPE_I64, 0,
+                            replica->config.comm, NULL);
+    if (status == WEFT_OK) {
+        status = read_own(point, replica, (uint64_t)chosen);
+    }
+    return status == WEFT_OK ? wefti_replica_collect(replica) : status;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/summary.c - medians over a run's last steps, and the closing lines.
+ */
+#include "trainer/summary.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/settings.h"
+#include "trainer/numbers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* A step's terms as one value each; the classes are taken together. */
+typedef struct breakdown {
+    double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
+    double tokens_per_s, overlap_ratio, cpu_share;
+} breakdown;
+
+void wefti_summary_init(wefti_summary *summary)
+{
+    const double unknown = (double)NAN;
+    *summary = (wefti_summary){.first_val_loss = unknown,
+                               .val_loss = unknown,
+                               .bigram_loss = unknown,
+                               .fourgram_loss = unknown};
+}
+
+void wefti_summary_add(wefti_summary *summary, const wefti_metrics_step *step)
+{
+    summary->steps[summary->step_count++ % WEFTI_SUMMARY_STEPS] = *step;
+}
+
+/* How many bytes of a line at text say something: up to its end. */
+static size_t line_length(const char *text, size_t count)
+{
+    const char *end = memchr(text, '\n', count);
+    return end ? (size_t)(end - text) : count;
+}
+
+void wefti_summary_set_generated(wefti_summary *summary, const char *bytes,
+                                 size_t count)
+{
+    const size_t telling = 24; /* shorter lines are passed over */
+    size_t length = line_length(bytes, count);
+    while (length < telling && length < count) {
+        bytes += length + 1;
+        count -= length + 1;
+        length = line_length(bytes, count);
+    }
+    size_t most = sizeof(summary->generated) - 1;
+    length = length < most ? length : most;
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)bytes[i];
+        summary->generated[i] = byte < ' ' || byte > '~' ? ' ' : (char)byte;
+    }
+    summary->generated[length] = '\0';
+}
+
+static double exposed_of(const wefti_metrics_step *step)
+{
+    double sum = 0;
+    for (int i = 0; i < WEFT_CLASS_COUNT; i++) {
+        sum += isnan(step->exposed_ms[i]) ? 0 : step->exposed_ms[i];
+    }
+    return sum;
+}
+
+/* The median of one value over the kept steps; unknown ones do not count. */
+static double median_of(const wefti_summary *summary,
+                        double (*value)(const wefti_metrics_step *step))
+{
+    double values[WEFTI_SUMMARY_STEPS];
+    size_t count = 0;
+    for (size_t i = 0;
+         i < summary->step_count && i < (size_t)WEFTI_SUMMARY_STEPS; i++) {
+        double one = value(&summary->steps[i]);
+        if (!isnan(one)) {
+            values[count++] = one;
+        }
+    }
+    return count ? wefti_numbers_median(values, count) : (double)NAN;
+}
+
+#define FIELD(name)                                                            \
+    static double name##_of(const wefti_metrics_step *step)                    \
+    {                                                                          \
+        return step->name;                                                     \
+    }
+FIELD(step_ms)
+FIELD(compute_ms)
+FIELD(bubble_ms)
+FIELD(skew_ms)
+FIELD(idle_ms)
+FIELD(tokens_per_s)
+FIELD(overlap_ratio)
+FIELD(cpu_share)
+#undef FIELD
+
+static breakdown break_down(const wefti_summary *summary)
+{
+    return (breakdown){.step_ms = median_of(summary, step_ms_of),
+                       .compute_ms = median_of(summary, compute_ms_of),
+                       .exposed_ms = median_of(summary, exposed_of),
+                       .bubble_ms = median_of(summary, bubble_ms_of),
+                       .skew_ms = median_of(summary, skew_ms_of),
+                       .idle_ms = median_of(summary, idle_ms_of),
+                       .tokens_per_s = median_of(summary, tokens_per_s_of),
+                       .overlap_ratio = median_of(summary, overlap_ratio_of),
+                       .cpu_share = median_of(summary, cpu_share_of)};
+}
+
+/* Emulated links are named wherever figures are. */
+static double emulated_gbps(void)
+{
+    double gbps;
+    return wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS, &gbps) == WEFT_OK
+               ? gbps
+               : 0.0;
+}
+
+static void print_loss(FILE *file, const char *name, double loss)
+{
+    if (!isnan(loss)) {
+        fprintf(file, "%-18s %7.4f nats a byte\n", name, loss);
+    }
+}
+
+static void print_steps(const wefti_summary *summary, FILE *file)
+{
+    breakdown parts = break_down(summary);
+    size_t counted = summary->step_count < WEFTI_SUMMARY_STEPS
+                         ? summary->step_count
+                         : WEFTI_SUMMARY_STEPS;
+    fprintf(file, "%-18s %7.0f on %d rank%s\n", "tokens/s", parts.tokens_per_s,
+            summary->nranks, summary->nranks == 1 ? "" : "s");
+    fprintf(file,
+            "%-18s %7.2f ms = compute %.2f + exposed %.2f + bubble %.2f + skew "
+            "%.2f + idle %.2f  (medians of the last %zu)\n",
+            "step", parts.step_ms, parts.compute_ms, parts.exposed_ms,
+            parts.bubble_ms, parts.skew_ms, parts.idle_ms, counted);
+    if (isnan(parts.overlap_ratio)) {
+        fprintf(file, "%-18s     n/a\n", "transfers hidden");
+    } else {
+        fprintf(file, "%-18s %6.1f%%%s\n", "transfers hidden",
+                100 * parts.overlap_ratio,
+                parts.cpu_share < 0.9 ? "  (oversubscribed)" : "");
+    }
+}
+
+void wefti_summary_print(const wefti_summary *summary, FILE *file)
+{
+    fprintf(file, "\n%-18s %7zu\n", "parameters", summary->parameters);
+    print_loss(file, "validation before", summary->first_val_loss);
+    print_loss(file, "validation loss", summary->val_loss);
+    print_loss(file, "2-gram", summary->bigram_loss);
+    print_loss(file, "4-gram", summary->fourgram_loss);
+    if (summary->step_count) {
+        print_steps(summary, file);
+    }
+    if (summary->generated[0]) {
+        fprintf(file, "%-18s %s\n", "generated", summary->generated);
+    }
+    if (summary->measured) {
+        wefti_measure_print(summary->measured, file);
+    }
+    if (emulated_gbps() > 0) {
+        fprintf(file, "%-18s links limited to %g GB/s by WEFT_EMULATE_GBPS\n",
+                "emulated", emulated_gbps());
+    }
+}
+
+static void write_measured(const wefti_measure_result *result, wefti_json *json)
+{
+    static const char *const names[WEFTI_MEASURE_KINDS] = {
+        "overlapped_ms", "compute_ms", "serial_ms", "transfers_ms"};
+    wefti_json_object_open(json, "measured");
+    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
+        const wefti_measure_times *times = &result->times[kind];
+        wefti_json_object_open(json, names[kind]);
+        wefti_json_real(json, "median", times->median_ms);
+        wefti_json_real(json, "min", times->min_ms);
+        wefti_json_real(json, "max", times->max_ms);
+        wefti_json_real(json, "spread", times->spread_ms);
+        wefti_json_object_close(json);
+    }
+    wefti_json_uint(json, "steps", result->steps);
+    wefti_json_real(json, "overlap_ratio", result->overlap_ratio);
+    wefti_json_real(json, "hiding_ratio", result->hiding_ratio);
+    wefti_json_real(json, "s_C", result->s_C);
+    wefti_json_real(json, "s_M", result->s_M);
+    wefti_json_real(json, "cpu_share", result->cpu_share);
+    wefti_json_object_close(json);
+}
+
+static void write_all(const wefti_summary *summary, wefti_json *json)
+{
+    breakdown parts = break_down(summary);
+    wefti_json_object_open(json, NULL);
+    wefti_json_int(json, "ranks", summary->nranks);
+    wefti_json_uint(json, "parameters", summary->parameters);
+    wefti_json_uint(json, "step", summary->step);
+    wefti_json_real(json, "first_val_loss", summary->first_val_loss);
+    wefti_json_real(json, "val_loss", summary->val_loss);
+    wefti_json_real(json, "bigram_loss", summary->bigram_loss);
+    wefti_json_real(json, "fourgram_loss", summary->fourgram_loss);
+    wefti_json_text(json, "generated", summary->generated);
+    wefti_json_real(json, "tokens_per_s", parts.tokens_per_s);
+    wefti_json_real(json, "step_ms", parts.step_ms);
+    wefti_json_real(json, "compute_ms", parts.compute_ms);
+    wefti_json_real(json, "exposed_ms", parts.exposed_ms);
+    wefti_json_real(json, "bubble_ms", parts.bubble_ms);
+    wefti_json_real(json, "skew_ms", parts.skew_ms);
+    wefti_json_real(json, "idle_ms", parts.idle_ms);
+    wefti_json_real(json, "overlap_ratio", parts.overlap_ratio);
+    wefti_json_real(json, "cpu_share", parts.cpu_share);
+    wefti_json_real(json, "emulated_gbps", emulated_gbps());
+    if (summary->measured) {
+        write_measured(summary->measured, json);
+    }
+    wefti_json_object_close(json);
+}
+
+weft_status wefti_summary_write(const wefti_summary *summary, const char *path)
+{
+    bool to_stdout = strcmp(path, "-") == 0;
+    FILE *file = to_stdout ? stdout : fopen(path, "w");
+    if (!file) {
+        return wefti_error_system("--json %s", path);
+    }
+    wefti_json json;
+    wefti_json_init(&json, file);
+    write_all(summary, &json);
+    weft_status status = wefti_json_fini(&json);
+    if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
+        status = wefti_error_system("--json %s", path);
+    }
+    return status;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/train_step.c - one training step.
+ *
+ * Squares for the norm, the losses of all sequences and the times of the step
+ * before travel in one array and one all-reduce: each rank fills in its own
+ * places and zeros elsewhere, so the sum only collects, exactly, and every rank
+ * then adds in the same order.
+ */
+#include "trainer/train_step.h"
+
+#include <math.h>
+#include <string.h>
+
+/* What the hooks of one micro-batch need to know. */
+typedef struct micro_batch {
+    wefti_replica *replica;
+    size_t number; /* on this rank */
+    bool last;
+    bool begun; /* the round of reductions, where last */
+    wefti_bucket_mode reduce;
+} micro_batch;
+
+static weft_status use(void *context, size_t tensor)
+{
+    micro_batch *micro = context;
+    return wefti_replica_use(micro->replica, tensor);
+}
+
+/* Gradients come last tensor first; a bucket is done with its first tensor. */
+static weft_status finish(void *context, size_t tensor)
+{
+    micro_batch *micro = context;
+    wefti_replica *replica = micro->replica;
+    const wefti_tensor *tensors = replica->plan.tensors;
+    size_t bucket = tensors[tensor].bucket;
+    weft_status status = WEFT_OK;
+    if (micro->last && !micro->begun) {
+        /* Not before: by now this step's parameters have all arrived. */
+        micro->begun = true;
+        status = wefti_bucket_begin(replica->reduce, micro->reduce);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (tensor == 0 || tensors[tensor - 1].bucket != bucket) {
+        wefti_gradient_add(&replica->gradient, bucket, micro->number);
+        if (micro->last) {
+            wefti_replica_work_end(replica);
+            status = wefti_bucket_ready(replica->reduce, bucket);
+        }
+        wefti_replica_work_begin(replica, "backward");
+    } else if (wefti_replica_starts_span(replica, tensor)) {
+        wefti_replica_work_begin(replica, "backward");
+    }
+    return status;
+}
+
+/* Sequences first .. of the training data into tokens and targets. */
+static wefti_batch load_sequences(const wefti_replica *replica, uint64_t first)
+{
+    size_t seq = replica->config.shape.seq;
+    size_t count = replica->config.micro_batch;
+    for (size_t i = 0; i < count; i++) {
+        const uint8_t *window =
+            wefti_data_sequence(replica->config.data, first + i);
+        for (size_t t = 0; t < seq; t++) {
+            replica->tokens[i * seq + t] = window[t];
+            replica->targets[i * seq + t] = window[t + 1];
+        }
+    }
+    return (wefti_batch){replica->tokens, replica->targets, count, seq};
+}
+
+static weft_status run_micro_batches(wefti_replica *replica,
+                                     wefti_bucket_mode reduce)
+{
+    const wefti_replica_config *config = &replica->config;
+    size_t local = config->global_batch / replica->nranks;
+    size_t own = replica->rank * local;
+    double scale =
+        1.0 / ((double)config->global_batch * (double)config->shape.seq);
+    for (size_t i = 0; i < replica->gradient.count; i++) {
+        size_t first = own + i * config->micro_batch;
+        micro_batch micro = {.replica = replica,
+                             .number = i,
+                             .last = i + 1 == replica->gradient.count,
+                             .reduce = reduce};
+        wefti_model_hooks hooks = {&micro, use, finish};
+        wefti_batch batch =
+            load_sequences(replica, replica->next_sequence + first);
+        weft_status status = wefti_model_train(
+            replica->model, replica->values, &batch, scale, &hooks,
+            replica->gradient.leaf, wefti_replica_losses(replica) + first);
+        wefti_replica_work_end(replica);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Squares of this rank's shares, in the order in which they arrive. */
+static weft_status square_shares(wefti_replica *replica)
+{
+    for (size_t i = replica->plan.bucket_count; i > 0; i--) {
+        weft_status status = wefti_bucket_wait(replica->reduce, i - 1);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        wefti_replica_work_begin(replica, "norm");
+        wefti_optimizer_square(&replica->optimizer, i - 1,
+                               replica->gradient.leaf, replica->sums);
+        wefti_replica_work_end(replica);
+    }
+    return WEFT_OK;
+}
+
+static weft_status collect_sums(wefti_replica *replica, wefti_bucket_mode mode)
+{
+    if (mode == WEFTI_BUCKET_OFF || replica->nranks == 1) {
+        return WEFT_OK;
+    }
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_ALLREDUCE,
+                  .send = replica->sums,
+                  .recv = replica->sums,
+                  .count =
+                      replica->plan.block_count + replica->config.global_batch,
+                  .dtype = WEFT_DTYPE_F64,
+                  .redop = WEFT_REDOP_SUM,
+                  .class_id = WEFT_CLASS_DP,
+                  .label = "norm and losses"};
+    return weft_op_post(&op, 0, replica->config.comm, NULL);
+}
+
+/* Updates this rank's shares, each sent on its way at once. */
+static weft_status update_shares(wefti_replica *replica, double grad_norm,
+                                 wefti_bucket_mode gather)
+{
+    double scale = wefti_optimizer_clip(&replica->config.optimizer, grad_norm);
+    weft_status status = wefti_bucket_begin(replica->gather, gather);
+    replica->arrived = 0;
+    for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
+         i++) {
+        wefti_replica_work_begin(replica, "update");
+        wefti_optimizer_update(&replica->optimizer, i, replica->step + 1, scale,
+                               replica->gradient.leaf, replica->values);
+        wefti_replica_work_end(replica);
+        status = wefti_bucket_ready(replica->gather, i);
+    }
+    return status;
+}
+
+/* Zeros everywhere but in the places of this rank's times. */
+static void begin_sums(wefti_replica *replica,
+                       const double times[WEFTI_STEP_TIMES])
+{
+    memset(replica->sums, 0, replica->step_sums * sizeof(*replica->sums));
+    memcpy(wefti_replica_times(replica, replica->rank), times,
+           WEFTI_STEP_TIMES * sizeof(*times));
+}
+
+static void read_sums(const wefti_replica *replica,
+                      wefti_train_step_result *result_out)
+{
+    const wefti_replica_config *config = &replica->config;
+    result_out->grad_norm =
+        sqrt(wefti_sumsq_fold(replica->sums, replica->plan.block_count));
+    result_out->loss =
+        wefti_gradient_tree_sum(wefti_replica_losses(replica),
+                                config->global_batch) /
+        ((double)config->global_batch * (double)config->shape.seq);
+    for (size_t i = 0; i < WEFTI_STEP_TIMES; i++) {
+        result_out->times_most[i] = 0;
+        for (size_t rank = 0; rank < replica->nranks; rank++) {
+            result_out->times_most[i] =
+                fmax(result_out->times_most[i],
+                     wefti_replica_times(replica, rank)[i]);
+        }
+    }
+}
+
+weft_status wefti_train_step_run(wefti_replica *replica,
+                                 wefti_train_step_modes modes,
+                                 const double times[WEFTI_STEP_TIMES],
+                                 wefti_train_step_result *result_out)
+{
+    const wefti_replica_config *config = &replica->config;
+    begin_sums(replica, times);
+    weft_status status = run_micro_batches(replica, modes.reduce);
+    if (status == WEFT_OK) {
+        status = square_shares(replica);
+    }
+    if (status == WEFT_OK) {
+        status = collect_sums(replica, modes.reduce);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    read_sums(replica, result_out);
+    result_out->rate =
+        wefti_optimizer_rate(&config->optimizer, replica->step + 1);
+    status = update_shares(replica, result_out->grad_norm, modes.gather);
+    if (status == WEFT_OK) {
+        replica->step++;
+        replica->next_sequence += config->global_batch;
+    }
+    return status;
+}
+
+weft_status wefti_train_step_transfer(wefti_replica *replica)
+{
+    weft_status status =
+        wefti_bucket_begin(replica->reduce, WEFTI_BUCKET_OVERLAPPED);
+    for (size_t i = replica->plan.bucket_count; i > 0 && status == WEFT_OK;
+         i--) {
+        status = wefti_bucket_ready(replica->reduce, i - 1);
+    }
+    for (size_t i = replica->plan.bucket_count; i > 0 && status == WEFT_OK;
+         i--) {
+        status = wefti_bucket_wait(replica->reduce, i - 1);
+    }
+    if (status == WEFT_OK) {
+        status = collect_sums(replica, WEFTI_BUCKET_BLOCKING);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_bucket_begin(replica->gather, WEFTI_BUCKET_OVERLAPPED);
+        replica->arrived = 0;
+    }
+    for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
+         i++) {
+        status = wefti_bucket_ready(replica->gather, i);
+    }
+    return status == WEFT_OK ? wefti_replica_settle(replica) : status;
+}

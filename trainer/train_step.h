@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/train_step.h - one training step of a replica, and how its transfers
+ * ride on it.
+ *
+ *   micro-batch 0 .. n-2      last micro-batch            update
+ *   FFFF BBBB ...        FFFF BBBB BBBB BBBB BBBB   |norm| U0 U1 U2 U3
+ *   ^ waits for params             R3   R2   R1   R0          G0 G1 G2 G3 -->
+ *
+ * R: a bucket's gradients are reduce-scattered as soon as its last one is
+ * final; G: its parameters are gathered as soon as their owners have updated
+ * them, while the next step's forward already runs.
+ */
+#ifndef TRAINER_TRAIN_STEP_H
+#define TRAINER_TRAIN_STEP_H
+
+#include "trainer/replica.h"
+
+/* How the step's two kinds of transfer run. */
+typedef struct wefti_train_step_modes {
+    wefti_bucket_mode reduce;
+    wefti_bucket_mode gather;
+} wefti_train_step_modes;
+
+typedef struct wefti_train_step_result {
+    double loss;      /* nats per token, mean over the global batch */
+    double grad_norm; /* before clipping */
+    double rate;
+    double times_most[WEFTI_STEP_TIMES]; /* of the step before, over ranks */
+} wefti_train_step_result;
+
+/*
+ * wefti_train_step_run - the next step; all ranks together.
+ *
+ * times       of this rank in the step before, to be told to the others
+ *
+ * Returns     OK | the communicator's fault: the replica is then of no use.
+ */
+WEFT_NODISCARD weft_status wefti_train_step_run(
+    wefti_replica *replica, wefti_train_step_modes modes,
+    const double times[WEFTI_STEP_TIMES], wefti_train_step_result *result_out);
+
+/*
+ * wefti_train_step_transfer - only the transfers of a step, all ready at once:
+ * what they cost alone. Gradients and parameters are undefined afterwards.
+ */
+WEFT_NODISCARD weft_status wefti_train_step_transfer(wefti_replica *replica);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/weft_train.c - the program weft-train: its command line, and one
+ * thread for each rank that this process runs.
+ */
+#include "base/settings.h"
+#include "trainer/run.h"
+#include "weft/version.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* A rank that is a thread. */
+typedef struct rank_thread {
+    pthread_t thread;
+    wefti_run_config config;
+    bool failed;
+} rank_thread;
+
+static bool run_rank(const wefti_run_config *config)
+{
+    char error[WEFTI_RUN_ERROR_BYTES];
+    bool everywhere;
+    if (wefti_run(config, error, &everywhere) == WEFT_OK) {
+        return true;
+    }
+    int64_t rank = config->rank;
+    if (config->nranks == 0 && wefti_setting_given(WEFTI_SETTING_RANK) &&
+        wefti_setting_int(WEFTI_SETTING_RANK, &rank) != WEFT_OK) {
+        rank = 0;
+    }
+    if (!everywhere || rank == 0) {
+        fprintf(stderr, "weft-train: %s\n", error);
+    }
+    return false;
+}
+
+static void *run_thread(void *argument)
+{
+    rank_thread *rank = argument;
+    rank->failed = !run_rank(&rank->config);
+    return NULL;
+}
+
+/* Ranks first .. first + count - 1 of nranks as threads of this process. */
+static int run_threads(const wefti_run_config *base, int first, int count,
+                       int nranks)
+{
+    rank_thread *ranks = calloc((size_t)count, sizeof(*ranks));
+    int started = 0;
+    bool failed = !ranks;
+    for (; !failed && started < count; started++) {
+        ranks[started].config = *base;
+        ranks[started].config.rank = first + started;
+        ranks[started].config.nranks = nranks;
+        if (pthread_create(&ranks[started].thread, NULL, run_thread,
+                           &ranks[started]) != 0) {
+            fprintf(stderr, "weft-train: no thread for rank %d\n",
+                    first + started);
+            exit(EXIT_FAILED); /* the ranks already running wait for it */
+        }
+    }
+    for (int i = 0; i < started; i++) {
+        pthread_join(ranks[i].thread, NULL);
+        failed |= ranks[i].failed;
+    }
+    free(ranks);
+    return failed ? EXIT_FAILED : 0;
+}
+
+static int run_ranks(const wefti_options *options)
+{
+    wefti_run_config config = {
+        .options = options, .out = stdout, .err = stderr};
+    int64_t count, first = 0, nranks = 0;
+    weft_status status =
+        wefti_setting_int(WEFTI_SETTING_RANKS_PER_PROCESS, &count);
+    if (status == WEFT_OK && count == 1) {
+        return run_rank(&config) ? 0 : EXIT_FAILED;
+    }
+    if (status == WEFT_OK) {
+        status = wefti_setting_int(WEFTI_SETTING_RANK, &first);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_setting_int(WEFTI_SETTING_NRANKS, &nranks);
+    }
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft-train: %s\n", weft_error_text());
+        return EXIT_FAILED;
+    }
+    return run_threads(&config, (int)first, (int)count, (int)nranks);
+}
+
+int main(int argc, char **argv)
+{
+    wefti_options options;
+    if (wefti_options_init(&options, argc, argv) != WEFT_OK) {
+        fprintf(stderr, "weft-train: %s\n", weft_error_text());
+        return EXIT_USAGE;
+    }
+    int exit_status = 0;
+    if (options.help) {
+        wefti_options_help(stdout);
+    } else if (options.version) {
+        printf("weft-train %s\n", weft_version_text());
+    } else {
+        exit_status = run_ranks(&options);
+    }
+    wefti_options_fini(&options);
+    return exit_status;
+}

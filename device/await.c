@@ -3,7 +3,10 @@
  * device/await.c - spin, yield, sleep: in that order, each for longer.
  *
  * A spin saves the two context switches of a sleep when the other side runs
- * on another CPU; with one CPU it only keeps the other side from running.
+ * on another CPU; where there are fewer CPUs than threads it only keeps the
+ * other side from running. So each thread learns how long spinning pays: a
+ * spin in vain halves the next, one that pays doubles it, and now and then a
+ * full one is tried in case the machine has become less busy.
  */
 #include "device/await.h"
 
@@ -13,6 +16,8 @@
 
 enum {
     SPIN_NS = 20 * 1000,         /* about what sleeping and waking cost */
+    SPIN_LEAST_NS = 500,         /* for an answer that is on its way */
+    FULL_SPIN_EVERY = 256,       /* in vain, costs little on average */
     LOOKS_PER_CLOCK = 32,        /* a clock call costs as much as some pauses */
     YIELDS = 4,                  /* lets a peer on the same CPU finish */
     SLEEP_NS = 20 * 1000 * 1000, /* looks again after this, come what may */
@@ -36,9 +41,15 @@ bool wefti_await_may_spin(void)
            CPU_COUNT(&cpus) > 1;
 }
 
-static bool spin(bool (*ready)(const void *arg), const void *arg)
+/* What this thread has learnt, from all that it waits for. */
+static _Thread_local struct {
+    int64_t spin_ns;
+    unsigned spins;
+} learnt;
+
+static bool spin_until(int64_t end_ns, bool (*ready)(const void *arg),
+                       const void *arg)
 {
-    int64_t end_ns = wefti_clock_ns() + SPIN_NS;
     do {
         for (int look = 0; look < LOOKS_PER_CLOCK; look++) {
             relax();
@@ -48,6 +59,20 @@ static bool spin(bool (*ready)(const void *arg), const void *arg)
         }
     } while (wefti_clock_ns() < end_ns);
     return false;
+}
+
+static bool spin(bool (*ready)(const void *arg), const void *arg)
+{
+    int64_t spin_ns = learnt.spin_ns;
+    if (learnt.spins++ % FULL_SPIN_EVERY == 0) {
+        spin_ns = SPIN_NS;
+    }
+    bool paid = spin_until(wefti_clock_ns() + spin_ns, ready, arg);
+    int64_t next_ns = paid ? 2 * spin_ns : learnt.spin_ns / 2;
+    learnt.spin_ns = next_ns > SPIN_NS         ? SPIN_NS
+                     : next_ns < SPIN_LEAST_NS ? SPIN_LEAST_NS
+                                               : next_ns;
+    return paid;
 }
 
 void wefti_await(wefti_doorbell *bell, bool spins,

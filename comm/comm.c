@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/control/fault.h"
 #include "comm/engine.h"
-#include "comm/fault.h"
 #include "comm/letters.h"
 #include "comm/op.h"
 

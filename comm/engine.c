@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "comm/fault.h"
+#include "comm/control/fault.h"
 #include "comm/letters.h"
 #include "comm/op.h"
 

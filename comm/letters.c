@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/op.h"
+#include "comm/track.h"
 
 #include <stdlib.h>
 
@@ -120,7 +121,7 @@ wefti_op *wefti_letters_take(weft_comm *comm, const weft_op *desc,
     op->problem.chunk_elems =
         WEFTI_LETTER_BYTES / weft_dtype_bytes(desc->dtype);
     op->slots[0] = WEFTI_LETTER_SLOTS;
-    wefti_op_start_tracks(op);
+    wefti_track_start_all(op);
     op->state = WEFTI_OP_POSTED;
     op->next = NULL;
     if (queue->last) {

@@ -10,16 +10,15 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "comm/diagnosis.h"
-#include "comm/fault.h"
+#include "comm/control/diagnosis.h"
+#include "comm/control/fault.h"
 #include "comm/oneshot.h"
 #include "comm/step.h"
+#include "comm/track.h"
 #include "kernels/wire/fold.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { STEPS_PER_PUSH = 8 }; /* so that no operation starves the others */
 
 size_t wefti_op_send_elems(const wefti_op *op)
 {
@@ -258,7 +257,7 @@ static void enter(weft_comm *comm, wefti_op *op)
         return;
     }
     op->problem.chunk_elems = op->choice.chunk_elems;
-    wefti_op_start_tracks(op);
+    wefti_track_start_all(op);
     open_window(comm, op);
     if (!op->desc.ready) {
         wefti_op_piece_open(comm, op);
@@ -284,143 +283,6 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
     return true;
 }
 
-/* The pattern's problem for one block. */
-static wefti_problem block_problem(const wefti_op *op, size_t block)
-{
-    wefti_problem problem = op->problem;
-    if (op->blocks > 1) {
-        size_t begin = block * op->gate_elems;
-        size_t left = op->desc.count - begin;
-        problem.count = left < op->gate_elems ? left : op->gate_elems;
-    }
-    return problem;
-}
-
-/* An element of a block's buffer as an element of the whole buffer. */
-static size_t whole_elem(const wefti_op *op, wefti_buffer buffer, size_t block,
-                         size_t block_elems, size_t elem)
-{
-    weft_collective collective = op->desc.collective;
-    bool parts = (buffer == WEFTI_BUFFER_SEND &&
-                  collective == WEFT_COLLECTIVE_REDUCESCATTER) ||
-                 (buffer == WEFTI_BUFFER_RECV &&
-                  collective == WEFT_COLLECTIVE_ALLGATHER);
-    if (op->blocks == 1 || buffer == WEFTI_BUFFER_SCRATCH) {
-        return elem;
-    }
-    size_t begin = block * op->gate_elems;
-    return parts ? elem / block_elems * op->desc.count + begin +
-                       elem % block_elems
-                 : begin + elem;
-}
-
-void wefti_op_start_tracks(wefti_op *op)
-{
-    wefti_problem problem = block_problem(op, 0);
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        wefti_track *track = &op->tracks[t];
-        track->block = 0;
-        track->next = 0;
-        track->count = op->choice.pattern->step_count(&problem, t);
-        track->loaded = false;
-    }
-}
-
-/* Makes the next step the track's current one; false: there is none. */
-static bool load_step(wefti_op *op, wefti_track *track)
-{
-    int t = (int)(track - op->tracks);
-    wefti_problem problem = block_problem(op, track->block);
-    while (track->next >= track->count) {
-        if (track->block + 1 >= op->blocks) {
-            return false;
-        }
-        track->block++;
-        problem = block_problem(op, track->block);
-        track->next = 0;
-        track->count = op->choice.pattern->step_count(&problem, t);
-    }
-    if (!track->loaded) {
-        wefti_step *step = &track->step;
-        op->choice.pattern->step_at(&problem, t, track->next, step);
-        step->src_elem = whole_elem(op, step->src, track->block, problem.count,
-                                    step->src_elem);
-        step->dst_elem = whole_elem(op, step->dst, track->block, problem.count,
-                                    step->dst_elem);
-        track->loaded = true;
-        track->phase = WEFTI_PHASE_START;
-        track->peer = -1;
-    }
-    return true;
-}
-
-/* Nothing is left to do on the track. */
-static bool track_is_done(const wefti_op *op, const wefti_track *track)
-{
-    return track->next >= track->count && track->block + 1 >= op->blocks;
-}
-
-/* One track as far as it goes. Returns whether a step was done. */
-static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
-{
-    int done = 0;
-    while (done < STEPS_PER_PUSH && load_step(op, track)) {
-        track->wait = wefti_step_advance(comm, op, track);
-        if (track->wait != WEFTI_WAIT_NOTHING) {
-            break;
-        }
-        track->next++;
-        track->loaded = false;
-        done++;
-    }
-    return done > 0;
-}
-
-/* Nothing is under way: what is left waits for this rank's own compute. */
-static bool waits_for_compute(const wefti_op *op)
-{
-    bool gated = false;
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        const wefti_track *track = &op->tracks[t];
-        if (track_is_done(op, track)) {
-            continue;
-        }
-        if (track->wait == WEFTI_WAIT_GATE) {
-            gated = true;
-            continue;
-        }
-        size_t elem = track->step.dst_elem % op->desc.count;
-        bool asked = track->wait != WEFTI_WAIT_PEER ||
-                     track->step.kind != WEFTI_STEP_RECV ||
-                     wefti_gate_get(op->desc.ready,
-                                    op->desc.ready_chunk +
-                                        elem / op->gate_elems) >= op->epoch;
-        if (asked) {
-            return false;
-        }
-    }
-    return gated;
-}
-
-static bool run(weft_comm *comm, wefti_op *op)
-{
-    bool moved = false, left = false;
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        moved |= push_track(comm, op, &op->tracks[t]);
-        left |= !track_is_done(op, &op->tracks[t]);
-    }
-    if (!left) {
-        wefti_op_finish(comm, op, WEFT_OK);
-        return true;
-    }
-    if (moved) {
-        op->moved_ns = wefti_clock_coarse_ns();
-    } else if (op->piece.open && op->desc.ready && waits_for_compute(op)) {
-        wefti_op_piece_close(comm, op, wefti_clock_ns());
-    }
-    return moved;
-}
-
 static void drain(weft_comm *comm, wefti_op *op)
 {
     bool failed = op->status != WEFT_OK; /* nobody reads any more */
@@ -442,7 +304,7 @@ bool wefti_op_advance(weft_comm *comm, wefti_op *op)
     }
     if (op->state == WEFTI_OP_RUNNING) {
         bool pushed = op->ring == WEFTI_RING_LETTERS || op->choice.pattern
-                          ? run(comm, op)
+                          ? wefti_track_run_all(comm, op)
                           : wefti_oneshot_advance(comm, op);
         if (!pushed && op->state == WEFTI_OP_RUNNING) {
             wefti_watch_stalled(comm, op);

@@ -14,9 +14,6 @@
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
                    uint64_t epoch, bool on_stream);
 
-/* All tracks before their first step; the pattern is chosen. */
-void wefti_op_start_tracks(wefti_op *op);
-
 /* One push: returns whether anything moved. */
 bool wefti_op_advance(weft_comm *comm, wefti_op *op);
 

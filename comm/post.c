@@ -7,8 +7,8 @@
  *     a stream:    start gate, done gate on the stream; the thread drives
  */
 #include "base/error.h"
+#include "comm/control/fault.h"
 #include "comm/engine.h"
-#include "comm/fault.h"
 #include "comm/letters.h"
 #include "comm/op.h"
 #include "comm/op_check.h"

@@ -8,8 +8,8 @@
  */
 #include "base/error.h"
 #include "comm/comm.h"
+#include "comm/control/fault.h"
 #include "comm/engine.h"
-#include "comm/fault.h"
 
 #include <stdlib.h>
 #include <string.h>

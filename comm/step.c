@@ -309,7 +309,9 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     WEFTI_ASSERT(message.bytes == bytes);
     wefti_op_piece_open(comm, op);
     if (!on_device(comm, dst)) {
-        wefti_copy(dst, message.data, bytes);
+        size_t whole_bytes =
+            wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
+        wefti_copy_part(dst, message.data, bytes, whole_bytes);
     }
     wefti_wait wait = store_result(comm, op, track, message.data);
     if (wait == WEFTI_WAIT_NOTHING) {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/fault.c - publishing a fault, acting on it, asking for it.
+ * comm/control/fault.c - publishing a fault, acting on it, asking for it.
  *
  * The page's state: compare-and-swap 0 -> 1 picks one writer; its store of 2
  * pairs with everybody's load and publishes the text.
  */
-#include "comm/fault.h"
+#include "comm/control/fault.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/diagnosis.h - no hang without a name: who is waited for, since when, and
- * whether he is still alive.
+ * comm/control/diagnosis.h - no hang without a name: who is waited for, since
+ * when, and whether he is still alive.
  */
-#ifndef COMM_DIAGNOSIS_H
-#define COMM_DIAGNOSIS_H
+#ifndef COMM_CONTROL_DIAGNOSIS_H
+#define COMM_CONTROL_DIAGNOSIS_H
 
 #include "comm/core.h"
 

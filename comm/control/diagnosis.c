@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/diagnosis.c - diagnosis of an operation that does not move.
+ * comm/control/diagnosis.c - diagnosis of an operation that does not move.
  *
  * All it needs lies in shared memory: a rank's entries are its flight record,
  * and the death of a process shows on its pidfd.
  */
-#include "comm/diagnosis.h"
+#include "comm/control/diagnosis.h"
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/fault.h"
+#include "comm/control/fault.h"
 #include "comm/op.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/dump.c - the flight record of all ranks, read from their entries.
+ * comm/control/dump.c - the flight record of all ranks, read from their
+ * entries.
  */
 #include "base/clock.h"
 #include "base/error.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/fault.h - one fault per communicator: the first to find it publishes
- * it, everybody acts on the same one.
+ * comm/control/fault.h - one fault per communicator: the first to find it
+ * publishes it, everybody acts on the same one.
  */
-#ifndef COMM_FAULT_H
-#define COMM_FAULT_H
+#ifndef COMM_CONTROL_FAULT_H
+#define COMM_CONTROL_FAULT_H
 
 #include "comm/core.h"
 

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/track.c - an operation's tracks: pull the next step out of the pattern,
+ * push it as far as it goes.
+ *
+ * A pattern knows nothing of gates. A gated operation is cut into blocks here,
+ * one per gate chunk, and the pattern is asked about one block after another;
+ * so no message straddles two gate chunks, and a chunk that is ready early
+ * arrives early.
+ */
+#include "comm/track.h"
+
+#include "base/clock.h"
+#include "comm/op.h"
+#include "comm/step.h"
+
+enum { STEPS_PER_PUSH = 8 }; /* so that no operation starves the others */
+
+/* The pattern's problem for one block. */
+static wefti_problem block_problem(const wefti_op *op, size_t block)
+{
+    wefti_problem problem = op->problem;
+    if (op->blocks > 1) {
+        size_t begin = block * op->gate_elems;
+        size_t left = op->desc.count - begin;
+        problem.count = left < op->gate_elems ? left : op->gate_elems;
+    }
+    return problem;
+}
+
+/* An element of a block's buffer as an element of the whole buffer. */
+static size_t whole_elem(const wefti_op *op, wefti_buffer buffer, size_t block,
+                         size_t block_elems, size_t elem)
+{
+    weft_collective collective = op->desc.collective;
+    bool parts = (buffer == WEFTI_BUFFER_SEND &&
+                  collective == WEFT_COLLECTIVE_REDUCESCATTER) ||
+                 (buffer == WEFTI_BUFFER_RECV &&
+                  collective == WEFT_COLLECTIVE_ALLGATHER);
+    if (op->blocks == 1 || buffer == WEFTI_BUFFER_SCRATCH) {
+        return elem;
+    }
+    size_t begin = block * op->gate_elems;
+    return parts ? elem / block_elems * op->desc.count + begin +
+                       elem % block_elems
+                 : begin + elem;
+}
+
+void wefti_track_start_all(wefti_op *op)
+{
+    wefti_problem problem = block_problem(op, 0);
+    for (int t = 0; t < WEFTI_TRACKS; t++) {
+        wefti_track *track = &op->tracks[t];
+        track->block = 0;
+        track->next = 0;
+        track->count = op->choice.pattern->step_count(&problem, t);
+        track->loaded = false;
+    }
+}
+
+/* Makes the next step the track's current one; false: there is none. */
+static bool load_step(wefti_op *op, wefti_track *track)
+{
+    int t = (int)(track - op->tracks);
+    wefti_problem problem = block_problem(op, track->block);
+    while (track->next >= track->count) {
+        if (track->block + 1 >= op->blocks) {
+            return false;
+        }
+        track->block++;
+        problem = block_problem(op, track->block);
+        track->next = 0;
+        track->count = op->choice.pattern->step_count(&problem, t);
+    }
+    if (!track->loaded) {
+        wefti_step *step = &track->step;
+        op->choice.pattern->step_at(&problem, t, track->next, step);
+        step->src_elem = whole_elem(op, step->src, track->block, problem.count,
+                                    step->src_elem);
+        step->dst_elem = whole_elem(op, step->dst, track->block, problem.count,
+                                    step->dst_elem);
+        track->loaded = true;
+        track->phase = WEFTI_PHASE_START;
+        track->peer = -1;
+    }
+    return true;
+}
+
+/* Nothing is left to do on the track. */
+static bool track_is_done(const wefti_op *op, const wefti_track *track)
+{
+    return track->next >= track->count && track->block + 1 >= op->blocks;
+}
+
+/* One track as far as it goes. Returns whether a step was done. */
+static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    int done = 0;
+    while (done < STEPS_PER_PUSH && load_step(op, track)) {
+        track->wait = wefti_step_advance(comm, op, track);
+        if (track->wait != WEFTI_WAIT_NOTHING) {
+            break;
+        }
+        track->next++;
+        track->loaded = false;
+        done++;
+    }
+    return done > 0;
+}
+
+/* Nothing is under way: what is left waits for this rank's own compute. */
+static bool waits_for_compute(const wefti_op *op)
+{
+    bool gated = false;
+    for (int t = 0; t < WEFTI_TRACKS; t++) {
+        const wefti_track *track = &op->tracks[t];
+        if (track_is_done(op, track)) {
+            continue;
+        }
+        if (track->wait == WEFTI_WAIT_GATE) {
+            gated = true;
+            continue;
+        }
+        size_t elem = track->step.dst_elem % op->desc.count;
+        bool asked = track->wait != WEFTI_WAIT_PEER ||
+                     track->step.kind != WEFTI_STEP_RECV ||
+                     wefti_gate_get(op->desc.ready,
+                                    op->desc.ready_chunk +
+                                        elem / op->gate_elems) >= op->epoch;
+        if (asked) {
+            return false;
+        }
+    }
+    return gated;
+}
+
+bool wefti_track_run_all(weft_comm *comm, wefti_op *op)
+{
+    bool moved = false, left = false;
+    for (int t = 0; t < WEFTI_TRACKS; t++) {
+        moved |= push_track(comm, op, &op->tracks[t]);
+        left |= !track_is_done(op, &op->tracks[t]);
+    }
+    if (!left) {
+        wefti_op_finish(comm, op, WEFT_OK);
+        return true;
+    }
+    if (moved) {
+        op->moved_ns = wefti_clock_coarse_ns();
+    } else if (op->piece.open && op->desc.ready && waits_for_compute(op)) {
+        wefti_op_piece_close(comm, op, wefti_clock_ns());
+    }
+    return moved;
+}

@@ -175,7 +175,7 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
         break;
     case WEFTI_PERF_REDUCESCATTER:
         first = (size_t)subject->rank * subject->count;
-        /* fall through */
+        __attribute__((fallthrough));
     default:
         wefti_tile_make_reduced(scratch, subject->dtype, subject->redop,
                                 subject->nranks);

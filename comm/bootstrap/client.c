@@ -30,7 +30,8 @@ typedef struct client {
     int64_t deadline_ns;
     int64_t warn_at_ns; /* INT64_MAX once warned, or accepted */
     bool challenged;    /* a server has answered at least once */
-    int last_failure;   /* errno of the last connect, 0: it succeeded */
+    bool accepted;
+    int last_failure; /* errno of the last connect, 0: it succeeded */
     wefti_link link;
     wefti_session session;
     wefti_message message; /* the last one received */
@@ -51,9 +52,11 @@ static weft_status fail_by_time(const client *self)
             self->request->rank, self->endpoint->name,
             strerror_r(self->last_failure, reason, sizeof(reason)), limit_ms);
     }
-    return wefti_error(WEFT_ERR_TIMEOUT,
-                       "rank %d: %s did not answer within %lld ms",
-                       self->request->rank, self->endpoint->name, limit_ms);
+    return wefti_error(WEFT_ERR_TIMEOUT, "rank %d: %s %s within %lld ms",
+                       self->request->rank, self->endpoint->name,
+                       self->accepted ? "fell silent, no verdict"
+                                      : "did not answer",
+                       limit_ms);
 }
 
 static weft_status fail_by_close(const client *self)
@@ -325,6 +328,7 @@ static weft_status collect(client *self, wefti_membership *membership,
 static weft_status take_part(client *self, wefti_membership *membership)
 {
     wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
+    self->accepted = true;
     self->warn_at_ns = INT64_MAX; /* the server warns now */
     weft_status status = await_as_member(self, WEFTI_MESSAGE_WELCOME);
     if (status == WEFT_OK) {

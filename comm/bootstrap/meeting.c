@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { WARNINGS_MOST = 8 };
+enum { WARNINGS_MOST = 8, LINGER_MS = 1000 };
 
 static void close_once(int *fd)
 {
@@ -63,24 +63,37 @@ void wefti_meeting_fini(wefti_meeting *meeting)
     wefti_secret_fini(&meeting->config.secret);
 }
 
-/* The end, for everybody. */
-void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
-                            const char *format, ...)
+void wefti_meeting_end(wefti_meeting *meeting)
 {
-    char text[WEFTI_MESSAGE_TEXT_MOST + 1];
-    va_list args;
-    if (meeting->phase == WEFTI_PHASE_ENDED) {
-        return;
-    }
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
     meeting->phase = WEFTI_PHASE_ENDED;
-    meeting->verdict = status;
     close_listener(&meeting->config.listen_fd);
     close_listener(&meeting->unix_fd);
     wefti_strangers_fini(&meeting->strangers);
-    wefti_roster_tell(&meeting->roster, status, text);
+}
+
+void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
+                            const char *format, ...)
+{
+    va_list args;
+    if (meeting->phase >= WEFTI_PHASE_LINGER) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(meeting->verdict_text, sizeof(meeting->verdict_text), format,
+              args);
+    va_end(args);
+    meeting->verdict = status;
+    wefti_roster_tell(&meeting->roster, status, meeting->verdict_text);
+    if (meeting->phase == WEFTI_PHASE_GATHER && status == WEFT_ERR_BOOTSTRAP) {
+        const int64_t until_ns =
+            wefti_clock_ns() + LINGER_MS * INT64_C(1000000);
+        meeting->phase = WEFTI_PHASE_LINGER;
+        if (until_ns < meeting->deadline_ns) {
+            meeting->deadline_ns = until_ns;
+        }
+    } else {
+        wefti_meeting_end(meeting);
+    }
 }
 
 /* Turn away somebody who holds the secret, and say why. */
@@ -190,6 +203,12 @@ static void admit(wefti_meeting *meeting, wefti_stranger *stranger,
         return;
     }
     wefti_seat *seat = &roster->seats[join->rank];
+    if (meeting->phase == WEFTI_PHASE_LINGER) {
+        seat->pid = join->pid;
+        roster->joined_count++;
+        refuse(meeting, stranger, session, "%s", meeting->verdict_text);
+        return;
+    }
     const int64_t now_ns = wefti_clock_ns();
     const wefti_message accepted = {.kind = WEFTI_MESSAGE_ACCEPTED};
     seat->link = stranger->link;
@@ -342,7 +361,10 @@ void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
     size_t frame_bytes;
     wefti_message message;
     wefti_link_receive(&seat->link);
-    while (meeting->phase != WEFTI_PHASE_ENDED) {
+    if (meeting->phase == WEFTI_PHASE_LINGER) {
+        wefti_link_fini(&seat->link); /* it has its verdict, and goes */
+    }
+    while (meeting->phase < WEFTI_PHASE_LINGER) {
         unsigned allowed = meeting->phase == WEFTI_PHASE_HANDOVER
                                ? WEFTI_KIND_BIT(WEFTI_MESSAGE_REPORT)
                                : 0;
@@ -418,6 +440,10 @@ void wefti_meeting_advance(wefti_meeting *meeting)
         roster->complete_count == roster->nranks) {
         finish(meeting);
     }
+    if (meeting->phase == WEFTI_PHASE_LINGER &&
+        roster->joined_count == roster->nranks) {
+        wefti_meeting_end(meeting);
+    }
 }
 
 /* Tell a member whom it waits for. */
@@ -440,6 +466,12 @@ void wefti_meeting_check_time(wefti_meeting *meeting, int64_t now_ns)
     char missing[WEFTI_MESSAGE_TEXT_MOST];
     wefti_roster *roster = &meeting->roster;
     wefti_strangers_expire(&meeting->strangers, now_ns);
+    if (meeting->phase == WEFTI_PHASE_LINGER) {
+        if (now_ns >= meeting->deadline_ns) {
+            wefti_meeting_end(meeting);
+        }
+        return;
+    }
     int64_t limit_ms =
         now_ns >= meeting->deadline_ns ? meeting->config.timeout_ms : -1;
     for (int rank = 0; rank < roster->nranks; rank++) {
@@ -461,7 +493,9 @@ int64_t wefti_meeting_next_ns(const wefti_meeting *meeting)
 {
     int64_t next = wefti_strangers_next_ns(&meeting->strangers);
     next = next < meeting->deadline_ns ? next : meeting->deadline_ns;
-    for (int rank = 0; rank < meeting->roster.nranks; rank++) {
+    for (int rank = 0;
+         rank < meeting->roster.nranks && meeting->phase != WEFTI_PHASE_LINGER;
+         rank++) {
         const wefti_seat *seat = &meeting->roster.seats[rank];
         if (seat->pid && seat->timeout_at_ns < next) {
             next = seat->timeout_at_ns;

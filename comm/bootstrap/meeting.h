@@ -5,12 +5,13 @@
  *
  *     GATHER    strangers become members     all here: memory, WELCOME
  *     HANDOVER  members fetch the memory     all complete: VERDICT OK
+ *     LINGER    failed while gathering: late ranks hear why, for a moment
  *     ENDED     the verdict is on its way
  *
  * Whatever a member does wrong, its death included, ends the meeting for all
  * with its name; whatever a stranger does ends its own connection. TCP
- * listening ends with GATHER, so that ranks that already meet anew at the same
- * port find the next server, not this one.
+ * listening ends before HANDOVER, so that ranks that already meet anew at the
+ * same port find the next server, not this one.
  */
 #ifndef COMM_BOOTSTRAP_MEETING_H
 #define COMM_BOOTSTRAP_MEETING_H
@@ -22,6 +23,7 @@
 typedef enum wefti_phase {
     WEFTI_PHASE_GATHER,
     WEFTI_PHASE_HANDOVER,
+    WEFTI_PHASE_LINGER,
     WEFTI_PHASE_ENDED
 } wefti_phase;
 
@@ -31,9 +33,10 @@ typedef struct wefti_meeting {
     int unix_fd;
     int memory_fd;
     wefti_phase phase;
-    weft_status verdict; /* once ENDED */
-    int64_t deadline_ns;
-    int warning_count; /* about strangers */
+    weft_status verdict; /* from LINGER on, as is the text */
+    char verdict_text[WEFTI_MESSAGE_TEXT_MOST + 1];
+    int64_t deadline_ns; /* of LINGER, once there */
+    int warning_count;   /* about strangers */
     unsigned char tuning[WEFTI_TUNING_BYTES];
     wefti_roster roster;
     wefti_strangers strangers;
@@ -56,9 +59,15 @@ void wefti_meeting_advance(wefti_meeting *meeting);
 void wefti_meeting_check_time(wefti_meeting *meeting, int64_t now_ns);
 int64_t wefti_meeting_next_ns(const wefti_meeting *meeting);
 
-/* The end, for everybody; the first verdict counts. */
+/*
+ * The end, for everybody; the first verdict counts. A meeting that has not
+ * gathered lingers, unless time is what it lacked.
+ */
 void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
                             const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Lingering, if it does, is over. */
+void wefti_meeting_end(wefti_meeting *meeting);
 
 #endif

@@ -83,7 +83,6 @@ void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
               args);
     va_end(args);
     meeting->verdict = status;
-    wefti_roster_tell(&meeting->roster, status, meeting->verdict_text);
     if (meeting->phase == WEFTI_PHASE_GATHER && status == WEFT_ERR_BOOTSTRAP) {
         const int64_t until_ns =
             wefti_clock_ns() + LINGER_MS * INT64_C(1000000);
@@ -92,8 +91,10 @@ void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
             meeting->deadline_ns = until_ns;
         }
     } else {
+        /* Before anybody knows: a member that returns finds nothing open. */
         wefti_meeting_end(meeting);
     }
+    wefti_roster_tell(&meeting->roster, status, meeting->verdict_text);
 }
 
 /* Turn away somebody who holds the secret, and say why. */

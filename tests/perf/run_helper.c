@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/perf/run_helper.c - a program for weft-run to run.
+ *
+ *     run_helper join      all ranks of the process meet, and exit 0
+ *     run_helper wait      meet, note an operation, wait for a signal
+ *     run_helper die       as wait, but the last rank dies by SIGKILL
+ *     run_helper stop      meet; the last rank stops itself, rank 0 lets it go
+ * on
+ */
+#include "base/settings.h"
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/control/board.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { THREADS_MOST = 16 };
+
+typedef struct rank_thread {
+    pthread_t thread;
+    wefti_bootstrap_request request;
+    wefti_membership membership;
+    weft_status status;
+} rank_thread;
+
+static void *join(void *argument)
+{
+    rank_thread *rank = argument;
+    rank->status = wefti_bootstrap_join(&rank->request, &rank->membership);
+    if (rank->status != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_error_text());
+    }
+    return NULL;
+}
+
+static int setting(wefti_setting which)
+{
+    int64_t value;
+    if (wefti_setting_int(which, &value) != WEFT_OK) {
+        fprintf(stderr, "%s\n", weft_error_text());
+        exit(9);
+    }
+    return (int)value;
+}
+
+/* Meets as all ranks of this process; the first one's threads array. */
+static bool meet(rank_thread *ranks, int first, int count, int nranks)
+{
+    bool good = true;
+    for (int i = 0; i < count; i++) {
+        ranks[i].request = (wefti_bootstrap_request){.rank = first + i,
+                                                     .nranks = nranks,
+                                                     .warn_ms = 10000,
+                                                     .timeout_ms = 50000};
+        pthread_create(&ranks[i].thread, NULL, join, &ranks[i]);
+    }
+    for (int i = 0; i < count; i++) {
+        pthread_join(ranks[i].thread, NULL);
+        good = good && ranks[i].status == WEFT_OK;
+    }
+    return good;
+}
+
+static void note_operation(int rank, uint64_t number)
+{
+    wefti_board_line *line;
+    if (wefti_board_open(rank, &line) != WEFT_OK || !line) {
+        fprintf(stderr, "no board: %s\n", weft_error_text());
+        exit(9);
+    }
+    wefti_board_set_name(line, "world");
+    wefti_board_note(line, number, WEFT_COLLECTIVE_ALLREDUCE);
+    wefti_board_close(line);
+}
+
+static void stop_and_go(const wefti_membership *membership)
+{
+    const pid_t last = membership->members[membership->nranks - 1].pid;
+    char path[64], text[256];
+    if (membership->rank == membership->nranks - 1) {
+        raise(SIGSTOP);
+        return;
+    }
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)last);
+    /* Seen stopped (state T), and let go on. */
+    for (bool stopped = false; membership->rank == 0 && !stopped;) {
+        FILE *file = fopen(path, "r");
+        size_t got = file ? fread(text, 1, sizeof(text) - 1, file) : 0;
+        text[got] = '\0';
+        stopped = strstr(text, ") T ") || got == 0;
+        if (file) {
+            fclose(file);
+        }
+    }
+    kill(last, SIGCONT);
+}
+
+int main(int argc, char **argv)
+{
+    static rank_thread ranks[THREADS_MOST];
+    const char *task = argc == 2 ? argv[1] : "";
+    const int first = setting(WEFTI_SETTING_RANK);
+    const int nranks = setting(WEFTI_SETTING_NRANKS);
+    const int count = setting(WEFTI_SETTING_RANKS_PER_PROCESS);
+    if (count > THREADS_MOST || !meet(ranks, first, count, nranks)) {
+        return 9;
+    }
+    for (int i = 0; i < count; i++) {
+        note_operation(first + i, 417);
+    }
+    if (strcmp(task, "stop") == 0) {
+        stop_and_go(&ranks[0].membership);
+    }
+    if (strcmp(task, "die") == 0 && first + count == nranks) {
+        raise(SIGKILL);
+    }
+    if (strcmp(task, "die") == 0 || strcmp(task, "wait") == 0) {
+        printf("ready\n");
+        fflush(stdout);
+        pause();
+    }
+    for (int i = 0; i < count; i++) {
+        wefti_membership_fini(&ranks[i].membership);
+    }
+    return 0;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal    weft-run starts a job's ranks, hands them what they need, passes on
+ *         signals and output, and ends with the right status and last line.
+ * Method  the real program is run with small shell commands, and with
+ *         run_helper, whose ranks truly meet; its output comes back through
+ *         pipes and is compared. Every run has a deadline.
+ */
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ARGS_MOST = 16, OUTPUT_BYTES = 65536, LIMIT_MS = 40000 };
+
+typedef struct run {
+    pid_t pid;
+    int fds[2]; /* stdout, stderr */
+    char out[OUTPUT_BYTES], err[OUTPUT_BYTES];
+    size_t out_bytes, err_bytes;
+    int status; /* of waitpid */
+} run;
+
+static const char RUN[] = WEFT_RUN;
+static const char HELPER[] = RUN_HELPER;
+
+/* Arguments after weft-run's own name, NULL at the end. */
+static void run_start(run *r, const char *const *args)
+{
+    int out[2], err[2];
+    memset(r, 0, sizeof(*r));
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    assert_int_equal(pipe2(err, O_CLOEXEC), 0);
+    fflush(NULL);
+    r->pid = fork();
+    assert_true(r->pid >= 0);
+    if (r->pid == 0) {
+        const char *argv[ARGS_MOST + 1] = {"weft-run"};
+        for (int i = 0; args[i] && i < ARGS_MOST - 1; i++) {
+            argv[i + 1] = args[i];
+        }
+        dup2(out[1], STDOUT_FILENO);
+        dup2(err[1], STDERR_FILENO);
+        execv(RUN, (char **)(uintptr_t)argv);
+        _exit(126);
+    }
+    close(out[1]);
+    close(err[1]);
+    r->fds[0] = out[0];
+    r->fds[1] = err[0];
+}
+
+/* Reads both streams until text has come often enough, or they end. */
+static bool run_read_until(run *r, const char *text, int times)
+{
+    const int64_t until_ns = wefti_clock_ns() + LIMIT_MS * INT64_C(1000000);
+    while (r->fds[0] >= 0 || r->fds[1] >= 0) {
+        int seen = 0;
+        for (const char *at = r->out; text && (at = strstr(at, text)); at++) {
+            seen++;
+        }
+        if (text && seen >= times) {
+            return true;
+        }
+        struct pollfd wait[2] = {{.fd = r->fds[0], .events = POLLIN},
+                                 {.fd = r->fds[1], .events = POLLIN}};
+        assert_true(wefti_clock_ns() < until_ns);
+        (void)poll(wait, 2, 1000);
+        for (int i = 0; i < 2; i++) {
+            char *room = i ? r->err : r->out;
+            size_t *used = i ? &r->err_bytes : &r->out_bytes;
+            if (wait[i].fd < 0 || !wait[i].revents) {
+                continue;
+            }
+            ssize_t got =
+                read(wait[i].fd, room + *used, OUTPUT_BYTES - 1 - *used);
+            if (got <= 0) {
+                close(r->fds[i]);
+                r->fds[i] = -1;
+            } else {
+                *used += (size_t)got;
+            }
+        }
+    }
+    return false;
+}
+
+static int run_end(run *r)
+{
+    (void)run_read_until(r, NULL, 0);
+    assert_int_equal(waitpid(r->pid, &r->status, 0), r->pid);
+    return WIFEXITED(r->status) ? WEXITSTATUS(r->status)
+                                : 1000 + WTERMSIG(r->status);
+}
+
+#define RUN_ARGS(...) ((const char *[]){__VA_ARGS__, NULL})
+
+static int run_all(run *r, const char *const *args)
+{
+    run_start(r, args);
+    return run_end(r);
+}
+
+static void assert_last_line(const run *r, const char *expected)
+{
+    size_t bytes = strlen(r->err), wanted = strlen(expected);
+    if (bytes <= wanted || r->err[bytes - 1] != '\n' ||
+        strncmp(r->err + bytes - 1 - wanted, expected, wanted) != 0) {
+        print_message("stderr: %s\nexpected: %s\n", r->err, expected);
+        fail();
+    }
+    /* And nothing before it on its line. */
+    assert_true(bytes == wanted + 1 || r->err[bytes - 2 - wanted] == '\n');
+}
+
+static run r; /* the one that a test looks at */
+
+static void test_run_ranks_get_their_environment(void **state)
+{
+    (void)state;
+    char script[] = "echo $WEFT_RANK/$WEFT_NRANKS/$WEFT_RANKS_PER_PROCESS "
+                    "${#WEFT_SECRET} ${WEFT_RENDEZVOUS%:*} "
+                    "fd ${WEFT_RENDEZVOUS_FD:+yes}";
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "4", "--ranks-per-process", "2",
+                                          "sh", "-c", script)),
+                     0);
+    assert_non_null(strstr(r.out, "0/4/2 64 127.0.0.1 fd yes\n"));
+    assert_non_null(strstr(r.out, "2/4/2 64 127.0.0.1 fd\n"));
+    assert_string_equal(r.err, "");
+}
+
+static void test_run_only_rank_0_reads_stdin(void **state)
+{
+    (void)state;
+    char script[] = "echo $WEFT_RANK $(readlink /proc/self/fd/0)";
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "2", "sh", "-c", script)), 0);
+    assert_non_null(strstr(r.out, "1 /dev/null\n"));
+}
+
+static void test_run_first_failure_decides(void **state)
+{
+    (void)state;
+    char script[] = "test $WEFT_RANK = 1 && exit 3; exec sleep 60";
+    const int64_t start_ns = wefti_clock_ns();
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "3", "sh", "-c", script)), 3);
+    assert_last_line(&r, "weft-run: rank 1: exit 3 before any operation");
+    assert_true(wefti_clock_ns() - start_ns < INT64_C(30000000000));
+}
+
+static void test_run_survivors_may_still_speak(void **state)
+{
+    (void)state;
+    char script[] = "test $WEFT_RANK = 1 && kill -9 $$; sleep 0.2; "
+                    "echo survivor; exit 7";
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "2", "sh", "-c", script)),
+                     128 + SIGKILL);
+    assert_string_equal(r.out, "survivor\n");
+    assert_last_line(&r, "weft-run: rank 1: SIGKILL before any operation");
+}
+
+static void test_run_deaf_survivors_are_killed(void **state)
+{
+    (void)state;
+    char script[] = "test $WEFT_RANK = 0 && exit 5; trap '' TERM; "
+                    "while :; do sleep 0.1; done";
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "2", "sh", "-c", script)), 5);
+    assert_last_line(&r, "weft-run: rank 0: exit 5 before any operation");
+}
+
+static void test_run_16_ranks_meet(void **state)
+{
+    (void)state;
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "16", HELPER, "join")), 0);
+    assert_string_equal(r.err, "");
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "16", "--ranks-per-process",
+                                          "4", HELPER, "join")),
+                     0);
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "1", HELPER, "join")), 0);
+    assert_string_equal(r.err, "");
+}
+
+static void test_run_last_operation_is_named(void **state)
+{
+    (void)state;
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "3", HELPER, "die")),
+                     128 + SIGKILL);
+    assert_last_line(
+        &r, "weft-run: rank 2: SIGKILL after all_reduce #417 on \"world\"");
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "4", "--ranks-per-process", "2",
+                                          HELPER, "die")),
+                     128 + SIGKILL);
+    assert_last_line(
+        &r, "weft-run: ranks 2-3: SIGKILL after all_reduce #417 on \"world\"");
+}
+
+static void test_run_stopped_rank_is_no_failure(void **state)
+{
+    (void)state;
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "2", HELPER, "stop")), 0);
+    assert_string_equal(r.err, "");
+}
+
+static void test_run_timeout_says_where_ranks_are(void **state)
+{
+    (void)state;
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "3", "--timeout", "0.3", "sleep", "60")),
+        124);
+    assert_last_line(&r, "weft-run: timeout after 0.3 s: ranks 0 1 2 before "
+                         "any operation");
+}
+
+static void test_run_signals_go_to_all(void **state)
+{
+    static const int numbers[] = {SIGUSR1, SIGUSR2, SIGINT, SIGTERM, SIGHUP};
+    (void)state;
+    char script[] = "for s in USR1 USR2 INT TERM HUP; do "
+                    "trap \"echo got $s; exit 0\" $s; done; "
+                    "echo ready; while :; do sleep 0.05; done";
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        char expected[32];
+        run_start(&r, RUN_ARGS("-n", "3", "sh", "-c", script));
+        assert_true(run_read_until(&r, "ready\n", 3));
+        kill(r.pid, numbers[i]);
+        snprintf(expected, sizeof(expected), "got %s\n",
+                 sigabbrev_np(numbers[i]));
+        assert_true(run_read_until(&r, expected, 3));
+        assert_int_equal(run_end(&r), 0);
+    }
+}
+
+/* Neither gone nor waiting for its parent to ask. */
+static bool is_alive(pid_t pid)
+{
+    char path[64], text[256] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        return false;
+    }
+    size_t got = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    return got > 0 && !strstr(text, ") Z ") && !strstr(text, ") X ");
+}
+
+static void test_run_ranks_die_with_it(void **state)
+{
+    (void)state;
+    pid_t pids[3];
+    char script[] = "echo pid $$ ready; exec sleep 60";
+    run_start(&r, RUN_ARGS("-n", "3", "sh", "-c", script));
+    assert_true(run_read_until(&r, "ready\n", 3));
+    const char *at = r.out;
+    for (int i = 0; i < 3; i++) {
+        at = strstr(at, "pid ");
+        assert_non_null(at);
+        pids[i] = (pid_t)strtol(at + 4, NULL, 10);
+        at += 4;
+    }
+    kill(r.pid, SIGKILL);
+    /* Both streams end only when all that held them have gone. */
+    assert_int_equal(run_end(&r), 1000 + SIGKILL);
+    for (int i = 0; i < 3; i++) {
+        while (is_alive(pids[i])) {
+            sched_yield();
+        }
+    }
+}
+
+static void test_run_labels_whole_lines(void **state)
+{
+    (void)state;
+    char script[] = "printf 'one\\ntw'; sleep 0.1; printf 'o\\n\\nend'; "
+                    "echo bad >&2";
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "2", "--label", "sh", "-c", script)), 0);
+    for (int rank = 0; rank < 2; rank++) {
+        static const char *const lines[] = {"one", "two", "", "end"};
+        for (size_t i = 0; i < 4; i++) {
+            char expected[32];
+            snprintf(expected, sizeof(expected), "[%d] %s\n", rank, lines[i]);
+            assert_non_null(strstr(r.out, expected));
+        }
+    }
+    assert_int_equal(strlen(r.out), 2 * strlen("[0] one\n[0] two\n[0] \n"
+                                               "[0] end\n"));
+    assert_non_null(strstr(r.err, "[1] bad\n"));
+}
+
+static void test_run_labels_keep_every_line(void **state)
+{
+    (void)state;
+    char script[] = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); "
+                    "echo line $i of $WEFT_RANK; done; exit 0";
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "4", "--label", "sh", "-c", script)), 0);
+    int next[4] = {0};
+    for (char *line = strtok(r.out, "\n"); line; line = strtok(NULL, "\n")) {
+        int label, number, rank;
+        assert_int_equal(
+            sscanf(line, "[%d] line %d of %d", &label, &number, &rank), 3);
+        assert_int_equal(label, rank);
+        assert_int_equal(number, ++next[rank]);
+    }
+    for (int rank = 0; rank < 4; rank++) {
+        assert_int_equal(next[rank], 300);
+    }
+}
+
+static void test_run_program_that_is_not_there(void **state)
+{
+    (void)state;
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "3", "./not-there")), 127);
+    assert_string_equal(r.err, "weft-run: cannot run ./not-there: No such "
+                               "file or directory\n");
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "1", "/etc/passwd")), 127);
+    assert_string_equal(r.err, "weft-run: cannot run /etc/passwd: Permission "
+                               "denied\n");
+}
+
+static void test_run_binds_to_allowed_cores(void **state)
+{
+    (void)state;
+    char script[] = "echo $WEFT_RANK $(grep Cpus_allowed_list "
+                    "/proc/self/status)";
+    cpu_set_t allowed;
+    assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "3", "--bind", "core", "sh", "-c", script)),
+        0);
+    for (int rank = 0; rank < 3; rank++) {
+        char expected[64];
+        int core = 0, skip = rank % CPU_COUNT(&allowed);
+        while (!CPU_ISSET(core, &allowed) || skip-- > 0) {
+            core++;
+        }
+        snprintf(expected, sizeof(expected), "%d Cpus_allowed_list: %d\n", rank,
+                 core);
+        assert_non_null(strstr(r.out, expected));
+    }
+}
+
+static void test_run_json_has_every_rank(void **state)
+{
+    (void)state;
+    char script[] = "test $WEFT_RANK = 1 && kill -9 $$; exit 4";
+    (void)run_all(&r, RUN_ARGS("-n", "2", "--json", "-", "sh", "-c", script));
+    assert_non_null(strstr(r.out, "\"nranks\": 2"));
+    assert_non_null(strstr(r.out, "\"signal\": \"SIGKILL\""));
+    assert_non_null(strstr(r.out, "\"exit\": 4"));
+    assert_non_null(strstr(r.out, "\"first_failed\": "));
+}
+
+static void test_run_wrong_arguments_are_named(void **state)
+{
+    static const struct {
+        const char *args[5];
+        const char *text;
+    } cases[] = {
+        {{"true"}, "-n N is missing"},
+        {{"-n", "2"}, "PROGRAM is missing"},
+        {{"-n"}, "its value is missing"},
+        {{"-n", "0", "true"}, "-n 0: allowed is a whole number from 1 to 1024"},
+        {{"-n", "2x", "true"}, "-n 2x: allowed is"},
+        {{"-n", "1025", "true"}, "-n 1025: allowed is"},
+        {{"-n=4", "--ranks-per-process=3", "true"},
+         "--ranks-per-process 3: allowed is a divisor of -n 4"},
+        {{"-n=1", "--bind=socket", "true"}, "--bind socket: allowed is"},
+        {{"-n=1", "--timeout=0", "true"}, "--timeout 0: allowed is"},
+        {{"-n=1", "--timeout=nan", "true"}, "--timeout nan: allowed is"},
+        {{"-n=1", "--label=yes", "true"}, "--label=yes: takes no value"},
+        {{"-n=4", "--net-emulate", "2x2,1gbit", "true"},
+         "--net-emulate: unknown option"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(run_all(&r, cases[i].args), 2);
+        if (!strstr(r.err, cases[i].text)) {
+            print_message("%s", r.err);
+        }
+        assert_non_null(strstr(r.err, cases[i].text));
+        assert_ptr_equal(strchr(r.err, '\n'), r.err + strlen(r.err) - 1);
+        assert_string_equal(r.out, "");
+    }
+}
+
+static void test_run_help_and_version(void **state)
+{
+    (void)state;
+    assert_int_equal(run_all(&r, RUN_ARGS("--help")), 0);
+    assert_non_null(strstr(r.out, "examples:"));
+    assert_int_equal(run_all(&r, RUN_ARGS("--version")), 0);
+    assert_int_equal(strncmp(r.out, "weft-run 0.", 11), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_ranks_get_their_environment),
+        cmocka_unit_test(test_run_only_rank_0_reads_stdin),
+        cmocka_unit_test(test_run_first_failure_decides),
+        cmocka_unit_test(test_run_survivors_may_still_speak),
+        cmocka_unit_test(test_run_deaf_survivors_are_killed),
+        cmocka_unit_test(test_run_16_ranks_meet),
+        cmocka_unit_test(test_run_last_operation_is_named),
+        cmocka_unit_test(test_run_stopped_rank_is_no_failure),
+        cmocka_unit_test(test_run_timeout_says_where_ranks_are),
+        cmocka_unit_test(test_run_signals_go_to_all),
+        cmocka_unit_test(test_run_ranks_die_with_it),
+        cmocka_unit_test(test_run_labels_whole_lines),
+        cmocka_unit_test(test_run_labels_keep_every_line),
+        cmocka_unit_test(test_run_program_that_is_not_there),
+        cmocka_unit_test(test_run_binds_to_allowed_cores),
+        cmocka_unit_test(test_run_json_has_every_rank),
+        cmocka_unit_test(test_run_wrong_arguments_are_named),
+        cmocka_unit_test(test_run_help_and_version),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

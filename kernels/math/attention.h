@@ -53,10 +53,10 @@ typedef struct wefti_attention {
 /* Elements of scratch that forward and backward need, whatever the level. */
 static inline size_t wefti_attention_scratch_elems(const wefti_attention *shape)
 {
-    size_t keys = (shape->kv_tokens + 127) / 128 * 128;
+    size_t keys = (shape->kv_tokens + 31) / 32 * 32;
     size_t row_elems = (shape->head_size + 15) / 16 * 16;
 
-    return 2 * keys * row_elems + 8 * 128 * row_elems + 2 * 128 * 128 + 64;
+    return (2 * keys + 400) * row_elems + 4096;
 }
 
 /*

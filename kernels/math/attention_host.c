@@ -56,24 +56,23 @@ static void band_start(band *b, const packed *kv, const wefti_attention *shape,
         real l = lse[i * shape->heads];
 
         b->top[i] = l * LOG2_E;
-        b->sum[i] = l > -(real)INFINITY;
+        b->sum[i] = l > -(real)INFINITY ? 1 : 0;
     }
 }
 
-/* The greatest of count scores; count > 0. Lanes past count are not read. */
+/* The greatest of count > 0 scores; a row is readable in whole vectors. */
 static inline real row_top(const real *score, size_t count)
 {
-    vec top = vec_splat(-(real)INFINITY);
+    vec least_score = vec_splat(-(real)INFINITY), top = least_score;
     size_t j = 0;
 
     for (; j + LANES <= count; j += LANES)
         top = vec_max(vec_load(score + j), top);
-
-    real most = vec_top(top);
-
-    for (; j < count; j++)
-        most = score[j] > most ? score[j] : most;
-    return most;
+    if (j < count)
+        top = vec_max(
+            vec_select(vec_lanes(count - j), vec_load(score + j), least_score),
+            top);
+    return vec_top(top);
 }
 
 /*
@@ -104,37 +103,52 @@ static inline real row_exp(real *score, size_t count, size_t filled, real scale,
     return vec_sum(sum);
 }
 
-/* Turns row i's scores into weights, and its o and sum to the new top. */
-static void row_softmax(band *b, size_t i, size_t count, size_t filled,
-                        real scale, size_t row_elems)
+/* Moves row i's o and sum to the top that its new scores bring. */
+static inline void row_rise(band *b, size_t i, real top, size_t row_elems)
 {
-    real *score = b->scores + i * BLOCK_KEYS;
     real *o = b->o + i * row_elems;
 
-    if (count == 0) {
-        memset(score, 0, filled * sizeof(real));
+    if (!(top > b->top[i]))
         return;
-    }
-
-    real top = row_top(score, count) * scale;
-
-    if (top > b->top[i]) {
-        real keep = b->sum[i] > 0 ? (real)exp2((double)(b->top[i] - top)) : 0;
+    if (b->sum[i] > 0) {
+        real keep = (real)exp2((double)(b->top[i] - top));
 
         b->sum[i] *= keep;
         for (size_t d = 0; d < row_elems; d += LANES)
             vec_store(o + d, vec_load(o + d) * keep);
-        b->top[i] = top;
     }
-    b->sum[i] += row_exp(score, count, filled, scale, b->top[i]);
+    b->top[i] = top;
+}
+
+/*
+ * Turns the scores of one tile's rows into weights. Rows step by step, not one
+ * after the other: what one row waits for the others then fill.
+ */
+static void tile_softmax(band *b, const wefti_attention *shape, size_t i,
+                         size_t rows, size_t first, size_t seen,
+                         size_t row_elems)
+{
+    real *scores = b->scores + i * BLOCK_KEYS;
+    real scale = shape->scale * LOG2_E;
+    size_t count[TILE_ROWS];
+    real top[TILE_ROWS];
+
+    for (size_t r = 0; r < rows; r++) {
+        count[r] = visible_keys(shape, b->first + i + r, first, seen);
+        top[r] = count[r] > 0 ? row_top(scores + r * BLOCK_KEYS, count[r])
+                              : -(real)INFINITY;
+    }
+    for (size_t r = 0; r < rows; r++)
+        row_rise(b, i + r, top[r] * scale, row_elems);
+    for (size_t r = 0; r < rows; r++)
+        b->sum[i + r] += row_exp(scores + r * BLOCK_KEYS, count[r],
+                                 round_up(seen, LANES), scale, b->top[i + r]);
 }
 
 /* The band against the keys [first, first + count). */
 static void band_block(band *b, const packed *kv, const wefti_attention *shape,
                        size_t first, size_t count)
 {
-    real scale = shape->scale * LOG2_E;
-
     for (size_t i = 0; i < b->rows; i += TILE_ROWS) {
         size_t rows = least(b->rows - i, TILE_ROWS);
         size_t seen =
@@ -148,10 +162,7 @@ static void band_block(band *b, const packed *kv, const wefti_attention *shape,
                   shape->q_stride, rows, kv->keys + first * shape->head_size,
                   PANEL_KEYS, PANEL_KEYS * shape->head_size, shape->head_size,
                   filled, false);
-        for (size_t r = 0; r < rows; r++)
-            row_softmax(b, i + r,
-                        visible_keys(shape, b->first + i + r, first, seen),
-                        filled, scale, kv->row_elems);
+        tile_softmax(b, shape, i, rows, first, seen, kv->row_elems);
         tile_rows(b->o + i * kv->row_elems, kv->row_elems, scores, BLOCK_KEYS,
                   rows, kv->values + first * kv->value_step, kv->value_step,
                   PANEL_KEYS, seen, kv->row_elems, true);

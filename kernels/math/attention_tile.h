@@ -28,11 +28,6 @@
 /* Keys of one packed panel: the columns of one register block. */
 #define PANEL_KEYS (TILE_VECS * LANES)
 
-#define LOG2_E WEFTI_REAL(1.4426950408889634)
-#define LN_2   WEFTI_REAL(0.6931471805599453)
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-
 static inline size_t round_up(size_t value, size_t step)
 {
     return (value + step - 1) / step * step;

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Cross-entropy and its gradient, one row of logits at a time: the greatest
- * logit, the exponentials and their sum, and the scaling, each one pass over a
- * row that stays in cache.
+ * Cross-entropy and its gradient by rows of logits: the greatest logit, the
+ * exponentials and their sum, the scaling, each one pass over rows in cache.
  */
 #include "kernels/math/cross_entropy.h"
 
 #include "base/check.h"
 #include "kernels/math/level.h"
 #include "kernels/math/vec_exp.h"
+
+/*
+ * Short rows go step by step in groups, so that what one row waits for the
+ * others fill; a group stays in the first-level cache.
+ */
+#define GROUP_ROWS  ((size_t)8)
+#define GROUP_ELEMS ((size_t)4096)
 
 /* The greatest of the row; NaNs are passed over (their exp is not). */
 static real row_top(const real *row, size_t vocab)
@@ -23,36 +29,36 @@ static real row_top(const real *row, size_t vocab)
             top[n] = vec_max(vec_load(row + j + n * LANES), top[n]);
     for (; j + LANES <= vocab; j += LANES)
         top[0] = vec_max(vec_load(row + j), top[0]);
-
-    real most =
-        vec_top(vec_max(vec_max(top[0], top[1]), vec_max(top[2], top[3])));
-
-    for (; j < vocab; j++)
-        most = row[j] > most ? row[j] : most;
-    return most;
+    if (j < vocab)
+        top[1] = vec_max(vec_select(vec_lanes(vocab - j),
+                                    vec_load_part(row + j, vocab - j), top[1]),
+                         top[1]);
+    return vec_top(vec_max(vec_max(top[0], top[1]), vec_max(top[2], top[3])));
 }
 
-/* The sum of exp(row[j] - top); each exp goes to out unless that is NULL. */
-static real row_exp(real *out, const real *row, size_t vocab, real top)
+/* The sum of exp(row[j] - top); each exp goes to out where store. */
+ALWAYS_INLINE real row_exp(real *out, const real *row, size_t vocab, real top,
+                           const bool store)
 {
-    vec sum[2] = {{0}, {0}};
+    vec sum = {0};
     size_t j = 0;
 
     for (; j + LANES <= vocab; j += LANES) {
-        vec p = vec_exp(vec_load(row + j) - top);
+        vec p = vec_exp2((vec_load(row + j) - top) * LOG2_E);
 
-        sum[j / LANES % 2] += p;
-        if (out)
+        sum += p;
+        if (store)
             vec_store(out + j, p);
     }
     if (j < vocab) {
-        vec p = vec_exp(vec_load_part(row + j, vocab - j) - top);
+        vec x = vec_load_part(row + j, vocab - j);
+        vec p = vec_first(vec_exp2((x - top) * LOG2_E), vocab - j);
 
-        sum[0] += vec_first(p, vocab - j);
-        if (out)
+        sum += p;
+        if (store)
             vec_store_part(out + j, p, vocab - j);
     }
-    return vec_sum(sum[0] + sum[1]);
+    return vec_sum(sum);
 }
 
 static void row_scale(real *row, size_t vocab, real factor)
@@ -61,29 +67,56 @@ static void row_scale(real *row, size_t vocab, real factor)
         row[j] *= factor;
 }
 
+/* A token that does not count. */
+static void skip_row(real *loss, real *drow, size_t vocab)
+{
+    *loss = 0;
+    if (drow)
+        memset(drow, 0, vocab * sizeof(real));
+}
+
+/* rows <= GROUP_ROWS tokens that count or not, step by step. */
+static void group_rows(real *loss, real *dlogits, const real *logits,
+                       const int32_t *targets, size_t rows, size_t vocab,
+                       real scale)
+{
+    real top[GROUP_ROWS], sum[GROUP_ROWS];
+
+    for (size_t t = 0; t < rows; t++)
+        top[t] = row_top(logits + t * vocab, vocab);
+    for (size_t t = 0; t < rows; t++) {
+        const real *row = logits + t * vocab;
+
+        if (targets[t] >= 0)
+            loss[t] = top[t] - row[targets[t]];
+        sum[t] = dlogits
+                     ? row_exp(dlogits + t * vocab, row, vocab, top[t], true)
+                     : row_exp(NULL, row, vocab, top[t], false);
+    }
+    for (size_t t = 0; t < rows; t++) {
+        real *drow = dlogits ? dlogits + t * vocab : NULL;
+
+        if (targets[t] < 0) {
+            skip_row(loss + t, drow, vocab);
+            continue;
+        }
+        WEFTI_ASSERT((size_t)targets[t] < vocab);
+        loss[t] += (real)log((double)sum[t]);
+        if (drow) {
+            row_scale(drow, vocab, scale / sum[t]);
+            drow[targets[t]] -= scale;
+        }
+    }
+}
+
 void WEFTI_LEVEL(cross_entropy)(real *loss, real *dlogits, const real *logits,
                                 const int32_t *targets, size_t tokens,
                                 size_t vocab, real scale)
 {
-    for (size_t t = 0; t < tokens; t++) {
-        const real *row = logits + t * vocab;
-        real *drow = dlogits ? dlogits + t * vocab : NULL;
+    size_t step = vocab * GROUP_ROWS <= GROUP_ELEMS ? GROUP_ROWS : 1;
 
-        if (targets[t] < 0) {
-            loss[t] = 0;
-            if (drow)
-                memset(drow, 0, vocab * sizeof(real));
-            continue;
-        }
-        WEFTI_ASSERT((size_t)targets[t] < vocab);
-
-        real top = row_top(row, vocab), hit = row[targets[t]];
-        real sum = row_exp(drow, row, vocab, top);
-
-        loss[t] = top - hit + (real)log((double)sum);
-        if (drow) {
-            row_scale(drow, vocab, scale / sum);
-            drow[targets[t]] -= scale;
-        }
-    }
+    for (size_t t = 0; t < tokens; t += step)
+        group_rows(loss + t, dlogits ? dlogits + t * vocab : NULL,
+                   logits + t * vocab, targets + t,
+                   tokens - t < step ? tokens - t : step, vocab, scale);
 }

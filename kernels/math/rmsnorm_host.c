@@ -7,9 +7,8 @@
 #include "kernels/math/level.h"
 #include "kernels/math/vec.h"
 
-#include <math.h>
-
-#define CHAINS ((size_t)4)
+#define CHAINS     ((size_t)4)
+#define GROUP_ROWS ((size_t)4)
 
 static inline real fold_chains(const vec sum[CHAINS])
 {
@@ -27,11 +26,12 @@ static real row_squares(const real *x, size_t width)
 
             sum[n] += v * v;
         }
-    for (; i < width; i += LANES) {
-        vec v = width - i < LANES ? vec_load_part(x + i, width - i)
-                                  : vec_load(x + i);
+    for (; i + LANES <= width; i += LANES)
+        sum[0] += vec_load(x + i) * vec_load(x + i);
+    if (i < width) {
+        vec v = vec_load_part(x + i, width - i);
 
-        sum[0] += v * v;
+        sum[1] += v * v;
     }
     return fold_chains(sum);
 }
@@ -66,28 +66,76 @@ void WEFTI_LEVEL(rmsnorm_forward)(real *y, real *rstd, const real *x,
     for (size_t t = 0; t < rows; t++) {
         const real *row = x + t * width;
         real *out = y + t * width;
-        real mean = row_squares(row, width) / (real)width;
-        real r = (real)(1 / sqrt((double)(mean + eps)));
+        real r = 1 / real_sqrt(row_squares(row, width) / (real)width + eps);
+        size_t i = 0;
 
-        for (size_t i = 0; i < width; i++)
+        for (; i + LANES <= width; i += LANES)
+            vec_store(out + i, vec_load(row + i) * r * vec_load(weight + i));
+        for (; i < width; i++)
             out[i] = row[i] * r * weight[i];
         if (rstd)
             rstd[t] = r;
     }
 }
 
-/* One row's dx and its share of dweight; see rmsnorm.h for c. */
-static inline void row_backward(real *dx, real *dweight, const real *dy,
-                                const real *x, const real *weight, size_t width,
-                                real r, real c, const bool accumulate)
+/*
+ * Some lanes of one row: their dx, and their share added to dweight; rc is r
+ * times c.
+ */
+ALWAYS_INLINE vec slope_lanes(vec *dweight, vec dy, vec x, vec weight, real r,
+                              real rc)
 {
-    for (size_t i = 0; i < width; i++) {
-        real d = dy[i];
-        real g = r * (d * weight[i] - x[i] * c);
+    vec dyr = dy * r;
 
-        dweight[i] += d * (x[i] * r);
-        dx[i] = accumulate ? dx[i] + g : g;
+    *dweight += dyr * x;
+    return dyr * weight - x * rc;
+}
+
+/* The columns of rows rows that make no whole vector. */
+static void group_tail(real *dx, real *dweight, const real *dy, const real *x,
+                       const real *weight, size_t rows, size_t width,
+                       const real *r, const real *rc, bool accumulate)
+{
+    size_t i = width / LANES * LANES, rest = width - i;
+    vec dw = vec_load_part(dweight + i, rest);
+    vec w = vec_load_part(weight + i, rest);
+
+    for (size_t t = 0; t < rows; t++) {
+        size_t at = t * width + i;
+        vec g = slope_lanes(&dw, vec_load_part(dy + at, rest),
+                            vec_load_part(x + at, rest), w, r[t], rc[t]);
+
+        vec_store_part(dx + at,
+                       accumulate ? vec_load_part(dx + at, rest) + g : g, rest);
     }
+    vec_store_part(dweight + i, dw, rest);
+}
+
+/*
+ * rows rows by columns, so that dweight is loaded and stored once for all of
+ * them; each column still adds in order of rows.
+ */
+ALWAYS_INLINE void group_backward(real *dx, real *dweight, const real *dy,
+                                  const real *x, const real *weight,
+                                  const size_t rows, size_t width,
+                                  const real *r, const real *rc,
+                                  const bool accumulate)
+{
+    for (size_t i = 0; i + LANES <= width; i += LANES) {
+        vec dw = vec_load(dweight + i), w = vec_load(weight + i);
+
+#pragma GCC unroll 4
+        for (size_t t = 0; t < rows; t++) {
+            size_t at = t * width + i;
+            vec g = slope_lanes(&dw, vec_load(dy + at), vec_load(x + at), w,
+                                r[t], rc[t]);
+
+            vec_store(dx + at, accumulate ? vec_load(dx + at) + g : g);
+        }
+        vec_store(dweight + i, dw);
+    }
+    if (width % LANES != 0)
+        group_tail(dx, dweight, dy, x, weight, rows, width, r, rc, accumulate);
 }
 
 void WEFTI_LEVEL(rmsnorm_backward)(real *dx, real *dweight, const real *dy,
@@ -95,17 +143,28 @@ void WEFTI_LEVEL(rmsnorm_backward)(real *dx, real *dweight, const real *dy,
                                    const real *rstd, size_t rows, size_t width,
                                    bool accumulate)
 {
-    for (size_t t = 0; t < rows; t++) {
-        size_t at = t * width;
-        real r = rstd[t];
-        real c =
-            r * r * row_product(dy + at, weight, x + at, width) / (real)width;
+    real share = 1 / (real)width;
 
-        if (accumulate)
-            row_backward(dx + at, dweight, dy + at, x + at, weight, width, r, c,
-                         true);
+    for (size_t t = 0; t < rows;) {
+        size_t group = rows - t < GROUP_ROWS ? 1 : GROUP_ROWS, at = t * width;
+        real rc[GROUP_ROWS];
+
+        for (size_t n = 0; n < group; n++) {
+            real r = rstd[t + n];
+
+            rc[n] = row_product(dy + at + n * width, weight, x + at + n * width,
+                                width) *
+                    (r * r * r * share);
+        }
+        if (group == GROUP_ROWS && accumulate)
+            group_backward(dx + at, dweight, dy + at, x + at, weight,
+                           GROUP_ROWS, width, rstd + t, rc, true);
+        else if (group == GROUP_ROWS)
+            group_backward(dx + at, dweight, dy + at, x + at, weight,
+                           GROUP_ROWS, width, rstd + t, rc, false);
         else
-            row_backward(dx + at, dweight, dy + at, x + at, weight, width, r, c,
-                         false);
+            group_backward(dx + at, dweight, dy + at, x + at, weight, 1, width,
+                           rstd + t, rc, accumulate);
+        t += group;
     }
 }

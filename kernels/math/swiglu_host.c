@@ -11,7 +11,7 @@
 static inline vec sigmoid(vec x)
 {
     vec_bits negative = x < (vec){0};
-    vec e = vec_exp(vec_select(negative, x, -x));
+    vec e = vec_exp2(vec_select(negative, x, -x) * LOG2_E);
     vec one = vec_splat(1);
 
     return vec_select(negative, e, one) / (e + one);

@@ -35,15 +35,15 @@ typedef struct line_cost {
 } line_cost;
 
 /* Arrays that any case may use, filled once. */
-typedef struct arena {
+typedef struct arrays {
     real *a, *b, *c, *d, *e, *scratch;
     int32_t *ids;
     double *partials;
-} arena;
+} arrays;
 
 typedef struct benchmark {
     const wefti_math *math;
-    arena arena;
+    arrays arena;
     double peak;
     double limit;
     double best_of_s; /* seconds spent on one line */
@@ -53,7 +53,7 @@ typedef struct benchmark {
 
 typedef void run_fn(const benchmark *bench, const size_t *extent);
 
-enum { ARENA_ELEMS = 1 << 24, EXTENTS = 5 };
+enum { QUICK_ELEMS = 1 << 20, MOST_ELEMS = 1 << 23, EXTENTS = 5 };
 
 static real *alloc_reals(size_t elems)
 {
@@ -167,10 +167,23 @@ static void rows_by_width(benchmark *bench, size_t rows, size_t width)
     ROWS(rmsnorm_backward, 3, 12, 0);
     ROWS(swiglu_forward, 3, 3, EXP_FLOPS + DIVIDE_FLOPS);
     ROWS(swiglu_backward, 5, 8, EXP_FLOPS + DIVIDE_FLOPS);
-    ROWS(cross_entropy, 2, 3, EXP_FLOPS);
     ROWS(embedding_forward, 2, 0, 0);
     ROWS(embedding_backward, 3, 1, 0);
 #undef ROWS
+}
+
+static void losses(benchmark *bench, size_t tokens, size_t vocab)
+{
+    double n = (double)(tokens * vocab);
+    size_t e[EXTENTS] = {tokens, vocab};
+    line_cost cost = {.name = "cross_entropy",
+                      .bytes = 2 * n * sizeof(real),
+                      .flops = 3 * n,
+                      .special_flops = EXP_FLOPS * n};
+
+    snprintf(cost.shape, sizeof(cost.shape), "tokens %zu vocab %zu", tokens,
+             vocab);
+    measure(bench, cost, run_cross_entropy, e);
 }
 
 /* Flat ranges. */
@@ -212,7 +225,7 @@ static void flat(benchmark *bench, size_t elems)
     cost.special_flops = (special)*n;                                          \
     measure(bench, cost, run_##kernel, e)
     FLAT(adamw, 7, 12, 2 * DIVIDE_FLOPS);
-    FLAT(sumsq, 1, 2, 0);
+    FLAT(sumsq, 1, 4, 4);
     FLAT(add, 3, 1, 0);
     FLAT(scale, 2, 1, 0);
 #undef FLAT
@@ -320,6 +333,8 @@ static void all_cases(benchmark *bench, bool quick)
     heads(bench, 512, 4, 4, 64, true);
     rows_by_width(bench, 256, 128);
     rows_by_width(bench, 512, 256);
+    losses(bench, 128, 256);
+    losses(bench, 512, 256);
     flat(bench, 1 << 18);
     product(bench, 512, 256, 256);
     if (quick)
@@ -333,6 +348,9 @@ static void all_cases(benchmark *bench, bool quick)
     rows_by_width(bench, 512, 704);
     rows_by_width(bench, 1024, 4096);
     rows_by_width(bench, 100, 999);
+    losses(bench, 512, 4096);
+    losses(bench, 128, 32000);
+    losses(bench, 100, 999);
     flat(bench, 1 << 14);
     flat(bench, 1 << 23);
     product(bench, 128, 128, 128);
@@ -363,6 +381,35 @@ static bool take_arguments(benchmark *bench, int argc, char **argv, bool *quick)
     return false;
 }
 
+static void arena_init(arrays *arena, size_t elems)
+{
+    real **reals[] = {&arena->a, &arena->b, &arena->c,
+                      &arena->d, &arena->e, &arena->scratch};
+
+    for (size_t n = 0; n < sizeof(reals) / sizeof(reals[0]); n++)
+        *reals[n] = alloc_reals(elems);
+    arena->ids = calloc(elems, sizeof(int32_t));
+    arena->partials = calloc(elems, sizeof(double));
+    if (!arena->ids || !arena->partials)
+        abort();
+    for (size_t i = 0; i < elems; i++) {
+        arena->ids[i] = (int32_t)(i * 40503u % 256);
+        arena->d[i] = (real)fabs((double)arena->d[i]); /* AdamW's v */
+    }
+}
+
+static void arena_fini(arrays *arena)
+{
+    free(arena->a);
+    free(arena->b);
+    free(arena->c);
+    free(arena->d);
+    free(arena->e);
+    free(arena->scratch);
+    free(arena->ids);
+    free(arena->partials);
+}
+
 int main(int argc, char **argv)
 {
     benchmark bench = {.limit = INFINITY};
@@ -376,22 +423,7 @@ int main(int argc, char **argv)
         return 2;
     }
     bench.best_of_s = quick ? 0.02 : 0.2;
-    bench.arena = (arena){
-        .a = alloc_reals(ARENA_ELEMS),
-        .b = alloc_reals(ARENA_ELEMS),
-        .c = alloc_reals(ARENA_ELEMS),
-        .d = alloc_reals(ARENA_ELEMS),
-        .e = alloc_reals(ARENA_ELEMS),
-        .scratch = alloc_reals(ARENA_ELEMS),
-        .ids = calloc(ARENA_ELEMS, sizeof(int32_t)),
-        .partials = calloc(ARENA_ELEMS, sizeof(double)),
-    };
-    if (!bench.arena.ids || !bench.arena.partials)
-        return 1;
-    for (size_t i = 0; i < ARENA_ELEMS; i++) {
-        bench.arena.ids[i] = (int32_t)(i * 40503u % 256);
-        bench.arena.d[i] = (real)fabs((double)bench.arena.d[i]);
-    }
+    arena_init(&bench.arena, quick ? QUICK_ELEMS : MOST_ELEMS);
     bench.peak = roofline_flops();
     printf("level %s, %s, peak %.1f GFLOP/s in registers\n", bench.math->level,
            WEFTI_REAL_NAME, bench.peak * 1e-9);
@@ -400,13 +432,6 @@ int main(int argc, char **argv)
     all_cases(&bench, quick);
     if (bench.over > 0)
         printf("%d above %.2f\n", bench.over, bench.limit);
-    free(bench.arena.a);
-    free(bench.arena.b);
-    free(bench.arena.c);
-    free(bench.arena.d);
-    free(bench.arena.e);
-    free(bench.arena.scratch);
-    free(bench.arena.ids);
-    free(bench.arena.partials);
+    arena_fini(&bench.arena);
     return bench.over > 0;
 }

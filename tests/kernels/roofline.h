@@ -20,7 +20,7 @@ double roofline_flops(void);
  */
 double roofline_bandwidth(size_t working_set_bytes);
 
-/* Seconds on a monotonic clock. */
+/* Seconds that this thread has run: what others use does not count. */
 double roofline_clock(void);
 
 #endif

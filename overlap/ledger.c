@@ -13,7 +13,8 @@
  * Each arrow's store releases what was written before it, and whoever acts on
  * a state has read it with acquire. The collector reads of an OPEN slot only
  * what was written before OPEN. Slots are tried round-robin, so a claim costs
- * one exchange unless the step is full.
+ * one exchange unless the step is full. The states lie apart from the slots,
+ * so that looking over a large ledger that holds little costs next to nothing.
  */
 #include "overlap/ledger.h"
 
@@ -31,9 +32,9 @@ enum { SLOTS_MOST = 1 << 20, CLAIM_TRIES = 64, TRACE_STEPS = 4, OWNERS = 32 };
 enum slot_state { FREE, CLAIMED, OPEN, DONE };
 
 typedef struct slot {
-    _Atomic uint32_t state;
-    _Atomic bool lost; /* its end can not come: free it once it is OPEN */
-    bool seen;         /* the collector's: counted in a step already */
+    _Atomic uint8_t *state; /* one of slot_state */
+    _Atomic bool lost;      /* its end can not come: free it once it is OPEN */
+    bool seen;              /* the collector's: counted in a step already */
     bool is_transfer;
     weft_class class_id;
     weft_collective collective;
@@ -49,6 +50,7 @@ typedef struct slot {
 
 struct weft_ledger {
     slot *slots;
+    _Atomic uint8_t *states; /* [slot_count], as slots */
     size_t slot_count;
     _Atomic size_t next; /* where the next claim begins to look */
     _Atomic uint64_t dropped;
@@ -74,6 +76,7 @@ void weft_ledger_destroy(weft_ledger *ledger)
     wefti_breakdown_fini(&ledger->breakdown);
     wefti_timeline_fini(&ledger->timeline);
     free(ledger->events);
+    free(ledger->states);
     free(ledger->slots);
     free(ledger);
 }
@@ -81,10 +84,14 @@ void weft_ledger_destroy(weft_ledger *ledger)
 static weft_status allocate(weft_ledger *ledger, size_t slots)
 {
     ledger->slots = calloc(slots, sizeof(*ledger->slots));
+    ledger->states = calloc(slots, sizeof(*ledger->states));
     ledger->event_room = TRACE_STEPS * 2 * slots;
     ledger->events = calloc(ledger->event_room, sizeof(*ledger->events));
-    if (!ledger->slots || !ledger->events) {
+    if (!ledger->slots || !ledger->states || !ledger->events) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "ledger of %zu spans", slots);
+    }
+    for (size_t i = 0; i < slots; i++) {
+        ledger->slots[i].state = &ledger->states[i];
     }
     ledger->slot_count = slots;
     /* A transfer is two intervals: its wait and its move. */
@@ -148,9 +155,9 @@ static slot *claim(weft_ledger *ledger)
         size_t ticket =
             atomic_fetch_add_explicit(&ledger->next, 1, memory_order_relaxed);
         slot *found = &ledger->slots[ticket % ledger->slot_count];
-        uint32_t expected = FREE;
+        uint8_t expected = FREE;
         if (atomic_compare_exchange_strong_explicit(
-                &found->state, &expected, CLAIMED, memory_order_acquire,
+                found->state, &expected, CLAIMED, memory_order_acquire,
                 memory_order_relaxed)) {
             return found;
         }
@@ -161,7 +168,7 @@ static slot *claim(weft_ledger *ledger)
 
 static void set_state(slot *target, enum slot_state state)
 {
-    atomic_store_explicit(&target->state, state, memory_order_release);
+    atomic_store_explicit(target->state, (uint8_t)state, memory_order_release);
 }
 
 /* Begins the span here and now. Also run by streams. */
@@ -220,7 +227,7 @@ void weft_span_close(weft_ledger *ledger, weft_span span, weft_stream *stream)
     slot *closed = &ledger->slots[span.id - 1];
     if (!stream) {
         WEFTI_ASSERT(
-            atomic_load_explicit(&closed->state, memory_order_relaxed) == OPEN);
+            atomic_load_explicit(closed->state, memory_order_relaxed) == OPEN);
         stamp_end(closed);
     } else if (weft_stream_call(stream, stamp_end, closed) != WEFT_OK) {
         atomic_fetch_add_explicit(&ledger->dropped, 1, memory_order_relaxed);
@@ -349,7 +356,7 @@ static void collect(weft_ledger *ledger, slot *record, cpu_sum *cpu,
                     weft_step_report *report)
 {
     int64_t now_ns = ledger->timeline.window.end_ns;
-    uint32_t state = atomic_load_explicit(&record->state, memory_order_acquire);
+    uint8_t state = atomic_load_explicit(record->state, memory_order_acquire);
     if ((state != OPEN && state != DONE) || record->begin_ns >= now_ns) {
         return;
     }
@@ -371,6 +378,17 @@ static void collect(weft_ledger *ledger, slot *record, cpu_sum *cpu,
     }
 }
 
+static void collect_range(weft_ledger *ledger, size_t begin, size_t end,
+                          cpu_sum *cpu, weft_step_report *report)
+{
+    for (size_t i = begin; i < end; i++) {
+        if (atomic_load_explicit(&ledger->states[i], memory_order_relaxed) !=
+            FREE) {
+            collect(ledger, &ledger->slots[i], cpu, report);
+        }
+    }
+}
+
 weft_status weft_ledger_step(weft_ledger *ledger, weft_step_report *report_out)
 {
     if (!ledger || !report_out ||
@@ -389,10 +407,9 @@ weft_status weft_ledger_step(weft_ledger *ledger, weft_step_report *report_out)
     wefti_timeline_reset(&ledger->timeline, window);
     cpu_sum cpu = {0};
     size_t oldest = atomic_load_explicit(&ledger->next, memory_order_relaxed);
-    for (size_t i = 0; i < ledger->slot_count; i++) {
-        collect(ledger, &ledger->slots[(oldest + i) % ledger->slot_count], &cpu,
-                report_out);
-    }
+    oldest %= ledger->slot_count;
+    collect_range(ledger, oldest, ledger->slot_count, &cpu, report_out);
+    collect_range(ledger, 0, oldest, &cpu, report_out);
     wefti_breakdown_make(&ledger->timeline, &ledger->breakdown);
     wefti_breakdown_report(&ledger->timeline, &ledger->breakdown, report_out);
     WEFTI_ASSERT(wefti_breakdown_check(&ledger->breakdown) == 0);

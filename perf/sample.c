@@ -12,16 +12,15 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* share 0 .. 1 of the sorted times, in microseconds. */
+/* share 0 .. 1 of the sorted times, in microseconds; rises with share. */
 static double quantile_us(const int64_t *times_ns, size_t count, double share)
 {
     double place = share * (double)(count - 1);
     size_t below = (size_t)place;
     size_t above = below + 1 < count ? below + 1 : below;
     double part = place - (double)below;
-    return ((double)times_ns[below] * (1.0 - part) +
-            (double)times_ns[above] * part) /
-           1e3;
+    double step_ns = (double)(times_ns[above] - times_ns[below]);
+    return ((double)times_ns[below] + step_ns * part) / 1e3;
 }
 
 wefti_sample wefti_sample_get(int64_t *times_ns, size_t count)

@@ -160,6 +160,10 @@ static void test_sample_known_times_give_known_quantiles(void **state)
                 near(sample.max_us, 10.0));
     sample = wefti_sample_get((int64_t[]){3000, 1000}, 2);
     assert_true(near(sample.median_us, 2.0) && near(sample.p90_us, 2.8));
+    /* Equal times have one quantile, to the last bit. */
+    sample = wefti_sample_get((int64_t[]){137, 137, 137, 137}, 4);
+    assert_true(sample.min_us == sample.p10_us &&
+                sample.p90_us == sample.max_us);
     sample = wefti_sample_get((int64_t[]){4000}, 1);
     assert_true(near(sample.p10_us, 4.0) && near(sample.max_us, 4.0));
 }

@@ -85,7 +85,7 @@ static weft_status allocate(weft_ledger *ledger, size_t slots)
 {
     ledger->slots = calloc(slots, sizeof(*ledger->slots));
     ledger->states = calloc(slots, sizeof(*ledger->states));
-    ledger->event_room = TRACE_STEPS * 2 * slots;
+    ledger->event_room = 2 * slots * TRACE_STEPS;
     ledger->events = calloc(ledger->event_room, sizeof(*ledger->events));
     if (!ledger->slots || !ledger->states || !ledger->events) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "ledger of %zu spans", slots);

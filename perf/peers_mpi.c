@@ -163,7 +163,7 @@ static void measure(point *it)
     }
     MPI_Allreduce(MPI_IN_PLACE, it->times_us, it->iterations, MPI_DOUBLE,
                   MPI_MAX, MPI_COMM_WORLD);
-    check_once(it, (size_t)(warmup + it->iterations));
+    check_once(it, (size_t)warmup + (size_t)it->iterations);
 }
 
 static void write_row(const point *it, wefti_json *json)

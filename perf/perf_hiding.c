@@ -326,7 +326,7 @@ static weft_status init(bench *it, wefti_perf_rank *rank,
         return status;
     }
     size_t count = (size_t)iterations;
-    it->values = calloc(3 * MODES * count, sizeof(*it->values));
+    it->values = calloc(count * 3 * MODES, sizeof(*it->values));
     status = it->values ? weft_gate_create(rank->device, PARTS, &it->ready)
                         : wefti_error(WEFT_ERR_NO_MEMORY, "%zu times", count);
     if (status == WEFT_OK) {

@@ -93,7 +93,7 @@ static weft_status measure(wefti_perf_rank *self, wefti_perf_pool *pool,
     row->time = wefti_sample_get(sorted_ns, (size_t)row->iterations);
     free(sorted_ns);
     row->checked = options->checks > 0;
-    return check_calls(self, pool, (size_t)(warmup + row->iterations),
+    return check_calls(self, pool, (size_t)warmup + (size_t)row->iterations,
                        &row->wrong);
 }
 

@@ -20,11 +20,11 @@
 enum { LIMIT_S = 60, SPINS = 2000, LINE_BYTES = 128 };
 
 typedef struct page {
-    uint64_t token;
-    int ranks;
     _Alignas(LINE_BYTES) _Atomic int come;
     _Alignas(LINE_BYTES) _Atomic uint32_t round;
     _Atomic bool cancelled;
+    int ranks;
+    uint64_t token;
 } page;
 
 struct wefti_startline {

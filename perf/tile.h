@@ -22,8 +22,8 @@ enum { WEFTI_TILE_ELEMS = 8191, WEFTI_TILE_BYTES = WEFTI_TILE_ELEMS * 8 };
 
 /* One period of what someone holds. */
 typedef struct wefti_tile {
-    weft_dtype dtype;
     _Alignas(64) unsigned char bytes[WEFTI_TILE_BYTES];
+    weft_dtype dtype;
 } wefti_tile;
 
 /* What rank holds; what the reduction over all ranks gives. */

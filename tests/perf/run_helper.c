@@ -7,11 +7,13 @@
  *     run_helper die       as wait, but the last rank dies by SIGKILL
  *     run_helper stop      meet; the last rank stops itself, rank 0 lets it go
  * on
+ *     run_helper watch     meet; the last process leaves, the others see it go
  */
 #include "base/settings.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/control/board.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -101,6 +103,36 @@ static void stop_and_go(const wefti_membership *membership)
     kill(last, SIGCONT);
 }
 
+/* Whether exactly the members' processes are watched, each by one pidfd. */
+static bool check_watched(const wefti_membership *membership)
+{
+    for (int i = 0; i < membership->nranks; i++) {
+        const wefti_member *member = &membership->members[i];
+        if ((member->pidfd < 0) != (member->pid == getpid())) {
+            return false;
+        }
+        for (int j = 0; j < i; j++) {
+            const wefti_member *other = &membership->members[j];
+            if (member->pidfd >= 0 && (member->pidfd == other->pidfd) !=
+                                          (member->pid == other->pid)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The last process ends, and only its pidfd says so. */
+static bool see_last_leave(const wefti_membership *membership)
+{
+    const wefti_member *last = &membership->members[membership->nranks - 1];
+    if (last->pid == getpid()) {
+        return true;
+    }
+    struct pollfd wait = {.fd = last->pidfd, .events = POLLIN};
+    return poll(&wait, 1, 40000) == 1 && (wait.revents & POLLIN);
+}
+
 int main(int argc, char **argv)
 {
     static rank_thread ranks[THREADS_MOST];
@@ -116,6 +148,11 @@ int main(int argc, char **argv)
     }
     if (strcmp(task, "stop") == 0) {
         stop_and_go(&ranks[0].membership);
+    }
+    if (strcmp(task, "watch") == 0 && !(check_watched(&ranks[0].membership) &&
+                                        see_last_leave(&ranks[0].membership))) {
+        fprintf(stderr, "rank %d: watched wrongly\n", first);
+        return 9;
     }
     if (strcmp(task, "die") == 0 && first + count == nranks) {
         raise(SIGKILL);

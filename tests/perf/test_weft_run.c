@@ -193,6 +193,17 @@ static void test_run_16_ranks_meet(void **state)
     assert_string_equal(r.err, "");
 }
 
+static void test_run_ranks_watch_each_other(void **state)
+{
+    (void)state;
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "3", HELPER, "watch")), 0);
+    assert_string_equal(r.err, "");
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "6", "--ranks-per-process", "2",
+                                          HELPER, "watch")),
+                     0);
+    assert_string_equal(r.err, "");
+}
+
 static void test_run_last_operation_is_named(void **state)
 {
     (void)state;
@@ -416,6 +427,7 @@ int main(void)
         cmocka_unit_test(test_run_survivors_may_still_speak),
         cmocka_unit_test(test_run_deaf_survivors_are_killed),
         cmocka_unit_test(test_run_16_ranks_meet),
+        cmocka_unit_test(test_run_ranks_watch_each_other),
         cmocka_unit_test(test_run_last_operation_is_named),
         cmocka_unit_test(test_run_stopped_rank_is_no_failure),
         cmocka_unit_test(test_run_timeout_says_where_ranks_are),

@@ -110,7 +110,7 @@ typedef struct wefti_config {
 
     struct {
         char *dir; /* joined with folder */
-        int64_t every;
+        int64_t every; /* steps; 0 = never */
         int64_t keep;
     } checkpoint;
 

@@ -24,12 +24,13 @@ enum {
     SLEEP_NS = 20000000,
     YIELD_NS = 1000000,
     SPIN_NS = 50000,
-    POLLS_PER_CLOCK = 32
+    POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
+    LOOKS_PER_CLOCK = 4
 };
 
 /* How a caller has been waiting so far. */
 struct patience {
-    unsigned polls;
+    unsigned looks;
     int64_t since_ns;
 };
 
@@ -139,12 +140,19 @@ static int64_t sleep_ns(const wefti_engine *engine, int64_t due_ns)
     return left_ns < 1000 ? 1000 : left_ns < SLEEP_NS ? left_ns : SLEEP_NS;
 }
 
-static bool push_locked(wefti_engine *engine, bool (*done)(const void *),
-                        const void *context, bool *done_out, int64_t *due_ns)
+/* Pushes up to polls times, until something moves. */
+static bool push_locked(wefti_engine *engine, int polls,
+                        bool (*done)(const void *), const void *context,
+                        bool *done_out, int64_t *due_ns)
 {
     pthread_mutex_lock(&engine->lock);
     bool moved = wefti_engine_push(engine);
     *done_out = done && done(context);
+    for (int poll = 1; poll < polls && !moved && !*done_out; poll++) {
+        relax();
+        moved = wefti_engine_push(engine);
+        *done_out = done && done(context);
+    }
     *due_ns = engine->due_ns;
     pthread_mutex_unlock(&engine->lock);
     return moved;
@@ -157,12 +165,17 @@ static bool park(wefti_engine *engine, bool (*done)(const void *),
     bool finished;
     int64_t due_ns;
     uint32_t seen = wefti_doorbell_arm(engine->bell);
-    bool moved = push_locked(engine, done, context, &finished, &due_ns);
+    bool moved = push_locked(engine, 1, done, context, &finished, &due_ns);
     if (!moved && !finished && !atomic_load(&engine->stopping)) {
         wefti_doorbell_sleep(engine->bell, seen, sleep_ns(engine, due_ns));
     }
     wefti_doorbell_disarm(engine->bell);
     return finished;
+}
+
+static bool spins(const wefti_engine *engine)
+{
+    return !engine->crowded && engine->spin_ns > 0;
 }
 
 /* Spins or yields once; false: it is time to sleep. */
@@ -172,8 +185,8 @@ static bool stay_awake(const wefti_engine *engine, struct patience *patience,
     if (due_ns != INT64_MAX) {
         return false;
     }
-    bool spin = !engine->crowded && engine->spin_ns > 0;
-    if (patience->polls++ % POLLS_PER_CLOCK == 0 || !spin) {
+    bool spin = spins(engine);
+    if (patience->looks++ % LOOKS_PER_CLOCK == 0 || !spin) {
         int64_t now_ns = wefti_clock_ns();
         if (patience->since_ns == 0) {
             patience->since_ns = now_ns;
@@ -184,7 +197,7 @@ static bool stay_awake(const wefti_engine *engine, struct patience *patience,
         }
         if (!spin || waited_ns > engine->spin_ns) {
             sched_yield();
-            patience->polls = 0; /* and look at the clock next time */
+            patience->looks = 0; /* and look at the clock next time */
             return true;
         }
     }
@@ -199,12 +212,13 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
     for (;;) {
         bool finished;
         int64_t due_ns;
-        bool moved = push_locked(engine, done, context, &finished, &due_ns);
+        bool moved = push_locked(engine, spins(engine) ? POLLS_PER_LOCK : 1,
+                                 done, context, &finished, &due_ns);
         if (finished) {
             return;
         }
         if (moved) {
-            patience.polls = 0;
+            patience.looks = 0;
             patience.since_ns = 0;
         } else if (!stay_awake(engine, &patience, due_ns) &&
                    park(engine, done, context)) {
@@ -228,7 +242,7 @@ static void *progress(void *argument)
         }
         bool finished;
         int64_t due_ns;
-        if (!push_locked(engine, NULL, NULL, &finished, &due_ns)) {
+        if (!push_locked(engine, 1, NULL, NULL, &finished, &due_ns)) {
             park(engine, NULL, NULL);
         }
     }

@@ -7,6 +7,7 @@
 #define TESTS_KERNELS_MATH_CHECK_H
 
 #include "kernels/math/math_table.h"
+#include "tests/seed.h"
 
 // clang-format off
 #include <setjmp.h>
@@ -15,7 +16,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 // clang-format on
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,24 +34,14 @@ typedef struct check_random {
     uint64_t state;
 } check_random;
 
-/* WEFT_TEST_SEED, or 1; printed. */
 static inline check_random check_seed(void)
 {
-    const char *text = getenv("WEFT_TEST_SEED");
-    uint64_t seed = text ? strtoull(text, NULL, 10) : 1;
-
-    print_message("seed %" PRIu64 " (WEFT_TEST_SEED)\n", seed);
-    return (check_random){seed};
+    return (check_random){random_seed()};
 }
 
-/* splitmix64 (Steele, Lea, Flood 2014). */
 static inline uint64_t check_bits(check_random *random)
 {
-    uint64_t z = random->state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    return random_next(&random->state);
 }
 
 static inline double check_uniform(check_random *random, double low,

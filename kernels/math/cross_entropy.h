@@ -13,8 +13,8 @@
  *             count (loss 0, gradient 0).
  * scale       usually 1 / (tokens of the whole batch).
  *
- * Tolerance   float: loss 4e-6 + 4e-7 of the largest |logit|, dlogits 4e-7 scale;
- *             double: 1e-14 likewise. vocab <= 2^20.
+ * Tolerance   float: loss 4e-6 + 4e-7 of the largest |logit|, dlogits
+ *             4e-7 scale; double: 1e-14 likewise. vocab <= 2^20.
  */
 #ifndef KERNELS_MATH_CROSS_ENTROPY_H
 #define KERNELS_MATH_CROSS_ENTROPY_H

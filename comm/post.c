@@ -6,6 +6,7 @@
  *     NULL stream: wefti_engine_drive until it is done
  *     a stream:    start gate, done gate on the stream; the thread drives
  */
+#include "base/check.h"
 #include "base/error.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
@@ -81,11 +82,12 @@ static weft_status take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
 static weft_status post_here(weft_comm *comm, const weft_op *desc,
                              uint64_t epoch)
 {
-    wefti_op *op;
+    wefti_op *op = NULL;
     weft_status status = take_op(comm, desc, epoch, false, &op);
     if (status != WEFT_OK) {
         return status;
     }
+    WEFTI_ASSERT(op);
     if (op->ring != WEFTI_RING_LETTERS) {
         wefti_op_advance(comm, op);
     }
@@ -101,7 +103,7 @@ static weft_status post_here(weft_comm *comm, const weft_op *desc,
 static weft_status post_on_stream(weft_comm *comm, const weft_op *desc,
                                   uint64_t epoch, weft_stream *stream)
 {
-    wefti_op *op;
+    wefti_op *op = NULL;
     weft_status status = wefti_engine_start(comm->engine);
     if (status == WEFT_OK) {
         status = take_op(comm, desc, epoch, true, &op);
@@ -109,6 +111,7 @@ static weft_status post_on_stream(weft_comm *comm, const weft_op *desc,
     if (status != WEFT_OK) {
         return status;
     }
+    WEFTI_ASSERT(op);
     size_t chunk = wefti_op_chunk(comm, op);
     uint64_t turn = op->turn;
     atomic_fetch_add(&comm->engine->pending, 1);

@@ -13,6 +13,7 @@
  */
 #include "perf/run_job.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "perf/run_label.h"
@@ -252,6 +253,7 @@ static bool make_labels(watch *self)
     self->outlets[0].fd = STDOUT_FILENO;
     self->outlets[1].fd = STDERR_FILENO;
     self->feed_count = 2 * job->process_count;
+    WEFTI_ASSERT(job->process_count > 0);
     for (int i = 0; i < job->process_count; i++) {
         run_process *process = &job->processes[i];
         const int first = i * per_process, last = first + per_process - 1;

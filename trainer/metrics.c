@@ -50,7 +50,7 @@ weft_status wefti_metrics_open(wefti_metrics *metrics, const char *path)
     metrics->path = strdup(path);
     if (metrics->path == NULL) {
         if (file != stdout) {
-            fclose(file);
+            (void)fclose(file);
         }
         return wefti_error(WEFT_ERR_NO_MEMORY, "--metrics %s: out of memory",
                            path);

@@ -57,8 +57,8 @@ static bool split(const char *text, char *host, size_t host_room,
 static bool is_port(const char *text)
 {
     size_t digits = strspn(text, "0123456789");
-    return digits >= 1 && digits <= 5 && !text[digits] && atoi(text) >= 1 &&
-           atoi(text) <= 65535;
+    long port = digits >= 1 && digits <= 5 ? strtol(text, NULL, 10) : 0;
+    return !text[digits] && port >= 1 && port <= 65535;
 }
 
 static bool is_any_address(const struct sockaddr_storage *address)
@@ -129,10 +129,11 @@ static weft_status learn_port(wefti_endpoint *endpoint, int fd)
     if (getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) != 0) {
         return wefti_error_system("address of the rendezvous");
     }
-    const struct sockaddr_in *v4 = (const void *)&endpoint->address;
-    if (endpoint->address.ss_family == AF_INET && v4->sin_port == 0) {
-        v4 = (const void *)&bound;
-        wefti_endpoint_loopback(ntohs(v4->sin_port), endpoint);
+    struct sockaddr_in v4;
+    memcpy(&v4, &endpoint->address, sizeof(v4));
+    if (endpoint->address.ss_family == AF_INET && v4.sin_port == 0) {
+        memcpy(&v4, &bound, sizeof(v4));
+        wefti_endpoint_loopback(ntohs(v4.sin_port), endpoint);
     }
     return WEFT_OK;
 }
@@ -183,15 +184,18 @@ static bool same_address(const struct sockaddr_storage *a,
         return false;
     }
     if (a->ss_family == AF_INET) {
-        const struct sockaddr_in *left = (const void *)a;
-        const struct sockaddr_in *right = (const void *)b;
-        return left->sin_port == right->sin_port &&
-               left->sin_addr.s_addr == right->sin_addr.s_addr;
+        struct sockaddr_in left, right;
+        memcpy(&left, a, sizeof(left));
+        memcpy(&right, b, sizeof(right));
+        return left.sin_port == right.sin_port &&
+               left.sin_addr.s_addr == right.sin_addr.s_addr;
     }
-    const struct sockaddr_in6 *left = (const void *)a;
-    const struct sockaddr_in6 *right = (const void *)b;
-    return left->sin6_port == right->sin6_port &&
-           IN6_ARE_ADDR_EQUAL(&left->sin6_addr, &right->sin6_addr);
+    struct sockaddr_in6 left, right;
+    memcpy(&left, a, sizeof(left));
+    memcpy(&right, b, sizeof(right));
+    return left.sin6_port == right.sin6_port &&
+           memcmp(&left.sin6_addr, &right.sin6_addr, sizeof(left.sin6_addr)) ==
+               0;
 }
 
 bool wefti_endpoint_is_listened_by(const wefti_endpoint *endpoint, int fd)

@@ -224,7 +224,7 @@ weft_status wefti_server_start(const wefti_server_config *config,
     if (status != WEFT_OK) {
         goto err_destroy;
     }
-    if (!server->detached) {
+    if (server_out) {
         server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (server->stop_fd < 0) {
             status = wefti_error_system("event of the rendezvous");

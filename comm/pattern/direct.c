@@ -90,6 +90,7 @@ static size_t walk_pieces(const wefti_problem *problem, size_t index,
 
     for (size_t round = 0; round < rounds;) {
         int ranks = ranks_having(problem, round);
+        WEFTI_ASSERT(ranks > 0); /* or round would be none */
         size_t until = part_chunks(problem, ranks - 1);
         size_t others = (size_t)ranks - (problem->rank < ranks);
         size_t pieces = (until - round) * others;

@@ -187,7 +187,7 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
                     wefti_step *step_out)
 {
     size_t steps = steps_per_chunk(problem, track);
-    WEFTI_ASSERT(index < step_count(problem, track));
+    WEFTI_ASSERT(steps > 0 && index < step_count(problem, track));
     size_t offset = index / steps * problem->chunk_elems;
     size_t left = problem->count - offset;
     size_t place = index % steps;

@@ -109,7 +109,7 @@ typedef struct wefti_config {
     } memory;
 
     struct {
-        char *dir; /* joined with folder */
+        char *dir;     /* joined with folder */
         int64_t every; /* steps; 0 = never */
         int64_t keep;
     } checkpoint;

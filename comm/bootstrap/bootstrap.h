@@ -73,7 +73,7 @@ typedef struct wefti_membership {
  *             ERR_NO_MEMORY; the text says which rank is missing, has died, or
  *             differs in what.
  * Threads     any; several ranks of one process at once.
- * Blocks      at most timeout_ms.
+ * Blocks      at most timeout_ms, and a second more for a verdict that is due.
  */
 WEFT_NODISCARD weft_status wefti_bootstrap_join(
     const wefti_bootstrap_request *request, wefti_membership *membership_out);

@@ -232,11 +232,21 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     return WEFT_OK;
 }
 
-static int count_cores(void)
+/*
+ * How many cores the members may use between them. Each is asked by its own
+ * mask: bound one to a core, they have a core each, and not one for all.
+ */
+static int count_cores(const wefti_membership *members)
 {
-    cpu_set_t cores;
-    return sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores)
-                                                            : 1;
+    cpu_set_t all, one;
+    CPU_ZERO(&all);
+    for (int rank = 0; rank < members->nranks; rank++) {
+        if (sched_getaffinity(members->members[rank].pid, sizeof(one), &one) ==
+            0) {
+            CPU_OR(&all, &all, &one);
+        }
+    }
+    return CPU_COUNT(&all);
 }
 
 /* Meets the other ranks; the engine then owns the membership. */
@@ -268,7 +278,7 @@ static weft_status meet(wefti_engine *engine, const weft_comm_config *config,
         return wefti_error_system("cannot size the shared memory (is there a "
                                   "limit on file sizes?)");
     }
-    engine->crowded = engine->members->nranks > count_cores();
+    engine->crowded = engine->members->nranks > count_cores(engine->members);
     return WEFT_OK;
 }
 

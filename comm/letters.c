@@ -68,7 +68,7 @@ weft_status wefti_letters_init(weft_comm *comm)
     comm->outgoing = calloc(ranks, sizeof(*comm->outgoing));
     comm->incoming = calloc(ranks, sizeof(*comm->incoming));
     wefti_slot *records =
-        calloc(WEFTI_LETTERS * WEFTI_LETTER_SLOTS, sizeof(*records));
+        calloc((size_t)WEFTI_LETTERS * WEFTI_LETTER_SLOTS, sizeof(*records));
     uint64_t *arrived =
         calloc((size_t)WEFTI_LETTERS * WEFTI_GATE_CHUNKS_MAX, sizeof(*arrived));
     comm->letter_records = records;

@@ -56,7 +56,9 @@ static weft_status measure(const weft_op *op, const weft_comm *comm,
         *extent_out = (struct extent){bytes, root ? bytes : 0};
         break;
     case WEFT_COLLECTIVE_BROADCAST:
-        *extent_out = (struct extent){root ? bytes : 0, bytes};
+        /* The root need not receive what it has. */
+        *extent_out = (struct extent){root ? bytes : 0,
+                                      root && !op->recv ? 0 : bytes};
         break;
     case WEFT_COLLECTIVE_SEND:
         *extent_out = (struct extent){bytes, 0};
@@ -185,10 +187,6 @@ weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
         return status;
     }
     *op_out = *op;
-    if (op->collective == WEFT_COLLECTIVE_BROADCAST && !op->recv) {
-        /* The root need not receive what it has. */
-        op_out->recv = (void *)(uintptr_t)op->send;
-    }
     status = check_buffers(op_out, comm, &extent);
     if (status != WEFT_OK) {
         return status;

@@ -6,7 +6,6 @@
  *     NULL stream: wefti_engine_drive until it is done
  *     a stream:    start gate, done gate on the stream; the thread drives
  */
-#include "base/check.h"
 #include "base/error.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
@@ -56,9 +55,10 @@ static wefti_op *take_lane(weft_comm *comm, const weft_op *desc, uint64_t epoch,
     return op;
 }
 
-/* Waits for room, then posts; the lock is held on return, unless it failed. */
-static weft_status take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
-                           bool on_stream, wefti_op **op_out)
+/* Waits for room, then posts. The lock is held on return; NULL: comm has failed,
+ * and it is not. */
+static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
+                         bool on_stream)
 {
     bool letter = desc->collective == WEFT_COLLECTIVE_SEND ||
                   desc->collective == WEFT_COLLECTIVE_RECV;
@@ -72,22 +72,19 @@ static weft_status take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
     }
     if (comm->failed != WEFT_OK || wefti_fault_act(comm)) {
         pthread_mutex_unlock(&comm->engine->lock);
-        return wefti_fault_status(comm);
+        return NULL;
     }
-    *op_out = letter ? wefti_letters_take(comm, desc, epoch, on_stream)
-                     : take_lane(comm, desc, epoch, on_stream);
-    return WEFT_OK;
+    return letter ? wefti_letters_take(comm, desc, epoch, on_stream)
+                  : take_lane(comm, desc, epoch, on_stream);
 }
 
 static weft_status post_here(weft_comm *comm, const weft_op *desc,
                              uint64_t epoch)
 {
-    wefti_op *op = NULL;
-    weft_status status = take_op(comm, desc, epoch, false, &op);
-    if (status != WEFT_OK) {
-        return status;
+    wefti_op *op = take_op(comm, desc, epoch, false);
+    if (!op) {
+        return wefti_fault_status(comm);
     }
-    WEFTI_ASSERT(op);
     if (op->ring != WEFTI_RING_LETTERS) {
         wefti_op_advance(comm, op);
     }
@@ -103,15 +100,14 @@ static weft_status post_here(weft_comm *comm, const weft_op *desc,
 static weft_status post_on_stream(weft_comm *comm, const weft_op *desc,
                                   uint64_t epoch, weft_stream *stream)
 {
-    wefti_op *op = NULL;
     weft_status status = wefti_engine_start(comm->engine);
-    if (status == WEFT_OK) {
-        status = take_op(comm, desc, epoch, true, &op);
-    }
     if (status != WEFT_OK) {
         return status;
     }
-    WEFTI_ASSERT(op);
+    wefti_op *op = take_op(comm, desc, epoch, true);
+    if (!op) {
+        return wefti_fault_status(comm);
+    }
     size_t chunk = wefti_op_chunk(comm, op);
     uint64_t turn = op->turn;
     atomic_fetch_add(&comm->engine->pending, 1);

@@ -22,21 +22,21 @@ static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
                                           : weft_dtype_bytes(op->desc.dtype);
 }
 
-static unsigned char *address(const wefti_op *op, const wefti_track *track,
-                              wefti_buffer buffer, size_t elem)
+static unsigned char *target(const wefti_op *op, const wefti_track *track,
+                             wefti_buffer buffer, size_t elem)
 {
-    size_t offset = elem * elem_bytes(op, buffer);
-    switch (buffer) {
-    case WEFTI_BUFFER_SEND:
-        return (unsigned char *)(uintptr_t)op->desc.send + offset;
-    case WEFTI_BUFFER_RECV:
-        return (unsigned char *)op->desc.recv + offset;
-    case WEFTI_BUFFER_SCRATCH:
-        return track->scratch + offset;
-    case WEFTI_BUFFER_NONE:
-        break;
+    unsigned char *begin =
+        buffer == WEFTI_BUFFER_SCRATCH ? track->scratch : op->desc.recv;
+    return begin + elem * elem_bytes(op, buffer);
+}
+
+static const unsigned char *source(const wefti_op *op, const wefti_track *track,
+                                   wefti_buffer buffer, size_t elem)
+{
+    if (buffer != WEFTI_BUFFER_SEND) {
+        return target(op, track, buffer, elem);
     }
-    return NULL;
+    return (const unsigned char *)op->desc.send + elem * elem_bytes(op, buffer);
 }
 
 static unsigned char *bounce(const wefti_track *track)
@@ -248,7 +248,7 @@ static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
     size_t bytes = step->elems * elem_bytes(op, step->src);
-    const void *src = address(op, track, step->src, step->src_elem);
+    const void *src = source(op, track, step->src, step->src_elem);
     if (track->phase == WEFTI_PHASE_START) {
         if (!source_ready(op, step)) {
             return WEFTI_WAIT_GATE;
@@ -282,7 +282,7 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
                                wefti_track *track, const void *from)
 {
     const wefti_step *step = &track->step;
-    void *dst = address(op, track, step->dst, step->dst_elem);
+    void *dst = target(op, track, step->dst, step->dst_elem);
     if (on_device(comm, dst)) {
         if (track->phase != WEFTI_PHASE_STORE) {
             copy_post(comm, op, track, dst, from,
@@ -300,7 +300,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
     size_t bytes = step->elems * elem_bytes(op, step->dst);
-    void *dst = address(op, track, step->dst, step->dst_elem);
+    void *dst = target(op, track, step->dst, step->dst_elem);
     wefti_incoming message;
     track->peer = step->peer;
     if (!look_for(comm, op, step, step->peer, &message)) {
@@ -326,7 +326,7 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
                                wefti_track *track, const void **source_out)
 {
     const wefti_step *step = &track->step;
-    const void *src = address(op, track, step->src, step->src_elem);
+    const void *src = source(op, track, step->src, step->src_elem);
     *source_out = src;
     if (track->phase == WEFTI_PHASE_START) {
         if (!source_ready(op, step)) {
@@ -356,7 +356,7 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
 static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
-    void *dst = address(op, track, step->dst, step->dst_elem);
+    void *dst = target(op, track, step->dst, step->dst_elem);
     bool stored = track->phase == WEFTI_PHASE_STORE;
     void *result = on_device(comm, dst) ? bounce(track) : dst;
     if (!stored) {
@@ -421,7 +421,7 @@ static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
 static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
-    void *dst = address(op, track, step->dst, step->dst_elem);
+    void *dst = target(op, track, step->dst, step->dst_elem);
     void *result = on_device(comm, dst) ? bounce(track) : dst;
     if (track->phase != WEFTI_PHASE_STORE) {
         wefti_narrow(result, track->scratch, (size_t)comm->nranks, step->elems,
@@ -437,9 +437,12 @@ static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
+    if (!op->desc.recv) {
+        return WEFTI_WAIT_NOTHING; /* a root that does not want its own data */
+    }
     size_t bytes = step->elems * elem_bytes(op, step->dst);
-    const void *src = address(op, track, step->src, step->src_elem);
-    void *dst = address(op, track, step->dst, step->dst_elem);
+    const void *src = source(op, track, step->src, step->src_elem);
+    void *dst = target(op, track, step->dst, step->dst_elem);
     if (track->phase == WEFTI_PHASE_START) {
         if (!source_ready(op, step)) {
             return WEFTI_WAIT_GATE;

@@ -83,10 +83,10 @@ typedef struct wefti_fault_page {
 
 typedef struct wefti_shared_header {
     wefti_fault_page fault;
-    _Atomic uint32_t observed; /* some rank wants exact times of entry */
     /* Where the next split's memory starts; used in the world's header. */
-    _Alignas(64) _Atomic uint64_t next_offset;
-    _Atomic uint32_t gone; /* ranks that have destroyed it */
+    _Atomic uint64_t next_offset;
+    _Atomic uint32_t gone;     /* ranks that have destroyed it */
+    _Atomic uint32_t observed; /* some rank wants exact times of entry */
 } wefti_shared_header;
 
 typedef struct wefti_rank_page {

@@ -57,8 +57,8 @@ static weft_status measure(const weft_op *op, const weft_comm *comm,
         break;
     case WEFT_COLLECTIVE_BROADCAST:
         /* The root need not receive what it has. */
-        *extent_out = (struct extent){root ? bytes : 0,
-                                      root && !op->recv ? 0 : bytes};
+        *extent_out =
+            (struct extent){root ? bytes : 0, root && !op->recv ? 0 : bytes};
         break;
     case WEFT_COLLECTIVE_SEND:
         *extent_out = (struct extent){bytes, 0};

@@ -55,8 +55,8 @@ static wefti_op *take_lane(weft_comm *comm, const weft_op *desc, uint64_t epoch,
     return op;
 }
 
-/* Waits for room, then posts. The lock is held on return; NULL: comm has failed,
- * and it is not. */
+/* Waits for room, then posts. The lock is held on return; NULL: comm has
+ * failed, and it is not. */
 static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
                          bool on_stream)
 {

@@ -32,7 +32,7 @@ enum {
     RANKS = 4,
     LATE_RANK = 3,
     LIMIT_LEAST_MS = 1500,
-    LIMIT_MOST_MS = 5000,
+    LIMIT_MOST_MS = 3500,
     GRACE_MS = 15000, /* two busy cores, sanitizers */
     TRIALS_MOST = 1000
 };

@@ -208,6 +208,9 @@ void WEFTI_LEVEL(attention_backward)(real *dq, real *dk, real *dv,
 {
     size_t size = shape->head_size, group = shape->heads / shape->kv_heads;
     size_t row_elems = round_up(size, LANES);
+
+    scratch = line_start(scratch);
+
     real *keys = take(&scratch, BLOCK_KEYS * size);
     real *values = take(&scratch, BLOCK_KEYS * size);
     real *key_copy = take(&scratch, BLOCK_KEYS * row_elems);

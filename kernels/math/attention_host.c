@@ -218,7 +218,7 @@ void WEFTI_LEVEL(attention_forward)(real *o, real *lse, const real *q,
 {
     size_t size = shape->head_size, group = shape->heads / shape->kv_heads;
     packed kv = {.row_elems = round_up(size, LANES)};
-    real *keys = scratch;
+    real *keys = line_start(scratch);
     real *values = keys + round_up(shape->kv_tokens, PANEL_KEYS) * size;
     real *rest = values + shape->kv_tokens * kv.row_elems;
 

@@ -25,12 +25,22 @@
 #endif
 #define TILE_VECS ((size_t)2)
 
+#define LINE_BYTES ((size_t)64)
+
 /* Keys of one packed panel: the columns of one register block. */
 #define PANEL_KEYS (TILE_VECS * LANES)
 
 static inline size_t round_up(size_t value, size_t step)
 {
     return (value + step - 1) / step * step;
+}
+
+/* The first address in the scratch where no vector straddles cache lines. */
+static inline real *line_start(real *scratch)
+{
+    size_t past = (uintptr_t)scratch % LINE_BYTES / sizeof(real);
+
+    return past == 0 ? scratch : scratch + LINE_BYTES / sizeof(real) - past;
 }
 
 static inline size_t least(size_t a, size_t b)

@@ -211,6 +211,44 @@ static void test_attention_large_scores_do_not_overflow(void **state)
     }
 }
 
+/* The same bits every time, wherever the scratch happens to lie. */
+static void test_attention_any_scratch_gives_same_bits(void **state)
+{
+    check_random random = check_seed();
+    const extent some = {40, 70, 2, 1, 40, true, 10};
+    const wefti_math *math;
+
+    (void)state;
+    FOR_EACH_LEVEL(math)
+    {
+        problem p = problem_init(&random, &some);
+        size_t elems = wefti_attention_scratch_elems(&p.shape);
+        size_t o_elems = problem_o_elems(&p), q_elems = problem_q_elems(&p);
+        real *o = NULL, *dq = NULL, *room = check_alloc(elems + 20);
+
+        for (size_t shift = 0; shift < 20; shift += 3) {
+            problem moved = p;
+
+            moved.scratch = room + shift;
+            problem_reset(&p);
+            run_forward(math, &moved);
+            run_backward(math, &moved);
+            if (shift == 0) {
+                o = check_alloc_copy(p.o, o_elems);
+                dq = check_alloc_copy(p.dq, q_elems);
+            }
+            check_same_bits(p.o, o, o_elems);
+            check_same_bits(p.dq, dq, q_elems);
+            assert_true(isnan(room[shift + elems]));
+            check_poison(room, elems + 20);
+        }
+        free(o);
+        free(dq);
+        free(room);
+        problem_fini(&p);
+    }
+}
+
 #ifdef WEFT_REAL_F64
 static double objective(const wefti_math *math, problem *p)
 {
@@ -280,6 +318,7 @@ int main(void)
             test_attention_queries_that_see_nothing_stay_as_they_were),
         cmocka_unit_test(test_attention_hidden_query_adds_no_gradient),
         cmocka_unit_test(test_attention_large_scores_do_not_overflow),
+        cmocka_unit_test(test_attention_any_scratch_gives_same_bits),
 #ifdef WEFT_REAL_F64
         cmocka_unit_test(test_attention_gradients_match_differences),
 #endif

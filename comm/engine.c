@@ -23,7 +23,7 @@
 enum {
     SLEEP_NS = 20000000,
     YIELD_NS = 1000000,
-    SPIN_NS = 50000,
+    SPIN_NS = 20000,
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4
 };

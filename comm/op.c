@@ -89,8 +89,8 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     if (op->gate_elems == 0) {
         op->gate_elems = 1;
     }
-    bool gated = desc->ready || desc->arrived;
-    op->blocks = gated && desc->count > op->gate_elems
+    /* Without gates of its own too: the peers' messages are cut so. */
+    op->blocks = desc->count > op->gate_elems
                      ? (desc->count - 1) / op->gate_elems + 1
                      : 1;
     op->watching = desc->ready != NULL;

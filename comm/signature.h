@@ -13,7 +13,8 @@
 /*
  * count   elements, as posted.
  * kind    from the low byte up: collective, dtype, redop, choice (which
- *         algorithm and chunk size, as a digest); high 32 bits: root.
+ *         algorithm); then 20 bits of root and 12 bits that differ where
+ *         gate_elems cut the buffer differently.
  */
 typedef struct wefti_signature {
     uint64_t count;

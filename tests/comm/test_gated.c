@@ -241,6 +241,48 @@ static void test_gated_scatter_feeds_gather_exact(void **state)
     }
 }
 
+/* Only the root has a gate; the others know how its buffer is cut. */
+static int gate_at_root(weft_comm *comm, void *context)
+{
+    bool agree = *(bool *)context;
+    struct desk desk;
+    int rank = weft_comm_get_rank(comm);
+    int failures = set_up(&desk);
+    weft_op op = gated_allreduce(&desk);
+    op.collective = WEFT_COLLECTIVE_BROADCAST;
+    op.arrived = NULL;
+    if (rank != 0) {
+        op.ready = NULL;
+        op.gate_elems = agree ? CHUNK_ELEMS : 0;
+    }
+    failures += weft_op_post(&op, 1, comm, desk.stream) != WEFT_OK;
+    for (size_t chunk = 0; chunk < CHUNKS && rank == 0; chunk++) {
+        make_chunk(&desk, chunk, 1, 5);
+        failures += weft_gate_signal(desk.ready, 2 + chunk, 1, NULL) != WEFT_OK;
+    }
+    weft_status status = weft_stream_wait(desk.stream);
+    if (agree) {
+        failures += status != WEFT_OK ||
+                    desk.recv[ELEMS - 1] != (float)(6 + (ELEMS - 1) % 97);
+    } else if (status == WEFT_OK) {
+        /* Whoever needed nobody learns it now. */
+        status = weft_barrier(comm, NULL);
+    }
+    failures += !agree && status != WEFT_ERR_MISMATCH;
+    put_away(&desk);
+    return failures;
+}
+
+static void test_gated_only_root_has_gate_cut_alike_or_mismatch(void **state)
+{
+    (void)state;
+    bool agree = true;
+    struct world world = {.nranks = 3, .call = gate_at_root, .context = &agree};
+    assert_int_equal(world_run_threads(&world), 0);
+    agree = false;
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 /* Operations on streams that reach them in opposite orders. */
 static int opposite_streams(weft_comm *comm, void *context)
 {
@@ -352,6 +394,7 @@ int main(void)
         cmocka_unit_test(test_gated_chunks_in_any_order_exact),
         cmocka_unit_test(test_gated_early_chunk_arrives_before_late_is_made),
         cmocka_unit_test(test_gated_scatter_feeds_gather_exact),
+        cmocka_unit_test(test_gated_only_root_has_gate_cut_alike_or_mismatch),
         cmocka_unit_test(test_streams_reached_in_opposite_orders_no_deadlock),
         cmocka_unit_test(test_rate_limit_transfer_takes_its_time_wait_is_apart),
     };

@@ -402,7 +402,8 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     }
     state->how = *config;
     weft_status status = open_all(state, everywhere);
-    if (status == WEFT_OK) {
+    bool opened = status == WEFT_OK;
+    if (opened) {
         status = train(state);
     }
     if (status == WEFT_OK && tells(state)) {
@@ -414,7 +415,7 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     }
     if (status != WEFT_OK) {
         describe_error(state, error_out);
-        if (state->comm) {
+        if (opened) { /* operations may wait for what will never be ready */
             (void)!weft_comm_abort(state->comm);
         }
         (void)!close_files(state);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/trainer/job.h - whole training jobs in this process, their ranks as
+ * threads, on a small text of their own.
+ */
+#ifndef TESTS_TRAINER_JOB_H
+#define TESTS_TRAINER_JOB_H
+
+#include "kernels/math/real.h"
+#include "tests/trainer/scratch.h"
+#include "weft/status.h"
+
+#include <stddef.h>
+
+enum {
+    JOB_RANKS_MOST = 8,
+    JOB_STEPS_MOST = 64,
+    JOB_SETTINGS_MOST = 12,
+    JOB_TEXT_BYTES = 1024
+};
+
+/* settings: NULL-ended texts as after --set; resume, generate may be NULL. */
+typedef struct job {
+    int nranks;
+    const char *settings[JOB_SETTINGS_MOST];
+    const char *resume;
+    const char *generate;
+    bool measure;
+} job;
+
+/* What rank 0 had at the end. Free parameters with job_result_fini. */
+typedef struct job_result {
+    weft_status status;          /* of the first rank that failed */
+    char error[JOB_TEXT_BYTES];  /* of that rank */
+    size_t steps;                /* lines in the metrics */
+    double loss[JOB_STEPS_MOST]; /* of them */
+    double grad_norm[JOB_STEPS_MOST];
+    double val_loss;               /* of the last that has one */
+    double hiding_ratio, s_C, s_M; /* of the last line; NAN: null */
+    double step_error_ms;          /* furthest of a sum of terms from step_ms */
+    real *parameters; /* by tensor, no padding: the same on every layout */
+    size_t parameter_count;
+    char printed[JOB_TEXT_BYTES]; /* rank 0's output */
+    size_t printed_bytes;
+} job_result;
+
+/* A text and a config named job.yaml in own; checkpoints go to own/ckpt. */
+void job_prepare(scratch *own, uint64_t seed);
+
+job_result job_run(scratch *own, const job *what);
+void job_result_fini(job_result *result);
+
+#endif

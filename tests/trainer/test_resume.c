@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     a resumed run is, bit by bit, the run that was never interrupted,
+ *          whatever the moment it was killed at; what may not be resumed is
+ *          refused by name and nothing else breaks.
+ * Method   a job of two ranks in a child process, killed with SIGKILL at random
+ *          times (3; WEFT_TEST_LONG: 20) until it has saved a step, then
+ *          resumed to its end and compared with an undisturbed one. How far the
+ *          killed runs had got is printed.
+ */
+#include "base/clock.h"
+#include "tests/seed.h"
+#include "tests/trainer/job.h"
+#include "trainer/checkpoint.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define STEPS "train.steps=30"
+
+static scratch own;
+static uint64_t seed;
+
+static int open_scratch(void **state)
+{
+    (void)state;
+    seed = random_seed();
+    scratch_open(&own);
+    job_prepare(&own, seed);
+    return 0;
+}
+
+static int close_scratch(void **state)
+{
+    (void)state;
+    scratch_close(&own);
+    return 0;
+}
+
+static job saving_job(void)
+{
+    return (job){.nranks = 2,
+                 .settings = {STEPS, "checkpoint.every=3", "checkpoint.keep=2",
+                              "train.micro_batch_size=16"}};
+}
+
+static void remove_checkpoints(void)
+{
+    char command_path[512];
+    snprintf(command_path, sizeof(command_path), "%.250s/ckpt", own.dir);
+    nftw(command_path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* What a run that nobody disturbs ends with; children do it, see start. */
+typedef struct ending {
+    weft_status status;
+    double loss, val_loss;
+    uint64_t parameters; /* a hash of their bits */
+    size_t steps;        /* run after resuming */
+    char error[256];
+} ending;
+
+static uint64_t hash(const void *bytes, size_t count)
+{
+    uint64_t value = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (size_t i = 0; i < count; i++) {
+        value = (value ^ ((const unsigned char *)bytes)[i]) *
+                UINT64_C(0x100000001b3);
+    }
+    return value;
+}
+
+static ending conclude(job_result *result)
+{
+    ending end = {.status = result->status,
+                  .val_loss = result->val_loss,
+                  .steps = result->steps,
+                  .parameters = hash(result->parameters,
+                                     result->parameter_count * sizeof(real))};
+    end.loss = result->steps ? result->loss[result->steps - 1] : 0;
+    snprintf(end.error, sizeof(end.error), "%.255s", result->error);
+    job_result_fini(result);
+    return end;
+}
+
+/* A job in a child: it may die, and this process must have no threads. */
+typedef struct child {
+    pid_t pid;
+    int pipe; /* where its ending comes from */
+} child;
+
+static child start(const job *what)
+{
+    int ends[2];
+    child out = {.pid = -1};
+    scratch_require(pipe(ends) == 0, "pipe");
+    out.pid = fork();
+    scratch_require(out.pid >= 0, "fork");
+    if (out.pid == 0) {
+        close(ends[0]);
+        job_result result = job_run(&own, what);
+        ending end = conclude(&result);
+        ssize_t written = write(ends[1], &end, sizeof(end));
+        _exit(written == (ssize_t)sizeof(end) ? 0 : 1);
+    }
+    close(ends[1]);
+    out.pipe = ends[0];
+    return out;
+}
+
+/* Waits for it; false if it was killed before its end. */
+static bool finish(child *who, ending *end_out)
+{
+    int status;
+    ssize_t got = read(who->pipe, end_out, sizeof(*end_out));
+    close(who->pipe);
+    assert_int_equal(waitpid(who->pid, &status, 0), who->pid);
+    return got == (ssize_t)sizeof(*end_out);
+}
+
+static ending run_whole(const job *what)
+{
+    ending end;
+    child who = start(what);
+    assert_true(finish(&who, &end));
+    return end;
+}
+
+static void assert_same(const ending *a, const ending *b)
+{
+    if (b->status != WEFT_OK) {
+        print_error("resumed: %s\n", b->error);
+    }
+    assert_int_equal(b->status, WEFT_OK);
+    assert_true(a->loss == b->loss);
+    assert_true(a->val_loss == b->val_loss);
+    assert_true(a->parameters == b->parameters);
+}
+
+/* The newest complete step, 0 where there is none. */
+static uint64_t newest_step(void)
+{
+    uint64_t *steps, newest = 0;
+    size_t count;
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%.250s/ckpt", own.dir);
+    assert_int_equal(wefti_checkpoint_list(dir, &steps, &count), WEFT_OK);
+    if (count) {
+        newest = steps[0];
+    }
+    free(steps);
+    return newest;
+}
+
+static void sleep_ns(int64_t ns)
+{
+    struct timespec time = {ns / 1000000000, ns % 1000000000};
+    nanosleep(&time, NULL);
+}
+
+/*
+ * Lets the job run for a random part of what it usually takes, and kills it;
+ * again, going on from what it saved, until it has saved something.
+ */
+static uint64_t kill_somewhere(int64_t usual_ns)
+{
+    uint64_t saved = 0;
+    for (int tries = 0; saved == 0 && tries < 50; tries++) {
+        remove_checkpoints();
+        job what = saving_job();
+        child who = start(&what);
+        sleep_ns((int64_t)(random_next(&seed) % (uint64_t)usual_ns));
+        kill(who.pid, SIGKILL);
+        ending ignored;
+        (void)finish(&who, &ignored);
+        saved = newest_step();
+    }
+    return saved;
+}
+
+static void test_resume_after_kill_gives_the_same_bits(void **state)
+{
+    (void)state;
+    int kills = getenv("WEFT_TEST_LONG") ? 20 : 3;
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%.250s/ckpt", own.dir);
+    remove_checkpoints();
+    job what = saving_job();
+    int64_t before_ns = wefti_clock_ns();
+    ending wanted = run_whole(&what);
+    int64_t usual_ns = wefti_clock_ns() - before_ns;
+    assert_int_equal(wanted.status, WEFT_OK);
+    for (int i = 0; i < kills; i++) {
+        uint64_t saved = kill_somewhere(usual_ns);
+        print_message("kill %d: step %u of 30 was saved\n", i, (unsigned)saved);
+        assert_true(saved > 0);
+        job rest = saving_job();
+        rest.resume = dir;
+        ending resumed = run_whole(&rest);
+        assert_int_equal(resumed.steps, saved == 30 ? 0 : 30 - saved);
+        if (saved == 30) {
+            resumed.loss = wanted.loss; /* no step was left to run */
+            wanted.val_loss = resumed.val_loss;
+        }
+        assert_same(&wanted, &resumed);
+    }
+}
+
+/* After the test above: a complete run's checkpoints are there. */
+static void save_all(void)
+{
+    job what = saving_job();
+    remove_checkpoints();
+    assert_int_equal(run_whole(&what).status, WEFT_OK);
+    assert_int_equal(newest_step(), 30);
+}
+
+static void check_refused(const job *what, const char *word)
+{
+    ending end = run_whole(what);
+    assert_int_equal(end.status, WEFT_ERR_INVALID);
+    if (!strstr(end.error, word)) {
+        print_error("\"%s\" does not say %s\n", end.error, word);
+    }
+    assert_non_null(strstr(end.error, word));
+    assert_int_equal(newest_step(), 30);
+}
+
+static void test_resume_other_layout_is_refused_by_name(void **state)
+{
+    (void)state;
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%.250s/ckpt", own.dir);
+    save_all();
+    job what = saving_job();
+    what.resume = dir;
+    what.nranks = 1;
+    check_refused(&what, "rank");
+    what = saving_job();
+    what.resume = dir;
+    what.settings[4] = "model.hidden_size=48";
+    check_refused(&what, "another model");
+    what = saving_job();
+    what.resume = own.dir;
+    check_refused(&what, "no complete checkpoint");
+}
+
+static void test_resume_no_steps_left_generates_the_same(void **state)
+{
+    (void)state;
+    char dir[512];
+    snprintf(dir, sizeof(dir), "%.250s/ckpt", own.dir);
+    save_all();
+    job what = {.nranks = 2,
+                .settings = {"train.steps=0"},
+                .resume = dir,
+                .generate = "a loom"};
+    ending end = run_whole(&what);
+    job whole = saving_job();
+    ending wanted = run_whole(&whole);
+    assert_int_equal(end.status, WEFT_OK);
+    assert_int_equal(end.steps, 0);
+    assert_true(end.parameters == wanted.parameters);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resume_after_kill_gives_the_same_bits),
+        cmocka_unit_test(test_resume_other_layout_is_refused_by_name),
+        cmocka_unit_test(test_resume_no_steps_left_generates_the_same),
+    };
+    return cmocka_run_group_tests(tests, open_scratch, close_scratch);
+}

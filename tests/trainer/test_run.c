@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     what is learned does not depend on the number of ranks, on overlap,
+ *          or on the run; a step's terms add up; generating is repeatable.
+ * Method   whole jobs, ranks as threads, on a small text from a printed seed;
+ *          losses, norms and final parameters are compared bit by bit.
+ */
+#include "tests/seed.h"
+#include "tests/trainer/job.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static scratch own;
+
+static int open_scratch(void **state)
+{
+    (void)state;
+    scratch_open(&own);
+    job_prepare(&own, random_seed());
+    return 0;
+}
+
+static int close_scratch(void **state)
+{
+    (void)state;
+    scratch_close(&own);
+    return 0;
+}
+
+static job_result run_well(const job *what)
+{
+    job_result result = job_run(&own, what);
+    if (result.status != WEFT_OK) {
+        print_error("%d ranks: %s\n", what->nranks, result.error);
+    }
+    assert_int_equal(result.status, WEFT_OK);
+    assert_true(result.step_error_ms < 1e-3);
+    return result;
+}
+
+static void assert_same_bits(const job_result *a, const job_result *b)
+{
+    assert_int_equal(a->steps, b->steps);
+    for (size_t i = 0; i < a->steps; i++) {
+        assert_true(a->loss[i] == b->loss[i]);
+        assert_true(a->grad_norm[i] == b->grad_norm[i]);
+    }
+    assert_true(a->val_loss == b->val_loss);
+    assert_int_equal(a->parameter_count, b->parameter_count);
+    assert_memory_equal(a->parameters, b->parameters,
+                        a->parameter_count * sizeof(real));
+}
+
+static void check_same(const job *a, const job *b)
+{
+    job_result first = run_well(a);
+    job_result second = run_well(b);
+    assert_same_bits(&first, &second);
+    job_result_fini(&first);
+    job_result_fini(&second);
+}
+
+static void test_run_learns(void **state)
+{
+    (void)state;
+    job what = {.nranks = 2, .settings = {"train.steps=24"}};
+    job_result result = run_well(&what);
+    assert_int_equal(result.steps, 24);
+    assert_true(fabs(result.loss[0] - log(256)) < 0.2);
+    assert_true(result.val_loss < 3.5);
+    job_result_fini(&result);
+}
+
+static void test_run_any_ranks_give_the_same_bits(void **state)
+{
+    (void)state;
+    job one = {.nranks = 1};
+    job_result wanted = run_well(&one);
+    for (int nranks = 2; nranks <= 4; nranks += 2) {
+        job many = {.nranks = nranks};
+        job_result got = run_well(&many);
+        assert_same_bits(&wanted, &got);
+        job_result_fini(&got);
+    }
+    job_result_fini(&wanted);
+}
+
+static void test_run_three_ranks_at_24_give_the_same_bits(void **state)
+{
+    (void)state;
+    job one = {
+        .nranks = 1,
+        .settings = {"train.global_batch_size=24", "train.micro_batch_size=1"}};
+    job three = one;
+    three.nranks = 3;
+    check_same(&one, &three);
+}
+
+static void test_run_twice_gives_the_same_bits(void **state)
+{
+    (void)state;
+    job what = {.nranks = 2, .settings = {"train.micro_batch_size=16"}};
+    check_same(&what, &what);
+}
+
+static void test_run_without_overlap_gives_the_same_bits(void **state)
+{
+    (void)state;
+    job with = {.nranks = 2};
+    job without = {.nranks = 2,
+                   .settings = {"overlap.grad_reduce=false",
+                                "overlap.param_gather=false"}};
+    check_same(&with, &without);
+}
+
+static void test_run_measure_restores_the_state(void **state)
+{
+    (void)state;
+    job plain = {.nranks = 2, .settings = {"train.micro_batch_size=16"}};
+    job measured = plain;
+    measured.measure = true;
+    job_result a = run_well(&plain);
+    job_result b = run_well(&measured);
+    assert_same_bits(&a, &b);
+    assert_true(isnan(a.s_C) && isnan(a.s_M));
+    assert_true(b.s_C > 0 && b.s_M > 0);
+    job_result_fini(&a);
+    job_result_fini(&b);
+}
+
+static void test_run_generate_prints_200_bytes_twice_the_same(void **state)
+{
+    (void)state;
+    job what = {.nranks = 2, .generate = "the loom"};
+    job_result first = run_well(&what);
+    job_result second = run_well(&what);
+    assert_int_equal(first.printed_bytes, 200);
+    assert_int_equal(second.printed_bytes, 200);
+    assert_memory_equal(first.printed, second.printed, 200);
+    job_result_fini(&first);
+    job_result_fini(&second);
+}
+
+static void test_run_summary_has_the_yardsticks(void **state)
+{
+    (void)state;
+    job what = {.nranks = 1};
+    job_result result = run_well(&what);
+    assert_non_null(strstr(result.printed, "validation loss"));
+    assert_non_null(strstr(result.printed, "2-gram"));
+    assert_non_null(strstr(result.printed, "4-gram"));
+    assert_non_null(strstr(result.printed, "tokens/s"));
+    assert_non_null(strstr(result.printed, "compute"));
+    job_result_fini(&result);
+}
+
+static void test_run_impossible_layout_is_refused(void **state)
+{
+    (void)state;
+    job what = {.nranks = 3};
+    job_result result = job_run(&own, &what);
+    assert_int_equal(result.status, WEFT_ERR_INVALID);
+    assert_non_null(strstr(result.error, "global_batch_size"));
+    job_result_fini(&result);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_learns),
+        cmocka_unit_test(test_run_any_ranks_give_the_same_bits),
+        cmocka_unit_test(test_run_three_ranks_at_24_give_the_same_bits),
+        cmocka_unit_test(test_run_twice_gives_the_same_bits),
+        cmocka_unit_test(test_run_without_overlap_gives_the_same_bits),
+        cmocka_unit_test(test_run_measure_restores_the_state),
+        cmocka_unit_test(test_run_generate_prints_200_bytes_twice_the_same),
+        cmocka_unit_test(test_run_summary_has_the_yardsticks),
+        cmocka_unit_test(test_run_impossible_layout_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_scratch, close_scratch);
+}

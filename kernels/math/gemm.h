@@ -9,6 +9,8 @@
  * c           [m][n]; not read where beta is 0; overlaps neither a nor b.
  * lda ldb ldc elements from one stored row to the next.
  *
+ * Threads of one process take turns (kernels/math/blas_lock.h).
+ *
  * Every extent is at most INT_MAX. m, n or k of 0 is legal (k = 0: C = beta C).
  * The bits of a row may depend on m: the library chooses its blocks by shape.
  *

@@ -5,6 +5,7 @@
 #include "kernels/math/gemm.h"
 
 #include "base/check.h"
+#include "kernels/math/blas_lock.h"
 #include "kernels/math/level.h"
 
 #include <cblas.h>
@@ -23,6 +24,7 @@ void WEFTI_LEVEL(gemm)(bool transpose_a, bool transpose_b, size_t m, size_t n,
 
     if (m == 0 || n == 0)
         return;
+    wefti_blas_lock();
 #ifdef WEFT_REAL_F64
     cblas_dgemm(CblasRowMajor, op_a, op_b, (int)m, (int)n, (int)k, alpha, a,
                 (int)lda, b, (int)ldb, beta, c, (int)ldc);
@@ -30,4 +32,5 @@ void WEFTI_LEVEL(gemm)(bool transpose_a, bool transpose_b, size_t m, size_t n,
     cblas_sgemm(CblasRowMajor, op_a, op_b, (int)m, (int)n, (int)k, alpha, a,
                 (int)lda, b, (int)ldb, beta, c, (int)ldc);
 #endif
+    wefti_blas_unlock();
 }

@@ -7,6 +7,9 @@
  */
 #include "tests/kernels/math_check.h"
 
+#include <pthread.h>
+#include <string.h>
+
 enum { M = 13, N = 37, K = 29, PAD = 3 };
 
 static real at(const real *x, size_t stride, bool transpose, size_t row,
@@ -84,9 +87,80 @@ static void test_gemm_empty_inner_extent_scales_c(void **state)
     }
 }
 
+enum {
+    CROWD = 3,
+    CROWD_M = 384,
+    CROWD_N = 96,
+    CROWD_K = 32,
+    CROWD_RUNS = 8000
+};
+
+/* One thread's product, again and again, against what it gave alone. */
+typedef struct crowd_member {
+    pthread_t thread;
+    real *a, *b, *wanted, *c;
+    size_t wrong;
+} crowd_member;
+
+static void multiply(const crowd_member *self, real *c)
+{
+    wefti_math_get()->gemm(false, true, CROWD_M, CROWD_N, CROWD_K, 1, self->a,
+                           CROWD_K, self->b, CROWD_K, 0, c, CROWD_N);
+}
+
+static void prepare(crowd_member *self, size_t number)
+{
+    self->a = calloc((size_t)CROWD_M * CROWD_K, sizeof(real));
+    self->b = calloc((size_t)CROWD_N * CROWD_K, sizeof(real));
+    self->c = calloc((size_t)CROWD_M * CROWD_N, sizeof(real));
+    self->wanted = calloc((size_t)CROWD_M * CROWD_N, sizeof(real));
+    for (size_t i = 0; i < (size_t)CROWD_M * CROWD_K; i++)
+        self->a[i] = (real)((i + number) % 7);
+    for (size_t i = 0; i < (size_t)CROWD_N * CROWD_K; i++)
+        self->b[i] = (real)((i * 3 + number) % 5);
+    multiply(self, self->wanted);
+}
+
+static void *multiply_often(void *argument)
+{
+    crowd_member *self = argument;
+
+    for (size_t run = 0; run < CROWD_RUNS; run++) {
+        multiply(self, self->c);
+        self->wrong += memcmp(self->c, self->wanted,
+                              CROWD_M * CROWD_N * sizeof(real)) != 0;
+    }
+    return NULL;
+}
+
+/* Ranks may be threads of one process: the library must not mix them up. */
+static void test_gemm_threads_at_once_do_not_disturb_each_other(void **state)
+{
+    crowd_member crowd[CROWD] = {0};
+
+    (void)state;
+    for (size_t i = 0; i < CROWD; i++) {
+        prepare(&crowd[i], i);
+    }
+    for (size_t i = 0; i < CROWD; i++) {
+        assert_int_equal(
+            pthread_create(&crowd[i].thread, NULL, multiply_often, &crowd[i]),
+            0);
+    }
+    for (size_t i = 0; i < CROWD; i++) {
+        pthread_join(crowd[i].thread, NULL);
+        assert_int_equal(crowd[i].wrong, 0);
+        free(crowd[i].a);
+        free(crowd[i].b);
+        free(crowd[i].c);
+        free(crowd[i].wanted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gemm_threads_at_once_do_not_disturb_each_other),
         cmocka_unit_test(test_gemm_all_transposes_match_double_sum),
         cmocka_unit_test(test_gemm_empty_inner_extent_scales_c),
     };

@@ -167,7 +167,6 @@ static void tear(weft_comm *comm)
 {
     tear_gates(comm);
     wefti_letters_fini(comm);
-    wefti_board_close(comm->board);
     wefti_fabric_fini(&comm->fabric);
     wefti_mapping_close(comm->mapping);
     if (comm->arena) {
@@ -213,7 +212,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         status = build_gates(comm);
     }
     if (status == WEFT_OK && !parts->parent) {
-        status = wefti_board_open(comm->rank, &comm->board);
+        status = wefti_board_open(comm->rank, &comm->engine->board);
     }
     if (status != WEFT_OK) {
         tear(comm);
@@ -397,6 +396,9 @@ void weft_comm_destroy(weft_comm *comm)
     wefti_engine *engine = comm->engine;
     wefti_engine_drive(engine, is_quiet, comm);
     pthread_mutex_lock(&engine->lock);
+    if (engine->noted == comm) {
+        engine->noted = NULL; /* its address may be another's soon */
+    }
     for (weft_comm **link = &engine->comms; *link; link = &(*link)->next) {
         if (*link == comm) {
             *link = comm->next;

@@ -143,6 +143,8 @@ typedef struct wefti_engine {
     int64_t due_ns;            /* next time something becomes visible */
     wefti_membership *members; /* NULL: a job of one rank */
     wefti_mapping *mapping;    /* holds the bell while the thread lives */
+    wefti_board_line *board;   /* the launcher's; NULL: there is none */
+    const weft_comm *noted;    /* whose operation stands there */
 } wefti_engine;
 
 /* One member as seen by this rank. */
@@ -166,7 +168,6 @@ struct weft_comm {
     int64_t warn_ns, timeout_ns;
     int ops_in_flight;
     wefti_tuning tuning;
-    wefti_board_line *board;
     wefti_observer observer;
 
     wefti_mapping *mapping;

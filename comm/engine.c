@@ -88,6 +88,7 @@ void wefti_engine_release(wefti_engine *engine)
         wefti_doorbell_wake(&engine->idle);
         pthread_join(engine->thread, NULL);
     }
+    wefti_board_close(engine->board);
     wefti_mapping_close(engine->mapping);
     if (engine->members) {
         wefti_membership_fini(engine->members);

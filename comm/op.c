@@ -239,6 +239,17 @@ static void open_window(weft_comm *comm, wefti_op *op)
     comm->windows_used |= 1u << op->window;
 }
 
+/* Tells the launcher where this rank is. */
+static void note_on_board(weft_comm *comm, const wefti_op *op)
+{
+    wefti_engine *engine = comm->engine;
+    if (engine->noted != comm) {
+        wefti_board_set_name(engine->board, comm->name);
+        engine->noted = comm;
+    }
+    wefti_board_note(engine->board, op->number, op->desc.collective);
+}
+
 static void enter(weft_comm *comm, wefti_op *op)
 {
     op->state = WEFTI_OP_RUNNING;
@@ -249,8 +260,8 @@ static void enter(weft_comm *comm, wefti_op *op)
     }
     memset(op->checked, 0, (size_t)comm->nranks);
     op->checked[comm->rank] = 1;
-    if (comm->board) {
-        wefti_board_note(comm->board, op->number, op->desc.collective);
+    if (comm->engine->board) {
+        note_on_board(comm, op);
     }
     if (!op->choice.pattern) {
         wefti_oneshot_enter(comm, op);

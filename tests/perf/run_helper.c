@@ -12,6 +12,7 @@
 #include "base/settings.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/control/board.h"
+#include "weft/op.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -133,6 +134,29 @@ static bool see_last_leave(const wefti_membership *membership)
     return poll(&wait, 1, 40000) == 1 && (wait.revents & POLLIN);
 }
 
+/* Rank 1 dies between real operations of a communicator split off the world. */
+static int die_in_split(void)
+{
+    weft_comm *world, *part;
+    weft_comm_config config = {.size_bytes = sizeof(config), .name = "dp"};
+    float data[2] = {1, 2};
+    if (weft_comm_create(NULL, &world) != WEFT_OK ||
+        weft_comm_split(world, 0, 0, &config, &part) != WEFT_OK) {
+        return 9;
+    }
+    weft_status status = WEFT_OK;
+    for (int i = 1; status == WEFT_OK && i <= 9; i++) {
+        status = weft_allreduce(data, data, 2, WEFT_DTYPE_F32, WEFT_REDOP_SUM,
+                                part, NULL);
+        if (i == 7 && weft_comm_get_rank(world) == 1) {
+            raise(SIGKILL);
+        }
+    }
+    weft_comm_destroy(part);
+    weft_comm_destroy(world);
+    return status == WEFT_ERR_PEER ? 3 : 9;
+}
+
 int main(int argc, char **argv)
 {
     static rank_thread ranks[THREADS_MOST];
@@ -140,6 +164,9 @@ int main(int argc, char **argv)
     const int first = setting(WEFTI_SETTING_RANK);
     const int nranks = setting(WEFTI_SETTING_NRANKS);
     const int count = setting(WEFTI_SETTING_RANKS_PER_PROCESS);
+    if (strcmp(task, "split") == 0) {
+        return die_in_split();
+    }
     if (count > THREADS_MOST || !meet(ranks, first, count, nranks)) {
         return 9;
     }

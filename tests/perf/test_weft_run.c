@@ -216,6 +216,10 @@ static void test_run_last_operation_is_named(void **state)
                      128 + SIGKILL);
     assert_last_line(
         &r, "weft-run: ranks 2-3: SIGKILL after all_reduce #417 on \"world\"");
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "3", HELPER, "split")),
+                     128 + SIGKILL);
+    assert_last_line(&r,
+                     "weft-run: rank 1: SIGKILL after all_reduce #7 on \"dp\"");
 }
 
 static void test_run_stopped_rank_is_no_failure(void **state)

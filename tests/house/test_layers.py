@@ -12,6 +12,7 @@ path with ../ in an include, which would step around the roots.
 
 Usage: test_layers.py SOURCE_DIR BUILD_DIR
 """
+import concurrent.futures
 import json
 import os
 import re
@@ -117,15 +118,17 @@ def check_pairs(source_dir, build_dir):
 
 
 def check_headers(source_dir, build_dir, commands):
-    count = 0
-    for folder, command in commands.items():
-        for path in sources_under(os.path.join(source_dir, folder), ".h"):
-            count += 1
-            header = os.path.relpath(path, source_dir)
-            complaint = compile_include(command, header, build_dir)
+    headers = [(command, os.path.relpath(path, source_dir))
+               for folder, command in commands.items()
+               for path in sources_under(os.path.join(source_dir, folder),
+                                         ".h")]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        complaints = pool.map(
+            lambda pair: compile_include(*pair, build_dir), headers)
+        for (_, header), complaint in zip(headers, complaints):
             if complaint:
                 fail("%s does not compile alone:\n%s" % (header, complaint))
-    print("%d headers compiled on their own" % count)
+    print("%d headers compiled on their own" % len(headers))
 
 
 def check_includes(source_dir):

@@ -12,12 +12,8 @@ install(TARGETS weft EXPORT weft_export
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/weft
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-foreach(program weft-run weft-perf weft-train)
-    if(TARGET ${program})
-        install(TARGETS ${program}
-            RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-    endif()
-endforeach()
+install(TARGETS weft-run weft-perf weft-train
+    RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # CMake: find_package(weft), target weft::weft.
 install(EXPORT weft_export NAMESPACE weft:: FILE weft-targets.cmake

@@ -104,8 +104,7 @@ for name in exit _exit abort quick_exit printf puts putchar perror signal \
 done
 
 # The programs start from where they were moved to.
-for program in "$build_dir"/bin/weft-*; do
-    program=$(basename "$program")
+for program in weft-run weft-perf weft-train; do
     "$prefix/bin/$program" --version | grep -qF "$version" ||
         fail "$program --version does not say $version"
 done

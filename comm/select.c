@@ -2,9 +2,10 @@
 /*
  * comm/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). Beyond, direct
- * moves each byte once and reduces at its owner; its scatter phase must have
- * 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
+ * Small payloads ride in the entries (one cache-line exchange). All-reduces of
+ * which everybody can read everything cheaply are exchanged in one hop. Beyond,
+ * direct moves each byte once and reduces at its owner; its scatter phase must
+ * have 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
 #include "comm/select.h"
 
@@ -19,6 +20,7 @@ enum {
     ONESHOT_LIMIT_BYTES = 4096,
     ONESHOT_READ_BYTES = 32 << 10, /* what a rank may read in all */
     CHUNK_BYTES = 128 << 10,
+    EXCHANGE_READ_BYTES = 256 << 10, /* of all peers together */
     FORCED_ONESHOT = 1,
     FORCED_PATTERN = 2
 };
@@ -134,6 +136,24 @@ static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
     return bytes / wide ? bytes / wide : 1;
 }
 
+/* Two ranks read what direct makes them read; more do, up to a size. */
+static bool is_cheap_to_exchange(int nranks, const weft_op *op)
+{
+    size_t bytes = op->count * weft_dtype_bytes(op->dtype);
+    return nranks == 2 || bytes <= EXCHANGE_READ_BYTES /
+                                       ((size_t)(nranks > 1 ? nranks - 1 : 1));
+}
+
+/* 1 + its place in the table. */
+static uint8_t digest_of(const wefti_pattern *pattern)
+{
+    uint8_t digest = 1;
+    while (wefti_patterns[digest - 1] != pattern) {
+        digest++;
+    }
+    return digest;
+}
+
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const weft_op *op)
 {
@@ -145,13 +165,17 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
     choice.chunk_elems = chunk_elems(tuning, nranks, op->dtype);
     wefti_problem problem = {op->collective, 0,         nranks,
                              op->root,       op->count, choice.chunk_elems};
-    int index = 0;
-    if (forced >= FORCED_PATTERN &&
-        wefti_patterns[forced - FORCED_PATTERN]->supports(&problem)) {
-        index = forced - FORCED_PATTERN;
+    const wefti_pattern *pattern = &wefti_pattern_direct;
+    if (forced >= FORCED_PATTERN) {
+        pattern = wefti_patterns[forced - FORCED_PATTERN];
+    } else if (is_cheap_to_exchange(nranks, op)) {
+        pattern = &wefti_pattern_exchange;
     }
-    choice.pattern = wefti_patterns[index];
-    choice.digest = (uint8_t)(index + 1);
+    if (!pattern->supports(&problem)) {
+        pattern = &wefti_pattern_direct;
+    }
+    choice.pattern = pattern;
+    choice.digest = digest_of(pattern);
     return choice;
 }
 

@@ -9,8 +9,8 @@
 
 #include <string.h>
 
-const wefti_pattern *const wefti_patterns[] = {&wefti_pattern_direct,
-                                               &wefti_pattern_tree, NULL};
+const wefti_pattern *const wefti_patterns[] = {
+    &wefti_pattern_direct, &wefti_pattern_tree, &wefti_pattern_exchange, NULL};
 
 const wefti_pattern *wefti_pattern_find(const char *name)
 {

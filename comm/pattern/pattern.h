@@ -93,6 +93,7 @@ typedef struct wefti_pattern {
 extern const wefti_pattern *const wefti_patterns[];
 extern const wefti_pattern wefti_pattern_direct;
 extern const wefti_pattern wefti_pattern_tree;
+extern const wefti_pattern wefti_pattern_exchange;
 
 /* The pattern of that name, or NULL. */
 const wefti_pattern *wefti_pattern_find(const char *name);

@@ -20,15 +20,17 @@
 
 #include <string.h>
 
-enum { ELEMS = 20011, MOST_RANKS = 7, VARIANTS = 6 };
+enum { ELEMS = 20011, MOST_RANKS = 7, VARIANTS = 9 };
 
 static const struct variant {
     const char *algorithm;
     const char *chunk_bytes;
 } variants[VARIANTS] = {
-    {"all_reduce:direct", "0"},   {"all_reduce:direct", "1000"},
-    {"all_reduce:direct", "512"}, {"all_reduce:tree", "0"},
-    {"all_reduce:tree", "1000"},  {"all_reduce:tree", "512"},
+    {"all_reduce:direct", "0"},     {"all_reduce:direct", "1000"},
+    {"all_reduce:direct", "512"},   {"all_reduce:tree", "0"},
+    {"all_reduce:exchange", "0"},   {"all_reduce:exchange", "1000"},
+    {"all_reduce:exchange", "512"}, {"all_reduce:tree", "1000"},
+    {"all_reduce:tree", "512"},
 };
 
 static uint64_t seed;

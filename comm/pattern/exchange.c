@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/exchange.c - all-reduce in one hop: every rank shows all others
+ * its whole input and folds everything itself.
+ *
+ *      track 0   SEND 0, SEND 1, FOLD 0, SEND 2, FOLD 1, ...   channel 0
+ *
+ * Each rank stages its input once and reads n - 1 times as much. For two ranks
+ * these are the bytes of the direct pattern, in half its hops; for more it pays
+ * while waiting costs more than reading.
+ *
+ * One chunk ahead keeps the peers fed. In place is safe: a chunk is staged
+ * before it is overwritten, in the same track. Nobody can starve: a rank that
+ * cannot stage chunk i waits for peers to fold an earlier one, for which
+ * everybody has staged his before.
+ *
+ * Source: Thakur, Rabenseifner, Gropp 2005 (recursive doubling; this is its
+ * flat form for memory that all can read).
+ */
+#include "comm/pattern/pattern.h"
+
+#include "base/check.h"
+
+enum { STAGED_DEPTH = 4 };
+
+static size_t chunks_of(const wefti_problem *problem)
+{
+    WEFTI_ASSERT(problem->chunk_elems > 0);
+    return problem->count / problem->chunk_elems +
+           (problem->count % problem->chunk_elems != 0);
+}
+
+static bool supports(const wefti_problem *problem)
+{
+    return problem->collective == WEFT_COLLECTIVE_ALLREDUCE &&
+           problem->nranks > 1;
+}
+
+static size_t step_count(const wefti_problem *problem, int track)
+{
+    return track == 0 ? 2 * chunks_of(problem) : 0;
+}
+
+static void step_at(const wefti_problem *problem, int track, size_t index,
+                    wefti_step *step_out)
+{
+    WEFTI_ASSERT(track == 0 && index < step_count(problem, track));
+    (void)track;
+    size_t chunks = chunks_of(problem);
+    bool last = index == 2 * chunks - 1;
+    bool send = !last && (index == 0 || index % 2 == 1);
+    size_t chunk = last ? chunks - 1 : send ? (index + 1) / 2 : index / 2 - 1;
+    size_t begin = chunk * problem->chunk_elems;
+    size_t left = problem->count - begin;
+    *step_out = (wefti_step){
+        .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_FOLD,
+        .src = WEFTI_BUFFER_SEND,
+        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
+        .peer = WEFTI_ALL_PEERS,
+        .src_elem = begin,
+        .dst_elem = begin,
+        .elems = left < problem->chunk_elems ? left : problem->chunk_elems,
+    };
+}
+
+static int slots(const wefti_problem *problem, int channel)
+{
+    size_t chunks = chunks_of(problem);
+    return channel > 0 ? 0 : chunks < STAGED_DEPTH ? (int)chunks : STAGED_DEPTH;
+}
+
+const wefti_pattern wefti_pattern_exchange = {
+    .name = "exchange",
+    .supports = supports,
+    .step_count = step_count,
+    .step_at = step_at,
+    .slots = slots,
+};

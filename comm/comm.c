@@ -146,6 +146,13 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
 {
     wefti_layout layout = wefti_layout_plan(parts->nranks);
     comm->memory_offset = parts->memory_offset;
+    if (parts->memory_offset + layout.total_bytes >
+        (uint64_t)memory_reach_bytes) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no room for another communicator of %d ranks: "
+                           "the job has made too many",
+                           parts->nranks);
+    }
     weft_status status =
         wefti_mapping_open(parts->memory_fd, parts->memory_offset,
                            layout.total_bytes, &comm->mapping);

@@ -121,6 +121,7 @@ typedef struct wefti_op {
     /* Clocks. */
     int64_t entered_ns, moved_ns, checked_ns;
     bool warned;
+    int suspect; /* seen dead or gone at the last look; -1: nobody */
     wefti_piece piece;
 
     struct wefti_op *next; /* letters: of the same pair; free list */
@@ -180,9 +181,10 @@ struct weft_comm {
     uint64_t completed;  /* all up to this are done */
     uint64_t peers_done; /* everybody has completed this, as last seen */
     wefti_op ops[WEFTI_LANES];
-    void *op_arrays;       /* what the ops' pointers point into */
-    uint32_t active;       /* bit set of ops not FREE */
-    uint32_t windows_used; /* bit set */
+    void *op_arrays;        /* what the ops' pointers point into */
+    uint32_t active;        /* bit set of ops not FREE */
+    uint32_t windows_used;  /* bit set */
+    const wefti_op *wanted; /* a poster waits for this lane to be free */
     int slots_max;
     unsigned char *arena; /* scratch of all tracks */
     size_t arena_bytes;

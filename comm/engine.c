@@ -25,7 +25,8 @@ enum {
     YIELD_NS = 1000000,
     SPIN_NS = 20000,
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
-    LOOKS_PER_CLOCK = 4
+    LOOKS_PER_CLOCK = 4,
+    LAST_PUSHES = 16 /* more than what can lie staged needs */
 };
 
 /* How a caller has been waiting so far. */
@@ -85,7 +86,7 @@ void wefti_engine_release(wefti_engine *engine)
     }
     if (engine->thread_started) {
         atomic_store(&engine->stopping, true);
-        wefti_doorbell_wake(&engine->idle);
+        wefti_engine_wake(engine);
         pthread_join(engine->thread, NULL);
     }
     wefti_board_close(engine->board);
@@ -99,14 +100,8 @@ void wefti_engine_release(wefti_engine *engine)
     free(engine);
 }
 
-static bool push_comm(weft_comm *comm)
+static bool push_ops(weft_comm *comm)
 {
-    if (comm->failed != WEFT_OK) {
-        return false;
-    }
-    if (wefti_fault_act(comm)) {
-        return true;
-    }
     bool moved = false;
     for (uint64_t i = 1; i <= WEFTI_LANES && comm->active; i++) {
         /* Oldest first: later ones often wait for them. */
@@ -119,6 +114,23 @@ static bool push_comm(weft_comm *comm)
         moved |= wefti_letters_advance(comm);
     }
     return moved;
+}
+
+static bool push_comm(weft_comm *comm)
+{
+    if (comm->failed != WEFT_OK) {
+        return false;
+    }
+    if (!wefti_fault_is_published(comm)) {
+        return push_ops(comm);
+    }
+    /* What had all it needs before the fault still ends well: a rank that is
+     * slow to leave an operation does not lose it to a fault in the next. */
+    bool moved = false;
+    for (int i = 0; i < LAST_PUSHES && push_ops(comm); i++) {
+        moved = true;
+    }
+    return wefti_fault_act(comm) || moved;
 }
 
 bool wefti_engine_push(wefti_engine *engine)
@@ -252,7 +264,10 @@ static void *progress(void *argument)
 
 weft_status wefti_engine_start(wefti_engine *engine)
 {
+    /* Two communicators may get their first stream at once. */
+    pthread_mutex_lock(&engine->lock);
     if (engine->thread_started) {
+        pthread_mutex_unlock(&engine->lock);
         return WEFT_OK;
     }
     /* Signals are the program's business, not this thread's. */
@@ -261,11 +276,11 @@ weft_status wefti_engine_start(wefti_engine *engine)
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int refused = pthread_create(&engine->thread, NULL, progress, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (refused) {
-        return wefti_error(WEFT_ERR_SYSTEM, "cannot start a progress thread");
-    }
-    engine->thread_started = true;
-    return WEFT_OK;
+    engine->thread_started = refused == 0;
+    pthread_mutex_unlock(&engine->lock);
+    return refused
+               ? wefti_error(WEFT_ERR_SYSTEM, "cannot start a progress thread")
+               : WEFT_OK;
 }
 
 void wefti_engine_wake(wefti_engine *engine)

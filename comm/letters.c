@@ -75,7 +75,6 @@ weft_status wefti_letters_init(weft_comm *comm)
     comm->letter_arrived = arrived;
     if (!comm->letters || !comm->outgoing || !comm->incoming || !records ||
         !arrived) {
-        wefti_letters_fini(comm);
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for point-to-point operations");
     }

@@ -8,6 +8,7 @@
 
 #include "comm/core.h"
 
+/* After a failure too, fini frees what there is. */
 WEFT_NODISCARD weft_status wefti_letters_init(weft_comm *comm);
 void wefti_letters_fini(weft_comm *comm);
 

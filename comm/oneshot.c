@@ -36,6 +36,7 @@ static void copy(weft_comm *comm, wefti_op *op, void *dst, const void *src,
     }
     weft_status status = weft_device_copy(comm->device, dst, src, bytes, NULL);
     if (status != WEFT_OK) {
+        op->status = status;
         wefti_op_fail(comm, op, status, "the device refused a copy");
     }
 }
@@ -59,15 +60,29 @@ static bool needs(const weft_comm *comm, const wefti_op *op, int peer)
     }
 }
 
-void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes)
+/* What this rank's peers take of its payload, and it of theirs. */
+static void measure(const weft_comm *comm, const wefti_op *op,
+                    size_t *sent_bytes, size_t *taken_bytes)
+{
+    size_t part_bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    size_t all_bytes = part_bytes * ((size_t)comm->nranks - 1);
+    bool root = comm->rank == op->desc.root;
+    *sent_bytes = *taken_bytes = all_bytes;
+    if (op->desc.collective == WEFT_COLLECTIVE_REDUCE) {
+        *sent_bytes = root ? 0 : part_bytes;
+        *taken_bytes = root ? all_bytes : 0;
+    } else if (op->desc.collective == WEFT_COLLECTIVE_BROADCAST) {
+        *sent_bytes = root ? all_bytes : 0;
+        *taken_bytes = root ? 0 : part_bytes;
+    }
+}
+
+void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes)
 {
     wefti_entry *entry = entry_of(comm, op, comm->rank);
     wefti_shared_header *header = wefti_shared_get_header(comm->fabric.base);
-    size_t peers = (size_t)comm->nranks - 1;
     int64_t stamp_ns =
-        payload_bytes
-            ? wefti_fabric_charge(&comm->fabric, payload_bytes * peers)
-            : 0;
+        sent_bytes ? wefti_fabric_charge(&comm->fabric, sent_bytes) : 0;
     if (!stamp_ns) {
         stamp_ns = atomic_load_explicit(&header->observed, memory_order_relaxed)
                        ? wefti_clock_ns()
@@ -77,6 +92,7 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes)
                           memory_order_relaxed);
     atomic_store_explicit(&entry->kind, op->signature.kind,
                           memory_order_relaxed);
+    atomic_store_explicit(&entry->cut, op->signature.cut, memory_order_relaxed);
     atomic_store_explicit(&entry->stamp_ns, stamp_ns, memory_order_relaxed);
     atomic_store(&entry->number, op->number);
     for (int peer = 0; peer < comm->nranks; peer++) {
@@ -95,12 +111,17 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
     if (bytes) {
         copy(comm, op, entry_of(comm, op, comm->rank)->payload, op->desc.send,
              bytes);
+        if (op->status != WEFT_OK) {
+            return; /* nobody may read that; the fault ends the operation */
+        }
     }
+    size_t sent_bytes, taken_bytes;
+    measure(comm, op, &sent_bytes, &taken_bytes);
     if (comm->observer.moved) {
         wefti_op_piece_open(comm, op);
-        op->piece.bytes = bytes * ((size_t)comm->nranks - 1);
+        op->piece.bytes = sent_bytes + taken_bytes;
     }
-    wefti_oneshot_announce(comm, op, bytes);
+    wefti_oneshot_announce(comm, op, sent_bytes);
 }
 
 /* Whether peer's payload may be read; notes when it was or will be there. */
@@ -182,6 +203,9 @@ static void produce(weft_comm *comm, wefti_op *op)
 bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
 {
     bool moved = false;
+    if (op->status != WEFT_OK) {
+        return false;
+    }
     for (; op->missing < comm->nranks; op->missing++) {
         int peer = op->missing;
         if (peer == comm->rank || !needs(comm, op, peer)) {
@@ -194,6 +218,9 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
     }
     if (op->desc.count) {
         produce(comm, op);
+        if (op->status != WEFT_OK) {
+            return false;
+        }
         wefti_op_all_arrived(op);
     }
     wefti_op_finish(comm, op, WEFT_OK);

@@ -15,8 +15,7 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op);
 /* Goes on as far as peers have entered; returns whether anything moved. */
 bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op);
 
-/* Publishes this rank's entry; payload_bytes of it are written already. */
-void wefti_oneshot_announce(weft_comm *comm, wefti_op *op,
-                            size_t payload_bytes);
+/* Publishes this rank's entry, of which others take sent_bytes in all. */
+void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes);
 
 #endif

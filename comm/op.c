@@ -80,16 +80,15 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->slots[0] = op->slots[1] = 0;
     op->entered_ns = op->moved_ns = op->checked_ns = 0;
     op->warned = false;
+    op->suspect = -1;
     op->piece.open = false;
     op->piece.bytes = 0;
     op->piece.posted_ns = op->piece.ready_ns = 0;
     size_t send = wefti_op_send_elems(op), recv = wefti_op_recv_elems(op);
     size_t most = send > recv ? send : recv;
-    op->gate_elems = desc->gate_elems ? desc->gate_elems : most;
-    if (op->gate_elems == 0) {
-        op->gate_elems = 1;
-    }
-    /* Without gates of its own too: the peers' messages are cut so. */
+    bool cut = desc->gate_elems && desc->gate_elems < most;
+    op->gate_elems = cut ? desc->gate_elems : most ? most : 1;
+    /* Gates are each rank's own; where messages end is everybody's. */
     op->blocks = desc->count > op->gate_elems
                      ? (desc->count - 1) / op->gate_elems + 1
                      : 1;
@@ -103,9 +102,23 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     }
 }
 
+/* Whether this rank has a send buffer, and a receive buffer. */
+static bool sends(const wefti_op *op)
+{
+    return op->desc.collective != WEFT_COLLECTIVE_BROADCAST ||
+           op->problem.rank == op->desc.root;
+}
+
+static bool receives(const wefti_op *op)
+{
+    return op->desc.recv && op->desc.collective != WEFT_COLLECTIVE_SEND &&
+           (op->desc.collective != WEFT_COLLECTIVE_REDUCE ||
+            op->problem.rank == op->desc.root);
+}
+
 bool wefti_op_all_ready(const wefti_op *op)
 {
-    if (!op->desc.ready) {
+    if (!op->desc.ready || !sends(op)) {
         return true;
     }
     size_t elems = wefti_op_send_elems(op);
@@ -172,7 +185,7 @@ void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
 void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                               wefti_signature theirs)
 {
-    char mine_text[80], theirs_text[80];
+    char mine_text[112], theirs_text[112];
     wefti_signature_text(op->signature, mine_text, sizeof(mine_text));
     wefti_signature_text(theirs, theirs_text, sizeof(theirs_text));
     wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
@@ -194,7 +207,8 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
     }
     wefti_signature theirs = {
         atomic_load_explicit(&entry->count, memory_order_relaxed),
-        atomic_load_explicit(&entry->kind, memory_order_relaxed)};
+        atomic_load_explicit(&entry->kind, memory_order_relaxed),
+        atomic_load_explicit(&entry->cut, memory_order_relaxed)};
     if (!wefti_signature_equal(theirs, op->signature)) {
         wefti_op_report_mismatch(comm, op, peer, theirs);
         return false;
@@ -307,6 +321,27 @@ static void drain(weft_comm *comm, wefti_op *op)
     comm->active &= ~(1u << (op - comm->ops));
 }
 
+/* Pushes a running operation, and asks why if it does not move. */
+static bool push(weft_comm *comm, wefti_op *op)
+{
+    wefti_engine *engine = comm->engine;
+    int64_t others_due_ns = engine->due_ns;
+    engine->due_ns = INT64_MAX;
+    bool pushed = op->ring == WEFTI_RING_LETTERS || op->choice.pattern
+                      ? wefti_track_run_all(comm, op)
+                      : wefti_oneshot_advance(comm, op);
+    if (engine->due_ns != INT64_MAX) {
+        /* What is still on the emulated link has been sent: no stall. */
+        op->moved_ns = wefti_clock_coarse_ns();
+    } else if (!pushed && op->state == WEFTI_OP_RUNNING) {
+        wefti_watch_stalled(comm, op);
+    }
+    if (others_due_ns < engine->due_ns) {
+        engine->due_ns = others_due_ns;
+    }
+    return pushed;
+}
+
 bool wefti_op_advance(weft_comm *comm, wefti_op *op)
 {
     bool moved = false;
@@ -314,16 +349,13 @@ bool wefti_op_advance(weft_comm *comm, wefti_op *op)
         moved = try_enter(comm, op);
     }
     if (op->state == WEFTI_OP_RUNNING) {
-        bool pushed = op->ring == WEFTI_RING_LETTERS || op->choice.pattern
-                          ? wefti_track_run_all(comm, op)
-                          : wefti_oneshot_advance(comm, op);
-        if (!pushed && op->state == WEFTI_OP_RUNNING) {
-            wefti_watch_stalled(comm, op);
-        }
-        moved |= pushed;
+        moved |= push(comm, op);
     }
     if (op->state == WEFTI_OP_DRAINING) {
         drain(comm, op);
+        if (op->state == WEFTI_OP_DRAINING && op == comm->wanted) {
+            wefti_watch_stalled(comm, op);
+        }
     }
     return moved;
 }
@@ -363,7 +395,7 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     if (op->watching) {
         wefti_gate_unwatch(op->desc.ready, &op->watcher);
     }
-    if (status == WEFT_OK && op->desc.count == 0) {
+    if (status == WEFT_OK && (op->desc.count == 0 || !receives(op))) {
         wefti_op_all_arrived(op);
     }
     if (status != WEFT_OK && op->desc.arrived) {

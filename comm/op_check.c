@@ -181,12 +181,15 @@ weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
                                                                   : "root",
                            op->root, comm->nranks - 1);
     }
+    *op_out = *op;
+    if (op->collective == WEFT_COLLECTIVE_BARRIER) {
+        op_out->count = 0; /* it moves nothing */
+    }
     struct extent extent;
-    status = measure(op, comm, &extent);
+    status = measure(op_out, comm, &extent);
     if (status != WEFT_OK) {
         return status;
     }
-    *op_out = *op;
     status = check_buffers(op_out, comm, &extent);
     if (status != WEFT_OK) {
         return status;
@@ -194,5 +197,6 @@ weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
     if (op->class_id == WEFT_CLASS_COMPUTE) {
         op_out->class_id = WEFT_CLASS_DP;
     }
-    return op->ready || op->arrived ? check_gates(op, epoch, comm) : WEFT_OK;
+    return op->ready || op->arrived ? check_gates(op_out, epoch, comm)
+                                    : WEFT_OK;
 }

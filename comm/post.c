@@ -6,6 +6,7 @@
  *     NULL stream: wefti_engine_drive until it is done
  *     a stream:    start gate, done gate on the stream; the thread drives
  */
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
@@ -55,6 +56,16 @@ static wefti_op *take_lane(weft_comm *comm, const weft_op *desc, uint64_t epoch,
     return op;
 }
 
+/* What peers still read from the next lane holds this rank up from now on. */
+static void want_lane(weft_comm *comm)
+{
+    wefti_op *op = &comm->ops[(comm->number + 1) % WEFTI_LANES];
+    if (op->state == WEFTI_OP_DRAINING) {
+        op->moved_ns = wefti_clock_coarse_ns();
+    }
+    comm->wanted = op;
+}
+
 /* Waits for room, then posts. The lock is held on return; NULL: comm has
  * failed, and it is not. */
 static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
@@ -66,10 +77,14 @@ static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
     pending_op context = {comm, NULL};
     pthread_mutex_lock(&comm->engine->lock);
     while (!room(&context)) {
+        if (!letter) {
+            want_lane(comm);
+        }
         pthread_mutex_unlock(&comm->engine->lock);
         wefti_engine_drive(comm->engine, room, &context);
         pthread_mutex_lock(&comm->engine->lock);
     }
+    comm->wanted = NULL;
     if (comm->failed != WEFT_OK || wefti_fault_act(comm)) {
         pthread_mutex_unlock(&comm->engine->lock);
         return NULL;
@@ -127,6 +142,22 @@ static weft_status post_on_stream(weft_comm *comm, const weft_op *desc,
     return status;
 }
 
+/* The communicator's gates must be able to stand in the stream. */
+static weft_status check_stream(const weft_comm *comm,
+                                const weft_stream *stream)
+{
+    const wefti_device_table *ours =
+        wefti_device_get_table(wefti_gate_get_device(comm->start));
+    const wefti_device_table *theirs =
+        wefti_device_get_table(wefti_stream_get_device(stream));
+    return ours == theirs
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "stream of a %s device: allowed on \"%s\" is a "
+                             "%s device's",
+                             theirs->kind, comm->name, ours->kind);
+}
+
 weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
                          weft_stream *stream)
 {
@@ -136,6 +167,9 @@ weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
     }
     weft_op checked;
     weft_status status = wefti_check_op(op, epoch, comm, &checked);
+    if (status == WEFT_OK && stream) {
+        status = check_stream(comm, stream);
+    }
     if (status != WEFT_OK) {
         return status;
     }

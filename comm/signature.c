@@ -19,15 +19,6 @@ static bool has_root(weft_collective collective)
            collective == WEFT_COLLECTIVE_BROADCAST;
 }
 
-/* 0: one piece; else 1 .. 4095 by gate_elems (Knuth's multiplicative hash). */
-static uint64_t pieces_digest(const weft_op *op)
-{
-    if (op->gate_elems == 0 || op->count <= op->gate_elems) {
-        return 0;
-    }
-    return (op->gate_elems * UINT64_C(0x9e3779b97f4a7c15) >> 32) % 4095 + 1;
-}
-
 wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
 {
     uint64_t kind = (uint64_t)op->collective | (uint64_t)op->dtype << 8 |
@@ -39,8 +30,8 @@ wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
     if (has_root(op->collective)) {
         kind |= (uint64_t)(uint32_t)op->root << 32;
     }
-    kind |= pieces_digest(op) << 52;
-    return (wefti_signature){op->count, kind};
+    size_t cut = op->gate_elems < op->count ? op->gate_elems : 0;
+    return (wefti_signature){op->count, kind, cut};
 }
 
 weft_collective wefti_signature_collective(wefti_signature signature)
@@ -55,8 +46,7 @@ void wefti_signature_text(wefti_signature signature, char *text_out,
     weft_dtype dtype = (weft_dtype)(signature.kind >> 8 & 0xff);
     weft_redop redop = (weft_redop)(signature.kind >> 16 & 0xff);
     unsigned choice = (unsigned)(signature.kind >> 24 & 0xff);
-    int root = (int)(signature.kind >> 32 & 0xfffff);
-    unsigned pieces = (unsigned)(signature.kind >> 52);
+    int root = (int)(signature.kind >> 32);
     int used = collective == WEFT_COLLECTIVE_BARRIER
                    ? snprintf(text_out, text_bytes, "barrier")
                    : snprintf(text_out, text_bytes, "%s of %llu %s",
@@ -71,9 +61,10 @@ void wefti_signature_text(wefti_signature signature, char *text_out,
         used += snprintf(text_out + used, text_bytes - (size_t)used,
                          ", root %d", root);
     }
-    if (pieces && used >= 0 && (size_t)used < text_bytes) {
-        used += snprintf(text_out + used, text_bytes - (size_t)used,
-                         ", gate_elems digest %u", pieces);
+    if (signature.cut && used >= 0 && (size_t)used < text_bytes) {
+        used +=
+            snprintf(text_out + used, text_bytes - (size_t)used,
+                     ", gate_elems %llu", (unsigned long long)signature.cut);
     }
     if (choice && used >= 0 && (size_t)used < text_bytes) {
         snprintf(text_out + used, text_bytes - (size_t)used, ", choice %u",

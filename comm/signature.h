@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/signature.h - what ranks must agree on about one operation, in two
+ * comm/signature.h - what ranks must agree on about one operation, in three
  * words that ride on data already sent.
  */
 #ifndef COMM_SIGNATURE_H
@@ -13,12 +13,14 @@
 /*
  * count   elements, as posted.
  * kind    from the low byte up: collective, dtype, redop, choice (which
- *         algorithm); then 20 bits of root and 12 bits that differ where
- *         gate_elems cut the buffer differently.
+ *         algorithm); high 32 bits: root.
+ * cut     elements per block where gate_elems cuts the operation, else 0:
+ *         messages end where blocks end, on both sides.
  */
 typedef struct wefti_signature {
     uint64_t count;
     uint64_t kind;
+    uint64_t cut;
 } wefti_signature;
 
 /* choice: what comm/select.h says. redop is left out where nothing reduces. */
@@ -26,7 +28,7 @@ wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice);
 
 static inline bool wefti_signature_equal(wefti_signature a, wefti_signature b)
 {
-    return a.count == b.count && a.kind == b.kind;
+    return a.count == b.count && a.kind == b.kind && a.cut == b.cut;
 }
 
 weft_collective wefti_signature_collective(wefti_signature signature);

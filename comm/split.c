@@ -16,6 +16,7 @@
 
 /* What each rank of the parent says about itself. */
 typedef struct card {
+    int32_t status; /* of its arguments */
     int32_t color;
     int32_t key;
     int32_t rank;       /* in the parent */
@@ -135,13 +136,25 @@ static weft_status agree(weft_comm *comm, const card *group, int members,
     return mine != WEFT_OK ? mine : status;
 }
 
-static weft_status split(weft_comm *comm, int color, int key, card *cards,
-                         const weft_comm_config *config, weft_comm **comm_out)
+/* refused: what this rank's arguments got; the others must learn of it. */
+static weft_status split(weft_comm *comm, weft_status refused, int color,
+                         int key, card *cards, const weft_comm_config *config,
+                         weft_comm **comm_out)
 {
-    card mine = {color, key, comm->rank, comm->peers[comm->rank].world_rank};
+    card mine = {refused, color, key, comm->rank,
+                 comm->peers[comm->rank].world_rank};
     weft_status status = exchange(comm, &mine, cards, sizeof(mine));
     if (status != WEFT_OK) {
         return status;
+    }
+    if (refused != WEFT_OK) {
+        return refused; /* the text is this rank's own */
+    }
+    for (int i = 0; i < comm->nranks; i++) {
+        if (cards[i].status != WEFT_OK) {
+            return wefti_error((weft_status)cards[i].status,
+                               "rank %d's config of the split was refused", i);
+        }
     }
     int members = color < 0 ? 0 : form_group(cards, comm->nranks, color);
     uint64_t offset;
@@ -171,10 +184,7 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
     }
     *comm_out = NULL;
     weft_comm_config full;
-    weft_status status = wefti_comm_read_config(config, &full);
-    if (status != WEFT_OK) {
-        return status;
-    }
+    weft_status refused = wefti_comm_read_config(config, &full);
     if (!config || !config->name) {
         full.name = comm->name;
     }
@@ -188,7 +198,8 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
     if (!cards) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a split");
     }
-    status = split(comm, color, key, cards, &full, comm_out);
+    weft_status status =
+        split(comm, refused, color, key, cards, &full, comm_out);
     free(cards);
     return status;
 }

@@ -112,6 +112,9 @@ static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
 static bool waits_for_compute(const wefti_op *op)
 {
     bool gated = false;
+    if (op->desc.count == 0) {
+        return false; /* an empty letter waits for its peer only */
+    }
     for (int t = 0; t < WEFTI_TRACKS; t++) {
         const wefti_track *track = &op->tracks[t];
         if (track_is_done(op, track)) {

@@ -70,6 +70,7 @@ extern const wefti_device_table wefti_device_host;
 extern const wefti_device_table wefti_device_shadow;
 
 const wefti_device_table *wefti_device_get_table(const weft_device *device);
+weft_device *wefti_stream_get_device(const weft_stream *stream);
 
 /*
  * wefti_device_owns - whether pointer is memory of this device that the host

@@ -40,6 +40,11 @@ weft_status weft_stream_call(weft_stream *stream, void (*call)(void *arg),
     return stream->device->table->stream_call(stream, call, arg);
 }
 
+weft_device *wefti_stream_get_device(const weft_stream *stream)
+{
+    return stream->device;
+}
+
 weft_status weft_stream_wait(weft_stream *stream)
 {
     if (!stream) {

@@ -17,8 +17,9 @@
 #include <string.h>
 
 enum {
-    LOOK_NS = 20000000,   /* between looks at a stalled operation */
-    FRESH_NS = 400000000, /* a mark older than this is of somebody stopped */
+    LOOK_NS = 20000000,    /* between looks at a stalled operation */
+    PAUSE_NS = 1000000000, /* no look for so long: it was us who stood still */
+    FRESH_NS = 400000000,  /* a mark older than this is of somebody stopped */
     LISTED_RANKS = 16
 };
 
@@ -33,7 +34,7 @@ static uint64_t last_entered(weft_comm *comm, int rank, weft_collective *what,
         uint64_t number = atomic_load(&entry->number);
         if (number > newest) {
             newest = number;
-            wefti_signature signature = {0, atomic_load(&entry->kind)};
+            wefti_signature signature = {0, atomic_load(&entry->kind), 0};
             *what = wefti_signature_collective(signature);
             *when_ns = atomic_load(&entry->stamp_ns);
         }
@@ -61,6 +62,11 @@ static bool is_awaited(weft_comm *comm, const wefti_op *op, int peer,
     *entered = atomic_load(&entry->number) == op->number;
     if (!*entered) {
         return true;
+    }
+    if (op->state == WEFTI_OP_DRAINING) {
+        wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,
+                                                      comm->fabric.base, peer);
+        return atomic_load(&page->completed) < op->number;
     }
     for (int t = 0; op->choice.pattern && t < WEFTI_TRACKS; t++) {
         const wefti_track *track = &op->tracks[t];
@@ -183,8 +189,12 @@ static bool has_died(const weft_comm *comm, int peer)
     return pidfd >= 0 && poll(&ended, 1, 0) == 1;
 }
 
-/* A peer that will never come: its process has ended, or it has left. */
-static bool find_lost(weft_comm *comm, const wefti_op *op)
+/*
+ * A peer that will never come: its process has ended, or it has left. It may
+ * have done its part just before, so a first look only suspects it: what it
+ * sent is there for the push that comes before the second.
+ */
+static bool find_lost(weft_comm *comm, wefti_op *op)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered;
@@ -197,9 +207,10 @@ static bool find_lost(weft_comm *comm, const wefti_op *op)
         if (!left && !has_died(comm, peer)) {
             continue;
         }
-        /* It may have done its part just before: look again first. */
-        if (!is_awaited(comm, op, peer, &entered)) {
-            continue;
+        if (op->suspect != peer) {
+            op->suspect = peer;
+            op->checked_ns -= LOOK_NS;
+            return false;
         }
         char text[96];
         wefti_op_text(comm, op, text, sizeof(text));
@@ -221,8 +232,12 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
     if (op->checked_ns < op->moved_ns) {
         op->checked_ns = op->moved_ns;
     }
-    if (now_ns - op->checked_ns < LOOK_NS) {
+    int64_t since_ns = now_ns - op->checked_ns;
+    if (since_ns < LOOK_NS) {
         return;
+    }
+    if (since_ns > PAUSE_NS) {
+        op->moved_ns += since_ns; /* a stopped job goes on when continued */
     }
     op->checked_ns = now_ns;
     leave_mark(comm, op, now_ns);

@@ -52,9 +52,10 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
         if (atomic_load(&entry->number) != wanted) {
             continue;
         }
-        char what[80];
+        char what[112];
         wefti_signature signature = {atomic_load(&entry->count),
-                                     atomic_load(&entry->kind)};
+                                     atomic_load(&entry->kind),
+                                     atomic_load(&entry->cut)};
         wefti_signature_text(signature, what, sizeof(what));
         append(writer, "%s #%llu %s (%.3f s ago)",
                wanted > completed ? ", inside" : ", did",

@@ -51,6 +51,11 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
     wake_everybody(comm);
 }
 
+bool wefti_fault_is_published(weft_comm *comm)
+{
+    return atomic_load(&page_of(comm)->state) != 0;
+}
+
 /* Copies the published fault, or makes one up if its writer died writing. */
 static bool learn(weft_comm *comm)
 {
@@ -105,6 +110,10 @@ bool wefti_fault_act(weft_comm *comm)
     }
     comm->failed = comm->fault.status;
     atomic_store(&comm->fault_seen, 1);
+    if (comm->copies) {
+        /* Buffers are their owners' again when the operations have ended. */
+        (void)!weft_stream_wait(comm->copies);
+    }
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         if (wefti_op_pending(&comm->ops[lane])) {
             wefti_op_finish(comm, &comm->ops[lane], comm->failed);

@@ -21,6 +21,9 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
                          uint64_t op_number, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* Whether somebody has begun to write one. */
+bool wefti_fault_is_published(weft_comm *comm);
+
 /*
  * wefti_fault_act - if a fault is published, end all operations of comm with
  * it. Engine's lock held.

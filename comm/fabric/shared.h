@@ -50,8 +50,9 @@ typedef struct wefti_entry {
     _Alignas(64) _Atomic uint64_t number;
     _Atomic uint64_t count;
     _Atomic uint64_t kind;
+    _Atomic uint64_t cut;
     _Atomic int64_t stamp_ns;  /* when its payload may be read */
-    unsigned char payload[32]; /* and on behind the struct */
+    unsigned char payload[24]; /* and on behind the struct */
 } wefti_entry;
 
 enum {

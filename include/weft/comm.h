@@ -111,7 +111,9 @@ WEFT_NODISCARD weft_status weft_comm_split(weft_comm *comm, int color, int key,
  * weft_comm_destroy - leave. Local: waits only for this rank's own operations.
  *
  * A peer that still waits for this rank in an operation learns that it left.
- * comm   NULL is legal. Not while another thread is inside a call on it.
+ * comm   NULL is legal. Not while another thread is inside a call on it, nor
+ *        while a stream still holds its operations: weft_stream_wait() first,
+ *        after a fault too.
  */
 void weft_comm_destroy(weft_comm *comm);
 

@@ -33,8 +33,8 @@ extern "C" {
  *                says so; NULL: all are.
  * arrived        chunks of the receive buffer are announced here; NULL: none.
  * gate_elems     elements of the buffer per gate chunk, counted from its
- *                start; 0: the whole buffer is one chunk. The same on all
- *                ranks, also on those without gates.
+ *                start; 0: the whole buffer is one chunk. Messages end there,
+ *                so it is the same on all ranks, also on those without gates.
  * ready_chunk    the gate's chunk that belongs to element 0 of send.
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP.

@@ -255,12 +255,14 @@ static int gate_at_root(weft_comm *comm, void *context)
         op.ready = NULL;
         op.gate_elems = agree ? CHUNK_ELEMS : 0;
     }
-    failures += weft_op_post(&op, 1, comm, desk.stream) != WEFT_OK;
+    weft_status status = weft_op_post(&op, 1, comm, desk.stream);
     for (size_t chunk = 0; chunk < CHUNKS && rank == 0; chunk++) {
         make_chunk(&desk, chunk, 1, 5);
         failures += weft_gate_signal(desk.ready, 2 + chunk, 1, NULL) != WEFT_OK;
     }
-    weft_status status = weft_stream_wait(desk.stream);
+    if (status == WEFT_OK) { /* else the others have found out before */
+        status = weft_stream_wait(desk.stream);
+    }
     if (agree) {
         failures += status != WEFT_OK ||
                     desk.recv[ELEMS - 1] != (float)(6 + (ELEMS - 1) % 97);

@@ -103,6 +103,16 @@ static void close_bucket(wefti_parameters *plan, size_t used)
     plan->own_elems += share;
 }
 
+/*
+ * When bucket number is closed. The first ones are small: their gradients are
+ * final last and their parameters needed first, so nothing hides them.
+ */
+static size_t closing_bytes(size_t number, size_t bucket_bytes)
+{
+    size_t part = number < 2 ? 4 : number < 4 ? 2 : 1;
+    return bucket_bytes / part;
+}
+
 static void place_tensors(wefti_parameters *plan, size_t bucket_bytes)
 {
     size_t used = 0;
@@ -112,7 +122,8 @@ static void place_tensors(wefti_parameters *plan, size_t bucket_bytes)
         tensor->start_elems = plan->flat_elems + used;
         used +=
             round_up(tensor->rows * tensor->columns, WEFTI_TENSOR_ALIGN_ELEMS);
-        if (used * sizeof(real) >= bucket_bytes ||
+        if (used * sizeof(real) >=
+                closing_bytes(plan->bucket_count, bucket_bytes) ||
             i + 1 == plan->tensor_count) {
             close_bucket(plan, used);
             used = 0;

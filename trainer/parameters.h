@@ -94,7 +94,8 @@ typedef struct wefti_parameters {
 /*
  * wefti_parameters_plan - lay out a model.
  *
- * bucket_bytes   a bucket is closed as soon as it holds that much.
+ * bucket_bytes   a bucket is closed as soon as it holds that much; the first
+ *                two at a quarter of it, the next two at half.
  *
  * Returns     OK | ERR_NO_MEMORY.
  */

@@ -92,7 +92,7 @@ enum {
     CROWD_M = 384,
     CROWD_N = 96,
     CROWD_K = 32,
-    CROWD_RUNS = 8000
+    CROWD_RUNS = 3000
 };
 
 /* One thread's product, again and again, against what it gave alone. */

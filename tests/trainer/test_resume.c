@@ -205,9 +205,9 @@ static void test_resume_after_kill_gives_the_same_bits(void **state)
         rest.resume = dir;
         ending resumed = run_whole(&rest);
         assert_int_equal(resumed.steps, saved == 30 ? 0 : 30 - saved);
-        if (saved == 30) {
-            resumed.loss = wanted.loss; /* no step was left to run */
-            wanted.val_loss = resumed.val_loss;
+        if (saved == 30) { /* no step was left that would tell its losses */
+            resumed.loss = wanted.loss;
+            resumed.val_loss = wanted.val_loss;
         }
         assert_same(&wanted, &resumed);
     }

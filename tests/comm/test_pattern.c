@@ -27,6 +27,13 @@ static const weft_collective collectives[] = {
     WEFT_COLLECTIVE_ALLGATHER, WEFT_COLLECTIVE_REDUCESCATTER,
     WEFT_COLLECTIVE_BROADCAST};
 
+/* Sanitizers slow everything down, and there is one thread: fewer worlds. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { WORLDS = 9, WORLDS_LONG = 17 };
+#else
+enum { WORLDS = 17, WORLDS_LONG = 17 };
+#endif
+
 static bool is_long(void)
 {
     return getenv("WEFT_TEST_LONG") != NULL;
@@ -101,7 +108,8 @@ static void check_collective(weft_collective collective)
 {
     uint64_t seed = random_seed();
     size_t checked = 0;
-    for (int nranks = 1; nranks <= 17; nranks++) {
+    for (int nranks = 1; nranks <= (is_long() ? WORLDS_LONG : WORLDS);
+         nranks++) {
         checked += check_world(collective, nranks, &seed);
     }
     print_message("%zu runs\n", checked);
@@ -176,7 +184,8 @@ static void test_sums_any_pattern_and_chunk_same_bits(void **state)
                                         WEFT_DTYPE_F64, WEFT_DTYPE_U8};
     static const size_t chunks[] = {7, 64, 5000};
     uint64_t seed = random_seed();
-    for (int nranks = 1; nranks <= 17; nranks++) {
+    for (int nranks = 1; nranks <= (is_long() ? WORLDS_LONG : WORLDS);
+         nranks++) {
         for (size_t d = 0; d < WEFTI_COUNT_OF(dtypes); d++) {
             for (int redop = 0; redop < WEFT_REDOP_COUNT; redop++) {
                 size_t pick = (size_t)nranks + d + (size_t)redop;

@@ -29,7 +29,7 @@ static const weft_collective collectives[] = {
 
 /* Sanitizers slow everything down, and there is one thread: fewer worlds. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { WORLDS = 9, WORLDS_LONG = 17 };
+enum { WORLDS = 6, WORLDS_LONG = 17 };
 #else
 enum { WORLDS = 17, WORLDS_LONG = 17 };
 #endif
@@ -151,7 +151,9 @@ static void test_all_larger_worlds_exact(void **state)
     (void)state;
     static const int worlds[] = {24, 31, 32, 33, 63, 64};
     uint64_t seed = random_seed();
-    for (size_t w = 0; w < WEFTI_COUNT_OF(worlds); w++) {
+    size_t many =
+        is_long() || WORLDS == WORLDS_LONG ? WEFTI_COUNT_OF(worlds) : 3;
+    for (size_t w = 0; w < many; w++) {
         for (size_t i = 0; i < WEFTI_COUNT_OF(collectives); i++) {
             for (int round = 0; round < 2; round++) {
                 int nranks = worlds[w];

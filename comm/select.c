@@ -20,7 +20,7 @@ enum {
     ONESHOT_LIMIT_BYTES = 4096,
     ONESHOT_READ_BYTES = 32 << 10, /* what a rank may read in all */
     CHUNK_BYTES = 128 << 10,
-    EXCHANGE_READ_BYTES = 256 << 10, /* of all peers together */
+    EXCHANGE_READ_BYTES = 16 << 10, /* of all peers together; measured */
     FORCED_ONESHOT = 1,
     FORCED_PATTERN = 2
 };
@@ -136,12 +136,12 @@ static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
     return bytes / wide ? bytes / wide : 1;
 }
 
-/* Two ranks read what direct makes them read; more do, up to a size. */
+/* In one hop, while its reads cost less than direct's second hop. */
 static bool is_cheap_to_exchange(int nranks, const weft_op *op)
 {
-    size_t bytes = op->count * weft_dtype_bytes(op->dtype);
-    return nranks == 2 || bytes <= EXCHANGE_READ_BYTES /
-                                       ((size_t)(nranks > 1 ? nranks - 1 : 1));
+    size_t peers = nranks > 1 ? (size_t)nranks - 1 : 1;
+    return op->count * weft_dtype_bytes(op->dtype) <=
+           EXCHANGE_READ_BYTES / peers;
 }
 
 /* 1 + its place in the table. */

@@ -5,9 +5,8 @@
  *
  *      track 0   SEND 0, SEND 1, FOLD 0, SEND 2, FOLD 1, ...   channel 0
  *
- * Each rank stages its input once and reads n - 1 times as much. For two ranks
- * these are the bytes of the direct pattern, in half its hops; for more it pays
- * while waiting costs more than reading.
+ * Each rank stages its input once and reads n - 1 times as much: half the hops
+ * of direct, which pays while waiting costs more than reading.
  *
  * One chunk ahead keeps the peers fed. In place is safe: a chunk is staged
  * before it is overwritten, in the same track. Nobody can starve: a rank that

@@ -2,9 +2,12 @@
 /*
  * overlap/breakdown.h - where the time of one step of one rank went.
  *
- *  rank r |CCCCCCCC|xxx|CCCCCC|....|CCCC|~~|xx|CC|   |
- *         C compute  x exposed  . bubble  ~ skew  (blank) idle
- *         begin                                    end
+ *   recorded   compute   ======   =====      ===
+ *              moving        ------     ---
+ *              waiting                     ..
+ *   the step             [compute][exposed][compute][exposed][skew][compute]
+ *
+ * What moves under compute is hidden and takes no time of its own.
  *
  * Each term is a set of intervals made from what was recorded: compute = C;
  * exposed of class k = X_k without C and the classes before k; bubble = waiting

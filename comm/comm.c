@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/comm.c - communicators: create, destroy, ask.
+ * comm/comm.c - communicators: build, destroy, ask.
  *
- * The world's ranks meet through bootstrap, which gives them one memory; every
- * communicator is a range of it (comm/fabric/shared.h). Creation ends with a
- * barrier on the new communicator, so that all ranks succeed or all learn why
- * not.
+ * Every communicator is a range of the memory that the job's ranks share
+ * (comm/fabric/shared.h).
  */
 #include "comm/comm.h"
 
@@ -13,20 +11,17 @@
 #include "base/log.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
+#include "comm/group.h"
 #include "comm/letters.h"
 #include "comm/op.h"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-/* Address space of the job's memory file; pages exist once touched. */
-static const off_t memory_reach_bytes = (off_t)1 << 44;
 
 static unsigned char *carve(unsigned char **at, size_t bytes)
 {
@@ -146,8 +141,7 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
 {
     wefti_layout layout = wefti_layout_plan(parts->nranks);
     comm->memory_offset = parts->memory_offset;
-    if (parts->memory_offset + layout.total_bytes >
-        (uint64_t)memory_reach_bytes) {
+    if (parts->memory_offset + layout.total_bytes > WEFTI_MEMORY_REACH_BYTES) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no room for another communicator of %d ranks: "
                            "the job has made too many",
@@ -182,6 +176,8 @@ static void tear(weft_comm *comm)
     free(comm->op_arrays);
     free(comm->bells);
     free(comm->peers);
+    free(comm->cards);
+    free(comm->table);
     free(comm);
 }
 
@@ -203,8 +199,10 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     snprintf(comm->name, sizeof(comm->name), "%s", parts->name);
     comm->bells = calloc((size_t)comm->nranks, sizeof(wefti_doorbell *));
     comm->peers = calloc((size_t)comm->nranks, sizeof(*comm->peers));
+    comm->cards = calloc(1, wefti_split_cards_bytes(comm->nranks));
+    comm->table = calloc((size_t)comm->nranks, sizeof(wefti_verdict));
     weft_status status =
-        comm->bells && comm->peers
+        comm->bells && comm->peers && comm->cards && comm->table
             ? build_memory(comm, parts)
             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
                           comm->nranks);
@@ -234,148 +232,6 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->next = comm->engine->comms;
     comm->engine->comms = comm;
     pthread_mutex_unlock(&comm->engine->lock);
-    *comm_out = comm;
-    return WEFT_OK;
-}
-
-/*
- * How many cores the members may use between them. Each is asked by its own
- * mask: bound one to a core, they have a core each, and not one for all.
- */
-static int count_cores(const wefti_membership *members)
-{
-    cpu_set_t all, one;
-    CPU_ZERO(&all);
-    for (int rank = 0; rank < members->nranks; rank++) {
-        if (sched_getaffinity(members->members[rank].pid, sizeof(one), &one) ==
-            0) {
-            CPU_OR(&all, &all, &one);
-        }
-    }
-    return CPU_COUNT(&all);
-}
-
-/* Meets the other ranks; the engine then owns the membership. */
-static weft_status meet(wefti_engine *engine, const weft_comm_config *config,
-                        wefti_tuning *tuning)
-{
-    wefti_bootstrap_request request = {.id = config->id,
-                                       .rank = config->rank,
-                                       .nranks = config->nranks,
-                                       .warn_ms = config->warn_ms,
-                                       .timeout_ms = config->timeout_ms};
-    _Static_assert(sizeof(*tuning) <= sizeof(request.tuning),
-                   "tuning must fit into the meeting's message");
-    memcpy(request.tuning, tuning, sizeof(*tuning));
-    engine->members = calloc(1, sizeof(*engine->members));
-    if (!engine->members) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for the members");
-    }
-    weft_status status = wefti_bootstrap_join(&request, engine->members);
-    if (status != WEFT_OK) {
-        free(engine->members);
-        engine->members = NULL;
-        return status;
-    }
-    memcpy(tuning, engine->members->tuning, sizeof(*tuning));
-    int memory_fd = engine->members->memory_fd;
-    if (engine->members->nranks > 1 &&
-        ftruncate(memory_fd, memory_reach_bytes) != 0) {
-        return wefti_error_system("cannot size the shared memory (is there a "
-                                  "limit on file sizes?)");
-    }
-    engine->crowded = engine->members->nranks > count_cores(engine->members);
-    return WEFT_OK;
-}
-
-static weft_status build_world(wefti_engine *engine,
-                               const weft_comm_config *config,
-                               const wefti_tuning *tuning, weft_comm **comm_out)
-{
-    const wefti_membership *members = engine->members;
-    int *world_ranks = calloc((size_t)members->nranks, sizeof(*world_ranks));
-    if (!world_ranks) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for the members");
-    }
-    for (int rank = 0; rank < members->nranks; rank++) {
-        world_ranks[rank] = rank;
-    }
-    wefti_comm_parts parts = {
-        .engine = engine,
-        .rank = members->rank,
-        .nranks = members->nranks,
-        .world_ranks = world_ranks,
-        .memory_fd = members->nranks > 1 ? members->memory_fd : -1,
-        .name = config->name,
-        .device = config->device,
-        .warn_ms = config->warn_ms,
-        .timeout_ms = config->timeout_ms,
-        .ops_in_flight = config->ops_in_flight,
-        .tuning = *tuning,
-    };
-    weft_status status = wefti_comm_build(&parts, comm_out);
-    free(world_ranks);
-    return status;
-}
-
-/*
- * A peer that had left the barrier may fail in its next operation before this
- * rank has seen that all have entered. The ranks did meet, and all say so;
- * this one hears of the fault in its own next operation.
- */
-static bool is_past_first_barrier(weft_comm *comm)
-{
-    weft_fault fault = {.size_bytes = sizeof(fault)};
-    return weft_comm_get_fault(comm, &fault) == WEFT_OK && fault.op_number > 1;
-}
-
-weft_status weft_comm_create(const weft_comm_config *config,
-                             weft_comm **comm_out)
-{
-    weft_comm_config full;
-    wefti_tuning tuning;
-    wefti_engine *engine;
-    if (!comm_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm_out is NULL: allowed is a place for the "
-                           "communicator");
-    }
-    *comm_out = NULL;
-    weft_status status = wefti_comm_read_config(config, &full);
-    if (status == WEFT_OK) {
-        status = wefti_tuning_read(&tuning);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_engine_create(&engine);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    weft_comm *comm = NULL;
-    status = meet(engine, &full, &tuning);
-    if (status == WEFT_OK) {
-        status = build_world(engine, &full, &tuning, &comm);
-    }
-    if (status != WEFT_OK && !comm) {
-        wefti_engine_release(engine);
-        return status;
-    }
-    if (status == WEFT_OK) {
-        status = weft_barrier(comm, NULL);
-    }
-    if (status != WEFT_OK && is_past_first_barrier(comm)) {
-        status = WEFT_OK;
-    }
-    if (status != WEFT_OK) {
-        weft_comm_destroy(comm);
-        return status;
-    }
-    if (tuning.emulate_gbps > 0 && comm->rank == 0) {
-        wefti_log(WEFTI_LOG_WARN, comm->rank,
-                  "WEFT_EMULATE_GBPS: every rank's sending is limited to %g "
-                  "GB/s",
-                  tuning.emulate_gbps);
-    }
     *comm_out = comm;
     return WEFT_OK;
 }

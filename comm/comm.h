@@ -7,6 +7,9 @@
 
 #include "comm/core.h"
 
+/* Address space of the job's memory file; pages exist once touched. */
+#define WEFTI_MEMORY_REACH_BYTES ((uint64_t)1 << 44)
+
 /*
  * What a communicator is made of. world_ranks[nranks]: who its members are in
  * the job. memory_fd -1: one rank, private memory. Borrowed during the call.
@@ -33,6 +36,9 @@ typedef struct wefti_comm_parts {
  */
 WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
                                             weft_comm **comm_out);
+
+/* Bytes of comm->cards. */
+size_t wefti_split_cards_bytes(int nranks);
 
 /*
  * wefti_comm_read_config - config (NULL: all defaults) with every zero

@@ -176,6 +176,9 @@ struct weft_comm {
     wefti_fabric fabric;
     wefti_doorbell **bells; /* [nranks] */
     wefti_peer *peers;      /* [nranks] */
+    /* Of calls that make communicators, so that these need no memory. */
+    unsigned char *cards; /* wefti_split_cards_bytes */
+    void *table;          /* [nranks] of wefti_verdict */
 
     uint64_t number;     /* last posted */
     uint64_t completed;  /* all up to this are done */

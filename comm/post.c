@@ -93,12 +93,25 @@ static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
                   : take_lane(comm, desc, epoch, on_stream);
 }
 
+/*
+ * comm has failed, and nothing was posted: what waits for the chunks that desc
+ * would have brought must not wait for ever.
+ */
+static weft_status refuse_post(weft_comm *comm, const weft_op *desc)
+{
+    weft_status status = wefti_fault_status(comm);
+    if (desc->arrived) {
+        wefti_gate_fail(desc->arrived, status);
+    }
+    return status;
+}
+
 static weft_status post_here(weft_comm *comm, const weft_op *desc,
                              uint64_t epoch)
 {
     wefti_op *op = take_op(comm, desc, epoch, false);
     if (!op) {
-        return wefti_fault_status(comm);
+        return refuse_post(comm, desc);
     }
     if (op->ring != WEFTI_RING_LETTERS) {
         wefti_op_advance(comm, op);
@@ -121,7 +134,7 @@ static weft_status post_on_stream(weft_comm *comm, const weft_op *desc,
     }
     wefti_op *op = take_op(comm, desc, epoch, true);
     if (!op) {
-        return wefti_fault_status(comm);
+        return refuse_post(comm, desc);
     }
     size_t chunk = wefti_op_chunk(comm, op);
     uint64_t turn = op->turn;

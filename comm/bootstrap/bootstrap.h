@@ -10,6 +10,8 @@
  *     |<--- welcome: all members, MAC -----------|
  *     |---- unix socket: token ----------------->|
  *     |<--- the descriptor of the shared memory -|
+ *     |---- report: I have built mine, or why not|   ... until all have said so
+ *     |<--- verdict: the same for all -----------|
  *
  * The server is a thread of rank 0's process (environment) or of the process
  * that made the unique id. It accepts only holders of the secret, bounds every
@@ -25,6 +27,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+struct wefti_membership;
+
 enum { WEFTI_TUNING_BYTES = 256, WEFTI_JOB_KEY_BYTES = 32 };
 
 /*
@@ -33,6 +37,9 @@ enum { WEFTI_TUNING_BYTES = 256, WEFTI_JOB_KEY_BYTES = 32 };
  * tuning       opaque; everybody receives rank 0's.
  * warn_ms      whoever waits logs (warn) which ranks are missing.
  * timeout_ms   and gives up.
+ * prepare      what has to succeed on every rank before any rank returns OK:
+ *              called once this rank holds its membership (borrowed); where
+ *              one fails, all get its status and its text. NULL: nothing.
  */
 typedef struct wefti_bootstrap_request {
     const weft_unique_id *id;
@@ -41,6 +48,9 @@ typedef struct wefti_bootstrap_request {
     unsigned char tuning[WEFTI_TUNING_BYTES];
     int64_t warn_ms;
     int64_t timeout_ms;
+    weft_status (*prepare)(void *context,
+                           const struct wefti_membership *membership);
+    void *context;
 } wefti_bootstrap_request;
 
 /*

@@ -331,6 +331,23 @@ static weft_status collect(client *self, wefti_membership *membership,
     return WEFT_OK;
 }
 
+/* What the caller needs to succeed; where it fails, the report says why. */
+static void prepare(client *self, const wefti_membership *membership,
+                    wefti_message *report)
+{
+    const wefti_bootstrap_request *request = self->request;
+    if (!request->prepare) {
+        return;
+    }
+    weft_status status = request->prepare(request->context, membership);
+    if (status != WEFT_OK) {
+        *report = (wefti_message){.kind = WEFTI_MESSAGE_VERDICT,
+                                  .as.verdict.status = status};
+        snprintf(report->as.verdict.text, WEFTI_MESSAGE_REASON_MOST + 1, "%s",
+                 weft_error_text());
+    }
+}
+
 /* A member from here on. */
 static weft_status take_part(client *self, wefti_membership *membership)
 {
@@ -341,6 +358,10 @@ static weft_status take_part(client *self, wefti_membership *membership)
     weft_status status = await_as_member(self, WEFTI_MESSAGE_WELCOME);
     if (status == WEFT_OK) {
         status = collect(self, membership, &report.as.report);
+    }
+    if (status == WEFT_OK &&
+        report.as.report.outcome == WEFTI_OUTCOME_COMPLETE) {
+        prepare(self, membership, &report);
     }
     if (status == WEFT_OK) {
         status = wefti_link_post(&self->link, &self->session, &report);

@@ -150,7 +150,15 @@ static weft_status join_alone(const wefti_bootstrap_request *request,
     if (fd >= 0) {
         close(fd);
     }
-    return wefti_membership_alone(request->tuning, membership_out);
+    weft_status status =
+        wefti_membership_alone(request->tuning, membership_out);
+    if (status == WEFT_OK && request->prepare) {
+        status = request->prepare(request->context, membership_out);
+        if (status != WEFT_OK) {
+            wefti_membership_fini(membership_out);
+        }
+    }
+    return status;
 }
 
 weft_status wefti_environment_join(const wefti_bootstrap_request *request,

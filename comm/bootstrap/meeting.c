@@ -355,6 +355,15 @@ static void judge_report(wefti_meeting *meeting, int rank,
     }
 }
 
+/* A member that cannot take part says why; it is everybody's verdict. */
+static void judge_refusal(wefti_meeting *meeting, int rank,
+                          const wefti_message_verdict *verdict)
+{
+    weft_status status =
+        verdict->status == WEFT_OK ? WEFT_ERR_BOOTSTRAP : verdict->status;
+    wefti_meeting_conclude(meeting, status, "rank %d: %s", rank, verdict->text);
+}
+
 void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
 {
     wefti_seat *seat = &meeting->roster.seats[rank];
@@ -367,7 +376,8 @@ void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
     }
     while (meeting->phase < WEFTI_PHASE_LINGER) {
         unsigned allowed = meeting->phase == WEFTI_PHASE_HANDOVER
-                               ? WEFTI_KIND_BIT(WEFTI_MESSAGE_REPORT)
+                               ? WEFTI_KIND_BIT(WEFTI_MESSAGE_REPORT) |
+                                     WEFTI_KIND_BIT(WEFTI_MESSAGE_VERDICT)
                                : 0;
         wefti_arrival arrival =
             wefti_link_next(&seat->link, allowed, &frame, &frame_bytes);
@@ -384,6 +394,8 @@ void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
             wefti_meeting_conclude(
                 meeting, WEFT_ERR_BOOTSTRAP,
                 "rank %d sent what is no message of a bootstrap", rank);
+        } else if (message.kind == WEFTI_MESSAGE_VERDICT) {
+            judge_refusal(meeting, rank, &message.as.verdict);
         } else {
             judge_report(meeting, rank, &message.as.report);
         }

@@ -60,6 +60,10 @@ _Static_assert(WEFTI_MESSAGE_HEADER_BYTES + JOIN_BYTES +
                        WEFTI_MESSAGE_MAC_BYTES <=
                    WEFTI_MESSAGE_CLIENT_MOST,
                "a join must fit");
+_Static_assert(WEFTI_MESSAGE_HEADER_BYTES + VERDICT_REST_BYTES +
+                       WEFTI_MESSAGE_REASON_MOST + WEFTI_MESSAGE_MAC_BYTES <=
+                   WEFTI_MESSAGE_CLIENT_MOST,
+               "a member's reason must fit");
 
 wefti_version wefti_version_own(void)
 {
@@ -75,9 +79,14 @@ bool wefti_version_is_own(wefti_version version)
 }
 
 /* The statuses that travel, by their number on the wire. */
-static const weft_status verdicts[] = {WEFT_OK, WEFT_ERR_INVALID,
-                                       WEFT_ERR_SYSTEM, WEFT_ERR_BOOTSTRAP,
-                                       WEFT_ERR_TIMEOUT};
+static const weft_status verdicts[] = {WEFT_OK,
+                                       WEFT_ERR_INVALID,
+                                       WEFT_ERR_SYSTEM,
+                                       WEFT_ERR_BOOTSTRAP,
+                                       WEFT_ERR_TIMEOUT,
+                                       WEFT_ERR_NO_MEMORY,
+                                       WEFT_ERR_UNSUPPORTED};
+enum { VERDICT_SYSTEM = 2 };
 
 static void write_hello(wefti_writer *writer, const wefti_message_hello *hello)
 {
@@ -208,11 +217,13 @@ static void write_verdict(wefti_writer *writer,
                           const wefti_message_verdict *verdict)
 {
     uint32_t number = 0;
-    while (number < WEFTI_COUNT_OF(verdicts) - 1 &&
+    while (number < WEFTI_COUNT_OF(verdicts) &&
            verdicts[number] != verdict->status) {
         number++;
     }
-    WEFTI_ASSERT(verdicts[number] == verdict->status);
+    if (number == WEFTI_COUNT_OF(verdicts)) {
+        number = VERDICT_SYSTEM;
+    }
     size_t characters = strnlen(verdict->text, WEFTI_MESSAGE_TEXT_MOST);
     wefti_writer_number(writer, number, 1);
     wefti_writer_number(writer, (uint32_t)characters, 2);

@@ -27,6 +27,7 @@ enum {
     WEFTI_MESSAGE_HEADER_BYTES = 5,
     WEFTI_MESSAGE_MAC_BYTES = 32,
     WEFTI_MESSAGE_TEXT_MOST = 400,   /* characters */
+    WEFTI_MESSAGE_REASON_MOST = 320, /* of a member's own verdict */
     WEFTI_MESSAGE_CLIENT_MOST = 384, /* bytes of any frame to the server */
     WEFTI_MESSAGE_FRAME_MOST = 4864, /* bytes of any frame */
     WEFTI_NONCE_BYTES = 32,
@@ -45,8 +46,10 @@ enum {
  * WELCOME S             sealed: all are here; where the memory can be fetched
  * CLAIM C               over the unix socket: rank and token
  * HANDED S              over the unix socket: token, and the descriptor
- * REPORT C              sealed: I have it all, or why not
+ * REPORT C              sealed: I have it all, or what is missing
  * VERDICT S             sealed: the end, good or bad, the same for all
+ * VERDICT C             sealed: I cannot take part, in my own words; at most
+ *                       WEFTI_MESSAGE_REASON_MOST characters
  */
 typedef enum wefti_message_kind {
     WEFTI_MESSAGE_HELLO = 1,
@@ -109,7 +112,9 @@ typedef struct wefti_message_report {
 } wefti_message_report;
 
 typedef struct wefti_message_verdict { /* NOTICE too, with status OK */
-    weft_status status; /* OK, ERR_INVALID, _SYSTEM, _BOOTSTRAP, _TIMEOUT */
+    /* OK, ERR_INVALID, _SYSTEM, _BOOTSTRAP, _TIMEOUT, _NO_MEMORY,
+     * _UNSUPPORTED; others travel as _SYSTEM */
+    weft_status status;
     char text[WEFTI_MESSAGE_TEXT_MOST + 1]; /* printable ASCII */
 } wefti_message_verdict;
 

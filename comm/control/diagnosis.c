@@ -116,7 +116,9 @@ static void describe(weft_comm *comm, const wefti_op *op, int peer,
     weft_collective what = WEFT_COLLECTIVE_BARRIER;
     int64_t when_ns = 0;
     uint64_t last = last_entered(comm, peer, &what, &when_ns);
-    double ago_s = (double)(wefti_clock_ns() - when_ns) / 1e9;
+    /* On an emulated link an entry is stamped with when it arrives. */
+    int64_t ago_ns = wefti_clock_ns() - when_ns;
+    double ago_s = ago_ns > 0 ? (double)ago_ns / 1e9 : 0.0;
     if (op->ring == WEFTI_RING_LETTERS) {
         snprintf(text, text_bytes, "rank %d has not %s", peer,
                  op->desc.collective == WEFT_COLLECTIVE_SEND ? "received"

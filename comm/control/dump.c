@@ -41,12 +41,10 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
     append(writer, "rank %d: completed #%llu%s", rank,
            (unsigned long long)completed,
            atomic_load(&page->left) ? ", has left" : "");
-    for (uint64_t back = 0; back < LAST_OPS; back++) {
-        /* One ahead of what is completed is what it may be inside of. */
-        uint64_t wanted = completed + 1 - back;
-        if (wanted == 0 || wanted > completed + 1) {
-            break;
-        }
+    /* Ahead of what is completed lies what it is inside of, or has ended out
+     * of order. */
+    for (uint64_t wanted = completed + WEFTI_LANES;
+         wanted > 0 && wanted + LAST_OPS > completed; wanted--) {
         wefti_entry *entry = wefti_shared_get_entry(
             &comm->fabric.layout, comm->fabric.base, rank, wanted);
         if (atomic_load(&entry->number) != wanted) {
@@ -57,11 +55,12 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
                                      atomic_load(&entry->kind),
                                      atomic_load(&entry->cut)};
         wefti_signature_text(signature, what, sizeof(what));
+        /* On an emulated link an entry is stamped with when it arrives. */
+        int64_t age_ns = wefti_clock_ns() - atomic_load(&entry->stamp_ns);
         append(writer, "%s #%llu %s (%.3f s ago)",
                wanted > completed ? ", inside" : ", did",
                (unsigned long long)wanted, what,
-               (double)(wefti_clock_ns() - atomic_load(&entry->stamp_ns)) /
-                   1e9);
+               age_ns > 0 ? (double)age_ns / 1e9 : 0.0);
     }
     append(writer, "\n");
 }

@@ -6,9 +6,11 @@
 
 #include "base/error.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 struct wefti_mapping {
@@ -36,6 +38,23 @@ static wefti_mapping *find(const struct stat *file, uint64_t offset)
     return NULL;
 }
 
+/* Address space is what is scarce: the pages come when they are touched. */
+static weft_status refuse(size_t bytes)
+{
+    const int failure = errno;
+    struct rlimit limit;
+    if (failure == ENOMEM && getrlimit(RLIMIT_AS, &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "cannot map %zu bytes of shared memory: the limit "
+                           "on address space (RLIMIT_AS, ulimit -v) is %llu "
+                           "bytes: raise it by as much, or to unlimited",
+                           bytes, (unsigned long long)limit.rlim_cur);
+    }
+    errno = failure;
+    return wefti_error_system("cannot map %zu bytes of shared memory", bytes);
+}
+
 static weft_status map_new(int memory_fd, const struct stat *file,
                            uint64_t offset, size_t bytes,
                            wefti_mapping **mapping_out)
@@ -49,8 +68,7 @@ static weft_status map_new(int memory_fd, const struct stat *file,
                          kind | MAP_NORESERVE, memory_fd, (off_t)offset);
     if (mapping->base == MAP_FAILED) {
         free(mapping);
-        return wefti_error_system("cannot map %zu bytes of shared memory",
-                                  bytes);
+        return refuse(bytes);
     }
     mapping->bytes = bytes;
     mapping->users = 1;

@@ -29,11 +29,18 @@ typedef struct rank_thread {
     pthread_t thread;
 } rank_thread;
 
-static int run_rank(const struct world *world, weft_comm_config *config)
+static int run_rank(const struct world *world, int rank,
+                    weft_comm_config *config)
 {
     weft_comm *comm;
     config->size_bytes = sizeof(*config);
+    if (world->before) {
+        world->before(rank, world->context);
+    }
     weft_status status = weft_comm_create(config, &comm);
+    if (status != WEFT_OK && world->refused) {
+        return world->refused(rank, status, world->context);
+    }
     if (status != WEFT_OK) {
         fprintf(stderr, "create: %s: %s\n", weft_status_text(status),
                 weft_error_text());
@@ -51,7 +58,7 @@ static void *thread_main(void *argument)
     config.id = &self->id;
     config.rank = self->rank;
     config.nranks = self->world->nranks;
-    self->failures = run_rank(self->world, &config);
+    self->failures = run_rank(self->world, self->rank, &config);
     return NULL;
 }
 
@@ -135,7 +142,7 @@ void world_start_processes(const struct world *world, world_processes *started)
             close(listener);
         }
         weft_comm_config config = world->config;
-        int failures = run_rank(world, &config);
+        int failures = run_rank(world, rank, &config);
         fflush(NULL);
         _exit(failures);
     }

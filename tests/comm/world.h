@@ -15,13 +15,21 @@
  */
 typedef int (*world_rank_call)(weft_comm *comm, void *context);
 
-/* config's id, rank and nranks are set by the world. */
+/*
+ * config's id, rank and nranks are set by the world.
+ *
+ * before    called on each rank before it creates its communicator; NULL: not.
+ * refused   called instead of call where that failed, with weft_error_text()
+ *           saying why; returns failed checks. NULL: counts as a failure.
+ */
 struct world {
     int nranks;
     weft_comm_config config;
     world_rank_call call;
     void *context;
     int deadline_s; /* 0: 60 */
+    void (*before)(int rank, void *context);
+    int (*refused)(int rank, weft_status status, void *context);
 };
 
 /* The sum of all ranks' failures; a rank that could not start counts one. */

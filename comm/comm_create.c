@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/comm_create.c - the first communicator of a job: its ranks meet, and
+ * each builds its own end.
+ *
+ * Whatever can fail on one rank alone happens between the meeting's welcome
+ * and its verdict, so that all ranks succeed or all learn which one did not,
+ * and why.
+ */
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/comm.h"
+#include "comm/engine.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/*
+ * How many cores the members may use between them. Each is asked by its own
+ * mask: bound one to a core, they have a core each, and not one for all.
+ */
+static int count_cores(const wefti_membership *members)
+{
+    cpu_set_t all, one;
+    CPU_ZERO(&all);
+    for (int rank = 0; rank < members->nranks; rank++) {
+        if (sched_getaffinity(members->members[rank].pid, sizeof(one), &one) ==
+            0) {
+            CPU_OR(&all, &all, &one);
+        }
+    }
+    return CPU_COUNT(&all);
+}
+
+/* What a rank brings to the meeting, and takes home from it. */
+typedef struct building {
+    wefti_engine *engine;
+    const weft_comm_config *config;
+    weft_status early; /* failed before the meeting: the others must know */
+    char early_text[512];
+    weft_comm *comm;
+} building;
+
+static weft_status build_world(const building *own,
+                               const wefti_membership *members,
+                               const wefti_tuning *tuning, weft_comm **comm_out)
+{
+    int *world_ranks = calloc((size_t)members->nranks, sizeof(*world_ranks));
+    if (!world_ranks) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for the members");
+    }
+    for (int rank = 0; rank < members->nranks; rank++) {
+        world_ranks[rank] = rank;
+    }
+    wefti_comm_parts parts = {
+        .engine = own->engine,
+        .rank = members->rank,
+        .nranks = members->nranks,
+        .world_ranks = world_ranks,
+        .memory_fd = members->nranks > 1 ? members->memory_fd : -1,
+        .name = own->config->name,
+        .device = own->config->device,
+        .warn_ms = own->config->warn_ms,
+        .timeout_ms = own->config->timeout_ms,
+        .ops_in_flight = own->config->ops_in_flight,
+        .tuning = *tuning,
+    };
+    weft_status status = wefti_comm_build(&parts, comm_out);
+    free(world_ranks);
+    return status;
+}
+
+/* A file beyond the limit is refused by a signal, so the limit is asked. */
+static weft_status size_memory(int memory_fd)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+        limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < WEFTI_MEMORY_REACH_BYTES) {
+        return wefti_error(WEFT_ERR_SYSTEM,
+                           "the limit on file sizes (RLIMIT_FSIZE, ulimit -f) "
+                           "is %llu bytes; the job's shared memory is a file "
+                           "of %llu, most of it holes: set it to unlimited",
+                           (unsigned long long)limit.rlim_cur,
+                           (unsigned long long)WEFTI_MEMORY_REACH_BYTES);
+    }
+    if (ftruncate(memory_fd, (off_t)WEFTI_MEMORY_REACH_BYTES) != 0) {
+        return wefti_error_system("cannot size the job's shared memory");
+    }
+    return WEFT_OK;
+}
+
+/* Between the welcome and the verdict: everything that can still fail. */
+static weft_status prepare(void *context, const wefti_membership *members)
+{
+    building *own = context;
+    wefti_tuning tuning;
+    if (own->early != WEFT_OK) {
+        return wefti_error(own->early, "%s", own->early_text);
+    }
+    memcpy(&tuning, members->tuning, sizeof(tuning));
+    if (members->nranks > 1) {
+        weft_status status = size_memory(members->memory_fd);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    own->engine->crowded = members->nranks > count_cores(members);
+    return build_world(own, members, &tuning, &own->comm);
+}
+
+/* Meets the other ranks; the engine then owns the membership. */
+static weft_status meet(building *own, const wefti_tuning *tuning)
+{
+    const weft_comm_config *config = own->config;
+    wefti_bootstrap_request request = {.id = config->id,
+                                       .rank = config->rank,
+                                       .nranks = config->nranks,
+                                       .warn_ms = config->warn_ms,
+                                       .timeout_ms = config->timeout_ms,
+                                       .prepare = prepare,
+                                       .context = own};
+    _Static_assert(sizeof(*tuning) <= sizeof(request.tuning),
+                   "tuning must fit into the meeting's message");
+    memcpy(request.tuning, tuning, sizeof(*tuning));
+    wefti_membership *members = calloc(1, sizeof(*members));
+    if (!members) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for the members");
+    }
+    weft_status status = wefti_bootstrap_join(&request, members);
+    if (status != WEFT_OK) {
+        free(members);
+        return status;
+    }
+    pthread_mutex_lock(&own->engine->lock);
+    own->engine->members = members;
+    pthread_mutex_unlock(&own->engine->lock);
+    return WEFT_OK;
+}
+
+/*
+ * A peer that had left the barrier may fail in its next operation before this
+ * rank has seen that all have entered. The ranks did meet, and all say so;
+ * this one hears of the fault in its own next operation.
+ */
+static bool is_past_first_barrier(weft_comm *comm)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    return weft_comm_get_fault(comm, &fault) == WEFT_OK && fault.op_number > 1;
+}
+
+weft_status weft_comm_create(const weft_comm_config *config,
+                             weft_comm **comm_out)
+{
+    weft_comm_config full;
+    wefti_tuning tuning;
+    building own = {.config = &full};
+    if (!comm_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm_out is NULL: allowed is a place for the "
+                           "communicator");
+    }
+    *comm_out = NULL;
+    weft_status status = wefti_comm_read_config(config, &full);
+    if (status == WEFT_OK) {
+        status = wefti_engine_create(&own.engine);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    own.early = wefti_log_check();
+    if (own.early == WEFT_OK) {
+        own.early = wefti_tuning_read(&tuning);
+    }
+    if (own.early != WEFT_OK) {
+        memset(&tuning, 0, sizeof(tuning));
+        snprintf(own.early_text, sizeof(own.early_text), "%s",
+                 weft_error_text());
+    }
+    status = meet(&own, &tuning);
+    weft_comm *comm = own.comm;
+    if (status != WEFT_OK && !comm) {
+        wefti_engine_release(own.engine);
+        return status;
+    }
+    if (status == WEFT_OK) {
+        status = weft_barrier(comm, NULL);
+    }
+    if (status != WEFT_OK && is_past_first_barrier(comm)) {
+        status = WEFT_OK;
+    }
+    if (status != WEFT_OK) {
+        weft_comm_destroy(comm);
+        return status;
+    }
+    if (comm->tuning.emulate_gbps > 0 && comm->rank == 0) {
+        wefti_log(WEFTI_LOG_WARN, comm->rank,
+                  "WEFT_EMULATE_GBPS: every rank's sending is limited to %g "
+                  "GB/s",
+                  comm->tuning.emulate_gbps);
+    }
+    *comm_out = comm;
+    return WEFT_OK;
+}

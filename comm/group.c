@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/group.c - what split, create_from and shrink have in common.
+ */
+#include "comm/group.h"
+
+#include "base/error.h"
+#include "comm/engine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+wefti_verdict wefti_verdict_of(weft_status status)
+{
+    wefti_verdict verdict = {.status = status};
+    if (status != WEFT_OK) {
+        snprintf(verdict.text, sizeof(verdict.text), "%s", weft_error_text());
+    }
+    return verdict;
+}
+
+weft_status wefti_group_read_config(const weft_comm *parent,
+                                    const weft_comm_config *config,
+                                    weft_comm_config *config_out)
+{
+    weft_status status = wefti_comm_read_config(config, config_out);
+    if (!config || !config->name) {
+        config_out->name = parent->name;
+    }
+    if (!config || !config->warn_ms) {
+        config_out->warn_ms = parent->warn_ns / 1000000;
+    }
+    if (!config || !config->timeout_ms) {
+        config_out->timeout_ms = parent->timeout_ns / 1000000;
+    }
+    return status;
+}
+
+uint64_t wefti_group_place(weft_comm *parent, int nranks)
+{
+    wefti_engine *engine = parent->engine;
+    wefti_shared_header *world =
+        wefti_shared_get_header(wefti_mapping_get_base(engine->mapping));
+    uint64_t first = wefti_layout_plan(engine->members->nranks).total_bytes;
+    return first + atomic_fetch_add(&world->next_offset,
+                                    wefti_layout_plan(nranks).total_bytes);
+}
+
+weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
+                              int nranks, uint64_t offset,
+                              const weft_comm_config *config,
+                              weft_comm **comm_out)
+{
+    int *world_ranks = calloc((size_t)nranks, sizeof(*world_ranks));
+    if (!world_ranks) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d members",
+                           nranks);
+    }
+    const wefti_membership *job = parent->engine->members;
+    wefti_comm_parts parts = {
+        .engine = parent->engine,
+        .nranks = nranks,
+        .world_ranks = world_ranks,
+        .memory_fd = job->nranks > 1 ? job->memory_fd : -1,
+        .memory_offset = offset,
+        .name = config->name,
+        .device = parent->device,
+        .warn_ms = config->warn_ms,
+        .timeout_ms = config->timeout_ms,
+        .ops_in_flight = parent->ops_in_flight,
+        .tuning = parent->tuning,
+        .parent = parent,
+        .parent_ranks = parent_ranks,
+    };
+    for (int i = 0; i < nranks; i++) {
+        world_ranks[i] = parent->peers[parent_ranks[i]].world_rank;
+        if (parent_ranks[i] == parent->rank) {
+            parts.rank = i;
+        }
+    }
+    wefti_engine_retain(parent->engine);
+    weft_status status = wefti_comm_build(&parts, comm_out);
+    free(world_ranks);
+    if (status != WEFT_OK) {
+        wefti_engine_release(parent->engine);
+    }
+    return status;
+}

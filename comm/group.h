@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/group.h - a new communicator of some ranks of an old one, once they
+ * have agreed who belongs to it.
+ *
+ * One member sets memory aside and tells the others where; each then builds
+ * its end; then they tell each other whether all have. How they talk is the
+ * caller's: split.c by collectives of the parent, create_from.c by messages
+ * between members, shrink.c through shared memory, since the parent has failed.
+ */
+#ifndef COMM_GROUP_H
+#define COMM_GROUP_H
+
+#include "comm/comm.h"
+
+/* How one rank's building ended, as it travels. */
+typedef struct wefti_verdict {
+    int32_t status;
+    char text[124];
+} wefti_verdict;
+
+/* From status and, unless it is OK, the thread's error text. */
+wefti_verdict wefti_verdict_of(weft_status status);
+
+/*
+ * wefti_group_read_config - config with what it leaves open taken from parent.
+ *
+ * Returns     as wefti_comm_read_config.
+ */
+WEFT_NODISCARD weft_status
+wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
+                        weft_comm_config *config_out);
+
+/* Sets memory aside for nranks ranks; returns where. Threads: any. */
+uint64_t wefti_group_place(weft_comm *parent, int nranks);
+
+/*
+ * wefti_group_build - this rank's end of the new communicator.
+ *
+ * parent_ranks   [nranks] the members as ranks of parent, this one among them.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_group_build(weft_comm *parent,
+                                             const int *parent_ranks,
+                                             int nranks, uint64_t offset,
+                                             const weft_comm_config *config,
+                                             weft_comm **comm_out);
+
+#endif

@@ -38,6 +38,12 @@ const char *wefti_setting_text(wefti_setting setting)
                                         : rows[setting].fallback;
 }
 
+const char *wefti_setting_foreign(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
 wefti_setting_info wefti_setting_describe(wefti_setting setting)
 {
     const setting_row *row = &rows[setting];

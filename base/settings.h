@@ -2,7 +2,7 @@
 /*
  * base/settings.h - every WEFT_* variable, once: name, default, range, meaning.
  *
- * Nothing else in weft calls getenv for a WEFT_ name. To add a variable, add a
+ * Nothing else in weft calls getenv. To add a variable, add a
  * row; weft-info and the docs list them from here.
  */
 #ifndef BASE_SETTINGS_H
@@ -21,7 +21,13 @@
     X(NRANKS, INT, "", 1, 1048576, "how many ranks the job has")               \
     X(RANKS_PER_PROCESS, INT, "1", 1, 1024,                                    \
       "ranks this process runs as threads")                                    \
-    X(RENDEZVOUS, TEXT, "", 0, 0, "host:port where the ranks meet")            \
+    X(RENDEZVOUS, TEXT, "", 0, 0,                                              \
+      "where the ranks meet: host:port of rank 0, or file:/path")              \
+    X(HOST, TEXT, "", 0, 0,                                                    \
+      "address of rank 0's machine, where file:/path or PMIx is to be used "   \
+      "between machines")                                                      \
+    X(PORT, INT, "", 1, 65535,                                                 \
+      "port of the meeting under torchrun; MASTER_PORT + 1 if not set")        \
     X(RENDEZVOUS_FD, INT, "", 0, 65535,                                        \
       "listening socket that rank 0 inherits (set by weft-run)")               \
     X(SECRET, TEXT, "", 0, 0, "the job's secret, 16 to 256 characters")        \
@@ -62,6 +68,9 @@ wefti_setting_info wefti_setting_describe(wefti_setting setting);
 
 /* The value, or the default where the variable is unset or empty. */
 const char *wefti_setting_text(wefti_setting setting);
+
+/* A variable that another launcher leaves; NULL: not set, or empty. */
+const char *wefti_setting_foreign(const char *name);
 
 /* Whether the environment gives it. */
 bool wefti_setting_given(wefti_setting setting);

@@ -7,6 +7,7 @@
  */
 #include "base/error.h"
 #include "base/settings.h"
+#include "comm/bootstrap/source.h"
 #include "perf/perf_hiding.h"
 #include "perf/perf_measure.h"
 #include "weft/version.h"
@@ -206,35 +207,26 @@ err_free:
 /* Which ranks this process runs; without a launcher it is the whole job. */
 static weft_status read_world(job *world, int *count_out, weft_unique_id *id)
 {
-    int64_t per_process, rank = 0, nranks;
+    int64_t per_process;
     weft_status status =
         wefti_setting_int(WEFTI_SETTING_RANKS_PER_PROCESS, &per_process);
     if (status == WEFT_OK) {
         status = wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS,
                                     &world->emulated_GBps);
     }
-    nranks = per_process;
-    if (status == WEFT_OK && wefti_setting_given(WEFTI_SETTING_NRANKS)) {
-        status = wefti_setting_int(WEFTI_SETTING_NRANKS, &nranks);
-        if (status == WEFT_OK) {
-            status = wefti_setting_int(WEFTI_SETTING_RANK, &rank);
-        }
-    } else if (status == WEFT_OK) {
+    if (status == WEFT_OK) {
+        status = wefti_source_look(&world->first_rank, &world->nranks);
+    }
+    if (status == WEFT_OK && world->nranks == 1) {
+        world->nranks = (int)per_process;
         status = weft_unique_id_create(id);
         world->id = id;
     }
     if (status != WEFT_OK) {
         return status;
     }
-    if (rank >= nranks) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_RANK=%lld: allowed is 0 to %lld",
-                           (long long)rank, (long long)nranks - 1);
-    }
-    world->first_rank = (int)rank;
-    world->nranks = (int)nranks;
-    *count_out =
-        (int)(nranks - rank < per_process ? nranks - rank : per_process);
+    int left = world->nranks - world->first_rank;
+    *count_out = left < per_process ? left : (int)per_process;
     return WEFT_OK;
 }
 

@@ -10,7 +10,7 @@
 #include "trainer/run.h"
 
 #include "base/error.h"
-#include "base/settings.h"
+#include "comm/bootstrap/source.h"
 #include "trainer/generate.h"
 #include "trainer/loop.h"
 #include "trainer/ngram.h"
@@ -47,16 +47,11 @@ static bool tells(const run_state *state)
 /* How many ranks there will be, before they meet. */
 static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
 {
-    int64_t value = 1;
-    if (how->nranks > 0) {
-        value = how->nranks;
-    } else if (wefti_setting_given(WEFTI_SETTING_NRANKS)) {
-        weft_status status = wefti_setting_int(WEFTI_SETTING_NRANKS, &value);
-        if (status != WEFT_OK) {
-            return status;
-        }
+    int rank;
+    if (how->nranks == 0) {
+        return wefti_source_look(&rank, nranks_out);
     }
-    *nranks_out = (int)value;
+    *nranks_out = how->nranks;
     return WEFT_OK;
 }
 

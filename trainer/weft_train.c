@@ -4,6 +4,7 @@
  * thread for each rank that this process runs.
  */
 #include "base/settings.h"
+#include "comm/bootstrap/source.h"
 #include "trainer/run.h"
 #include "weft/version.h"
 
@@ -26,9 +27,8 @@ static bool run_rank(const wefti_run_config *config)
     if (wefti_run(config, error, &everywhere) == WEFT_OK) {
         return true;
     }
-    int64_t rank = config->rank;
-    if (config->nranks == 0 && wefti_setting_given(WEFTI_SETTING_RANK) &&
-        wefti_setting_int(WEFTI_SETTING_RANK, &rank) != WEFT_OK) {
+    int rank = config->rank, nranks;
+    if (config->nranks == 0 && wefti_source_look(&rank, &nranks) != WEFT_OK) {
         rank = 0;
     }
     if (!everywhere || rank == 0) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/bootstrap/bootstrap.c - the request, checked, and handed to one of the
- * two ways to meet.
+ * comm/bootstrap/bootstrap.c - the request, checked, and handed to the
+ * source that applies.
  */
 #include "comm/bootstrap/bootstrap.h"
 
 #include "base/error.h"
-#include "comm/bootstrap/environment.h"
+#include "base/log.h"
 #include "comm/bootstrap/message.h"
-#include "comm/bootstrap/unique_id.h"
+#include "comm/bootstrap/source.h"
 
 #include <sodium.h>
 
@@ -52,6 +52,15 @@ weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
     if (sodium_init() < 0) {
         return wefti_error(WEFT_ERR_SYSTEM, "libsodium: no random numbers");
     }
-    return request->id ? wefti_unique_id_join(request, membership_out)
-                       : wefti_environment_join(request, membership_out);
+    const wefti_source *source = wefti_source_find(request);
+    wefti_bootstrap_request own = *request;
+    if (own.nranks == 0) {
+        status = source->look(&own.rank, &own.nranks);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_log(WEFTI_LOG_INFO, own.rank, "rank %d of %d, by %s: %s", own.rank,
+              own.nranks, source->name, source->sign);
+    return source->join(&own, membership_out);
 }

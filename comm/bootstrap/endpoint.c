@@ -104,6 +104,22 @@ weft_status wefti_endpoint_parse(const char *source, const char *text,
     return WEFT_OK;
 }
 
+/* From the address: 127.0.0.1:5555 or [::1]:5555. */
+static void set_text(wefti_endpoint *endpoint)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    bool v4 = endpoint->address.ss_family == AF_INET;
+    const struct sockaddr_in *as_v4 = (const void *)&endpoint->address;
+    const struct sockaddr_in6 *as_v6 = (const void *)&endpoint->address;
+    (void)inet_ntop(endpoint->address.ss_family,
+                    v4 ? (const void *)&as_v4->sin_addr
+                       : (const void *)&as_v6->sin6_addr,
+                    host, sizeof(host));
+    snprintf(endpoint->text, sizeof(endpoint->text), v4 ? "%s:%u" : "[%s]:%u",
+             host, (unsigned)ntohs(v4 ? as_v4->sin_port : as_v6->sin6_port));
+    set_name(endpoint);
+}
+
 void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -111,9 +127,61 @@ void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out)
                                   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     *endpoint_out = (wefti_endpoint){.address_bytes = sizeof(address)};
     memcpy(&endpoint_out->address, &address, sizeof(address));
-    snprintf(endpoint_out->text, sizeof(endpoint_out->text), "127.0.0.1:%u",
-             (unsigned)port);
-    set_name(endpoint_out);
+    set_text(endpoint_out);
+}
+
+weft_status wefti_endpoint_host(const char *source, const char *host,
+                                wefti_endpoint *endpoint_out)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int failure = getaddrinfo(host, NULL, &hints, &found);
+    if (failure) {
+        return wefti_error(WEFT_ERR_INVALID, "%s=%s: %s", source, host,
+                           gai_strerror(failure));
+    }
+    *endpoint_out = (wefti_endpoint){.address_bytes = found->ai_addrlen};
+    memcpy(&endpoint_out->address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    if (is_any_address(&endpoint_out->address)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is one address of this machine, not "
+                           "all of them",
+                           source, host);
+    }
+    set_text(endpoint_out);
+    return WEFT_OK;
+}
+
+bool wefti_endpoint_is_loopback(const wefti_endpoint *endpoint)
+{
+    if (endpoint->address.ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)&endpoint->address;
+        return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+    }
+    const struct sockaddr_in6 *v6 = (const void *)&endpoint->address;
+    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+static bool same_address(const struct sockaddr_storage *a,
+                         const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family) {
+        return false;
+    }
+    if (a->ss_family == AF_INET) {
+        struct sockaddr_in left, right;
+        memcpy(&left, a, sizeof(left));
+        memcpy(&right, b, sizeof(right));
+        return left.sin_port == right.sin_port &&
+               left.sin_addr.s_addr == right.sin_addr.s_addr;
+    }
+    struct sockaddr_in6 left, right;
+    memcpy(&left, a, sizeof(left));
+    memcpy(&right, b, sizeof(right));
+    return left.sin6_port == right.sin6_port &&
+           memcmp(&left.sin6_addr, &right.sin6_addr, sizeof(left.sin6_addr)) ==
+               0;
 }
 
 static int open_socket(const wefti_endpoint *endpoint, int flags)
@@ -129,11 +197,10 @@ static weft_status learn_port(wefti_endpoint *endpoint, int fd)
     if (getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) != 0) {
         return wefti_error_system("address of the rendezvous");
     }
-    struct sockaddr_in v4;
-    memcpy(&v4, &endpoint->address, sizeof(v4));
-    if (endpoint->address.ss_family == AF_INET && v4.sin_port == 0) {
-        memcpy(&v4, &bound, sizeof(v4));
-        wefti_endpoint_loopback(ntohs(v4.sin_port), endpoint);
+    if (!same_address(&endpoint->address, &bound)) { /* it had port 0 */
+        memcpy(&endpoint->address, &bound, bound_bytes);
+        endpoint->address_bytes = bound_bytes;
+        set_text(endpoint);
     }
     return WEFT_OK;
 }
@@ -175,27 +242,6 @@ weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int64_t deadline_ns,
     }
     *fd_out = fd;
     return WEFT_OK;
-}
-
-static bool same_address(const struct sockaddr_storage *a,
-                         const struct sockaddr_storage *b)
-{
-    if (a->ss_family != b->ss_family) {
-        return false;
-    }
-    if (a->ss_family == AF_INET) {
-        struct sockaddr_in left, right;
-        memcpy(&left, a, sizeof(left));
-        memcpy(&right, b, sizeof(right));
-        return left.sin_port == right.sin_port &&
-               left.sin_addr.s_addr == right.sin_addr.s_addr;
-    }
-    struct sockaddr_in6 left, right;
-    memcpy(&left, a, sizeof(left));
-    memcpy(&right, b, sizeof(right));
-    return left.sin6_port == right.sin6_port &&
-           memcmp(&left.sin6_addr, &right.sin6_addr, sizeof(left.sin6_addr)) ==
-               0;
 }
 
 bool wefti_endpoint_is_listened_by(const wefti_endpoint *endpoint, int fd)

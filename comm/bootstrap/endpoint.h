@@ -41,6 +41,17 @@ WEFT_NODISCARD weft_status wefti_endpoint_parse(const char *source,
 void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out);
 
 /*
+ * wefti_endpoint_host - an address of this machine, port 0: any.
+ *
+ * Returns     OK | ERR_INVALID (unknown, or all interfaces).
+ */
+WEFT_NODISCARD weft_status wefti_endpoint_host(const char *source,
+                                               const char *host,
+                                               wefti_endpoint *endpoint_out);
+
+bool wefti_endpoint_is_loopback(const wefti_endpoint *endpoint);
+
+/*
  * wefti_endpoint_listen - a listening socket, close-on-exec; waits while the
  * port is taken, until deadline_ns. Port 0 becomes the one that was given.
  *

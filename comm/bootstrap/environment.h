@@ -8,7 +8,17 @@
 #include "comm/bootstrap/bootstrap.h"
 
 /*
- * wefti_environment_join - as wefti_bootstrap_join for a request without id.
+ * wefti_environment_look - this rank and how many there are, from WEFT_RANK
+ * and WEFT_NRANKS; one of one where they are not set.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_environment_look(int *rank_out,
+                                                  int *nranks_out);
+
+/*
+ * wefti_environment_join - as wefti_bootstrap_join, for a request without id
+ * whose rank and nranks are set.
  *
  * Rank 0's process listens, on WEFT_RENDEZVOUS_FD if that is a socket that
  * listens at WEFT_RENDEZVOUS, else on one of its own; the others come.

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/rendezvous.h - meeting at an address with a secret, both
+ * known to all; and an invitation, which carries both as one line of text.
+ */
+#ifndef COMM_BOOTSTRAP_RENDEZVOUS_H
+#define COMM_BOOTSTRAP_RENDEZVOUS_H
+
+#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/endpoint.h"
+#include "comm/bootstrap/secret.h"
+
+enum { WEFTI_INVITATION_BYTES = 160 };
+
+/*
+ * wefti_rendezvous_meet - rank 0 serves and takes part, the others take part.
+ *
+ * listen_fd   rank 0: a socket that listens at the endpoint, taken; -1: one is
+ *             opened, waiting a while for a port that somebody else holds.
+ *
+ * Returns     as wefti_bootstrap_join.
+ */
+WEFT_NODISCARD weft_status
+wefti_rendezvous_meet(const wefti_bootstrap_request *request,
+                      wefti_endpoint *endpoint, const wefti_secret *secret,
+                      int listen_fd, wefti_membership *membership_out);
+
+/*
+ * wefti_invitation_create - listen at any port, with a fresh secret.
+ *
+ * host    of this machine; NULL: loopback. source: what to call it.
+ * text    one printable line, for wefti_invitation_read; a secret itself.
+ *
+ * Returns     OK | ERR_INVALID | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_invitation_create(
+    const char *source, const char *host, wefti_endpoint *endpoint_out,
+    wefti_secret *secret_out, int *listen_fd_out,
+    char text_out[WEFTI_INVITATION_BYTES]);
+
+/* Returns     OK | ERR_BOOTSTRAP: text is no invitation. */
+WEFT_NODISCARD weft_status wefti_invitation_read(const char *source,
+                                                 const char *text,
+                                                 wefti_endpoint *endpoint_out,
+                                                 wefti_secret *secret_out);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/source.c - the table of sources, in the order in which they
+ * are asked: what is said to weft comes before what is said to others.
+ */
+#include "comm/bootstrap/source.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/settings.h"
+#include "comm/bootstrap/environment.h"
+#include "comm/bootstrap/membership.h"
+#include "comm/bootstrap/message.h"
+#include "comm/bootstrap/unique_id.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const wefti_source *const sources[] = {
+    &wefti_source_unique_id, &wefti_source_file, &wefti_source_environment,
+    &wefti_source_torchrun,  &wefti_source_pmix, &wefti_source_alone,
+};
+
+const wefti_source *wefti_source_find(const wefti_bootstrap_request *request)
+{
+    size_t i = 0;
+    while (i + 1 < WEFTI_COUNT_OF(sources) && !sources[i]->applies(request)) {
+        i++;
+    }
+    return sources[i];
+}
+
+weft_status wefti_source_look(int *rank_out, int *nranks_out)
+{
+    const wefti_bootstrap_request open = {0};
+    return wefti_source_find(&open)->look(rank_out, nranks_out);
+}
+
+weft_status wefti_source_join_alone(const wefti_bootstrap_request *request,
+                                    wefti_membership *membership_out)
+{
+    weft_status status =
+        wefti_membership_alone(request->tuning, membership_out);
+    if (status == WEFT_OK && request->prepare) {
+        status = request->prepare(request->context, membership_out);
+        if (status != WEFT_OK) {
+            wefti_membership_fini(membership_out);
+        }
+    }
+    return status;
+}
+
+weft_status wefti_source_number(const char *name, int least, int most,
+                                int *value_out)
+{
+    const char *text = wefti_setting_foreign(name);
+    char *end = NULL;
+    errno = 0;
+    long value = text ? strtol(text, &end, 10) : 0;
+    if (!text || !text[0] || text[strspn(text, "0123456789")] || *end ||
+        errno || value < least || value > most) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is a whole number from %d to %d",
+                           name, text ? text : "(not set)", least, most);
+    }
+    *value_out = (int)value;
+    return WEFT_OK;
+}
+
+/* ---- the plainest three -------------------------------------------------- */
+
+static bool has_id(const wefti_bootstrap_request *request)
+{
+    return request->id != NULL;
+}
+
+static bool has_variables(const wefti_bootstrap_request *request)
+{
+    (void)request;
+    return wefti_setting_given(WEFTI_SETTING_RENDEZVOUS) ||
+           wefti_setting_given(WEFTI_SETTING_NRANKS) ||
+           wefti_setting_given(WEFTI_SETTING_RANK);
+}
+
+static bool always(const wefti_bootstrap_request *request)
+{
+    (void)request;
+    return true;
+}
+
+/* A request with an id is refused earlier unless it says its rank. */
+static weft_status look_in_request(int *rank_out, int *nranks_out)
+{
+    *rank_out = 0;
+    *nranks_out = 1;
+    return WEFT_OK;
+}
+
+const wefti_source wefti_source_unique_id = {
+    .name = "a unique id",
+    .sign = "the config has one",
+    .applies = has_id,
+    .look = look_in_request,
+    .join = wefti_unique_id_join,
+};
+
+const wefti_source wefti_source_environment = {
+    .name = "WEFT_* variables",
+    .sign = "WEFT_RENDEZVOUS, WEFT_NRANKS or WEFT_RANK is set",
+    .applies = has_variables,
+    .look = wefti_environment_look,
+    .join = wefti_environment_join,
+};
+
+const wefti_source wefti_source_alone = {
+    .name = "nobody",
+    .sign = "no launcher has left a trace",
+    .applies = always,
+    .look = wefti_environment_look,
+    .join = wefti_environment_join,
+};

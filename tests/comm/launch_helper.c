@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/comm/launch_helper.c - what test_mpirun.sh starts under launchers.
+ *
+ *   launch_helper N        N times: create from the environment, all-reduce,
+ *                          destroy
+ *   launch_helper_mpi HOW  the same program built with MPI, which weft is used
+ *                          beside: HOW is "before" or "after" MPI_Init for a
+ *                          communicator from the environment; then one from a
+ *                          unique id that MPI_Bcast has carried.
+ *
+ * Prints "rank R of N: ok" once all was right.
+ */
+#include "weft/weft.h"
+
+#ifdef WITH_MPI
+#include <mpi.h>
+#endif
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void must(bool right, const char *what)
+{
+    if (!right) {
+        fprintf(stderr, "%s: %s\n", what, weft_error_text());
+        exit(1);
+    }
+}
+
+static weft_comm *create(const weft_comm_config *config)
+{
+    weft_comm *comm;
+    must(weft_comm_create(config, &comm) == WEFT_OK, "create");
+    return comm;
+}
+
+static void use(weft_comm *comm)
+{
+    int32_t mine = weft_comm_get_rank(comm), sum = -1;
+    int nranks = weft_comm_get_nranks(comm);
+    must(weft_allreduce(&mine, &sum, 1, WEFT_DTYPE_I32, WEFT_REDOP_SUM, comm,
+                        NULL) == WEFT_OK,
+         "all-reduce");
+    must(sum == nranks * (nranks - 1) / 2, "sum");
+}
+
+#ifdef WITH_MPI
+static void run(int *argc, char ***argv)
+{
+    const bool before = *argc > 1 && strcmp((*argv)[1], "before") == 0;
+    int rank, nranks, sum = -1;
+    weft_unique_id id;
+    weft_comm *own = before ? create(NULL) : NULL;
+    MPI_Init(argc, argv);
+    own = before ? own : create(NULL);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &nranks);
+    must(rank == weft_comm_get_rank(own), "the same rank");
+    must(rank != 0 || weft_unique_id_create(&id) == WEFT_OK, "unique id");
+    MPI_Bcast(&id, (int)sizeof(id), MPI_BYTE, 0, MPI_COMM_WORLD);
+    weft_comm_config config = {.size_bytes = sizeof(config),
+                               .id = &id,
+                               .rank = rank,
+                               .nranks = nranks};
+    weft_comm *beside = create(&config);
+    for (int round = 0; round < 10; round++) {
+        use(own);
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        must(sum == nranks * (nranks - 1) / 2, "MPI's sum");
+        use(beside);
+    }
+    weft_comm_destroy(beside);
+    MPI_Finalize();
+    weft_comm_destroy(own);
+    printf("rank %d of %d: ok\n", rank, nranks);
+}
+#else
+static void run(int *argc, char ***argv)
+{
+    int rank = 0, nranks = 0;
+    for (int rounds = *argc > 1 ? atoi((*argv)[1]) : 1; rounds > 0; rounds--) {
+        weft_comm *comm = create(NULL);
+        rank = weft_comm_get_rank(comm);
+        nranks = weft_comm_get_nranks(comm);
+        use(comm);
+        weft_comm_destroy(comm);
+    }
+    printf("rank %d of %d: ok\n", rank, nranks);
+}
+#endif
+
+int main(int argc, char **argv)
+{
+    run(&argc, &argv);
+    return 0;
+}

@@ -14,6 +14,7 @@
 #include "comm/group.h"
 #include "comm/letters.h"
 #include "comm/op.h"
+#include "comm/ticket.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -82,14 +83,14 @@ static void attach_watcher(wefti_gate_watcher *watcher, wefti_engine *engine)
 
 static weft_status build_gates(weft_comm *comm)
 {
-    size_t chunks = WEFTI_LANES + WEFTI_LETTERS;
+    size_t ops = WEFTI_LANES + 2 * (size_t)comm->nranks;
     weft_device *device = comm->device ? comm->device : comm->engine->host;
-    weft_status status = weft_gate_create(device, chunks, &comm->start);
+    weft_status status = weft_gate_create(device, WEFTI_LANES, &comm->start);
     if (status == WEFT_OK) {
-        status = weft_gate_create(device, chunks, &comm->done);
+        status = weft_gate_create(device, WEFTI_LANES, &comm->done);
     }
     if (status == WEFT_OK) {
-        status = weft_gate_create(device, chunks * WEFTI_TRACKS, &comm->copied);
+        status = weft_gate_create(device, ops * WEFTI_TRACKS, &comm->copied);
     }
     if (status != WEFT_OK) {
         return status;
@@ -101,8 +102,8 @@ static weft_status build_gates(weft_comm *comm)
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         attach_watcher(&comm->ops[lane].watcher, comm->engine);
     }
-    for (int letter = 0; letter < WEFTI_LETTERS; letter++) {
-        attach_watcher(&comm->letters[letter].watcher, comm->engine);
+    for (int queue = 0; queue < 2 * comm->nranks; queue++) {
+        attach_watcher(&comm->letters[queue].watcher, comm->engine);
     }
     if (comm->device && !wefti_device_get_table(comm->device)->host_reads) {
         status = weft_stream_create(comm->device, 0, &comm->copies);
@@ -167,6 +168,7 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
 static void tear(weft_comm *comm)
 {
     tear_gates(comm);
+    wefti_tickets_fini(comm);
     wefti_letters_fini(comm);
     wefti_fabric_fini(&comm->fabric);
     wefti_mapping_close(comm->mapping);

@@ -26,7 +26,6 @@
 #include <stdatomic.h>
 
 enum {
-    WEFTI_LETTERS = 256,          /* point-to-point operations pending */
     WEFTI_GATE_CHUNKS_MAX = 4096, /* of one operation */
     WEFTI_SCRATCH_BYTES = 1 << 20 /* per track: wide chunk, then a bounce */
 };
@@ -124,8 +123,11 @@ typedef struct wefti_op {
     int suspect; /* seen dead or gone at the last look; -1: nobody */
     wefti_piece piece;
 
-    struct wefti_op *next; /* letters: of the same pair; free list */
 } wefti_op;
+
+typedef struct wefti_letter wefti_letter;
+typedef struct wefti_ticket wefti_ticket;
+typedef struct wefti_ticket_block wefti_ticket_block;
 
 typedef struct wefti_engine {
     pthread_mutex_t lock;
@@ -154,10 +156,13 @@ typedef struct wefti_peer {
     bool dead;
 } wefti_peer;
 
-/* What goes to one peer and comes from it, oldest first. */
+/* What goes to one peer, or comes from it, oldest first. */
 typedef struct wefti_letters {
-    wefti_op *first, *last;
-    uint64_t posted;
+    wefti_letter *first, *last;
+    wefti_op *op;    /* carries out the first */
+    uint64_t number; /* of the last that op has carried */
+    struct wefti_letters *next_busy;
+    bool busy; /* in the communicator's list of queues with letters */
 } wefti_letters;
 
 struct weft_comm {
@@ -192,14 +197,17 @@ struct weft_comm {
     unsigned char *arena; /* scratch of all tracks */
     size_t arena_bytes;
 
-    wefti_op *letters; /* [WEFTI_LETTERS] pool */
-    wefti_op *letters_free;
-    int letters_pending;
+    wefti_op *letters; /* [2 * nranks], one per queue */
     wefti_slot *letter_records;
     uint64_t *letter_arrived;
-    wefti_letters *outgoing, *incoming; /* [nranks] */
+    wefti_letters *queues; /* [2 * nranks]: what goes out, what comes in */
+    wefti_letters *busy_queues;
+    size_t letters_pending;
 
-    weft_gate *start, *done; /* chunk: lane, or LANES + letter */
+    wefti_ticket_block *ticket_blocks;
+    wefti_ticket *tickets_free;
+
+    weft_gate *start, *done; /* chunk: lane */
     weft_gate *copied;       /* device copies; chunk: op and track */
     weft_stream *copies;
     wefti_gate_watcher start_watcher, copied_watcher;

@@ -2,17 +2,21 @@
 /*
  * comm/letters.c - queues of point-to-point operations, one per ordered pair.
  *
- * Only the oldest of a queue moves. A letter is the one-track pattern below:
- * chunks of a fixed size through the pair's staging, at least one message, so
- * that an empty letter carries its signature too.
+ * Only the oldest of a queue moves, once its stream has come to it. A letter is
+ * the one-track pattern below: chunks of a fixed size through the pair's
+ * staging, at least one message, so that an empty letter carries its signature
+ * too.
  */
 #include "comm/letters.h"
 
 #include "base/error.h"
 #include "comm/op.h"
+#include "comm/ticket.h"
 #include "comm/track.h"
 
 #include <stdlib.h>
+
+enum { LETTERS_PER_PUSH = 64 }; /* so that no pair starves the others */
 
 static bool supports(const wefti_problem *problem)
 {
@@ -63,28 +67,25 @@ static const wefti_pattern letter_pattern = {
 
 weft_status wefti_letters_init(weft_comm *comm)
 {
-    size_t ranks = (size_t)comm->nranks;
-    comm->letters = calloc(WEFTI_LETTERS, sizeof(*comm->letters));
-    comm->outgoing = calloc(ranks, sizeof(*comm->outgoing));
-    comm->incoming = calloc(ranks, sizeof(*comm->incoming));
-    wefti_slot *records =
-        calloc((size_t)WEFTI_LETTERS * WEFTI_LETTER_SLOTS, sizeof(*records));
+    size_t queues = 2 * (size_t)comm->nranks;
+    wefti_slot *records = calloc(queues * WEFTI_LETTER_SLOTS, sizeof(*records));
     uint64_t *arrived =
-        calloc((size_t)WEFTI_LETTERS * WEFTI_GATE_CHUNKS_MAX, sizeof(*arrived));
+        calloc(queues * WEFTI_GATE_CHUNKS_MAX, sizeof(*arrived));
+    comm->letters = calloc(queues, sizeof(*comm->letters));
+    comm->queues = calloc(queues, sizeof(*comm->queues));
     comm->letter_records = records;
     comm->letter_arrived = arrived;
-    if (!comm->letters || !comm->outgoing || !comm->incoming || !records ||
-        !arrived) {
+    if (!comm->letters || !comm->queues || !records || !arrived) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for point-to-point operations");
     }
-    for (int i = WEFTI_LETTERS - 1; i >= 0; i--) {
+    for (size_t i = 0; i < queues; i++) {
         wefti_op *op = &comm->letters[i];
         op->ring = WEFTI_RING_LETTERS;
-        op->slot_records[0] = records + (size_t)i * WEFTI_LETTER_SLOTS;
-        op->gate_arrived = arrived + (size_t)i * WEFTI_GATE_CHUNKS_MAX;
-        op->next = comm->letters_free;
-        comm->letters_free = op;
+        op->choice.pattern = &letter_pattern;
+        op->slot_records[0] = records + i * WEFTI_LETTER_SLOTS;
+        op->gate_arrived = arrived + i * WEFTI_GATE_CHUNKS_MAX;
+        comm->queues[i].op = op;
     }
     return WEFT_OK;
 }
@@ -92,65 +93,92 @@ weft_status wefti_letters_init(weft_comm *comm)
 void wefti_letters_fini(weft_comm *comm)
 {
     free(comm->letters);
-    free(comm->outgoing);
-    free(comm->incoming);
+    free(comm->queues);
     free(comm->letter_records);
     free(comm->letter_arrived);
 }
 
-wefti_op *wefti_letters_take(weft_comm *comm, const weft_op *desc,
-                             uint64_t epoch, bool on_stream)
+static wefti_letters *queue_of(weft_comm *comm, const weft_op *desc)
 {
-    wefti_op *op = comm->letters_free;
-    if (!op) {
-        return NULL;
+    int first = desc->collective == WEFT_COLLECTIVE_SEND ? 0 : comm->nranks;
+    return &comm->queues[first + desc->root];
+}
+
+void wefti_letters_post(weft_comm *comm, wefti_batch *batch)
+{
+    batch->left = batch->count;
+    batch->status = WEFT_OK;
+    for (size_t i = 0; i < batch->count; i++) {
+        wefti_letter *letter = &batch->letters[i];
+        wefti_letters *queue = queue_of(comm, &letter->desc);
+        letter->batch = batch;
+        letter->next = NULL;
+        if (queue->first) {
+            queue->last->next = letter;
+        } else {
+            queue->first = letter;
+        }
+        queue->last = letter;
+        if (!queue->busy) {
+            queue->busy = true;
+            queue->next_busy = comm->busy_queues;
+            comm->busy_queues = queue;
+        }
     }
-    comm->letters_free = op->next;
-    bool send = desc->collective == WEFT_COLLECTIVE_SEND;
-    wefti_letters *queue =
-        &(send ? comm->outgoing : comm->incoming)[desc->root];
-    op->number = ++queue->posted;
-    op->turn++;
-    wefti_op_init(comm, op, desc, epoch, on_stream);
+    comm->letters_pending += batch->count;
+}
+
+/* Makes the queue's operation carry out its first letter. */
+static void load(weft_comm *comm, wefti_letters *queue)
+{
+    const wefti_letter *letter = queue->first;
+    const weft_op *desc = &letter->desc;
+    wefti_op *op = queue->op;
+    op->number = ++queue->number;
+    wefti_op_init(comm, op, desc, letter->epoch, false);
     /* Both sides sign as the sender does. */
     weft_op signed_as = *desc;
     signed_as.collective = WEFT_COLLECTIVE_SEND;
     op->signature = wefti_signature_pack(&signed_as, 0);
-    op->choice.pattern = &letter_pattern;
     op->problem.chunk_elems =
         WEFTI_LETTER_BYTES / weft_dtype_bytes(desc->dtype);
     op->slots[0] = WEFTI_LETTER_SLOTS;
     wefti_track_start_all(op);
     op->state = WEFTI_OP_POSTED;
-    op->next = NULL;
-    if (queue->last) {
-        queue->last->next = op;
-    } else {
-        queue->first = op;
+}
+
+/* One letter less; the last one ends the batch. */
+static void leave_batch(weft_comm *comm, wefti_batch *batch, weft_status status)
+{
+    comm->letters_pending--;
+    if (status != WEFT_OK) {
+        batch->status = status;
     }
-    queue->last = op;
-    comm->letters_pending++;
-    return op;
+    if (--batch->left == 0 && batch->ticket) {
+        wefti_ticket_end(comm, batch->ticket, batch->status);
+        free(batch);
+    }
 }
 
 static bool advance_queue(weft_comm *comm, wefti_letters *queue)
 {
     bool moved = false;
-    while (queue->first) {
-        wefti_op *op = queue->first;
-        if (op->state != WEFTI_OP_FREE) {
-            moved |= wefti_op_advance(comm, op);
+    for (int i = 0; queue->first && i < LETTERS_PER_PUSH; i++) {
+        wefti_letter *letter = queue->first;
+        wefti_op *op = queue->op;
+        if (op->state == WEFTI_OP_FREE) {
+            const wefti_ticket *ticket = letter->batch->ticket;
+            if (ticket && !wefti_ticket_reached(ticket)) {
+                break;
+            }
+            load(comm, queue);
         }
+        moved |= wefti_op_advance(comm, op);
         if (op->state != WEFTI_OP_FREE) {
             break;
         }
-        queue->first = op->next;
-        if (!queue->first) {
-            queue->last = NULL;
-        }
-        op->next = comm->letters_free;
-        comm->letters_free = op;
-        comm->letters_pending--;
+        queue->first = letter->next;
+        leave_batch(comm, letter->batch, op->status);
     }
     return moved;
 }
@@ -158,9 +186,34 @@ static bool advance_queue(weft_comm *comm, wefti_letters *queue)
 bool wefti_letters_advance(weft_comm *comm)
 {
     bool moved = false;
-    for (int peer = 0; peer < comm->nranks && comm->letters_pending; peer++) {
-        moved |= advance_queue(comm, &comm->outgoing[peer]);
-        moved |= advance_queue(comm, &comm->incoming[peer]);
+    wefti_letters **link = &comm->busy_queues;
+    while (*link) {
+        wefti_letters *queue = *link;
+        moved |= advance_queue(comm, queue);
+        if (queue->first) {
+            link = &queue->next_busy;
+        } else {
+            queue->busy = false;
+            *link = queue->next_busy;
+        }
     }
     return moved;
+}
+
+void wefti_letters_fail(weft_comm *comm)
+{
+    for (wefti_letters *queue = comm->busy_queues; queue;
+         queue = queue->next_busy) {
+        if (wefti_op_pending(queue->op)) {
+            wefti_op_finish(comm, queue->op, comm->failed);
+        }
+        while (queue->first) {
+            wefti_letter *letter = queue->first;
+            queue->first = letter->next;
+            if (letter->desc.arrived) {
+                wefti_gate_fail(letter->desc.arrived, comm->failed);
+            }
+            leave_batch(comm, letter->batch, comm->failed);
+        }
+    }
 }

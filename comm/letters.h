@@ -2,24 +2,57 @@
 /*
  * comm/letters.h - send and receive: operations between two ranks, matched per
  * ordered pair in the order of posting.
+ *
+ *   batch (a posted list) --< letter --> queue of its pair and direction
+ *
+ * A waiting letter is small. The first of a queue is carried out by the
+ * queue's own wefti_op, so there are two of those per peer, however many
+ * letters wait, and a post never waits for room.
  */
 #ifndef COMM_LETTERS_H
 #define COMM_LETTERS_H
 
 #include "comm/core.h"
 
+enum { WEFTI_LETTERS_MAX = 1 << 20 }; /* pending on one communicator */
+
+/* What has been posted together: it starts as one and is done as one. */
+typedef struct wefti_batch {
+    wefti_letter *letters;
+    size_t count, left;
+    weft_status status;
+    wefti_ticket *ticket; /* NULL: its poster waits, and frees it */
+} wefti_batch;
+
+struct wefti_letter {
+    wefti_letter *next;
+    wefti_batch *batch;
+    uint64_t epoch;
+    weft_op desc; /* SEND or RECV, checked */
+};
+
+static inline bool wefti_is_letter(const weft_op *op)
+{
+    return op->collective == WEFT_COLLECTIVE_SEND ||
+           op->collective == WEFT_COLLECTIVE_RECV;
+}
+
 /* After a failure too, fini frees what there is. */
 WEFT_NODISCARD weft_status wefti_letters_init(weft_comm *comm);
 void wefti_letters_fini(weft_comm *comm);
 
 /*
- * wefti_letters_take - a free operation at the end of its pair's queue; NULL:
- * all are pending. Engine's lock held.
+ * wefti_letters_post - append all letters of a batch to their queues; batch
+ * and letters stay where they are until it is done. With a ticket, the end
+ * frees the batch, which came from malloc with its letters in one piece.
+ * Lock held.
  */
-wefti_op *wefti_letters_take(weft_comm *comm, const weft_op *desc,
-                             uint64_t epoch, bool on_stream);
+void wefti_letters_post(weft_comm *comm, wefti_batch *batch);
 
 /* One push for all pairs; returns whether anything moved. */
 bool wefti_letters_advance(weft_comm *comm);
+
+/* Ends all with the communicator's fault. */
+void wefti_letters_fail(weft_comm *comm);
 
 #endif

@@ -200,3 +200,17 @@ weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
     return op->ready || op->arrived ? check_gates(op_out, epoch, comm)
                                     : WEFT_OK;
 }
+
+weft_status wefti_check_stream(const weft_stream *stream, const weft_comm *comm)
+{
+    const wefti_device_table *ours =
+        wefti_device_get_table(wefti_gate_get_device(comm->start));
+    const wefti_device_table *theirs =
+        wefti_device_get_table(wefti_stream_get_device(stream));
+    return ours == theirs
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "stream of a %s device: allowed on \"%s\" is a "
+                             "%s device's",
+                             theirs->kind, comm->name, ours->kind);
+}

@@ -18,4 +18,12 @@ WEFT_NODISCARD weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
                                           const weft_comm *comm,
                                           weft_op *op_out);
 
+/*
+ * wefti_check_stream - whether the communicator's gates can stand in it.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_check_stream(const weft_stream *stream,
+                                              const weft_comm *comm);
+
 #endif

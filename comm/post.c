@@ -2,17 +2,19 @@
 /*
  * comm/post.c - the public calls that post operations; comm's front door.
  *
- *   weft_allreduce -> weft_op_post -> wefti_check_op -> wefti_op_init
+ *   weft_allreduce -> weft_op_post -> wefti_post_prepare: wefti_check_op,
+ *   wefti_select, the signature (a plan has them) -> wefti_op_init
  *     NULL stream: wefti_engine_drive until it is done
  *     a stream:    start gate, done gate on the stream; the thread drives
  */
+#include "comm/post.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
-#include "comm/letters.h"
 #include "comm/op.h"
 #include "comm/op_check.h"
+#include "comm/p2p.h"
 
 /* What a blocked caller waits for. */
 typedef struct pending_op {
@@ -35,22 +37,16 @@ static bool may_post(const void *context)
             comm->number - comm->completed < (uint64_t)comm->ops_in_flight);
 }
 
-static bool may_write(const void *context)
-{
-    const weft_comm *comm = ((const pending_op *)context)->comm;
-    return comm->failed != WEFT_OK || comm->letters_free != NULL;
-}
-
 /* A new collective operation, posted. Lock held; its lane is free. */
-static wefti_op *take_lane(weft_comm *comm, const weft_op *desc, uint64_t epoch,
-                           bool on_stream)
+static wefti_op *take_lane(weft_comm *comm, const wefti_prepared *prepared,
+                           uint64_t epoch, bool on_stream)
 {
     uint64_t number = ++comm->number;
     wefti_op *op = &comm->ops[number % WEFTI_LANES];
     op->number = op->turn = number;
-    wefti_op_init(comm, op, desc, epoch, on_stream);
-    op->choice = wefti_select(&comm->tuning, comm->nranks, &op->desc);
-    op->signature = wefti_signature_pack(&op->desc, op->choice.digest);
+    wefti_op_init(comm, op, &prepared->desc, epoch, on_stream);
+    op->choice = prepared->choice;
+    op->signature = prepared->signature;
     op->state = WEFTI_OP_POSTED;
     comm->active |= 1u << (number % WEFTI_LANES);
     return op;
@@ -68,20 +64,15 @@ static void want_lane(weft_comm *comm)
 
 /* Waits for room, then posts. The lock is held on return; NULL: comm has
  * failed, and it is not. */
-static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
-                         bool on_stream)
+static wefti_op *take_op(weft_comm *comm, const wefti_prepared *prepared,
+                         uint64_t epoch, bool on_stream)
 {
-    bool letter = desc->collective == WEFT_COLLECTIVE_SEND ||
-                  desc->collective == WEFT_COLLECTIVE_RECV;
-    bool (*room)(const void *) = letter ? may_write : may_post;
     pending_op context = {comm, NULL};
     pthread_mutex_lock(&comm->engine->lock);
-    while (!room(&context)) {
-        if (!letter) {
-            want_lane(comm);
-        }
+    while (!may_post(&context)) {
+        want_lane(comm);
         pthread_mutex_unlock(&comm->engine->lock);
-        wefti_engine_drive(comm->engine, room, &context);
+        wefti_engine_drive(comm->engine, may_post, &context);
         pthread_mutex_lock(&comm->engine->lock);
     }
     comm->wanted = NULL;
@@ -89,8 +80,7 @@ static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
         pthread_mutex_unlock(&comm->engine->lock);
         return NULL;
     }
-    return letter ? wefti_letters_take(comm, desc, epoch, on_stream)
-                  : take_lane(comm, desc, epoch, on_stream);
+    return take_lane(comm, prepared, epoch, on_stream);
 }
 
 /*
@@ -106,16 +96,14 @@ static weft_status refuse_post(weft_comm *comm, const weft_op *desc)
     return status;
 }
 
-static weft_status post_here(weft_comm *comm, const weft_op *desc,
+static weft_status post_here(weft_comm *comm, const wefti_prepared *prepared,
                              uint64_t epoch)
 {
-    wefti_op *op = take_op(comm, desc, epoch, false);
+    wefti_op *op = take_op(comm, prepared, epoch, false);
     if (!op) {
-        return refuse_post(comm, desc);
+        return refuse_post(comm, &prepared->desc);
     }
-    if (op->ring != WEFTI_RING_LETTERS) {
-        wefti_op_advance(comm, op);
-    }
+    wefti_op_advance(comm, op);
     bool done = !wefti_op_pending(op);
     pthread_mutex_unlock(&comm->engine->lock);
     if (!done) {
@@ -125,16 +113,17 @@ static weft_status post_here(weft_comm *comm, const weft_op *desc,
     return op->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
 }
 
-static weft_status post_on_stream(weft_comm *comm, const weft_op *desc,
+static weft_status post_on_stream(weft_comm *comm,
+                                  const wefti_prepared *prepared,
                                   uint64_t epoch, weft_stream *stream)
 {
     weft_status status = wefti_engine_start(comm->engine);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_op *op = take_op(comm, desc, epoch, true);
+    wefti_op *op = take_op(comm, prepared, epoch, true);
     if (!op) {
-        return refuse_post(comm, desc);
+        return refuse_post(comm, &prepared->desc);
     }
     size_t chunk = wefti_op_chunk(comm, op);
     uint64_t turn = op->turn;
@@ -155,39 +144,48 @@ static weft_status post_on_stream(weft_comm *comm, const weft_op *desc,
     return status;
 }
 
-/* The communicator's gates must be able to stand in the stream. */
-static weft_status check_stream(const weft_comm *comm,
-                                const weft_stream *stream)
-{
-    const wefti_device_table *ours =
-        wefti_device_get_table(wefti_gate_get_device(comm->start));
-    const wefti_device_table *theirs =
-        wefti_device_get_table(wefti_stream_get_device(stream));
-    return ours == theirs
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID,
-                             "stream of a %s device: allowed on \"%s\" is a "
-                             "%s device's",
-                             theirs->kind, comm->name, ours->kind);
-}
-
-weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
-                         weft_stream *stream)
+weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
+                               const weft_comm *comm,
+                               wefti_prepared *prepared_out)
 {
     if (!comm) {
         return wefti_error(WEFT_ERR_INVALID,
                            "comm is NULL: allowed is a communicator");
     }
-    weft_op checked;
-    weft_status status = wefti_check_op(op, epoch, comm, &checked);
-    if (status == WEFT_OK && stream) {
-        status = check_stream(comm, stream);
+    weft_op *desc = &prepared_out->desc;
+    weft_status status = wefti_check_op(op, epoch, comm, desc);
+    if (status != WEFT_OK || wefti_is_letter(desc)) {
+        return status;
     }
+    prepared_out->choice = wefti_select(&comm->tuning, comm->nranks, desc);
+    prepared_out->signature =
+        wefti_signature_pack(desc, prepared_out->choice.digest);
+    return WEFT_OK;
+}
+
+weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
+                                weft_comm *comm, weft_stream *stream)
+{
+    weft_status status = stream ? wefti_check_stream(stream, comm) : WEFT_OK;
     if (status != WEFT_OK) {
         return status;
     }
-    return stream ? post_on_stream(comm, &checked, epoch, stream)
-                  : post_here(comm, &checked, epoch);
+    if (wefti_is_letter(&prepared->desc)) {
+        wefti_letter letter = {.desc = prepared->desc, .epoch = epoch};
+        return wefti_p2p_post_letters(&letter, 1, comm, stream);
+    }
+    return stream ? post_on_stream(comm, prepared, epoch, stream)
+                  : post_here(comm, prepared, epoch);
+}
+
+weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
+                         weft_stream *stream)
+{
+    wefti_prepared prepared;
+    weft_status status = wefti_post_prepare(op, epoch, comm, &prepared);
+    return status == WEFT_OK
+               ? wefti_post_prepared(&prepared, epoch, comm, stream)
+               : status;
 }
 
 static weft_status post_plain(weft_collective collective, const void *send,

@@ -19,28 +19,35 @@ weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                      .label = subject->op->name};
 }
 
-/* The send goes aside, or every rank would wait for its neighbour's receive. */
 static weft_status send_and_receive(const wefti_perf_case *subject,
                                     wefti_perf_buffers buffers, weft_comm *comm,
-                                    weft_stream *stream, weft_stream *aside)
+                                    weft_stream *stream)
 {
-    weft_status status = weft_send(buffers.send, subject->count, subject->dtype,
-                                   wefti_perf_case_after(subject), comm, aside);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = weft_recv(buffers.recv, subject->count, subject->dtype,
-                       wefti_perf_case_before(subject), comm, stream);
-    weft_status sent = weft_stream_wait(aside);
-    return status != WEFT_OK ? status : sent;
+    weft_p2p list[] = {{.size_bytes = sizeof(list[0]),
+                        .kind = WEFT_P2P_SEND,
+                        .buffer = buffers.send,
+                        .count = subject->count,
+                        .dtype = subject->dtype,
+                        .peer = wefti_perf_case_after(subject),
+                        .class_id = WEFT_CLASS_DP,
+                        .label = subject->op->name},
+                       {.size_bytes = sizeof(list[0]),
+                        .kind = WEFT_P2P_RECV,
+                        .buffer = buffers.recv,
+                        .count = subject->count,
+                        .dtype = subject->dtype,
+                        .peer = wefti_perf_case_before(subject),
+                        .class_id = WEFT_CLASS_DP,
+                        .label = subject->op->name}};
+    return weft_p2p_post(list, 2, comm, stream);
 }
 
 static weft_status post(const wefti_perf_case *subject,
                         wefti_perf_buffers buffers, weft_comm *comm,
-                        weft_stream *stream, weft_stream *aside)
+                        weft_stream *stream)
 {
     if (subject->op->kind == WEFTI_PERF_SENDRECV) {
-        return send_and_receive(subject, buffers, comm, stream, aside);
+        return send_and_receive(subject, buffers, comm, stream);
     }
     weft_op op = wefti_perf_call_op(subject, buffers);
     return weft_op_post(&op, 0, comm, stream);
@@ -48,9 +55,9 @@ static weft_status post(const wefti_perf_case *subject,
 
 weft_status wefti_perf_call_run(const wefti_perf_case *subject,
                                 wefti_perf_buffers buffers, weft_comm *comm,
-                                weft_stream *stream, weft_stream *aside)
+                                weft_stream *stream)
 {
-    weft_status status = post(subject, buffers, comm, stream, aside);
+    weft_status status = post(subject, buffers, comm, stream);
     if (status != WEFT_OK || !stream) {
         return status;
     }

@@ -16,12 +16,10 @@ weft_op wefti_perf_call_op(const wefti_perf_case *subject,
  * wefti_perf_call_run - do it, and return when it is done.
  *
  * stream   NULL: blocking calls here and now; else through this stream.
- * aside    a stream for what must run beside the call itself (sendrecv).
  */
 WEFT_NODISCARD weft_status wefti_perf_call_run(const wefti_perf_case *subject,
                                                wefti_perf_buffers buffers,
                                                weft_comm *comm,
-                                               weft_stream *stream,
-                                               weft_stream *aside);
+                                               weft_stream *stream);
 
 #endif

@@ -28,8 +28,7 @@ static weft_status call_once(wefti_perf_rank *self, wefti_perf_pool *pool,
         return status;
     }
     int64_t begin_ns = wefti_clock_ns();
-    status =
-        wefti_perf_call_run(subject, buffers, self->comm, stream, self->aside);
+    status = wefti_perf_call_run(subject, buffers, self->comm, stream);
     *time_ns_out = wefti_clock_ns() - begin_ns;
     return status;
 }

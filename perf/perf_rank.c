@@ -60,10 +60,6 @@ static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
         return status;
     }
     status = weft_stream_create(self->device, 0, &self->stream);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = weft_stream_create(self->device, 0, &self->aside);
     return status != WEFT_OK ? status : find_line(self);
 }
 
@@ -91,7 +87,6 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
 void wefti_perf_rank_fini(wefti_perf_rank *self)
 {
     wefti_startline_close(self->line);
-    weft_stream_destroy(self->aside);
     weft_stream_destroy(self->stream);
     weft_comm_destroy(self->comm);
     weft_device_close(self->device);

@@ -16,7 +16,6 @@ typedef struct wefti_perf_rank {
     weft_device *device;
     weft_comm *comm;
     weft_stream *stream;   /* operations with -z 0, and gated ones */
-    weft_stream *aside;    /* sendrecv's sends */
     wefti_startline *line; /* NULL: ranks on several hosts */
     wefti_tile own;        /* what this rank sends */
     wefti_tile scratch;

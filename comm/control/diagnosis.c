@@ -47,8 +47,9 @@ static bool is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                        bool *entered)
 {
     if (op->ring == WEFTI_RING_LETTERS) {
+        /* What waits for its own gate or a copy waits for no peer. */
         *entered = false;
-        return peer == op->desc.root;
+        return peer == op->desc.root && op->tracks[0].wait == WEFTI_WAIT_PEER;
     }
     if (op->state == WEFTI_OP_POSTED) {
         wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,

@@ -10,7 +10,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/letters.h"
 #include "comm/op.h"
+#include "comm/ticket.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -89,17 +91,6 @@ static bool learn(weft_comm *comm)
     return true;
 }
 
-static void end_letters(weft_comm *comm, wefti_letters *queues)
-{
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        for (wefti_op *op = queues[peer].first; op; op = op->next) {
-            if (wefti_op_pending(op)) {
-                wefti_op_finish(comm, op, comm->failed);
-            }
-        }
-    }
-}
-
 bool wefti_fault_act(weft_comm *comm)
 {
     if (comm->failed != WEFT_OK) {
@@ -119,10 +110,10 @@ bool wefti_fault_act(weft_comm *comm)
             wefti_op_finish(comm, &comm->ops[lane], comm->failed);
         }
     }
-    end_letters(comm, comm->outgoing);
-    end_letters(comm, comm->incoming);
+    wefti_letters_fail(comm);
     /* Last: whoever waited for a stream may now destroy the gates above. */
     wefti_gate_fail(comm->done, comm->failed);
+    wefti_tickets_fail(comm);
     return true;
 }
 

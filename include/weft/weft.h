@@ -9,6 +9,8 @@
 #include "weft/device.h"
 #include "weft/ledger.h"
 #include "weft/op.h"
+#include "weft/p2p.h"
+#include "weft/plan.h"
 #include "weft/status.h"
 #include "weft/types.h"
 #include "weft/version.h"

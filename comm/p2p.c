@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/p2p.c - point-to-point operations and lists of them, checked and posted.
+ *
+ * A list becomes a batch of letters (comm/letters.h), in one allocation that
+ * lives until all are done; a short one on no stream lives on the caller's
+ * stack.
+ */
+#include "comm/p2p.h"
+
+#include "base/error.h"
+#include "comm/control/fault.h"
+#include "comm/engine.h"
+#include "comm/op_check.h"
+#include "comm/ticket.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 8 }; /* parts that need no allocation */
+
+/* A buffer of a list, to be compared with the others. */
+typedef struct extent {
+    uintptr_t begin, end;
+    size_t part;
+    bool written;
+} extent;
+
+static int by_begin(const void *left, const void *right)
+{
+    const extent *a = left, *b = right;
+    return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+/* Room for count letters behind the batch; NULL: no memory. */
+static wefti_batch *make_batch(size_t count)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, sizeof(wefti_letter), &bytes) ||
+        __builtin_add_overflow(bytes, sizeof(wefti_batch), &bytes)) {
+        return NULL;
+    }
+    wefti_batch *batch = malloc(bytes);
+    if (batch) {
+        *batch = (wefti_batch){.letters = (wefti_letter *)(batch + 1),
+                               .count = count};
+    }
+    return batch;
+}
+
+static weft_status no_memory(size_t count)
+{
+    return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a list of %zu parts",
+                       count);
+}
+
+/* Whether the batch may be posted; the lock is held. */
+static weft_status admit(weft_comm *comm, const wefti_batch *batch)
+{
+    if (comm->failed != WEFT_OK || wefti_fault_act(comm)) {
+        /* What waits for the chunks must not wait for ever. */
+        for (size_t i = 0; i < batch->count; i++) {
+            if (batch->letters[i].desc.arrived) {
+                wefti_gate_fail(batch->letters[i].desc.arrived, comm->failed);
+            }
+        }
+        return wefti_fault_status(comm);
+    }
+    if (batch->count > WEFTI_LETTERS_MAX - comm->letters_pending) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "%zu sends and receives pending on \"%s\" and %zu "
+                           "more: allowed is %d",
+                           comm->letters_pending, comm->name, batch->count,
+                           (int)WEFTI_LETTERS_MAX);
+    }
+    return WEFT_OK;
+}
+
+static bool batch_is_done(const void *context)
+{
+    return ((const wefti_batch *)context)->left == 0;
+}
+
+static weft_status post_here(weft_comm *comm, wefti_batch *batch)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    weft_status status = admit(comm, batch);
+    if (status != WEFT_OK) {
+        pthread_mutex_unlock(&comm->engine->lock);
+        return status;
+    }
+    wefti_letters_post(comm, batch);
+    wefti_letters_advance(comm);
+    bool done = batch->left == 0;
+    pthread_mutex_unlock(&comm->engine->lock);
+    if (!done) {
+        wefti_engine_drive(comm->engine, batch_is_done, batch);
+    }
+    return batch->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
+}
+
+/* Takes the batch. */
+static weft_status post_on_stream(weft_comm *comm, wefti_batch *batch,
+                                  weft_stream *stream)
+{
+    weft_status status = wefti_engine_start(comm->engine);
+    if (status != WEFT_OK) {
+        free(batch);
+        return status;
+    }
+    pthread_mutex_lock(&comm->engine->lock);
+    status = admit(comm, batch);
+    if (status == WEFT_OK && !(batch->ticket = wefti_ticket_take(comm))) {
+        status = WEFT_ERR_NO_MEMORY;
+    }
+    if (status != WEFT_OK) {
+        pthread_mutex_unlock(&comm->engine->lock);
+        free(batch);
+        return status;
+    }
+    const wefti_ticket *ticket = batch->ticket;
+    uint64_t turn = ticket->turn;
+    wefti_letters_post(comm, batch);
+    pthread_mutex_unlock(&comm->engine->lock);
+    return wefti_ticket_queue(comm, ticket, turn, stream);
+}
+
+weft_status wefti_p2p_post_letters(wefti_letter *letters, size_t count,
+                                   weft_comm *comm, weft_stream *stream)
+{
+    if (!stream) {
+        wefti_batch batch = {.letters = letters, .count = count};
+        return post_here(comm, &batch);
+    }
+    wefti_batch *batch = make_batch(count);
+    if (!batch) {
+        return no_memory(count);
+    }
+    memcpy(batch->letters, letters, count * sizeof(*letters));
+    return post_on_stream(comm, batch, stream);
+}
+
+/* Fills *letter_out; an error's text does not name the part yet. */
+static weft_status check_part(const weft_p2p *part, uint64_t epoch,
+                              const weft_comm *comm, wefti_letter *letter_out)
+{
+    bool send = part->kind == WEFT_P2P_SEND;
+    if (!send && part->kind != WEFT_P2P_RECV) {
+        return wefti_error(WEFT_ERR_INVALID, "kind %d: allowed is 0..1",
+                           (int)part->kind);
+    }
+    if (send ? part->arrived != NULL : part->ready != NULL) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "a %s with a gate %s: allowed is %s",
+                           send ? "SEND" : "RECV", send ? "arrived" : "ready",
+                           send ? "ready" : "arrived");
+    }
+    if (part->count && !part->buffer) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "buffer is NULL: allowed is one of %zu %s",
+                           part->count, weft_dtype_text(part->dtype));
+    }
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective =
+                      send ? WEFT_COLLECTIVE_SEND : WEFT_COLLECTIVE_RECV,
+                  .send = send ? part->buffer : NULL,
+                  .recv = send ? NULL : part->buffer,
+                  .count = part->count,
+                  .dtype = part->dtype,
+                  .root = part->peer,
+                  .ready = part->ready,
+                  .arrived = part->arrived,
+                  .gate_elems = part->gate_elems,
+                  .ready_chunk = part->ready_chunk,
+                  .arrived_chunk = part->arrived_chunk,
+                  .class_id = part->class_id,
+                  .label = part->label};
+    letter_out->epoch = epoch ? epoch : part->epoch;
+    return wefti_check_op(&op, letter_out->epoch, comm, &letter_out->desc);
+}
+
+/* Whether a part that is written shares bytes with any other. */
+static weft_status check_apart(extent *extents, size_t count)
+{
+    const extent *last = NULL, *last_written = NULL; /* ending furthest on */
+    qsort(extents, count, sizeof(*extents), by_begin);
+    for (size_t i = 0; i < count; i++) {
+        const extent *at = &extents[i];
+        const extent *other = at->written ? last : last_written;
+        if (other && at->begin < other->end) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "list[%zu]: its buffer overlaps that of "
+                               "list[%zu]: allowed is apart, or two SENDs",
+                               at->part, other->part);
+        }
+        if (!last || at->end > last->end) {
+            last = at;
+        }
+        if (at->written && (!last_written || at->end > last_written->end)) {
+            last_written = at;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_overlaps(const wefti_letter *letters, size_t count)
+{
+    extent few[FEW];
+    extent *extents = few;
+    size_t used = 0;
+    if (count > FEW && !(extents = calloc(count, sizeof(*extents)))) {
+        return no_memory(count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const weft_op *desc = &letters[i].desc;
+        bool written = desc->collective == WEFT_COLLECTIVE_RECV;
+        uintptr_t begin = (uintptr_t)(written ? desc->recv : desc->send);
+        size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
+        if (bytes) {
+            extents[used++] = (extent){begin, begin + bytes, i, written};
+        }
+    }
+    weft_status status = check_apart(extents, used);
+    if (extents != few) {
+        free(extents);
+    }
+    return status;
+}
+
+weft_status wefti_p2p_check(const weft_p2p *list, size_t list_count,
+                            uint64_t epoch, const weft_comm *comm,
+                            wefti_letter *letters_out)
+{
+    size_t stride = list->size_bytes;
+    const unsigned char *at = (const unsigned char *)list;
+    for (size_t i = 0; i < list_count; i++, at += stride) {
+        const weft_p2p *part = (const void *)at;
+        if (part->size_bytes < sizeof(*part) || part->size_bytes != stride) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "list[%zu]: size_bytes %zu: allowed is %zu, the "
+                               "same in all parts",
+                               i, part->size_bytes, sizeof(*part));
+        }
+        weft_status status = check_part(part, epoch, comm, &letters_out[i]);
+        if (status != WEFT_OK) {
+            return wefti_error(status, "list[%zu]: %s", i, weft_error_text());
+        }
+    }
+    return check_overlaps(letters_out, list_count);
+}
+
+/* A list of a few parts, here and now: no allocation. */
+static weft_status post_few(const weft_p2p *list, size_t list_count,
+                            weft_comm *comm)
+{
+    wefti_letter letters[FEW];
+    weft_status status = wefti_p2p_check(list, list_count, 0, comm, letters);
+    return status == WEFT_OK
+               ? wefti_p2p_post_letters(letters, list_count, comm, NULL)
+               : status;
+}
+
+weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
+                          weft_comm *comm, weft_stream *stream)
+{
+    if (!comm || (!list && list_count > 0)) {
+        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
+                           comm ? "list" : "comm");
+    }
+    weft_status status = stream ? wefti_check_stream(stream, comm) : WEFT_OK;
+    if (status != WEFT_OK || list_count == 0) {
+        return status;
+    }
+    if (!stream && list_count <= FEW) {
+        return post_few(list, list_count, comm);
+    }
+    wefti_batch *batch = make_batch(list_count);
+    if (!batch) {
+        return no_memory(list_count);
+    }
+    status = wefti_p2p_check(list, list_count, 0, comm, batch->letters);
+    if (status == WEFT_OK && stream) {
+        return post_on_stream(comm, batch, stream);
+    }
+    if (status == WEFT_OK) {
+        status = post_here(comm, batch);
+    }
+    free(batch);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/p2p.h - posting point-to-point operations, one or a list.
+ */
+#ifndef COMM_P2P_H
+#define COMM_P2P_H
+
+#include "comm/letters.h"
+#include "weft/p2p.h"
+
+/*
+ * wefti_p2p_check - every part of a list, and their buffers against each other;
+ * fills letters_out[list_count]. epoch > 0 stands for that of the parts.
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_p2p_check(const weft_p2p *list,
+                                           size_t list_count, uint64_t epoch,
+                                           const weft_comm *comm,
+                                           wefti_letter *letters_out);
+
+/*
+ * wefti_p2p_post_letters - post letters, desc and epoch of which are checked;
+ * a stream gets copies. The stream is checked too.
+ */
+WEFT_NODISCARD weft_status wefti_p2p_post_letters(wefti_letter *letters,
+                                                  size_t count, weft_comm *comm,
+                                                  weft_stream *stream);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/plan.c - prepared operations and lists.
+ *
+ * A plan is a master copy: a post on a stream takes what it needs from it, so
+ * posts of one plan may overlap, and nothing in flight refers to it.
+ */
+#include "weft/plan.h"
+
+#include "base/error.h"
+#include "comm/op_check.h"
+#include "comm/p2p.h"
+#include "comm/post.h"
+
+#include <stdlib.h>
+
+struct weft_plan {
+    weft_comm *comm;
+    bool gated;
+    bool is_list;
+    wefti_prepared prepared; /* not of a list */
+    size_t count;
+    wefti_letter letters[]; /* [count] of a list */
+};
+
+static weft_status make_plan(weft_comm *comm, size_t count,
+                             weft_plan **plan_out)
+{
+    size_t bytes;
+    weft_plan *plan = NULL;
+    if (!__builtin_mul_overflow(count, sizeof(wefti_letter), &bytes) &&
+        !__builtin_add_overflow(bytes, sizeof(*plan), &bytes)) {
+        plan = calloc(1, bytes);
+    }
+    if (!plan) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for a plan of %zu parts", count);
+    }
+    plan->comm = comm;
+    plan->count = count;
+    *plan_out = plan;
+    return WEFT_OK;
+}
+
+weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
+                         weft_plan **plan_out)
+{
+    if (!plan_out) {
+        return wefti_error(WEFT_ERR_INVALID, "plan_out is NULL");
+    }
+    *plan_out = NULL;
+    wefti_prepared prepared;
+    weft_status status = wefti_post_prepare(op, 1, comm, &prepared);
+    weft_plan *plan = NULL;
+    if (status == WEFT_OK) {
+        status = make_plan(comm, 0, &plan);
+    }
+    if (status == WEFT_OK) {
+        plan->prepared = prepared;
+        plan->gated = op->ready || op->arrived;
+        *plan_out = plan;
+    }
+    return status;
+}
+
+weft_status weft_p2p_plan(const weft_p2p *list, size_t list_count,
+                          weft_comm *comm, weft_plan **plan_out)
+{
+    if (!plan_out || !comm || (!list && list_count > 0)) {
+        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
+                           !plan_out ? "plan_out"
+                           : !comm   ? "comm"
+                                     : "list");
+    }
+    *plan_out = NULL;
+    weft_plan *plan;
+    weft_status status = make_plan(comm, list_count, &plan);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    plan->is_list = true;
+    if (list_count) {
+        status = wefti_p2p_check(list, list_count, 1, comm, plan->letters);
+    }
+    if (status != WEFT_OK) {
+        free(plan);
+        return status;
+    }
+    for (size_t i = 0; i < list_count; i++) {
+        const weft_op *desc = &plan->letters[i].desc;
+        plan->gated |= desc->ready || desc->arrived;
+    }
+    *plan_out = plan;
+    return WEFT_OK;
+}
+
+static weft_status post_list(weft_plan *plan, uint64_t epoch,
+                             weft_stream *stream)
+{
+    weft_status status =
+        stream ? wefti_check_stream(stream, plan->comm) : WEFT_OK;
+    if (status != WEFT_OK || plan->count == 0) {
+        return status;
+    }
+    for (size_t i = 0; i < plan->count; i++) {
+        plan->letters[i].epoch = epoch;
+    }
+    return wefti_p2p_post_letters(plan->letters, plan->count, plan->comm,
+                                  stream);
+}
+
+weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
+{
+    if (!plan) {
+        return wefti_error(WEFT_ERR_INVALID, "plan is NULL");
+    }
+    if (plan->gated && epoch == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "epoch 0 of a plan with gates: allowed is 1 and "
+                           "more");
+    }
+    return plan->is_list ? post_list(plan, epoch, stream)
+                         : wefti_post_prepared(&plan->prepared, epoch,
+                                               plan->comm, stream);
+}
+
+void weft_plan_destroy(weft_plan *plan)
+{
+    free(plan);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/ticket.c - blocks of tickets, each with its gates.
+ */
+#include "comm/ticket.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "comm/control/fault.h"
+#include "comm/engine.h"
+
+#include <stdlib.h>
+
+enum { BLOCK_TICKETS = 64 };
+
+struct wefti_ticket_block {
+    wefti_ticket_block *next;
+    weft_gate *start, *done;
+    wefti_gate_watcher watcher; /* of start */
+    wefti_ticket tickets[BLOCK_TICKETS];
+};
+
+static void free_block(wefti_ticket_block *block)
+{
+    if (block->start && block->watcher.watches) {
+        wefti_gate_unwatch(block->start, &block->watcher);
+    }
+    weft_gate_destroy(block->start);
+    weft_gate_destroy(block->done);
+    free(block);
+}
+
+static weft_status add_block(weft_comm *comm)
+{
+    wefti_ticket_block *block = calloc(1, sizeof(*block));
+    if (!block) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for more operations on streams");
+    }
+    weft_device *device = comm->device ? comm->device : comm->engine->host;
+    weft_status status = weft_gate_create(device, BLOCK_TICKETS, &block->start);
+    if (status == WEFT_OK) {
+        status = weft_gate_create(device, BLOCK_TICKETS, &block->done);
+    }
+    if (status != WEFT_OK) {
+        free_block(block);
+        return status;
+    }
+    block->watcher.woken = wefti_engine_woken;
+    block->watcher.context = comm->engine;
+    wefti_gate_watch(block->start, &block->watcher);
+    for (size_t i = BLOCK_TICKETS; i-- > 0;) {
+        block->tickets[i] =
+            (wefti_ticket){block->start, block->done, i, 0, comm->tickets_free};
+        comm->tickets_free = &block->tickets[i];
+    }
+    block->next = comm->ticket_blocks;
+    comm->ticket_blocks = block;
+    return WEFT_OK;
+}
+
+wefti_ticket *wefti_ticket_take(weft_comm *comm)
+{
+    if (!comm->tickets_free && add_block(comm) != WEFT_OK) {
+        return NULL;
+    }
+    wefti_ticket *ticket = comm->tickets_free;
+    comm->tickets_free = ticket->next;
+    ticket->turn++;
+    atomic_fetch_add(&comm->engine->pending, 1);
+    return ticket;
+}
+
+weft_status wefti_ticket_queue(weft_comm *comm, const wefti_ticket *ticket,
+                               uint64_t turn, weft_stream *stream)
+{
+    weft_status status =
+        weft_gate_signal(ticket->start, ticket->chunk, turn, stream);
+    if (status == WEFT_OK) {
+        status = weft_gate_wait(ticket->done, ticket->chunk, turn, stream);
+    }
+    if (status != WEFT_OK) {
+        wefti_fault_publish(comm, status, comm->rank, 0,
+                            "rank %d's stream refused an operation on \"%s\"",
+                            comm->rank, comm->name);
+    }
+    wefti_engine_wake(comm->engine);
+    return status;
+}
+
+void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)
+{
+    if (status == WEFT_OK) {
+        weft_status signalled =
+            weft_gate_signal(ticket->done, ticket->chunk, ticket->turn, NULL);
+        WEFTI_ASSERT(signalled == WEFT_OK);
+        (void)signalled;
+    }
+    atomic_fetch_sub(&comm->engine->pending, 1);
+    ticket->next = comm->tickets_free;
+    comm->tickets_free = ticket;
+}
+
+void wefti_tickets_fail(weft_comm *comm)
+{
+    for (wefti_ticket_block *block = comm->ticket_blocks; block;
+         block = block->next) {
+        wefti_gate_fail(block->done, comm->failed);
+    }
+}
+
+void wefti_tickets_fini(weft_comm *comm)
+{
+    while (comm->ticket_blocks) {
+        wefti_ticket_block *block = comm->ticket_blocks;
+        comm->ticket_blocks = block->next;
+        free_block(block);
+    }
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/ticket.h - a place in a stream for what the engine does there.
+ *
+ *   stream:  ... | raise start | wait for done | ...
+ *   engine:        wefti_ticket_reached  ...  wefti_ticket_end
+ *
+ * Collectives have such a place per lane (comm->start, comm->done). Whatever
+ * may be pending in any number takes a ticket. Tickets come in blocks that
+ * stay until the communicator ends: a stream may still be looking at a gate
+ * that has been raised. So they cost as much as were ever out at once.
+ */
+#ifndef COMM_TICKET_H
+#define COMM_TICKET_H
+
+#include "comm/core.h"
+
+struct wefti_ticket {
+    weft_gate *start, *done; /* of the block */
+    size_t chunk;
+    uint64_t turn; /* epoch of both; counts the uses */
+    wefti_ticket *next;
+};
+
+/*
+ * wefti_ticket_take - a free ticket; it counts as pending for the engine's
+ * thread. NULL, with the error's text set: no memory. Engine's lock held.
+ */
+wefti_ticket *wefti_ticket_take(weft_comm *comm);
+
+/*
+ * wefti_ticket_queue - put it into the stream, and wake the engine. What the
+ * stream refuses fails the communicator, because peers count on it. Without
+ * the lock.
+ */
+WEFT_NODISCARD weft_status wefti_ticket_queue(weft_comm *comm,
+                                              const wefti_ticket *ticket,
+                                              uint64_t turn,
+                                              weft_stream *stream);
+
+/* Whether its stream has come to it. */
+static inline bool wefti_ticket_reached(const wefti_ticket *ticket)
+{
+    return wefti_gate_get(ticket->start, ticket->chunk) >= ticket->turn;
+}
+
+/* Lets the stream go on, unless failed: wefti_tickets_fail does it then. Lock
+ * held. */
+void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket,
+                      weft_status status);
+
+/* Releases all streams with the communicator's fault. */
+void wefti_tickets_fail(weft_comm *comm);
+
+void wefti_tickets_fini(weft_comm *comm);
+
+#endif

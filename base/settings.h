@@ -34,6 +34,8 @@
     X(SECRET_FILE, TEXT, "", 0, 0, "file that holds the job's secret")         \
     X(BOARD_FD, INT, "", 0, 65535,                                             \
       "memory where ranks note their last operation (set by weft-run)")        \
+    X(DOMAIN, TEXT, "", 0, 0,                                                  \
+      "parts ranks that could share memory: a word, or one per rank: a,a,b")   \
     X(WARN_MS, INT, "10000", 1, 86400000,                                      \
       "a waiter names whom it waits for after this long")                      \
     X(TIMEOUT_MS, INT, "600000", 1, 86400000,                                  \

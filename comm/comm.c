@@ -125,16 +125,15 @@ static void tear_gates(weft_comm *comm)
     weft_gate_destroy(comm->start);
 }
 
-/* Where each member is woken: its world's bell. */
+/* Where each member is woken: its world's bell; in a mirror nobody sleeps. */
 static void find_bells(weft_comm *comm, const wefti_comm_parts *parts)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
         comm->peers[peer].world_rank = parts->world_ranks[peer];
         comm->bells[peer] =
-            parts->parent ? parts->parent->bells[parts->parent_ranks[peer]]
-                          : &wefti_shared_get_page(&comm->fabric.layout,
-                                                   comm->fabric.base, peer)
-                                 ->bell;
+            parts->parent
+                ? parts->parent->bells[parts->parent_ranks[peer]]
+                : &wefti_shared_get_page(&comm->fabric.shared, peer)->bell;
     }
 }
 
@@ -154,8 +153,19 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
     if (status != WEFT_OK) {
         return status;
     }
+    bool *remote = calloc((size_t)comm->nranks, sizeof(*remote));
+    if (!remote) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
+                           comm->nranks);
+    }
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        remote[peer] =
+            !wefti_membership_is_near(parts->members, parts->world_ranks[peer]);
+        comm->near_count += !remote[peer];
+    }
     status = wefti_fabric_init(&comm->fabric, comm->rank, comm->nranks,
-                               wefti_mapping_get_base(comm->mapping));
+                               wefti_mapping_get_base(comm->mapping), remote);
+    free(remote);
     comm->fabric.bells = comm->bells;
     comm->fabric.link_free_ns = &comm->engine->link_free_ns;
     if (parts->tuning.emulate_gbps > 0) {
@@ -252,17 +262,17 @@ static bool is_quiet(const void *context)
     return comm->letters_pending == 0;
 }
 
-/* Gives the memory of a split back when the last member leaves it. */
+/* Gives the memory of a split back when the last one of the domain leaves. */
 static void give_back_memory(weft_comm *comm)
 {
-    wefti_shared_header *header = wefti_shared_get_header(comm->fabric.base);
+    wefti_shared_header *header = comm->fabric.shared.header;
     int gone = (int)atomic_fetch_add(&header->gone, 1) + 1;
-    if (gone == comm->nranks && comm->memory_offset > 0) {
+    if (gone == comm->near_count && comm->memory_offset > 0) {
         /* Failure costs memory until the job ends, nothing else. */
         int refused = fallocate(comm->engine->members->memory_fd,
                                 FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                 (off_t)comm->memory_offset,
-                                (off_t)comm->fabric.layout.total_bytes);
+                                (off_t)comm->fabric.shared.layout.total_bytes);
         (void)refused;
     }
 }
@@ -285,8 +295,8 @@ void weft_comm_destroy(weft_comm *comm)
         }
     }
     pthread_mutex_unlock(&engine->lock);
-    wefti_rank_page *page = wefti_shared_get_page(
-        &comm->fabric.layout, comm->fabric.base, comm->rank);
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
     atomic_store(&page->left, 1);
     for (int peer = 0; peer < comm->nranks; peer++) {
         wefti_doorbell_ring(comm->bells[peer]);
@@ -313,7 +323,7 @@ weft_status wefti_comm_observe(weft_comm *comm, const wefti_observer *observer)
                            "comm %s: allowed is one without an observer",
                            comm ? "has an observer" : "is NULL");
     }
-    wefti_shared_header *header = wefti_shared_get_header(comm->fabric.base);
+    wefti_shared_header *header = comm->fabric.shared.header;
     pthread_mutex_lock(&comm->engine->lock);
     comm->observer = observer ? *observer : (wefti_observer){NULL, NULL};
     pthread_mutex_unlock(&comm->engine->lock);

@@ -11,12 +11,14 @@
 #define WEFTI_MEMORY_REACH_BYTES ((uint64_t)1 << 44)
 
 /*
- * What a communicator is made of. world_ranks[nranks]: who its members are in
- * the job. memory_fd -1: one rank, private memory. Borrowed during the call.
+ * What a communicator is made of. members: of the job. world_ranks[nranks]: who
+ * its members are in the job. memory_fd -1: one rank, private memory. Borrowed
+ * during the call.
  */
 typedef struct wefti_comm_parts {
     wefti_engine *engine;
     int rank, nranks;
+    const wefti_membership *members;
     const int *world_ranks;
     int memory_fd;
     uint64_t memory_offset;

@@ -20,20 +20,29 @@
 #include <unistd.h>
 
 /*
- * How many cores the members may use between them. Each is asked by its own
- * mask: bound one to a core, they have a core each, and not one for all.
+ * Whether there are more ranks than cores. Each of the domain is asked by its
+ * own mask: bound one to a core, they have a core each, and not one for all.
+ * Ranks of other domains on this host have cores of it too, but which cannot
+ * be asked.
  */
-static int count_cores(const wefti_membership *members)
+static bool is_crowded(const wefti_membership *members)
 {
     cpu_set_t all, one;
+    int near = 0, on_host = 0;
     CPU_ZERO(&all);
     for (int rank = 0; rank < members->nranks; rank++) {
-        if (sched_getaffinity(members->members[rank].pid, sizeof(one), &one) ==
-            0) {
+        const wefti_member *member = &members->members[rank];
+        on_host += member->host == members->members[members->rank].host;
+        if (!wefti_membership_is_near(members, rank)) {
+            continue;
+        }
+        near++;
+        if (sched_getaffinity(member->pid, sizeof(one), &one) == 0) {
             CPU_OR(&all, &all, &one);
         }
     }
-    return CPU_COUNT(&all);
+    return near > CPU_COUNT(&all) ||
+           on_host > (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 /* What a rank brings to the meeting, and takes home from it. */
@@ -60,6 +69,7 @@ static weft_status build_world(const building *own,
         .engine = own->engine,
         .rank = members->rank,
         .nranks = members->nranks,
+        .members = members,
         .world_ranks = world_ranks,
         .memory_fd = members->nranks > 1 ? members->memory_fd : -1,
         .name = own->config->name,
@@ -109,7 +119,7 @@ static weft_status prepare(void *context, const wefti_membership *members)
             return status;
         }
     }
-    own->engine->crowded = members->nranks > count_cores(members);
+    own->engine->crowded = is_crowded(members);
     return build_world(own, members, &tuning, &own->comm);
 }
 

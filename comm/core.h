@@ -140,7 +140,7 @@ typedef struct wefti_engine {
     weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
-    bool crowded;              /* more ranks on this host than cores */
+    bool crowded;              /* more ranks than cores */
     int64_t spin_ns;           /* how long a waiting caller spins */
     int64_t link_free_ns;      /* the emulated link */
     int64_t due_ns;            /* next time something becomes visible */
@@ -178,6 +178,7 @@ struct weft_comm {
 
     wefti_mapping *mapping;
     uint64_t memory_offset;
+    int near_count; /* members of this rank's domain, itself included */
     wefti_fabric fabric;
     wefti_doorbell **bells; /* [nranks] */
     wefti_peer *peers;      /* [nranks] */

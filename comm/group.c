@@ -39,8 +39,7 @@ weft_status wefti_group_read_config(const weft_comm *parent,
 uint64_t wefti_group_place(weft_comm *parent, int nranks)
 {
     wefti_engine *engine = parent->engine;
-    wefti_shared_header *world =
-        wefti_shared_get_header(wefti_mapping_get_base(engine->mapping));
+    wefti_shared_header *world = wefti_mapping_get_base(engine->mapping);
     uint64_t first = wefti_layout_plan(engine->members->nranks).total_bytes;
     return first + atomic_fetch_add(&world->next_offset,
                                     wefti_layout_plan(nranks).total_bytes);
@@ -60,6 +59,7 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
     wefti_comm_parts parts = {
         .engine = parent->engine,
         .nranks = nranks,
+        .members = job,
         .world_ranks = world_ranks,
         .memory_fd = job->nranks > 1 ? job->memory_fd : -1,
         .memory_offset = offset,

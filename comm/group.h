@@ -3,7 +3,8 @@
  * comm/group.h - a new communicator of some ranks of an old one, once they
  * have agreed who belongs to it.
  *
- * One member sets memory aside and tells the others where; each then builds
+ * One member of each domain sets memory aside and tells the domain's others
+ * where; each then builds
  * its end; then they tell each other whether all have. How they talk is the
  * caller's: split.c by collectives of the parent, create_from.c by messages
  * between members, shrink.c through shared memory, since the parent has failed.
@@ -31,7 +32,8 @@ WEFT_NODISCARD weft_status
 wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
                         weft_comm_config *config_out);
 
-/* Sets memory aside for nranks ranks; returns where. Threads: any. */
+/* Sets memory aside, in this rank's domain, for nranks ranks; returns where.
+ * Threads: any. */
 uint64_t wefti_group_place(weft_comm *parent, int nranks);
 
 /*

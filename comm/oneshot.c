@@ -20,8 +20,7 @@
 
 static wefti_entry *entry_of(weft_comm *comm, const wefti_op *op, int rank)
 {
-    return wefti_shared_get_entry(&comm->fabric.layout, comm->fabric.base, rank,
-                                  op->number);
+    return wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
 }
 
 /* Between host and whatever memory the buffer is in; small, so at once. */
@@ -80,7 +79,7 @@ static void measure(const weft_comm *comm, const wefti_op *op,
 void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes)
 {
     wefti_entry *entry = entry_of(comm, op, comm->rank);
-    wefti_shared_header *header = wefti_shared_get_header(comm->fabric.base);
+    wefti_shared_header *header = comm->fabric.shared.header;
     int64_t stamp_ns =
         sent_bytes ? wefti_fabric_charge(&comm->fabric, sent_bytes) : 0;
     if (!stamp_ns) {

@@ -206,8 +206,8 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
     if (op->ring == WEFTI_RING_LETTERS || op->checked[peer]) {
         return true;
     }
-    wefti_entry *entry = wefti_shared_get_entry(
-        &comm->fabric.layout, comm->fabric.base, peer, op->number);
+    wefti_entry *entry =
+        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
     if (atomic_load(&entry->number) != op->number) {
         return false;
     }
@@ -232,8 +232,8 @@ static bool lane_free(weft_comm *comm, const wefti_op *op)
     }
     uint64_t least = UINT64_MAX;
     for (int peer = 0; peer < comm->nranks; peer++) {
-        wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,
-                                                      comm->fabric.base, peer);
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
         uint64_t completed = atomic_load(&page->completed);
         least = completed < least ? completed : least;
     }
@@ -381,8 +381,8 @@ static void publish_completed(weft_comm *comm)
         return;
     }
     comm->completed = number;
-    wefti_rank_page *page = wefti_shared_get_page(
-        &comm->fabric.layout, comm->fabric.base, comm->rank);
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
     atomic_store(&page->completed, number);
     for (int peer = 0; peer < comm->nranks; peer++) {
         if (peer != comm->rank) {

@@ -182,7 +182,7 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
 const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out)
 {
-    *fabric_out = comm->fabric.table->name;
+    *fabric_out = wefti_fabric_name(&comm->fabric);
     wefti_choice choice = wefti_select(&comm->tuning, comm->nranks, op);
     return choice.pattern ? choice.pattern->name : "oneshot";
 }

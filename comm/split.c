@@ -3,7 +3,8 @@
  * comm/split.c - new communicators out of an old one.
  *
  *   all-gather (color, key) -> every rank knows every group
- *   all-gather offsets      -> each group's first rank has set aside its memory
+ *   all-gather offsets      -> each group's first rank in each domain has set
+ *                              aside its memory
  *   all-gather verdicts     -> all of a group succeed, or none does
  *
  * What the exchanges need was allocated with the parent: a rank without memory
@@ -60,17 +61,30 @@ static int form_group(card *cards, int count, int color)
     return members;
 }
 
-/* The first rank of each group sets memory aside and tells the others. */
+/* The group's first rank that shares memory with this one. */
+static int find_placer(const weft_comm *comm, const card *group)
+{
+    const wefti_membership *job = comm->engine->members;
+    int first = 0;
+    while (!wefti_membership_is_near(
+        job, comm->peers[group[first].rank].world_rank)) {
+        first++; /* this rank itself, at the latest */
+    }
+    return group[first].rank;
+}
+
+/* One rank of each group and domain sets memory aside and tells the others. */
 static weft_status place(weft_comm *comm, const card *group, int members,
                          uint64_t *offset_out)
 {
     uint64_t *offsets = comm->table;
     uint64_t mine = 0;
-    if (members > 0 && group[0].rank == comm->rank) {
+    int placer = members > 0 ? find_placer(comm, group) : 0;
+    if (members > 0 && placer == comm->rank) {
         mine = wefti_group_place(comm, members);
     }
     weft_status status = exchange(comm, &mine, offsets, sizeof(mine));
-    *offset_out = members > 0 ? offsets[group[0].rank] : 0;
+    *offset_out = members > 0 ? offsets[placer] : 0;
     return status;
 }
 

@@ -127,8 +127,8 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                      int peer, wefti_incoming *message)
 {
     if (!wefti_op_check_peer(comm, op, peer) ||
-        !comm->fabric.table->peek(&comm->fabric, path_to(op, step, peer),
-                                  message, &comm->engine->due_ns)) {
+        !wefti_fabric_peek(&comm->fabric, path_to(op, step, peer), message,
+                           &comm->engine->due_ns)) {
         return false;
     }
     if (op->ring == WEFTI_RING_LETTERS &&
@@ -146,7 +146,7 @@ static void take(weft_comm *comm, wefti_op *op, const wefti_step *step,
                  int peer, size_t bytes)
 {
     op->piece.bytes += bytes;
-    comm->fabric.table->release(&comm->fabric, path_to(op, step, peer));
+    wefti_fabric_release(&comm->fabric, path_to(op, step, peer));
 }
 
 /* Whether peer has read the message that a slot remembers. */
@@ -157,9 +157,9 @@ static bool slot_read_by(weft_comm *comm, const wefti_op *op, int channel,
     uint64_t sequence = slot->number;
     if (slot->peer == WEFTI_ALL_PEERS) {
         uint64_t later = op->sends[channel] - 1 - slot->number;
-        sequence = comm->fabric.table->posted(&comm->fabric, path) - later;
+        sequence = wefti_fabric_posted(&comm->fabric, path) - later;
     }
-    return comm->fabric.table->read_by(&comm->fabric, path) >= sequence;
+    return wefti_fabric_read_by(&comm->fabric, path) >= sequence;
 }
 
 /* The first peer that keeps the next slot of the channel busy; -1: it is free.
@@ -193,8 +193,8 @@ static int ring_blocker(weft_comm *comm, const wefti_op *op,
     int end = step->peer == WEFTI_ALL_PEERS ? comm->nranks : step->peer + 1;
     for (int peer = first; peer < end; peer++) {
         bool self = peer == comm->rank && step->peer == WEFTI_ALL_PEERS;
-        if (!self && !comm->fabric.table->has_room(&comm->fabric,
-                                                   path_to(op, step, peer))) {
+        if (!self &&
+            !wefti_fabric_has_room(&comm->fabric, path_to(op, step, peer))) {
             return peer;
         }
     }
@@ -208,14 +208,14 @@ static void *staging(weft_comm *comm, const wefti_op *op,
         (size_t)(op->sends[step->channel] % (uint64_t)op->slots[step->channel]);
     size_t offset = slot * op->slot_bytes;
     if (op->ring == WEFTI_RING_LETTERS) {
-        offset = (size_t)(comm->fabric.table->posted(
-                              &comm->fabric, path_to(op, step, step->peer)) %
+        offset = (size_t)(wefti_fabric_posted(&comm->fabric,
+                                              path_to(op, step, step->peer)) %
                           WEFTI_LETTER_SLOTS);
     } else if (step->channel > 0) {
         offset += WEFTI_WINDOW_BYTES / 2;
     }
-    return comm->fabric.table->stage(
-        &comm->fabric, path_to(op, step, step->peer), op->window, offset);
+    return wefti_fabric_stage(&comm->fabric, path_to(op, step, step->peer),
+                              op->window, offset);
 }
 
 static void post_staged(weft_comm *comm, wefti_op *op, const wefti_step *step,
@@ -233,9 +233,8 @@ static void post_staged(weft_comm *comm, wefti_op *op, const wefti_step *step,
             continue;
         }
         wefti_path path = path_to(op, step, peer);
-        comm->fabric.table->post(&comm->fabric, path, &outgoing);
-        *slot =
-            (wefti_slot){peer, comm->fabric.table->posted(&comm->fabric, path)};
+        wefti_fabric_post(&comm->fabric, path, &outgoing);
+        *slot = (wefti_slot){peer, wefti_fabric_posted(&comm->fabric, path)};
         op->piece.bytes += bytes;
     }
     if (all) {

@@ -8,10 +8,15 @@
  *     |<--- challenge: version, nonce -----------|
  *     |---- join: rank, nranks, pid, MAC ------->|   ... until all have joined
  *     |<--- welcome: all members, MAC -----------|
- *     |---- unix socket: token ----------------->|
- *     |<--- the descriptor of the shared memory -|
+ *     |     (the lowest rank of each domain hands its memory to the others
+ *     |      of the domain: a token over a unix socket, a descriptor back)
+ *     |<--> cards, if there are several domains -|
  *     |---- report: I have built mine, or why not|   ... until all have said so
  *     |<--- verdict: the same for all -----------|
+ *
+ * Ranks are of one domain if they run on the same kernel, in the same network
+ * and process namespaces (and WEFT_DOMAIN does not part them): then they can
+ * map the same memory and watch each other's processes.
  *
  * The server is a thread of rank 0's process (environment) or of the process
  * that made the unique id. It accepts only holders of the secret, bounds every
@@ -23,13 +28,33 @@
 
 #include "weft/comm.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-struct wefti_membership;
+enum {
+    WEFTI_TUNING_BYTES = 256,
+    WEFTI_JOB_KEY_BYTES = 32,
+    WEFTI_CARD_BYTES = 640,
+    WEFTI_CARD_ROUNDS = 2
+};
 
-enum { WEFTI_TUNING_BYTES = 256, WEFTI_JOB_KEY_BYTES = 32 };
+typedef struct wefti_membership wefti_membership;
+
+/*
+ * How ranks of different domains learn to reach each other, if there are any:
+ * in every round each rank makes a card, and takes those of ranks of other
+ * domains (in round 0 only of each domain's lowest rank). What make or take
+ * refuses ends the meeting, for all with its text.
+ */
+typedef struct wefti_card_exchange {
+    weft_status (*make)(void *context, const wefti_membership *membership,
+                        int round, unsigned char card_out[WEFTI_CARD_BYTES],
+                        size_t *card_bytes_out);
+    weft_status (*take)(void *context, int round, int rank,
+                        const unsigned char *card, size_t card_bytes);
+} wefti_card_exchange;
 
 /*
  * id           NULL: from WEFT_RENDEZVOUS, WEFT_SECRET or WEFT_SECRET_FILE.
@@ -40,6 +65,8 @@ enum { WEFTI_TUNING_BYTES = 256, WEFTI_JOB_KEY_BYTES = 32 };
  * prepare      what has to succeed on every rank before any rank returns OK:
  *              called once this rank holds its membership (borrowed); where
  *              one fails, all get its status and its text. NULL: nothing.
+ * exchange     before prepare; make NULL: all ranks must be of one domain.
+ * context      of prepare, make and take.
  */
 typedef struct wefti_bootstrap_request {
     const weft_unique_id *id;
@@ -48,33 +75,45 @@ typedef struct wefti_bootstrap_request {
     unsigned char tuning[WEFTI_TUNING_BYTES];
     int64_t warn_ms;
     int64_t timeout_ms;
-    weft_status (*prepare)(void *context,
-                           const struct wefti_membership *membership);
+    weft_status (*prepare)(void *context, const wefti_membership *membership);
+    wefti_card_exchange exchange;
     void *context;
 } wefti_bootstrap_request;
 
 /*
- * A member of the job. pidfd: readable once the process has ended; -1 for
- * members of this process. Owned by the membership.
+ * A member of the job. domain: the lowest rank that it shares memory with;
+ * host: the lowest rank on its host. pid counts within one domain only. pidfd:
+ * readable once the process has ended; -1 for members of this process and of
+ * other domains. Owned by the membership.
  */
 typedef struct wefti_member {
     pid_t pid;
     int pidfd;
+    int domain;
+    int host;
 } wefti_member;
 
 /*
- * memory_fd    anonymous memory shared by all members, empty: the caller sizes
- *              it. Owned by the membership, close-on-exec.
+ * memory_fd    anonymous memory shared by all members of this rank's domain,
+ *              empty: the caller sizes it. Owned, close-on-exec.
  * job_key      random, the same on all members, never sent in clear text.
  */
-typedef struct wefti_membership {
+struct wefti_membership {
     int rank;
     int nranks;
     wefti_member *members; /* [nranks] */
     int memory_fd;
     unsigned char tuning[WEFTI_TUNING_BYTES];
     unsigned char job_key[WEFTI_JOB_KEY_BYTES];
-} wefti_membership;
+};
+
+/* Whether other shares this rank's memory. */
+static inline bool wefti_membership_is_near(const wefti_membership *membership,
+                                            int other)
+{
+    return membership->members[other].domain ==
+           membership->members[membership->rank].domain;
+}
 
 /*
  * wefti_bootstrap_join - meet all other ranks.

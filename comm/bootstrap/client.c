@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/bootstrap/giver.h"
 #include "comm/bootstrap/handover.h"
 #include "comm/bootstrap/membership.h"
 
@@ -21,6 +22,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -41,6 +43,9 @@ typedef struct client {
     int last_failure; /* errno of the last connect, 0: it succeeded */
     wefti_link link;
     wefti_session session;
+    wefti_giver giver; /* of the domain's memory, if this rank leads it */
+    unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
+    bool warned_refused;
     wefti_message message; /* the last one received */
 } client;
 
@@ -90,6 +95,19 @@ static void warn_if_due(client *self)
     }
 }
 
+/* A rank that asked for the memory and may not have it: the server decides. */
+static weft_status report_refused(client *self)
+{
+    wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
+    if (self->giver.refused < 0 || self->warned_refused) {
+        return WEFT_OK;
+    }
+    self->warned_refused = true;
+    report.as.report.outcome = WEFTI_OUTCOME_REFUSED;
+    report.as.report.subject = (uint32_t)self->giver.refused;
+    return wefti_link_post(&self->link, &self->session, &report);
+}
+
 /*
  * The next frame of an allowed kind, decoded into self->message.
  *
@@ -129,13 +147,21 @@ static weft_status await_frame(client *self, unsigned allowed, bool sealed)
         int64_t wait_ns = least(self->deadline_ns, self->warn_at_ns) - now_ns;
         short events =
             wefti_link_has_output(&self->link) ? POLLIN | POLLOUT : POLLIN;
-        struct pollfd wait = {.fd = self->link.fd, .events = events};
-        (void)poll(&wait, 1, (int)least(wait_ns / 1000000 + 1, 3600000));
-        if (wait.revents & POLLOUT) {
+        struct pollfd wait[1 + WEFTI_GIVER_POLLED];
+        wait[0] = (struct pollfd){.fd = self->link.fd, .events = events};
+        wefti_giver_watch(&self->giver, wait + 1);
+        (void)poll(wait, 1 + WEFTI_GIVER_POLLED,
+                   (int)least(wait_ns / 1000000 + 1, 3600000));
+        if (wait[0].revents & POLLOUT) {
             wefti_link_flush(&self->link);
         }
-        if (wait.revents & ~POLLOUT) {
+        if (wait[0].revents & ~POLLOUT) {
             wefti_link_receive(&self->link);
+        }
+        wefti_giver_attend(&self->giver, wait + 1);
+        weft_status refused = report_refused(self);
+        if (refused != WEFT_OK) {
+            return refused;
         }
     }
 }
@@ -213,6 +239,8 @@ static weft_status ask_to_join(client *self)
     join->warn_ms = (uint32_t)self->request->warn_ms;
     join->timeout_ms = server_limit_ms(self);
     memcpy(join->tuning, self->request->tuning, sizeof(join->tuning));
+    join->place = wefti_place_find(self->request->rank);
+    memcpy(join->socket_name, self->socket_name, sizeof(join->socket_name));
     return wefti_link_post(&self->link, &self->session, &message);
 }
 
@@ -299,6 +327,35 @@ static weft_status enter(client *self)
     }
 }
 
+/* The domain's memory: made here, or fetched from the domain's leader. */
+static weft_status get_memory(client *self,
+                              const wefti_message_welcome *welcome,
+                              wefti_membership *membership,
+                              wefti_message_report *report)
+{
+    const int rank = self->request->rank;
+    int failure = 0;
+    if (welcome->domains[rank] == rank) {
+        membership->memory_fd = memfd_create("weft", MFD_CLOEXEC);
+        if (membership->memory_fd < 0) {
+            report->outcome = WEFTI_OUTCOME_SYSTEM;
+            report->error_number = (uint32_t)errno;
+            return WEFT_OK;
+        }
+        return wefti_giver_start(&self->giver, rank, membership->memory_fd,
+                                 membership->job_key, welcome);
+    }
+    wefti_giver_close(&self->giver);
+    wefti_tokens tokens =
+        wefti_handover_tokens(membership->job_key, (uint32_t)rank);
+    report->outcome = wefti_handover_fetch(welcome->socket_name, (uint32_t)rank,
+                                           &tokens, self->deadline_ns,
+                                           &membership->memory_fd, &failure);
+    report->error_number = (uint32_t)failure;
+    sodium_memzero(&tokens, sizeof(tokens));
+    return WEFT_OK;
+}
+
 /* After WELCOME: the memory and the pidfds; what went wrong goes in report. */
 static weft_status collect(client *self, wefti_membership *membership,
                            wefti_message_report *report)
@@ -314,32 +371,40 @@ static weft_status collect(client *self, wefti_membership *membership,
                            self->request->rank, self->endpoint->name);
     }
     memcpy(membership->tuning, welcome->tuning, sizeof(membership->tuning));
-    int failure = 0;
-    report->outcome = wefti_handover_fetch(
-        welcome->socket_name, (uint32_t)self->request->rank, &self->session,
-        self->deadline_ns, &membership->memory_fd, &failure);
-    if (report->outcome == WEFTI_OUTCOME_COMPLETE) {
-        int subject = wefti_membership_watch(membership, welcome->pids);
-        if (subject >= 0) {
-            failure = errno;
-            report->subject = (uint32_t)subject;
-            report->outcome =
-                failure == ESRCH ? WEFTI_OUTCOME_GONE : WEFTI_OUTCOME_SYSTEM;
-        }
+    for (int rank = 0; rank < membership->nranks; rank++) {
+        wefti_member *member = &membership->members[rank];
+        member->pid = (pid_t)welcome->pids[rank];
+        member->domain = welcome->domains[rank];
+        member->host = welcome->hosts[rank];
     }
-    report->error_number = (uint32_t)failure;
+    weft_status status = get_memory(self, welcome, membership, report);
+    if (status != WEFT_OK || report->outcome != WEFTI_OUTCOME_COMPLETE) {
+        return status;
+    }
+    int subject = wefti_membership_watch(membership);
+    if (subject >= 0) {
+        report->error_number = (uint32_t)errno;
+        report->subject = (uint32_t)subject;
+        report->outcome =
+            errno == ESRCH ? WEFTI_OUTCOME_GONE : WEFTI_OUTCOME_SYSTEM;
+    }
     return WEFT_OK;
 }
 
-/* What the caller needs to succeed; where it fails, the report says why. */
-static void prepare(client *self, const wefti_membership *membership,
-                    wefti_message *report)
+/* How many cards of other domains a round brings this rank. */
+static int count_cards(const wefti_membership *membership, int round)
 {
-    const wefti_bootstrap_request *request = self->request;
-    if (!request->prepare) {
-        return;
+    int cards = 0;
+    for (int rank = 0; rank < membership->nranks; rank++) {
+        cards += !wefti_membership_is_near(membership, rank) &&
+                 (round > 0 || membership->members[rank].domain == rank);
     }
-    weft_status status = request->prepare(request->context, membership);
+    return cards;
+}
+
+/* What only this rank has run into: its own verdict, in place of a report. */
+static void refuse_part(wefti_message *report, weft_status status)
+{
     if (status != WEFT_OK) {
         *report = (wefti_message){.kind = WEFTI_MESSAGE_VERDICT,
                                   .as.verdict.status = status};
@@ -348,9 +413,71 @@ static void prepare(client *self, const wefti_membership *membership,
     }
 }
 
+static bool is_complete(const wefti_message *report)
+{
+    return report->kind == WEFTI_MESSAGE_REPORT &&
+           report->as.report.outcome == WEFTI_OUTCOME_COMPLETE;
+}
+
+/* One round: this rank's card out, the others' in. */
+static weft_status trade_cards(client *self, const wefti_membership *membership,
+                               int round, wefti_message *report)
+{
+    const wefti_card_exchange *exchange = &self->request->exchange;
+    wefti_message message = {.kind = WEFTI_MESSAGE_CARD};
+    wefti_message_card *card = &message.as.card;
+    size_t card_bytes = 0;
+    refuse_part(report, exchange->make(self->request->context, membership,
+                                       round, card->bytes, &card_bytes));
+    if (!is_complete(report)) {
+        return WEFT_OK;
+    }
+    card->round = (uint32_t)round;
+    card->rank = (uint32_t)membership->rank;
+    card->used_bytes = (uint32_t)card_bytes;
+    weft_status status = wefti_link_post(&self->link, &self->session, &message);
+    int awaited = count_cards(membership, round);
+    for (int i = 0; i < awaited && status == WEFT_OK; i++) {
+        status = await_as_member(self, WEFTI_MESSAGE_CARD);
+        const wefti_message_card *theirs = &self->message.as.card;
+        if (status == WEFT_OK && ((int)theirs->round != round ||
+                                  (int)theirs->rank >= membership->nranks)) {
+            status = fail_by_language(self);
+        }
+        if (status == WEFT_OK && is_complete(report)) {
+            refuse_part(report, exchange->take(self->request->context, round,
+                                               (int)theirs->rank, theirs->bytes,
+                                               theirs->used_bytes));
+        }
+    }
+    return status;
+}
+
+/* How ranks of other domains are reached, if there are any. */
+static weft_status trade_all_cards(client *self,
+                                   const wefti_membership *membership,
+                                   wefti_message *report)
+{
+    weft_status status = WEFT_OK;
+    if (count_cards(membership, 1) == 0) {
+        return WEFT_OK;
+    }
+    if (!self->request->exchange.make) {
+        refuse_part(report, wefti_error(WEFT_ERR_BOOTSTRAP,
+                                        "not all ranks share memory"));
+    }
+    for (int round = 0;
+         round < WEFTI_CARD_ROUNDS && status == WEFT_OK && is_complete(report);
+         round++) {
+        status = trade_cards(self, membership, round, report);
+    }
+    return status;
+}
+
 /* A member from here on. */
 static weft_status take_part(client *self, wefti_membership *membership)
 {
+    const wefti_bootstrap_request *request = self->request;
     wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
     self->accepted = true;
     self->deadline_ns += VERDICT_GRACE_MS * INT64_C(1000000);
@@ -359,9 +486,11 @@ static weft_status take_part(client *self, wefti_membership *membership)
     if (status == WEFT_OK) {
         status = collect(self, membership, &report.as.report);
     }
-    if (status == WEFT_OK &&
-        report.as.report.outcome == WEFTI_OUTCOME_COMPLETE) {
-        prepare(self, membership, &report);
+    if (status == WEFT_OK && is_complete(&report)) {
+        status = trade_all_cards(self, membership, &report);
+    }
+    if (status == WEFT_OK && is_complete(&report) && request->prepare) {
+        refuse_part(&report, request->prepare(request->context, membership));
     }
     if (status == WEFT_OK) {
         status = wefti_link_post(&self->link, &self->session, &report);
@@ -387,12 +516,17 @@ weft_status wefti_client_meet(const wefti_endpoint *endpoint,
     wefti_membership membership;
     weft_status status =
         wefti_membership_init(&membership, request->rank, request->nranks);
+    weft_status opened = wefti_giver_open(&self.giver, self.socket_name);
+    if (status == WEFT_OK) {
+        status = opened;
+    }
     if (status == WEFT_OK) {
         status = enter(&self);
     }
     if (status == WEFT_OK) {
         status = take_part(&self, &membership);
     }
+    wefti_giver_close(&self.giver);
     wefti_link_fini(&self.link);
     wefti_session_fini(&self.session);
     if (status != WEFT_OK) {

@@ -60,6 +60,20 @@ wefti_handover_listen(unsigned char name_out[WEFTI_SOCKET_NAME_BYTES],
     return WEFT_OK;
 }
 
+wefti_tokens
+wefti_handover_tokens(const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
+                      uint32_t rank)
+{
+    static const char context[crypto_kdf_CONTEXTBYTES + 1] = "wefthand";
+    _Static_assert(WEFTI_JOB_KEY_BYTES == crypto_kdf_KEYBYTES, "job key");
+    wefti_tokens tokens;
+    crypto_kdf_derive_from_key(tokens.claim, sizeof(tokens.claim), 2 * rank,
+                               context, job_key);
+    crypto_kdf_derive_from_key(tokens.answer, sizeof(tokens.answer),
+                               2 * (uint64_t)rank + 1, context, job_key);
+    return tokens;
+}
+
 static size_t encode(wefti_message_kind kind, uint32_t rank,
                      const unsigned char token[WEFTI_TOKEN_BYTES],
                      unsigned char frame[WEFTI_MESSAGE_FRAME_MOST])
@@ -69,12 +83,12 @@ static size_t encode(wefti_message_kind kind, uint32_t rank,
     return wefti_message_encode(&message, frame);
 }
 
-bool wefti_handover_give(int fd, uint32_t rank, const wefti_session *session,
+bool wefti_handover_give(int fd, uint32_t rank, const wefti_tokens *tokens,
                          int memory_fd)
 {
     unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
     struct iovec data = {
-        frame, encode(WEFTI_MESSAGE_HANDED, rank, session->answer, frame)};
+        frame, encode(WEFTI_MESSAGE_HANDED, rank, tokens->answer, frame)};
     descriptor_room room;
     memset(&room, 0, sizeof(room));
     struct msghdr header = {.msg_iov = &data,
@@ -94,7 +108,7 @@ bool wefti_handover_give(int fd, uint32_t rank, const wefti_session *session,
 }
 
 /* Takes the answer apart; 0, or an errno. */
-static int receive(int fd, uint32_t rank, const wefti_session *session,
+static int receive(int fd, uint32_t rank, const wefti_tokens *tokens,
                    int *memory_fd_out)
 {
     unsigned char frame[WEFTI_MESSAGE_CLIENT_MOST];
@@ -120,7 +134,7 @@ static int receive(int fd, uint32_t rank, const wefti_session *session,
     bool right =
         memory_fd >= 0 && wefti_message_decode(frame, (size_t)got, &message) &&
         message.kind == WEFTI_MESSAGE_HANDED && message.as.claim.rank == rank &&
-        sodium_memcmp(message.as.claim.token, session->answer,
+        sodium_memcmp(message.as.claim.token, tokens->answer,
                       WEFTI_TOKEN_BYTES) == 0;
     if (!right) {
         if (memory_fd >= 0) {
@@ -135,8 +149,8 @@ static int receive(int fd, uint32_t rank, const wefti_session *session,
 
 /* One try: 0, or an errno; EAGAIN and ECONNRESET are worth another. */
 static int claim(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
-                 uint32_t rank, const wefti_session *session,
-                 int64_t deadline_ns, int *memory_fd_out)
+                 uint32_t rank, const wefti_tokens *tokens, int64_t deadline_ns,
+                 int *memory_fd_out)
 {
     unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
     struct sockaddr_un address;
@@ -147,7 +161,7 @@ static int claim(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
         return errno;
     }
     size_t frame_bytes =
-        encode(WEFTI_MESSAGE_CLAIM, rank, session->claim, frame);
+        encode(WEFTI_MESSAGE_CLAIM, rank, tokens->claim, frame);
     if (connect(fd, (struct sockaddr *)&address, address_bytes) != 0) {
         failure = errno;
     } else if (send(fd, frame, frame_bytes, MSG_NOSIGNAL) < 0) {
@@ -156,7 +170,7 @@ static int claim(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int64_t left_ns = deadline_ns - wefti_clock_ns();
         (void)poll(&wait, 1, left_ns > 0 ? (int)(left_ns / 1000000) + 1 : 0);
-        failure = receive(fd, rank, session, memory_fd_out);
+        failure = receive(fd, rank, tokens, memory_fd_out);
     }
     close(fd);
     return failure;
@@ -164,13 +178,13 @@ static int claim(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
 
 wefti_outcome
 wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
-                     uint32_t rank, const wefti_session *session,
+                     uint32_t rank, const wefti_tokens *tokens,
                      int64_t deadline_ns, int *memory_fd_out,
                      int *error_number_out)
 {
     int failure;
     for (;;) {
-        failure = claim(name, rank, session, deadline_ns, memory_fd_out);
+        failure = claim(name, rank, tokens, deadline_ns, memory_fd_out);
         bool again =
             failure == EAGAIN || failure == ECONNRESET || failure == EINTR;
         if (!again || wefti_clock_ns() >= deadline_ns) {

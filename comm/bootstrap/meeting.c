@@ -9,13 +9,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/bootstrap/handover.h"
 
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -43,8 +41,6 @@ weft_status wefti_meeting_init(wefti_meeting *meeting,
 {
     *meeting =
         (wefti_meeting){.config = *config,
-                        .unix_fd = -1,
-                        .memory_fd = -1,
                         .deadline_ns = wefti_clock_ns() +
                                        config->timeout_ms * INT64_C(1000000)};
     wefti_strangers_init(&meeting->strangers);
@@ -56,8 +52,6 @@ weft_status wefti_meeting_init(wefti_meeting *meeting,
 void wefti_meeting_fini(wefti_meeting *meeting)
 {
     close_listener(&meeting->config.listen_fd);
-    close_listener(&meeting->unix_fd);
-    close_once(&meeting->memory_fd);
     wefti_strangers_fini(&meeting->strangers);
     wefti_roster_fini(&meeting->roster);
     wefti_secret_fini(&meeting->config.secret);
@@ -67,7 +61,6 @@ void wefti_meeting_end(wefti_meeting *meeting)
 {
     meeting->phase = WEFTI_PHASE_ENDED;
     close_listener(&meeting->config.listen_fd);
-    close_listener(&meeting->unix_fd);
     wefti_strangers_fini(&meeting->strangers);
 }
 
@@ -216,6 +209,8 @@ static void admit(wefti_meeting *meeting, wefti_stranger *stranger,
     stranger->link = (wefti_link){.fd = -1};
     seat->session = *session;
     seat->pid = join->pid;
+    seat->place = join->place;
+    memcpy(seat->socket_name, join->socket_name, sizeof(seat->socket_name));
     seat->warn_wait_ns = join->warn_ms * INT64_C(1000000);
     seat->warn_at_ns = now_ns + seat->warn_wait_ns;
     seat->timeout_ms = join->timeout_ms;
@@ -251,44 +246,6 @@ static void judge_join(wefti_meeting *meeting, wefti_stranger *stranger,
     wefti_session_fini(&session);
 }
 
-/* CLAIM: a member fetches the memory. */
-static void judge_claim(wefti_meeting *meeting, wefti_stranger *stranger,
-                        const wefti_message_claim *claim)
-{
-    const int rank = (int)claim->rank;
-    struct ucred peer = {0};
-    socklen_t peer_bytes = sizeof(peer);
-    if (rank >= meeting->roster.nranks ||
-        sodium_memcmp(claim->token, meeting->roster.seats[rank].session.claim,
-                      WEFTI_TOKEN_BYTES) != 0 ||
-        getsockopt(stranger->link.fd, SOL_SOCKET, SO_PEERCRED, &peer,
-                   &peer_bytes) != 0) {
-        wefti_link_fini(&stranger->link);
-        return;
-    }
-    wefti_seat *seat = &meeting->roster.seats[rank];
-    if (peer.uid != geteuid() && peer.uid != 0) {
-        wefti_meeting_conclude(
-            meeting, WEFT_ERR_BOOTSTRAP,
-            "rank %d runs as user %u, %s as user %u: allowed is the same "
-            "user, or root",
-            rank, (unsigned)peer.uid, meeting->config.endpoint.name,
-            (unsigned)geteuid());
-    } else if ((uint32_t)peer.pid != seat->pid) {
-        wefti_meeting_conclude(
-            meeting, WEFT_ERR_BOOTSTRAP,
-            "rank %d calls itself process %u but is process %d for %s: "
-            "ranks in different process namespaces cannot watch each "
-            "other",
-            rank, seat->pid, (int)peer.pid, meeting->config.endpoint.name);
-    } else {
-        /* If the answer is lost, the member comes again. */
-        (void)wefti_handover_give(stranger->link.fd, claim->rank,
-                                  &seat->session, meeting->memory_fd);
-        wefti_link_fini(&stranger->link);
-    }
-}
-
 void wefti_meeting_hear_stranger(wefti_meeting *meeting,
                                  wefti_stranger *stranger)
 {
@@ -297,10 +254,8 @@ void wefti_meeting_hear_stranger(wefti_meeting *meeting,
     wefti_message message;
     wefti_link_receive(&stranger->link);
     while (stranger->link.fd >= 0) {
-        unsigned allowed =
-            WEFTI_KIND_BIT(stranger->local        ? WEFTI_MESSAGE_CLAIM
-                           : stranger->challenged ? WEFTI_MESSAGE_JOIN
-                                                  : WEFTI_MESSAGE_HELLO);
+        unsigned allowed = WEFTI_KIND_BIT(
+            stranger->challenged ? WEFTI_MESSAGE_JOIN : WEFTI_MESSAGE_HELLO);
         wefti_arrival arrival =
             wefti_link_next(&stranger->link, allowed, &frame, &frame_bytes);
         if (arrival == WEFTI_ARRIVAL_NONE) {
@@ -313,12 +268,9 @@ void wefti_meeting_hear_stranger(wefti_meeting *meeting,
         }
         if (message.kind == WEFTI_MESSAGE_HELLO) {
             challenge(meeting, stranger, &message.as.hello);
-        } else if (message.kind == WEFTI_MESSAGE_JOIN) {
+        } else {
             judge_join(meeting, stranger, frame, frame_bytes, &message.as.join);
             return; /* a member, or gone */
-        } else {
-            judge_claim(meeting, stranger, &message.as.claim);
-            return;
         }
     }
 }
@@ -336,14 +288,22 @@ static void judge_report(wefti_meeting *meeting, int rank,
     case WEFTI_OUTCOME_ELSEWHERE:
         wefti_meeting_conclude(
             meeting, WEFT_ERR_BOOTSTRAP,
-            "rank %d is not on the host (or in the network namespace) of "
-            "%s: this version joins the ranks of one host",
-            rank, meeting->config.endpoint.name);
+            "rank %d does not reach the memory of rank %d, though both run on "
+            "one kernel in one network namespace: give them different "
+            "WEFT_DOMAINs",
+            rank, wefti_roster_leader(&meeting->roster, rank));
         break;
     case WEFTI_OUTCOME_GONE:
         wefti_meeting_conclude(meeting, WEFT_ERR_BOOTSTRAP,
                                "rank %u left during bootstrap",
                                report->subject);
+        break;
+    case WEFTI_OUTCOME_REFUSED:
+        wefti_meeting_conclude(
+            meeting, WEFT_ERR_BOOTSTRAP,
+            "rank %u may not have the memory of rank %d: it runs as another "
+            "user, or is not the process that joined",
+            report->subject, rank);
         break;
     case WEFTI_OUTCOME_SYSTEM:
     case WEFTI_OUTCOME_END:
@@ -377,6 +337,7 @@ void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
     while (meeting->phase < WEFTI_PHASE_LINGER) {
         unsigned allowed = meeting->phase == WEFTI_PHASE_HANDOVER
                                ? WEFTI_KIND_BIT(WEFTI_MESSAGE_REPORT) |
+                                     WEFTI_KIND_BIT(WEFTI_MESSAGE_CARD) |
                                      WEFTI_KIND_BIT(WEFTI_MESSAGE_VERDICT)
                                : 0;
         wefti_arrival arrival =
@@ -390,13 +351,16 @@ void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
                                    "rank %d left during bootstrap", rank);
         } else if (arrival == WEFTI_ARRIVAL_BAD ||
                    !wefti_session_verify(&seat->session, frame, frame_bytes) ||
-                   !wefti_message_decode(frame, frame_bytes, &message)) {
+                   !wefti_message_decode(frame, frame_bytes, &message) ||
+                   (message.kind == WEFTI_MESSAGE_CARD &&
+                    !wefti_roster_keep_card(&meeting->roster, rank,
+                                            &message.as.card))) {
             wefti_meeting_conclude(
                 meeting, WEFT_ERR_BOOTSTRAP,
                 "rank %d sent what is no message of a bootstrap", rank);
         } else if (message.kind == WEFTI_MESSAGE_VERDICT) {
             judge_refusal(meeting, rank, &message.as.verdict);
-        } else {
+        } else if (message.kind == WEFTI_MESSAGE_REPORT) {
             judge_report(meeting, rank, &message.as.report);
         }
     }
@@ -405,24 +369,14 @@ void wefti_meeting_hear_member(wefti_meeting *meeting, int rank)
 /* The last one has joined. */
 static void begin_handover(wefti_meeting *meeting)
 {
-    unsigned char name[WEFTI_SOCKET_NAME_BYTES];
     unsigned char job_key[WEFTI_JOB_KEY_BYTES];
     close_listener(&meeting->config.listen_fd);
     wefti_strangers_fini(&meeting->strangers);
-    weft_status status = wefti_handover_listen(name, &meeting->unix_fd);
-    if (status == WEFT_OK) {
-        meeting->memory_fd = memfd_create("weft", MFD_CLOEXEC);
-        if (meeting->memory_fd < 0) {
-            status = wefti_error_system("memory of the job");
-        }
-    }
-    if (status == WEFT_OK) {
-        randombytes_buf(job_key, sizeof(job_key));
-        meeting->phase = WEFTI_PHASE_HANDOVER;
-        status = wefti_roster_welcome(&meeting->roster, meeting->tuning, name,
-                                      job_key);
-        sodium_memzero(job_key, sizeof(job_key));
-    }
+    randombytes_buf(job_key, sizeof(job_key));
+    meeting->phase = WEFTI_PHASE_HANDOVER;
+    weft_status status =
+        wefti_roster_welcome(&meeting->roster, meeting->tuning, job_key);
+    sodium_memzero(job_key, sizeof(job_key));
     if (status != WEFT_OK) {
         wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM, "%s: %s",
                                meeting->config.endpoint.name,
@@ -444,10 +398,15 @@ static void finish(wefti_meeting *meeting)
 
 void wefti_meeting_advance(wefti_meeting *meeting)
 {
-    const wefti_roster *roster = &meeting->roster;
+    wefti_roster *roster = &meeting->roster;
     if (meeting->phase == WEFTI_PHASE_GATHER && roster->nranks > 0 &&
         roster->joined_count == roster->nranks) {
         begin_handover(meeting);
+    }
+    if (meeting->phase == WEFTI_PHASE_HANDOVER &&
+        wefti_roster_deal_cards(roster) != WEFT_OK) {
+        wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM,
+                               "the rendezvous has no memory");
     }
     if (meeting->phase == WEFTI_PHASE_HANDOVER &&
         roster->complete_count == roster->nranks) {

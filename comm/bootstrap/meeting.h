@@ -3,8 +3,9 @@
  * comm/bootstrap/meeting.h - the state of one meeting at its server, and the
  * rules by which it moves.
  *
- *     GATHER    strangers become members     all here: memory, WELCOME
- *     HANDOVER  members fetch the memory     all complete: VERDICT OK
+ *     GATHER    strangers become members     all here: WELCOME
+ *     HANDOVER  members hand out memory, and cards through the server
+ *                                            all complete: VERDICT OK
  *     LINGER    failed while gathering: late ranks hear why, for a moment
  *     ENDED     the verdict is on its way
  *
@@ -27,11 +28,9 @@ typedef enum wefti_phase {
     WEFTI_PHASE_ENDED
 } wefti_phase;
 
-/* One thread's. Descriptors are -1 where there are none. */
+/* One thread's. */
 typedef struct wefti_meeting {
     wefti_server_config config;
-    int unix_fd;
-    int memory_fd;
     wefti_phase phase;
     weft_status verdict; /* from LINGER on, as is the text */
     char verdict_text[WEFTI_MESSAGE_TEXT_MOST + 1];

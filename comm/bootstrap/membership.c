@@ -32,20 +32,21 @@ weft_status wefti_membership_init(wefti_membership *membership, int rank,
 static int first_of_process(const wefti_membership *membership, int rank)
 {
     int first = 0;
-    while (membership->members[first].pid != membership->members[rank].pid) {
+    while (membership->members[first].pid != membership->members[rank].pid ||
+           membership->members[first].domain !=
+               membership->members[rank].domain) {
         first++;
     }
     return first;
 }
 
-int wefti_membership_watch(wefti_membership *membership, const uint32_t *pids)
+int wefti_membership_watch(wefti_membership *membership)
 {
     const pid_t own = getpid();
     for (int rank = 0; rank < membership->nranks; rank++) {
         wefti_member *member = &membership->members[rank];
-        member->pid = (pid_t)pids[rank];
         int first = first_of_process(membership, rank);
-        if (member->pid == own) {
+        if (member->pid == own || !wefti_membership_is_near(membership, rank)) {
             continue;
         }
         if (first < rank) {

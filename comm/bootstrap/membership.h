@@ -16,14 +16,13 @@ WEFT_NODISCARD weft_status wefti_membership_init(wefti_membership *membership,
                                                  int rank, int nranks);
 
 /*
- * wefti_membership_watch - note the members' processes and open a pidfd for
- * each other process; members of one process share it.
- *
- * pids    [nranks], all alive when this is called
+ * wefti_membership_watch - open a pidfd for each other process of this rank's
+ * domain; members of one process share it. pid and domain of the members are
+ * set, and all are alive when this is called.
  *
  * Returns     -1, or the rank whose process could not be watched (errno).
  */
-int wefti_membership_watch(wefti_membership *membership, const uint32_t *pids);
+int wefti_membership_watch(wefti_membership *membership);
 
 /*
  * wefti_membership_alone - a job of one rank, without any socket.

@@ -15,11 +15,14 @@ enum {
     PROLOGUE_BYTES = 8 + 6, /* magic, version: fixed for ever */
     FOREIGN_HELLO_MOST = 256,
     HELLO_BYTES = PROLOGUE_BYTES + WEFTI_NONCE_BYTES,
-    JOIN_BYTES = 5 * 4 + WEFTI_TUNING_BYTES,
+    JOIN_BYTES = 5 * 4 + WEFTI_TUNING_BYTES + 2 * WEFTI_PLACE_KEY_BYTES +
+                 WEFTI_SOCKET_NAME_BYTES,
     WELCOME_REST_BYTES =
         4 + WEFTI_TUNING_BYTES + WEFTI_SOCKET_NAME_BYTES + WEFTI_BOX_BYTES,
     CLAIM_BYTES = 4 + WEFTI_TOKEN_BYTES,
+    WELCOME_RANK_BYTES = 4 + 2 + 2,
     REPORT_BYTES = 1 + 4 + 2,
+    CARD_REST_BYTES = 1 + 4 + 2,
     VERDICT_REST_BYTES = 1 + 2,
     RANK_LIMIT = 1 << 20,
     ERROR_NUMBER_MOST = 4095
@@ -39,12 +42,14 @@ static const kind_row kinds[WEFTI_MESSAGE_KIND_END] = {
     [WEFTI_MESSAGE_NOTICE] = {VERDICT_REST_BYTES,
                               VERDICT_REST_BYTES + WEFTI_MESSAGE_TEXT_MOST,
                               true},
-    [WEFTI_MESSAGE_WELCOME] = {WELCOME_REST_BYTES + 4,
-                               WELCOME_REST_BYTES +
-                                   4 * WEFTI_BOOTSTRAP_RANKS_MOST,
-                               true},
+    [WEFTI_MESSAGE_WELCOME] =
+        {WELCOME_REST_BYTES + WELCOME_RANK_BYTES,
+         WELCOME_REST_BYTES + WELCOME_RANK_BYTES *WEFTI_BOOTSTRAP_RANKS_MOST,
+         true},
     [WEFTI_MESSAGE_CLAIM] = {CLAIM_BYTES, CLAIM_BYTES, false},
     [WEFTI_MESSAGE_HANDED] = {CLAIM_BYTES, CLAIM_BYTES, false},
+    [WEFTI_MESSAGE_CARD] = {CARD_REST_BYTES, CARD_REST_BYTES + WEFTI_CARD_BYTES,
+                            true},
     [WEFTI_MESSAGE_REPORT] = {REPORT_BYTES, REPORT_BYTES, true},
     [WEFTI_MESSAGE_VERDICT] = {VERDICT_REST_BYTES,
                                VERDICT_REST_BYTES + WEFTI_MESSAGE_TEXT_MOST,
@@ -52,7 +57,7 @@ static const kind_row kinds[WEFTI_MESSAGE_KIND_END] = {
 };
 
 _Static_assert(WEFTI_MESSAGE_HEADER_BYTES + WELCOME_REST_BYTES +
-                       4 * WEFTI_BOOTSTRAP_RANKS_MOST +
+                       WELCOME_RANK_BYTES * WEFTI_BOOTSTRAP_RANKS_MOST +
                        WEFTI_MESSAGE_MAC_BYTES <=
                    WEFTI_MESSAGE_FRAME_MOST,
                "a welcome must fit");
@@ -64,6 +69,10 @@ _Static_assert(WEFTI_MESSAGE_HEADER_BYTES + VERDICT_REST_BYTES +
                        WEFTI_MESSAGE_REASON_MOST + WEFTI_MESSAGE_MAC_BYTES <=
                    WEFTI_MESSAGE_CLIENT_MOST,
                "a member's reason must fit");
+_Static_assert(WEFTI_MESSAGE_HEADER_BYTES + CARD_REST_BYTES + WEFTI_CARD_BYTES +
+                       WEFTI_MESSAGE_MAC_BYTES <=
+                   WEFTI_MESSAGE_CLIENT_MOST,
+               "a card must fit");
 
 wefti_version wefti_version_own(void)
 {
@@ -124,6 +133,9 @@ static void write_join(wefti_writer *writer, const wefti_message_join *join)
     wefti_writer_number(writer, join->warn_ms, 4);
     wefti_writer_number(writer, join->timeout_ms, 4);
     wefti_writer_bytes(writer, join->tuning, sizeof(join->tuning));
+    wefti_writer_bytes(writer, join->place.host, sizeof(join->place.host));
+    wefti_writer_bytes(writer, join->place.domain, sizeof(join->place.domain));
+    wefti_writer_bytes(writer, join->socket_name, sizeof(join->socket_name));
 }
 
 static bool read_join(wefti_reader *reader, wefti_message_join *join)
@@ -134,10 +146,20 @@ static bool read_join(wefti_reader *reader, wefti_message_join *join)
     join->warn_ms = wefti_reader_number(reader, 4);
     join->timeout_ms = wefti_reader_number(reader, 4);
     wefti_reader_bytes(reader, join->tuning, sizeof(join->tuning));
+    wefti_reader_bytes(reader, join->place.host, sizeof(join->place.host));
+    wefti_reader_bytes(reader, join->place.domain, sizeof(join->place.domain));
+    wefti_reader_bytes(reader, join->socket_name, sizeof(join->socket_name));
     return join->rank < RANK_LIMIT && join->nranks >= 1 &&
            join->nranks <= RANK_LIMIT && join->pid >= 1 &&
            join->pid <= INT32_MAX && join->warn_ms >= 1 &&
            join->warn_ms <= INT32_MAX && join->timeout_ms <= INT32_MAX;
+}
+
+/* Whether i's leader is i itself, or an earlier rank that leads itself. */
+static bool leads(const uint16_t *leaders, uint32_t i)
+{
+    return leaders[i] == i ||
+           (leaders[i] < i && leaders[leaders[i]] == leaders[i]);
 }
 
 static void write_welcome(wefti_writer *writer,
@@ -147,6 +169,8 @@ static void write_welcome(wefti_writer *writer,
     wefti_writer_number(writer, welcome->nranks, 4);
     for (uint32_t i = 0; i < welcome->nranks; i++) {
         wefti_writer_number(writer, welcome->pids[i], 4);
+        wefti_writer_number(writer, welcome->domains[i], 2);
+        wefti_writer_number(writer, welcome->hosts[i], 2);
     }
     wefti_writer_bytes(writer, welcome->tuning, sizeof(welcome->tuning));
     wefti_writer_bytes(writer, welcome->socket_name,
@@ -162,7 +186,10 @@ static bool read_welcome(wefti_reader *reader, wefti_message_welcome *welcome)
     }
     for (uint32_t i = 0; i < welcome->nranks; i++) {
         welcome->pids[i] = wefti_reader_number(reader, 4);
-        if (welcome->pids[i] < 1 || welcome->pids[i] > INT32_MAX) {
+        welcome->domains[i] = (uint16_t)wefti_reader_number(reader, 2);
+        welcome->hosts[i] = (uint16_t)wefti_reader_number(reader, 2);
+        if (welcome->pids[i] < 1 || welcome->pids[i] > INT32_MAX ||
+            !leads(welcome->domains, i) || !leads(welcome->hosts, i)) {
             return false;
         }
     }
@@ -184,6 +211,37 @@ static bool read_claim(wefti_reader *reader, wefti_message_claim *claim)
     claim->rank = wefti_reader_number(reader, 4);
     wefti_reader_bytes(reader, claim->token, sizeof(claim->token));
     return claim->rank < WEFTI_BOOTSTRAP_RANKS_MOST;
+}
+
+static bool printable(char character)
+{
+    return character >= ' ' && character <= '~';
+}
+
+static void write_text(wefti_writer *writer, const char *text, size_t most)
+{
+    size_t characters = strnlen(text, most);
+    wefti_writer_number(writer, (uint32_t)characters, 2);
+    for (size_t i = 0; i < characters; i++) {
+        wefti_writer_bytes(writer, printable(text[i]) ? &text[i] : "?", 1);
+    }
+}
+
+/* text has room for most characters and a zero. */
+static bool read_text(wefti_reader *reader, char *text, size_t most)
+{
+    uint32_t characters = wefti_reader_number(reader, 2);
+    if (characters > most) {
+        return false;
+    }
+    wefti_reader_bytes(reader, text, characters);
+    text[characters] = '\0';
+    for (uint32_t i = 0; i < characters; i++) {
+        if (!printable(text[i])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void write_report(wefti_writer *writer,
@@ -208,11 +266,6 @@ static bool read_report(wefti_reader *reader, wefti_message_report *report)
     return true;
 }
 
-static bool printable(char character)
-{
-    return character >= ' ' && character <= '~';
-}
-
 static void write_verdict(wefti_writer *writer,
                           const wefti_message_verdict *verdict)
 {
@@ -224,31 +277,40 @@ static void write_verdict(wefti_writer *writer,
     if (number == WEFTI_COUNT_OF(verdicts)) {
         number = VERDICT_SYSTEM;
     }
-    size_t characters = strnlen(verdict->text, WEFTI_MESSAGE_TEXT_MOST);
     wefti_writer_number(writer, number, 1);
-    wefti_writer_number(writer, (uint32_t)characters, 2);
-    for (size_t i = 0; i < characters; i++) {
-        char character = verdict->text[i];
-        wefti_writer_bytes(writer, printable(character) ? &character : "?", 1);
-    }
+    write_text(writer, verdict->text, WEFTI_MESSAGE_TEXT_MOST);
 }
 
 static bool read_verdict(wefti_reader *reader, wefti_message_verdict *verdict)
 {
     uint32_t number = wefti_reader_number(reader, 1);
-    uint32_t characters = wefti_reader_number(reader, 2);
-    if (number >= WEFTI_COUNT_OF(verdicts) ||
-        characters > WEFTI_MESSAGE_TEXT_MOST) {
+    if (number >= WEFTI_COUNT_OF(verdicts)) {
         return false;
     }
     verdict->status = verdicts[number];
-    wefti_reader_bytes(reader, verdict->text, characters);
-    verdict->text[characters] = '\0';
-    for (uint32_t i = 0; i < characters; i++) {
-        if (!printable(verdict->text[i])) {
-            return false;
-        }
+    return read_text(reader, verdict->text, WEFTI_MESSAGE_TEXT_MOST);
+}
+
+static void write_card(wefti_writer *writer, const wefti_message_card *card)
+{
+    WEFTI_ASSERT(card->used_bytes <= WEFTI_CARD_BYTES);
+    wefti_writer_number(writer, card->round, 1);
+    wefti_writer_number(writer, card->rank, 4);
+    wefti_writer_number(writer, card->used_bytes, 2);
+    wefti_writer_bytes(writer, card->bytes, card->used_bytes);
+}
+
+static bool read_card(wefti_reader *reader, wefti_message_card *card)
+{
+    card->round = wefti_reader_number(reader, 1);
+    card->rank = wefti_reader_number(reader, 4);
+    card->used_bytes = wefti_reader_number(reader, 2);
+    if (card->round >= WEFTI_CARD_ROUNDS ||
+        card->rank >= WEFTI_BOOTSTRAP_RANKS_MOST ||
+        card->used_bytes > WEFTI_CARD_BYTES) {
+        return false;
     }
+    wefti_reader_bytes(reader, card->bytes, card->used_bytes);
     return true;
 }
 
@@ -272,6 +334,9 @@ static void write_body(wefti_writer *writer, const wefti_message *message)
     case WEFTI_MESSAGE_CLAIM:
     case WEFTI_MESSAGE_HANDED:
         write_claim(writer, &message->as.claim);
+        break;
+    case WEFTI_MESSAGE_CARD:
+        write_card(writer, &message->as.card);
         break;
     case WEFTI_MESSAGE_REPORT:
         write_report(writer, &message->as.report);
@@ -339,6 +404,8 @@ static bool read_body(wefti_reader *reader, wefti_message *message)
     case WEFTI_MESSAGE_CLAIM:
     case WEFTI_MESSAGE_HANDED:
         return read_claim(reader, &message->as.claim);
+    case WEFTI_MESSAGE_CARD:
+        return read_card(reader, &message->as.card);
     case WEFTI_MESSAGE_REPORT:
         return read_report(reader, &message->as.report);
     case WEFTI_MESSAGE_REFUSAL:

@@ -17,6 +17,7 @@
 #define COMM_BOOTSTRAP_MESSAGE_H
 
 #include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/place.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,10 +27,10 @@ enum {
     WEFTI_BOOTSTRAP_RANKS_MOST = 1024,
     WEFTI_MESSAGE_HEADER_BYTES = 5,
     WEFTI_MESSAGE_MAC_BYTES = 32,
-    WEFTI_MESSAGE_TEXT_MOST = 400,   /* characters */
-    WEFTI_MESSAGE_REASON_MOST = 320, /* of a member's own verdict */
-    WEFTI_MESSAGE_CLIENT_MOST = 384, /* bytes of any frame to the server */
-    WEFTI_MESSAGE_FRAME_MOST = 4864, /* bytes of any frame */
+    WEFTI_MESSAGE_TEXT_MOST = 400,    /* characters */
+    WEFTI_MESSAGE_REASON_MOST = 320,  /* of a member's own verdict */
+    WEFTI_MESSAGE_CLIENT_MOST = 1024, /* bytes of any frame to the server */
+    WEFTI_MESSAGE_FRAME_MOST = 8704,  /* bytes of any frame */
     WEFTI_NONCE_BYTES = 32,
     WEFTI_TOKEN_BYTES = 32,
     WEFTI_SOCKET_NAME_BYTES = 16,
@@ -44,8 +45,9 @@ enum {
  * ACCEPTED S            sealed: you are a member, wait
  * NOTICE S              sealed: a text worth a warning, such as who is missing
  * WELCOME S             sealed: all are here; where the memory can be fetched
- * CLAIM C               over the unix socket: rank and token
- * HANDED S              over the unix socket: token, and the descriptor
+ * CLAIM                 over a leader's unix socket: rank and token
+ * HANDED                back: token, and the descriptor
+ * CARD C, S             sealed: how I, or a rank of another domain, is reached
  * REPORT C              sealed: I have it all, or what is missing
  * VERDICT S             sealed: the end, good or bad, the same for all
  * VERDICT C             sealed: I cannot take part, in my own words; at most
@@ -61,6 +63,7 @@ typedef enum wefti_message_kind {
     WEFTI_MESSAGE_WELCOME,
     WEFTI_MESSAGE_CLAIM,
     WEFTI_MESSAGE_HANDED,
+    WEFTI_MESSAGE_CARD,
     WEFTI_MESSAGE_REPORT,
     WEFTI_MESSAGE_VERDICT,
     WEFTI_MESSAGE_KIND_END
@@ -82,13 +85,18 @@ typedef struct wefti_message_join {
     uint32_t warn_ms;
     uint32_t timeout_ms; /* from now */
     unsigned char tuning[WEFTI_TUNING_BYTES];
+    wefti_place place;
+    unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
 } wefti_message_join;
 
 typedef struct wefti_message_welcome {
     uint32_t nranks; /* 1 .. WEFTI_BOOTSTRAP_RANKS_MOST */
     uint32_t pids[WEFTI_BOOTSTRAP_RANKS_MOST];
+    /* The lowest rank of the same domain, and of the same host. */
+    uint16_t domains[WEFTI_BOOTSTRAP_RANKS_MOST];
+    uint16_t hosts[WEFTI_BOOTSTRAP_RANKS_MOST];
     unsigned char tuning[WEFTI_TUNING_BYTES];
-    unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
+    unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES]; /* the leader's */
     unsigned char box[WEFTI_BOX_BYTES]; /* the job key, encrypted */
 } wefti_message_welcome;
 
@@ -102,6 +110,7 @@ typedef enum wefti_outcome {
     WEFTI_OUTCOME_ELSEWHERE, /* the unix socket cannot be reached */
     WEFTI_OUTCOME_GONE,      /* the subject's process has ended */
     WEFTI_OUTCOME_SYSTEM,    /* error_number says why */
+    WEFTI_OUTCOME_REFUSED,   /* the subject may not have the memory */
     WEFTI_OUTCOME_END
 } wefti_outcome;
 
@@ -110,6 +119,13 @@ typedef struct wefti_message_report {
     uint32_t subject;      /* a rank; 0 where there is none */
     uint32_t error_number; /* errno, 0 .. 4095 */
 } wefti_message_report;
+
+typedef struct wefti_message_card {
+    uint32_t round;
+    uint32_t rank; /* whose */
+    uint32_t used_bytes;
+    unsigned char bytes[WEFTI_CARD_BYTES];
+} wefti_message_card;
 
 typedef struct wefti_message_verdict { /* NOTICE too, with status OK */
     /* OK, ERR_INVALID, _SYSTEM, _BOOTSTRAP, _TIMEOUT, _NO_MEMORY,
@@ -125,6 +141,7 @@ typedef struct wefti_message {
         wefti_message_join join;
         wefti_message_welcome welcome;
         wefti_message_claim claim;
+        wefti_message_card card;
         wefti_message_report report;
         wefti_message_verdict verdict;
     } as;

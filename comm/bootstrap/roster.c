@@ -33,6 +33,7 @@ void wefti_roster_fini(wefti_roster *roster)
     for (int rank = 0; rank < roster->nranks; rank++) {
         wefti_link_fini(&roster->seats[rank].link);
         wefti_session_fini(&roster->seats[rank].session);
+        free(roster->seats[rank].card);
     }
     free(roster->seats);
     free(roster->flags);
@@ -84,28 +85,117 @@ void wefti_roster_tell(wefti_roster *roster, weft_status status,
     }
 }
 
+/* The lowest rank whose key equals that of rank. */
+static int first_alike(const wefti_roster *roster, int rank, bool domain)
+{
+    const wefti_place *own = &roster->seats[rank].place;
+    for (int first = 0; first < rank; first++) {
+        const wefti_place *place = &roster->seats[first].place;
+        if (memcmp(domain ? place->domain : place->host,
+                   domain ? own->domain : own->host,
+                   WEFTI_PLACE_KEY_BYTES) == 0) {
+            return first;
+        }
+    }
+    return rank;
+}
+
+/* Who shares memory with whom; makes room for cards if not all do. */
+static weft_status find_leaders(wefti_roster *roster)
+{
+    for (int rank = 0; rank < roster->nranks; rank++) {
+        roster->seats[rank].leader = first_alike(roster, rank, true);
+        roster->seats[rank].host = first_alike(roster, rank, false);
+        roster->parted |= roster->seats[rank].leader != 0;
+    }
+    for (int rank = 0; rank < roster->nranks && roster->parted; rank++) {
+        roster->seats[rank].card = malloc(WEFTI_CARD_BYTES);
+        if (!roster->seats[rank].card) {
+            return wefti_error(WEFT_ERR_NO_MEMORY, "cards of %d ranks",
+                               roster->nranks);
+        }
+    }
+    return WEFT_OK;
+}
+
 weft_status
 wefti_roster_welcome(wefti_roster *roster,
                      const unsigned char tuning[WEFTI_TUNING_BYTES],
-                     const unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES],
                      const unsigned char job_key[WEFTI_JOB_KEY_BYTES])
 {
     wefti_message message = {.kind = WEFTI_MESSAGE_WELCOME};
     wefti_message_welcome *welcome = &message.as.welcome;
+    weft_status status = find_leaders(roster);
     welcome->nranks = (uint32_t)roster->nranks;
     for (int rank = 0; rank < roster->nranks; rank++) {
         welcome->pids[rank] = roster->seats[rank].pid;
+        welcome->domains[rank] = (uint16_t)roster->seats[rank].leader;
+        welcome->hosts[rank] = (uint16_t)roster->seats[rank].host;
     }
     memcpy(welcome->tuning, tuning, WEFTI_TUNING_BYTES);
-    memcpy(welcome->socket_name, socket_name, WEFTI_SOCKET_NAME_BYTES);
-    for (int rank = 0; rank < roster->nranks; rank++) {
+    for (int rank = 0; rank < roster->nranks && status == WEFT_OK; rank++) {
         wefti_seat *seat = &roster->seats[rank];
+        memcpy(welcome->socket_name, roster->seats[seat->leader].socket_name,
+               WEFTI_SOCKET_NAME_BYTES);
         wefti_session_box(&seat->session, job_key, welcome->box);
-        weft_status status =
-            wefti_link_post(&seat->link, &seat->session, &message);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        status = wefti_link_post(&seat->link, &seat->session, &message);
     }
-    return WEFT_OK;
+    return status;
+}
+
+int wefti_roster_leader(const wefti_roster *roster, int rank)
+{
+    return roster->seats[rank].leader;
+}
+
+bool wefti_roster_keep_card(wefti_roster *roster, int rank,
+                            const wefti_message_card *card)
+{
+    wefti_seat *seat = &roster->seats[rank];
+    if (!roster->parted || seat->card_came || (int)card->rank != rank ||
+        (int)card->round != roster->card_round) {
+        return false;
+    }
+    memcpy(seat->card, card->bytes, card->used_bytes);
+    seat->card_bytes = card->used_bytes;
+    seat->card_came = true;
+    roster->card_count++;
+    return true;
+}
+
+/* The cards of the current round that are for rank. */
+static weft_status deal_to(wefti_roster *roster, int rank)
+{
+    wefti_seat *seat = &roster->seats[rank];
+    wefti_message message = {.kind = WEFTI_MESSAGE_CARD};
+    wefti_message_card *card = &message.as.card;
+    weft_status status = WEFT_OK;
+    card->round = (uint32_t)roster->card_round;
+    for (int other = 0; other < roster->nranks && status == WEFT_OK; other++) {
+        const wefti_seat *from = &roster->seats[other];
+        if (from->leader == seat->leader ||
+            (card->round == 0 && from->leader != other)) {
+            continue;
+        }
+        card->rank = (uint32_t)other;
+        card->used_bytes = (uint32_t)from->card_bytes;
+        memcpy(card->bytes, from->card, from->card_bytes);
+        status = wefti_link_post(&seat->link, &seat->session, &message);
+    }
+    return status;
+}
+
+weft_status wefti_roster_deal_cards(wefti_roster *roster)
+{
+    weft_status status = WEFT_OK;
+    if (!roster->parted || roster->card_count < roster->nranks) {
+        return WEFT_OK;
+    }
+    for (int rank = 0; rank < roster->nranks && status == WEFT_OK; rank++) {
+        status = deal_to(roster, rank);
+        roster->seats[rank].card_came = false;
+    }
+    roster->card_count = 0;
+    roster->card_round++;
+    return status;
 }

@@ -11,6 +11,8 @@
 /*
  * pid          0: the seat is free, and its link has no connection
  * complete     has confirmed that it holds every descriptor
+ * leader, host the lowest ranks of its domain and host, from the welcome on
+ * card         of the current round; used_bytes of it; cards: whether it came
  * warn_at_ns   when it hears again whom it waits for; the wait doubles
  */
 typedef struct wefti_seat {
@@ -18,6 +20,12 @@ typedef struct wefti_seat {
     wefti_session session;
     uint32_t pid;
     bool complete;
+    wefti_place place;
+    int leader, host;
+    unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
+    unsigned char *card; /* [WEFTI_CARD_BYTES], with several domains */
+    size_t card_bytes;
+    bool card_came;
     int64_t warn_at_ns, warn_wait_ns;
     int64_t timeout_at_ns, timeout_ms;
 } wefti_seat;
@@ -26,8 +34,10 @@ typedef struct wefti_seat {
 typedef struct wefti_roster {
     int nranks;
     int joined_count, complete_count;
-    wefti_seat *seats; /* [nranks] */
-    bool *flags;       /* [nranks], scratch */
+    int card_round, card_count; /* the round, and how many came in it */
+    bool parted;                /* several domains */
+    wefti_seat *seats;          /* [nranks] */
+    bool *flags;                /* [nranks], scratch */
 } wefti_roster;
 
 /* Returns     OK | ERR_NO_MEMORY. */
@@ -50,13 +60,27 @@ void wefti_roster_tell(wefti_roster *roster, weft_status status,
 
 /*
  * wefti_roster_welcome - all have joined: to each, who is here and where the
- * memory can be fetched.
+ * memory of its domain can be fetched.
  *
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_roster_welcome(
     wefti_roster *roster, const unsigned char tuning[WEFTI_TUNING_BYTES],
-    const unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES],
     const unsigned char job_key[WEFTI_JOB_KEY_BYTES]);
+
+/* The lowest rank of rank's domain. Not before the welcome. */
+int wefti_roster_leader(const wefti_roster *roster, int rank);
+
+/* False if it is not the card that is due from rank. */
+bool wefti_roster_keep_card(wefti_roster *roster, int rank,
+                            const wefti_message_card *card);
+
+/*
+ * wefti_roster_deal_cards - once all cards of a round are here, to each rank
+ * those of other domains: in round 0 only their leaders'.
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_roster_deal_cards(wefti_roster *roster);
 
 #endif

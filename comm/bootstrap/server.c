@@ -22,7 +22,6 @@
 enum {
     POLL_STOP,
     POLL_LISTEN,
-    POLL_UNIX,
     POLL_STRANGERS,
     POLL_MEMBERS = POLL_STRANGERS + WEFTI_STRANGERS_MOST,
     POLL_MOST = POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST,
@@ -52,8 +51,6 @@ static nfds_t watch(wefti_server *server)
         (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
     polled[POLL_LISTEN] =
         (struct pollfd){.fd = meeting->config.listen_fd, .events = POLLIN};
-    polled[POLL_UNIX] =
-        (struct pollfd){.fd = meeting->unix_fd, .events = POLLIN};
     for (int i = 0; i < WEFTI_STRANGERS_MOST; i++) {
         polled[POLL_STRANGERS + i] =
             watch_link(&meeting->strangers.places[i].link);
@@ -104,9 +101,6 @@ static void attend(wefti_server *server, int polled_ranks)
     if (polled[POLL_LISTEN].revents && meeting->config.listen_fd >= 0) {
         wefti_strangers_accept(&meeting->strangers, meeting->config.listen_fd,
                                false);
-    }
-    if (polled[POLL_UNIX].revents && meeting->unix_fd >= 0) {
-        wefti_strangers_accept(&meeting->strangers, meeting->unix_fd, true);
     }
 }
 

@@ -14,7 +14,7 @@ _Static_assert(WEFTI_BOX_BYTES == crypto_secretbox_NONCEBYTES +
                                       WEFTI_JOB_KEY_BYTES,
                "box");
 
-enum { KEY_CLIENT = 1, KEY_SERVER, KEY_BOX, KEY_CLAIM, KEY_ANSWER };
+enum { KEY_CLIENT = 1, KEY_SERVER, KEY_BOX };
 
 static void hash_hello(crypto_generichash_state *state, wefti_message_kind kind,
                        const wefti_message_hello *hello)
@@ -48,10 +48,6 @@ void wefti_session_init(wefti_session *session, wefti_side side,
         sizeof(session->send_key), KEY_SERVER, context, root);
     crypto_kdf_derive_from_key(session->box_key, sizeof(session->box_key),
                                KEY_BOX, context, root);
-    crypto_kdf_derive_from_key(session->claim, sizeof(session->claim),
-                               KEY_CLAIM, context, root);
-    crypto_kdf_derive_from_key(session->answer, sizeof(session->answer),
-                               KEY_ANSWER, context, root);
     session->sent_count = 0;
     session->received_count = 0;
     sodium_memzero(root, sizeof(root));

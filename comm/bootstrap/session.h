@@ -5,8 +5,7 @@
  *
  *     transcript = hash(HELLO frame, CHALLENGE frame)
  *     root       = hash keyed by the secret (transcript)
- *     one key from root for each: client's seals, server's seals, the box,
- *     the claim, the answer to it
+ *     one key from root for each: client's seals, server's seals, the box
  *
  * Both frames carry a fresh nonce, so keys never repeat and a recorded
  * conversation is worth nothing. A seal is a MAC over a counter and the frame:
@@ -23,8 +22,6 @@
 
 typedef struct wefti_session {
     unsigned char send_key[32], receive_key[32], box_key[32];
-    unsigned char claim[WEFTI_TOKEN_BYTES];  /* who fetches the memory */
-    unsigned char answer[WEFTI_TOKEN_BYTES]; /* who hands it out */
     uint64_t sent_count, received_count;
 } wefti_session;
 

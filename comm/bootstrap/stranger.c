@@ -94,7 +94,7 @@ void wefti_strangers_accept(wefti_strangers *strangers, int listen_fd,
             (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         }
         wefti_stranger *place = make_room(strangers);
-        *place = (wefti_stranger){.since_ns = wefti_clock_ns(), .local = local};
+        *place = (wefti_stranger){.since_ns = wefti_clock_ns()};
         if (wefti_link_init(&place->link, fd, WEFTI_MESSAGE_CLIENT_MOST) !=
             WEFT_OK) {
             return; /* no memory: it is dropped, and may come again */

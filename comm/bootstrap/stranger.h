@@ -14,7 +14,6 @@ enum { WEFTI_STRANGERS_MOST = 64, WEFTI_STRANGER_MS = 2000 };
 typedef struct wefti_stranger {
     wefti_link link;
     int64_t since_ns;
-    bool local; /* came over the unix socket */
     bool challenged;
     wefti_message_hello hello, challenge;
 } wefti_stranger;
@@ -28,7 +27,8 @@ void wefti_strangers_fini(wefti_strangers *strangers); /* drops all */
 
 /*
  * wefti_strangers_accept - take those who wait at the listening socket, some
- * at a time, so that those inside are served between.
+ * at a time, so that those inside are served between. local: it is a unix
+ * socket.
  */
 void wefti_strangers_accept(wefti_strangers *strangers, int listen_fd,
                             bool local);

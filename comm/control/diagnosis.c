@@ -29,8 +29,8 @@ static uint64_t last_entered(weft_comm *comm, int rank, weft_collective *what,
 {
     uint64_t newest = 0;
     for (uint64_t lane = 0; lane < WEFTI_LANES; lane++) {
-        wefti_entry *entry = wefti_shared_get_entry(
-            &comm->fabric.layout, comm->fabric.base, rank, lane);
+        wefti_entry *entry =
+            wefti_shared_get_entry(&comm->fabric.shared, rank, lane);
         uint64_t number = atomic_load(&entry->number);
         if (number > newest) {
             newest = number;
@@ -52,21 +52,21 @@ static bool is_awaited(weft_comm *comm, const wefti_op *op, int peer,
         return peer == op->desc.root && op->tracks[0].wait == WEFTI_WAIT_PEER;
     }
     if (op->state == WEFTI_OP_POSTED) {
-        wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,
-                                                      comm->fabric.base, peer);
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
         *entered = false;
         return op->number > WEFTI_LANES &&
                atomic_load(&page->completed) < op->number - WEFTI_LANES;
     }
-    wefti_entry *entry = wefti_shared_get_entry(
-        &comm->fabric.layout, comm->fabric.base, peer, op->number);
+    wefti_entry *entry =
+        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
     *entered = atomic_load(&entry->number) == op->number;
     if (!*entered) {
         return true;
     }
     if (op->state == WEFTI_OP_DRAINING) {
-        wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,
-                                                      comm->fabric.base, peer);
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
         return atomic_load(&page->completed) < op->number;
     }
     for (int t = 0; op->choice.pattern && t < WEFTI_TRACKS; t++) {
@@ -82,8 +82,7 @@ static bool is_awaited(weft_comm *comm, const wefti_op *op, int peer,
 static _Atomic int64_t *waiting_mark(weft_comm *comm, const wefti_op *op,
                                      int rank)
 {
-    wefti_rank_page *page =
-        wefti_shared_get_page(&comm->fabric.layout, comm->fabric.base, rank);
+    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, rank);
     return &page->waiting_ns[op->number % WEFTI_LANES];
 }
 
@@ -204,8 +203,8 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
         if (peer == comm->rank || !is_awaited(comm, op, peer, &entered)) {
             continue;
         }
-        wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.layout,
-                                                      comm->fabric.base, peer);
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
         bool left = atomic_load(&page->left) != 0;
         if (!left && !has_died(comm, peer)) {
             continue;

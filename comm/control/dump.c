@@ -35,8 +35,7 @@ static void append(struct writer *writer, const char *format, ...)
 
 static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
 {
-    wefti_rank_page *page =
-        wefti_shared_get_page(&comm->fabric.layout, comm->fabric.base, rank);
+    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, rank);
     uint64_t completed = atomic_load(&page->completed);
     append(writer, "rank %d: completed #%llu%s", rank,
            (unsigned long long)completed,
@@ -45,8 +44,8 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
      * of order. */
     for (uint64_t wanted = completed + WEFTI_LANES;
          wanted > 0 && wanted + LAST_OPS > completed; wanted--) {
-        wefti_entry *entry = wefti_shared_get_entry(
-            &comm->fabric.layout, comm->fabric.base, rank, wanted);
+        wefti_entry *entry =
+            wefti_shared_get_entry(&comm->fabric.shared, rank, wanted);
         if (atomic_load(&entry->number) != wanted) {
             continue;
         }

@@ -22,7 +22,7 @@ enum { HALF_WRITTEN_NS = 200000000 }; /* then its writer is taken for dead */
 
 static wefti_fault_page *page_of(weft_comm *comm)
 {
-    return &wefti_shared_get_header(comm->fabric.base)->fault;
+    return &comm->fabric.shared.header->fault;
 }
 
 static void wake_everybody(weft_comm *comm)

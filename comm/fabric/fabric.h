@@ -13,6 +13,7 @@
 #ifndef COMM_FABRIC_FABRIC_H
 #define COMM_FABRIC_FABRIC_H
 
+#include "comm/fabric/mapping.h"
 #include "comm/fabric/shared.h"
 
 #include <stdbool.h>
@@ -69,15 +70,15 @@ typedef struct wefti_fabric_table {
 } wefti_fabric_table;
 
 /*
- * One communicator's use of a fabric. base and layout: its shared memory;
- * bells[peer]: where a peer is woken. ns_per_byte > 0 limits the rate at which
- * this rank's messages arrive; link_free_ns, shared by all communicators of a
- * rank, is when its emulated link is idle again.
+ * One communicator's way to each of its members. tables[peer]: how a peer is
+ * reached; bells[peer]: where it is woken. ns_per_byte > 0 limits the rate at
+ * which this rank's messages arrive; link_free_ns, shared by all communicators
+ * of a rank, is when its emulated link is idle again.
  */
 struct wefti_fabric {
-    const wefti_fabric_table *table;
-    wefti_layout layout;
-    void *base;
+    const wefti_fabric_table **tables; /* [nranks] */
+    wefti_shared shared;
+    wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
     int rank;
     wefti_doorbell **bells;
     double ns_per_byte;
@@ -87,16 +88,78 @@ struct wefti_fabric {
     uint64_t payload_bytes;
 };
 
-/* Memory shared by all ranks of the communicator: shm; by one alone: self. */
+/* Memory shared by all ranks of the domain: shm; by one rank alone: self. */
 extern const wefti_fabric_table wefti_fabric_shm;
 extern const wefti_fabric_table wefti_fabric_self;
 
+/*
+ * wefti_fabric_init - base: the domain's memory; remote[peer]: the peer belongs
+ * to another domain.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM; fini is legal after all.
+ */
 WEFT_NODISCARD weft_status wefti_fabric_init(wefti_fabric *fabric, int rank,
-                                             int nranks, void *base);
+                                             int nranks, void *base,
+                                             const bool *remote);
 void wefti_fabric_fini(wefti_fabric *fabric);
+
+/* "shm", or what else carries messages of this communicator. */
+const char *wefti_fabric_name(const wefti_fabric *fabric);
 
 /* When bytes handed over now will have crossed the emulated link; 0: no limit.
  */
 int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes);
+
+/* Index into posted and taken. */
+static inline size_t wefti_fabric_cell(const wefti_path *path)
+{
+    return ((size_t)path->peer * WEFTI_RINGS + (size_t)path->ring) *
+               WEFTI_CHANNELS +
+           (size_t)path->channel;
+}
+
+/* The calls of the table that the path's peer is reached by. */
+static inline void *wefti_fabric_stage(wefti_fabric *fabric, wefti_path path,
+                                       int window, size_t offset)
+{
+    /* What goes to all peers lies in one place, whatever they are reached by.
+     */
+    return fabric->tables[fabric->rank]->stage(fabric, path, window, offset);
+}
+
+static inline bool wefti_fabric_has_room(wefti_fabric *fabric, wefti_path path)
+{
+    return fabric->tables[path.peer]->has_room(fabric, path);
+}
+
+static inline void wefti_fabric_post(wefti_fabric *fabric, wefti_path path,
+                                     const wefti_outgoing *message)
+{
+    fabric->tables[path.peer]->post(fabric, path, message);
+}
+
+static inline uint64_t wefti_fabric_posted(wefti_fabric *fabric,
+                                           wefti_path path)
+{
+    return fabric->tables[path.peer]->posted(fabric, path);
+}
+
+static inline uint64_t wefti_fabric_read_by(wefti_fabric *fabric,
+                                            wefti_path path)
+{
+    return fabric->tables[path.peer]->read_by(fabric, path);
+}
+
+static inline bool wefti_fabric_peek(wefti_fabric *fabric, wefti_path path,
+                                     wefti_incoming *message_out,
+                                     int64_t *due_ns)
+{
+    return fabric->tables[path.peer]->peek(fabric, path, message_out, due_ns);
+}
+
+static inline void wefti_fabric_release(wefti_fabric *fabric, wefti_path path)
+{
+    fabric->tables[path.peer]->release(fabric, path);
+}
 
 #endif

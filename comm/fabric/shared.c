@@ -35,51 +35,43 @@ wefti_layout wefti_layout_plan(int nranks)
     return plan;
 }
 
-wefti_shared_header *wefti_shared_get_header(void *base)
-{
-    return base;
-}
-
-unsigned char *wefti_shared_get_region(const wefti_layout *layout, void *base,
+unsigned char *wefti_layout_get_region(const wefti_layout *layout, void *base,
                                        int rank)
 {
     return (unsigned char *)base + layout->header_bytes +
            (size_t)rank * layout->region_bytes;
 }
 
-wefti_rank_page *wefti_shared_get_page(const wefti_layout *layout, void *base,
-                                       int rank)
+wefti_rank_page *wefti_shared_get_page(const wefti_shared *shared, int rank)
 {
-    return (void *)wefti_shared_get_region(layout, base, rank);
+    return (void *)shared->regions[rank];
 }
 
-wefti_entry *wefti_shared_get_entry(const wefti_layout *layout, void *base,
-                                    int rank, uint64_t number)
+wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
+                                    uint64_t number)
 {
-    return (void *)(wefti_shared_get_region(layout, base, rank) +
-                    layout->entries +
+    return (void *)(shared->regions[rank] + shared->layout.entries +
                     (size_t)(number % WEFTI_LANES) * WEFTI_ENTRY_BYTES);
 }
 
-_Atomic uint64_t *wefti_shared_get_consumed(const wefti_layout *layout,
-                                            void *base, int reader, int writer,
-                                            int ring, int channel)
+_Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
+                                            int reader, int writer, int ring,
+                                            int channel)
 {
     size_t cell = (size_t)ring * WEFTI_CHANNELS + (size_t)channel;
-    return (void *)(wefti_shared_get_region(layout, base, reader) +
-                    layout->consumed +
-                    (size_t)writer * layout->consumed_stride +
+    return (void *)(shared->regions[reader] + shared->layout.consumed +
+                    (size_t)writer * shared->layout.consumed_stride +
                     cell * sizeof(uint64_t));
 }
 
-wefti_message *wefti_shared_get_message(const wefti_layout *layout, void *base,
-                                        int writer, int reader, int ring,
-                                        int channel, uint64_t sequence)
+wefti_message *wefti_shared_get_message(const wefti_shared *shared, int writer,
+                                        int reader, int ring, int channel,
+                                        uint64_t sequence)
 {
     size_t cell =
         ((size_t)reader * WEFTI_RINGS + (size_t)ring) * WEFTI_CHANNELS +
         (size_t)channel;
     cell = cell * WEFTI_DEPTH + (size_t)(sequence % WEFTI_DEPTH);
-    return (void *)(wefti_shared_get_region(layout, base, writer) +
-                    layout->messages + cell * sizeof(wefti_message));
+    return (void *)(shared->regions[writer] + shared->layout.messages +
+                    cell * sizeof(wefti_message));
 }

@@ -5,6 +5,11 @@
  *
  *   header | region of rank 0 | region of rank 1 | ...
  *
+ * The ranks of one domain (those that can map the same memory) share one such
+ * mapping. Of a rank of another domain, each rank keeps a mirror: private
+ * memory with the region's layout, into which comm/fabric/net.c repeats what
+ * the owner writes. Readers need not know which of the two they look at.
+ *
  *   region: bell        rung by anyone who has news for the rank
  *           completed   the rank has done all operations up to this number
  *           entries     [LANES] what it has entered, small payloads inside
@@ -13,7 +18,8 @@
  *           windows     [LANES] staged payload, one window per operation
  *           letters     [peer] staged payload of point-to-point operations
  *
- * Everything but the bell and the header is written by the owner alone.
+ * Everything but the bell and the header is written by the owner alone (in a
+ * mirror: by its reader, for the owner).
  * Operation n uses lane n % LANES; nobody enters n before everybody has
  * completed n - LANES, so a lane's cells are free when they are used again.
  * Ring LANES is for point-to-point operations.
@@ -109,19 +115,28 @@ typedef struct wefti_layout {
 
 wefti_layout wefti_layout_plan(int nranks);
 
-/* Cells of the shared memory that starts at base. */
-wefti_shared_header *wefti_shared_get_header(void *base);
-unsigned char *wefti_shared_get_region(const wefti_layout *layout, void *base,
+/*
+ * What one rank sees of a communicator's memory. header: its domain's.
+ * regions[rank]: in the domain's memory, or this rank's own mirror of it.
+ */
+typedef struct wefti_shared {
+    wefti_layout layout;
+    wefti_shared_header *header;
+    unsigned char **regions; /* [nranks] */
+} wefti_shared;
+
+/* Where rank's region lies in a domain's memory that starts at base. */
+unsigned char *wefti_layout_get_region(const wefti_layout *layout, void *base,
                                        int rank);
-wefti_rank_page *wefti_shared_get_page(const wefti_layout *layout, void *base,
-                                       int rank);
-wefti_entry *wefti_shared_get_entry(const wefti_layout *layout, void *base,
-                                    int rank, uint64_t number);
-_Atomic uint64_t *wefti_shared_get_consumed(const wefti_layout *layout,
-                                            void *base, int reader, int writer,
-                                            int ring, int channel);
-wefti_message *wefti_shared_get_message(const wefti_layout *layout, void *base,
-                                        int writer, int reader, int ring,
-                                        int channel, uint64_t sequence);
+
+wefti_rank_page *wefti_shared_get_page(const wefti_shared *shared, int rank);
+wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
+                                    uint64_t number);
+_Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
+                                            int reader, int writer, int ring,
+                                            int channel);
+wefti_message *wefti_shared_get_message(const wefti_shared *shared, int writer,
+                                        int reader, int ring, int channel,
+                                        uint64_t sequence);
 
 #endif

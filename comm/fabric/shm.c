@@ -10,79 +10,30 @@
  * load: the reader is done with the bytes.
  */
 #include "base/clock.h"
-#include "base/error.h"
 #include "comm/fabric/fabric.h"
-
-#include <stdlib.h>
-
-static size_t cell(const wefti_path *path)
-{
-    return ((size_t)path->peer * WEFTI_RINGS + (size_t)path->ring) *
-               WEFTI_CHANNELS +
-           (size_t)path->channel;
-}
-
-weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
-                              void *base)
-{
-    size_t cells = (size_t)nranks * WEFTI_RINGS * WEFTI_CHANNELS;
-    fabric->table = nranks == 1 ? &wefti_fabric_self : &wefti_fabric_shm;
-    fabric->layout = wefti_layout_plan(nranks);
-    fabric->base = base;
-    fabric->rank = rank;
-    fabric->posted = calloc(cells, sizeof(*fabric->posted));
-    fabric->taken = calloc(cells, sizeof(*fabric->taken));
-    if (!fabric->posted || !fabric->taken) {
-        wefti_fabric_fini(fabric);
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d peers",
-                           nranks);
-    }
-    return WEFT_OK;
-}
-
-void wefti_fabric_fini(wefti_fabric *fabric)
-{
-    free(fabric->posted);
-    free(fabric->taken);
-    fabric->posted = NULL;
-    fabric->taken = NULL;
-}
-
-int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes)
-{
-    if (fabric->ns_per_byte <= 0) {
-        return 0;
-    }
-    int64_t now = wefti_clock_ns();
-    int64_t start = *fabric->link_free_ns > now ? *fabric->link_free_ns : now;
-    *fabric->link_free_ns =
-        start + (int64_t)((double)bytes * fabric->ns_per_byte);
-    return *fabric->link_free_ns;
-}
 
 static void *stage(wefti_fabric *fabric, wefti_path path, int window,
                    size_t offset)
 {
-    unsigned char *region =
-        wefti_shared_get_region(&fabric->layout, fabric->base, fabric->rank);
+    unsigned char *region = fabric->shared.regions[fabric->rank];
     if (path.ring == WEFTI_RING_LETTERS) {
         size_t slot = (size_t)path.peer * WEFTI_LETTER_SLOTS + offset;
-        return region + fabric->layout.letters + slot * WEFTI_LETTER_BYTES;
+        return region + fabric->shared.layout.letters +
+               slot * WEFTI_LETTER_BYTES;
     }
-    return region + fabric->layout.windows +
+    return region + fabric->shared.layout.windows +
            (size_t)window * WEFTI_WINDOW_BYTES + offset;
 }
 
 static uint64_t posted(wefti_fabric *fabric, wefti_path path)
 {
-    return fabric->posted[cell(&path)];
+    return fabric->posted[wefti_fabric_cell(&path)];
 }
 
 static uint64_t read_by(wefti_fabric *fabric, wefti_path path)
 {
-    return atomic_load(wefti_shared_get_consumed(&fabric->layout, fabric->base,
-                                                 path.peer, fabric->rank,
-                                                 path.ring, path.channel));
+    return atomic_load(wefti_shared_get_consumed(
+        &fabric->shared, path.peer, fabric->rank, path.ring, path.channel));
 }
 
 static bool has_room(wefti_fabric *fabric, wefti_path path)
@@ -93,12 +44,11 @@ static bool has_room(wefti_fabric *fabric, wefti_path path)
 static void post(wefti_fabric *fabric, wefti_path path,
                  const wefti_outgoing *outgoing)
 {
-    uint64_t sequence = ++fabric->posted[cell(&path)];
+    uint64_t sequence = ++fabric->posted[wefti_fabric_cell(&path)];
     wefti_message *message =
-        wefti_shared_get_message(&fabric->layout, fabric->base, fabric->rank,
-                                 path.peer, path.ring, path.channel, sequence);
-    const unsigned char *region =
-        wefti_shared_get_region(&fabric->layout, fabric->base, fabric->rank);
+        wefti_shared_get_message(&fabric->shared, fabric->rank, path.peer,
+                                 path.ring, path.channel, sequence);
+    const unsigned char *region = fabric->shared.regions[fabric->rank];
     message->offset =
         (uint64_t)((const unsigned char *)outgoing->data - region);
     message->bytes = outgoing->bytes;
@@ -113,10 +63,10 @@ static void post(wefti_fabric *fabric, wefti_path path,
 static bool peek(wefti_fabric *fabric, wefti_path path,
                  wefti_incoming *message_out, int64_t *due_ns)
 {
-    uint64_t sequence = fabric->taken[cell(&path)] + 1;
-    wefti_message *message = wefti_shared_get_message(
-        &fabric->layout, fabric->base, path.peer, fabric->rank, path.ring,
-        path.channel, sequence);
+    uint64_t sequence = fabric->taken[wefti_fabric_cell(&path)] + 1;
+    wefti_message *message =
+        wefti_shared_get_message(&fabric->shared, path.peer, fabric->rank,
+                                 path.ring, path.channel, sequence);
     if (atomic_load(&message->sequence) != sequence) {
         return false;
     }
@@ -126,9 +76,7 @@ static bool peek(wefti_fabric *fabric, wefti_path path,
         }
         return false;
     }
-    message_out->data =
-        wefti_shared_get_region(&fabric->layout, fabric->base, path.peer) +
-        message->offset;
+    message_out->data = fabric->shared.regions[path.peer] + message->offset;
     message_out->bytes = message->bytes;
     message_out->ready_ns = message->ready_ns;
     message_out->signature = message->signature;
@@ -137,10 +85,9 @@ static bool peek(wefti_fabric *fabric, wefti_path path,
 
 static void release(wefti_fabric *fabric, wefti_path path)
 {
-    uint64_t taken = ++fabric->taken[cell(&path)];
-    atomic_store(wefti_shared_get_consumed(&fabric->layout, fabric->base,
-                                           fabric->rank, path.peer, path.ring,
-                                           path.channel),
+    uint64_t taken = ++fabric->taken[wefti_fabric_cell(&path)];
+    atomic_store(wefti_shared_get_consumed(&fabric->shared, fabric->rank,
+                                           path.peer, path.ring, path.channel),
                  taken);
     wefti_doorbell_ring(fabric->bells[path.peer]);
 }

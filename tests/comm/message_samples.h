@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MESSAGE_SAMPLE_COUNT = 20 };
+enum { MESSAGE_SAMPLE_COUNT = 23 };
 
 static inline void sample_hello(wefti_message *message, bool challenge)
 {
@@ -37,6 +37,8 @@ static inline void sample_welcome(wefti_message *message, uint32_t nranks)
     message->as.welcome.nranks = nranks;
     for (uint32_t i = 0; i < nranks; i++) {
         message->as.welcome.pids[i] = 1000 + i;
+        message->as.welcome.domains[i] = (uint16_t)(i % 3 ? i / 3 * 3 : i);
+        message->as.welcome.hosts[i] = 0;
     }
     memset(message->as.welcome.tuning, 0x71, WEFTI_TUNING_BYTES);
     memset(message->as.welcome.socket_name, 0x72, WEFTI_SOCKET_NAME_BYTES);
@@ -56,6 +58,16 @@ static inline void sample_report(wefti_message *message, wefti_outcome outcome)
     message->as.report.outcome = outcome;
     message->as.report.subject = 3;
     message->as.report.error_number = 4095;
+}
+
+static inline void sample_card(wefti_message *message, uint32_t round,
+                               uint32_t bytes)
+{
+    message->kind = WEFTI_MESSAGE_CARD;
+    message->as.card.round = round;
+    message->as.card.rank = WEFTI_BOOTSTRAP_RANKS_MOST - 1;
+    message->as.card.used_bytes = bytes;
+    memset(message->as.card.bytes, 0x75, bytes);
 }
 
 static inline void sample_text(wefti_message *message, wefti_message_kind kind,
@@ -103,6 +115,15 @@ static inline void message_sample(int index, wefti_message *message)
     case 12:
     case 13:
         sample_report(message, (wefti_outcome)(index - 10));
+        break;
+    case 20:
+        sample_report(message, WEFTI_OUTCOME_REFUSED);
+        break;
+    case 21:
+        sample_card(message, 0, 0);
+        break;
+    case 22:
+        sample_card(message, WEFTI_CARD_ROUNDS - 1, WEFTI_CARD_BYTES);
         break;
     case 14:
         sample_text(message, WEFTI_MESSAGE_NOTICE, WEFT_OK, 40);

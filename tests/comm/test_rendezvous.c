@@ -41,15 +41,25 @@ static void hear_welcome(scene *s)
     assert_int_equal(s->raw.message.kind, WEFTI_MESSAGE_WELCOME);
 }
 
+/* From the welcome's job key. */
+static wefti_tokens tokens_of(scene *s)
+{
+    unsigned char job_key[WEFTI_JOB_KEY_BYTES];
+    assert_true(wefti_session_unbox(&s->raw.session,
+                                    s->raw.message.as.welcome.box, job_key));
+    return wefti_handover_tokens(job_key, 2);
+}
+
 /* The raw rank does all that a member has to do. */
 static void complete(scene *s)
 {
     const wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
     int memory_fd, failure;
     hear_welcome(s);
+    wefti_tokens tokens = tokens_of(s);
     assert_int_equal(wefti_handover_fetch(s->raw.message.as.welcome.socket_name,
-                                          2, &s->raw.session, INT64_MAX,
-                                          &memory_fd, &failure),
+                                          2, &tokens, INT64_MAX, &memory_fd,
+                                          &failure),
                      WEFTI_OUTCOME_COMPLETE);
     close(memory_fd);
     raw_say(s->raw.fd, &s->raw.session, &report);
@@ -232,7 +242,10 @@ static void test_rendezvous_report_of_trouble_reaches_all(void **state)
     } cases[] = {
         {{WEFTI_OUTCOME_ELSEWHERE, 0, ECONNREFUSED},
          WEFT_ERR_BOOTSTRAP,
-         "rank 2 is not on the host"},
+         "rank 2 does not reach the memory of rank 0"},
+        {{WEFTI_OUTCOME_REFUSED, 1, 0},
+         WEFT_ERR_BOOTSTRAP,
+         "rank 1 may not have the memory of rank 2"},
         {{WEFTI_OUTCOME_GONE, 1, ESRCH},
          WEFT_ERR_BOOTSTRAP,
          "rank 1 left during bootstrap"},
@@ -260,7 +273,7 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
     scene_begin(&s);
     crowd_start(&s.all);
     hear_welcome(&s);
-    wefti_session wrong = s.raw.session;
+    wefti_tokens wrong = tokens_of(&s);
     int memory_fd = -1, failure;
     wrong.claim[0] ^= 1;
     assert_int_not_equal(
@@ -269,7 +282,7 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
         WEFTI_OUTCOME_COMPLETE);
     assert_int_equal(memory_fd, -1);
     /* The right one, from a server that cannot prove itself. */
-    wrong = s.raw.session;
+    wrong = tokens_of(&s);
     wrong.answer[0] ^= 1;
     assert_int_equal(
         wefti_handover_fetch(s.raw.message.as.welcome.socket_name, 2, &wrong,

@@ -7,6 +7,7 @@
  *         changed in turn; frames are repeated, swapped, sent back; rank sets
  *         are compared with texts.
  */
+#include "comm/bootstrap/handover.h"
 #include "comm/bootstrap/ranks.h"
 #include "comm/bootstrap/session.h"
 
@@ -92,10 +93,6 @@ static void test_session_other_conversation_shares_nothing(void **state)
                            &p.challenge);
         size_t bytes = seal_report(&p.client, frame);
         assert_false(wefti_session_verify(&other, frame, bytes));
-        assert_memory_not_equal(other.claim, p.client.claim, WEFTI_TOKEN_BYTES);
-        assert_memory_not_equal(other.answer, p.client.answer,
-                                WEFTI_TOKEN_BYTES);
-        assert_memory_equal(p.server.claim, p.client.claim, WEFTI_TOKEN_BYTES);
         wefti_session_box(&other, key, box);
         assert_false(wefti_session_unbox(&p.client, box, found));
         wefti_session_box(&p.server, key, box);
@@ -104,6 +101,23 @@ static void test_session_other_conversation_shares_nothing(void **state)
         box[40] ^= 1;
         assert_false(wefti_session_unbox(&p.client, box, found));
     }
+}
+
+static void test_tokens_differ_by_job_rank_and_side(void **state)
+{
+    (void)state;
+    unsigned char key[WEFTI_JOB_KEY_BYTES] = {7};
+    wefti_tokens one = wefti_handover_tokens(key, 1);
+    wefti_tokens same = wefti_handover_tokens(key, 1);
+    wefti_tokens two = wefti_handover_tokens(key, 2);
+    key[31] ^= 1;
+    wefti_tokens foreign = wefti_handover_tokens(key, 1);
+    assert_memory_equal(&one, &same, sizeof(one));
+    assert_memory_not_equal(one.claim, one.answer, WEFTI_TOKEN_BYTES);
+    assert_memory_not_equal(one.claim, two.claim, WEFTI_TOKEN_BYTES);
+    assert_memory_not_equal(one.answer, two.claim, WEFTI_TOKEN_BYTES);
+    assert_memory_not_equal(one.claim, foreign.claim, WEFTI_TOKEN_BYTES);
+    assert_memory_not_equal(one.answer, foreign.answer, WEFTI_TOKEN_BYTES);
 }
 
 static void test_ranks_text_reads_as_people_write(void **state)
@@ -162,6 +176,7 @@ int main(void)
         cmocka_unit_test(test_session_seal_holds_for_every_byte),
         cmocka_unit_test(test_session_seal_counts_and_has_a_direction),
         cmocka_unit_test(test_session_other_conversation_shares_nothing),
+        cmocka_unit_test(test_tokens_differ_by_job_rank_and_side),
         cmocka_unit_test(test_ranks_text_reads_as_people_write),
         cmocka_unit_test(test_ranks_text_of_many_gaps_is_cut),
     };

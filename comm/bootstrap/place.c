@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/place.c - keys from what the kernel says of this process.
+ *
+ * Equal keys promise nothing: they say whom to ask for memory, and only who
+ * gets it shares it.
+ */
+#include "comm/bootstrap/place.h"
+
+#include "base/settings.h"
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void add_boot(crypto_generichash_state *state)
+{
+    unsigned char boot[64];
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, boot, sizeof(boot)) : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    crypto_generichash_update(state, boot, got > 0 ? (size_t)got : 0);
+}
+
+static void add_namespace(crypto_generichash_state *state, const char *name)
+{
+    char path[40];
+    struct stat about;
+    uint64_t number = 0;
+    snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
+    if (stat(path, &about) == 0) {
+        number = (uint64_t)about.st_ino;
+    }
+    crypto_generichash_update(state, (unsigned char *)&number, sizeof(number));
+}
+
+/* WEFT_DOMAIN: one word for all ranks, or one for each, between commas. */
+static void add_label(crypto_generichash_state *state, int rank)
+{
+    const char *label = wefti_setting_text(WEFTI_SETTING_DOMAIN);
+    if (strchr(label, ',')) {
+        for (int i = 0; i < rank && label; i++) {
+            label = strchr(label, ',');
+            label = label ? label + 1 : NULL;
+        }
+    }
+    size_t characters = label ? strcspn(label, ",") : 0;
+    crypto_generichash_update(state, (const unsigned char *)label, characters);
+}
+
+wefti_place wefti_place_find(int rank)
+{
+    wefti_place place;
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, NULL, 0, sizeof(place.host));
+    add_boot(&state);
+    crypto_generichash_state host = state;
+    crypto_generichash_final(&host, place.host, sizeof(place.host));
+    add_namespace(&state, "net");
+    add_namespace(&state, "pid");
+    add_label(&state, rank);
+    crypto_generichash_final(&state, place.domain, sizeof(place.domain));
+    return place;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/bootstrap/place.h - where a rank runs, as keys that are equal for ranks
+ * that have something in common. Host names say nothing here.
+ */
+#ifndef COMM_BOOTSTRAP_PLACE_H
+#define COMM_BOOTSTRAP_PLACE_H
+
+enum { WEFTI_PLACE_KEY_BYTES = 16 };
+
+/*
+ * host     the running kernel: its boot
+ * domain   also the namespaces for networks and processes, and what
+ *          WEFT_DOMAIN says of the rank
+ */
+typedef struct wefti_place {
+    unsigned char host[WEFTI_PLACE_KEY_BYTES];
+    unsigned char domain[WEFTI_PLACE_KEY_BYTES];
+} wefti_place;
+
+/* Of the calling process's rank. */
+wefti_place wefti_place_find(int rank);
+
+#endif

@@ -5,13 +5,15 @@
 #include "weft/types.h"
 #include "weft/version.h"
 
+#include <stdbool.h>
+
 #define TEXT_OF(x)            #x
 #define VERSION_TEXT(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
 
 size_t weft_dtype_bytes(weft_dtype dtype)
 {
     switch (dtype) {
-#define DTYPE_CASE(name, bytes, text)                                          \
+#define DTYPE_CASE(name, bytes, text, kind)                                    \
     case WEFT_DTYPE_##name:                                                    \
         return bytes;
         WEFT_DTYPE_LIST(DTYPE_CASE)
@@ -21,10 +23,23 @@ size_t weft_dtype_bytes(weft_dtype dtype)
     }
 }
 
+weft_kind weft_dtype_kind(weft_dtype dtype)
+{
+    switch (dtype) {
+#define DTYPE_CASE(name, bytes, text, kind)                                    \
+    case WEFT_DTYPE_##name:                                                    \
+        return WEFT_KIND_##kind;
+        WEFT_DTYPE_LIST(DTYPE_CASE)
+#undef DTYPE_CASE
+    default:
+        return WEFT_KIND_FLOAT;
+    }
+}
+
 const char *weft_dtype_text(weft_dtype dtype)
 {
     switch (dtype) {
-#define DTYPE_CASE(name, bytes, text)                                          \
+#define DTYPE_CASE(name, bytes, text, kind)                                    \
     case WEFT_DTYPE_##name:                                                    \
         return text;
         WEFT_DTYPE_LIST(DTYPE_CASE)
@@ -32,6 +47,17 @@ const char *weft_dtype_text(weft_dtype dtype)
     default:
         return "?";
     }
+}
+
+int weft_redop_applies(weft_redop redop, weft_dtype dtype)
+{
+    if ((unsigned)redop >= WEFT_REDOP_COUNT ||
+        (unsigned)dtype >= WEFT_DTYPE_COUNT) {
+        return 0;
+    }
+    bool bitwise = redop == WEFT_REDOP_BAND || redop == WEFT_REDOP_BOR ||
+                   redop == WEFT_REDOP_BXOR;
+    return !bitwise || weft_dtype_kind(dtype) != WEFT_KIND_FLOAT;
 }
 
 const char *weft_redop_text(weft_redop redop)

@@ -93,6 +93,7 @@ typedef struct wefti_op {
     bool watching; /* its ready gate wakes the engine */
     weft_status status;
     weft_op desc;
+    unsigned char scale[8]; /* desc.scale points here, if anywhere */
     uint64_t epoch;
     uint64_t number; /* collectives: of the communicator; else of the pair */
     uint64_t turn;   /* epoch of comm->start and done; counts its slot's uses */

@@ -113,6 +113,12 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
         if (op->status != WEFT_OK) {
             return; /* nobody may read that; the fault ends the operation */
         }
+        if (op->desc.scale) {
+            unsigned char *payload = entry_of(comm, op, comm->rank)->payload;
+            wefti_scale(payload, payload, op->desc.scale,
+                        bytes / weft_dtype_bytes(op->desc.dtype),
+                        op->desc.dtype);
+        }
     }
     size_t sent_bytes, taken_bytes;
     measure(comm, op, &sent_bytes, &taken_bytes);

@@ -69,6 +69,10 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
                    uint64_t epoch, bool on_stream)
 {
     op->desc = *desc;
+    if (desc->scale) {
+        memcpy(op->scale, desc->scale, weft_dtype_bytes(desc->dtype));
+        op->desc.scale = op->scale;
+    }
     op->epoch = epoch;
     op->on_stream = on_stream;
     op->status = WEFT_OK;

@@ -32,6 +32,39 @@ static weft_status check_enums(const weft_op *op)
     return WEFT_OK;
 }
 
+static bool reduces(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_ALLREDUCE ||
+           collective == WEFT_COLLECTIVE_REDUCE ||
+           collective == WEFT_COLLECTIVE_REDUCESCATTER;
+}
+
+/* What a collective that reduces does with its elements. */
+static weft_status check_reduction(const weft_op *op)
+{
+    if (!weft_redop_applies(op->redop, op->dtype)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "redop %s of %s: allowed is with integers, i8 u8 "
+                           "i32 u32 i64 u64",
+                           weft_redop_text(op->redop),
+                           weft_dtype_text(op->dtype));
+    }
+    bool scales = op->redop == WEFT_REDOP_PREMULSUM;
+    if (scales && !op->scale) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "scale is NULL: allowed with redop premulsum is "
+                           "one element of %s",
+                           weft_dtype_text(op->dtype));
+    }
+    if (!scales && op->scale) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "scale %p with redop %s: allowed is NULL, or redop "
+                           "premulsum",
+                           op->scale, weft_redop_text(op->redop));
+    }
+    return WEFT_OK;
+}
+
 static weft_status measure(const weft_op *op, const weft_comm *comm,
                            struct extent *extent_out)
 {
@@ -184,6 +217,15 @@ weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
     *op_out = *op;
     if (op->collective == WEFT_COLLECTIVE_BARRIER) {
         op_out->count = 0; /* it moves nothing */
+    }
+    if (reduces(op->collective)) {
+        status = check_reduction(op);
+    } else {
+        op_out->redop = WEFT_REDOP_SUM; /* it has no meaning */
+        op_out->scale = NULL;
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     struct extent extent;
     status = measure(op_out, comm, &extent);

@@ -13,12 +13,14 @@
 #include "comm/post.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct weft_plan {
     weft_comm *comm;
     bool gated;
     bool is_list;
     wefti_prepared prepared; /* not of a list */
+    unsigned char scale[8];  /* its scalar, if it has one */
     size_t count;
     wefti_letter letters[]; /* [count] of a list */
 };
@@ -57,6 +59,11 @@ weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
     }
     if (status == WEFT_OK) {
         plan->prepared = prepared;
+        if (prepared.desc.scale) {
+            memcpy(plan->scale, prepared.desc.scale,
+                   weft_dtype_bytes(prepared.desc.dtype));
+            plan->prepared.desc.scale = plan->scale;
+        }
         plan->gated = op->ready || op->arrived;
         *plan_out = plan;
     }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/core.h"
+#include "kernels/wire/fold.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -130,9 +131,8 @@ static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
     if (bytes < 64) {
         bytes = 64;
     }
-    /* bf16 travels wide in some patterns: count what it may become. */
-    size_t elem = weft_dtype_bytes(dtype);
-    size_t wide = elem < 4 && dtype == WEFT_DTYPE_BF16 ? 4 : elem;
+    /* Narrow floats travel wide in some patterns: count what they become. */
+    size_t wide = wefti_wide_bytes(dtype);
     return bytes / wide ? bytes / wide : 1;
 }
 

@@ -9,6 +9,9 @@
  * track's bounce (SEND: straight into the staged message); STORE takes the
  * result back. Both are stream copies, watched through comm->copied, and do
  * not occur for host memory.
+ *
+ * What this rank gives to a pre-multiplied sum is multiplied on its way: into
+ * the staged message, or into the bounce where it is folded or widened here.
  */
 #include "comm/step.h"
 
@@ -243,6 +246,18 @@ static void post_staged(weft_comm *comm, wefti_op *op, const wefti_step *step,
     op->sends[channel]++;
 }
 
+/* Whether the step reads this rank's own data to a pre-multiplied sum. */
+static bool scales(const wefti_op *op, const wefti_step *step)
+{
+    return op->desc.scale && step->src == WEFTI_BUFFER_SEND;
+}
+
+static void scale(const wefti_op *op, const wefti_step *step, void *dst,
+                  const void *src)
+{
+    wefti_scale(dst, src, op->desc.scale, step->elems, op->desc.dtype);
+}
+
 static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
@@ -264,12 +279,20 @@ static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         if (on_device(comm, src)) {
             copy_post(comm, op, track, staging(comm, op, step), src, bytes);
             track->phase = WEFTI_PHASE_FETCH;
+        } else if (scales(op, step)) {
+            scale(op, step, staging(comm, op, step), src);
         } else {
             wefti_copy(staging(comm, op, step), src, bytes);
         }
     }
-    if (track->phase == WEFTI_PHASE_FETCH && !copy_done(comm, op, track)) {
-        return WEFTI_WAIT_DEVICE;
+    if (track->phase == WEFTI_PHASE_FETCH) {
+        if (!copy_done(comm, op, track)) {
+            return WEFTI_WAIT_DEVICE;
+        }
+        if (scales(op, step)) {
+            void *staged = staging(comm, op, step);
+            scale(op, step, staged, staged);
+        }
     }
     post_staged(comm, op, step, staging(comm, op, step), bytes);
     return WEFTI_WAIT_NOTHING;
@@ -338,6 +361,9 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
             track->phase = WEFTI_PHASE_FETCH;
         } else {
             track->phase = WEFTI_PHASE_READY;
+            if (scales(op, step)) {
+                scale(op, step, bounce(track), src);
+            }
         }
     }
     if (track->phase == WEFTI_PHASE_FETCH) {
@@ -345,8 +371,11 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
             return WEFTI_WAIT_DEVICE;
         }
         track->phase = WEFTI_PHASE_READY;
+        if (scales(op, step)) {
+            scale(op, step, bounce(track), bounce(track));
+        }
     }
-    if (on_device(comm, src)) {
+    if (on_device(comm, src) || scales(op, step)) {
         *source_out = bounce(track);
     }
     return WEFTI_WAIT_NOTHING;

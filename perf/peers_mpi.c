@@ -189,7 +189,7 @@ static long long run(const wefti_perf_op *op, const char *sizes, int iterations,
     int rank, nranks;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    wefti_tile_make(&own, WEFT_DTYPE_F32, rank, nranks);
+    wefti_tile_make(&own, WEFT_DTYPE_F32, WEFT_REDOP_SUM, rank, nranks);
     for (const char *at = sizes; at; at = strchr(at, ',')) {
         at += *at == ',';
         point now = {.subject = {.op = op,

@@ -7,6 +7,8 @@
 weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                            wefti_perf_buffers buffers)
 {
+    bool scales =
+        subject->op->reduces && subject->redop == WEFT_REDOP_PREMULSUM;
     return (weft_op){.size_bytes = sizeof(weft_op),
                      .collective = subject->op->collective,
                      .send = buffers.send,
@@ -16,7 +18,8 @@ weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                      .redop = subject->redop,
                      .root = subject->root,
                      .class_id = WEFT_CLASS_DP,
-                     .label = subject->op->name};
+                     .label = subject->op->name,
+                     .scale = scales ? subject->scale : NULL};
 }
 
 static weft_status send_and_receive(const wefti_perf_case *subject,

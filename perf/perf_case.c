@@ -147,7 +147,8 @@ static size_t count_wrong_parts(const wefti_perf_case *subject,
     size_t part_bytes = subject->count * weft_dtype_bytes(subject->dtype);
     size_t wrong = 0;
     for (int p = 0; p < subject->nranks; p++) {
-        wefti_tile_make(scratch, subject->dtype, p, subject->nranks);
+        wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM, p,
+                        subject->nranks);
         wrong += wefti_tile_count_wrong(scratch, recv + (size_t)p * part_bytes,
                                         0, subject->count, shift);
     }
@@ -166,11 +167,11 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
     case WEFTI_PERF_ALLGATHER:
         return count_wrong_parts(subject, recv, shift, scratch);
     case WEFTI_PERF_BROADCAST:
-        wefti_tile_make(scratch, subject->dtype, subject->root,
+        wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM, subject->root,
                         subject->nranks);
         break;
     case WEFTI_PERF_SENDRECV:
-        wefti_tile_make(scratch, subject->dtype,
+        wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM,
                         wefti_perf_case_before(subject), subject->nranks);
         break;
     case WEFTI_PERF_REDUCESCATTER:

@@ -54,6 +54,7 @@ typedef struct wefti_perf_case {
     weft_redop redop;
     int root, rank, nranks;
     bool inplace;
+    unsigned char scale[8]; /* PREMULSUM: this rank's scalar */
     size_t bytes; /* really moved: asked for, rounded to whole elements */
     size_t count; /* what the call takes */
     size_t send_elems, recv_elems;

@@ -58,8 +58,10 @@ static const char flags_text[] =
     "  --sizes LIST     exactly these sizes instead: 8,64K,4M\n"
     "  -n ITERS         timed calls a size (300 up to 64K, fewer above)\n"
     "  -w WARMUP        calls before them (a tenth of ITERS + 3)\n"
-    "  -d DTYPE         u8 i32 i64 bf16 f32 f64 (f32)\n"
-    "  -o REDOP         sum max avg (sum)\n"
+    "  -d DTYPE         i8 u8 i32 u32 i64 u64 f16 bf16 f32 f64 f8e4m3 f8e5m2\n"
+    "                   or nccl-tests' names (half, float); all (f32)\n"
+    "  -o REDOP         sum prod min max avg premulsum, of integers also band\n"
+    "                   bor bxor; all (sum)\n"
     "  -r ROOT          of broadcast and reduce (0)\n"
     "  -c CHECKS        calls whose whole output is verified; 0: none (1)\n"
     "  -z 0|1           1: blocking calls, 0: through a stream (1)\n"
@@ -78,6 +80,7 @@ static const char flags_text[] =
     "  weft-run -n 2 weft-perf all_reduce -b 8 -e 64M -f 4\n"
     "  weft-run -n 4 weft-perf reduce_scatter -b 1M -e 1M -d bf16 -J out.json\n"
     "  weft-run -n 2 weft-perf all_reduce -b 16M -e 16M --overlap\n"
+    "  weft-run -n 3 weft-perf all_reduce -d all -o all -b 1M -e 1M -n 5\n"
     "  WEFT_RANKS_PER_PROCESS=3 weft-perf broadcast -r 2 -e 1M\n";
 
 void wefti_perf_options_print_help(void)
@@ -182,31 +185,51 @@ static weft_status make_sizes(wefti_perf_options *options)
     return status;
 }
 
-static weft_status read_dtype(const char *text, weft_dtype *dtype_out)
+/* nccl-tests' names, where they differ from weft's. */
+typedef struct other_name {
+    const char *name; /* NULL: the end */
+    int value;
+} other_name;
+
+static const other_name other_dtypes[] = {
+    {"int8", WEFT_DTYPE_I8},       {"uint8", WEFT_DTYPE_U8},
+    {"int32", WEFT_DTYPE_I32},     {"uint32", WEFT_DTYPE_U32},
+    {"int64", WEFT_DTYPE_I64},     {"uint64", WEFT_DTYPE_U64},
+    {"half", WEFT_DTYPE_F16},      {"float16", WEFT_DTYPE_F16},
+    {"float", WEFT_DTYPE_F32},     {"double", WEFT_DTYPE_F64},
+    {"bfloat16", WEFT_DTYPE_BF16}, {0}};
+static const other_name other_redops[] = {{"mulsum", WEFT_REDOP_PREMULSUM},
+                                          {0}};
+
+static const char *dtype_text(int value)
 {
-    /* nccl-tests' names, in the order of weft_dtype */
-    static const char *const others[WEFT_DTYPE_COUNT] = {
-        "uint8", "int32", "int64", "bfloat16", "float", "double"};
-    for (int i = 0; i < WEFT_DTYPE_COUNT; i++) {
-        if (strcmp(text, weft_dtype_text((weft_dtype)i)) == 0 ||
-            strcmp(text, others[i]) == 0) {
-            *dtype_out = (weft_dtype)i;
-            return WEFT_OK;
-        }
-    }
-    return wefti_error(WEFT_ERR_INVALID,
-                       "-d %s: allowed is u8 i32 i64 bf16 f32 f64", text);
+    return weft_dtype_text((weft_dtype)value);
 }
 
-static weft_status read_redop(const char *text, weft_redop *redop_out)
+static const char *redop_text(int value)
 {
-    for (int i = 0; i < WEFT_REDOP_COUNT; i++) {
-        if (strcmp(text, weft_redop_text((weft_redop)i)) == 0) {
-            *redop_out = (weft_redop)i;
-            return WEFT_OK;
-        }
+    return weft_redop_text((weft_redop)value);
+}
+
+/* One name, or all, as a bit set. */
+static weft_status read_choice(const char *flag, const char *text, int count,
+                               const char *(*name_of)(int value),
+                               const other_name *others, uint32_t *set_out)
+{
+    char names[160] = "";
+    uint32_t set = strcmp(text, "all") == 0 ? (1u << count) - 1 : 0;
+    for (int i = 0; i < count; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof(names) - used, "%s ", name_of(i));
+        set |= strcmp(text, name_of(i)) == 0 ? 1u << i : 0;
     }
-    return wefti_error(WEFT_ERR_INVALID, "-o %s: allowed is sum max avg", text);
+    for (; others->name; others++) {
+        set |= strcmp(text, others->name) == 0 ? 1u << others->value : 0;
+    }
+    *set_out = set;
+    return set ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID, "%s %s: allowed is %sall", flag,
+                             text, names);
 }
 
 static weft_status read_memory(const char *text, const char **memory_out)
@@ -239,9 +262,11 @@ static weft_status read_flag(int flag, const char *value,
     case 'w':
         return read_int("-w", value, 0, 1000000, &options->warmup);
     case 'd':
-        return read_dtype(value, &options->dtype);
+        return read_choice("-d", value, WEFT_DTYPE_COUNT, dtype_text,
+                           other_dtypes, &options->dtypes);
     case 'o':
-        return read_redop(value, &options->redop);
+        return read_choice("-o", value, WEFT_REDOP_COUNT, redop_text,
+                           other_redops, &options->redops);
     case 'r':
         return read_int("-r", value, 0, INT_MAX, &options->root);
     case 'c':
@@ -288,6 +313,29 @@ static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
     return WEFT_OK;
 }
 
+/* Bits of reductions mean nothing without a reduction, and band nothing of a
+ * float. */
+static weft_status check_reductions(wefti_perf_options *options)
+{
+    if (!options->op->reduces) {
+        options->redops = 1u << WEFT_REDOP_SUM;
+    }
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
+        for (int redop = 0; redop < WEFT_REDOP_COUNT; redop++) {
+            if (options->dtypes >> dtype & 1 && options->redops >> redop & 1 &&
+                weft_redop_applies((weft_redop)redop, (weft_dtype)dtype)) {
+                return WEFT_OK;
+            }
+        }
+    }
+    int redop = __builtin_ctz(options->redops);
+    return wefti_error(WEFT_ERR_INVALID,
+                       "-o %s -d %s: bits are only those of integers; allowed "
+                       "is -d i8 u8 i32 u32 i64 u64",
+                       redop_text(redop),
+                       dtype_text(__builtin_ctz(options->dtypes)));
+}
+
 static weft_status check_together(wefti_perf_options *options)
 {
     if (options->min_bytes > options->max_bytes) {
@@ -310,7 +358,7 @@ static weft_status check_together(wefti_perf_options *options)
                            "reduce",
                            options->op->name);
     }
-    return WEFT_OK;
+    return check_reductions(options);
 }
 
 static weft_status read_flags(int argc, char **argv,
@@ -350,8 +398,8 @@ weft_status wefti_perf_options_read(int argc, char **argv,
                                         .max_bytes = (size_t)16 << 20,
                                         .factor = 8,
                                         .warmup = -1,
-                                        .dtype = WEFT_DTYPE_F32,
-                                        .redop = WEFT_REDOP_SUM,
+                                        .dtypes = 1u << WEFT_DTYPE_F32,
+                                        .redops = 1u << WEFT_REDOP_SUM,
                                         .checks = 1,
                                         .blocking = true,
                                         .memory = "host"};

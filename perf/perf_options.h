@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct wefti_perf_options {
     const wefti_perf_op *op;
@@ -18,8 +19,7 @@ typedef struct wefti_perf_options {
     size_t min_bytes, max_bytes, factor; /* what sizes were made from */
     int iterations;                      /* 0: by size */
     int warmup;                          /* -1: by iterations */
-    weft_dtype dtype;
-    weft_redop redop;
+    uint32_t dtypes, redops; /* bit sets; without a reduction: SUM */
     int root;
     int checks;
     bool blocking;

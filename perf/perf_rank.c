@@ -80,7 +80,6 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
         wefti_perf_rank_fini(self);
         return status;
     }
-    wefti_tile_make(&self->own, options->dtype, rank, nranks);
     return WEFT_OK;
 }
 
@@ -92,16 +91,25 @@ void wefti_perf_rank_fini(wefti_perf_rank *self)
     weft_device_close(self->device);
 }
 
+void wefti_perf_rank_set(wefti_perf_rank *self, weft_dtype dtype,
+                         weft_redop redop)
+{
+    self->dtype = dtype;
+    self->redop = self->options->op->reduces ? redop : WEFT_REDOP_SUM;
+    wefti_tile_make(&self->own, dtype, self->redop, self->rank, self->nranks);
+}
+
 wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
 {
     const wefti_perf_options *options = self->options;
     wefti_perf_case subject = {.op = options->op,
-                               .dtype = options->dtype,
-                               .redop = options->redop,
+                               .dtype = self->dtype,
+                               .redop = self->redop,
                                .root = options->op->rooted ? options->root : 0,
                                .rank = self->rank,
                                .nranks = self->nranks,
                                .inplace = options->inplace};
+    wefti_tile_make_scale(subject.scale, self->dtype, self->rank);
     wefti_perf_case_size(&subject, bytes);
     return subject;
 }

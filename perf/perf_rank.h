@@ -13,6 +13,8 @@
 typedef struct wefti_perf_rank {
     const wefti_perf_options *options;
     int rank, nranks;
+    weft_dtype dtype; /* of those asked for, the one at work */
+    weft_redop redop;
     weft_device *device;
     weft_comm *comm;
     weft_stream *stream;   /* operations with -z 0, and gated ones */
@@ -30,6 +32,10 @@ WEFT_NODISCARD weft_status
 wefti_perf_rank_init(wefti_perf_rank *self, const wefti_perf_options *options,
                      int rank, int nranks, const weft_unique_id *id);
 void wefti_perf_rank_fini(wefti_perf_rank *self);
+
+/* Makes dtype and redop the ones at work. */
+void wefti_perf_rank_set(wefti_perf_rank *self, weft_dtype dtype,
+                         weft_redop redop);
 
 /* This rank's view of one size of the operation asked for. */
 wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes);

@@ -32,7 +32,7 @@ static void print_number(int width, int digits, double value)
 
 void wefti_perf_row_print_head(bool hiding)
 {
-    printf("%12s %11s %5s %5s %11s %11s %11s %9s %9s %7s", "bytes", "count",
+    printf("%12s %11s %6s %9s %11s %11s %11s %9s %9s %7s", "bytes", "count",
            "dtype", "redop", "median_us", "p10_us", "p90_us", "algbw", "busbw",
            "wrong");
     if (hiding) {
@@ -61,7 +61,7 @@ static void print_hiding(const wefti_perf_hiding *hiding)
 void wefti_perf_row_print(const wefti_perf_row *row)
 {
     const wefti_perf_case *subject = &row->subject;
-    printf("%12zu %11zu %5s %5s", subject->bytes, subject->count,
+    printf("%12zu %11zu %6s %9s", subject->bytes, subject->count,
            weft_dtype_text(subject->dtype),
            subject->op->reduces ? weft_redop_text(subject->redop) : "-");
     print_number(11, 2, row->time.median_us);

@@ -7,8 +7,10 @@
  *
  *     v(p, x) = h(x) + 2 * ((x + p) mod n),   x = (e + shift) mod 8191
  *
- * with h(x) in 0 .. 7. Sums over ranks are n h + n (n - 1), a multiple of n,
- * so AVG is whole too; every value is exact in every type up to 100 ranks.
+ * with h(x) in 0 .. 7; types of 8 bits hold h(x) mod 4 + (x + p) mod n mod 2,
+ * and products have factors of 1 and 2, so that little overflows. What a type
+ * cannot hold is held as the type holds it, and what comes out is computed from
+ * that: up to 100 ranks every partial sum is exact in every wide type.
  */
 #ifndef PERF_TILE_H
 #define PERF_TILE_H
@@ -26,10 +28,15 @@ typedef struct wefti_tile {
     weft_dtype dtype;
 } wefti_tile;
 
-/* What rank holds; what the reduction over all ranks gives. */
-void wefti_tile_make(wefti_tile *tile, weft_dtype dtype, int rank, int nranks);
+/* What rank holds for a reduction; what the reduction over all ranks gives.
+ * Where nothing is reduced, redop is SUM. */
+void wefti_tile_make(wefti_tile *tile, weft_dtype dtype, weft_redop redop,
+                     int rank, int nranks);
 void wefti_tile_make_reduced(wefti_tile *tile, weft_dtype dtype,
                              weft_redop redop, int nranks);
+
+/* rank's scalar for PREMULSUM, one element of dtype: 1 or 2. */
+void wefti_tile_make_scale(void *element_out, weft_dtype dtype, int rank);
 
 /* Writes elements first .. first + elems of call shift to target. */
 void wefti_tile_fill(const wefti_tile *tile, void *target, size_t first,

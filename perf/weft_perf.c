@@ -150,18 +150,36 @@ static weft_status run_sizes(wefti_perf_rank *self, output *out,
     return status;
 }
 
+/* Every type and reduction asked for that go together. */
+static weft_status run_pairs(wefti_perf_rank *self, output *out,
+                             int64_t *wrong_out)
+{
+    const wefti_perf_options *options = self->options;
+    weft_status status = WEFT_OK;
+    for (int pair = 0; pair < WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT; pair++) {
+        weft_dtype dtype = (weft_dtype)(pair / WEFT_REDOP_COUNT);
+        weft_redop redop = (weft_redop)(pair % WEFT_REDOP_COUNT);
+        if (status == WEFT_OK && options->dtypes >> dtype & 1 &&
+            options->redops >> redop & 1 && weft_redop_applies(redop, dtype)) {
+            wefti_perf_rank_set(self, dtype, redop);
+            status = run_sizes(self, out, wrong_out);
+        }
+    }
+    return status;
+}
+
 static weft_status run_output(const job *world, wefti_perf_rank *self,
                               int64_t *wrong_out)
 {
     if (self->rank != 0) {
-        return run_sizes(self, NULL, wrong_out);
+        return run_pairs(self, NULL, wrong_out);
     }
     output out;
     weft_status status = open_output(&out, world, self);
     if (status != WEFT_OK) {
         return status;
     }
-    status = run_sizes(self, &out, wrong_out);
+    status = run_pairs(self, &out, wrong_out);
     weft_status closed = close_output(&out);
     return status != WEFT_OK ? status : closed;
 }

@@ -36,6 +36,7 @@ enum {
 enum {
     IN_NAME = 0,
     IN_DTYPE = 64,
+    DTYPE_BYTES = 8,
     IN_OFFSET = 72,
     IN_BYTES = 80,
     IN_CHECKSUM = 88
@@ -105,7 +106,8 @@ void wefti_checkpoint_entry_pack(const wefti_checkpoint_entry *entry,
 {
     memset(bytes, 0, WEFTI_CHECKPOINT_ENTRY_BYTES);
     memcpy(bytes + IN_NAME, entry->name, strlen(entry->name));
-    put(bytes + IN_DTYPE, (uint64_t)entry->dtype, 4);
+    const char *dtype = weft_dtype_text(entry->dtype);
+    memcpy(bytes + IN_DTYPE, dtype, strnlen(dtype, DTYPE_BYTES));
     put(bytes + IN_OFFSET, entry->offset, 8);
     put(bytes + IN_BYTES, entry->bytes, 8);
     memcpy(bytes + IN_CHECKSUM, entry->checksum, sizeof(entry->checksum));
@@ -191,15 +193,27 @@ weft_status wefti_checkpoint_header_unpack(const char *path,
     return check_extent(path, extent_out, file_bytes);
 }
 
+/* The type of that text; WEFT_DTYPE_COUNT: there is none. */
+static weft_dtype read_dtype(const char *text)
+{
+    int dtype = 0;
+    while (dtype < WEFT_DTYPE_COUNT &&
+           strcmp(text, weft_dtype_text((weft_dtype)dtype)) != 0) {
+        dtype++;
+    }
+    return (weft_dtype)dtype;
+}
+
 /* One entry that must begin at offset; the sections end before table_offset. */
 static weft_status unpack_entry(const char *path, const uint8_t *bytes,
                                 uint64_t offset, uint64_t table_offset,
                                 wefti_checkpoint_entry *entry)
 {
     uint8_t again[WEFTI_CHECKPOINT_ENTRY_BYTES];
-    uint64_t dtype = get(bytes + IN_DTYPE, 4);
+    char dtype[DTYPE_BYTES + 1] = {0};
+    memcpy(dtype, bytes + IN_DTYPE, DTYPE_BYTES);
     memcpy(entry->name, bytes + IN_NAME, sizeof(entry->name));
-    entry->dtype = (weft_dtype)dtype;
+    entry->dtype = read_dtype(dtype);
     entry->offset = get(bytes + IN_OFFSET, 8);
     entry->bytes = get(bytes + IN_BYTES, 8);
     memcpy(entry->checksum, bytes + IN_CHECKSUM, sizeof(entry->checksum));
@@ -209,10 +223,10 @@ static weft_status unpack_entry(const char *path, const uint8_t *bytes,
                            " has no proper name",
                            path, offset);
     }
-    if (dtype >= WEFT_DTYPE_COUNT) {
+    if (entry->dtype == WEFT_DTYPE_COUNT) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "%s: section %s: unknown element type %" PRIu64,
-                           path, entry->name, dtype);
+                           "%s: section %s: unknown element type", path,
+                           entry->name);
     }
     if (entry->offset != offset || entry->bytes > table_offset - offset ||
         entry->bytes % weft_dtype_bytes(entry->dtype) != 0) {

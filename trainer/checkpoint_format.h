@@ -6,8 +6,9 @@
  *   256             section 0, section 1, ... without gaps
  *   table_offset    one entry of 128 bytes a section; the file ends with them
  *
- * Integers are little endian, checksums BLAKE2b-256. Header, table and each
- * section has one, and nothing else is in the file: no byte can change unseen.
+ * An entry names its element type by weft_dtype_text. Integers are little
+ * endian, checksums BLAKE2b-256. Header, table and each section has one, and
+ * nothing else is in the file: no byte can change unseen.
  * All of this is arithmetic on memory; files are the reader's and writer's.
  */
 #ifndef TRAINER_CHECKPOINT_FORMAT_H
@@ -20,7 +21,7 @@
 #define WEFTI_CHECKPOINT_HEADER_BYTES   256
 #define WEFTI_CHECKPOINT_ENTRY_BYTES    128
 #define WEFTI_CHECKPOINT_CHECKSUM_BYTES 32
-#define WEFTI_CHECKPOINT_VERSION        1
+#define WEFTI_CHECKPOINT_VERSION        2
 
 /* What a header says of the rest of its file. */
 typedef struct wefti_checkpoint_extent {

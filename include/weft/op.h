@@ -9,7 +9,8 @@
  *
  * Sums are the same bits on every rank, in every run, for every size, chunk
  * and algorithm: additions follow a balanced tree over the rank index (split
- * at the largest power of two), bf16 adds in f32 and is rounded once.
+ * at the largest power of two), floats narrower than f32 add in f32 and are
+ * rounded once. weft/types.h says what each reduction gives for each type.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
@@ -39,6 +40,9 @@ extern "C" {
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP.
  * label          for messages and the ledger; borrowed until done; NULL: none.
+ * scale          PREMULSUM: one element of dtype in host memory, any alignment,
+ *                read before weft_op_post returns: what this rank's data are
+ *                multiplied by. Each rank has its own. Else NULL.
  */
 typedef struct weft_op {
     size_t size_bytes;
@@ -56,6 +60,7 @@ typedef struct weft_op {
     size_t arrived_chunk;
     weft_class class_id;
     const char *label;
+    const void *scale;
 } weft_op;
 
 /*
@@ -97,7 +102,8 @@ WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
  * weft_send, _recv    count elements to or from one peer, which may be this
  *                     rank itself (on different streams).
  *
- * Other overlaps of send and recv are refused with ERR_INVALID.
+ * Other overlaps of send and recv are refused with ERR_INVALID. PREMULSUM needs
+ * a scalar, so it has no short form.
  *
  * Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective
  * Communication Operations in MPICH", 2005; comm/pattern/.

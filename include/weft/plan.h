@@ -21,8 +21,9 @@ typedef struct weft_plan weft_plan;
  * done and sign it, for any number of posts. Local: the ranks need not all use
  * plans, only post the same.
  *
- * op, list   as in weft_op_post and weft_p2p_post; copied. Buffers, gates and
- *            labels are borrowed while posts are pending, not longer.
+ * op, list   as in weft_op_post and weft_p2p_post; copied, op->scale's element
+ *            too. Buffers, gates and labels are borrowed while posts are
+ *            pending, not longer.
  *
  * Returns     OK | ERR_INVALID (as the post would) | ERR_NO_MEMORY.
  * Threads     any.  Blocks: no.  Allocates: the plan.

@@ -13,32 +13,88 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
-/* X(name, bytes, text) */
+/*
+ * Element types. The values are those of NCCL's ncclDataType_t.
+ *
+ *   f16, bf16   IEEE binary16, and the upper half of an f32
+ *   f8e4m3      OCP FP8 E4M3: up to 448, no infinity, one NaN of each sign
+ *   f8e5m2      OCP FP8 E5M2: up to 57344, infinity and NaN as in f16
+ *
+ * kind: SIGNED (two's complement), UNSIGNED or FLOAT.
+ */
+/* X(name, bytes, text, kind) */
 #define WEFT_DTYPE_LIST(X)                                                     \
-    X(U8, 1, "u8")                                                             \
-    X(I32, 4, "i32")                                                           \
-    X(I64, 8, "i64")                                                           \
-    X(BF16, 2, "bf16")                                                         \
-    X(F32, 4, "f32")                                                           \
-    X(F64, 8, "f64")
+    X(I8, 1, "i8", SIGNED)                                                     \
+    X(U8, 1, "u8", UNSIGNED)                                                   \
+    X(I32, 4, "i32", SIGNED)                                                   \
+    X(U32, 4, "u32", UNSIGNED)                                                 \
+    X(I64, 8, "i64", SIGNED)                                                   \
+    X(U64, 8, "u64", UNSIGNED)                                                 \
+    X(F16, 2, "f16", FLOAT)                                                    \
+    X(F32, 4, "f32", FLOAT)                                                    \
+    X(F64, 8, "f64", FLOAT)                                                    \
+    X(BF16, 2, "bf16", FLOAT)                                                  \
+    X(F8E4M3, 1, "f8e4m3", FLOAT)                                              \
+    X(F8E5M2, 1, "f8e5m2", FLOAT)
 
 typedef enum weft_dtype {
-#define WEFT_DTYPE_ENUM(name, bytes, text) WEFT_DTYPE_##name,
+#define WEFT_DTYPE_ENUM(name, bytes, text, kind) WEFT_DTYPE_##name,
     WEFT_DTYPE_LIST(WEFT_DTYPE_ENUM)
 #undef WEFT_DTYPE_ENUM
         WEFT_DTYPE_COUNT
 } weft_dtype;
 
+typedef enum weft_kind {
+    WEFT_KIND_SIGNED,
+    WEFT_KIND_UNSIGNED,
+    WEFT_KIND_FLOAT
+} weft_kind;
+
 /*
- * Reductions. Integers wrap round. MAX of a float is NaN where any input is.
- * AVG is the sum divided by the number of ranks, once, after the last
- * addition: floats round to nearest, integers truncate towards zero.
+ * Reductions over the ranks. The first five values are those of NCCL's
+ * ncclRedOp_t.
+ *
+ * "Wide" is f32 for floats narrower than that, else the type itself. Whatever
+ * the reduction, a float is narrowed once, after the last step, to nearest
+ * with ties to even; and a NaN result is always the canonical one (positive,
+ * quiet, no payload), so that results have the same bits everywhere.
+ *
+ *   sum       added in the wide type, down one tree over the ranks that depends
+ *             on nothing but their number (weft/op.h). Integers wrap round
+ *             modulo 2^bits, signed ones as well.
+ *   prod      multiplied likewise.
+ *   min, max  one of the inputs. NaN where any input is NaN. -0 counts as less
+ *             than +0, so the order of the ranks does not matter.
+ *   avg       the sum, divided by the number of ranks. Floats: the wide sum,
+ *             one division in the wide type (f32, or f64 for f64), narrowed.
+ *             Integers: the sum as it stands in the type, so wrapped round if
+ *             it did not fit, divided with truncation towards zero; unsigned
+ *             types divide as unsigned ones.
+ *   premulsum the sum of products: each rank gives a scalar of its own
+ *             (weft_op.scale), every element is multiplied by it and the
+ *             product rounded to the type (integers wrap), and these are
+ *             summed as above.
+ *   band, bor, bxor
+ *             bit by bit; integers only, floats are refused with ERR_INVALID.
+ *
+ * What is too large for a float becomes infinity; in f8e4m3, which has none,
+ * it becomes NaN (the non-saturating conversion of the OCP specification): an
+ * overflow stays visible. The limits, after the wide result has been rounded:
+ * beyond 65504 in f16, 57344 in f8e5m2, 448 in f8e4m3.
+ *
+ * Source: IEEE 754-2019; OCP 8-bit Floating Point Specification 1.0.
  */
 /* X(name, text) */
 #define WEFT_REDOP_LIST(X)                                                     \
     X(SUM, "sum")                                                              \
+    X(PROD, "prod")                                                            \
     X(MAX, "max")                                                              \
-    X(AVG, "avg")
+    X(MIN, "min")                                                              \
+    X(AVG, "avg")                                                              \
+    X(PREMULSUM, "premulsum")                                                  \
+    X(BAND, "band")                                                            \
+    X(BOR, "bor")                                                              \
+    X(BXOR, "bxor")
 
 typedef enum weft_redop {
 #define WEFT_REDOP_ENUM(name, text) WEFT_REDOP_##name,
@@ -87,12 +143,17 @@ typedef enum weft_class {
 } weft_class;
 
 /*
- * weft_dtype_bytes, _text - size of one element, and the short names.
+ * weft_dtype_bytes, _kind, _text - size of one element, what it is, and the
+ * short names.
  *
- * Returns     0 or "?" for a value outside its enum.
+ * weft_redop_applies - 1 where the reduction is defined for the type, else 0.
+ *
+ * Returns     0, FLOAT or "?" for a value outside its enum.
  * Threads     any.  Blocks: no.  Allocates: no.
  */
 size_t weft_dtype_bytes(weft_dtype dtype);
+weft_kind weft_dtype_kind(weft_dtype dtype);
+int weft_redop_applies(weft_redop redop, weft_dtype dtype);
 const char *weft_dtype_text(weft_dtype dtype);
 const char *weft_redop_text(weft_redop redop);
 const char *weft_collective_text(weft_collective collective);

@@ -2,8 +2,14 @@
 /*
  * kernels/wire/fold.h - all the arithmetic that collectives do.
  *
- * "Wide" is the type partial sums have: f32 for bf16, else the type itself.
- * MAX and copies never need it but use the same calls.
+ * What each reduction means for each type is said in weft/types.h. "Wide" is
+ * the type partial results have: f32 for floats narrower than that, else the
+ * type itself. All calls take any alignment and any number of elements.
+ *
+ * Pre-multiplied sums: whoever contributes elements multiplies them first, by
+ * wefti_scale; from then on PREMULSUM is SUM here.
+ *
+ * Threads     any.  Blocks: no.  Allocates: no (stack only, bounded).
  */
 #ifndef KERNELS_WIRE_FOLD_H
 #define KERNELS_WIRE_FOLD_H
@@ -20,14 +26,11 @@ size_t wefti_wide_bytes(weft_dtype dtype);
  * with m - a the largest power of two below b - a. Partial results stay wide;
  * finish divides by source_count for AVG and rounds to dtype once.
  *
- * dst           [elems] of dtype, any alignment; may be one of the sources,
- *               else must not overlap them.
- * sources       source_count (1 .. any) pointers to [elems] of dtype, any
- *               alignment, borrowed during the call.
- *
- * NaN: SUM propagates; MAX gives NaN where any source is NaN. What is finished
- * is then the canonical quiet NaN, whatever the payloads were.
- * Threads     any.  Blocks: no.  Allocates: no (stack only, bounded).
+ * dst           [elems] of dtype; may be one of the sources, else must not
+ *               overlap them.
+ * sources       source_count (1 .. any) pointers to [elems] of dtype, borrowed
+ *               during the call.
+ * redop         one that applies to dtype (weft_redop_applies).
  */
 void wefti_fold(void *dst, const void *const *sources, size_t source_count,
                 size_t elems, weft_dtype dtype, weft_redop redop);
@@ -47,6 +50,14 @@ void wefti_narrow(void *dst, const void *wide_src, size_t source_count,
  */
 void wefti_combine(void *wide_dst, const void *wide_src, size_t elems,
                    weft_dtype dtype, weft_redop redop);
+
+/*
+ * wefti_scale - dst[i] = src[i] * *scalar, rounded to dtype; integers wrap.
+ *
+ * scalar  one element of dtype. dst may equal src.
+ */
+void wefti_scale(void *dst, const void *src, const void *scalar, size_t elems,
+                 weft_dtype dtype);
 
 /*
  * wefti_copy - memcpy that does not spoil the cache: non-temporal stores from

@@ -4,11 +4,14 @@
  * root, count and number of ranks, in place and not, on host and shadow
  * memory, with every algorithm and chunk size.
  *
- * Method: inputs are small integers that every type holds exactly, so that the
- * expected value is a formula; inputs change with every operation, outputs are
- * poisoned first and have guard bytes around them. Argument: threads,
- * processes or shadow.
+ * Method: inputs are small integers as every type holds them, so few that the
+ * expected values are a table (values.h); inputs change with every operation,
+ * outputs are poisoned first and have guard bytes around them, all buffers
+ * have odd addresses. Every pair of type and reduction comes with one of the
+ * counts in each world, with --long with all. Argument: threads, processes or
+ * shadow.
  */
+#include "tests/comm/values.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -46,79 +49,17 @@ struct probe {
     weft_redop redop;
     bool in_place;
     unsigned salt;
+    values values;
     unsigned char *send, *recv; /* as passed to weft, behind their guards */
     unsigned char *host_send, *host_recv;
     size_t room_bytes;
     int failures;
 };
 
-static int value_of(unsigned salt, int rank, size_t i)
-{
-    return (int)((salt + (unsigned)rank * 7 + (unsigned)(i % 1009) * 3) % 13);
-}
-
-static uint16_t bf16_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static void store(void *at, weft_dtype dtype, double value, bool exact)
-{
-    int64_t whole = (int64_t)value;
-    float single = (float)value;
-    (void)exact;
-    switch (dtype) {
-    case WEFT_DTYPE_U8:
-        *(uint8_t *)at = (uint8_t)whole;
-        break;
-    case WEFT_DTYPE_I32:
-        memcpy(at, &(int32_t){(int32_t)whole}, 4);
-        break;
-    case WEFT_DTYPE_I64:
-        memcpy(at, &whole, 8);
-        break;
-    case WEFT_DTYPE_BF16:
-        memcpy(at, &(uint16_t){bf16_of(single)}, 2);
-        break;
-    case WEFT_DTYPE_F32:
-        memcpy(at, &single, 4);
-        break;
-    default:
-        memcpy(at, &value, 8);
-        break;
-    }
-}
-
-static double reduced(const struct probe *probe, size_t i)
-{
-    int sum = 0, most = 0;
-    for (int rank = 0; rank < probe->nranks; rank++) {
-        int value = value_of(probe->salt, rank, i);
-        sum += value;
-        most = value > most ? value : most;
-    }
-    if (probe->redop == WEFT_REDOP_MAX) {
-        return most;
-    }
-    if (probe->redop == WEFT_REDOP_SUM) {
-        return sum;
-    }
-    /* float divides in float, as weft promises for f32 and bf16. */
-    return probe->dtype == WEFT_DTYPE_F64
-               ? (double)sum / probe->nranks
-               : (double)((float)sum / (float)probe->nranks);
-}
-
 static void fill(const struct probe *probe, unsigned char *at, int rank,
                  size_t first, size_t elems)
 {
-    size_t bytes = weft_dtype_bytes(probe->dtype);
-    for (size_t i = 0; i < elems; i++) {
-        store(at + i * bytes, probe->dtype,
-              value_of(probe->salt, rank, first + i), true);
-    }
+    values_fill(&probe->values, at, rank, first, elems);
 }
 
 static void move(const struct probe *probe, void *dst, const void *src,
@@ -184,6 +125,27 @@ static void finish(struct probe *probe, weft_status status)
     }
 }
 
+/* A pre-multiplied sum; the scalar is gone when it has been posted. */
+static weft_status post_scaled(const struct probe *probe,
+                               weft_collective collective, const void *send,
+                               void *recv)
+{
+    unsigned char scale[16];
+    memcpy(scale + 1, probe->values.scale, 8);
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = collective,
+                  .send = send,
+                  .recv = recv,
+                  .count = probe->count,
+                  .dtype = probe->dtype,
+                  .redop = WEFT_REDOP_PREMULSUM,
+                  .root = probe->root,
+                  .scale = scale + 1};
+    weft_status status = weft_op_post(&op, 0, probe->comm, probe->stream);
+    memset(scale, POISON, sizeof(scale));
+    return status;
+}
+
 static void probe_allreduce(struct probe *probe)
 {
     size_t bytes = probe->count * weft_dtype_bytes(probe->dtype);
@@ -191,12 +153,15 @@ static void probe_allreduce(struct probe *probe)
     fill(probe, probe->host_send, probe->rank, 0, probe->count);
     unsigned char *send = probe->in_place ? probe->recv : probe->send;
     move(probe, send, probe->host_send, bytes);
-    finish(probe, weft_allreduce(send, probe->recv, probe->count, probe->dtype,
-                                 probe->redop, probe->comm, probe->stream));
-    for (size_t i = 0; i < probe->count; i++) {
-        store(probe->host_send + i * weft_dtype_bytes(probe->dtype),
-              probe->dtype, reduced(probe, i), false);
+    if (probe->redop == WEFT_REDOP_PREMULSUM) {
+        finish(probe, post_scaled(probe, WEFT_COLLECTIVE_ALLREDUCE, send,
+                                  probe->recv));
+    } else {
+        finish(probe,
+               weft_allreduce(send, probe->recv, probe->count, probe->dtype,
+                              probe->redop, probe->comm, probe->stream));
     }
+    values_expect(&probe->values, probe->host_send, 0, probe->count);
     check(probe, "all_reduce", probe->host_send, bytes, probe->recv);
 }
 
@@ -208,15 +173,19 @@ static void probe_reduce(struct probe *probe)
     fill(probe, probe->host_send, probe->rank, 0, probe->count);
     unsigned char *send = probe->in_place && root ? probe->recv : probe->send;
     move(probe, send, probe->host_send, bytes);
-    finish(probe, weft_reduce(send, root ? probe->recv : NULL, probe->count,
-                              probe->dtype, probe->redop, probe->root,
-                              probe->comm, probe->stream));
+    unsigned char *recv = root ? probe->recv : NULL;
+    if (probe->redop == WEFT_REDOP_PREMULSUM) {
+        finish(probe, post_scaled(probe, WEFT_COLLECTIVE_REDUCE, send, recv));
+    } else {
+        finish(probe,
+               weft_reduce(send, recv, probe->count, probe->dtype, probe->redop,
+                           probe->root, probe->comm, probe->stream));
+    }
     if (!root) {
         memset(probe->host_send, POISON, bytes);
     }
-    for (size_t i = 0; i < probe->count && root; i++) {
-        store(probe->host_send + i * weft_dtype_bytes(probe->dtype),
-              probe->dtype, reduced(probe, i), false);
+    if (root) {
+        values_expect(&probe->values, probe->host_send, 0, probe->count);
     }
     check(probe, "reduce", probe->host_send, bytes, probe->recv);
 }
@@ -272,18 +241,20 @@ static void probe_reducescatter(struct probe *probe)
     if (probe->in_place) {
         recv = probe->send + (size_t)probe->rank * bytes;
     }
-    finish(probe,
-           weft_reducescatter(probe->send, recv, probe->count, probe->dtype,
-                              probe->redop, probe->comm, probe->stream));
+    if (probe->redop == WEFT_REDOP_PREMULSUM) {
+        finish(probe, post_scaled(probe, WEFT_COLLECTIVE_REDUCESCATTER,
+                                  probe->send, recv));
+    } else {
+        finish(probe,
+               weft_reducescatter(probe->send, recv, probe->count, probe->dtype,
+                                  probe->redop, probe->comm, probe->stream));
+    }
     if (probe->in_place) {
         move(probe, probe->host_recv, recv, bytes);
         move(probe, probe->recv, probe->host_recv, bytes);
     }
     size_t first = (size_t)probe->rank * probe->count;
-    for (size_t i = 0; i < probe->count; i++) {
-        store(probe->host_send + i * weft_dtype_bytes(probe->dtype),
-              probe->dtype, reduced(probe, first + i), false);
-    }
+    values_expect(&probe->values, probe->host_send, first, probe->count);
     check(probe, "reduce_scatter", probe->host_send, bytes, probe->recv);
 }
 
@@ -322,6 +293,8 @@ static void probe_all(struct probe *probe)
     for (int place = 0; place < 2; place++) {
         probe->in_place = place;
         probe->salt++;
+        values_init(&probe->values, probe->dtype, probe->redop, probe->rank,
+                    probe->nranks, probe->salt);
         probe_allreduce(probe);
         probe_reducescatter(probe);
         probe_reduce(probe);
@@ -340,13 +313,16 @@ static void sweep(struct probe *probe)
 {
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
     size_t many = is_long ? 6 : is_slow ? 4 : 5;
+    int pairs = WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT;
     for (size_t c = 0; c < many; c++) {
-        for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
-            for (int redop = 0; redop < WEFT_REDOP_COUNT; redop++) {
-                probe->count = counts[c];
-                probe->dtype = (weft_dtype)dtype;
-                probe->redop = (weft_redop)redop;
-                probe->root = (int)(probe->salt % (unsigned)probe->nranks);
+        for (int pair = 0; pair < pairs; pair++) {
+            size_t turn = (size_t)(pair + probe->nranks) % many;
+            probe->count = counts[c];
+            probe->dtype = (weft_dtype)(pair / WEFT_REDOP_COUNT);
+            probe->redop = (weft_redop)(pair % WEFT_REDOP_COUNT);
+            probe->root = (int)(probe->salt % (unsigned)probe->nranks);
+            if (weft_redop_applies(probe->redop, probe->dtype) &&
+                (is_long || turn == c)) {
                 probe_all(probe);
             }
         }
@@ -356,6 +332,8 @@ static void sweep(struct probe *probe)
     probe->dtype = WEFT_DTYPE_F32;
     probe->redop = WEFT_REDOP_SUM;
     if (probe->nranks <= 2 || is_long) {
+        values_init(&probe->values, probe->dtype, probe->redop, probe->rank,
+                    probe->nranks, probe->salt);
         probe_allreduce(probe);
     }
 }

@@ -3,11 +3,15 @@
  * Goal: a sum has the same bits on every rank, in every run, whatever the
  * algorithm and the chunk size.
  *
- * Method: random f32 and bf16 data whose sums depend on the order of addition
- * (shown first: the reversed order differs); every algorithm with three chunk
- * sizes, for 2 to 7 ranks, compared bitwise with the first variant.
+ * Method: random data of every float type whose sums depend on the order of
+ * addition (shown first: the reversed order differs); every algorithm with
+ * three chunk sizes, for 2 to 7 ranks, compared bitwise with the first variant
+ * and with the reference of the kernels' tests. f32 and bf16 in every world,
+ * the other types in 3 and 6 ranks, products and averages too.
  */
+#include "base/check.h"
 #include "tests/comm/world.h"
+#include "tests/kernels/fold_reference.h"
 #include "tests/seed.h"
 
 #include <setjmp.h>
@@ -33,51 +37,66 @@ static const struct variant {
     {"all_reduce:tree", "512"},
 };
 
-static uint64_t seed;
-static unsigned char results[MOST_RANKS][ELEMS * 4];
-static unsigned char reference[ELEMS * 4];
+enum { ELEM_BYTES = 8 };
 
-static void make_input(int rank, bool narrow, unsigned char *out)
+/* Whose result is compared, and how it is made. */
+struct sum_case {
+    weft_dtype dtype;
+    weft_redop redop;
+};
+
+static uint64_t seed;
+static unsigned char results[MOST_RANKS][ELEMS * ELEM_BYTES];
+static unsigned char reference[ELEMS * ELEM_BYTES];
+
+static void make_input(int rank, weft_dtype dtype, unsigned char *out)
 {
     uint64_t random = seed + (uint64_t)rank * 1000003;
+    size_t bytes = weft_dtype_bytes(dtype);
     for (size_t i = 0; i < ELEMS; i++) {
         double unit = (double)(random_next(&random) >> 11) / 9007199254740992.0;
-        float value =
-            (float)((unit - 0.5) * (double)(1u << (random_next(&random) % 12)));
-        uint32_t bits;
-        memcpy(&bits, &value, 4);
-        if (narrow) {
-            memcpy(out + 2 * i, &(uint16_t){(uint16_t)(bits >> 16)}, 2);
-        } else {
-            memcpy(out + 4 * i, &bits, 4);
+        double value =
+            (unit - 0.5) * (double)(1u << (random_next(&random) % 12));
+        if (bytes == 1) {
+            value /= 64; /* the narrow ranges */
         }
+        reference_store(out + i * bytes, value, dtype);
     }
 }
 
 static int sum(weft_comm *comm, void *context)
 {
-    bool narrow = *(bool *)context;
+    const struct sum_case *what = context;
     int rank = weft_comm_get_rank(comm);
-    static _Thread_local unsigned char input[ELEMS * 4];
-    make_input(rank, narrow, input);
+    static _Thread_local unsigned char input[ELEMS * ELEM_BYTES];
+    make_input(rank, what->dtype, input);
     memset(results[rank], 0xA5, sizeof(results[rank]));
-    return weft_allreduce(input, results[rank], ELEMS,
-                          narrow ? WEFT_DTYPE_BF16 : WEFT_DTYPE_F32,
-                          WEFT_REDOP_SUM, comm, NULL) != WEFT_OK;
+    return weft_allreduce(input, results[rank], ELEMS, what->dtype, what->redop,
+                          comm, NULL) != WEFT_OK;
 }
 
-static void compare_variants(int nranks, bool narrow)
+/* The definition, without any rank. */
+static void make_reference(int nranks, const struct sum_case *what)
 {
-    size_t bytes = ELEMS * (narrow ? 2 : 4);
+    static unsigned char inputs[MOST_RANKS][ELEMS * ELEM_BYTES];
+    const unsigned char *sources[MOST_RANKS];
+    for (int rank = 0; rank < nranks; rank++) {
+        make_input(rank, what->dtype, inputs[rank]);
+        sources[rank] = inputs[rank];
+    }
+    reference_fold(reference, sources, (size_t)nranks, ELEMS, what->dtype,
+                   what->redop);
+}
+
+static void compare_variants(int nranks, struct sum_case what)
+{
+    size_t bytes = ELEMS * weft_dtype_bytes(what.dtype);
+    make_reference(nranks, &what);
     for (int v = 0; v < VARIANTS; v++) {
         setenv("WEFT_ALGORITHM", variants[v].algorithm, 1);
         setenv("WEFT_CHUNK_BYTES", variants[v].chunk_bytes, 1);
-        struct world world = {
-            .nranks = nranks, .call = sum, .context = &narrow};
+        struct world world = {.nranks = nranks, .call = sum, .context = &what};
         assert_int_equal(world_run_threads(&world), 0);
-        if (v == 0) {
-            memcpy(reference, results[0], bytes);
-        }
         for (int rank = 0; rank < nranks; rank++) {
             assert_memory_equal(results[rank], reference, bytes);
         }
@@ -92,7 +111,7 @@ static void test_data_other_order_differs(void **state)
     static unsigned char inputs[5][ELEMS * 4];
     size_t differing = 0;
     for (int rank = 0; rank < 5; rank++) {
-        make_input(rank, false, inputs[rank]);
+        make_input(rank, WEFT_DTYPE_F32, inputs[rank]);
     }
     for (size_t i = 0; i < ELEMS; i++) {
         float up = 0, down = 0, value;
@@ -111,7 +130,8 @@ static void test_sum_f32_all_variants_same_bits(void **state)
 {
     (void)state;
     for (int nranks = 2; nranks <= MOST_RANKS; nranks++) {
-        compare_variants(nranks, false);
+        compare_variants(nranks,
+                         (struct sum_case){WEFT_DTYPE_F32, WEFT_REDOP_SUM});
     }
 }
 
@@ -119,7 +139,25 @@ static void test_sum_bf16_all_variants_same_bits(void **state)
 {
     (void)state;
     for (int nranks = 2; nranks <= MOST_RANKS; nranks++) {
-        compare_variants(nranks, true);
+        compare_variants(nranks,
+                         (struct sum_case){WEFT_DTYPE_BF16, WEFT_REDOP_SUM});
+    }
+}
+
+static void test_other_floats_all_variants_same_bits(void **state)
+{
+    (void)state;
+    static const struct sum_case cases[] = {{WEFT_DTYPE_F16, WEFT_REDOP_SUM},
+                                            {WEFT_DTYPE_F8E4M3, WEFT_REDOP_SUM},
+                                            {WEFT_DTYPE_F8E5M2, WEFT_REDOP_SUM},
+                                            {WEFT_DTYPE_F64, WEFT_REDOP_SUM},
+                                            {WEFT_DTYPE_F16, WEFT_REDOP_AVG},
+                                            {WEFT_DTYPE_F8E4M3, WEFT_REDOP_AVG},
+                                            {WEFT_DTYPE_F16, WEFT_REDOP_PROD},
+                                            {WEFT_DTYPE_F32, WEFT_REDOP_PROD}};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(cases); i++) {
+        compare_variants(3, cases[i]);
+        compare_variants(6, cases[i]);
     }
 }
 
@@ -130,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_data_other_order_differs),
         cmocka_unit_test(test_sum_f32_all_variants_same_bits),
         cmocka_unit_test(test_sum_bf16_all_variants_same_bits),
+        cmocka_unit_test(test_other_floats_all_variants_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

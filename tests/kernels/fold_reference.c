@@ -1,166 +1,238 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/kernels/fold_reference.c - slow on purpose: floats narrower than f32
+ * are decoded by their formula and encoded by search among all of them.
+ *
+ * Operations on floats are done in double and rounded to float: for one
+ * addition, product or quotient of floats that gives what float arithmetic
+ * must (53 >= 2 * 24 + 2).
+ */
 #include "tests/kernels/fold_reference.h"
 
 #include "base/check.h"
 #include "tests/seed.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* Largest power of two below count, by counting. */
-static size_t reference_split(size_t count)
-{
-    size_t power = 1;
-    while (power * 2 < count) {
-        power *= 2;
-    }
-    return power;
-}
+__extension__ typedef __int128 whole;
+__extension__ typedef unsigned __int128 bits128;
 
-float reference_float(uint32_t bits)
-{
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
-    return bits;
-}
-
-/* One element in whatever type it is reduced. */
-typedef union number {
-    uint64_t whole;
-    float single_;
-    double double_;
+/* One element in whatever its type is reduced in. */
+typedef struct number {
+    whole whole;
+    double real;
 } number;
 
-static number reference_load(const unsigned char *at, weft_dtype dtype)
+/* A float narrower than f32. */
+typedef struct format {
+    int exponent, mantissa; /* bits */
+    bool infinite;
+} format;
+
+static bool is_float(weft_dtype dtype)
+{
+    return weft_dtype_kind(dtype) == WEFT_KIND_FLOAT;
+}
+
+static const format *format_of(weft_dtype dtype)
+{
+    static const format f16 = {5, 10, true}, bf16 = {8, 7, true};
+    static const format e4m3 = {4, 3, false}, e5m2 = {5, 2, true};
+    return dtype == WEFT_DTYPE_F16      ? &f16
+           : dtype == WEFT_DTYPE_BF16   ? &bf16
+           : dtype == WEFT_DTYPE_F8E4M3 ? &e4m3
+           : dtype == WEFT_DTYPE_F8E5M2 ? &e5m2
+                                        : NULL;
+}
+
+/* The first code that is no finite number. */
+static unsigned codes_end(const format *of)
+{
+    unsigned all = 1u << (of->exponent + of->mantissa);
+    return of->infinite ? all - (1u << of->mantissa) : all - 1;
+}
+
+/* The value of a positive code that is finite. */
+static double decode_finite(const format *of, unsigned code)
+{
+    int bias = (1 << (of->exponent - 1)) - 1;
+    int power = (int)(code >> of->mantissa);
+    unsigned rest = code & ((1u << of->mantissa) - 1);
+    if (power == 0) {
+        return ldexp(rest, 1 - bias - of->mantissa);
+    }
+    return ldexp((1u << of->mantissa) + rest, power - bias - of->mantissa);
+}
+
+static double decode(const format *of, unsigned code)
+{
+    unsigned sign = 1u << (of->exponent + of->mantissa);
+    unsigned size = code & (sign - 1);
+    double value = size < codes_end(of) ? decode_finite(of, size)
+                   : of->infinite && size == codes_end(of) ? (double)INFINITY
+                                                           : (double)NAN;
+    return code & sign ? -value : value;
+}
+
+static unsigned encode(const format *of, double value)
+{
+    unsigned end = codes_end(of);
+    unsigned nan = of->infinite ? end | 1u << (of->mantissa - 1) : end;
+    if (isnan(value)) {
+        return nan;
+    }
+    double size = fabs(value);
+    unsigned low = 0, high = end; /* the largest code not above size */
+    while (high - low > 1) {
+        unsigned middle = (low + high) / 2;
+        *(decode_finite(of, middle) <= size ? &low : &high) = middle;
+    }
+    double here = decode_finite(of, low);
+    double next = low + 1 < end ? decode_finite(of, low + 1)
+                                : 2 * here - decode_finite(of, low - 1);
+    double tie = (here + next) / 2;
+    unsigned code = low + (size > tie || (size == tie && low % 2 != 0));
+    if (code == end && !of->infinite) {
+        return nan;
+    }
+    unsigned sign = 1u << (of->exponent + of->mantissa);
+    return code | (signbit(value) ? sign : 0);
+}
+
+/* Cut to the type's bits. */
+static whole wrap(bits128 value, weft_dtype dtype)
+{
+    unsigned width = 8 * (unsigned)weft_dtype_bytes(dtype);
+    whole cut = (whole)(value & (((bits128)1 << width) - 1));
+    bool is_signed = weft_dtype_kind(dtype) == WEFT_KIND_SIGNED;
+    return is_signed && cut >> (width - 1) ? cut - ((whole)1 << width) : cut;
+}
+
+/* To the precision that partial results have. */
+static double wide(double value, weft_dtype dtype)
+{
+    return dtype == WEFT_DTYPE_F64 ? value : (double)(float)value;
+}
+
+static number load(const unsigned char *at, weft_dtype dtype)
 {
     number value = {0};
-    uint16_t half;
-    int32_t word;
-    switch (dtype) {
-    case WEFT_DTYPE_U8:
-        value.whole = *at;
-        break;
-    case WEFT_DTYPE_I32:
-        memcpy(&word, at, 4);
-        value.whole = (uint64_t)(int64_t)word;
-        break;
-    case WEFT_DTYPE_BF16:
-        memcpy(&half, at, 2);
-        value.single_ = reference_float((uint32_t)half << 16);
-        break;
-    default:
-        memcpy(&value, at, weft_dtype_bytes(dtype));
-        break;
+    uint64_t code = 0;
+    float single;
+    memcpy(&code, at, weft_dtype_bytes(dtype));
+    if (dtype == WEFT_DTYPE_F64) {
+        memcpy(&value.real, at, 8);
+    } else if (dtype == WEFT_DTYPE_F32) {
+        memcpy(&single, at, 4);
+        value.real = (double)single;
+    } else if (format_of(dtype)) {
+        value.real = decode(format_of(dtype), (unsigned)code);
+    } else {
+        value.whole = wrap(code, dtype);
     }
     return value;
 }
 
-static number reference_join(number a, number b, weft_dtype dtype, bool max)
+static void store(unsigned char *at, number value, weft_dtype dtype)
 {
-    number out = {0};
-    switch (dtype) {
-    case WEFT_DTYPE_BF16:
-    case WEFT_DTYPE_F32:
-        out.single_ = a.single_ + b.single_;
-        if (max) {
-            out.single_ = a.single_ != a.single_ || b.single_ != b.single_
-                              ? reference_float(0x7fc00000)
-                          : a.single_ > b.single_ ? a.single_
-                                                  : b.single_;
+    static const uint64_t quiet = UINT64_C(0x7ff8000000000000);
+    static const uint32_t quiet_single = 0x7fc00000;
+    float single = (float)value.real;
+    uint64_t code = (uint64_t)value.whole;
+    if (format_of(dtype)) {
+        code = encode(format_of(dtype), value.real);
+    } else if (is_float(dtype)) {
+        bool wider = dtype == WEFT_DTYPE_F64;
+        const void *from = wider ? (void *)&value.real : (void *)&single;
+        if (isnan(value.real)) {
+            from = wider ? (const void *)&quiet : (const void *)&quiet_single;
         }
-        break;
-    case WEFT_DTYPE_F64:
-        out.double_ = a.double_ + b.double_;
-        if (max) {
-            out.double_ = a.double_ != a.double_  ? a.double_
-                          : a.double_ > b.double_ ? a.double_
-                                                  : b.double_;
-        }
-        break;
+        memcpy(at, from, weft_dtype_bytes(dtype));
+        return;
+    }
+    memcpy(at, &code, weft_dtype_bytes(dtype));
+}
+
+double reference_value(const unsigned char *at, weft_dtype dtype)
+{
+    number value = load(at, dtype);
+    return is_float(dtype) ? value.real : (double)value.whole;
+}
+
+void reference_store(unsigned char *at, double value, weft_dtype dtype)
+{
+    number element = {.real = value};
+    if (!is_float(dtype)) {
+        element.whole = wrap((bits128)(whole)value, dtype);
+    }
+    store(at, element, dtype);
+}
+
+/* Whether a is to be kept, of two numbers, by MAX or MIN. */
+static bool wins(double a, double b, bool max)
+{
+    if (isnan(a) || isnan(b)) {
+        return isnan(a);
+    }
+    if (a == b) {
+        return max ? signbit(b) : signbit(a);
+    }
+    return max ? a > b : a < b;
+}
+
+static number join_reals(number a, number b, weft_dtype dtype, weft_redop redop)
+{
+    switch (redop) {
+    case WEFT_REDOP_MAX:
+    case WEFT_REDOP_MIN:
+        return wins(a.real, b.real, redop == WEFT_REDOP_MAX) ? a : b;
+    case WEFT_REDOP_PROD:
+        return (number){.real = wide(a.real * b.real, dtype)};
     default:
-        out.whole = a.whole + b.whole; /* cut to the type at the end */
-        if (max) {
-            out.whole = (int64_t)a.whole > (int64_t)b.whole ? a.whole : b.whole;
-        }
-        break;
+        return (number){.real = wide(a.real + b.real, dtype)};
     }
-    return out;
 }
 
-uint16_t reference_round(float value)
+static number join_wholes(number a, number b, weft_dtype dtype,
+                          weft_redop redop)
 {
-    uint32_t bits = bits_of(value);
-    uint32_t rest = bits & 0xffffU;
-    uint16_t down = (uint16_t)(bits >> 16);
-    if (value != value) {
-        return 0x7fc0;
-    }
-    if (rest > 0x8000U || (rest == 0x8000U && (down & 1U) != 0)) {
-        return (uint16_t)(down + 1);
-    }
-    return down;
-}
-
-static void reference_store(unsigned char *at, number value, size_t count,
-                            weft_dtype dtype, bool avg)
-{
-    int64_t divisor = avg ? (int64_t)count : 1;
-    uint8_t byte = (uint8_t)((uint8_t)value.whole / divisor);
-    int32_t word = (int32_t)((int32_t)value.whole / divisor);
-    int64_t whole = (int64_t)value.whole / divisor;
-    uint16_t half;
-    uint64_t quiet = UINT64_C(0x7ff8000000000000);
-
-    switch (dtype) {
-    case WEFT_DTYPE_U8:
-        *at = byte;
-        break;
-    case WEFT_DTYPE_I32:
-        memcpy(at, &word, 4);
-        break;
-    case WEFT_DTYPE_I64:
-        memcpy(at, &whole, 8);
-        break;
-    case WEFT_DTYPE_BF16:
-        half =
-            reference_round(avg ? value.single_ / (float)count : value.single_);
-        memcpy(at, &half, 2);
-        break;
-    case WEFT_DTYPE_F32:
-        value.single_ = avg ? value.single_ / (float)count : value.single_;
-        if (value.single_ != value.single_) {
-            value.single_ = reference_float(0x7fc00000);
-        }
-        memcpy(at, &value, 4);
-        break;
+    bits128 x = (bits128)a.whole, y = (bits128)b.whole;
+    switch (redop) {
+    case WEFT_REDOP_MAX:
+        return a.whole > b.whole ? a : b;
+    case WEFT_REDOP_MIN:
+        return a.whole < b.whole ? a : b;
+    case WEFT_REDOP_PROD:
+        return (number){.whole = wrap(x * y, dtype)};
+    case WEFT_REDOP_BAND:
+        return (number){.whole = wrap(x & y, dtype)};
+    case WEFT_REDOP_BOR:
+        return (number){.whole = wrap(x | y, dtype)};
+    case WEFT_REDOP_BXOR:
+        return (number){.whole = wrap(x ^ y, dtype)};
     default:
-        value.double_ = avg ? value.double_ / (double)count : value.double_;
-        if (value.double_ != value.double_) {
-            memcpy(&value, &quiet, 8);
-        }
-        memcpy(at, &value, 8);
-        break;
+        return (number){.whole = wrap(x + y, dtype)};
     }
 }
 
-static number reference_tree(const unsigned char *const *sources, size_t count,
-                             size_t offset, weft_dtype dtype, bool max)
+/* The tree splits at the largest power of two below count, found by counting.
+ */
+static number tree(const unsigned char *const *sources, size_t count,
+                   size_t offset, weft_dtype dtype, weft_redop redop)
 {
     if (count == 1) {
-        return reference_load(sources[0] + offset, dtype);
+        return load(sources[0] + offset, dtype);
     }
-    size_t low = reference_split(count);
-    return reference_join(
-        reference_tree(sources, low, offset, dtype, max),
-        reference_tree(sources + low, count - low, offset, dtype, max), dtype,
-        max);
+    size_t low = 1;
+    while (low * 2 < count) {
+        low *= 2;
+    }
+    number a = tree(sources, low, offset, dtype, redop);
+    number b = tree(sources + low, count - low, offset, dtype, redop);
+    return is_float(dtype) ? join_reals(a, b, dtype, redop)
+                           : join_wholes(a, b, dtype, redop);
 }
 
 void reference_fold(unsigned char *dst, const unsigned char *const *sources,
@@ -169,44 +241,93 @@ void reference_fold(unsigned char *dst, const unsigned char *const *sources,
 {
     size_t bytes = weft_dtype_bytes(dtype);
     for (size_t i = 0; i < elems; i++) {
-        number sum = reference_tree(sources, count, i * bytes, dtype,
-                                    redop == WEFT_REDOP_MAX);
-        reference_store(dst + i * bytes, sum, count, dtype,
-                        redop == WEFT_REDOP_AVG);
+        number result = tree(sources, count, i * bytes, dtype, redop);
+        if (redop == WEFT_REDOP_AVG) {
+            result.real = wide(result.real / (double)count, dtype);
+            result.whole /= (whole)count;
+        }
+        store(dst + i * bytes, result, dtype);
     }
+}
+
+void reference_scale(unsigned char *dst, const unsigned char *src,
+                     const unsigned char *scalar, size_t elems,
+                     weft_dtype dtype)
+{
+    size_t bytes = weft_dtype_bytes(dtype);
+    number factor = load(scalar, dtype);
+    for (size_t i = 0; i < elems; i++) {
+        number value = load(src + i * bytes, dtype);
+        value.real = wide(value.real * factor.real, dtype);
+        value.whole = wrap((bits128)value.whole * (bits128)factor.whole, dtype);
+        store(dst + i * bytes, value, dtype);
+    }
+}
+
+/* The upper bits of these are odd values of the narrower types too. */
+static uint64_t odd_real(uint64_t pick, weft_dtype dtype)
+{
+    static const uint32_t singles[] = {
+        0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc01234, 0xff812345,
+        0x00000001, 0x007fffff, 0x3f808000, 0x3f818000, 0x7f7fffff, 0xff7fffff};
+    static const uint16_t halves[] = {0x0000, 0x8000, 0x7c00, 0xfc00,
+                                      0x7e12, 0xfd01, 0x0001, 0x03ff,
+                                      0x83ff, 0x0400, 0x7bff, 0xfbff};
+    static const uint8_t e4m3s[] = {0x00, 0x80, 0x7f, 0xff, 0x01, 0x81,
+                                    0x07, 0x08, 0x7e, 0xfe, 0x77, 0x38};
+    uint32_t single = singles[pick % WEFTI_COUNT_OF(singles)];
+    switch (dtype) {
+    case WEFT_DTYPE_F64:
+        return (uint64_t)single << 32;
+    case WEFT_DTYPE_BF16:
+        return single >> 16;
+    case WEFT_DTYPE_F16:
+        return halves[pick % WEFTI_COUNT_OF(halves)];
+    case WEFT_DTYPE_F8E5M2:
+        return halves[pick % WEFTI_COUNT_OF(halves)] >> 8;
+    case WEFT_DTYPE_F8E4M3:
+        return e4m3s[pick % WEFTI_COUNT_OF(e4m3s)];
+    default:
+        return single;
+    }
+}
+
+/* Signs and magnitudes mixed, so that the order of sums matters. */
+static uint64_t plain_real(uint64_t raw, weft_dtype dtype)
+{
+    uint32_t single = (uint32_t)(raw >> 32 & 0x83ffffff) | 0x3c000000;
+    switch (dtype) {
+    case WEFT_DTYPE_F64:
+        return (raw & UINT64_C(0x803fffffffffffff)) |
+               UINT64_C(0x3f80000000000000);
+    case WEFT_DTYPE_BF16:
+        return single >> 16;
+    case WEFT_DTYPE_F16:
+        return (raw >> 32 & 0x9fff) | 0x2000;
+    case WEFT_DTYPE_F8E4M3:
+    case WEFT_DTYPE_F8E5M2:
+        return raw >> 32 & 0xbf;
+    default:
+        return single;
+    }
+}
+
+static uint64_t whole_bits(uint64_t raw, weft_dtype dtype)
+{
+    uint64_t top = UINT64_C(1) << (8 * weft_dtype_bytes(dtype) - 1);
+    const uint64_t odd[] = {0, 1, UINT64_MAX, top, top - 1, top + 1};
+    return raw % 16 == 0 ? odd[(raw >> 8) % WEFTI_COUNT_OF(odd)] : raw >> 4;
 }
 
 void reference_fill(unsigned char *at, size_t elems, weft_dtype dtype,
                     uint64_t *seed)
 {
-    static const uint32_t special[] = {
-        0x00000000, 0x80000000, 0x7f800000, 0xff800000, 0x7fc01234, 0xff812345,
-        0x00000001, 0x007fffff, 0x3f808000, 0x3f818000, 0x7f7fffff, 0xff7fffff};
+    size_t bytes = weft_dtype_bytes(dtype);
     for (size_t i = 0; i < elems; i++) {
         uint64_t raw = random_next(seed);
-        uint32_t pick = special[(raw >> 8) % WEFTI_COUNT_OF(special)];
-        bool odd = raw % 8 == 0;
-        /* Signs and magnitudes mixed, so that the order of sums matters. */
-        uint32_t word =
-            odd ? pick : (uint32_t)(raw >> 32 & 0x83ffffff) | 0x3c000000;
-        uint64_t wide = odd ? (uint64_t)pick << 32
-                            : (raw & UINT64_C(0x803fffffffffffff)) |
-                                  UINT64_C(0x3f80000000000000);
-        uint16_t half = (uint16_t)(word >> 16);
-        switch (dtype) {
-        case WEFT_DTYPE_BF16:
-            memcpy(at + 2 * i, &half, 2);
-            break;
-        case WEFT_DTYPE_F32:
-            memcpy(at + 4 * i, &word, 4);
-            break;
-        case WEFT_DTYPE_F64:
-            memcpy(at + 8 * i, &wide, 8);
-            break;
-        default:
-            memcpy(at + weft_dtype_bytes(dtype) * i, &raw,
-                   weft_dtype_bytes(dtype));
-            break;
-        }
+        uint64_t code = !is_float(dtype) ? whole_bits(raw, dtype)
+                        : raw % 16 == 0  ? odd_real(raw >> 8, dtype)
+                                         : plain_real(raw, dtype);
+        memcpy(at + i * bytes, &code, bytes);
     }
 }

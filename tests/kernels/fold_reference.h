@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/kernels/fold_reference.h - what a fold must give, one element at a
- * time by plain recursion, and the inputs to try it on.
+ * tests/kernels/fold_reference.h - what weft/types.h promises, computed one
+ * element at a time in double or 128-bit integers, and the inputs to try it on.
  */
 #ifndef TESTS_KERNELS_FOLD_REFERENCE_H
 #define TESTS_KERNELS_FOLD_REFERENCE_H
@@ -13,14 +13,20 @@ void reference_fold(unsigned char *dst, const unsigned char *const *sources,
                     size_t count, size_t elems, weft_dtype dtype,
                     weft_redop redop);
 
-/* To bf16 by looking at both neighbours, not by adding and shifting. */
-uint16_t reference_round(float value);
+/* wefti_scale, by definition. */
+void reference_scale(unsigned char *dst, const unsigned char *src,
+                     const unsigned char *scalar, size_t elems,
+                     weft_dtype dtype);
 
-float reference_float(uint32_t bits);
+/* One element as a double (exact but for large 64-bit integers). */
+double reference_value(const unsigned char *at, weft_dtype dtype);
+
+/* value as an element: floats to nearest even, integers cut to the type. */
+void reference_store(unsigned char *at, double value, weft_dtype dtype);
 
 /*
  * Ordinary numbers of mixed sign and size, so that the order of sums matters;
- * one in eight is a zero, infinity, NaN with a payload, denormal, tie or
+ * one in sixteen is a zero, infinity, NaN with a payload, denormal, tie or
  * extreme. at may have any alignment.
  */
 void reference_fill(unsigned char *at, size_t elems, weft_dtype dtype,

@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -69,14 +70,50 @@ static void test_read_all_flags_are_kept(void **state)
     assert_string_equal(options.op->name, "reduce");
     assert_int_equal(options.iterations, 7);
     assert_int_equal(options.warmup, 0);
-    assert_int_equal(options.dtype, WEFT_DTYPE_BF16);
-    assert_int_equal(options.redop, WEFT_REDOP_AVG);
+    assert_int_equal(options.dtypes, 1 << WEFT_DTYPE_BF16);
+    assert_int_equal(options.redops, 1 << WEFT_REDOP_AVG);
     assert_int_equal(options.root, 3);
     assert_int_equal(options.checks, 2);
     assert_false(options.blocking);
     assert_true(options.inplace && options.samples && !options.overlap);
     assert_string_equal(options.json_path, "-");
     assert_string_equal(options.memory, "shadow");
+    wefti_perf_options_fini(&options);
+}
+
+static void test_read_types_and_reductions_by_any_name(void **state)
+{
+    (void)state;
+    const uint32_t all_dtypes = (1u << WEFT_DTYPE_COUNT) - 1;
+    const uint32_t all_redops = (1u << WEFT_REDOP_COUNT) - 1;
+    static const struct {
+        const char *name;
+        weft_dtype dtype;
+    } names[] = {{"int8", WEFT_DTYPE_I8},       {"uint8", WEFT_DTYPE_U8},
+                 {"int32", WEFT_DTYPE_I32},     {"uint32", WEFT_DTYPE_U32},
+                 {"int64", WEFT_DTYPE_I64},     {"uint64", WEFT_DTYPE_U64},
+                 {"half", WEFT_DTYPE_F16},      {"f16", WEFT_DTYPE_F16},
+                 {"bfloat16", WEFT_DTYPE_BF16}, {"float", WEFT_DTYPE_F32},
+                 {"double", WEFT_DTYPE_F64},    {"f8e4m3", WEFT_DTYPE_F8E4M3},
+                 {"f8e5m2", WEFT_DTYPE_F8E5M2}, {"float16", WEFT_DTYPE_F16}};
+    wefti_perf_options options;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char text[64];
+        snprintf(text, sizeof(text), "all_reduce -d %s", names[i].name);
+        assert_int_equal(read(text, &options), WEFT_OK);
+        assert_int_equal(options.dtypes, 1u << names[i].dtype);
+        wefti_perf_options_fini(&options);
+    }
+    assert_int_equal(read("all_reduce -d all -o all", &options), WEFT_OK);
+    assert_int_equal(options.dtypes, all_dtypes);
+    assert_int_equal(options.redops, all_redops);
+    wefti_perf_options_fini(&options);
+    assert_int_equal(read("reduce -o mulsum", &options), WEFT_OK);
+    assert_int_equal(options.redops, 1u << WEFT_REDOP_PREMULSUM);
+    wefti_perf_options_fini(&options);
+    /* Nothing is reduced: as in nccl-tests, -o says nothing. */
+    assert_int_equal(read("broadcast -d all -o bxor", &options), WEFT_OK);
+    assert_int_equal(options.redops, 1u << WEFT_REDOP_SUM);
     wefti_perf_options_fini(&options);
 }
 
@@ -98,8 +135,10 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"all_reduce -f 1", "-f 1"},
                 {"all_reduce -n 0", "-n 0"},
                 {"all_reduce -n 3.5", "-n 3.5"},
-                {"all_reduce -d half", "-d half"},
-                {"all_reduce -o min", "-o min"},
+                {"all_reduce -d f15", "-d f15: allowed is i8 u8"},
+                {"all_reduce -o band", "-o band -d f32"},
+                {"reduce -d half -o bxor", "-o bxor -d f16"},
+                {"all_reduce -o most", "-o most: allowed is sum prod"},
                 {"all_reduce -z 2", "-z 2"},
                 {"all_reduce -n", "-n"},
                 {"all_reduce --nonsense", "--nonsense"},
@@ -173,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read_sizes_step_by_factor),
         cmocka_unit_test(test_read_all_flags_are_kept),
+        cmocka_unit_test(test_read_types_and_reductions_by_any_name),
         cmocka_unit_test(test_read_bad_lines_are_refused_by_name),
         cmocka_unit_test(test_case_sizes_are_those_of_nccl_tests),
         cmocka_unit_test(test_sample_known_times_give_known_quantiles)};

@@ -88,6 +88,15 @@ class WeftPerf(unittest.TestCase):
                                 "3"], threads=3):
                 self.check_row(row, flags[0], 3)
 
+    def test_all_types_and_reductions_are_right(self):
+        rows = rows_of([PERF, "all_reduce", "--sizes", "64,70000", "-n", "1",
+                        "-w", "0", "-d", "all", "-o", "all"], threads=3)
+        pairs = {(row["dtype"], row["redop"]) for row in rows}
+        self.assertEqual(len(pairs), 12 * 6 + 6 * 3)
+        self.assertEqual(len(rows), 2 * len(pairs))
+        for row in rows:
+            self.check_row(row, "all_reduce", 3)
+
     def test_processes_under_weft_run_are_right(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "out.json")

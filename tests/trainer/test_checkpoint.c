@@ -361,7 +361,7 @@ static void test_checkpoint_sealed_nonsense_is_refused(void **state)
     uint8_t table[256];
     static const char *const parts[] = {"b: 3 bytes of u8 at 263",
                                         "a: given",
-                                        "unknown element type 99",
+                                        "section b: unknown element type",
                                         "no proper",
                                         "b: 4 bytes",
                                         "sections end at 266",

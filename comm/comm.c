@@ -39,9 +39,10 @@ static weft_status build_ops(weft_comm *comm)
     size_t record_bytes = (size_t)comm->slots_max * sizeof(wefti_slot);
     size_t source_bytes = ranks * sizeof(void *);
     size_t arrived_bytes = WEFTI_GATE_CHUNKS_MAX * sizeof(uint64_t);
-    size_t lane_bytes = WEFTI_CHANNELS * (record_bytes + 64) +
-                        WEFTI_TRACKS * (source_bytes + 64) + ranks + 64 +
-                        arrived_bytes + 64;
+    size_t counts_bytes = 4 * ranks * sizeof(size_t);
+    size_t lane_bytes =
+        counts_bytes + 64 + WEFTI_CHANNELS * (record_bytes + 64) +
+        WEFTI_TRACKS * (source_bytes + 64) + ranks + 64 + arrived_bytes + 64;
     lane_bytes = (lane_bytes + 63) / 64 * 64;
     comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
     comm->arena_bytes =
@@ -61,6 +62,7 @@ static weft_status build_ops(weft_comm *comm)
             (unsigned char *)comm->op_arrays + (size_t)lane * lane_bytes;
         op->ring = lane;
         op->gate_arrived = (void *)carve(&at, arrived_bytes);
+        op->counts = (void *)carve(&at, counts_bytes);
         for (int c = 0; c < WEFTI_CHANNELS; c++) {
             op->slot_records[c] = (void *)carve(&at, record_bytes);
         }

@@ -32,7 +32,8 @@ enum {
 
 /*
  * FREE -> POSTED (waits for its stream, then for its lane) -> RUNNING ->
- * DRAINING (done for its poster; peers still read what it staged) -> FREE
+ * DRAINING (done for its poster; peers still read what it staged, or have not
+ * shown that they entered the same) -> FREE
  */
 typedef enum wefti_op_state {
     WEFTI_OP_FREE,
@@ -110,11 +111,14 @@ typedef struct wefti_op {
     uint64_t sends[WEFTI_CHANNELS];
     wefti_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
     unsigned char *checked; /* [nranks] signature seen and equal */
+    int unchecked;          /* all peers below this have been */
+    size_t *counts;         /* [4][nranks] copies of desc's arrays */
     int missing;            /* one-shot: first peer not yet seen */
 
     /* Gates. */
-    size_t blocks;          /* of a rank's part, of gate_elems each */
-    size_t gate_elems;      /* elements per gate chunk; >= 1 */
+    size_t send_elems, recv_elems; /* of the whole buffers */
+    size_t blocks;                 /* of a rank's part, of gate_elems each */
+    size_t gate_elems;             /* elements per gate chunk; >= 1 */
     uint64_t *gate_arrived; /* [WEFTI_GATE_CHUNKS_MAX] elements written */
     wefti_gate_watcher watcher;
 
@@ -189,6 +193,7 @@ struct weft_comm {
 
     uint64_t number;     /* last posted */
     uint64_t completed;  /* all up to this are done */
+    uint64_t settled;    /* and seen to be the same on all ranks */
     uint64_t peers_done; /* everybody has completed this, as last seen */
     wefti_op ops[WEFTI_LANES];
     void *op_arrays;        /* what the ops' pointers point into */

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "comm/op.h"
+#include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
 
 #include <string.h>
@@ -42,38 +43,26 @@ static void copy(weft_comm *comm, wefti_op *op, void *dst, const void *src,
 
 static bool contributes(const weft_comm *comm, const wefti_op *op)
 {
-    return op->desc.collective != WEFT_COLLECTIVE_BARRIER &&
-           (op->desc.collective != WEFT_COLLECTIVE_BROADCAST ||
-            op->desc.root == comm->rank);
-}
-
-static bool needs(const weft_comm *comm, const wefti_op *op, int peer)
-{
-    switch (op->desc.collective) {
-    case WEFT_COLLECTIVE_BROADCAST:
-        return peer == op->desc.root;
-    case WEFT_COLLECTIVE_REDUCE:
-        return comm->rank == op->desc.root;
-    default:
-        return true;
-    }
+    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
+    return wefti_who_has(shape->sends, comm->rank, op->desc.root);
 }
 
 /* What this rank's peers take of its payload, and it of theirs. */
 static void measure(const weft_comm *comm, const wefti_op *op,
                     size_t *sent_bytes, size_t *taken_bytes)
 {
+    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
     size_t part_bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
     size_t all_bytes = part_bytes * ((size_t)comm->nranks - 1);
     bool root = comm->rank == op->desc.root;
-    *sent_bytes = *taken_bytes = all_bytes;
-    if (op->desc.collective == WEFT_COLLECTIVE_REDUCE) {
-        *sent_bytes = root ? 0 : part_bytes;
-        *taken_bytes = root ? all_bytes : 0;
-    } else if (op->desc.collective == WEFT_COLLECTIVE_BROADCAST) {
-        *sent_bytes = root ? all_bytes : 0;
-        *taken_bytes = root ? 0 : part_bytes;
-    }
+    *sent_bytes = shape->receives == WEFTI_WHO_ALL ? all_bytes
+                  : root                           ? 0
+                                                   : part_bytes;
+    *taken_bytes = shape->sends == WEFTI_WHO_ALL ? all_bytes
+                   : root                        ? 0
+                                                 : part_bytes;
+    *sent_bytes *= wefti_who_has(shape->sends, comm->rank, op->desc.root);
+    *taken_bytes *= wefti_who_has(shape->receives, comm->rank, op->desc.root);
 }
 
 void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes)
@@ -167,18 +156,29 @@ static void fold(weft_comm *comm, wefti_op *op, size_t first)
     }
 }
 
-static void gather(weft_comm *comm, wefti_op *op)
+/* Takes part `part` of every rank's payload, one after another. */
+static void gather(weft_comm *comm, wefti_op *op, size_t part)
 {
     size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
     for (int rank = 0; rank < comm->nranks; rank++) {
         copy(comm, op, (char *)op->desc.recv + (size_t)rank * bytes,
-             entry_of(comm, op, rank)->payload, bytes);
+             entry_of(comm, op, rank)->payload + part * bytes, bytes);
+    }
+}
+
+/* Takes part `part` of the root's payload; a root need not. */
+static void take(weft_comm *comm, wefti_op *op, size_t part)
+{
+    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    if (op->desc.recv) {
+        copy(comm, op, op->desc.recv,
+             entry_of(comm, op, op->desc.root)->payload + part * bytes, bytes);
     }
 }
 
 static void produce(weft_comm *comm, wefti_op *op)
 {
-    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    bool root = comm->rank == op->desc.root;
     switch (op->desc.collective) {
     case WEFT_COLLECTIVE_ALLREDUCE:
         fold(comm, op, 0);
@@ -187,18 +187,26 @@ static void produce(weft_comm *comm, wefti_op *op)
         fold(comm, op, (size_t)comm->rank * op->desc.count);
         break;
     case WEFT_COLLECTIVE_REDUCE:
-        if (comm->rank == op->desc.root) {
+        if (root) {
             fold(comm, op, 0);
         }
         break;
+    case WEFT_COLLECTIVE_GATHER:
+        if (root) {
+            gather(comm, op, 0);
+        }
+        break;
     case WEFT_COLLECTIVE_ALLGATHER:
-        gather(comm, op);
+        gather(comm, op, 0);
+        break;
+    case WEFT_COLLECTIVE_ALLTOALL:
+        gather(comm, op, (size_t)comm->rank);
         break;
     case WEFT_COLLECTIVE_BROADCAST:
-        if (op->desc.recv) {
-            copy(comm, op, op->desc.recv,
-                 entry_of(comm, op, op->desc.root)->payload, bytes);
-        }
+        take(comm, op, 0);
+        break;
+    case WEFT_COLLECTIVE_SCATTER:
+        take(comm, op, (size_t)comm->rank);
         break;
     default:
         break;
@@ -213,7 +221,7 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
     }
     for (; op->missing < comm->nranks; op->missing++) {
         int peer = op->missing;
-        if (peer == comm->rank || !needs(comm, op, peer)) {
+        if (peer == comm->rank || !wefti_op_needs(op, peer)) {
             continue;
         }
         if (!arrived(comm, op, peer)) {

@@ -13,6 +13,8 @@
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
 #include "comm/oneshot.h"
+#include "comm/pattern/parts.h"
+#include "comm/pattern/shape.h"
 #include "comm/step.h"
 #include "comm/track.h"
 #include "kernels/wire/fold.h"
@@ -22,18 +24,12 @@
 
 size_t wefti_op_send_elems(const wefti_op *op)
 {
-    size_t ranks = (size_t)op->problem.nranks;
-    return op->desc.collective == WEFT_COLLECTIVE_REDUCESCATTER
-               ? op->desc.count * ranks
-               : op->desc.count;
+    return op->send_elems;
 }
 
 size_t wefti_op_recv_elems(const wefti_op *op)
 {
-    size_t ranks = (size_t)op->problem.nranks;
-    return op->desc.collective == WEFT_COLLECTIVE_ALLGATHER
-               ? op->desc.count * ranks
-               : op->desc.count;
+    return op->recv_elems;
 }
 
 size_t wefti_op_chunk(const weft_comm *comm, const wefti_op *op)
@@ -65,6 +61,78 @@ void wefti_op_text(const weft_comm *comm, const wefti_op *op, char *text_out,
     }
 }
 
+/* Copies one pair of the caller's arrays; returns the sum of its counts. */
+static size_t copy_counts(size_t *counts, const size_t **theirs,
+                          const size_t **displs, size_t ranks)
+{
+    size_t *places = counts + ranks, total = 0;
+    if (!*theirs) {
+        return 0;
+    }
+    for (size_t p = 0; p < ranks; p++) {
+        counts[p] = (*theirs)[p];
+        places[p] = *displs ? (*displs)[p] : total;
+        total += counts[p];
+    }
+    *theirs = counts;
+    *displs = places;
+    return total;
+}
+
+/* Who gives how much to whom, and what pattern and gates make of it. */
+static void size_up(weft_comm *comm, wefti_op *op)
+{
+    weft_op *desc = &op->desc;
+    const wefti_shape *shape = wefti_shape_get(desc->collective);
+    size_t ranks = (size_t)comm->nranks;
+    if (shape->varied) {
+        size_t out = copy_counts(op->counts, &desc->send_counts,
+                                 &desc->send_displs, ranks);
+        size_t in = copy_counts(op->counts + 2 * ranks, &desc->recv_counts,
+                                &desc->recv_displs, ranks);
+        op->send_elems = shape->send_parts ? out : desc->count;
+        op->recv_elems = shape->recv_parts ? in : desc->count;
+    } else {
+        op->send_elems = wefti_shape_send_elems(shape, desc->root, desc->count,
+                                                comm->rank, comm->nranks);
+        op->recv_elems = wefti_shape_recv_elems(shape, desc->root, desc->count,
+                                                comm->rank, comm->nranks);
+    }
+    op->problem = (wefti_problem){.collective = desc->collective,
+                                  .rank = comm->rank,
+                                  .nranks = comm->nranks,
+                                  .root = desc->root,
+                                  .count = desc->count,
+                                  .chunk_elems = 1,
+                                  .send_counts = desc->send_counts,
+                                  .send_displs = desc->send_displs,
+                                  .recv_counts = desc->recv_counts,
+                                  .recv_displs = desc->recv_displs};
+}
+
+/* Where messages and gate chunks end. */
+static void cut_blocks(wefti_op *op)
+{
+    const weft_op *desc = &op->desc;
+    op->blocks = 1;
+    if (wefti_shape_get(desc->collective)->varied) {
+        op->gate_elems = SIZE_MAX; /* one chunk, whatever its span */
+        return;
+    }
+    size_t send = op->send_elems, recv = op->recv_elems;
+    size_t most = send > recv ? send : recv;
+    bool cut = desc->gate_elems && desc->gate_elems < most;
+    op->gate_elems = cut ? desc->gate_elems : most ? most : 1;
+    /* Gates are each rank's own; where messages end is everybody's. */
+    if (desc->count > op->gate_elems) {
+        op->blocks = (desc->count - 1) / op->gate_elems + 1;
+    }
+    if (desc->arrived) {
+        size_t chunks = (recv + op->gate_elems - 1) / op->gate_elems;
+        memset(op->gate_arrived, 0, chunks * sizeof(*op->gate_arrived));
+    }
+}
+
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
                    uint64_t epoch, bool on_stream)
 {
@@ -76,8 +144,6 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->epoch = epoch;
     op->on_stream = on_stream;
     op->status = WEFT_OK;
-    op->problem = (wefti_problem){desc->collective, comm->rank,  comm->nranks,
-                                  desc->root,       desc->count, 1};
     op->window = -1;
     op->missing = 0;
     op->sends[0] = op->sends[1] = 0;
@@ -88,36 +154,32 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->piece.open = false;
     op->piece.bytes = 0;
     op->piece.posted_ns = op->piece.ready_ns = 0;
-    size_t send = wefti_op_send_elems(op), recv = wefti_op_recv_elems(op);
-    size_t most = send > recv ? send : recv;
-    bool cut = desc->gate_elems && desc->gate_elems < most;
-    op->gate_elems = cut ? desc->gate_elems : most ? most : 1;
-    /* Gates are each rank's own; where messages end is everybody's. */
-    op->blocks = desc->count > op->gate_elems
-                     ? (desc->count - 1) / op->gate_elems + 1
-                     : 1;
+    size_up(comm, op);
+    cut_blocks(op);
     op->watching = desc->ready != NULL;
     if (op->watching) {
         wefti_gate_watch(desc->ready, &op->watcher);
-    }
-    if (desc->arrived) {
-        size_t chunks = (recv + op->gate_elems - 1) / op->gate_elems;
-        memset(op->gate_arrived, 0, chunks * sizeof(*op->gate_arrived));
     }
 }
 
 /* Whether this rank has a send buffer, and a receive buffer. */
 static bool sends(const wefti_op *op)
 {
-    return op->desc.collective != WEFT_COLLECTIVE_BROADCAST ||
-           op->problem.rank == op->desc.root;
+    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
+    return wefti_who_has(shape->sends, op->problem.rank, op->desc.root);
 }
 
 static bool receives(const wefti_op *op)
 {
-    return op->desc.recv && op->desc.collective != WEFT_COLLECTIVE_SEND &&
-           (op->desc.collective != WEFT_COLLECTIVE_REDUCE ||
-            op->problem.rank == op->desc.root);
+    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
+    return op->desc.recv &&
+           wefti_who_has(shape->receives, op->problem.rank, op->desc.root);
+}
+
+/* Also of nothing there is one. */
+static size_t gate_chunks(const wefti_op *op, size_t elems)
+{
+    return elems <= op->gate_elems ? 1 : (elems - 1) / op->gate_elems + 1;
 }
 
 bool wefti_op_all_ready(const wefti_op *op)
@@ -125,10 +187,10 @@ bool wefti_op_all_ready(const wefti_op *op)
     if (!op->desc.ready || !sends(op)) {
         return true;
     }
-    size_t elems = wefti_op_send_elems(op);
-    for (size_t at = 0; at < elems || at == 0; at += op->gate_elems) {
-        size_t chunk = op->desc.ready_chunk + at / op->gate_elems;
-        if (wefti_gate_get(op->desc.ready, chunk) < op->epoch) {
+    size_t chunks = gate_chunks(op, op->send_elems);
+    for (size_t chunk = 0; chunk < chunks; chunk++) {
+        if (wefti_gate_get(op->desc.ready, op->desc.ready_chunk + chunk) <
+            op->epoch) {
             return false;
         }
     }
@@ -140,11 +202,10 @@ void wefti_op_all_arrived(wefti_op *op)
     if (!op->desc.arrived) {
         return;
     }
-    size_t elems = wefti_op_recv_elems(op);
-    for (size_t at = 0; at < elems || at == 0; at += op->gate_elems) {
-        size_t chunk = op->desc.arrived_chunk + at / op->gate_elems;
-        weft_status status =
-            weft_gate_signal(op->desc.arrived, chunk, op->epoch, NULL);
+    size_t chunks = gate_chunks(op, op->recv_elems);
+    for (size_t chunk = 0; chunk < chunks; chunk++) {
+        weft_status status = weft_gate_signal(
+            op->desc.arrived, op->desc.arrived_chunk + chunk, op->epoch, NULL);
         WEFTI_ASSERT(status == WEFT_OK);
         (void)status;
     }
@@ -205,6 +266,41 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                         mine_text, peer, theirs_text);
 }
 
+/* What goes from this rank to each other, for counts_agree on their side. */
+static void declare_counts(weft_comm *comm, const wefti_op *op)
+{
+    wefti_entry *entry =
+        wefti_shared_get_entry(&comm->fabric.shared, comm->rank, op->number);
+    uint64_t *declared = (void *)entry->payload;
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        declared[peer] = wefti_part_to(&op->problem, peer).elems;
+    }
+}
+
+/* Whether peer sends as much as this rank expects; it has entered. */
+static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer,
+                         const wefti_entry *entry)
+{
+    if (!wefti_shape_get(op->desc.collective)->varied) {
+        return true;
+    }
+    const uint64_t *declared = (const void *)entry->payload;
+    uint64_t sent = declared[comm->rank];
+    uint64_t expected = wefti_part_from(&op->problem, peer).elems;
+    if (sent == expected) {
+        return true;
+    }
+    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
+                        "operation #%llu on \"%s\" differs: rank %d posted %s "
+                        "with %llu %s for rank %d, rank %d expects %llu",
+                        (unsigned long long)op->number, comm->name, peer,
+                        weft_collective_text(op->desc.collective),
+                        (unsigned long long)sent,
+                        weft_dtype_text(op->desc.dtype), comm->rank, comm->rank,
+                        (unsigned long long)expected);
+    return false;
+}
+
 bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
 {
     if (op->ring == WEFTI_RING_LETTERS || op->checked[peer]) {
@@ -223,8 +319,41 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
         wefti_op_report_mismatch(comm, op, peer, theirs);
         return false;
     }
+    if (!counts_agree(comm, op, peer, entry)) {
+        return false;
+    }
     op->checked[peer] = 1;
     return true;
+}
+
+bool wefti_op_needs(const wefti_op *op, int peer)
+{
+    return op->desc.collective == WEFT_COLLECTIVE_BARRIER ||
+           wefti_shape_moves(wefti_shape_get(op->desc.collective),
+                             op->desc.root, peer, op->problem.rank);
+}
+
+bool wefti_op_check_sources(weft_comm *comm, wefti_op *op)
+{
+    bool varied = wefti_shape_get(op->desc.collective)->varied;
+    for (; varied && op->missing < comm->nranks; op->missing++) {
+        if (wefti_op_needs(op, op->missing) &&
+            !wefti_op_check_peer(comm, op, op->missing)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether all ranks have been seen in the same operation. Those that this one
+ * had nothing to wait for are looked at when it is done. */
+static bool all_checked(weft_comm *comm, wefti_op *op)
+{
+    while (op->unchecked < comm->nranks &&
+           wefti_op_check_peer(comm, op, op->unchecked)) {
+        op->unchecked++;
+    }
+    return op->unchecked == comm->nranks;
 }
 
 /* Whether all ranks have left the operation that used this lane before. */
@@ -284,6 +413,7 @@ static void enter(weft_comm *comm, wefti_op *op)
     }
     memset(op->checked, 0, (size_t)comm->nranks);
     op->checked[comm->rank] = 1;
+    op->unchecked = 0;
     if (comm->engine->board) {
         note_on_board(comm, op);
     }
@@ -296,6 +426,9 @@ static void enter(weft_comm *comm, wefti_op *op)
     open_window(comm, op);
     if (!op->desc.ready) {
         wefti_op_piece_open(comm, op);
+    }
+    if (wefti_shape_get(op->desc.collective)->varied) {
+        declare_counts(comm, op);
     }
     wefti_oneshot_announce(comm, op, 0);
 }
@@ -318,9 +451,56 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
     return true;
 }
 
+/* How far all operations have ended, and how far they are settled too. */
+static void count_completed(weft_comm *comm)
+{
+    while (comm->completed < comm->number) {
+        const wefti_op *next = &comm->ops[(comm->completed + 1) % WEFTI_LANES];
+        if (next->number == comm->completed + 1 && wefti_op_pending(next)) {
+            break;
+        }
+        comm->completed++;
+    }
+}
+
+/*
+ * Publishes how far this rank has got; peers may be waiting for it. An entry
+ * may be written over when all have settled its operation: before that, this
+ * rank must have looked at everybody's.
+ */
+static void publish_settled(weft_comm *comm)
+{
+    uint64_t number = comm->settled;
+    while (number < comm->completed) {
+        const wefti_op *next = &comm->ops[(number + 1) % WEFTI_LANES];
+        if (next->number == number + 1 && next->state == WEFTI_OP_DRAINING &&
+            next->status == WEFT_OK && next->unchecked < comm->nranks) {
+            break;
+        }
+        number++;
+    }
+    if (number == comm->settled) {
+        return;
+    }
+    comm->settled = number;
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
+    atomic_store(&page->completed, number);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank) {
+            wefti_doorbell_ring(comm->bells[peer]);
+        }
+    }
+}
+
+/* Frees a lane when nobody needs anything of it. */
 static void drain(weft_comm *comm, wefti_op *op)
 {
     bool failed = op->status != WEFT_OK; /* nobody reads any more */
+    if (!failed && !all_checked(comm, op)) {
+        return;
+    }
+    publish_settled(comm);
     if (op->window >= 0 && !failed && !wefti_step_drained(comm, op)) {
         return;
     }
@@ -370,31 +550,6 @@ bool wefti_op_advance(weft_comm *comm, wefti_op *op)
     return moved;
 }
 
-/* Publishes how far this rank has got; peers may be waiting for it. */
-static void publish_completed(weft_comm *comm)
-{
-    uint64_t number = comm->completed;
-    while (number < comm->number) {
-        const wefti_op *next = &comm->ops[(number + 1) % WEFTI_LANES];
-        if (next->number == number + 1 && wefti_op_pending(next)) {
-            break;
-        }
-        number++;
-    }
-    if (number == comm->completed) {
-        return;
-    }
-    comm->completed = number;
-    wefti_rank_page *page =
-        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
-    atomic_store(&page->completed, number);
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        if (peer != comm->rank) {
-            wefti_doorbell_ring(comm->bells[peer]);
-        }
-    }
-}
-
 void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
 {
     op->status = status;
@@ -405,7 +560,8 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     if (op->watching) {
         wefti_gate_unwatch(op->desc.ready, &op->watcher);
     }
-    if (status == WEFT_OK && (op->desc.count == 0 || !receives(op))) {
+    bool varied = wefti_shape_get(op->desc.collective)->varied;
+    if (status == WEFT_OK && (op->desc.count == 0 || varied || !receives(op))) {
         wefti_op_all_arrived(op);
     }
     if (status != WEFT_OK && op->desc.arrived) {
@@ -414,7 +570,7 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     bool collective = op->ring != WEFTI_RING_LETTERS;
     op->state = collective ? WEFTI_OP_DRAINING : WEFTI_OP_FREE;
     if (collective) {
-        publish_completed(comm);
+        count_completed(comm);
     }
     if (op->on_stream) {
         if (status == WEFT_OK) { /* else the fault releases all, at its end */

@@ -32,6 +32,15 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer);
 void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                               wefti_signature theirs);
 
+/* Whether peer has anything that this rank must have before op can end. */
+bool wefti_op_needs(const wefti_op *op, int peer);
+
+/*
+ * wefti_op_check_sources - v forms: whether all who may have anything for this
+ * rank have entered with the counts it expects; then nothing can still come.
+ */
+bool wefti_op_check_sources(weft_comm *comm, wefti_op *op);
+
 /* Marks the start of a transfer (idempotent), or its end. */
 void wefti_op_piece_open(weft_comm *comm, wefti_op *op);
 void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);

@@ -5,11 +5,8 @@
 #include "comm/op_check.h"
 
 #include "base/error.h"
-
-/* Bytes of the whole send and receive buffer as this rank uses them. */
-struct extent {
-    size_t send_bytes, recv_bytes;
-};
+#include "comm/extent.h"
+#include "comm/pattern/shape.h"
 
 static weft_status check_enums(const weft_op *op)
 {
@@ -30,13 +27,6 @@ static weft_status check_enums(const weft_op *op)
                            op->class_id, WEFT_CLASS_COUNT - 1);
     }
     return WEFT_OK;
-}
-
-static bool reduces(weft_collective collective)
-{
-    return collective == WEFT_COLLECTIVE_ALLREDUCE ||
-           collective == WEFT_COLLECTIVE_REDUCE ||
-           collective == WEFT_COLLECTIVE_REDUCESCATTER;
 }
 
 /* What a collective that reduces does with its elements. */
@@ -65,87 +55,29 @@ static weft_status check_reduction(const weft_op *op)
     return WEFT_OK;
 }
 
-static weft_status measure(const weft_op *op, const weft_comm *comm,
-                           struct extent *extent_out)
+static weft_status check_buffers(const weft_op *op, const wefti_extent *extent)
 {
-    size_t bytes, all;
-    if (__builtin_mul_overflow(op->count, weft_dtype_bytes(op->dtype),
-                               &bytes) ||
-        __builtin_mul_overflow(bytes, (size_t)comm->nranks, &all) ||
-        all > SIZE_MAX / 2) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "count %zu of %s: more than memory can hold",
-                           op->count, weft_dtype_text(op->dtype));
-    }
-    bool root = op->root == comm->rank;
-    switch (op->collective) {
-    case WEFT_COLLECTIVE_ALLGATHER:
-        *extent_out = (struct extent){bytes, all};
-        break;
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-        *extent_out = (struct extent){all, bytes};
-        break;
-    case WEFT_COLLECTIVE_REDUCE:
-        *extent_out = (struct extent){bytes, root ? bytes : 0};
-        break;
-    case WEFT_COLLECTIVE_BROADCAST:
-        /* The root need not receive what it has. */
-        *extent_out =
-            (struct extent){root ? bytes : 0, root && !op->recv ? 0 : bytes};
-        break;
-    case WEFT_COLLECTIVE_SEND:
-        *extent_out = (struct extent){bytes, 0};
-        break;
-    case WEFT_COLLECTIVE_RECV:
-        *extent_out = (struct extent){0, bytes};
-        break;
-    case WEFT_COLLECTIVE_BARRIER:
-        *extent_out = (struct extent){0, 0};
-        break;
-    default:
-        *extent_out = (struct extent){bytes, bytes};
-        break;
-    }
-    return WEFT_OK;
-}
-
-/* Where send must lie within recv, or recv within send, to be in place. */
-static bool is_in_place(const weft_op *op, const weft_comm *comm,
-                        const struct extent *extent)
-{
-    const char *send = op->send, *recv = op->recv;
-    switch (op->collective) {
-    case WEFT_COLLECTIVE_ALLGATHER:
-        return send == recv + (size_t)comm->rank * extent->send_bytes;
-    case WEFT_COLLECTIVE_REDUCESCATTER:
-        return recv == send + (size_t)comm->rank * extent->recv_bytes;
-    default:
-        return send == recv;
-    }
-}
-
-static weft_status check_buffers(const weft_op *op, const weft_comm *comm,
-                                 const struct extent *extent)
-{
-    if (extent->send_bytes && !op->send) {
+    const wefti_span *send = &extent->send, *recv = &extent->recv;
+    if (send->first_byte < send->end_byte && !op->send) {
         return wefti_error(WEFT_ERR_INVALID,
                            "send is NULL: allowed is a buffer of %zu bytes",
-                           extent->send_bytes);
+                           send->end_byte);
     }
-    if (extent->recv_bytes && !op->recv) {
+    if (recv->first_byte < recv->end_byte && !op->recv) {
         return wefti_error(WEFT_ERR_INVALID,
                            "recv is NULL: allowed is a buffer of %zu bytes",
-                           extent->recv_bytes);
+                           recv->end_byte);
     }
-    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;
-    bool apart = extent->send_bytes == 0 || extent->recv_bytes == 0 ||
-                 send + extent->send_bytes <= recv ||
-                 recv + extent->recv_bytes <= send;
-    if (!apart && !is_in_place(op, comm, extent)) {
+    const wefti_shape *shape = wefti_shape_get(op->collective);
+    if (!wefti_extent_is_apart(op, extent) &&
+        !wefti_extent_is_in_place(op, extent)) {
+        bool pairs = shape->send_parts && shape->recv_parts;
         return wefti_error(WEFT_ERR_INVALID,
-                           "recv %p overlaps send %p of %zu bytes: allowed is "
-                           "apart, or the in-place form of %s",
-                           op->recv, op->send, extent->send_bytes,
+                           "recv %p of %zu bytes overlaps send %p of %zu "
+                           "bytes: allowed is apart%s%s",
+                           op->recv, recv->end_byte, op->send, send->end_byte,
+                           pairs ? "; never in place is "
+                                 : ", or the in-place form of ",
                            weft_collective_text(op->collective));
     }
     return WEFT_OK;
@@ -183,17 +115,42 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
         return wefti_error(WEFT_ERR_INVALID,
                            "epoch 0 with gates: allowed is 1 and more");
     }
-    size_t ranks = (size_t)comm->nranks;
-    bool scatter = op->collective == WEFT_COLLECTIVE_REDUCESCATTER;
-    bool gather = op->collective == WEFT_COLLECTIVE_ALLGATHER;
-    weft_status status =
-        check_gate("ready", op->ready, op->ready_chunk,
-                   scatter ? op->count * ranks : op->count, op->gate_elems);
-    if (status != WEFT_OK) {
-        return status;
+    const wefti_shape *shape = wefti_shape_get(op->collective);
+    if (shape->varied && op->gate_elems) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "gate_elems %zu in %s: allowed is 0, for its parts "
+                           "have no common length",
+                           op->gate_elems,
+                           weft_collective_text(op->collective));
     }
-    return check_gate("arrived", op->arrived, op->arrived_chunk,
-                      gather ? op->count * ranks : op->count, op->gate_elems);
+    if (!op->ready && !op->arrived) {
+        return WEFT_OK;
+    }
+    size_t send_elems = 0, recv_elems = 0; /* one chunk */
+    if (!shape->varied) {
+        send_elems = wefti_shape_send_elems(shape, op->root, op->count,
+                                            comm->rank, comm->nranks);
+        recv_elems = wefti_shape_recv_elems(shape, op->root, op->count,
+                                            comm->rank, comm->nranks);
+    }
+    weft_status status = check_gate("ready", op->ready, op->ready_chunk,
+                                    send_elems, op->gate_elems);
+    return status != WEFT_OK
+               ? status
+               : check_gate("arrived", op->arrived, op->arrived_chunk,
+                            recv_elems, op->gate_elems);
+}
+
+/* The v forms declare a count to each rank in their entry. */
+static weft_status check_size(const weft_op *op, const weft_comm *comm)
+{
+    return comm->nranks <= WEFTI_COUNTS_MAX ||
+                   !wefti_shape_get(op->collective)->varied
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "%s on %d ranks: allowed is up to %d ranks",
+                             weft_collective_text(op->collective), comm->nranks,
+                             WEFTI_COUNTS_MAX);
 }
 
 weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
@@ -218,29 +175,30 @@ weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
     if (op->collective == WEFT_COLLECTIVE_BARRIER) {
         op_out->count = 0; /* it moves nothing */
     }
-    if (reduces(op->collective)) {
+    if (wefti_shape_get(op->collective)->reduces) {
         status = check_reduction(op);
     } else {
         op_out->redop = WEFT_REDOP_SUM; /* it has no meaning */
         op_out->scale = NULL;
     }
-    if (status != WEFT_OK) {
-        return status;
+    wefti_extent extent;
+    if (status == WEFT_OK) {
+        status = check_size(op_out, comm);
     }
-    struct extent extent;
-    status = measure(op_out, comm, &extent);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status =
+            wefti_extent_measure(op_out, comm->rank, comm->nranks, &extent);
     }
-    status = check_buffers(op_out, comm, &extent);
+    if (status == WEFT_OK) {
+        status = check_buffers(op_out, &extent);
+    }
     if (status != WEFT_OK) {
         return status;
     }
     if (op->class_id == WEFT_CLASS_COMPUTE) {
         op_out->class_id = WEFT_CLASS_DP;
     }
-    return op->ready || op->arrived ? check_gates(op_out, epoch, comm)
-                                    : WEFT_OK;
+    return check_gates(op_out, epoch, comm);
 }
 
 weft_status wefti_check_stream(const weft_stream *stream, const weft_comm *comm)

@@ -244,6 +244,115 @@ weft_status weft_broadcast(const void *send, void *recv, size_t count,
                       WEFT_REDOP_SUM, root, comm, stream);
 }
 
+weft_status weft_alltoall(const void *send, void *recv, size_t count,
+                          weft_dtype dtype, weft_comm *comm,
+                          weft_stream *stream)
+{
+    return post_plain(WEFT_COLLECTIVE_ALLTOALL, send, recv, count, dtype,
+                      WEFT_REDOP_SUM, 0, comm, stream);
+}
+
+weft_status weft_gather(const void *send, void *recv, size_t count,
+                        weft_dtype dtype, int root, weft_comm *comm,
+                        weft_stream *stream)
+{
+    return post_plain(WEFT_COLLECTIVE_GATHER, send, recv, count, dtype,
+                      WEFT_REDOP_SUM, root, comm, stream);
+}
+
+weft_status weft_scatter(const void *send, void *recv, size_t count,
+                         weft_dtype dtype, int root, weft_comm *comm,
+                         weft_stream *stream)
+{
+    return post_plain(WEFT_COLLECTIVE_SCATTER, send, recv, count, dtype,
+                      WEFT_REDOP_SUM, root, comm, stream);
+}
+
+weft_status weft_alltoallv(const void *send, const size_t *send_counts,
+                           const size_t *send_displs, void *recv,
+                           const size_t *recv_counts, const size_t *recv_displs,
+                           weft_dtype dtype, weft_comm *comm,
+                           weft_stream *stream)
+{
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_ALLTOALLV,
+                  .send = send,
+                  .recv = recv,
+                  .send_counts = send_counts,
+                  .send_displs = send_displs,
+                  .recv_counts = recv_counts,
+                  .recv_displs = recv_displs,
+                  .dtype = dtype};
+    return weft_op_post(&op, 0, comm, stream);
+}
+
+weft_status weft_gatherv(const void *send, size_t send_elems, void *recv,
+                         const size_t *recv_counts, const size_t *recv_displs,
+                         weft_dtype dtype, int root, weft_comm *comm,
+                         weft_stream *stream)
+{
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_GATHERV,
+                  .send = send,
+                  .recv = recv,
+                  .count = send_elems,
+                  .recv_counts = recv_counts,
+                  .recv_displs = recv_displs,
+                  .dtype = dtype,
+                  .root = root};
+    return weft_op_post(&op, 0, comm, stream);
+}
+
+weft_status weft_scatterv(const void *send, const size_t *send_counts,
+                          const size_t *send_displs, void *recv,
+                          size_t recv_elems, weft_dtype dtype, int root,
+                          weft_comm *comm, weft_stream *stream)
+{
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_SCATTERV,
+                  .send = send,
+                  .recv = recv,
+                  .count = recv_elems,
+                  .send_counts = send_counts,
+                  .send_displs = send_displs,
+                  .dtype = dtype,
+                  .root = root};
+    return weft_op_post(&op, 0, comm, stream);
+}
+
+weft_status weft_allgatherv(const void *send, size_t send_elems, void *recv,
+                            const size_t *recv_counts,
+                            const size_t *recv_displs, weft_dtype dtype,
+                            weft_comm *comm, weft_stream *stream)
+{
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_ALLGATHERV,
+                  .send = send,
+                  .recv = recv,
+                  .count = send_elems,
+                  .recv_counts = recv_counts,
+                  .recv_displs = recv_displs,
+                  .dtype = dtype};
+    return weft_op_post(&op, 0, comm, stream);
+}
+
+weft_status weft_reducescatterv(const void *send, void *recv,
+                                const size_t *recv_counts, weft_dtype dtype,
+                                weft_redop redop, weft_comm *comm,
+                                weft_stream *stream)
+{
+    size_t own = comm && recv_counts ? recv_counts[comm->rank] : 0;
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_REDUCESCATTERV,
+                  .send = send,
+                  .recv = recv,
+                  .count = own,
+                  .send_counts = recv_counts,
+                  .dtype = dtype,
+                  .redop = redop};
+    return weft_op_post(&op, 0, comm, stream);
+}
+
 weft_status weft_barrier(weft_comm *comm, weft_stream *stream)
 {
     return post_plain(WEFT_COLLECTIVE_BARRIER, NULL, NULL, 0, WEFT_DTYPE_U8,

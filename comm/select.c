@@ -4,14 +4,16 @@
  *
  * Small payloads ride in the entries (one cache-line exchange). All-reduces of
  * which everybody can read everything cheaply are exchanged in one hop. Beyond,
- * direct moves each byte once and reduces at its owner; its scatter phase must
- * have 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
+ * direct, pairwise and uneven, each for its own collectives, move each byte
+ * once and reduce at its owner; they have up to 2 (n - 1) chunks staged, so
+ * chunks shrink as ranks grow.
  */
 #include "comm/select.h"
 
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/core.h"
+#include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
 
 #include <stdio.h>
@@ -99,8 +101,9 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
 
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op)
 {
+    const wefti_shape *shape = wefti_shape_get(op->collective);
     size_t elems = op->count;
-    if (op->collective == WEFT_COLLECTIVE_REDUCESCATTER &&
+    if (shape->send_parts &&
         __builtin_mul_overflow(elems, (size_t)nranks, &elems)) {
         return SIZE_MAX;
     }
@@ -112,6 +115,9 @@ size_t wefti_oneshot_bytes(int nranks, const weft_op *op)
 
 static bool fits_oneshot(int nranks, const weft_op *op)
 {
+    if (wefti_shape_get(op->collective)->varied) {
+        return false; /* its sizes are not everybody's to know */
+    }
     size_t limit = ONESHOT_READ_BYTES / (size_t)nranks;
     if (limit > ONESHOT_LIMIT_BYTES) {
         limit = ONESHOT_LIMIT_BYTES;
@@ -154,6 +160,16 @@ static uint8_t digest_of(const wefti_pattern *pattern)
     return digest;
 }
 
+/* The table begins with what moves each byte once. */
+static const wefti_pattern *first_supporting(const wefti_problem *problem)
+{
+    size_t i = 0;
+    while (wefti_patterns[i] && !wefti_patterns[i]->supports(problem)) {
+        i++;
+    }
+    return wefti_patterns[i];
+}
+
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const weft_op *op)
 {
@@ -163,19 +179,24 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
         return choice;
     }
     choice.chunk_elems = chunk_elems(tuning, nranks, op->dtype);
-    wefti_problem problem = {op->collective, 0,         nranks,
-                             op->root,       op->count, choice.chunk_elems};
-    const wefti_pattern *pattern = &wefti_pattern_direct;
+    wefti_problem problem = {.collective = op->collective,
+                             .nranks = nranks,
+                             .root = op->root,
+                             .count = op->count,
+                             .chunk_elems = choice.chunk_elems};
+    const wefti_pattern *pattern = NULL;
     if (forced >= FORCED_PATTERN) {
         pattern = wefti_patterns[forced - FORCED_PATTERN];
     } else if (is_cheap_to_exchange(nranks, op)) {
         pattern = &wefti_pattern_exchange;
     }
-    if (!pattern->supports(&problem)) {
-        pattern = &wefti_pattern_direct;
+    if (!pattern || !pattern->supports(&problem)) {
+        pattern = first_supporting(&problem);
     }
-    choice.pattern = pattern;
-    choice.digest = digest_of(pattern);
+    if (pattern) { /* else a barrier: nothing to move */
+        choice.pattern = pattern;
+        choice.digest = digest_of(pattern);
+    }
     return choice;
 }
 

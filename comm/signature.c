@@ -4,31 +4,24 @@
  */
 #include "comm/signature.h"
 
+#include "comm/pattern/shape.h"
+
 #include <stdio.h>
-
-static bool reduces(weft_collective collective)
-{
-    return collective == WEFT_COLLECTIVE_ALLREDUCE ||
-           collective == WEFT_COLLECTIVE_REDUCE ||
-           collective == WEFT_COLLECTIVE_REDUCESCATTER;
-}
-
-static bool has_root(weft_collective collective)
-{
-    return collective == WEFT_COLLECTIVE_REDUCE ||
-           collective == WEFT_COLLECTIVE_BROADCAST;
-}
 
 wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
 {
     uint64_t kind = (uint64_t)op->collective | (uint64_t)op->dtype << 8 |
                     (uint64_t)choice << 24;
-    if (reduces(op->collective)) {
+    const wefti_shape *shape = wefti_shape_get(op->collective);
+    if (shape->reduces) {
         kind |= (uint64_t)op->redop << 16;
     }
     /* A peer is seen from two sides, so it is no part of what must agree. */
-    if (has_root(op->collective)) {
+    if (shape->rooted) {
         kind |= (uint64_t)(uint32_t)op->root << 32;
+    }
+    if (shape->varied) {
+        return (wefti_signature){0, kind, 0}; /* counts agree pair by pair */
     }
     size_t cut = op->gate_elems < op->count ? op->gate_elems : 0;
     return (wefti_signature){op->count, kind, cut};
@@ -47,17 +40,25 @@ void wefti_signature_text(wefti_signature signature, char *text_out,
     weft_redop redop = (weft_redop)(signature.kind >> 16 & 0xff);
     unsigned choice = (unsigned)(signature.kind >> 24 & 0xff);
     int root = (int)(signature.kind >> 32);
+    if ((unsigned)collective >= WEFT_COLLECTIVE_COUNT) {
+        snprintf(text_out, text_bytes, "collective %d", (int)collective);
+        return;
+    }
+    const wefti_shape *shape = wefti_shape_get(collective);
     int used = collective == WEFT_COLLECTIVE_BARRIER
                    ? snprintf(text_out, text_bytes, "barrier")
-                   : snprintf(text_out, text_bytes, "%s of %llu %s",
-                              weft_collective_text(collective),
-                              (unsigned long long)signature.count,
-                              weft_dtype_text(dtype));
-    if (reduces(collective) && used >= 0 && (size_t)used < text_bytes) {
+               : shape->varied ? snprintf(text_out, text_bytes, "%s of %s",
+                                          weft_collective_text(collective),
+                                          weft_dtype_text(dtype))
+                               : snprintf(text_out, text_bytes, "%s of %llu %s",
+                                          weft_collective_text(collective),
+                                          (unsigned long long)signature.count,
+                                          weft_dtype_text(dtype));
+    if (shape->reduces && used >= 0 && (size_t)used < text_bytes) {
         used += snprintf(text_out + used, text_bytes - (size_t)used, ", %s",
                          weft_redop_text(redop));
     }
-    if (has_root(collective) && used >= 0 && (size_t)used < text_bytes) {
+    if (shape->rooted && used >= 0 && (size_t)used < text_bytes) {
         used += snprintf(text_out + used, text_bytes - (size_t)used,
                          ", root %d", root);
     }

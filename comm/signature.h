@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 /*
- * count   elements, as posted.
+ * count   elements, as posted; v forms: 0, their counts agree pair by pair.
  * kind    from the low byte up: collective, dtype, redop, choice (which
  *         algorithm); high 32 bits: root.
  * cut     elements per block where gate_elems cuts the operation, else 0:

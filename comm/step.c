@@ -16,8 +16,11 @@
 #include "comm/step.h"
 
 #include "base/check.h"
+#include "comm/control/fault.h"
 #include "comm/op.h"
 #include "kernels/wire/fold.h"
+
+#include <stdio.h>
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
 {
@@ -95,7 +98,8 @@ static bool source_ready(const wefti_op *op, const wefti_step *step)
 /* Counts what has been written and announces gate chunks that are complete. */
 static void result_arrived(wefti_op *op, const wefti_step *step)
 {
-    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV) {
+    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV ||
+        op->gate_elems == SIZE_MAX) {
         return;
     }
     size_t total = wefti_op_recv_elems(op);
@@ -125,10 +129,30 @@ static wefti_path path_to(const wefti_op *op, const wefti_step *step, int peer)
     return (wefti_path){peer, op->ring, step->channel};
 }
 
+/* Nobody may write more than the step expects, whatever the peer sent. */
+static bool has_right_size(weft_comm *comm, const wefti_op *op, int peer,
+                           size_t sent_bytes, size_t expected_bytes)
+{
+    if (sent_bytes == expected_bytes) {
+        return true;
+    }
+    char what[96], sent[112];
+    wefti_op_text(comm, op, what, sizeof(what));
+    snprintf(sent, sizeof(sent),
+             "rank %d sent a message of %zu bytes where rank %d expects %zu",
+             peer, sent_bytes, comm->rank, expected_bytes);
+    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number, "%s: %s",
+                        what, sent);
+    return false;
+}
+
 /* A message of the step's size from peer, its signature checked. */
 static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                      int peer, wefti_incoming *message)
 {
+    bool wide = step->dst == WEFTI_BUFFER_SCRATCH;
+    size_t bytes = step->elems * elem_bytes(op, wide ? WEFTI_BUFFER_SCRATCH
+                                                     : WEFTI_BUFFER_RECV);
     if (!wefti_op_check_peer(comm, op, peer) ||
         !wefti_fabric_peek(&comm->fabric, path_to(op, step, peer), message,
                            &comm->engine->due_ns)) {
@@ -137,6 +161,9 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
     if (op->ring == WEFTI_RING_LETTERS &&
         !wefti_signature_equal(message->signature, op->signature)) {
         wefti_op_report_mismatch(comm, op, peer, message->signature);
+        return false;
+    }
+    if (!has_right_size(comm, op, peer, message->bytes, bytes)) {
         return false;
     }
     if (message->ready_ns > op->piece.ready_ns) {
@@ -328,7 +355,6 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
-    WEFTI_ASSERT(message.bytes == bytes);
     wefti_op_piece_open(comm, op);
     if (!on_device(comm, dst)) {
         size_t whole_bytes =

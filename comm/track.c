@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "comm/op.h"
+#include "comm/pattern/shape.h"
 #include "comm/step.h"
 
 enum { STEPS_PER_PUSH = 8 }; /* so that no operation starves the others */
@@ -32,11 +33,9 @@ static wefti_problem block_problem(const wefti_op *op, size_t block)
 static size_t whole_elem(const wefti_op *op, wefti_buffer buffer, size_t block,
                          size_t block_elems, size_t elem)
 {
-    weft_collective collective = op->desc.collective;
-    bool parts = (buffer == WEFTI_BUFFER_SEND &&
-                  collective == WEFT_COLLECTIVE_REDUCESCATTER) ||
-                 (buffer == WEFTI_BUFFER_RECV &&
-                  collective == WEFT_COLLECTIVE_ALLGATHER);
+    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
+    bool parts =
+        buffer == WEFTI_BUFFER_SEND ? shape->send_parts : shape->recv_parts;
     if (op->blocks == 1 || buffer == WEFTI_BUFFER_SCRATCH) {
         return elem;
     }
@@ -112,8 +111,10 @@ static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
 static bool waits_for_compute(const wefti_op *op)
 {
     bool gated = false;
-    if (op->desc.count == 0) {
-        return false; /* an empty letter waits for its peer only */
+    if (op->desc.count == 0 || op->gate_elems == SIZE_MAX) {
+        /* An empty letter waits for its peer only; a v form counts as waiting
+         * for its peers until its one gate chunk is ready. */
+        return false;
     }
     for (int t = 0; t < WEFTI_TRACKS; t++) {
         const wefti_track *track = &op->tracks[t];
@@ -144,7 +145,7 @@ bool wefti_track_run_all(weft_comm *comm, wefti_op *op)
         moved |= push_track(comm, op, &op->tracks[t]);
         left |= !track_is_done(op, &op->tracks[t]);
     }
-    if (!left) {
+    if (!left && wefti_op_check_sources(comm, op)) {
         wefti_op_finish(comm, op, WEFT_OK);
         return true;
     }

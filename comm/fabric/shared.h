@@ -63,7 +63,9 @@ typedef struct wefti_entry {
 
 enum {
     WEFTI_PAYLOAD_BYTES =
-        WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload)
+        WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload),
+    /* The payload of the v forms: what goes to each rank, uint64_t [nranks]. */
+    WEFTI_COUNTS_MAX = WEFTI_PAYLOAD_BYTES / (int)sizeof(uint64_t)
 };
 
 /* One message; sequence is stored last and publishes the rest. */

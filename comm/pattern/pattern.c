@@ -10,7 +10,8 @@
 #include <string.h>
 
 const wefti_pattern *const wefti_patterns[] = {
-    &wefti_pattern_direct, &wefti_pattern_tree, &wefti_pattern_exchange, NULL};
+    &wefti_pattern_direct,   &wefti_pattern_tree,   &wefti_pattern_exchange,
+    &wefti_pattern_pairwise, &wefti_pattern_uneven, NULL};
 
 const wefti_pattern *wefti_pattern_find(const char *name)
 {

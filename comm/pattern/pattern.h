@@ -26,7 +26,11 @@
 
 enum { WEFTI_CHANNELS = 2, WEFTI_TRACKS = 3, WEFTI_ALL_PEERS = -1 };
 
-/* Which rank's part of which collective is to be planned; counts as in op.h. */
+/*
+ * Which rank's part of which collective is to be planned; counts as in op.h.
+ * The four arrays, [nranks], are those of the v forms and complete: displs are
+ * never NULL where counts are not.
+ */
 typedef struct wefti_problem {
     weft_collective collective;
     int rank;
@@ -34,6 +38,8 @@ typedef struct wefti_problem {
     int root;
     size_t count;
     size_t chunk_elems; /* most elements of one message; at least 1 */
+    const size_t *send_counts, *send_displs;
+    const size_t *recv_counts, *recv_displs;
 } wefti_problem;
 
 typedef enum wefti_step_kind {
@@ -77,8 +83,10 @@ typedef struct wefti_step {
  * slots        how many messages this rank must be able to have staged at once
  *              on the channel so that nobody can starve; 0: sends none.
  *
- * All are pure and cost O(1) or O(log nranks). A buffer range is written by at
- * most one step; every element of the result is written by exactly one.
+ * All are pure and cost O(1) or O(log nranks), for the v forms O(nranks log
+ * count). A buffer range is written by at most one step; every element of the
+ * result is written by exactly one. supports looks at the collective and at
+ * nranks only.
  */
 typedef struct wefti_pattern {
     const char *name;
@@ -94,6 +102,8 @@ extern const wefti_pattern *const wefti_patterns[];
 extern const wefti_pattern wefti_pattern_direct;
 extern const wefti_pattern wefti_pattern_tree;
 extern const wefti_pattern wefti_pattern_exchange;
+extern const wefti_pattern wefti_pattern_pairwise;
+extern const wefti_pattern wefti_pattern_uneven;
 
 /* The pattern of that name, or NULL. */
 const wefti_pattern *wefti_pattern_find(const char *name);

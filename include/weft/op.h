@@ -28,7 +28,16 @@ extern "C" {
  *
  * size_bytes     sizeof(weft_op) of the caller; must be set.
  * send, recv     as in the short form of the collective; borrowed until done.
- * count          elements, as in the short form.
+ * count          elements, as in the short form; ALLTOALLV: not used.
+ * send_counts    v forms: [nranks] elements of send that go to each rank
+ *                (ALLTOALLV, REDUCESCATTERV everywhere, SCATTERV at root).
+ * send_displs    [nranks] the element of send where each begins; NULL: one
+ *                after another.
+ * recv_counts    v forms: [nranks] elements that come from each rank
+ *                (ALLTOALLV, ALLGATHERV everywhere, GATHERV at root).
+ * recv_displs    [nranks] the element of recv where each begins; NULL: one
+ *                after another. What comes from two ranks may not overlap.
+ *                All four are copied by the post, and read nowhere else.
  * root           rank for rooted collectives, peer for send and recv; else 0.
  * ready          chunks of the send buffer become sendable when this gate
  *                says so; NULL: all are.
@@ -36,6 +45,8 @@ extern "C" {
  * gate_elems     elements of the buffer per gate chunk, counted from its
  *                start; 0: the whole buffer is one chunk. Messages end there,
  *                so it is the same on all ranks, also on those without gates.
+ *                v forms: 0, nothing else. A rank that receives nothing of a
+ *                GATHER raises one chunk of its arrived gate at the end.
  * ready_chunk    the gate's chunk that belongs to element 0 of send.
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP.
@@ -50,6 +61,8 @@ typedef struct weft_op {
     const void *send;
     void *recv;
     size_t count;
+    const size_t *send_counts, *send_displs;
+    const size_t *recv_counts, *recv_displs;
     weft_dtype dtype;
     weft_redop redop;
     int root;
@@ -98,15 +111,42 @@ WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
  *                     recv == &send[rank][0].
  * weft_broadcast      recv[0..count) = root's send[0..count); send may be NULL
  *                     elsewhere. In place at root: recv == send.
+ * weft_alltoall       recv[p][0..count) = send_p[rank][0..count): send and recv
+ *                     have shape [nranks][count]. Never in place.
+ * weft_gather         at root recv[p * count ..) = send_p[0..count); recv may
+ * be NULL elsewhere. In place at root: send == &recv[root][0]. weft_scatter
+ * recv[0..count) = root's send[rank][0..count); send has shape [nranks][count]
+ * at root and may be NULL elsewhere. In place at root: recv == &send[root][0].
  * weft_barrier        nobody leaves before everybody has entered.
  * weft_send, _recv    count elements to or from one peer, which may be this
  *                     rank itself (on different streams).
  *
- * Other overlaps of send and recv are refused with ERR_INVALID. PREMULSUM needs
- * a scalar, so it has no short form.
+ * The v forms take a count for each rank, and where its elements begin
+ * (displs, in elements; NULL: one after another). A count may be 0, on any
+ * rank. What rank a sends to rank b must be what b expects from a; that is
+ * compared for every pair before anything is written, and where it is not so
+ * the operation fails on all ranks with ERR_MISMATCH and a text that names
+ * both ranks and both counts. In place as the form without v, at the displs
+ * of the rank (root) itself. They need a communicator of at most 515 ranks.
+ *
+ * weft_alltoallv      recv[recv_displs[p] ..) = recv_counts[p] elements of p.
+ * weft_gatherv        root gets send_elems of each; recv_counts and
+ *                     recv_displs may be NULL elsewhere.
+ * weft_scatterv       everybody gets recv_elems of root; send_counts and
+ *                     send_displs may be NULL elsewhere.
+ * weft_allgatherv     recv_counts on all ranks; send_elems is what it says
+ *                     there for this rank.
+ * weft_reducescatterv send has recv_counts[p] elements for each rank p, one
+ *                     after another; rank r gets those that are its own,
+ *                     reduced over all ranks. In weft_op these counts are
+ *                     send_counts, and count is this rank's own.
+ *
+ * Other overlaps of send and recv are refused with ERR_INVALID; for the v
+ * forms that is from the first element used to the last. PREMULSUM needs a
+ * scalar, so it has no short form.
  *
  * Source: Thakur, Rabenseifner, Gropp, "Optimization of Collective
- * Communication Operations in MPICH", 2005; comm/pattern/.
+ * Communication Operations in MPICH", 2005; MPI 4.0, chapter 6; comm/pattern/.
  */
 WEFT_NODISCARD weft_status weft_allreduce(const void *send, void *recv,
                                           size_t count, weft_dtype dtype,
@@ -128,6 +168,40 @@ WEFT_NODISCARD weft_status weft_broadcast(const void *send, void *recv,
                                           size_t count, weft_dtype dtype,
                                           int root, weft_comm *comm,
                                           weft_stream *stream);
+WEFT_NODISCARD weft_status weft_alltoall(const void *send, void *recv,
+                                         size_t count, weft_dtype dtype,
+                                         weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_alltoallv(
+    const void *send, const size_t *send_counts, const size_t *send_displs,
+    void *recv, const size_t *recv_counts, const size_t *recv_displs,
+    weft_dtype dtype, weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_gather(const void *send, void *recv,
+                                       size_t count, weft_dtype dtype, int root,
+                                       weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_gatherv(const void *send, size_t send_elems,
+                                        void *recv, const size_t *recv_counts,
+                                        const size_t *recv_displs,
+                                        weft_dtype dtype, int root,
+                                        weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_scatter(const void *send, void *recv,
+                                        size_t count, weft_dtype dtype,
+                                        int root, weft_comm *comm,
+                                        weft_stream *stream);
+WEFT_NODISCARD weft_status weft_scatterv(const void *send,
+                                         const size_t *send_counts,
+                                         const size_t *send_displs, void *recv,
+                                         size_t recv_elems, weft_dtype dtype,
+                                         int root, weft_comm *comm,
+                                         weft_stream *stream);
+WEFT_NODISCARD weft_status weft_allgatherv(const void *send, size_t send_elems,
+                                           void *recv,
+                                           const size_t *recv_counts,
+                                           const size_t *recv_displs,
+                                           weft_dtype dtype, weft_comm *comm,
+                                           weft_stream *stream);
+WEFT_NODISCARD weft_status weft_reducescatterv(
+    const void *send, void *recv, const size_t *recv_counts, weft_dtype dtype,
+    weft_redop redop, weft_comm *comm, weft_stream *stream);
 WEFT_NODISCARD weft_status weft_barrier(weft_comm *comm, weft_stream *stream);
 WEFT_NODISCARD weft_status weft_send(const void *send, size_t count,
                                      weft_dtype dtype, int peer,

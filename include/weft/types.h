@@ -111,6 +111,14 @@ typedef enum weft_redop {
     X(ALLGATHER, "all_gather")                                                 \
     X(REDUCESCATTER, "reduce_scatter")                                         \
     X(BROADCAST, "broadcast")                                                  \
+    X(ALLTOALL, "alltoall")                                                    \
+    X(ALLTOALLV, "alltoallv")                                                  \
+    X(GATHER, "gather")                                                        \
+    X(GATHERV, "gatherv")                                                      \
+    X(SCATTER, "scatter")                                                      \
+    X(SCATTERV, "scatterv")                                                    \
+    X(ALLGATHERV, "all_gatherv")                                               \
+    X(REDUCESCATTERV, "reduce_scatterv")                                       \
     X(SEND, "send")                                                            \
     X(RECV, "recv")
 

@@ -37,28 +37,45 @@ void sim_describe(const sim_state *world)
     }
 }
 
-static size_t send_elems_of(const wefti_problem *problem)
+static bool is_root(const wefti_problem *problem)
 {
-    if (problem->collective == WEFT_COLLECTIVE_REDUCESCATTER) {
-        return problem->count * (size_t)problem->nranks;
-    }
-    if (problem->collective == WEFT_COLLECTIVE_BROADCAST &&
-        problem->rank != problem->root) {
-        return 0;
-    }
-    return problem->count;
+    return problem->rank == problem->root;
 }
 
-static size_t recv_elems_of(const wefti_problem *problem)
+/* Which buffers have a part for each rank, and which one rank alone has. */
+static bool has_send_parts(weft_collective collective)
 {
-    if (problem->collective == WEFT_COLLECTIVE_ALLGATHER) {
-        return problem->count * (size_t)problem->nranks;
-    }
-    if (problem->collective == WEFT_COLLECTIVE_REDUCE &&
-        problem->rank != problem->root) {
-        return 0;
-    }
-    return problem->count;
+    return collective == WEFT_COLLECTIVE_REDUCESCATTER ||
+           collective == WEFT_COLLECTIVE_REDUCESCATTERV ||
+           collective == WEFT_COLLECTIVE_SCATTER ||
+           collective == WEFT_COLLECTIVE_SCATTERV ||
+           collective == WEFT_COLLECTIVE_ALLTOALL ||
+           collective == WEFT_COLLECTIVE_ALLTOALLV;
+}
+
+static bool has_recv_parts(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_ALLGATHER ||
+           collective == WEFT_COLLECTIVE_ALLGATHERV ||
+           collective == WEFT_COLLECTIVE_GATHER ||
+           collective == WEFT_COLLECTIVE_GATHERV ||
+           collective == WEFT_COLLECTIVE_ALLTOALL ||
+           collective == WEFT_COLLECTIVE_ALLTOALLV;
+}
+
+static bool sends(const wefti_problem *problem)
+{
+    return is_root(problem) ||
+           (problem->collective != WEFT_COLLECTIVE_BROADCAST &&
+            problem->collective != WEFT_COLLECTIVE_SCATTER &&
+            problem->collective != WEFT_COLLECTIVE_SCATTERV);
+}
+
+static bool receives(const wefti_problem *problem)
+{
+    return is_root(problem) || (problem->collective != WEFT_COLLECTIVE_REDUCE &&
+                                problem->collective != WEFT_COLLECTIVE_GATHER &&
+                                problem->collective != WEFT_COLLECTIVE_GATHERV);
 }
 
 static unsigned char *new_bytes(size_t bytes)
@@ -69,43 +86,92 @@ static unsigned char *new_bytes(size_t bytes)
     return block;
 }
 
+/* Where parts of these lengths begin; returns the end of the last in memory. */
+static size_t lay_out(const sim_case *what, const size_t *counts,
+                      size_t *displs)
+{
+    size_t ranks = (size_t)what->problem.nranks, end = 0;
+    for (size_t i = 0; i < ranks; i++) {
+        size_t p = what->gap % 2 ? ranks - 1 - i : i;
+        displs[p] = end + (what->counts ? what->gap : 0);
+        end = displs[p] + counts[p];
+    }
+    return end;
+}
+
+/* Fills the node's arrays and problem; even parts have them here only. */
+static void node_init_counts(const sim_state *world, sim_node *node,
+                             size_t *send_places, size_t *recv_places)
+{
+    const sim_case *what = world->what;
+    wefti_problem *problem = &node->problem;
+    size_t ranks = (size_t)world->nranks, rank = (size_t)problem->rank;
+    bool pairs = problem->collective == WEFT_COLLECTIVE_ALLTOALLV;
+    for (size_t p = 0; p < ranks; p++) {
+        size_t even = what->counts ? what->counts[p] : problem->count;
+        send_places[p] = pairs ? what->counts[rank * ranks + p] : even;
+        recv_places[p] = pairs ? what->counts[p * ranks + rank] : even;
+    }
+    if (what->counts && !pairs) {
+        problem->count = what->counts[rank];
+    }
+    node->send_elems = lay_out(what, send_places, send_places + ranks);
+    node->recv_elems = lay_out(what, recv_places, recv_places + ranks);
+    if (what->counts) {
+        problem->send_counts = send_places;
+        problem->send_displs = send_places + ranks;
+        problem->recv_counts = recv_places;
+        problem->recv_displs = recv_places + ranks;
+    }
+    node->send_elems = !sends(problem)                       ? 0
+                       : has_send_parts(problem->collective) ? node->send_elems
+                                                             : problem->count;
+    node->recv_elems = !receives(problem)                    ? 0
+                       : has_recv_parts(problem->collective) ? node->recv_elems
+                                                             : problem->count;
+}
+
 static void node_init_buffers(const sim_state *world, sim_node *node)
 {
     const wefti_problem *problem = &node->problem;
-    size_t width = world->elem_bytes;
-    size_t own_bytes = (size_t)problem->rank * problem->count * width;
+    size_t width = world->elem_bytes, ranks = (size_t)world->nranks;
+    size_t own = ranks + (size_t)problem->rank; /* of displs behind counts */
     uint64_t seed = world->what->seed * 31 + (uint64_t)problem->rank;
 
-    node->send_elems = send_elems_of(problem);
-    node->recv_elems = recv_elems_of(problem);
     size_t larger = node->send_elems > node->recv_elems ? node->send_elems
                                                         : node->recv_elems;
     node->block = new_bytes(larger * width);
     node->block_recv = new_bytes(larger * width);
     node->send = node->block;
     node->recv = node->block_recv;
-    if (world->what->in_place) {
+    if (world->what->in_place && sends(problem) && receives(problem)) {
         node->recv = node->block;
-        if (problem->collective == WEFT_COLLECTIVE_ALLGATHER) {
-            node->send += own_bytes;
-        } else if (problem->collective == WEFT_COLLECTIVE_REDUCESCATTER) {
-            node->recv += own_bytes;
+        if (has_recv_parts(problem->collective)) {
+            node->send += node->arrays[2 * ranks + own] * width;
+        } else if (has_send_parts(problem->collective)) {
+            node->recv += node->arrays[own] * width;
         }
     }
     reference_fill(node->send, node->send_elems, world->what->dtype, &seed);
     node->send_kept = new_bytes(node->send_elems * width);
     memcpy(node->send_kept, node->send, node->send_elems * width);
     node->written = calloc(node->recv_elems + 1, 1);
+    node->wanted = calloc(node->recv_elems + 1, 1);
     assert_non_null(node->written);
+    assert_non_null(node->wanted);
 }
 
 static void node_init(sim_state *world, int rank)
 {
     const wefti_pattern *pattern = world->what->pattern;
+    size_t ranks = (size_t)world->nranks;
     sim_node *node = &world->nodes[rank];
 
     *node = (sim_node){.problem = world->what->problem};
     node->problem.rank = rank;
+    node->arrays = calloc(4 * ranks, sizeof(*node->arrays));
+    assert_non_null(node->arrays);
+    node_init_counts(world, node, node->arrays, node->arrays + 2 * ranks);
     node_init_buffers(world, node);
     for (int t = 0; t < WEFTI_TRACKS; t++) {
         node->scratch[t] =
@@ -150,6 +216,8 @@ static void world_fini(sim_state *world)
         free(node->block_recv);
         free(node->send_kept);
         free(node->written);
+        free(node->wanted);
+        free(node->arrays);
         for (int t = 0; t < WEFTI_TRACKS; t++) {
             free(node->scratch[t]);
         }
@@ -221,27 +289,56 @@ static void world_run(sim_state *world)
     }
 }
 
-/* What the operation means, for one rank, into out. */
-static void expect(const sim_state *world, const wefti_problem *problem,
-                   unsigned char *out)
+static bool reduces(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_ALLREDUCE ||
+           collective == WEFT_COLLECTIVE_REDUCE ||
+           collective == WEFT_COLLECTIVE_REDUCESCATTER ||
+           collective == WEFT_COLLECTIVE_REDUCESCATTERV;
+}
+
+/* What rank `from` holds for `to`. */
+static const unsigned char *part_kept(const sim_state *world, int from, int to)
+{
+    const sim_node *node = &world->nodes[from];
+    size_t ranks = (size_t)world->nranks;
+    size_t begin = has_send_parts(node->problem.collective)
+                       ? node->arrays[ranks + (size_t)to]
+                       : 0;
+    return node->send_kept + begin * world->elem_bytes;
+}
+
+/* What the operation means, for one rank, into out and node->wanted. Of an
+ * all-reduce out is the same on all ranks, and rank 0's remains. */
+static void expect(const sim_state *world, sim_node *node, unsigned char *out)
 {
     const unsigned char *sources[SIM_MOST_RANKS];
-    size_t bytes = problem->count * world->elem_bytes;
-    bool scatters = problem->collective == WEFT_COLLECTIVE_REDUCESCATTER;
-
-    for (int p = 0; p < world->nranks; p++) {
-        sources[p] = world->nodes[p].send_kept +
-                     (scatters ? (size_t)problem->rank * bytes : 0);
+    const wefti_problem *problem = &node->problem;
+    size_t ranks = (size_t)world->nranks, width = world->elem_bytes;
+    const size_t *counts = node->arrays + 2 * ranks, *displs = counts + ranks;
+    bool parts = has_recv_parts(problem->collective);
+    if (!receives(problem)) {
+        return;
     }
-    if (problem->collective == WEFT_COLLECTIVE_ALLGATHER) {
-        for (int p = 0; p < world->nranks; p++) {
-            memcpy(out + (size_t)p * bytes, sources[p], bytes);
+    for (int p = 0; p < world->nranks; p++) {
+        sources[p] = part_kept(world, p, problem->rank);
+        if (parts) {
+            memcpy(out + displs[p] * width, sources[p], counts[p] * width);
+            memset(node->wanted + displs[p], 1, counts[p]);
         }
-    } else if (problem->collective == WEFT_COLLECTIVE_BROADCAST) {
-        memcpy(out, sources[problem->root], bytes);
-    } else {
+    }
+    if (parts) {
+        return;
+    }
+    memset(node->wanted, 1, problem->count);
+    if (problem->collective == WEFT_COLLECTIVE_ALLREDUCE && problem->rank > 0) {
+        return;
+    }
+    if (reduces(problem->collective)) {
         reference_fold(out, sources, (size_t)world->nranks, problem->count,
                        world->what->dtype, world->what->redop);
+    } else {
+        memcpy(out, sources[problem->root], problem->count * width);
     }
 }
 
@@ -252,15 +349,16 @@ static void check_result(const sim_state *world, const sim_node *node,
     int rank = node->problem.rank;
 
     for (size_t i = 0; i < node->recv_elems; i++) {
-        sim_require(world, node->written[i] == 1,
+        sim_require(world, node->written[i] == node->wanted[i],
                     "rank %d: element %zu written %d times", rank, i,
                     node->written[i]);
     }
     for (size_t i = 0; i < node->recv_elems; i++) {
-        sim_require(
-            world,
-            memcmp(node->recv + i * width, expected + i * width, width) == 0,
-            "rank %d: element %zu is wrong", rank, i);
+        sim_require(world,
+                    !node->wanted[i] ||
+                        memcmp(node->recv + i * width, expected + i * width,
+                               width) == 0,
+                    "rank %d: element %zu is wrong", rank, i);
     }
     sim_require(world,
                 world->what->in_place || memcmp(node->send, node->send_kept,
@@ -280,18 +378,19 @@ static void check_lines(const sim_state *world)
 size_t sim_check(const sim_case *what)
 {
     sim_state world;
-    bool one_result = what->problem.collective != WEFT_COLLECTIVE_REDUCESCATTER;
 
     world_init(&world, what);
     world_run(&world);
     check_lines(&world);
 
-    size_t most_elems = what->problem.count * (size_t)world.nranks;
+    size_t most_elems = 0;
+    for (int r = 0; r < world.nranks; r++) {
+        size_t elems = world.nodes[r].recv_elems;
+        most_elems = elems > most_elems ? elems : most_elems;
+    }
     unsigned char *expected = new_bytes(most_elems * world.elem_bytes);
     for (int r = 0; r < world.nranks; r++) {
-        if (r == 0 || !one_result) {
-            expect(&world, &world.nodes[r].problem, expected);
-        }
+        expect(&world, &world.nodes[r], expected);
         check_result(&world, &world.nodes[r], expected);
     }
     free(expected);

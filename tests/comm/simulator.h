@@ -21,9 +21,17 @@ typedef enum sim_order {
     SIM_ORDERS
 } sim_order;
 
+/*
+ * counts   v forms: [nranks][nranks] elements that go from rank to rank
+ *          (alltoallv), or in its first row those of each rank; NULL: even.
+ * gap      elements between the parts in both buffers, which nobody may touch;
+ *          odd: the parts lie in the reverse order of the ranks.
+ */
 typedef struct sim_case {
     const wefti_pattern *pattern;
-    wefti_problem problem; /* rank is ignored */
+    wefti_problem problem; /* rank, and what counts say, are ignored */
+    const size_t *counts;
+    size_t gap;
     weft_dtype dtype;
     weft_redop redop;
     bool in_place;

@@ -41,10 +41,12 @@ typedef struct sim_channel {
 
 typedef struct sim_node {
     wefti_problem problem;
+    size_t *arrays;             /* [4][nranks], what problem's point to */
     unsigned char *send, *recv; /* in place: one lies in the other */
     unsigned char *block, *block_recv;
     unsigned char *send_kept;
     unsigned char *written; /* how often, per element of recv */
+    unsigned char *wanted;  /* how often it must be */
     size_t send_elems, recv_elems;
     unsigned char *scratch[WEFTI_TRACKS];
     size_t next[WEFTI_TRACKS], count[WEFTI_TRACKS]; /* steps */

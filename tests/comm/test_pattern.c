@@ -25,7 +25,13 @@
 static const weft_collective collectives[] = {
     WEFT_COLLECTIVE_ALLREDUCE, WEFT_COLLECTIVE_REDUCE,
     WEFT_COLLECTIVE_ALLGATHER, WEFT_COLLECTIVE_REDUCESCATTER,
-    WEFT_COLLECTIVE_BROADCAST};
+    WEFT_COLLECTIVE_BROADCAST, WEFT_COLLECTIVE_ALLTOALL,
+    WEFT_COLLECTIVE_GATHER,    WEFT_COLLECTIVE_SCATTER};
+
+static const weft_collective varied[] = {
+    WEFT_COLLECTIVE_ALLTOALLV, WEFT_COLLECTIVE_GATHERV,
+    WEFT_COLLECTIVE_SCATTERV, WEFT_COLLECTIVE_ALLGATHERV,
+    WEFT_COLLECTIVE_REDUCESCATTERV};
 
 /* Sanitizers slow everything down, and there is one thread: fewer worlds. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -42,7 +48,17 @@ static bool is_long(void)
 static bool is_rooted(weft_collective collective)
 {
     return collective == WEFT_COLLECTIVE_REDUCE ||
-           collective == WEFT_COLLECTIVE_BROADCAST;
+           collective == WEFT_COLLECTIVE_BROADCAST ||
+           collective == WEFT_COLLECTIVE_GATHER ||
+           collective == WEFT_COLLECTIVE_GATHERV ||
+           collective == WEFT_COLLECTIVE_SCATTER ||
+           collective == WEFT_COLLECTIVE_SCATTERV;
+}
+
+static bool can_be_in_place(weft_collective collective)
+{
+    return collective != WEFT_COLLECTIVE_ALLTOALL &&
+           collective != WEFT_COLLECTIVE_ALLTOALLV;
 }
 
 /* With all patterns, in all orders or the one given. */
@@ -51,6 +67,8 @@ static size_t check_everywhere(sim_case what, int only_order)
     size_t checked = 0;
     for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
         what.pattern = wefti_patterns[i];
+        what.in_place =
+            what.in_place && can_be_in_place(what.problem.collective);
         if (!what.pattern->supports(&what.problem)) {
             continue;
         }
@@ -143,6 +161,92 @@ static void test_broadcast_small_worlds_exact(void **state)
 {
     (void)state;
     check_collective(WEFT_COLLECTIVE_BROADCAST);
+}
+
+static void test_alltoall_small_worlds_exact(void **state)
+{
+    (void)state;
+    check_collective(WEFT_COLLECTIVE_ALLTOALL);
+}
+
+static void test_gather_scatter_small_worlds_exact(void **state)
+{
+    (void)state;
+    check_collective(WEFT_COLLECTIVE_GATHER);
+    check_collective(WEFT_COLLECTIVE_SCATTER);
+}
+
+/*
+ * How uneven: all nothing; some nothing; at the edges of chunks; one rank or
+ * pair with nearly everything.
+ */
+enum unevenness { EMPTY, PATCHY, EDGES, LOPSIDED, UNEVENNESSES };
+
+static size_t draw_count(enum unevenness kind, size_t chunk, size_t place,
+                         uint64_t *seed)
+{
+    uint64_t drawn = random_next(seed);
+    switch (kind) {
+    case EMPTY:
+        return 0;
+    case PATCHY:
+        return drawn % 3 ? drawn % 40 : 0;
+    case EDGES:
+        return chunk * (drawn % 4) + random_next(seed) % 3;
+    default:
+        return place == 1 ? 60 * chunk + 1 : drawn % 2;
+    }
+}
+
+/* One v form in a world of nranks; counts has room for its square. */
+static size_t check_varied_world(weft_collective collective, int nranks,
+                                 size_t *counts, uint64_t *seed)
+{
+    static const size_t chunks[] = {1, 3, 16};
+    size_t checked = 0, ranks = (size_t)nranks;
+    for (size_t c = 0; c < WEFTI_COUNT_OF(chunks); c++) {
+        for (int kind = 0; kind < UNEVENNESSES; kind++) {
+            for (size_t i = 0; i < ranks * ranks; i++) {
+                counts[i] =
+                    draw_count((enum unevenness)kind, chunks[c], i, seed);
+            }
+            uint64_t drawn = random_next(seed);
+            int root = (int)(drawn % ranks);
+            sim_case what = {
+                .problem = {.collective = collective,
+                            .nranks = nranks,
+                            .root = is_rooted(collective) ? root : 0,
+                            .chunk_elems = chunks[c]},
+                .counts = counts,
+                .gap = (drawn >> 32) % 4,
+                .dtype = WEFT_DTYPE_I32,
+                .redop = WEFT_REDOP_SUM,
+                .in_place = drawn >> 40 & 1,
+                .seed = drawn};
+            checked += check_everywhere(what, -1);
+            what.in_place = !what.in_place;
+            checked += check_everywhere(what, is_long() ? -1 : kind);
+        }
+    }
+    return checked;
+}
+
+static void test_varied_small_worlds_exact(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    size_t checked = 0;
+    for (int nranks = 1; nranks <= (is_long() ? WORLDS_LONG : WORLDS);
+         nranks++) {
+        size_t *counts =
+            calloc((size_t)nranks * (size_t)nranks, sizeof(*counts));
+        assert_non_null(counts);
+        for (size_t i = 0; i < WEFTI_COUNT_OF(varied); i++) {
+            checked += check_varied_world(varied[i], nranks, counts, &seed);
+        }
+        free(counts);
+    }
+    print_message("%zu runs\n", checked);
 }
 
 /* Worlds beyond the exhaustive ones, some counts and roots of each. */
@@ -352,12 +456,14 @@ static void test_step_at_4096_ranks_messages_match(void **state)
 {
     (void)state;
     size_t count = is_long() ? 4096 + 1000 : 1000;
+    wefti_problem problem = {.collective = WEFT_COLLECTIVE_ALLREDUCE,
+                             .nranks = 4096,
+                             .count = count,
+                             .chunk_elems = 16384};
     for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
-        walk_world(wefti_patterns[i],
-                   (wefti_problem){.collective = WEFT_COLLECTIVE_ALLREDUCE,
-                                   .nranks = 4096,
-                                   .count = count,
-                                   .chunk_elems = 16384});
+        if (wefti_patterns[i]->supports(&problem)) {
+            walk_world(wefti_patterns[i], problem);
+        }
     }
 }
 
@@ -391,6 +497,9 @@ int main(void)
         cmocka_unit_test(test_allgather_small_worlds_exact),
         cmocka_unit_test(test_reducescatter_small_worlds_exact),
         cmocka_unit_test(test_broadcast_small_worlds_exact),
+        cmocka_unit_test(test_alltoall_small_worlds_exact),
+        cmocka_unit_test(test_gather_scatter_small_worlds_exact),
+        cmocka_unit_test(test_varied_small_worlds_exact),
         cmocka_unit_test(test_all_larger_worlds_exact),
         cmocka_unit_test(test_sums_any_pattern_and_chunk_same_bits),
         cmocka_unit_test(test_share_any_count_deals_out_all),

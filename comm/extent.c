@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/extent.c - spans of buffers, with every sum checked for overflow.
+ *
+ * Nothing spans more than half the address space, so that later arithmetic on
+ * offsets within a buffer cannot overflow.
+ */
+#include "comm/extent.h"
+
+#include "base/error.h"
+#include "comm/pattern/shape.h"
+
+static const size_t most_bytes = SIZE_MAX / 2;
+
+static weft_status too_many(const weft_op *op, const char *name, size_t count)
+{
+    return wefti_error(WEFT_ERR_INVALID,
+                       "%s %zu of %s: more than memory can hold", name, count,
+                       weft_dtype_text(op->dtype));
+}
+
+/* parts runs of count elements, of which the own one is number own. */
+static weft_status measure_even(const weft_op *op, size_t parts, size_t own,
+                                wefti_span *span_out)
+{
+    size_t part_bytes, bytes;
+    if (__builtin_mul_overflow(op->count, weft_dtype_bytes(op->dtype),
+                               &part_bytes) ||
+        __builtin_mul_overflow(part_bytes, parts, &bytes) ||
+        bytes > most_bytes) {
+        return too_many(op, "count", op->count);
+    }
+    *span_out = (wefti_span){0, bytes, parts > 1 ? own * part_bytes : 0};
+    return WEFT_OK;
+}
+
+/* The arrays of one buffer of a v form, with the names they have in op.h. */
+typedef struct runs {
+    const char *counts_name, *displs_name;
+    const size_t *counts, *displs;
+    int nranks;
+} runs;
+
+/* Two runs share an element. Any order of displacements is legal, but where
+ * they rise with the rank, as they nearly always do, one look is enough. */
+static weft_status check_apart(const runs *all)
+{
+    size_t end = 0;
+    bool rising = true;
+    for (int p = 0; p < all->nranks && rising; p++) {
+        rising = all->counts[p] == 0 || all->displs[p] >= end;
+        end = all->counts[p] ? all->displs[p] + all->counts[p] : end;
+    }
+    for (int p = 0; p < all->nranks && !rising; p++) {
+        for (int q = 0; q < p; q++) {
+            size_t p_begin = all->displs[p], q_begin = all->displs[q];
+            if (p_begin < q_begin + all->counts[q] &&
+                q_begin < p_begin + all->counts[p] && all->counts[p] &&
+                all->counts[q]) {
+                return wefti_error(
+                    WEFT_ERR_INVALID,
+                    "%s[%d] %zu and %s[%d] %zu: %zu and %zu elements "
+                    "overlap; allowed is apart",
+                    all->displs_name, q, q_begin, all->displs_name, p, p_begin,
+                    all->counts[q], all->counts[p]);
+            }
+        }
+    }
+    return WEFT_OK;
+}
+
+/* From the first element of any run to behind the last. */
+static weft_status measure_runs(const weft_op *op, const runs *all, int rank,
+                                wefti_span *span_out)
+{
+    size_t first = SIZE_MAX, end = 0, total = 0, own = 0;
+    size_t most = most_bytes / weft_dtype_bytes(op->dtype);
+    if (!all->counts) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s is NULL: allowed is an array of %d counts",
+                           all->counts_name, all->nranks);
+    }
+    for (int p = 0; p < all->nranks; p++) {
+        size_t count = all->counts[p];
+        size_t begin = all->displs ? all->displs[p] : total;
+        if (count > most - total) {
+            return too_many(op, all->counts_name, count);
+        }
+        if (begin > most || count > most - begin) {
+            return too_many(op, all->displs_name, begin);
+        }
+        total += count;
+        own = p == rank ? begin : own;
+        if (count) {
+            first = begin < first ? begin : first;
+            end = begin + count > end ? begin + count : end;
+        }
+    }
+    size_t elem = weft_dtype_bytes(op->dtype);
+    *span_out = (wefti_span){end ? first * elem : 0, end * elem, own * elem};
+    return WEFT_OK;
+}
+
+/* What a rank keeps for itself has one length. */
+static weft_status check_own(const char *counts_name, size_t counted,
+                             const char *name, size_t elems, int rank)
+{
+    return counted == elems
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID, "%s[%d] %zu: allowed is %s, %zu",
+                             counts_name, rank, counted, name, elems);
+}
+
+static weft_status measure_varied(const weft_op *op, const wefti_shape *shape,
+                                  int rank, int nranks, bool sends,
+                                  bool receives, wefti_extent *extent)
+{
+    runs out = {"send_counts", "send_displs", op->send_counts, op->send_displs,
+                nranks};
+    runs in = {"recv_counts", "recv_displs", op->recv_counts, op->recv_displs,
+               nranks};
+    weft_status status = WEFT_OK;
+    if (sends) {
+        status = shape->send_parts ? measure_runs(op, &out, rank, &extent->send)
+                                   : measure_even(op, 1, 0, &extent->send);
+    }
+    if (status == WEFT_OK && receives) {
+        status = shape->recv_parts ? measure_runs(op, &in, rank, &extent->recv)
+                                   : measure_even(op, 1, 0, &extent->recv);
+    }
+    if (status == WEFT_OK && receives && shape->recv_parts && in.displs) {
+        status = check_apart(&in);
+    }
+    if (status != WEFT_OK || !sends || !receives) {
+        return status;
+    }
+    return !shape->recv_parts   ? check_own("send_counts", out.counts[rank],
+                                            "count", op->count, rank)
+           : !shape->send_parts ? check_own("recv_counts", in.counts[rank],
+                                            "count", op->count, rank)
+                                : check_own("send_counts", out.counts[rank],
+                                            "recv_counts of the same rank",
+                                            in.counts[rank], rank);
+}
+
+weft_status wefti_extent_measure(const weft_op *op, int rank, int nranks,
+                                 wefti_extent *extent_out)
+{
+    const wefti_shape *shape = wefti_shape_get(op->collective);
+    bool sends = wefti_who_has(shape->sends, rank, op->root);
+    bool receives = wefti_who_has(shape->receives, rank, op->root);
+    size_t parts = (size_t)nranks, own = (size_t)rank;
+    wefti_span all;
+    *extent_out = (wefti_extent){{0, 0, 0}, {0, 0, 0}};
+    if (shape->varied) {
+        return measure_varied(op, shape, rank, nranks, sends, receives,
+                              extent_out);
+    }
+    /* The limit is that of all parts together, on every rank alike. */
+    weft_status status = measure_even(op, parts, own, &all);
+    if (status == WEFT_OK && sends) {
+        status = measure_even(op, shape->send_parts ? parts : 1, own,
+                              &extent_out->send);
+    }
+    if (status == WEFT_OK && receives) {
+        status = measure_even(op, shape->recv_parts ? parts : 1, own,
+                              &extent_out->recv);
+    }
+    if (op->collective == WEFT_COLLECTIVE_BROADCAST && sends && !op->recv) {
+        extent_out->recv = (wefti_span){0, 0, 0}; /* it has what it sends */
+    }
+    return status;
+}
+
+bool wefti_extent_is_apart(const weft_op *op, const wefti_extent *extent)
+{
+    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;
+    const wefti_span *out = &extent->send, *in = &extent->recv;
+    return out->first_byte == out->end_byte || in->first_byte == in->end_byte ||
+           send + out->end_byte <= recv + in->first_byte ||
+           recv + in->end_byte <= send + out->first_byte;
+}
+
+bool wefti_extent_is_in_place(const weft_op *op, const wefti_extent *extent)
+{
+    const wefti_shape *shape = wefti_shape_get(op->collective);
+    bool pairs = shape->send_parts && shape->recv_parts;
+    return !pairs && (uintptr_t)op->send + extent->send.own_byte ==
+                         (uintptr_t)op->recv + extent->recv.own_byte;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/pairwise.c - every pair of ranks settles what it has for each
+ * other: alltoall, gather, scatter, and their v forms. Gather is the alltoall
+ * in which only the root's column has anything, scatter that of its row.
+ *
+ *      track 0   SEND round by round to rank + 1, rank + 2, ..     channel 0
+ *      track 1   RECV round by round from rank - 1, rank - 2, ..   channel 0
+ *      track 2   COPY own
+ *
+ * Nobody can starve, whatever the counts and with a single slot: order pieces
+ * by round, then by how far their ends are apart; all ranks send and receive
+ * in that order. Take the first piece that has not been read. All that its
+ * sender sent before has been read, so it has a slot; all that its reader must
+ * read before has been read, so the reader waits for it.
+ *
+ * In place is for the root of gather and scatter alone: own elements stay
+ * where they are, and nothing else of one buffer lies in the other.
+ *
+ * Source: Thakur, Rabenseifner, Gropp 2005 (pairwise exchange, and the linear
+ * forms of gather and scatter).
+ */
+#include "comm/pattern/parts.h"
+
+#include "base/check.h"
+#include "comm/pattern/shape.h"
+
+enum { TRACK_OUT, TRACK_IN, TRACK_OWN };
+enum { STAGED_DEPTH = 4, STAGED_DEPTH_PEER = 2 };
+
+static bool supports(const wefti_problem *problem)
+{
+    const wefti_shape *shape = wefti_shape_get(problem->collective);
+    bool pairs = shape->send_parts && shape->recv_parts;
+    bool one_sided = (shape->send_parts || shape->recv_parts) && shape->rooted;
+    return (pairs || one_sided) && !shape->reduces;
+}
+
+static size_t step_count(const wefti_problem *problem, int track)
+{
+    int peers;
+    wefti_side side = {problem, track == TRACK_OUT};
+    if (track != TRACK_OWN) {
+        return wefti_side_count(&side, &peers);
+    }
+    size_t own_elems = wefti_part_to(problem, problem->rank).elems;
+    WEFTI_ASSERT(own_elems == wefti_part_from(problem, problem->rank).elems);
+    return wefti_part_chunks(problem, own_elems);
+}
+
+static wefti_step copy_own(const wefti_problem *problem, size_t index)
+{
+    int rank = problem->rank;
+    wefti_part src =
+        wefti_part_chunk(problem, wefti_part_to(problem, rank), index);
+    wefti_part dst =
+        wefti_part_chunk(problem, wefti_part_from(problem, rank), index);
+    return (wefti_step){.kind = WEFTI_STEP_COPY,
+                        .src = WEFTI_BUFFER_SEND,
+                        .dst = WEFTI_BUFFER_RECV,
+                        .peer = rank,
+                        .src_elem = src.begin,
+                        .dst_elem = dst.begin,
+                        .elems = src.elems};
+}
+
+static void step_at(const wefti_problem *problem, int track, size_t index,
+                    wefti_step *step_out)
+{
+    WEFTI_ASSERT(index < step_count(problem, track));
+    if (track == TRACK_OWN) {
+        *step_out = copy_own(problem, index);
+        return;
+    }
+    bool send = track == TRACK_OUT;
+    wefti_side side = {problem, send};
+    wefti_piece_place at = wefti_side_at(&side, index);
+    *step_out = (wefti_step){
+        .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
+        .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
+        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
+        .peer = at.peer,
+        .src_elem = send ? at.begin : 0,
+        .dst_elem = send ? 0 : at.begin,
+        .elems = at.elems,
+    };
+}
+
+static int slots(const wefti_problem *problem, int channel)
+{
+    int peers;
+    wefti_side side = {problem, true};
+    size_t messages = wefti_side_count(&side, &peers);
+    size_t depth = STAGED_DEPTH_PEER * (size_t)peers;
+    depth = depth < STAGED_DEPTH ? STAGED_DEPTH : depth;
+    return channel > 0 ? 0 : (int)(messages < depth ? messages : depth);
+}
+
+const wefti_pattern wefti_pattern_pairwise = {
+    .name = "pairwise",
+    .supports = supports,
+    .step_count = step_count,
+    .step_at = step_at,
+    .slots = slots,
+};

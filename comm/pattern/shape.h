@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/shape.h - what each collective moves, whatever the algorithm:
+ * who has a send and a receive buffer, and whether it is one piece or has a
+ * part for each rank.
+ */
+#ifndef COMM_PATTERN_SHAPE_H
+#define COMM_PATTERN_SHAPE_H
+
+#include "weft/types.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * sends, receives   who has the buffer.
+ * send_parts        the send buffer has a part for each rank; else it goes
+ *                   whole to whoever receives.
+ * recv_parts        the receive buffer has a part from each rank.
+ * varied            each part has a length and a place of its own (v forms).
+ * reduces           what comes from all ranks is added up.
+ * rooted            root is part of what must agree.
+ */
+typedef enum wefti_who {
+    WEFTI_WHO_NOBODY,
+    WEFTI_WHO_ROOT,
+    WEFTI_WHO_ALL
+} wefti_who;
+
+typedef struct wefti_shape {
+    wefti_who sends, receives;
+    bool send_parts, recv_parts;
+    bool varied, reduces, rooted;
+} wefti_shape;
+
+/* Never NULL; a send only sends, a receive only receives. */
+const wefti_shape *wefti_shape_get(weft_collective collective);
+
+/* Whether rank is among those. */
+static inline bool wefti_who_has(wefti_who who, int rank, int root)
+{
+    return who == WEFTI_WHO_ALL || (who == WEFTI_WHO_ROOT && rank == root);
+}
+
+/* Whether anything of rank `from` ends up on rank `to`. */
+static inline bool wefti_shape_moves(const wefti_shape *shape, int root,
+                                     int from, int to)
+{
+    return wefti_who_has(shape->sends, from, root) &&
+           wefti_who_has(shape->receives, to, root);
+}
+
+/*
+ * Elements of an even buffer: count for each rank where it has parts and rank
+ * has one; a whole one counts on every rank, whoever looks at it.
+ */
+static inline size_t wefti_shape_send_elems(const wefti_shape *shape, int root,
+                                            size_t count, int rank, int nranks)
+{
+    bool owned = wefti_who_has(shape->sends, rank, root);
+    return !shape->send_parts ? count : owned ? count * (size_t)nranks : 0;
+}
+
+static inline size_t wefti_shape_recv_elems(const wefti_shape *shape, int root,
+                                            size_t count, int rank, int nranks)
+{
+    bool owned = wefti_who_has(shape->receives, rank, root);
+    return !shape->recv_parts ? count : owned ? count * (size_t)nranks : 0;
+}
+
+#endif

@@ -7,6 +7,7 @@
  */
 #include "comm/comm.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/control/fault.h"
@@ -56,6 +57,7 @@ static weft_status build_ops(weft_comm *comm)
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for operations");
     }
     memset(comm->op_arrays, 0, WEFTI_LANES * lane_bytes);
+    comm->heap_bytes += WEFTI_LANES * lane_bytes;
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         wefti_op *op = &comm->ops[lane];
         unsigned char *at =
@@ -202,6 +204,10 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     if (!comm) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a communicator");
     }
+    comm->heap_bytes =
+        sizeof(*comm) + wefti_split_cards_bytes(parts->nranks) +
+        (size_t)parts->nranks * (sizeof(wefti_verdict) + sizeof(*comm->peers) +
+                                 sizeof(wefti_doorbell *));
     comm->engine = parts->engine;
     comm->rank = parts->rank;
     comm->nranks = parts->nranks;
@@ -250,18 +256,38 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     return WEFT_OK;
 }
 
-static bool is_quiet(const void *context)
+/* A communicator on its way out. */
+typedef struct leaving {
+    weft_comm *comm;
+    int64_t until_ns;
+} leaving;
+
+static bool has_operations(const weft_comm *comm)
 {
-    const weft_comm *comm = context;
-    if (comm->failed != WEFT_OK) {
-        return true;
-    }
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         if (wefti_op_pending(&comm->ops[lane])) {
-            return false;
+            return true;
         }
     }
-    return comm->letters_pending == 0;
+    return comm->letters_pending > 0;
+}
+
+/* Whether nothing is left to wait for; what takes too long is ended. */
+static bool is_quiet(const void *context)
+{
+    const leaving *own = context;
+    weft_comm *comm = own->comm;
+    if (comm->failed != WEFT_OK || !has_operations(comm)) {
+        return true;
+    }
+    if (wefti_clock_ns() > own->until_ns) {
+        wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
+                            "rank %d destroyed \"%s\" while a stream held an "
+                            "operation that it did not reach within %lld ms",
+                            comm->rank, comm->name,
+                            (long long)(comm->timeout_ns / 1000000));
+    }
+    return false;
 }
 
 /* Gives the memory of a split back when the last one of the domain leaves. */
@@ -285,7 +311,8 @@ void weft_comm_destroy(weft_comm *comm)
         return;
     }
     wefti_engine *engine = comm->engine;
-    wefti_engine_drive(engine, is_quiet, comm);
+    leaving own = {comm, wefti_clock_ns() + comm->timeout_ns};
+    wefti_engine_drive(engine, is_quiet, &own);
     pthread_mutex_lock(&engine->lock);
     if (engine->noted == comm) {
         engine->noted = NULL; /* its address may be another's soon */

@@ -203,6 +203,7 @@ struct weft_comm {
     int slots_max;
     unsigned char *arena; /* scratch of all tracks */
     size_t arena_bytes;
+    size_t heap_bytes; /* of this struct and its arrays */
 
     wefti_op *letters; /* [2 * nranks], one per queue */
     wefti_slot *letter_records;

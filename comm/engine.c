@@ -96,7 +96,7 @@ void wefti_engine_release(wefti_engine *engine)
         free(engine->members);
     }
     pthread_mutex_destroy(&engine->lock);
-    weft_device_close(engine->host);
+    wefti_device_abandon(engine->host); /* streams may hold its gates */
     free(engine);
 }
 

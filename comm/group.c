@@ -36,6 +36,19 @@ weft_status wefti_group_read_config(const weft_comm *parent,
     return status;
 }
 
+int wefti_group_placer(const weft_comm *parent, const int *ranks, int count,
+                       int rank)
+{
+    const wefti_member *members = parent->engine->members->members;
+    int domain = members[parent->peers[rank].world_rank].domain;
+    for (int i = 0; i < count; i++) {
+        if (members[parent->peers[ranks[i]].world_rank].domain == domain) {
+            return ranks[i];
+        }
+    }
+    return rank;
+}
+
 uint64_t wefti_group_place(weft_comm *parent, int nranks)
 {
     wefti_engine *engine = parent->engine;

@@ -32,6 +32,13 @@ WEFT_NODISCARD weft_status
 wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
                         weft_comm_config *config_out);
 
+/*
+ * wefti_group_placer - of parent's ranks[count], the first one that shares
+ * memory with rank: it sets memory aside for all of them.
+ */
+int wefti_group_placer(const weft_comm *parent, const int *ranks, int count,
+                       int rank);
+
 /* Sets memory aside, in this rank's domain, for nranks ranks; returns where.
  * Threads: any. */
 uint64_t wefti_group_place(weft_comm *parent, int nranks);

@@ -79,6 +79,10 @@ weft_status wefti_letters_init(weft_comm *comm)
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for point-to-point operations");
     }
+    comm->heap_bytes +=
+        queues * (sizeof(*comm->letters) + sizeof(*comm->queues) +
+                  WEFTI_LETTER_SLOTS * sizeof(*records) +
+                  WEFTI_GATE_CHUNKS_MAX * sizeof(*arrived));
     for (size_t i = 0; i < queues; i++) {
         wefti_op *op = &comm->letters[i];
         op->ring = WEFTI_RING_LETTERS;

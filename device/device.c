@@ -40,6 +40,9 @@ static weft_status unknown_kind(const char *kind)
                        kind, known);
 }
 
+/* The top bit of the count: the last object closes the device. */
+static const size_t abandoned = ~(SIZE_MAX >> 1);
+
 weft_status weft_device_open(const char *kind, int index,
                              weft_device **device_out)
 {
@@ -68,6 +71,14 @@ weft_status weft_device_open(const char *kind, int index,
     return WEFT_OK;
 }
 
+static void close_now(weft_device *device)
+{
+    wefti_gate_free_spares(device);
+    device->table->close(device);
+    pthread_mutex_destroy(&device->spare_lock);
+    free(device);
+}
+
 void weft_device_close(weft_device *device)
 {
     if (!device) {
@@ -82,18 +93,22 @@ void weft_device_close(weft_device *device)
                   objects, device->table->kind);
         return;
     }
-    wefti_gate_free_spares(device);
-    device->table->close(device);
-    pthread_mutex_destroy(&device->spare_lock);
-    free(device);
+    close_now(device);
+}
+
+void wefti_device_abandon(weft_device *device)
+{
+    if (atomic_fetch_or(&device->objects, abandoned) == 0) {
+        close_now(device);
+    }
 }
 
 void wefti_device_count(weft_device *device, int change)
 {
     if (change > 0) {
         atomic_fetch_add(&device->objects, 1);
-    } else {
-        atomic_fetch_sub(&device->objects, 1);
+    } else if (atomic_fetch_sub(&device->objects, 1) == (abandoned | 1)) {
+        close_now(device);
     }
 }
 

@@ -113,6 +113,12 @@ void wefti_gate_unwatch(weft_gate *gate, wefti_gate_watcher *watcher);
 size_t wefti_gate_get_chunks(const weft_gate *gate);
 weft_device *wefti_gate_get_device(const weft_gate *gate);
 
+/*
+ * wefti_device_abandon - close, now or when the last thing made from the device
+ * is gone. No call on the device itself may follow.
+ */
+void wefti_device_abandon(weft_device *device);
+
 /* The chunk's counter now. No locks, no side effects. */
 uint64_t wefti_gate_get(const weft_gate *gate, size_t chunk);
 

@@ -99,15 +99,21 @@ weft_status weft_gate_create(weft_device *device, size_t chunks,
         return status;
     }
     atomic_store(&gate->failure, WEFT_OK);
+    atomic_store(&gate->users, 1);
     gate->chunks = chunks;
     wefti_device_count(device, 1);
     *gate_out = gate;
     return WEFT_OK;
 }
 
-void weft_gate_destroy(weft_gate *gate)
+void wefti_gate_hold(weft_gate *gate)
 {
-    if (!gate) {
+    atomic_fetch_add_explicit(&gate->users, 1, memory_order_relaxed);
+}
+
+void wefti_gate_drop(weft_gate *gate)
+{
+    if (atomic_fetch_sub_explicit(&gate->users, 1, memory_order_acq_rel) > 1) {
         return;
     }
     weft_device *device = gate->device;
@@ -119,6 +125,13 @@ void weft_gate_destroy(weft_gate *gate)
     pthread_mutex_unlock(&gate->lock);
     put_spare(gate);
     wefti_device_count(device, -1);
+}
+
+void weft_gate_destroy(weft_gate *gate)
+{
+    if (gate) {
+        wefti_gate_drop(gate);
+    }
 }
 
 void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch)

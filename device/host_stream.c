@@ -109,6 +109,11 @@ static bool needs_thread(const item *it)
            (it->kind == ITEM_COPY && it->of.copy.bytes > INLINE_COPY_BYTES);
 }
 
+static bool holds_gate(const item *it)
+{
+    return it->kind == ITEM_SIGNAL || it->kind == ITEM_WAIT;
+}
+
 static void keep_error(host_stream *stream, weft_status status)
 {
     int none = WEFT_OK;
@@ -246,6 +251,9 @@ static void run(host_stream *stream, bool own_thread)
     bool finished = false;
     while (take(stream, own_thread, finished, &it)) {
         finished = run_item(stream, &it);
+        if (finished && holds_gate(&it)) {
+            wefti_gate_drop(it.of.mark.gate);
+        }
         if (!finished && stop(stream)) {
             return;
         }
@@ -355,6 +363,9 @@ static weft_status post(weft_stream *base, const item *it)
         status = start_thread(stream);
     }
     if (status == WEFT_OK) {
+        if (holds_gate(it)) {
+            wefti_gate_hold(it->of.mark.gate);
+        }
         stream->ring[stream->posted++ & (stream->capacity - 1)] = *it;
         claimed = !stream->busy;
         stream->busy = true;

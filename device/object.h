@@ -23,7 +23,8 @@ struct weft_device {
     bool spins; /* waiting threads may spin: there are several CPUs */
     void *own;  /* the kind's state */
 
-    _Atomic size_t objects;     /* allocations, streams, events, gates alive */
+    /* Allocations, streams, events, gates alive; the top bit: abandoned. */
+    _Atomic size_t objects;
     pthread_mutex_t spare_lock; /* guards spare_gates */
     weft_gate *spare_gates;     /* destroyed, kept for the next create */
 };
@@ -36,8 +37,10 @@ struct weft_stream {
 typedef struct wefti_gate_pass wefti_gate_pass;
 
 /*
- * A gate's own memory is given back only when its device closes: who waits for
- * an epoch may destroy the gate as soon as it sees it, while the signaller
+ * A gate lives until its owner has destroyed it and no stream holds a signal
+ * or wait of it any more (users: every decrement is a release, the last one an
+ * acquire). Its own memory is given back only when its device closes: who waits
+ * for an epoch may destroy the gate as soon as it sees it, while the signaller
  * still looks for sleepers and watchers. All that such a straggler touches is
  * atomic or under the lock, and says "nobody" in a spare gate.
  *
@@ -49,6 +52,7 @@ typedef struct wefti_gate_pass wefti_gate_pass;
 struct weft_gate {
     weft_device *device;
     size_t chunks;           /* 0: destroyed */
+    _Atomic size_t users;    /* its owner, and what streams still hold of it */
     _Atomic uint64_t *words; /* shared with the device */
     _Atomic int failure;     /* weft_status; written before the words rise */
     wefti_doorbell bell;     /* host threads that sleep until a signal */
@@ -71,6 +75,10 @@ void wefti_device_count(weft_device *device, int change);
  * the word, wakes host waiters and calls the watchers.
  */
 void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch);
+
+/* A stream holds the gate, and holds it no more. */
+void wefti_gate_hold(weft_gate *gate);
+void wefti_gate_drop(weft_gate *gate);
 
 /* Whether a wait for epoch is over; the gate may have failed. */
 bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch);

@@ -23,9 +23,8 @@ enum {
     LISTED_RANKS = 16
 };
 
-/* The newest operation that rank has entered; 0: none. */
-static uint64_t last_entered(weft_comm *comm, int rank, weft_collective *what,
-                             int64_t *when_ns)
+uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
+                                 weft_collective *what, int64_t *when_ns)
 {
     uint64_t newest = 0;
     for (uint64_t lane = 0; lane < WEFTI_LANES; lane++) {
@@ -115,7 +114,7 @@ static void describe(weft_comm *comm, const wefti_op *op, int peer,
 {
     weft_collective what = WEFT_COLLECTIVE_BARRIER;
     int64_t when_ns = 0;
-    uint64_t last = last_entered(comm, peer, &what, &when_ns);
+    uint64_t last = wefti_peer_last_entered(comm, peer, &what, &when_ns);
     /* On an emulated link an entry is stamped with when it arrives. */
     int64_t ago_ns = wefti_clock_ns() - when_ns;
     double ago_s = ago_ns > 0 ? (double)ago_ns / 1e9 : 0.0;
@@ -183,7 +182,7 @@ static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
     return first;
 }
 
-static bool has_died(const weft_comm *comm, int peer)
+bool wefti_peer_has_died(const weft_comm *comm, int peer)
 {
     int pidfd =
         comm->engine->members->members[comm->peers[peer].world_rank].pidfd;
@@ -206,7 +205,7 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, peer);
         bool left = atomic_load(&page->left) != 0;
-        if (!left && !has_died(comm, peer)) {
+        if (!left && !wefti_peer_has_died(comm, peer)) {
             continue;
         }
         if (op->suspect != peer) {

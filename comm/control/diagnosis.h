@@ -15,4 +15,14 @@
  */
 void wefti_watch_stalled(weft_comm *comm, wefti_op *op);
 
+/*
+ * wefti_peer_has_died - whether its process has ended; false for ranks of this
+ * one. Threads: any.
+ */
+bool wefti_peer_has_died(const weft_comm *comm, int peer);
+
+/* The newest operation that rank has entered; 0: none. Threads: any. */
+uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
+                                 weft_collective *what, int64_t *when_ns);
+
 #endif

@@ -90,8 +90,44 @@ typedef struct wefti_fault_page {
     char text[256];
 } wefti_fault_page;
 
+/*
+ * One attempt of the survivors to agree who is left; see comm/shrink.c. Each
+ * word is set once, by compare-and-swap: whoever is first decides for all.
+ */
+typedef struct wefti_shrink_round {
+    _Atomic uint32_t decided; /* 1 + the rank whose proposal it is; 0: nobody */
+    _Atomic uint32_t outcome; /* 0: open; else WEFTI_SHRINK_* */
+} wefti_shrink_round;
+
+enum {
+    WEFTI_SHRINK_ROUNDS = 8, /* of one communicator, over all calls */
+    WEFTI_SHRINK_AGREED = 1,
+    WEFTI_SHRINK_AGAIN = 2,  /* somebody was lost meanwhile */
+    WEFTI_SHRINK_FAILED = 3, /* + the rank that could not build */
+    WEFTI_SHRINK_RANKS_MOST = 1024
+};
+
+/* What a rank proposes in a round: written before its swap of decided. */
+typedef struct wefti_proposal {
+    uint64_t offset; /* of the new communicator's memory */
+    uint64_t alive[WEFTI_SHRINK_RANKS_MOST / 64];
+} wefti_proposal;
+
+/*
+ * A rank's part in shrinking. round (store) publishes that it waits in that
+ * round; built[k] (store, last) that it has built, or text, why it could not.
+ */
+typedef struct wefti_shrink_page {
+    _Atomic uint32_t round;
+    _Atomic uint32_t built[WEFTI_SHRINK_ROUNDS]; /* 0; 1: yes; 2: no */
+    int32_t status;
+    char text[124];
+    wefti_proposal proposals[WEFTI_SHRINK_ROUNDS];
+} wefti_shrink_page;
+
 typedef struct wefti_shared_header {
     wefti_fault_page fault;
+    wefti_shrink_round shrink[WEFTI_SHRINK_ROUNDS];
     /* Where the next split's memory starts; used in the world's header. */
     _Atomic uint64_t next_offset;
     _Atomic uint32_t gone;     /* ranks that have destroyed it */
@@ -104,6 +140,7 @@ typedef struct wefti_rank_page {
     _Atomic uint32_t left; /* destroyed the communicator */
     /* Per lane: when it last found itself waiting for a peer. Diagnosis. */
     _Atomic int64_t waiting_ns[WEFTI_LANES];
+    wefti_shrink_page shrink;
 } wefti_rank_page;
 
 /* Offsets in bytes; within a region from its start. */

@@ -108,12 +108,61 @@ WEFT_NODISCARD weft_status weft_comm_split(weft_comm *comm, int color, int key,
                                            weft_comm **comm_out);
 
 /*
+ * weft_comm_shrink - the ranks that are left go on without those that are not;
+ * called by every survivor.
+ *
+ * Survivors agree who they are, also while another of them dies; the new ranks
+ * keep the old order, and name, limits and device are the parent's. Ranks that
+ * have died or destroyed the parent are left out at once, others that do not
+ * come after timeout_ms: whoever comes later is told so. The parent fails, if
+ * it has not yet, so that every rank comes out of its operations; it must still
+ * be destroyed. A communicator can be shrunk 8 times, each rank lost during the
+ * agreement counting once more; what came of it, again as often.
+ *
+ * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (ranks on several hosts) |
+ *             ERR_PEER (the others went on without this rank, or it was shrunk
+ *             too often) | ERR_NO_MEMORY, ERR_SYSTEM (a
+ *             survivor could not build its end: the same on all).
+ * Threads     one caller per comm at a time.  Blocks: at most 2 timeout_ms for
+ *             each rank that is lost.
+ * Source      M. Herlihy, "Wait-free synchronization", 1991; comm/shrink.c.
+ */
+WEFT_NODISCARD weft_status weft_comm_shrink(weft_comm *comm,
+                                            weft_comm **comm_out);
+
+/*
+ * weft_comm_create_from - a new communicator of some ranks of an old one;
+ * called by those alone.
+ *
+ * ranks       [rank_count] of parent, each once, this one among them, the same
+ *             on all; ranks[i] becomes rank i. Borrowed during the call.
+ * config      name, warn_ms, timeout_ms count; NULL: the parent's.
+ *
+ * The members talk by point-to-point messages of the parent, in order with
+ * those that they post themselves.
+ *
+ * Returns     OK | ERR_INVALID (here: nothing was sent; or a member's list or
+ *             config differs) | ERR_NO_MEMORY, ERR_SYSTEM (a member could not
+ *             build its end: the same on all) | the parent's fault.
+ * Threads     one caller per comm at a time.  Blocks: yes.
+ */
+WEFT_NODISCARD weft_status weft_comm_create_from(weft_comm *parent,
+                                                 const int *ranks,
+                                                 int rank_count,
+                                                 const weft_comm_config *config,
+                                                 weft_comm **comm_out);
+
+/*
  * weft_comm_destroy - leave. Local: waits only for this rank's own operations.
  *
  * A peer that still waits for this rank in an operation learns that it left.
- * comm   NULL is legal. Not while another thread is inside a call on it, nor
- *        while a stream still holds its operations: weft_stream_wait() first,
- *        after a fault too.
+ * Operations that streams hold are waited for, timeout_ms at most; then the
+ * communicator is aborted, and they end with an error when their streams get
+ * there. On a failed communicator nothing is waited for: its operations have
+ * ended, and streams may still pass the marks they left.
+ *
+ * comm     NULL is legal. Not while another thread is inside a call on it.
+ * Threads  one.  Blocks: at most timeout_ms.
  */
 void weft_comm_destroy(weft_comm *comm);
 
@@ -151,6 +200,45 @@ int weft_comm_get_nranks(const weft_comm *comm);
  */
 WEFT_NODISCARD weft_status weft_comm_dump(weft_comm *comm, char *text_out,
                                           size_t text_bytes);
+
+/* What a communicator costs this process, and all its ranks together. */
+typedef struct weft_comm_bytes {
+    size_t size_bytes;       /* set by the caller */
+    uint64_t own_bytes;      /* memory of this rank alone */
+    uint64_t shared_bytes;   /* memory that all ranks of it share, once */
+    uint64_t reserved_bytes; /* address space, most of it never touched */
+} weft_comm_bytes;
+
+/*
+ * weft_comm_get_bytes - the memory that it uses now.
+ *
+ * Returns     OK | ERR_INVALID.  Threads: any.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status weft_comm_get_bytes(weft_comm *comm,
+                                               weft_comm_bytes *bytes_out);
+
+typedef enum weft_comm_format {
+    WEFT_COMM_TEXT,
+    WEFT_COMM_JSON
+} weft_comm_format;
+
+/*
+ * weft_comm_get_health - state, fault, fabric, memory, and of each rank whether
+ * it is alive, dead or has left, its last operation and how long ago that was.
+ *
+ * text_out    room for text_bytes: about 300 + 160 for each rank. JSON: one
+ *             object with name, state (healthy, failed), rank, nranks, fabric,
+ *             fault (null, or status, code, rank, op, text), bytes (own,
+ *             shared, reserved) and ranks[] (rank, state, completed, last_op,
+ *             last_what, age_s).
+ *
+ * Returns     OK | ERR_INVALID (also: too little room; the text says how much
+ *             is needed) | ERR_NO_MEMORY.  Threads: any.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status weft_comm_get_health(weft_comm *comm,
+                                                weft_comm_format format,
+                                                char *text_out,
+                                                size_t text_bytes);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <cmocka.h>
 
@@ -141,46 +142,43 @@ static void test_file_of_an_earlier_job_is_passed_over(void **state)
     assert_no_file();
 }
 
-/* A job that has the stale file's port, and another secret. */
-static void *be_a_stranger(void *argument)
+/* A process of a job that has the stale file's port, and another secret. */
+static pid_t start_stranger(int *port_out)
 {
-    weft_unique_id *id = argument;
-    weft_comm *comm;
-    weft_comm_config config = {.size_bytes = sizeof(config),
-                               .id = id,
-                               .rank = 0,
-                               .nranks = 2,
-                               .timeout_ms = 1500};
-    weft_status status = weft_comm_create(&config, &comm);
-    return status == WEFT_ERR_TIMEOUT ? NULL : argument;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        weft_unique_id id;
+        weft_comm *comm;
+        weft_comm_config config = {.size_bytes = sizeof(config),
+                                   .id = &id,
+                                   .nranks = 2,
+                                   .timeout_ms = 1500};
+        bool made = weft_unique_id_create(&id) == WEFT_OK;
+        int port = id.bytes[14] | id.bytes[15] << 8;
+        made = made && write(ends[1], &port, sizeof(port)) == sizeof(port);
+        _exit(!made || weft_comm_create(&config, &comm) != WEFT_ERR_TIMEOUT);
+    }
+    assert_int_equal(read(ends[0], port_out, sizeof(*port_out)),
+                     sizeof(*port_out));
+    close(ends[0]);
+    close(ends[1]);
+    return pid;
 }
 
 static void test_file_that_points_at_another_job_is_passed_over(void **state)
 {
     char text[160];
-    weft_unique_id id;
-    pthread_t thread;
-    void *failed;
+    int port, status;
     (void)state;
-    setenv("WEFT_TIMEOUT_MS", "5000", 1);
-    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
-    unsetenv("WEFT_TIMEOUT_MS");
-    int port = id.bytes[14] | id.bytes[15] << 8;
+    pid_t stranger = start_stranger(&port);
     snprintf(text, sizeof(text), "weft 127.0.0.1:%d %s", port, digits);
     write_file(text, 0600);
-    /* Processes first: they are forked. */
-    struct world world = {.nranks = RANKS,
-                          .config.timeout_ms = 20000,
-                          .call = work,
-                          .context = &(scene){.file = true},
-                          .before = before};
-    world_processes started;
-    world_start_processes(&world, &started);
-    assert_int_equal(pthread_create(&thread, NULL, be_a_stranger, &id), 0);
-    assert_int_equal(world_finish_processes(&started, 60), 0);
-    pthread_join(thread, &failed);
-    assert_null(failed);
+    assert_int_equal(run(&(scene){.file = true}), 0);
     assert_no_file();
+    assert_int_equal(waitpid(stranger, &status, 0), stranger);
+    assert_int_equal(status, 0);
 }
 
 /* Creates here and now; the status, and the text in weft_error_text(). */

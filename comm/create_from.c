@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/create_from.c - a new communicator from a list of ranks of an old one,
+ * made by those on the list alone.
+ *
+ *   members          leader, the first on the list
+ *     | card ----------->|  the same list on all? Who first shares memory with
+ *     |<---------- place |  others has set some aside, and says where
+ *   build              build
+ *     | verdict -------->|
+ *     |<---------- verdict, of all
+ *
+ * These are point-to-point messages of the parent, in order with the others
+ * between the same two ranks.
+ */
+#include "base/error.h"
+#include "comm/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What a member says first. */
+typedef struct card {
+    int32_t status; /* of its config */
+    int32_t count;
+    uint64_t digest; /* of the list */
+    uint64_t offset; /* of memory, from those who set it aside */
+} card;
+
+_Static_assert(sizeof(card) <= sizeof(wefti_verdict),
+               "parent->table has a verdict's room for each rank");
+
+/* What it gets back. */
+typedef struct place {
+    uint64_t offset;
+    wefti_verdict verdict;
+} place;
+
+typedef struct gathering {
+    weft_comm *parent;
+    const int *ranks;
+    int count;
+    card own;
+} gathering;
+
+static weft_status say(weft_comm *comm, int peer, const void *bytes,
+                       size_t bytes_count)
+{
+    return weft_send(bytes, bytes_count, WEFT_DTYPE_U8, peer, comm, NULL);
+}
+
+static weft_status hear(weft_comm *comm, int peer, void *bytes,
+                        size_t bytes_count)
+{
+    return weft_recv(bytes, bytes_count, WEFT_DTYPE_U8, peer, comm, NULL);
+}
+
+/* FNV-1a over the list: it guards against mistakes, not against malice. */
+static uint64_t digest_of(const int *ranks, int count)
+{
+    uint64_t digest = UINT64_C(14695981039346656037);
+    for (int i = 0; i < count; i++) {
+        digest = (digest ^ (uint64_t)ranks[i]) * UINT64_C(1099511628211);
+    }
+    return digest;
+}
+
+static weft_status check_list(const weft_comm *parent, const int *ranks,
+                              int count)
+{
+    bool own = false;
+    if (!ranks || count < 1 || count > parent->nranks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: allowed is a list of 1 to %d ranks",
+                           ranks ? "rank_count out of range" : "ranks is NULL",
+                           parent->nranks);
+    }
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->nranks) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "ranks[%d] is %d: allowed is 0 to %d", i,
+                               ranks[i], parent->nranks - 1);
+        }
+        for (int j = 0; j < i; j++) {
+            if (ranks[j] == ranks[i]) {
+                return wefti_error(WEFT_ERR_INVALID,
+                                   "ranks[%d] and ranks[%d] are both %d: "
+                                   "allowed is each rank once",
+                                   j, i, ranks[i]);
+            }
+        }
+        own |= ranks[i] == parent->rank;
+    }
+    return own ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "ranks lacks this rank, %d: only members call",
+                             parent->rank);
+}
+
+/* What is wrong with the cards of all; they belong to the parent's ranks. */
+static weft_status compare(const gathering *all, const card *cards)
+{
+    int leader = all->parent->rank;
+    for (int i = 0; i < all->count; i++) {
+        const card *theirs = &cards[all->ranks[i]];
+        if (theirs->status != WEFT_OK) {
+            return wefti_error((weft_status)theirs->status,
+                               "rank %d's config was refused", all->ranks[i]);
+        }
+        if (theirs->count != all->own.count ||
+            theirs->digest != all->own.digest) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "rank %d lists other members than rank %d",
+                               all->ranks[i], leader);
+        }
+    }
+    return WEFT_OK;
+}
+
+/* The leader: everybody's card, and then the place to everybody. */
+static weft_status invite(const gathering *all, uint64_t *offset_out)
+{
+    weft_comm *parent = all->parent;
+    card *cards = parent->table;
+    cards[parent->rank] = all->own;
+    for (int i = 1; i < all->count; i++) {
+        int peer = all->ranks[i];
+        weft_status status = hear(parent, peer, &cards[peer], sizeof(card));
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    weft_status compared = compare(all, cards);
+    place reply = {.verdict = wefti_verdict_of(compared)};
+    for (int i = 1; i < all->count; i++) {
+        int peer = all->ranks[i];
+        reply.offset =
+            cards[wefti_group_placer(parent, all->ranks, all->count, peer)]
+                .offset;
+        weft_status status = say(parent, peer, &reply, sizeof(reply));
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    *offset_out = all->own.offset;
+    return compared == WEFT_OK
+               ? WEFT_OK
+               : wefti_error(compared, "%s", reply.verdict.text);
+}
+
+static weft_status accept_place(const gathering *all, uint64_t *offset_out)
+{
+    place reply;
+    weft_status status =
+        say(all->parent, all->ranks[0], &all->own, sizeof(all->own));
+    if (status == WEFT_OK) {
+        status = hear(all->parent, all->ranks[0], &reply, sizeof(reply));
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    *offset_out = reply.offset;
+    return reply.verdict.status == WEFT_OK
+               ? WEFT_OK
+               : wefti_error((weft_status)reply.verdict.status, "%s",
+                             reply.verdict.text);
+}
+
+/* All learn of the first one in the list that could not build. */
+static weft_status agree(const gathering *all, weft_status built)
+{
+    weft_comm *parent = all->parent;
+    wefti_verdict verdict = wefti_verdict_of(built), theirs;
+    weft_status status = WEFT_OK;
+    if (parent->rank != all->ranks[0]) {
+        status = say(parent, all->ranks[0], &verdict, sizeof(verdict));
+        if (status == WEFT_OK) {
+            status = hear(parent, all->ranks[0], &verdict, sizeof(verdict));
+        }
+    }
+    for (int i = 1;
+         i < all->count && parent->rank == all->ranks[0] && status == WEFT_OK;
+         i++) {
+        status = hear(parent, all->ranks[i], &theirs, sizeof(theirs));
+        if (status == WEFT_OK && verdict.status == WEFT_OK) {
+            verdict = theirs;
+        }
+    }
+    for (int i = 1;
+         i < all->count && parent->rank == all->ranks[0] && status == WEFT_OK;
+         i++) {
+        status = say(parent, all->ranks[i], &verdict, sizeof(verdict));
+    }
+    if (status != WEFT_OK || verdict.status == WEFT_OK) {
+        return status;
+    }
+    return wefti_error((weft_status)verdict.status,
+                       "a member could not join: %.*s",
+                       (int)sizeof(verdict.text) - 1, verdict.text);
+}
+
+weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
+                                  int rank_count,
+                                  const weft_comm_config *config,
+                                  weft_comm **comm_out)
+{
+    weft_comm_config full;
+    uint64_t offset = 0;
+    if (!parent || !comm_out) {
+        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
+                           parent ? "comm_out" : "parent");
+    }
+    *comm_out = NULL;
+    weft_status status = check_list(parent, ranks, rank_count);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_status refused = wefti_group_read_config(parent, config, &full);
+    gathering all = {
+        .parent = parent,
+        .ranks = ranks,
+        .count = rank_count,
+        .own = {refused, rank_count, digest_of(ranks, rank_count), 0}};
+    if (wefti_group_placer(parent, ranks, rank_count, parent->rank) ==
+        parent->rank) {
+        all.own.offset = wefti_group_place(parent, rank_count);
+    }
+    status = parent->rank == ranks[0] ? invite(&all, &offset)
+                                      : accept_place(&all, &offset);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_status built =
+        wefti_group_build(parent, ranks, rank_count, offset, &full, comm_out);
+    status = agree(&all, built);
+    if (status != WEFT_OK) {
+        weft_comm_destroy(*comm_out);
+        *comm_out = NULL;
+    }
+    return status;
+}

@@ -14,6 +14,7 @@
 #include "comm/engine.h"
 #include "comm/group.h"
 #include "comm/letters.h"
+#include "comm/mem.h"
 #include "comm/op.h"
 #include "comm/ticket.h"
 
@@ -269,7 +270,7 @@ static bool has_operations(const weft_comm *comm)
             return true;
         }
     }
-    return comm->letters_pending > 0;
+    return comm->letters_pending > 0 || comm->mem_ops != NULL;
 }
 
 /* Whether nothing is left to wait for; what takes too long is ended. */
@@ -313,6 +314,7 @@ void weft_comm_destroy(weft_comm *comm)
     wefti_engine *engine = comm->engine;
     leaving own = {comm, wefti_clock_ns() + comm->timeout_ns};
     wefti_engine_drive(engine, is_quiet, &own);
+    wefti_mems_fini(comm);
     pthread_mutex_lock(&engine->lock);
     if (engine->noted == comm) {
         engine->noted = NULL; /* its address may be another's soon */

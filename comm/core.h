@@ -20,6 +20,7 @@
 #include "comm/pattern/pattern.h"
 #include "comm/select.h"
 #include "device/device.h"
+#include "weft/mem.h"
 #include "weft/op.h"
 
 #include <pthread.h>
@@ -211,6 +212,11 @@ struct weft_comm {
     wefti_letters *queues; /* [2 * nranks]: what goes out, what comes in */
     wefti_letters *busy_queues;
     size_t letters_pending;
+
+    weft_mem *mems;
+    uint64_t mems_made;
+    int mems_engaged;                            /* with far peers */
+    struct wefti_mem_op *mem_ops, **mem_ops_end; /* in order of posting */
 
     wefti_ticket_block *ticket_blocks;
     wefti_ticket *tickets_free;

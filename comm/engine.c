@@ -14,6 +14,7 @@
 #include "base/settings.h"
 #include "comm/control/fault.h"
 #include "comm/letters.h"
+#include "comm/mem.h"
 #include "comm/op.h"
 
 #include <sched.h>
@@ -112,6 +113,9 @@ static bool push_ops(weft_comm *comm)
     }
     if (comm->letters_pending) {
         moved |= wefti_letters_advance(comm);
+    }
+    if (comm->mem_ops || comm->mems_engaged) {
+        moved |= wefti_mem_ops_advance(comm);
     }
     return moved;
 }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/engine.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -49,13 +50,40 @@ int wefti_group_placer(const weft_comm *parent, const int *ranks, int count,
     return rank;
 }
 
+static wefti_shared_header *get_world(const weft_comm *parent)
+{
+    return wefti_mapping_get_base(parent->engine->mapping);
+}
+
+/* What the world itself uses comes first. */
+static uint64_t get_first(const weft_comm *parent)
+{
+    return wefti_layout_plan(parent->engine->members->nranks).total_bytes;
+}
+
+uint64_t wefti_group_reserve(weft_comm *parent, uint64_t bytes)
+{
+    return get_first(parent) +
+           atomic_fetch_add(&get_world(parent)->next_offset, bytes);
+}
+
+void wefti_group_release(weft_comm *parent, uint64_t offset, uint64_t bytes)
+{
+    /* Failure costs memory until the job ends, nothing else. */
+    int refused = fallocate(parent->engine->members->memory_fd,
+                            FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                            (off_t)offset, (off_t)bytes);
+    /* What was set aside last can be set aside again; else a hole remains. */
+    uint64_t begin = offset - get_first(parent), end = begin + bytes;
+    if (refused == 0) {
+        atomic_compare_exchange_strong(&get_world(parent)->next_offset, &end,
+                                       begin);
+    }
+}
+
 uint64_t wefti_group_place(weft_comm *parent, int nranks)
 {
-    wefti_engine *engine = parent->engine;
-    wefti_shared_header *world = wefti_mapping_get_base(engine->mapping);
-    uint64_t first = wefti_layout_plan(engine->members->nranks).total_bytes;
-    return first + atomic_fetch_add(&world->next_offset,
-                                    wefti_layout_plan(nranks).total_bytes);
+    return wefti_group_reserve(parent, wefti_layout_plan(nranks).total_bytes);
 }
 
 weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,

@@ -39,8 +39,15 @@ wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
 int wefti_group_placer(const weft_comm *parent, const int *ranks, int count,
                        int rank);
 
-/* Sets memory aside, in this rank's domain, for nranks ranks; returns where.
- * Threads: any. */
+ * wefti_group_reserve - set bytes aside in this rank's domain; returns where.
+ * wefti_group_release gives them back, when nobody uses them any more.
+ *
+ * Threads     any.
+ */
+uint64_t wefti_group_reserve(weft_comm *parent, uint64_t bytes);
+void wefti_group_release(weft_comm *parent, uint64_t offset, uint64_t bytes);
+
+/* The same for a communicator of nranks ranks. */
 uint64_t wefti_group_place(weft_comm *parent, int nranks);
 
 /*

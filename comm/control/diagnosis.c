@@ -190,6 +190,14 @@ bool wefti_peer_has_died(const weft_comm *comm, int peer)
     return pidfd >= 0 && poll(&ended, 1, 0) == 1;
 }
 
+const char *wefti_watch_lost(weft_comm *comm, int peer)
+{
+    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
+    return atomic_load(&page->left) != 0     ? "has destroyed its communicator"
+           : wefti_peer_has_died(comm, peer) ? "has died"
+                                             : NULL;
+}
+
 /*
  * A peer that will never come: its process has ended, or it has left. It may
  * have done its part just before, so a first look only suspects it: what it
@@ -202,10 +210,8 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
         if (peer == comm->rank || !is_awaited(comm, op, peer, &entered)) {
             continue;
         }
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        bool left = atomic_load(&page->left) != 0;
-        if (!left && !wefti_peer_has_died(comm, peer)) {
+        const char *how = wefti_watch_lost(comm, peer);
+        if (!how) {
             continue;
         }
         if (op->suspect != peer) {
@@ -215,9 +221,8 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
         }
         char text[96];
         wefti_op_text(comm, op, text, sizeof(text));
-        wefti_fault_publish(
-            comm, WEFT_ERR_PEER, peer, op->number, "%s: rank %d %s", text, peer,
-            left ? "has destroyed its communicator" : "has died");
+        wefti_fault_publish(comm, WEFT_ERR_PEER, peer, op->number,
+                            "%s: rank %d %s", text, peer, how);
         return true;
     }
     return false;

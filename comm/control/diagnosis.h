@@ -25,4 +25,8 @@ bool wefti_peer_has_died(const weft_comm *comm, int peer);
 uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
                                  weft_collective *what, int64_t *when_ns);
 
+/* How peer was lost: "has died", "has destroyed its communicator"; NULL: it
+ * was not. In a job of several ranks. */
+const char *wefti_watch_lost(weft_comm *comm, int peer);
+
 #endif

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/letters.h"
+#include "comm/mem.h"
 #include "comm/op.h"
 #include "comm/ticket.h"
 
@@ -111,6 +112,7 @@ bool wefti_fault_act(weft_comm *comm)
         }
     }
     wefti_letters_fail(comm);
+    wefti_mem_ops_fail(comm);
     /* Last: whoever waited for a stream may now destroy the gates above. */
     wefti_gate_fail(comm->done, comm->failed);
     wefti_tickets_fail(comm);

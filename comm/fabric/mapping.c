@@ -27,11 +27,12 @@ static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static wefti_mapping *list;
 
 /* Caller holds list_lock. */
-static wefti_mapping *find(const struct stat *file, uint64_t offset)
+static wefti_mapping *find(const struct stat *file, uint64_t offset,
+                           size_t bytes)
 {
     for (wefti_mapping *known = list; known; known = known->next) {
         if (known->inode == file->st_ino && known->device == file->st_dev &&
-            known->offset == offset) {
+            known->offset == offset && known->bytes == bytes) {
             return known;
         }
     }
@@ -95,7 +96,7 @@ weft_status wefti_mapping_open(int memory_fd, uint64_t offset, size_t bytes,
     }
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&list_lock);
-    wefti_mapping *known = find(&file, offset);
+    wefti_mapping *known = find(&file, offset, bytes);
     if (known) {
         known->users++;
         *mapping_out = known;

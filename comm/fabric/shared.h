@@ -16,7 +16,8 @@
  *           consumed    [peer][ring][channel] messages it has read from peer
  *           messages    [peer][ring][channel][DEPTH] what it has sent to peer
  *           windows     [LANES] staged payload, one window per operation
- *           letters     [peer] staged payload of point-to-point operations
+ *           letters     [peer][channel] staged payload of point-to-point
+ *                       operations, and of what is put into far memory
  *
  * Everything but the bell and the header is written by the owner alone (in a
  * mirror: by its reader, for the owner).

@@ -8,6 +8,7 @@
 #include "weft/comm.h"
 #include "weft/device.h"
 #include "weft/ledger.h"
+#include "weft/mem.h"
 #include "weft/op.h"
 #include "weft/p2p.h"
 #include "weft/plan.h"

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/control/stall.c - look for dead peers, warn, give up.
+ */
+#include "comm/control/stall.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/control/diagnosis.h"
+#include "comm/control/fault.h"
+
+enum {
+    LOOK_NS = 20000000,   /* between looks */
+    PAUSE_NS = 1000000000 /* no look for so long: it was us who stood still */
+};
+
+/* A peer is lost if two looks in a row find it so: what it did last is seen by
+ * the push between them. */
+static bool fail_if_lost(weft_comm *comm, wefti_stall *stall, int peer,
+                         const char *what)
+{
+    const char *how = peer == comm->rank ? NULL : wefti_watch_lost(comm, peer);
+    if (!how) {
+        return false;
+    }
+    if (stall->suspect != peer + 1) {
+        stall->suspect = peer + 1;
+        stall->checked_ns -= LOOK_NS;
+        return true;
+    }
+    wefti_fault_publish(comm, WEFT_ERR_PEER, peer, 0, "%s: rank %d %s", what,
+                        peer, how);
+    return true;
+}
+
+void wefti_stall_look(weft_comm *comm, wefti_stall *stall, int peer,
+                      void (*describe)(const void *context, char *text_out,
+                                       size_t text_bytes),
+                      const void *context)
+{
+    int64_t now_ns = wefti_clock_coarse_ns();
+    if (stall->since_ns == 0) {
+        stall->since_ns = stall->checked_ns = now_ns;
+        return;
+    }
+    int64_t pause_ns = now_ns - stall->checked_ns;
+    if (pause_ns < LOOK_NS) {
+        return;
+    }
+    if (pause_ns > PAUSE_NS) {
+        stall->since_ns += pause_ns; /* a stopped job goes on when continued */
+    }
+    stall->checked_ns = now_ns;
+    char what[160];
+    describe(context, what, sizeof(what));
+    int first = peer == WEFTI_ALL_PEERS ? 0 : peer;
+    int end = peer == WEFTI_ALL_PEERS ? comm->nranks : peer + 1;
+    for (int at = first; at < end && comm->engine->members; at++) {
+        if (fail_if_lost(comm, stall, at, what)) {
+            return;
+        }
+    }
+    int64_t stalled_ns = now_ns - stall->since_ns;
+    if (stalled_ns >= comm->timeout_ns) {
+        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, peer, 0, "%s, after %.1f s",
+                            what, (double)stalled_ns / 1e9);
+    } else if (stalled_ns >= comm->warn_ns && !stall->warned) {
+        stall->warned = true;
+        wefti_log(WEFTI_LOG_WARN, comm->rank, "%s, after %.1f s", what,
+                  (double)stalled_ns / 1e9);
+    }
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/mem.c - making and ending memory that peers write into.
+ *
+ *   all-gather (status, bytes) -> every rank asked for the same
+ *   all-gather offsets         -> one rank of each domain has set it aside
+ *   all-gather verdicts        -> all have mapped it, or none has it
+ */
+#include "comm/mem.h"
+
+#include "base/error.h"
+#include "comm/comm.h"
+#include "comm/engine.h"
+#include "comm/group.h"
+
+#include <stdlib.h>
+
+enum { PAGE_BYTES = 4096 };
+
+/* What each rank says about its call. */
+typedef struct card {
+    int32_t status;
+    uint64_t bytes;
+} card;
+
+_Static_assert(sizeof(card) <= sizeof(wefti_verdict),
+               "comm->table has a verdict's room for each rank");
+
+/* The domain's page of a memory. */
+typedef struct header {
+    _Atomic uint32_t gone; /* ranks that have destroyed it */
+} header;
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+static size_t cells_bytes(const weft_comm *comm)
+{
+    return round_up((size_t)comm->nranks * WEFT_MEM_SLOTS * sizeof(uint64_t));
+}
+
+static unsigned char *get_part(const weft_mem *mem, int rank)
+{
+    return (unsigned char *)wefti_mapping_get_base(mem->mapping) + PAGE_BYTES +
+           (size_t)rank * mem->part_bytes;
+}
+
+_Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
+                                     int slot)
+{
+    _Atomic uint64_t *cells = (void *)get_part(mem, rank);
+    return cells + (size_t)source * WEFT_MEM_SLOTS + (size_t)slot;
+}
+
+unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank)
+{
+    return get_part(mem, rank) + cells_bytes(mem->comm);
+}
+
+static bool is_near(const weft_comm *comm, int peer)
+{
+    const wefti_membership *job = comm->engine->members;
+    return !job || wefti_membership_is_near(job, comm->peers[peer].world_rank);
+}
+
+bool wefti_mem_is_near(const weft_mem *mem, int peer)
+{
+    return is_near(mem->comm, peer);
+}
+
+/* Sizes of a memory of so many bytes a rank; a status if that is too much. */
+static weft_status plan(const weft_comm *comm, size_t bytes, weft_mem *mem)
+{
+    mem->bytes = bytes;
+    if (bytes > WEFTI_MEMORY_REACH_BYTES / 2 / (uint64_t)comm->nranks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "bytes %zu on each of %d ranks: allowed is up to "
+                           "%llu on all",
+                           bytes, comm->nranks,
+                           (unsigned long long)WEFTI_MEMORY_REACH_BYTES / 2);
+    }
+    mem->part_bytes = cells_bytes(comm) + round_up(bytes);
+    mem->total_bytes = PAGE_BYTES + (size_t)comm->nranks * mem->part_bytes;
+    return WEFT_OK;
+}
+
+static weft_status exchange(weft_comm *comm, const void *mine, size_t bytes)
+{
+    return weft_allgather(mine, comm->table, bytes, WEFT_DTYPE_U8, comm, NULL);
+}
+
+/* All ranks see the same cards and come to the same end. */
+static weft_status compare(weft_comm *comm, weft_status refused, size_t bytes)
+{
+    card mine = {.status = refused, .bytes = bytes};
+    const card *cards = comm->table;
+    weft_status status = exchange(comm, &mine, sizeof(mine));
+    if (status != WEFT_OK || refused != WEFT_OK) {
+        return status != WEFT_OK ? status : refused;
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        weft_status theirs = (weft_status)cards[rank].status;
+        if (theirs != WEFT_OK) {
+            return wefti_error(theirs, "rank %d could not begin: %s", rank,
+                               weft_status_text(theirs));
+        }
+        if (cards[rank].bytes != cards[0].bytes) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "bytes: rank 0 has %llu, rank %d %llu: allowed "
+                               "is the same on all ranks",
+                               (unsigned long long)cards[0].bytes, rank,
+                               (unsigned long long)cards[rank].bytes);
+        }
+    }
+    return WEFT_OK;
+}
+
+static bool shares_memory(const weft_comm *comm)
+{
+    return comm->engine->members && comm->engine->members->nranks > 1;
+}
+
+/* The first rank of each domain sets its range aside. */
+static weft_status place(weft_comm *comm, weft_mem *mem)
+{
+    int placer = 0;
+    while (!is_near(comm, placer)) {
+        placer++; /* this rank itself, at the latest */
+    }
+    uint64_t mine = 0;
+    if (placer == comm->rank && shares_memory(comm)) {
+        mine = wefti_group_reserve(comm, mem->total_bytes);
+    }
+    weft_status status = exchange(comm, &mine, sizeof(mine));
+    mem->offset = ((const uint64_t *)comm->table)[placer];
+    return status;
+}
+
+static weft_status map(weft_comm *comm, weft_mem *mem)
+{
+    if (mem->offset + mem->total_bytes > (uint64_t)WEFTI_MEMORY_REACH_BYTES) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no room for %zu bytes on each rank: the job has "
+                           "set too much aside",
+                           mem->bytes);
+    }
+    int memory_fd = shares_memory(comm) ? comm->engine->members->memory_fd : -1;
+    weft_status status = wefti_mapping_open(memory_fd, mem->offset,
+                                            mem->total_bytes, &mem->mapping);
+    if (status == WEFT_OK && comm->near_count < comm->nranks) {
+        status = wefti_engine_start(comm->engine);
+    }
+    return status;
+}
+
+static weft_status agree(weft_comm *comm, weft_status mapped)
+{
+    wefti_verdict mine = wefti_verdict_of(mapped);
+    const wefti_verdict *verdicts = comm->table;
+    weft_status status = exchange(comm, &mine, sizeof(mine));
+    if (mapped != WEFT_OK) {
+        return wefti_error(mapped, "%s", mine.text);
+    }
+    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
+        if (verdicts[rank].status != WEFT_OK) {
+            status = wefti_error((weft_status)verdicts[rank].status,
+                                 "rank %d could not map the memory: %.*s", rank,
+                                 (int)sizeof(verdicts[rank].text) - 1,
+                                 verdicts[rank].text);
+        }
+    }
+    return status;
+}
+
+/* From here on far peers' messages find it. */
+static void enlist(weft_comm *comm, weft_mem *mem)
+{
+    mem->engaged = comm->near_count < comm->nranks;
+    pthread_mutex_lock(&comm->engine->lock);
+    mem->next = comm->mems;
+    comm->mems = mem;
+    if (mem->engaged) {
+        comm->mems_engaged++;
+        atomic_fetch_add(&comm->engine->pending, 1);
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+    if (mem->engaged) {
+        wefti_engine_wake(comm->engine);
+    }
+}
+
+static void delist(weft_comm *comm, weft_mem *mem)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    for (weft_mem **link = &comm->mems; *link; link = &(*link)->next) {
+        if (*link == mem) {
+            *link = mem->next;
+            break;
+        }
+    }
+    if (mem->engaged) {
+        comm->mems_engaged--;
+        atomic_fetch_sub(&comm->engine->pending, 1);
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+}
+
+/* The last of the domain gives the range back. */
+static void leave(weft_comm *comm, weft_mem *mem)
+{
+    header *domain = wefti_mapping_get_base(mem->mapping);
+    int gone = (int)atomic_fetch_add(&domain->gone, 1) + 1;
+    if (gone == comm->near_count && shares_memory(comm)) {
+        wefti_group_release(comm, mem->offset, mem->total_bytes);
+    }
+    wefti_mapping_close(mem->mapping);
+}
+
+weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
+{
+    if (!comm || !mem_out) {
+        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
+                           comm ? "mem_out" : "comm");
+    }
+    *mem_out = NULL;
+    weft_mem *mem = calloc(1, sizeof(*mem));
+    weft_status refused =
+        mem ? plan(comm, bytes, mem)
+            : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a weft_mem");
+    weft_status status = compare(comm, refused, bytes);
+    if (status != WEFT_OK) {
+        free(mem);
+        return status;
+    }
+    mem->comm = comm;
+    mem->id = ++comm->mems_made;
+    status = place(comm, mem);
+    if (status != WEFT_OK) {
+        free(mem);
+        return status;
+    }
+    weft_status mapped = map(comm, mem);
+    if (mapped == WEFT_OK) {
+        enlist(comm, mem);
+    }
+    status = agree(comm, mapped);
+    if (status != WEFT_OK) {
+        if (mapped == WEFT_OK) {
+            delist(comm, mem);
+        }
+        wefti_mapping_close(mem->mapping);
+        free(mem);
+        return status;
+    }
+    *mem_out = mem;
+    return WEFT_OK;
+}
+
+void weft_mem_destroy(weft_mem *mem)
+{
+    if (mem) {
+        delist(mem->comm, mem);
+        leave(mem->comm, mem);
+        free(mem);
+    }
+}
+
+void wefti_mems_fini(weft_comm *comm)
+{
+    while (comm->mems) {
+        weft_mem_destroy(comm->mems);
+    }
+}
+
+void *weft_mem_get_base(const weft_mem *mem)
+{
+    return mem ? wefti_mem_get_data(mem, mem->comm->rank) : NULL;
+}
+
+void *weft_mem_get_peer_base(const weft_mem *mem, int peer)
+{
+    return mem && peer >= 0 && peer < mem->comm->nranks &&
+                   wefti_mem_is_near(mem, peer)
+               ? wefti_mem_get_data(mem, peer)
+               : NULL;
+}
+
+size_t weft_mem_get_bytes(const weft_mem *mem)
+{
+    return mem ? mem->bytes : 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/mem.h - memory that peers write into; see weft/mem.h.
+ *
+ *   header | part of rank 0 | part of rank 1 | ...     in a domain's memory
+ *   part:  cells   [source][slot] counters, each raised by its source
+ *          data    the owner's bytes
+ *
+ * Each domain has one such range, in which only its own ranks' parts are used.
+ * A near peer is written to directly. To a far one, data and signals travel as
+ * messages on the ring of letters, channel WEFTI_MEM_CHANNEL, and the engine
+ * of their target puts them where they belong; being in one queue, they keep
+ * their order.
+ *
+ * A cell's raise (by its source; by its owner's engine for a far source)
+ * releases the data put before; a wait's load acquires them. Both are
+ * sequentially consistent, because the bell needs it.
+ */
+#ifndef COMM_MEM_H
+#define COMM_MEM_H
+
+#include "comm/control/stall.h"
+#include "comm/core.h"
+#include "weft/mem.h"
+
+enum { WEFTI_MEM_CHANNEL = 1 };
+
+struct weft_mem {
+    weft_mem *next; /* of the communicator */
+    weft_comm *comm;
+    uint64_t id; /* the id-th of the communicator, on all ranks */
+    size_t bytes;
+    size_t part_bytes, total_bytes;
+    uint64_t offset; /* in the domain's memory */
+    wefti_mapping *mapping;
+    bool engaged; /* keeps the engine's thread awake for far peers */
+};
+
+/* The counter of rank that source raises. near ranks only. */
+_Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
+                                     int slot);
+unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank);
+
+/* Whether peer's part is in this rank's domain. */
+bool wefti_mem_is_near(const weft_mem *mem, int peer);
+
+/* Frees what its user has not destroyed. */
+void wefti_mems_fini(weft_comm *comm);
+
+/* What one call does once its stream has come to it. Lock held for all. */
+typedef enum wefti_mem_act {
+    WEFTI_MEM_PUT, /* to a far peer */
+    WEFTI_MEM_SIGNAL,
+    WEFTI_MEM_WAIT
+} wefti_mem_act;
+
+typedef struct wefti_mem_op {
+    struct wefti_mem_op *next;
+    weft_mem *mem;
+    wefti_mem_act act;
+    int peer, slot;
+    uint64_t value;
+    const unsigned char *src;
+    size_t dst_offset, bytes;
+    wefti_ticket *ticket; /* NULL: its poster waits, and owns this */
+    bool done;
+    weft_status status;
+    wefti_stall stall;
+} wefti_mem_op;
+
+/* One push of what is pending, and of what far peers have sent. */
+bool wefti_mem_ops_advance(weft_comm *comm);
+
+/* Ends all that is pending with the communicator's fault. */
+void wefti_mem_ops_fail(weft_comm *comm);
+
+/*
+ * wefti_mem_far_put, _signal - hand over what the peer's ring has room for.
+ * Lock held.
+ *
+ * Returns     put: OK | what the device said to a copy; signal: whether it was
+ *             handed over.
+ */
+WEFT_NODISCARD weft_status wefti_mem_far_put(weft_mem *mem, int peer,
+                                             size_t dst_offset,
+                                             const unsigned char *src,
+                                             size_t bytes, size_t *taken_bytes);
+bool wefti_mem_far_signal(weft_mem *mem, int peer, int slot, uint64_t add);
+
+/* Puts where it belongs what far peers have sent. Lock held. */
+bool wefti_mem_far_receive(weft_comm *comm);
+
+#endif

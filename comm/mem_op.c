@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/mem_op.c - put, signal and wait.
+ *
+ *              no stream                       stream
+ *   near put   the caller copies               the stream copies
+ *   signal     the caller raises the cell      an operation of the engine
+ *   wait       looks, then the engine          the engine
+ *   far        the engine                      the engine
+ *
+ * An operation of the engine starts when its stream has come to it, in the
+ * order of posting. Which store pairs with which load: comm/mem.h.
+ */
+#include "base/check.h"
+#include "base/error.h"
+#include "comm/control/fault.h"
+#include "comm/engine.h"
+#include "comm/mem.h"
+#include "comm/op_check.h"
+#include "comm/ticket.h"
+#include "kernels/wire/fold.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static weft_status check_place(const weft_mem *mem, int peer, bool any,
+                               const weft_stream *stream)
+{
+    if (!mem) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "mem is NULL: allowed is a weft_mem");
+    }
+    int least = any ? WEFT_MEM_ANY_PEER : 0;
+    if (peer < least || peer >= mem->comm->nranks) {
+        return wefti_error(WEFT_ERR_INVALID, "peer %d: allowed is %d..%d", peer,
+                           least, mem->comm->nranks - 1);
+    }
+    return stream ? wefti_check_stream(stream, mem->comm) : WEFT_OK;
+}
+
+static weft_status check_slot(int slot)
+{
+    return slot >= 0 && slot < WEFT_MEM_SLOTS
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID, "slot %d: allowed is 0..%d",
+                             slot, WEFT_MEM_SLOTS - 1);
+}
+
+static weft_status check_put(const weft_mem *mem, size_t dst_offset,
+                             const void *src, size_t count, weft_dtype dtype,
+                             int peer, size_t *bytes_out)
+{
+    size_t elem_bytes = weft_dtype_bytes(dtype);
+    if (elem_bytes == 0) {
+        return wefti_error(WEFT_ERR_INVALID, "dtype %d: allowed is 0..%d",
+                           (int)dtype, WEFT_DTYPE_COUNT - 1);
+    }
+    if (__builtin_mul_overflow(count, elem_bytes, bytes_out) ||
+        dst_offset > mem->bytes || *bytes_out > mem->bytes - dst_offset) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "dst_offset %zu and %zu %s: allowed is within the "
+                           "%zu bytes of rank %d's memory",
+                           dst_offset, count, weft_dtype_text(dtype),
+                           mem->bytes, peer);
+    }
+    if (*bytes_out && !src) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "src is NULL: allowed is a buffer of %zu bytes",
+                           *bytes_out);
+    }
+    if (*bytes_out && wefti_mem_is_near(mem, peer)) {
+        uintptr_t from = (uintptr_t)src;
+        uintptr_t to = (uintptr_t)wefti_mem_get_data(mem, peer) + dst_offset;
+        if (from < to + *bytes_out && to < from + *bytes_out) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "src %p overlaps dst_offset %zu of rank %d's "
+                               "memory: allowed is apart",
+                               src, dst_offset, peer);
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status get_fault(weft_comm *comm)
+{
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&comm->engine->lock);
+    if (wefti_fault_act(comm)) {
+        status = wefti_fault_status(comm);
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+    return status;
+}
+
+uint64_t weft_mem_get_signal(const weft_mem *mem, int slot, int peer)
+{
+    if (!mem || slot < 0 || slot >= WEFT_MEM_SLOTS ||
+        peer < WEFT_MEM_ANY_PEER || peer >= mem->comm->nranks) {
+        return 0;
+    }
+    int first = peer == WEFT_MEM_ANY_PEER ? 0 : peer;
+    int end = peer == WEFT_MEM_ANY_PEER ? mem->comm->nranks : peer + 1;
+    uint64_t sum = 0;
+    for (int source = first; source < end; source++) {
+        sum +=
+            atomic_load(wefti_mem_get_cell(mem, mem->comm->rank, source, slot));
+    }
+    return sum;
+}
+
+static bool has_come(const weft_mem *mem, int slot, int peer, uint64_t value)
+{
+    return (int64_t)(weft_mem_get_signal(mem, slot, peer) - value) >= 0;
+}
+
+static void raise_near(weft_mem *mem, int slot, int peer, uint64_t add)
+{
+    weft_comm *comm = mem->comm;
+    atomic_fetch_add(wefti_mem_get_cell(mem, peer, comm->rank, slot), add);
+    wefti_doorbell_ring(comm->bells[peer]);
+}
+
+/* "wait for rank 2's signal 5 on memory #1 of "world": 3 of 7 have come" */
+static void describe_wait(const void *context, char *text_out,
+                          size_t text_bytes)
+{
+    const wefti_mem_op *op = context;
+    const weft_mem *mem = op->mem;
+    char who[24] = "any rank";
+    if (op->peer != WEFT_MEM_ANY_PEER) {
+        snprintf(who, sizeof(who), "rank %d", op->peer);
+    }
+    snprintf(text_out, text_bytes,
+             "wait for %s to raise slot %d of memory #%llu of \"%s\" to %llu: "
+             "it is at %llu",
+             who, op->slot, (unsigned long long)mem->id, mem->comm->name,
+             (unsigned long long)op->value,
+             (unsigned long long)weft_mem_get_signal(mem, op->slot, op->peer));
+}
+
+static void describe_far(const void *context, char *text_out, size_t text_bytes)
+{
+    const wefti_mem_op *op = context;
+    snprintf(text_out, text_bytes,
+             "%s to rank %d on memory #%llu of \"%s\": it takes nothing over",
+             op->act == WEFTI_MEM_PUT ? "put" : "signal", op->peer,
+             (unsigned long long)op->mem->id, op->mem->comm->name);
+}
+
+/* Hands over what there is room for; sets done. Whether anything moved. */
+static bool push_put(wefti_mem_op *op)
+{
+    size_t taken_bytes;
+    weft_status status = wefti_mem_far_put(op->mem, op->peer, op->dst_offset,
+                                           op->src, op->bytes, &taken_bytes);
+    op->src += taken_bytes;
+    op->dst_offset += taken_bytes;
+    op->bytes -= taken_bytes;
+    op->done = op->bytes == 0;
+    if (status != WEFT_OK) {
+        wefti_fault_publish(op->mem->comm, status, op->mem->comm->rank, 0,
+                            "put to rank %d on memory #%llu of \"%s\": the "
+                            "device refused a copy",
+                            op->peer, (unsigned long long)op->mem->id,
+                            op->mem->comm->name);
+    }
+    return taken_bytes > 0 || op->done;
+}
+
+static bool push_signal(wefti_mem_op *op)
+{
+    if (!wefti_mem_is_near(op->mem, op->peer)) {
+        op->done = wefti_mem_far_signal(op->mem, op->peer, op->slot, op->value);
+    } else {
+        raise_near(op->mem, op->slot, op->peer, op->value);
+        op->done = true;
+    }
+    return op->done;
+}
+
+/* One push; whether anything moved. */
+static bool push(weft_comm *comm, wefti_mem_op *op)
+{
+    bool moved = false;
+    if (op->ticket && !wefti_ticket_reached(op->ticket)) {
+        return false;
+    }
+    switch (op->act) {
+    case WEFTI_MEM_PUT:
+        moved = push_put(op);
+        break;
+    case WEFTI_MEM_SIGNAL:
+        moved = push_signal(op);
+        break;
+    case WEFTI_MEM_WAIT:
+        moved = op->done = has_come(op->mem, op->slot, op->peer, op->value);
+        break;
+    }
+    if (moved) {
+        op->stall = (wefti_stall){0};
+    } else {
+        wefti_stall_look(
+            comm, &op->stall, op->peer,
+            op->act == WEFTI_MEM_WAIT ? describe_wait : describe_far, op);
+    }
+    return moved;
+}
+
+/* Takes a finished operation out and lets its poster, or stream, go on. */
+static void end(weft_comm *comm, wefti_mem_op **link, weft_status status)
+{
+    wefti_mem_op *op = *link;
+    *link = op->next;
+    op->done = true;
+    op->status = status;
+    if (op->ticket) {
+        wefti_ticket_end(comm, op->ticket, status);
+        free(op);
+    }
+}
+
+bool wefti_mem_ops_advance(weft_comm *comm)
+{
+    bool moved = comm->mems_engaged && wefti_mem_far_receive(comm);
+    wefti_mem_op **link = &comm->mem_ops;
+    while (*link) {
+        moved |= push(comm, *link);
+        if ((*link)->done) {
+            end(comm, link, WEFT_OK);
+        } else {
+            link = &(*link)->next;
+        }
+    }
+    comm->mem_ops_end = link;
+    return moved;
+}
+
+void wefti_mem_ops_fail(weft_comm *comm)
+{
+    while (comm->mem_ops) {
+        end(comm, &comm->mem_ops, comm->failed);
+    }
+    comm->mem_ops_end = &comm->mem_ops;
+}
+
+static void append(weft_comm *comm, wefti_mem_op *op)
+{
+    op->next = NULL;
+    if (!comm->mem_ops) {
+        comm->mem_ops_end = &comm->mem_ops;
+    }
+    *comm->mem_ops_end = op;
+    comm->mem_ops_end = &op->next;
+}
+
+static bool op_is_done(const void *context)
+{
+    return ((const wefti_mem_op *)context)->done;
+}
+
+static weft_status post_here(weft_comm *comm, wefti_mem_op *op)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    if (wefti_fault_act(comm)) {
+        pthread_mutex_unlock(&comm->engine->lock);
+        return wefti_fault_status(comm);
+    }
+    append(comm, op);
+    wefti_mem_ops_advance(comm);
+    bool done = op->done;
+    pthread_mutex_unlock(&comm->engine->lock);
+    if (!done) {
+        wefti_engine_drive(comm->engine, op_is_done, op);
+    }
+    return op->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
+}
+
+static weft_status post_on_stream(weft_comm *comm, const wefti_mem_op *prepared,
+                                  weft_stream *stream)
+{
+    weft_status status = wefti_engine_start(comm->engine);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_mem_op *op = malloc(sizeof(*op));
+    if (!op) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an operation");
+    }
+    *op = *prepared;
+    pthread_mutex_lock(&comm->engine->lock);
+    if (wefti_fault_act(comm)) {
+        status = wefti_fault_status(comm);
+    } else if (!(op->ticket = wefti_ticket_take(comm))) {
+        status = WEFT_ERR_NO_MEMORY;
+    }
+    if (status != WEFT_OK) {
+        pthread_mutex_unlock(&comm->engine->lock);
+        free(op);
+        return status;
+    }
+    const wefti_ticket *ticket = op->ticket;
+    uint64_t turn = ticket->turn;
+    append(comm, op);
+    pthread_mutex_unlock(&comm->engine->lock);
+    return wefti_ticket_queue(comm, ticket, turn, stream);
+}
+
+static weft_status post(wefti_mem_op *op, weft_stream *stream)
+{
+    return stream ? post_on_stream(op->mem->comm, op, stream)
+                  : post_here(op->mem->comm, op);
+}
+
+/* Bytes to a near peer: by the caller, or by the stream. */
+static weft_status copy_near(weft_mem *mem, void *dst, const void *src,
+                             size_t bytes, weft_stream *stream)
+{
+    weft_comm *comm = mem->comm;
+    if (stream) {
+        return weft_device_copy(wefti_stream_get_device(stream), dst, src,
+                                bytes, stream);
+    }
+    if (wefti_device_owns(comm->device, src)) {
+        return weft_device_copy(comm->device, dst, src, bytes, NULL);
+    }
+    wefti_copy(dst, src, bytes);
+    return WEFT_OK;
+}
+
+weft_status weft_put(weft_mem *mem, size_t dst_offset, const void *src,
+                     size_t count, weft_dtype dtype, int peer,
+                     weft_stream *stream)
+{
+    size_t bytes;
+    weft_status status = check_place(mem, peer, false, stream);
+    if (status == WEFT_OK) {
+        status = check_put(mem, dst_offset, src, count, dtype, peer, &bytes);
+    }
+    if (status == WEFT_OK && wefti_fault_is_published(mem->comm)) {
+        status = get_fault(mem->comm);
+    }
+    if (status != WEFT_OK || bytes == 0) {
+        return status;
+    }
+    if (wefti_mem_is_near(mem, peer)) {
+        return copy_near(mem, wefti_mem_get_data(mem, peer) + dst_offset, src,
+                         bytes, stream);
+    }
+    wefti_mem_op op = {.mem = mem,
+                       .act = WEFTI_MEM_PUT,
+                       .peer = peer,
+                       .src = src,
+                       .dst_offset = dst_offset,
+                       .bytes = bytes};
+    return post(&op, stream);
+}
+
+weft_status weft_signal(weft_mem *mem, int slot, uint64_t add, int peer,
+                        weft_stream *stream)
+{
+    weft_status status = check_place(mem, peer, false, stream);
+    if (status == WEFT_OK) {
+        status = check_slot(slot);
+    }
+    if (status == WEFT_OK && (add == 0 || add > INT64_MAX)) {
+        status = wefti_error(WEFT_ERR_INVALID, "add %llu: allowed is 1..2^63-1",
+                             (unsigned long long)add);
+    }
+    if (status == WEFT_OK && wefti_fault_is_published(mem->comm)) {
+        status = get_fault(mem->comm);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!stream && wefti_mem_is_near(mem, peer)) {
+        raise_near(mem, slot, peer, add);
+        return WEFT_OK;
+    }
+    wefti_mem_op op = {.mem = mem,
+                       .act = WEFTI_MEM_SIGNAL,
+                       .peer = peer,
+                       .slot = slot,
+                       .value = add};
+    return post(&op, stream);
+}
+
+weft_status weft_wait(weft_mem *mem, int slot, uint64_t value, int peer,
+                      weft_stream *stream)
+{
+    weft_status status = check_place(mem, peer, true, stream);
+    if (status == WEFT_OK) {
+        status = check_slot(slot);
+    }
+    if (status != WEFT_OK || (!stream && has_come(mem, slot, peer, value))) {
+        return status;
+    }
+    wefti_mem_op op = {.mem = mem,
+                       .act = WEFTI_MEM_WAIT,
+                       .peer = peer,
+                       .slot = slot,
+                       .value = value};
+    return post(&op, stream);
+}

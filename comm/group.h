@@ -39,6 +39,7 @@ wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
 int wefti_group_placer(const weft_comm *parent, const int *ranks, int count,
                        int rank);
 
+/*
  * wefti_group_reserve - set bytes aside in this rank's domain; returns where.
  * wefti_group_release gives them back, when nobody uses them any more.
  *

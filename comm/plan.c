@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "comm/op_check.h"
 #include "comm/p2p.h"
+#include "comm/pattern/shape.h"
 #include "comm/post.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ struct weft_plan {
     bool gated;
     bool is_list;
     wefti_prepared prepared; /* not of a list */
+    size_t *arrays;          /* of a v form: what desc's arrays point to */
     unsigned char scale[8];  /* its scalar, if it has one */
     size_t count;
     wefti_letter letters[]; /* [count] of a list */
@@ -44,6 +46,32 @@ static weft_status make_plan(weft_comm *comm, size_t count,
     return WEFT_OK;
 }
 
+/* The counts and places of a v form, which the post would have copied. */
+static weft_status keep_arrays(weft_plan *plan)
+{
+    weft_op *desc = &plan->prepared.desc;
+    const size_t **const theirs[] = {&desc->send_counts, &desc->send_displs,
+                                     &desc->recv_counts, &desc->recv_displs};
+    enum { ARRAYS = sizeof(theirs) / sizeof(theirs[0]) };
+    size_t ranks = (size_t)plan->comm->nranks;
+    if (!wefti_shape_get(desc->collective)->varied) {
+        return WEFT_OK;
+    }
+    plan->arrays = calloc(ARRAYS * ranks, sizeof(*plan->arrays));
+    if (!plan->arrays) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for a plan of %zu ranks", ranks);
+    }
+    for (size_t i = 0; i < ARRAYS; i++) {
+        if (*theirs[i]) {
+            size_t *own = plan->arrays + i * ranks;
+            memcpy(own, *theirs[i], ranks * sizeof(*own));
+            *theirs[i] = own;
+        }
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
                          weft_plan **plan_out)
 {
@@ -65,9 +93,14 @@ weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
             plan->prepared.desc.scale = plan->scale;
         }
         plan->gated = op->ready || op->arrived;
-        *plan_out = plan;
+        status = keep_arrays(plan);
     }
-    return status;
+    if (status != WEFT_OK) {
+        weft_plan_destroy(plan);
+        return status;
+    }
+    *plan_out = plan;
+    return WEFT_OK;
 }
 
 weft_status weft_p2p_plan(const weft_p2p *list, size_t list_count,
@@ -133,5 +166,8 @@ weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
 
 void weft_plan_destroy(weft_plan *plan)
 {
-    free(plan);
+    if (plan) {
+        free(plan->arrays);
+        free(plan);
+    }
 }

@@ -249,6 +249,55 @@ static void test_plan_of_list_with_gates_exact(void **state)
     }
 }
 
+/* The arrays of a v form are the plan's own once it is made. */
+static int uneven(weft_comm *comm, void *context)
+{
+    (void)context;
+    enum { ELEMS = 50 };
+    int rank = weft_comm_get_rank(comm), nranks = weft_comm_get_nranks(comm);
+    size_t counts[4], displs[4];
+    int32_t send[ELEMS], recv[4 * ELEMS];
+    for (int p = 0; p < nranks; p++) {
+        counts[p] = (size_t)(p + 1) * 7;
+        displs[p] = (size_t)p * ELEMS;
+    }
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_ALLGATHERV,
+                  .send = send,
+                  .recv = recv,
+                  .count = counts[rank],
+                  .recv_counts = counts,
+                  .recv_displs = displs,
+                  .dtype = WEFT_DTYPE_I32};
+    weft_plan *plan;
+    int failures = weft_op_plan(&op, comm, &plan) != WEFT_OK;
+    memset(counts, 0xA5, sizeof(counts));
+    memset(displs, 0xA5, sizeof(displs));
+    for (int32_t post = 0; post < 5 && !failures; post++) {
+        for (int32_t i = 0; i < ELEMS; i++) {
+            send[i] = rank * 100000 + post * 1000 + i;
+        }
+        memset(recv, 0xA5, sizeof(recv));
+        failures += weft_plan_post(plan, 0, NULL) != WEFT_OK;
+        for (int p = 0; p < nranks; p++) {
+            for (int32_t i = 0; i < (p + 1) * 7; i++) {
+                failures += recv[p * ELEMS + i] != p * 100000 + post * 1000 + i;
+            }
+        }
+    }
+    weft_plan_destroy(plan);
+    return failures > 63 ? 63 : failures;
+}
+
+static void test_plan_of_v_form_keeps_its_own_arrays(void **state)
+{
+    (void)state;
+    for (int nranks = 1; nranks <= 4; nranks++) {
+        struct world world = {.nranks = nranks, .call = uneven};
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
 static int refused_and_failed(weft_comm *comm, void *context)
 {
     (void)context;
@@ -310,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_plan_interleaved_with_plain_posts_exact),
         cmocka_unit_test(test_plan_destroyed_in_flight_posts_go_on),
         cmocka_unit_test(test_plan_of_list_with_gates_exact),
+        cmocka_unit_test(test_plan_of_v_form_keeps_its_own_arrays),
         cmocka_unit_test(test_plan_refused_and_failed_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -255,24 +255,24 @@ static int uneven(weft_comm *comm, void *context)
     (void)context;
     enum { ELEMS = 50 };
     int rank = weft_comm_get_rank(comm), nranks = weft_comm_get_nranks(comm);
-    size_t counts[4], displs[4];
+    size_t lengths[4], places[4];
     int32_t send[ELEMS], recv[4 * ELEMS];
     for (int p = 0; p < nranks; p++) {
-        counts[p] = (size_t)(p + 1) * 7;
-        displs[p] = (size_t)p * ELEMS;
+        lengths[p] = (size_t)(p + 1) * 7;
+        places[p] = (size_t)p * ELEMS;
     }
     weft_op op = {.size_bytes = sizeof(op),
                   .collective = WEFT_COLLECTIVE_ALLGATHERV,
                   .send = send,
                   .recv = recv,
-                  .count = counts[rank],
-                  .recv_counts = counts,
-                  .recv_displs = displs,
+                  .count = lengths[rank],
+                  .recv_counts = lengths,
+                  .recv_displs = places,
                   .dtype = WEFT_DTYPE_I32};
     weft_plan *plan;
     int failures = weft_op_plan(&op, comm, &plan) != WEFT_OK;
-    memset(counts, 0xA5, sizeof(counts));
-    memset(displs, 0xA5, sizeof(displs));
+    memset(lengths, 0xA5, sizeof(lengths));
+    memset(places, 0xA5, sizeof(places));
     for (int32_t post = 0; post < 5 && !failures; post++) {
         for (int32_t i = 0; i < ELEMS; i++) {
             send[i] = rank * 100000 + post * 1000 + i;

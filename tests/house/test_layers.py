@@ -23,19 +23,21 @@ import sys
 # What each folder may see at most; itself is always allowed.
 MAY_SEE = {
     "base": [],
+    "topo": ["base"],
     "device": ["base"],
     "kernels/wire": ["device", "base"],
     "kernels/math": ["device", "base"],
-    "comm": ["kernels/wire", "device", "base"],
+    "comm": ["kernels/wire", "topo", "device", "base"],
     "overlap": ["comm", "kernels/wire", "device", "base"],
-    "trainer": ["overlap", "comm", "kernels/math", "kernels/wire", "device",
-                "base"],
-    "perf": ["overlap", "comm", "kernels/math", "kernels/wire", "device",
-             "base"],
+    "trainer": ["overlap", "comm", "kernels/math", "kernels/wire", "topo",
+                "device", "base"],
+    "perf": ["overlap", "comm", "kernels/math", "kernels/wire", "topo",
+             "device", "base"],
 }
 # What it must see, or the test could not tell a wrong root from a good one.
 MUST_SEE = {
     "base": ["base"],
+    "topo": ["topo", "base"],
     "device": ["device", "base"],
     "kernels/wire": ["kernels/wire", "base"],
     "kernels/math": ["kernels/math", "base"],

@@ -16,7 +16,8 @@ import subprocess
 import sys
 
 SKIPPED = {"build", ".git", ".cache"}
-LIBRARY = ("base/", "device/", "kernels/wire/", "comm/", "overlap/")
+LIBRARY = ("base/", "topo/", "device/", "kernels/wire/", "comm/",
+           "overlap/")
 MARKS = re.compile(r"\b(%s)\b" % "|".join(["TO" + "DO", "FIX" + "ME",
                                            "X" * 3, "HA" + "CK"]))
 OUR_T = re.compile(r"(\}|^\s*typedef\b.*?)\s*\b\w+_t\s*;"

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: an hwloc XML becomes the graph of the machine it shows, with hwloc's
+ * own faults put right and told; what cannot be read is refused with the file,
+ * the line and what would be right.
+ * Method: small files written by hand in tests/topo/data: four A100 with six
+ * links each to two NVSwitches, on two sockets; counted and compared.
+ */
+#include "tests/topo/machine.h"
+#include "topo/paths.h"
+#include "topo/topo.h"
+
+#include <stdlib.h>
+
+static wefti_topo *open_machine(const char *name)
+{
+    char path[512];
+    wefti_topo *topo = NULL;
+    snprintf(path, sizeof(path), "%s/%s", MACHINES, name);
+    weft_status status = wefti_topo_open(path, WEFTI_FORMAT_ANY, NULL, &topo);
+    if (status != WEFT_OK) {
+        fail_msg("%s", weft_error_text());
+    }
+    return topo;
+}
+
+static double nvlink_GBps(const wefti_topo *topo, int gpu, int *count_out)
+{
+    int device = wefti_topo_find(topo, WEFTI_TOPO_GPU, gpu);
+    double sum = 0;
+    *count_out = 0;
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        if (link->type == WEFTI_LINK_NVL &&
+            (link->a == device || link->b == device)) {
+            sum += link->GBps;
+            *count_out += link->count;
+        }
+    }
+    return sum;
+}
+
+static void test_hwloc_whole_machine_is_counted(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_machine("hwloc_4gpu.xml");
+    int count;
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_HOST], 1);
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_NUMA], 2);
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_GPU], 4);
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_NIC], 2);
+    /* Of five bridges a socket, only the switch's upstream port stays. */
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_BRIDGE], 2);
+    assert_int_equal(topo->switch_chips, 2);
+    assert_true(nvlink_GBps(topo, 0, &count) == 300);
+    assert_int_equal(count, 12);
+    assert_int_equal(device_of(topo, WEFTI_TOPO_GPU, 3)->gpu.sm, 80);
+    assert_int_equal(
+        topo->devices[wefti_topo_numa(topo,
+                                      wefti_topo_find(topo, WEFTI_TOPO_GPU, 2))]
+            .os_index,
+        1);
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_poorer_gpu_is_named(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_machine("hwloc_4gpu.xml");
+    int count;
+    assert_true(nvlink_GBps(topo, 3, &count) == 200);
+    assert_warned(topo, 4, "gpu3", "8 links");
+    assert_null(find_warning(topo, 4, "gpu0", ""));
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_port_that_is_down_is_left_out(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_machine("hwloc_4gpu.xml");
+    wefti_paths *paths;
+    const wefti_device *up = device_of(topo, WEFTI_TOPO_NIC, 0);
+    assert_int_equal(up->nic.state, WEFTI_NIC_ACTIVE);
+    assert_int_equal(up->nic.kind, WEFTI_NIC_INFINIBAND);
+    assert_true(up->nic.gbps == 200 && up->nic.gbps_assumed);
+    assert_int_equal(device_of(topo, WEFTI_TOPO_NIC, 1)->nic.state,
+                     WEFTI_NIC_DOWN);
+    assert_warned(topo, 16, "nic1 mlx5_1", "down");
+    assert_int_equal(wefti_paths_create(topo, &paths), WEFT_OK);
+    assert_int_equal(wefti_path_gpu_nic(paths, 0, 0).type, WEFTI_PATH_PIX);
+    assert_int_equal(wefti_path_gpu_nic(paths, 2, 1).type, WEFTI_PATH_DIS);
+    assert_int_equal(wefti_path_gpu_gpu(paths, 0, 3).type, WEFTI_PATH_NVL);
+    assert_true(wefti_path_gpu_gpu(paths, 0, 3).GBps == 200);
+    wefti_paths_destroy(paths);
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_doubled_links_are_halved(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_machine("hwloc_4gpu_doubled.xml");
+    int count;
+    assert_true(nvlink_GBps(topo, 1, &count) == 300);
+    assert_int_equal(count, 12);
+    assert_warned(topo, 20, "", "2.9.0");
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_no_matrix_means_links_unknown(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_machine("hwloc_4gpu_bare.xml");
+    assert_true(topo->links_unknown);
+    assert_warned(topo, 21, "", "links unknown");
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_without_devices_loads_and_says_so(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_machine("hwloc_no_io.xml");
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_GPU], 0);
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_NUMA], 2);
+    assert_warned(topo, 2, "", "no I/O");
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_version_3_is_refused_with_the_way_out(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_open(MACHINES "/hwloc_version3.xml",
+                                     WEFTI_FORMAT_ANY, NULL, &topo),
+                     WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_error_text(), "hwloc_version3.xml:2"));
+    assert_non_null(strstr(weft_error_text(), "3.0"));
+    assert_non_null(strstr(weft_error_text(), "v2"));
+}
+
+static void test_hwloc_cut_anywhere_is_an_error_with_a_line(void **state)
+{
+    (void)state;
+    FILE *file = fopen(MACHINES "/hwloc_4gpu.xml", "rb");
+    static char text[1 << 16];
+    assert_non_null(file);
+    size_t bytes = fread(text, 1, sizeof(text), file);
+    fclose(file);
+    for (size_t cut = 0; cut + 2 < bytes; cut += bytes / 40) {
+        wefti_topo *topo = NULL;
+        weft_status status = wefti_topo_read_hwloc("cut.xml", text, cut, &topo);
+        assert_int_equal(status, WEFT_ERR_INVALID);
+        assert_non_null(strstr(weft_error_text(), "cut.xml:"));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hwloc_whole_machine_is_counted),
+        cmocka_unit_test(test_hwloc_poorer_gpu_is_named),
+        cmocka_unit_test(test_hwloc_port_that_is_down_is_left_out),
+        cmocka_unit_test(test_hwloc_doubled_links_are_halved),
+        cmocka_unit_test(test_hwloc_no_matrix_means_links_unknown),
+        cmocka_unit_test(test_hwloc_without_devices_loads_and_says_so),
+        cmocka_unit_test(test_hwloc_version_3_is_refused_with_the_way_out),
+        cmocka_unit_test(test_hwloc_cut_anywhere_is_an_error_with_a_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: a short text means the machine it seems to mean, or is refused with
+ * the column and what was wanted.
+ * Method: tables of texts with the counts that must come out.
+ */
+#include "tests/topo/machine.h"
+#include "topo/topo.h"
+
+static void test_synthetic_texts_are_counted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int hosts, gpus, nics, numas;
+    } rows[] = {{"2x(8xH100,8xCX7)", 2, 16, 16, 4},
+                {"8xV100", 1, 8, 0, 2},
+                {"2xA100,1xCX6", 1, 2, 1, 1},
+                {"(1xA100)", 1, 1, 0, 1},
+                {"3x(4xCX5)", 3, 0, 12, 6},
+                {"4xH100,4xNUMA", 1, 4, 0, 4},
+                {"2x(8xH100)+1x(4xA100,2xCX6)", 3, 20, 2, 6},
+                {"2x(8xA100,4xROCE200)", 2, 16, 8, 4},
+                {"1x(1xNUMA)", 1, 0, 0, 1}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        wefti_topo *topo;
+        assert_int_equal(wefti_topo_read_synthetic(rows[i].text, &topo),
+                         WEFT_OK);
+        assert_int_equal(topo->kind_counts[WEFTI_TOPO_HOST], rows[i].hosts);
+        assert_int_equal(topo->kind_counts[WEFTI_TOPO_GPU], rows[i].gpus);
+        assert_int_equal(topo->kind_counts[WEFTI_TOPO_NIC], rows[i].nics);
+        assert_int_equal(topo->kind_counts[WEFTI_TOPO_NUMA], rows[i].numas);
+        assert_int_equal(topo->warning_count, 0);
+        wefti_topo_destroy(topo);
+    }
+}
+
+static void test_synthetic_nic_rate_may_be_given(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_read_synthetic("1xH100,1xROCE100", &topo),
+                     WEFT_OK);
+    const wefti_device *nic = device_of(topo, WEFTI_TOPO_NIC, 0);
+    assert_true(nic->nic.gbps == 100);
+    assert_int_equal(nic->nic.kind, WEFTI_NIC_ROCE);
+    wefti_topo_destroy(topo);
+}
+
+static void test_synthetic_nonsense_is_refused_at_its_column(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } rows[] = {{"", "column 1"},
+                {"8x", "column 3"},
+                {"8xQ7", "column 3"},
+                {"2x(8xH100", "column 10"},
+                {"8xH100)", "column 7"},
+                {"0x(8xH100)", "column 1"},
+                {"2x8xH100)", "column 3"},
+                {"999xH100", "column 1"},
+                {"9999x(1xH100)", "column"},
+                {"8xH100,", "column 8"},
+                {"8xCX7abc", "column 3"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        wefti_topo *topo;
+        assert_int_equal(wefti_topo_read_synthetic(rows[i].text, &topo),
+                         WEFT_ERR_INVALID);
+        if (!strstr(weft_error_text(), rows[i].words)) {
+            fail_msg("%s: %s", rows[i].text, weft_error_text());
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_synthetic_texts_are_counted),
+        cmocka_unit_test(test_synthetic_nic_rate_may_be_given),
+        cmocka_unit_test(test_synthetic_nonsense_is_refused_at_its_column),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/nccl_import.h - what the three files that read NCCL's XML share:
+ * source_nccl.c walks the tree, nccl_device.c makes devices of its leaves,
+ * nccl_link.c then collects the links between GPUs.
+ */
+#ifndef TOPO_NCCL_IMPORT_H
+#define TOPO_NCCL_IMPORT_H
+
+#include "topo/assemble.h"
+#include "topo/markup.h"
+#include "topo/rates.h"
+
+/* One host's reading. */
+typedef struct wefti_nccl_import {
+    wefti_topo *topo;
+    const char *path;
+    const wefti_gpu_model *model; /* of a template's GPUs; NULL: unknown */
+    wefti_claims claims;
+    int described; /* gpu and net elements */
+    int template_gpus, template_nics;
+    int bare_leaves; /* pci elements of which nobody knows what they are */
+    int no_class, no_link, no_arch;
+    bool too_many; /* links */
+} wefti_nccl_import;
+
+void wefti_nccl_read_pci(const wefti_element *element, wefti_pci *pci);
+
+/* The link above a pci element, with what had to be assumed of it. */
+void wefti_nccl_link_pci(wefti_nccl_import *in, const wefti_element *element,
+                         int device);
+
+/*
+ * wefti_nccl_add_gpu - element NULL: a template's. own_link: the PCI link is
+ * this GPU's alone. Returns the device or -1.
+ */
+int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
+                       const wefti_element *element, int parent, bool own_link);
+
+/* A template's GPU of a stated model: all its links go to one switch. */
+void wefti_nccl_claim_model(wefti_nccl_import *in, int gpu);
+
+/* A card with its ports; nic NULL: a template's. */
+void wefti_nccl_add_nic(wefti_nccl_import *in, const wefti_element *pci_element,
+                        const wefti_element *nic, int parent);
+
+/* Whether the element is a <cpu> of that host_hash ("": none given). */
+bool wefti_nccl_is_of_host(const wefti_element *cpu, const char *host);
+
+/* Claims of all GPUs of a host, and how many switches they name. */
+void wefti_nccl_claim_links(wefti_nccl_import *in, const wefti_element *system,
+                            const char *host);
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/nccl_link.c - <nvlink>, <xgmi>, <c2c> and <pcilink> to claims.
+ */
+#include "topo/nccl_import.h"
+
+#include "topo/rates.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of one host: counted for the reader, all are one node of the graph. */
+#define SWITCHES_MOST 64
+
+static int find_gpu_at(const wefti_topo *topo, const char *bus)
+{
+    for (int i = 0; i < topo->device_count; i++) {
+        if (topo->devices[i].kind == WEFTI_TOPO_GPU &&
+            strcmp(topo->devices[i].pci.bus, bus) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static void claim_link(wefti_nccl_import *in, int gpu,
+                       const wefti_element *element)
+{
+    wefti_topo *topo = in->topo;
+    char target[24], label[64];
+    wefti_bus_normalise(wefti_element_text(element, "target"), target);
+    wefti_topo_label(topo, gpu, label);
+    uint32_t kind = wefti_element_hex(element, "tclass");
+    wefti_claim claim = {.from = gpu,
+                         .to = find_gpu_at(topo, target),
+                         .type = element->name[0] == 'x' ? WEFTI_LINK_XGMI
+                                                         : WEFTI_LINK_NVL,
+                         .count = wefti_element_int(element, "count", 1)};
+    if (claim.count < 1 || claim.count > 64) {
+        wefti_topo_warn(topo, 7, label, "%s with count %d left out",
+                        element->name, claim.count);
+        return;
+    }
+    if (strcmp(target, topo->devices[gpu].pci.bus) == 0) {
+        wefti_topo_warn(topo, 6, label,
+                        "%d links to itself left out: a fault of the machine "
+                        "or of the file",
+                        claim.count);
+        return;
+    }
+    if (claim.to < 0 && kind >> 8 == 0x0680 && (kind & 0xff) == 1) {
+        claim.to = wefti_topo_numa(topo, gpu);
+    } else if (claim.to < 0 && kind >> 16 == 0x03 &&
+               !wefti_bus_is_hidden(target)) {
+        wefti_topo_warn(topo, 8, label,
+                        "%d links to %s, a GPU that is not in the file: left "
+                        "out",
+                        claim.count, target);
+        return;
+    }
+    if (claim.to < 0 && wefti_bus_is_hidden(target)) {
+        wefti_topo_warn(topo, 8, label,
+                        "%d links to a hidden device (%s): taken as a switch",
+                        claim.count, target);
+    }
+    wefti_claims_add(topo, &in->claims, claim);
+}
+
+/* Distinct switch addresses that GPUs of the file name. */
+static void count_switches(wefti_nccl_import *in, const wefti_element *element,
+                           uint64_t *seen, int *seen_count)
+{
+    uint32_t kind = wefti_element_hex(element, "tclass");
+    char target[24];
+    wefti_bus_normalise(wefti_element_text(element, "target"), target);
+    if (strcmp(element->name, "nvlink") == 0 && kind >> 16 != 0x03 &&
+        kind != 0x068001 && find_gpu_at(in->topo, target) < 0) {
+        uint64_t hash = 1469598103934665603u; /* FNV-1a */
+        for (const char *c = target; *c; c++) {
+            hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+        }
+        int at = 0;
+        while (at < *seen_count && seen[at] != hash) {
+            at++;
+        }
+        if (at == *seen_count && at < SWITCHES_MOST) {
+            seen[(*seen_count)++] = hash;
+        }
+    }
+}
+
+static void claim_c2c(wefti_nccl_import *in, int gpu,
+                      const wefti_element *element)
+{
+    int numa = wefti_topo_numa(in->topo, gpu);
+    int count = wefti_element_int(element, "count", 1);
+    double GBps = wefti_element_number(element, "bw", 0) * count / 1000;
+    if (numa >= 0 && GBps > 0) {
+        wefti_claims_add(in->topo, &in->claims,
+                         (wefti_claim){.from = gpu,
+                                       .to = numa,
+                                       .type = WEFTI_LINK_C2C,
+                                       .count = count,
+                                       .GBps = GBps,
+                                       .origin = WEFTI_ORIGIN_READ});
+    }
+}
+
+static void claim_pcilink(wefti_nccl_import *in, const wefti_element *element)
+{
+    char from[24], to[24];
+    wefti_bus_normalise(wefti_element_text(element->parent, "busid"), from);
+    wefti_bus_normalise(wefti_element_text(element, "target"), to);
+    int a = wefti_topo_find_bus(in->topo, 0, from);
+    int b = wefti_topo_find_bus(in->topo, 0, to);
+    if (a >= 0 && b >= 0 && a != b &&
+        in->topo->devices[a].kind == WEFTI_TOPO_BRIDGE &&
+        in->topo->devices[b].kind == WEFTI_TOPO_BRIDGE && a < b) {
+        const wefti_pci *pci = &in->topo->devices[a].pci;
+        wefti_claims_add(
+            in->topo, &in->claims,
+            (wefti_claim){.from = a,
+                          .to = b,
+                          .type = WEFTI_LINK_PCI,
+                          .count = 1,
+                          .GBps = wefti_rate_pci(pci->gen, pci->width).GBps});
+    }
+}
+
+/* GPUs come out of the tree in the order in which they went in. */
+static void claim_tree(wefti_nccl_import *in, const wefti_element *element,
+                       uint64_t *seen, int *seen_count)
+{
+    for (int i = 0; i < element->child_count; i++) {
+        const wefti_element *child = element->children[i];
+        if (strcmp(child->name, "pcilink") == 0) {
+            claim_pcilink(in, child);
+            continue;
+        }
+        if (strcmp(child->name, "gpu") != 0) {
+            claim_tree(in, child, seen, seen_count);
+            continue;
+        }
+        char bus[24];
+        wefti_bus_normalise(wefti_element_text(element, "busid"), bus);
+        int gpu = find_gpu_at(in->topo, bus);
+        for (int k = 0; k < i && gpu >= 0; k++) { /* several in one pci */
+            gpu += strcmp(element->children[k]->name, "gpu") == 0;
+        }
+        for (int k = 0; k < child->child_count && gpu >= 0; k++) {
+            const wefti_element *link = child->children[k];
+            if (strcmp(link->name, "nvlink") == 0 ||
+                strcmp(link->name, "xgmi") == 0) {
+                count_switches(in, link, seen, seen_count);
+                claim_link(in, gpu, link);
+            } else if (strcmp(link->name, "c2c") == 0) {
+                claim_c2c(in, gpu, link);
+            }
+        }
+    }
+}
+
+bool wefti_nccl_is_of_host(const wefti_element *cpu, const char *host)
+{
+    const char *hash = wefti_element_get(cpu, "host_hash");
+    return strcmp(cpu->name, "cpu") == 0 && strcmp(hash ? hash : "", host) == 0;
+}
+
+void wefti_nccl_claim_links(wefti_nccl_import *in, const wefti_element *system,
+                            const char *host)
+{
+    uint64_t seen[SWITCHES_MOST];
+    int seen_count = 0;
+    for (int i = 0; i < system->child_count; i++) {
+        if (wefti_nccl_is_of_host(system->children[i], host)) {
+            claim_tree(in, system->children[i], seen, &seen_count);
+        }
+    }
+    in->topo->switch_chips = seen_count;
+}

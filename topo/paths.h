@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/paths.h - how each GPU reaches each other GPU and each NIC: which kind
+ * of path, how fast, over which links.
+ *
+ * Breadth first from every GPU of a host; of the shortest paths the widest.
+ * The type of a path is its worst link's, its bandwidth the least link's. Types
+ * are NCCL's, near to far; compare them by name across versions of NCCL.
+ *
+ * Source: NCCL 2.28, src/graph/paths.cc.
+ */
+#ifndef TOPO_PATHS_H
+#define TOPO_PATHS_H
+
+#include "topo/graph.h"
+
+/* X(name) */
+#define WEFTI_PATH_LIST(X)                                                     \
+    X(LOC) /* itself */                                                        \
+    X(NVL) /* NVLink or XGMI, switched or direct */                            \
+    X(NVB) /* two NVLinks through one GPU */                                   \
+    X(C2C)                                                                     \
+    X(PIX) /* one PCIe switch */                                               \
+    X(PXB) /* several */                                                       \
+    X(P2C) /* GPU-NIC by C2C, then PCIe */                                     \
+    X(PXN) /* GPU-NIC through another GPU's NVLink */                          \
+    X(PHB) /* a host bridge */                                                 \
+    X(SYS) /* between NUMA nodes */                                            \
+    X(NET) /* between hosts */                                                 \
+    X(DIS) /* none */
+
+typedef enum wefti_path_type {
+#define WEFTI_PATH_ENUM(name) WEFTI_PATH_##name,
+    WEFTI_PATH_LIST(WEFTI_PATH_ENUM)
+#undef WEFTI_PATH_ENUM
+} wefti_path_type;
+
+typedef struct wefti_path {
+    wefti_path_type type;
+    int hops;
+    double GBps;      /* of the hardware */
+    double nccl_GBps; /* by NCCL's table */
+} wefti_path;
+
+#define WEFTI_ROUTE_MOST 48
+
+/* The links of a path: link * 2, plus 1 if walked from b to a. */
+typedef struct wefti_route {
+    int count;
+    int steps[WEFTI_ROUTE_MOST];
+} wefti_route;
+
+/* One host's part of wefti_paths. */
+typedef struct wefti_host_paths {
+    int first_device, device_count;
+    int first_gpu, gpu_count; /* ordinals */
+    int first_nic, nic_count;
+    struct wefti_path_cell *cells; /* [gpu_count][device_count] */
+    int *relays; /* [gpu_count][nic_count] PXN's GPU by device, or -1 */
+} wefti_host_paths;
+
+typedef struct wefti_paths {
+    const wefti_topo *topo; /* borrowed */
+    int gpu_count, nic_count, host_count;
+    int *gpus, *nics;           /* devices by ordinal */
+    int *gpu_hosts, *nic_hosts; /* hosts' ordinals */
+    wefti_host_paths *hosts;
+} wefti_paths;
+
+/* Returns OK | ERR_NO_MEMORY. topo must outlive the paths. */
+WEFT_NODISCARD weft_status wefti_paths_create(const wefti_topo *topo,
+                                              wefti_paths **paths_out);
+void wefti_paths_destroy(wefti_paths *paths); /* takes NULL */
+
+/* By ordinals, over the whole cluster. */
+wefti_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b);
+wefti_path wefti_path_gpu_nic(const wefti_paths *paths, int gpu, int nic);
+
+/* The links from one GPU to another, or to a NIC, of its own host. */
+void wefti_route_gpu_gpu(const wefti_paths *paths, int a, int b,
+                         wefti_route *route_out);
+void wefti_route_gpu_nic(const wefti_paths *paths, int gpu, int nic,
+                         wefti_route *route_out);
+
+/*
+ * The NIC that a GPU should use: the nearest, then the widest; GPUs that are
+ * equally near to several share them in turn. -1: none is up.
+ */
+int wefti_paths_nic_of(const wefti_paths *paths, int gpu);
+
+const char *wefti_path_type_text(wefti_path_type type);
+
+#endif

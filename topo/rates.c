@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/rates.c - the tables behind topo/rates.h.
+ */
+#include "topo/rates.h"
+
+#include "base/check.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NVIDIA   0x10de
+#define AMD      0x1002
+#define MELLANOX 0x15b3
+
+/* Names are looked for in this order: longer ones before what they contain. */
+static const wefti_gpu_model models[] = {
+    {"GB300", NVIDIA, 0x31c2, 103, 18, true, 6},
+    {"GB200", NVIDIA, 0x2941, 100, 18, true, 6},
+    {"B300", NVIDIA, 0x3182, 103, 18, true, 6},
+    {"B200", NVIDIA, 0x2901, 100, 18, true, 5},
+    {"GH200", NVIDIA, 0x2342, 90, 18, true, 5},
+    {"H200", NVIDIA, 0x2335, 90, 18, true, 5},
+    {"H100 PCIe", NVIDIA, 0x2331, 90, 12, false, 5},
+    {"H100", NVIDIA, 0x2330, 90, 18, true, 5},
+    {"H800", NVIDIA, 0x2324, 90, 8, true, 5},
+    {"H20", NVIDIA, 0x2329, 90, 18, true, 5},
+    {"A100-PCIE", NVIDIA, 0x20f1, 80, 12, false, 4},
+    {"A100 80GB PCIe", NVIDIA, 0x20b5, 80, 12, false, 4},
+    {"A100-PG509", NVIDIA, 0x20b1, 80, 12, false, 4},
+    {"A100-SXM4-40GB", NVIDIA, 0x20b0, 80, 12, true, 4},
+    {"A100", NVIDIA, 0x20b2, 80, 12, true, 4},
+    {"A800", NVIDIA, 0x20f3, 80, 8, true, 4},
+    {"A30", NVIDIA, 0x20b7, 80, 4, false, 4},
+    {"V100-PCIE-16GB", NVIDIA, 0x1db4, 70, 0, false, 3},
+    {"V100-PCIE", NVIDIA, 0x1db6, 70, 0, false, 3},
+    {"V100S-PCIE", NVIDIA, 0x1df6, 70, 0, false, 3},
+    {"V100-SXM2-16GB", NVIDIA, 0x1db1, 70, 6, true, 3},
+    {"V100-SXM2-32GB", NVIDIA, 0x1db5, 70, 6, true, 3},
+    {"V100-SXM3", NVIDIA, 0x1db8, 70, 6, true, 3},
+    {"V100-DGXS", NVIDIA, 0x1db2, 70, 4, true, 3},
+    {"V100", NVIDIA, 0x1db7, 70, 6, true, 3},
+    {"P100-PCIE-12GB", NVIDIA, 0x15f7, 60, 0, false, 3},
+    {"P100-PCIE", NVIDIA, 0x15f8, 60, 0, false, 3},
+    {"P100", NVIDIA, 0x15f9, 60, 4, true, 3},
+    {"L40S", NVIDIA, 0x26b9, 89, 0, false, 4},
+    {"L40", NVIDIA, 0x26b5, 89, 0, false, 4},
+    {"L4", NVIDIA, 0x27b8, 89, 0, false, 4},
+    {"A40", NVIDIA, 0x2235, 86, 4, false, 4},
+    {"A10G", NVIDIA, 0x2237, 86, 0, false, 4},
+    {"A10", NVIDIA, 0x2236, 86, 0, false, 4},
+    {"A6000", NVIDIA, 0x2230, 86, 4, false, 4},
+    {"T4", NVIDIA, 0x1eb8, 75, 0, false, 3},
+    {"M60", NVIDIA, 0x13f2, 52, 0, false, 3},
+    {"M40", NVIDIA, 0x17fd, 52, 0, false, 3},
+    {"K80", NVIDIA, 0x102d, 37, 0, false, 3},
+    {"MI325X", AMD, 0x74a5, 942, 7, true, 5},
+    {"MI300X", AMD, 0x74a1, 942, 7, true, 5},
+    {"MI300A", AMD, 0x74a0, 942, 6, true, 5},
+    {"MI250X", AMD, 0x7408, 910, 8, true, 4},
+    {"MI250", AMD, 0x740c, 910, 6, true, 4},
+    {"MI210", AMD, 0x740f, 910, 3, false, 4},
+    {"MI200", AMD, 0, 910, 8, true, 4},
+    {"MI100", AMD, 0x738c, 908, 3, false, 4},
+    {"MI60", AMD, 0x66a1, 906, 2, false, 4},
+    {"MI50", AMD, 0x66a0, 906, 2, false, 4},
+};
+
+const wefti_gpu_model *wefti_gpu_model_find(uint16_t vendor, uint16_t device,
+                                            const char *name)
+{
+    for (size_t i = 0; i < WEFTI_COUNT_OF(models) && device; i++) {
+        if (models[i].vendor == vendor && models[i].device == device) {
+            return &models[i];
+        }
+    }
+    for (size_t i = 0; i < WEFTI_COUNT_OF(models) && name && name[0]; i++) {
+        const char *at = strstr(name, models[i].name);
+        if (at && (at == name || !isalnum((unsigned char)at[-1]))) {
+            return &models[i];
+        }
+    }
+    return NULL;
+}
+
+wefti_rate wefti_rate_nvlink(int sm)
+{
+    if (sm >= 100) {
+        return (wefti_rate){50, 40.1};
+    }
+    if (sm >= 90) {
+        return (wefti_rate){25, 20.6};
+    }
+    if (sm == 86 || sm == 89) {
+        return (wefti_rate){14.0625, 12};
+    }
+    if (sm >= 80) {
+        return (wefti_rate){25, 20};
+    }
+    if (sm >= 70) {
+        return (wefti_rate){25, 20};
+    }
+    if (sm >= 60) {
+        return (wefti_rate){20, 18};
+    }
+    return (wefti_rate){25, 20}; /* unknown: what most have */
+}
+
+int wefti_rate_nvlinks_most(int sm)
+{
+    if (sm >= 90) {
+        return 18;
+    }
+    if (sm == 86) {
+        return 4;
+    }
+    return sm >= 80 ? 12 : sm >= 70 ? 6 : sm >= 60 ? 4 : 18;
+}
+
+/* Hardware: lanes x rate of AMD's data sheets; RCCL: src/graph/topo.h. */
+wefti_rate wefti_rate_xgmi(int gcn)
+{
+    if (gcn >= 940) {
+        return (wefti_rate){64, 48};
+    }
+    if (gcn >= 910) {
+        return (wefti_rate){50, 36};
+    }
+    return (wefti_rate){46, 24};
+}
+
+/* ---- PCIe -----------------------------------------------------------------
+ */
+
+#define GEN_MOST 6
+/* GB/s a lane, after 8b/10b (Gen 1, 2) or 128b/130b coding. */
+static const double lane_GBps[GEN_MOST + 1] = {
+    0, 0.25, 0.5, 128.0 / 130, 256.0 / 130, 512.0 / 130, 1024.0 / 130};
+static const double nccl_x16_GBps[GEN_MOST + 1] = {0, 3, 6, 12, 24, 48, 96};
+
+wefti_rate wefti_rate_pci(int gen, int width)
+{
+    gen = gen < 1 ? 3 : gen > GEN_MOST ? GEN_MOST : gen;
+    width = width < 1 ? 16 : width;
+    return (wefti_rate){lane_GBps[gen] * width,
+                        nccl_x16_GBps[gen] * width / 16};
+}
+
+bool wefti_rate_pci_decode(double GBps, int *gen_out, int *width_out)
+{
+    static const int widths[] = {16, 8, 4, 2, 1, 32, 12};
+    for (size_t w = 0; w < WEFTI_COUNT_OF(widths); w++) {
+        for (int gen = 1; gen <= GEN_MOST; gen++) {
+            double rate = lane_GBps[gen] * widths[w];
+            if (fabs(GBps - rate) <= 0.005 * rate) {
+                *gen_out = gen;
+                *width_out = widths[w];
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+wefti_speed_text wefti_rate_pci_parse(const char *text, int *gen_out)
+{
+    static const struct {
+        const char *text;
+        int gen;
+    } known[] = {{"2.5 GT/s", 1},       {"5 GT/s", 2},
+                 {"8 GT/s", 3},         {"16 GT/s", 4},
+                 {"32 GT/s", 5},        {"5.0 GT/s PCIe", 2},
+                 {"8.0 GT/s PCIe", 3},  {"16.0 GT/s PCIe", 4},
+                 {"32.0 GT/s PCIe", 5}, {"64.0 GT/s PCIe", 6}};
+    static const double rates[GEN_MOST + 1] = {0, 2.5, 5, 8, 16, 32, 64};
+    *gen_out = 3;
+    if (!text) {
+        return WEFTI_SPEED_UNKNOWN;
+    }
+    for (size_t i = 0; i < WEFTI_COUNT_OF(known); i++) {
+        if (strncmp(text, known[i].text, strlen(known[i].text)) == 0) {
+            *gen_out = known[i].gen;
+            return WEFTI_SPEED_EXACT;
+        }
+    }
+    double number = strtod(text, NULL);
+    for (int gen = 1; gen <= GEN_MOST; gen++) {
+        if (fabs(number - rates[gen]) < 0.05) {
+            *gen_out = gen;
+            return WEFTI_SPEED_LOOSE;
+        }
+    }
+    return WEFTI_SPEED_UNKNOWN;
+}
+
+const char *wefti_rate_pci_text(int gen)
+{
+    static const char *const texts[GEN_MOST + 1] = {
+        "8.0 GT/s PCIe",  "2.5 GT/s PCIe",  "5.0 GT/s PCIe", "8.0 GT/s PCIe",
+        "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"};
+    return texts[gen < 0 || gen > GEN_MOST ? 0 : gen];
+}
+
+/* ---- the rest -------------------------------------------------------------
+ */
+
+double wefti_rate_sys(const wefti_cpu *cpu)
+{
+    if (strncmp(cpu->arch, "ppc64", 5) == 0) {
+        return 32;
+    }
+    if (strncmp(cpu->arch, "arm64", 5) == 0 ||
+        strncmp(cpu->arch, "aarch64", 7) == 0) {
+        return 6;
+    }
+    if (strcmp(cpu->vendor, "AuthenticAMD") == 0) {
+        return 16;
+    }
+    if (strcmp(cpu->vendor, "GenuineIntel") == 0) {
+        static const struct {
+            int model;
+            double GBps;
+        } steps[] = {{0xcf, 40}, {0x8f, 22}, {0x55, 10}};
+        for (size_t i = 0; i < WEFTI_COUNT_OF(steps); i++) {
+            if (cpu->family == 6 && cpu->model >= steps[i].model) {
+                return steps[i].GBps;
+            }
+        }
+        return 6;
+    }
+    if (strcmp(cpu->vendor, "  Shanghai  ") == 0 ||
+        strcmp(cpu->vendor, "CentaurHauls") == 0) {
+        return cpu->family == 7 ? 9 : 6;
+    }
+    return 10;
+}
+
+double wefti_rate_nic(uint16_t vendor, uint16_t device)
+{
+    static const struct {
+        uint16_t vendor, device;
+        double gbps;
+    } nics[] = {
+        {MELLANOX, 0x1003, 56},  {MELLANOX, 0x1007, 56},
+        {MELLANOX, 0x1011, 56},  {MELLANOX, 0x1013, 100},
+        {MELLANOX, 0x1014, 100}, {MELLANOX, 0x1015, 25},
+        {MELLANOX, 0x1016, 25},  {MELLANOX, 0x1017, 100},
+        {MELLANOX, 0x1018, 100}, {MELLANOX, 0x1019, 100},
+        {MELLANOX, 0x101a, 100}, {MELLANOX, 0x101b, 200},
+        {MELLANOX, 0x101c, 200}, {MELLANOX, 0x101d, 200},
+        {MELLANOX, 0x101e, 200}, {MELLANOX, 0x1021, 400},
+        {MELLANOX, 0x1023, 800}, {MELLANOX, 0x1025, 800},
+        {MELLANOX, 0xa2d6, 100}, {MELLANOX, 0xa2dc, 400},
+        {0x1d0f, 0xefa0, 100},   {0x1d0f, 0xefa1, 100},
+        {0x1d0f, 0xefa2, 200},   {0x1d0f, 0xefa3, 200},
+        {0x17db, 0x0501, 200},   {0x8086, 0x24f0, 100},
+        {0x8086, 0x1592, 100},   {0x8086, 0x1593, 100},
+        {0x14e4, 0x1750, 200},   {0x14e4, 0x1760, 400},
+        {0x14e4, 0x1657, 1},     {0x14e4, 0x165f, 1},
+        {0x8086, 0x1521, 1},     {0x8086, 0x1533, 1},
+        {0x8086, 0x1563, 10},    {0x8086, 0x10fb, 10},
+        {0x8086, 0x1528, 10},    {0x8086, 0x1572, 10},
+        {0x8086, 0x1583, 40},    {0x8086, 0x158b, 25},
+        {0x8086, 0x37d0, 10},    {0x8086, 0x37d2, 10},
+    };
+    for (size_t i = 0; i < WEFTI_COUNT_OF(nics); i++) {
+        if (nics[i].vendor == vendor && nics[i].device == device) {
+            return nics[i].gbps;
+        }
+    }
+    return 0;
+}
+
+double wefti_rate_latency_us(wefti_link_type type)
+{
+    switch (type) {
+    case WEFTI_LINK_NVL:
+    case WEFTI_LINK_XGMI:
+    case WEFTI_LINK_C2C:
+        return 0.6;
+    case WEFTI_LINK_PCI:
+    case WEFTI_LINK_SYS:
+        return 1.0;
+    case WEFTI_LINK_PORT:
+        break;
+    }
+    return 0;
+}

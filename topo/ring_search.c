@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/ring_search.c - depth first over the orders of the GPUs, ring after
+ * ring, taking the speed from every link of every hop.
+ *
+ * The last ring's order, then its reverse, are tried before anything else. A
+ * ring that was found stays; attempts that order equals otherwise make up for
+ * that.
+ */
+#include "topo/ring_search.h"
+
+#include "base/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Steps of the search for one speed, and for one ring of it. */
+#define STEPS_MOST (1 << 14)
+#define PER_RING   (1 << 10)
+#define ROUNDING   1e-6
+
+/* ---- capacity -------------------------------------------------------------
+ */
+
+/* Traffic of two GPUs through an Intel host bridge costs 6/5 on PCIe. */
+static double cost(const wefti_ring_search *s, const wefti_route *route,
+                   int step, double speed)
+{
+    const wefti_topo *topo = s->paths->topo;
+    if (topo->links[step / 2].type != WEFTI_LINK_PCI) {
+        return speed;
+    }
+    for (int i = 0; i < route->count; i++) {
+        const wefti_link *link = &topo->links[route->steps[i] / 2];
+        for (int end = 0; end < 2; end++) {
+            const wefti_device *d = &topo->devices[end ? link->b : link->a];
+            if (d->kind == WEFTI_TOPO_NUMA &&
+                strcmp(d->cpu.vendor, "GenuineIntel") == 0) {
+                return speed * 6 / 5;
+            }
+        }
+    }
+    return speed;
+}
+
+static void give(wefti_ring_search *s, const wefti_route *route, bool gpus,
+                 double speed)
+{
+    for (int i = 0; i < route->count; i++) {
+        int step = route->steps[i];
+        double asked = gpus ? cost(s, route, step, speed) : speed;
+        s->left[step] += asked;
+        if (s->shape == WEFTI_SHAPE_CHAIN) {
+            s->left[step ^ 1] += asked;
+        }
+    }
+}
+
+/* Takes the speed from each link; all or nothing. */
+static bool take(wefti_ring_search *s, const wefti_route *route, bool gpus)
+{
+    for (int i = 0; i < route->count; i++) {
+        int step = route->steps[i];
+        double asked = gpus ? cost(s, route, step, s->speed) : s->speed;
+        if (s->left[step] < asked - ROUNDING ||
+            (s->shape == WEFTI_SHAPE_CHAIN &&
+             s->left[step ^ 1] < asked - ROUNDING)) {
+            return false;
+        }
+    }
+    give(s, route, gpus, -s->speed);
+    return true;
+}
+
+static const wefti_route *route_of(const wefti_ring_search *s, int a, int b)
+{
+    return &s->routes[a * s->gpu_count + b];
+}
+
+static void reset_capacity(wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    for (int i = 0; i < topo->link_count; i++) {
+        s->left[2 * i] = s->left[2 * i + 1] = topo->links[i].nccl_GBps;
+    }
+}
+
+static wefti_path_type path_type(const wefti_ring_search *s, int a, int b)
+{
+    return wefti_path_gpu_gpu(s->paths, s->first_gpu + a, s->first_gpu + b)
+        .type;
+}
+
+static bool nic_allowed(const wefti_ring_search *s, int gpu, int nic)
+{
+    return wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic).type <=
+           s->nic_limit;
+}
+
+/* From the NIC to the GPU: the same links, walked the other way. */
+static void route_in(const wefti_ring_search *s, int gpu, int nic,
+                     wefti_route *route)
+{
+    wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, route);
+    for (int i = 0, j = route->count - 1; i <= j; i++, j--) {
+        int swap = route->steps[i] ^ 1;
+        route->steps[i] = route->steps[j] ^ 1;
+        route->steps[j] = swap;
+    }
+}
+
+/* ---- one ring -------------------------------------------------------------
+ */
+
+/* The same for the same attempt, ring and pair; otherwise anything. */
+static unsigned scatter(const wefti_ring_search *s, int at, int gpu)
+{
+    unsigned x = s->attempt * 2654435761u + (unsigned)s->ring_count * 40503u +
+                 (unsigned)at * 9973u + (unsigned)gpu * 131u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    return x ^ x >> 13;
+}
+
+/* The order in which GPUs are tried after `at`: what the last ring did, what
+ * its reverse does, then the nearest and widest. */
+static int candidates(const wefti_ring_search *s, const int *order, int depth,
+                      int *list)
+{
+    int at = order[depth - 1], count = 0, preferred[2] = {-1, -1};
+    double keys[256];
+    if (s->ring_count > 0) {
+        const int *last = s->orders + (s->ring_count - 1) * s->gpu_count;
+        for (int i = 0; i < s->gpu_count; i++) {
+            if (last[i] == at) {
+                preferred[0] = last[(i + 1) % s->gpu_count];
+                preferred[1] = last[(i + s->gpu_count - 1) % s->gpu_count];
+            }
+        }
+        bool reversed = s->ring_count % 2 == 1 && s->limit <= WEFTI_PATH_NVB;
+        if (reversed) {
+            int swap = preferred[0];
+            preferred[0] = preferred[1];
+            preferred[1] = swap;
+        }
+    }
+    for (int gpu = 0; gpu < s->gpu_count; gpu++) {
+        const wefti_route *route = route_of(s, at, gpu);
+        double least = route->count > 0 ? 1e9 : 0;
+        if (s->visited[gpu] || path_type(s, at, gpu) > s->limit) {
+            continue;
+        }
+        for (int i = 0; i < route->count; i++) {
+            least = fmin(least, s->left[route->steps[i]]);
+        }
+        if (least < s->speed - ROUNDING) {
+            continue;
+        }
+        double key = gpu == preferred[0]   ? 1e12
+                     : gpu == preferred[1] ? 1e11
+                     : s->attempt > 0
+                         ? 4 * least + (double)(scatter(s, at, gpu) % 256)
+                     : s->ring_count == 0 ? 1e6 - gpu
+                                          : 100 * least - route->count;
+        int place = count++;
+        while (place > 0 && keys[place - 1] < key) {
+            keys[place] = keys[place - 1];
+            list[place] = list[place - 1];
+            place--;
+        }
+        keys[place] = key;
+        list[place] = gpu;
+    }
+    return count;
+}
+
+/* The hop that ends a ring. */
+static bool close_ring(wefti_ring_search *s, const int *order)
+{
+    wefti_route back;
+    int last = order[s->gpu_count - 1];
+    if (s->shape == WEFTI_SHAPE_CHAIN ||
+        (s->shape == WEFTI_SHAPE_RING && s->gpu_count == 1)) {
+        return true;
+    }
+    bool gpus = s->shape == WEFTI_SHAPE_RING;
+    if (gpus) {
+        if (path_type(s, last, order[0]) > s->limit) {
+            return false;
+        }
+        back = *route_of(s, last, order[0]);
+    } else {
+        int nic = s->nics[s->ring_count];
+        if (!nic_allowed(s, last, nic)) {
+            return false;
+        }
+        wefti_route_gpu_nic(s->paths, s->first_gpu + last, nic, &back);
+    }
+    return take(s, &back, gpus);
+}
+
+/* Extends a ring by one GPU; true when it could be closed. */
+static bool extend(wefti_ring_search *s, int depth)
+{
+    int list[256];
+    int *order = s->orders + s->ring_count * s->gpu_count;
+    if (depth == s->gpu_count) {
+        return close_ring(s, order);
+    }
+    int count = candidates(s, order, depth, list);
+    for (int i = 0; i < count; i++) {
+        const wefti_route *route = route_of(s, order[depth - 1], list[i]);
+        if (++s->steps > s->ring_steps) {
+            return false;
+        }
+        if (!take(s, route, true)) {
+            continue;
+        }
+        order[depth] = list[i];
+        s->visited[list[i]] = 1;
+        bool done = extend(s, depth + 1);
+        s->visited[list[i]] = 0;
+        if (done) {
+            return true;
+        }
+        give(s, route, true, s->speed);
+    }
+    return false;
+}
+
+static bool start_at(wefti_ring_search *s, int gpu)
+{
+    s->orders[s->ring_count * s->gpu_count] = gpu;
+    s->visited[gpu] = 1;
+    bool done = extend(s, 1);
+    s->visited[gpu] = 0;
+    return done;
+}
+
+/* Enters by a NIC at a GPU near it. */
+static bool start_by_nic(wefti_ring_search *s, int nic)
+{
+    for (int gpu = 0; gpu < s->gpu_count; gpu++) {
+        wefti_route in;
+        wefti_path path = wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic);
+        if (path.type > s->nic_limit || path.type == WEFTI_PATH_PXN) {
+            continue;
+        }
+        route_in(s, gpu, nic, &in);
+        if (!take(s, &in, false)) {
+            continue;
+        }
+        s->nics[s->ring_count] = nic;
+        if (start_at(s, gpu)) {
+            return true;
+        }
+        give(s, &in, false, s->speed);
+    }
+    return false;
+}
+
+/* Plain Ethernet serves only where there is nothing better. */
+static bool serves(const wefti_ring_search *s, int nic)
+{
+    const wefti_host_paths *host = &s->paths->hosts[s->host];
+    const wefti_topo *topo = s->paths->topo;
+    int device = s->paths->nics[nic];
+    if (topo->devices[device].nic.kind != WEFTI_NIC_ETHERNET) {
+        return wefti_topo_nic_usable(topo, device);
+    }
+    for (int i = 0; i < host->nic_count; i++) {
+        int other = s->paths->nics[host->first_nic + i];
+        if (topo->devices[other].nic.kind != WEFTI_NIC_ETHERNET &&
+            wefti_topo_nic_usable(topo, other)) {
+            return false;
+        }
+    }
+    return wefti_topo_nic_usable(topo, device);
+}
+
+/* One more ring, in what is left; true when it was found. */
+static bool find_ring(wefti_ring_search *s)
+{
+    const wefti_host_paths *host = &s->paths->hosts[s->host];
+    s->ring_steps = s->steps + PER_RING;
+    s->nics[s->ring_count] = -1;
+    if (s->shape == WEFTI_SHAPE_RING) {
+        return start_at(s, 0);
+    }
+    if (s->shape == WEFTI_SHAPE_CHAIN) {
+        for (int i = 0; i < s->gpu_count; i++) {
+            s->ring_steps = s->steps + PER_RING;
+            if (start_at(s, (s->ring_count + i) % s->gpu_count)) {
+                return true;
+            }
+        }
+        return false;
+    }
+    for (int i = 0; i < host->nic_count; i++) {
+        int nic = (s->ring_count + i) % host->nic_count;
+        if (serves(s, host->first_nic + nic) &&
+            start_by_nic(s, host->first_nic + nic)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- one speed ------------------------------------------------------------
+ */
+
+int wefti_ring_search_pack(wefti_ring_search *s, double speed)
+{
+    s->speed = speed;
+    s->steps = 0;
+    s->ring_count = 0;
+    memset(s->visited, 0, (size_t)s->gpu_count);
+    reset_capacity(s);
+    while (s->ring_count < WEFTI_RINGS_MOST && s->steps < STEPS_MOST &&
+           find_ring(s)) {
+        s->ring_count++;
+    }
+    s->all_steps += s->steps;
+    return s->ring_count;
+}
+
+/* What the rings found ask of the busiest link, counted from nothing. */
+double wefti_ring_search_use(wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    double most = 0;
+    wefti_route way;
+    reset_capacity(s);
+    for (int r = 0; r < s->ring_count; r++) {
+        const int *order = s->orders + r * s->gpu_count;
+        int hops = s->shape == WEFTI_SHAPE_RING && s->gpu_count > 1
+                       ? s->gpu_count
+                       : s->gpu_count - 1;
+        for (int i = 0; i < hops; i++) {
+            give(s, route_of(s, order[i], order[(i + 1) % s->gpu_count]), true,
+                 -s->speed);
+        }
+        if (s->shape == WEFTI_SHAPE_NET) {
+            route_in(s, order[0], s->nics[r], &way);
+            give(s, &way, false, -s->speed);
+            wefti_route_gpu_nic(s->paths,
+                                s->first_gpu + order[s->gpu_count - 1],
+                                s->nics[r], &way);
+            give(s, &way, false, -s->speed);
+        }
+    }
+    for (int i = 0; i < 2 * topo->link_count; i++) {
+        double all = topo->links[i / 2].nccl_GBps;
+        if (all > 0 && s->left[i] < all) {
+            most = fmax(most, 1 - s->left[i] / all);
+        }
+    }
+    return most;
+}
+
+weft_status wefti_ring_search_init(wefti_ring_search *s,
+                                   const wefti_paths *paths, int host,
+                                   wefti_ring_shape shape)
+{
+    const wefti_host_paths *h = &paths->hosts[host];
+    size_t gpus = (size_t)h->gpu_count;
+    *s = (wefti_ring_search){.paths = paths,
+                             .host = host,
+                             .gpu_count = h->gpu_count,
+                             .first_gpu = h->first_gpu,
+                             .shape = shape};
+    s->left = calloc(2 * (size_t)paths->topo->link_count + 1, sizeof(double));
+    s->routes = calloc(gpus * gpus + 1, sizeof(*s->routes));
+    s->orders = calloc(gpus * WEFTI_RINGS_MOST + 1, sizeof(int));
+    s->visited = calloc(gpus + 1, 1);
+    if (!s->left || !s->routes || !s->orders || !s->visited) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "rings over %zu GPUs", gpus);
+    }
+    for (int a = 0; a < h->gpu_count; a++) {
+        for (int b = 0; b < h->gpu_count; b++) {
+            wefti_route_gpu_gpu(paths, h->first_gpu + a, h->first_gpu + b,
+                                &s->routes[a * h->gpu_count + b]);
+        }
+    }
+    return WEFT_OK;
+}
+
+void wefti_ring_search_fini(wefti_ring_search *s)
+{
+    free(s->left);
+    free(s->routes);
+    free(s->orders);
+    free(s->visited);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/ring_search.h - packs rings of one speed into the links of a host; what
+ * rings.c then does for every speed.
+ */
+#ifndef TOPO_RING_SEARCH_H
+#define TOPO_RING_SEARCH_H
+
+#include "topo/rings.h"
+
+typedef enum wefti_ring_shape {
+    WEFTI_SHAPE_RING,  /* all GPUs and back to the first */
+    WEFTI_SHAPE_CHAIN, /* all GPUs, both directions */
+    WEFTI_SHAPE_NET    /* NIC, all GPUs, the same NIC */
+} wefti_ring_shape;
+
+typedef struct wefti_ring_search {
+    const wefti_paths *paths;
+    int host, gpu_count, first_gpu;
+    wefti_ring_shape shape;
+    double speed;
+    wefti_path_type limit, nic_limit;
+    double *left;        /* GB/s by step (link and direction) */
+    wefti_route *routes; /* [gpu][gpu] */
+    int steps;           /* of this speed's budget */
+    int all_steps;
+    int ring_steps;   /* when this ring gives up */
+    unsigned attempt; /* another order of equals each time */
+    int ring_count;
+    int *orders; /* [WEFTI_RINGS_MOST][gpu_count], local */
+    int nics[WEFTI_RINGS_MOST];
+    char *visited;
+} wefti_ring_search;
+
+WEFT_NODISCARD weft_status wefti_ring_search_init(wefti_ring_search *s,
+                                                  const wefti_paths *paths,
+                                                  int host,
+                                                  wefti_ring_shape shape);
+void wefti_ring_search_fini(wefti_ring_search *s);
+
+/* How many rings of that speed were found; they are in orders and nics. */
+int wefti_ring_search_pack(wefti_ring_search *s, double speed);
+
+/* What they ask of the busiest link, counted from nothing, as a share. */
+double wefti_ring_search_use(wefti_ring_search *s);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/rings.c - which speed and which kinds of paths give the most.
+ *
+ * Over all speeds the largest sum wins, of equals the fewest rings.
+ */
+#include "topo/rings.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "topo/ring_search.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define ROUNDING      1e-6
+#define FALLBACK_GBps 0.1
+/* Searches for one speed, each with another order of equals. */
+#define ATTEMPTS_MOST 12
+/* Steps of all searches of one plan together: what bounds its time. */
+#define ALL_STEPS_MOST (1 << 17)
+
+/* NCCL's lists; below 3 GB/s within a host, where it gives up, our own. */
+static const double slow_speeds[] = {40, 30, 20, 18, 15, 12,  10, 9,   7,
+                                     6,  5,  4,  3,  2,  1.5, 1,  0.5, 0.25};
+static const double sm90_speeds[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
+static const double sm100_speeds[] = {90, 80, 70, 60, 50, 45, 40, 30,
+                                      24, 20, 19, 18, 15, 12, 6,  3};
+static const double net_slow_speeds[] = {
+    48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12};
+static const double net_sm90_speeds[] = {
+    48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12};
+static const double net_sm100_speeds[] = {96, 48, 45.1, 42,   40,   30,
+                                          24, 22, 20,   17.5, 15,   12,
+                                          6,  3,  2.4,  1.2,  0.24, 0.12};
+
+typedef struct speeds {
+    const double *list;
+    int count;
+} speeds;
+
+#define SPEEDS(list) ((speeds){list, (int)WEFTI_COUNT_OF(list)})
+
+static speeds speeds_of(const wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    int sm = 1000;
+    for (int i = 0; i < s->gpu_count; i++) {
+        const wefti_gpu *gpu =
+            &topo->devices[s->paths->gpus[s->first_gpu + i]].gpu;
+        int own = gpu->amd ? 0 : gpu->sm;
+        sm = own < sm ? own : sm;
+    }
+    if (s->shape == WEFTI_SHAPE_NET) {
+        return sm >= 100  ? SPEEDS(net_sm100_speeds)
+               : sm >= 90 ? SPEEDS(net_sm90_speeds)
+                          : SPEEDS(net_slow_speeds);
+    }
+    return sm >= 100  ? SPEEDS(sm100_speeds)
+           : sm >= 90 ? SPEEDS(sm90_speeds)
+                      : SPEEDS(slow_speeds);
+}
+
+static wefti_path_type path_type(const wefti_ring_search *s, int a, int b)
+{
+    return wefti_path_gpu_gpu(s->paths, s->first_gpu + a, s->first_gpu + b)
+        .type;
+}
+
+static void keep(wefti_ring_search *s, wefti_rings *best)
+{
+    best->channels = best->distinct = s->ring_count;
+    best->GBps = s->speed;
+    best->type = WEFTI_PATH_LOC;
+    best->nic_type =
+        s->shape == WEFTI_SHAPE_NET ? WEFTI_PATH_LOC : WEFTI_PATH_DIS;
+    for (int r = 0; r < s->ring_count; r++) {
+        const int *order = s->orders + r * s->gpu_count;
+        for (int i = 0; i < s->gpu_count; i++) {
+            int next = order[(i + 1) % s->gpu_count];
+            best->orders[r * s->gpu_count + i] = s->first_gpu + order[i];
+            if (i + 1 < s->gpu_count || s->shape == WEFTI_SHAPE_RING) {
+                wefti_path_type type = path_type(s, order[i], next);
+                best->type = type > best->type ? type : best->type;
+            }
+        }
+        best->nics[r] = s->nics[r];
+        for (int end = 0; end < 2 && s->shape == WEFTI_SHAPE_NET; end++) {
+            int gpu = s->first_gpu + order[end ? s->gpu_count - 1 : 0];
+            wefti_path_type type =
+                wefti_path_gpu_nic(s->paths, gpu, s->nics[r]).type;
+            best->nic_type = type > best->nic_type ? type : best->nic_type;
+        }
+    }
+    best->most_use = wefti_ring_search_use(s);
+    WEFTI_ASSERT(best->most_use <= 1 + 1e-4);
+}
+
+/* ---- all speeds -----------------------------------------------------------
+ */
+
+static double best_path(const wefti_ring_search *s)
+{
+    double best = s->gpu_count == 1 ? 5000 : 0;
+    for (int a = 0; a < s->gpu_count; a++) {
+        for (int b = 0; b < s->gpu_count; b++) {
+            if (a != b) {
+                best = fmax(best, wefti_path_gpu_gpu(s->paths, s->first_gpu + a,
+                                                     s->first_gpu + b)
+                                      .nccl_GBps);
+            }
+        }
+    }
+    return best;
+}
+
+/* What leaves one GPU in one direction. */
+static double leaving(const wefti_ring_search *s, int gpu)
+{
+    const wefti_topo *topo = s->paths->topo;
+    int device = s->paths->gpus[s->first_gpu + gpu];
+    double sum = 0;
+    for (int l = 0; l < topo->link_count; l++) {
+        if (topo->links[l].a == device || topo->links[l].b == device) {
+            sum += topo->links[l].nccl_GBps;
+        }
+    }
+    return sum;
+}
+
+/* The most that all rings together can ask: what leaves the poorest GPU, and
+ * all NICs; a chain takes what leaves and what comes, but at its ends. */
+static double bound(const wefti_ring_search *s)
+{
+    const wefti_host_paths *host = &s->paths->hosts[s->host];
+    double least = 1e9, all = 0, nics = 0;
+    for (int i = 0; i < s->gpu_count && s->gpu_count > 1; i++) {
+        double own = leaving(s, i);
+        least = fmin(least, own);
+        all += own;
+    }
+    if (s->shape == WEFTI_SHAPE_CHAIN && s->gpu_count > 1) {
+        return fmin(least, all / (2 * (s->gpu_count - 1)));
+    }
+    for (int i = 0; i < host->nic_count; i++) {
+        nics += s->paths->topo->devices[s->paths->nics[host->first_nic + i]]
+                    .nic.gbps /
+                8;
+    }
+    return s->shape == WEFTI_SHAPE_NET ? fmin(least, nics) : least;
+}
+
+static void try_speeds(wefti_ring_search *s, wefti_rings *best)
+{
+    speeds all = speeds_of(s);
+    double fastest = best_path(s), most = bound(s);
+    for (int i = 0; i < all.count; i++) {
+        double total = best->channels * best->GBps;
+        if (all.list[i] > fastest + ROUNDING || total >= most - ROUNDING ||
+            s->all_steps > ALL_STEPS_MOST ||
+            WEFTI_RINGS_MOST * all.list[i] <= total) {
+            continue;
+        }
+        for (s->attempt = 0; s->attempt < ATTEMPTS_MOST; s->attempt++) {
+            int found = wefti_ring_search_pack(s, all.list[i]);
+            if (found * s->speed > best->channels * best->GBps + ROUNDING) {
+                keep(s, best);
+            }
+            if (found == 0 || (found + 1) * s->speed > most + ROUNDING ||
+                s->all_steps > ALL_STEPS_MOST) {
+                break;
+            }
+        }
+    }
+}
+
+static const wefti_path_type gpu_limits[] = {
+    WEFTI_PATH_NVL, WEFTI_PATH_NVB, WEFTI_PATH_C2C, WEFTI_PATH_PIX,
+    WEFTI_PATH_PXB, WEFTI_PATH_PHB, WEFTI_PATH_SYS};
+static const wefti_path_type nic_limits[] = {WEFTI_PATH_PXB, WEFTI_PATH_PXN,
+                                             WEFTI_PATH_PHB, WEFTI_PATH_SYS};
+
+/* Ever wider types of paths, until rings are found. */
+static void try_types(wefti_ring_search *s, wefti_rings *best)
+{
+    size_t nic_count =
+        s->shape == WEFTI_SHAPE_NET ? WEFTI_COUNT_OF(nic_limits) : 1;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(gpu_limits); i++) {
+        for (size_t j = 0; j < nic_count; j++) {
+            s->limit = gpu_limits[i];
+            s->nic_limit = nic_limits[j];
+            try_speeds(s, best);
+            if (best->channels > 0 && nic_limits[j] >= WEFTI_PATH_PXN) {
+                break; /* as NCCL: nothing worse once there is something */
+            }
+        }
+        if (best->channels > 0) {
+            return;
+        }
+    }
+}
+
+/* NCCL runs two channels where one is fast, to fill it. */
+static void double_channels(const wefti_ring_search *s, wefti_rings *rings)
+{
+    const wefti_topo *topo = s->paths->topo;
+    const wefti_gpu *gpu = &topo->devices[s->paths->gpus[s->first_gpu]].gpu;
+    bool keeps =
+        gpu->amd || (gpu->sm > 80 && rings->GBps < 50 && rings->channels > 4);
+    if (rings->GBps >= 25 && !keeps &&
+        2 * rings->channels <= WEFTI_RINGS_MOST) {
+        rings->channels *= 2;
+        rings->GBps /= 2;
+    }
+}
+
+/* Nothing fits: one ring in the order of ranks, as slow as NCCL says. */
+static void fall_back(const wefti_ring_search *s, wefti_rings *rings)
+{
+    rings->channels = rings->distinct = 1;
+    rings->GBps = FALLBACK_GBps;
+    rings->type = WEFTI_PATH_SYS;
+    rings->nic_type =
+        s->shape == WEFTI_SHAPE_NET ? WEFTI_PATH_SYS : WEFTI_PATH_DIS;
+    rings->nics[0] = -1;
+    for (int i = 0; i < s->gpu_count; i++) {
+        rings->orders[i] = s->first_gpu + i;
+    }
+}
+
+static weft_status plan(const wefti_paths *paths, int host,
+                        wefti_ring_shape shape, wefti_rings *rings_out)
+{
+    wefti_ring_search s;
+    int gpus = paths->hosts[host].gpu_count;
+    *rings_out = (wefti_rings){.gpu_count = gpus, .type = WEFTI_PATH_DIS};
+    rings_out->nic_type = WEFTI_PATH_DIS;
+    if (gpus == 0 || gpus > 256) {
+        return WEFT_OK;
+    }
+    rings_out->orders = calloc((size_t)gpus * WEFTI_RINGS_MOST, sizeof(int));
+    weft_status status = wefti_ring_search_init(&s, paths, host, shape);
+    if (!rings_out->orders && status == WEFT_OK) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "rings over %d GPUs", gpus);
+    }
+    if (status == WEFT_OK) {
+        if (gpus > 1 || shape == WEFTI_SHAPE_NET) {
+            try_types(&s, rings_out);
+        }
+        if (rings_out->channels == 0) {
+            fall_back(&s, rings_out);
+        }
+        double_channels(&s, rings_out);
+    }
+    wefti_ring_search_fini(&s);
+    if (status != WEFT_OK) {
+        wefti_rings_fini(rings_out);
+    }
+    return status;
+}
+
+weft_status wefti_rings_plan(const wefti_paths *paths, int host,
+                             wefti_rings *rings_out)
+{
+    return plan(paths, host, WEFTI_SHAPE_RING, rings_out);
+}
+
+weft_status wefti_rings_plan_net(const wefti_paths *paths, int host,
+                                 wefti_rings *rings_out)
+{
+    return plan(paths, host, WEFTI_SHAPE_NET, rings_out);
+}
+
+weft_status wefti_chains_plan(const wefti_paths *paths, int host,
+                              wefti_rings *rings_out)
+{
+    return plan(paths, host, WEFTI_SHAPE_CHAIN, rings_out);
+}
+
+void wefti_rings_fini(wefti_rings *rings)
+{
+    free(rings->orders);
+    *rings = (wefti_rings){0};
+}

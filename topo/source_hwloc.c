@@ -1,0 +1,425 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/source_hwloc.c - an hwloc topology, from XML or of this machine, to a
+ * graph: NUMA nodes, PCI switches as NCCL counts them, GPUs.
+ *
+ * hwloc shows each port of a switch as a bridge; only upstream ports become
+ * bridges of the graph (every second one, counted from the device), and a
+ * device's link is the slower of its own and the port's above it.
+ */
+#include "topo/topo.h"
+
+#include "base/error.h"
+#include "topo/hwloc_file.h"
+#include "topo/rates.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BRIDGES_MOST 32 /* above one device */
+#define NUMA_MOST    1024
+
+/* ---- NUMA nodes -----------------------------------------------------------
+ */
+
+/* 32-bit words, highest first, as NCCL writes them; "" if they do not fit. */
+static void write_affinity(const wefti_cpuset *set, char *text, size_t room)
+{
+    int last = WEFTI_CPUSET_WORDS - 1;
+    size_t used = 0;
+    while (last > 0 && set->words[last] == 0) {
+        last--;
+    }
+    text[0] = '\0';
+    for (int word = last; word >= 0 && (size_t)(last + 1) * 9 <= room; word--) {
+        used += (size_t)snprintf(text + used, room - used, "%s%08x",
+                                 used ? "," : "", set->words[word]);
+    }
+}
+
+/* The package above the node, or the one that shares its CPUs. */
+static const wefti_hwloc_object *package_of(const wefti_hwloc_import *in,
+                                            const wefti_hwloc_object *node,
+                                            const wefti_cpuset *cpus)
+{
+    for (const wefti_hwloc_object *up = node; up; up = up->parent) {
+        if (up->type == WEFTI_HWLOC_PACKAGE) {
+            return up;
+        }
+    }
+    for (int i = 0; i < in->object_count; i++) {
+        wefti_cpuset own;
+        if (in->objects[i].type == WEFTI_HWLOC_PACKAGE) {
+            wefti_hwloc_cpuset(&in->objects[i], &own);
+            if (wefti_cpuset_meets(&own, cpus)) {
+                return &in->objects[i];
+            }
+        }
+    }
+    return &in->objects[0];
+}
+
+static void describe_cpu(const wefti_hwloc_import *in,
+                         const wefti_hwloc_object *node,
+                         const wefti_cpuset *cpus, wefti_cpu *cpu)
+{
+    const wefti_hwloc_object *package = package_of(in, node, cpus);
+    const char *arch = wefti_hwloc_info(&in->objects[0], "Architecture");
+    snprintf(cpu->arch, sizeof(cpu->arch), "%s",
+             strcmp(arch, "aarch64") == 0     ? "arm64"
+             : strncmp(arch, "ppc64", 5) == 0 ? "ppc64"
+                                              : arch);
+    snprintf(cpu->vendor, sizeof(cpu->vendor), "%s",
+             wefti_hwloc_info(package, "CPUVendor"));
+    cpu->family = atoi(wefti_hwloc_info(package, "CPUFamilyNumber"));
+    cpu->model = atoi(wefti_hwloc_info(package, "CPUModelNumber"));
+    write_affinity(cpus, cpu->affinity, sizeof(cpu->affinity));
+}
+
+static void add_numa_node(wefti_hwloc_import *in, wefti_hwloc_object *node,
+                          int os_index)
+{
+    wefti_cpuset cpus, all;
+    wefti_hwloc_cpuset(node, &cpus);
+    memset(&all, 0xff, sizeof(all));
+    if (!wefti_cpuset_meets(&cpus, &all)) {
+        char name[32];
+        snprintf(name, sizeof(name), "NUMA node %d", os_index);
+        wefti_topo_warn(in->topo, 14, name,
+                        "has no CPUs (memory of a device): nothing is pinned "
+                        "to it");
+        return;
+    }
+    int numa = wefti_topo_add_device(in->topo, WEFTI_TOPO_NUMA, in->host, "");
+    if (numa >= 0) {
+        in->topo->devices[numa].os_index = os_index;
+        describe_cpu(in, node, &cpus, &in->topo->devices[numa].cpu);
+        node->device = numa;
+    }
+}
+
+/* A file of hwloc 1.x may have none: then the machine is one. */
+static void add_numa_nodes(wefti_hwloc_import *in)
+{
+    for (int i = 0; i < in->object_count && !in->topo->out_of_memory &&
+                    in->topo->device_count <= NUMA_MOST;
+         i++) {
+        wefti_hwloc_object *node = &in->objects[i];
+        if (node->type == WEFTI_HWLOC_NUMANODE) {
+            add_numa_node(in, node,
+                          wefti_element_int(node->element, "os_index", 0));
+        }
+    }
+    if (in->topo->kind_counts[WEFTI_TOPO_NUMA] == 0) {
+        add_numa_node(in, &in->objects[0], 0);
+    }
+}
+
+/* A node that stands for "somewhere": made when first needed. */
+static int nowhere(wefti_hwloc_import *in)
+{
+    for (int i = 0; i < in->topo->device_count; i++) {
+        if (in->topo->devices[i].kind == WEFTI_TOPO_NUMA &&
+            in->topo->devices[i].os_index < 0) {
+            return i;
+        }
+    }
+    return wefti_topo_add_device(in->topo, WEFTI_TOPO_NUMA, in->host, "");
+}
+
+/* The node whose CPUs are nearest; one with several choices is unknown. */
+static int locate(wefti_hwloc_import *in, wefti_hwloc_object *object)
+{
+    wefti_hwloc_object *near = wefti_hwloc_place(object);
+    wefti_cpuset own, other;
+    int found = -1, choices = 0;
+    for (int i = 0; i < in->object_count && near; i++) {
+        const wefti_hwloc_object *node = &in->objects[i];
+        if (node->device < 0 ||
+            in->topo->devices[node->device].kind != WEFTI_TOPO_NUMA) {
+            continue;
+        }
+        wefti_hwloc_cpuset(near, &own);
+        wefti_hwloc_cpuset(node, &other);
+        if (wefti_cpuset_meets(&own, &other)) {
+            found = found < 0 ? node->device : found;
+            choices++;
+        }
+    }
+    bool whole = near && near->type == WEFTI_HWLOC_MACHINE;
+    return found >= 0 && (choices == 1 || !whole) ? found : nowhere(in);
+}
+
+/* ---- PCI ------------------------------------------------------------------
+ */
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Whether an OS device of that name stands below it: "nvml", "cuda". */
+static bool has_os_device(const wefti_hwloc_import *in,
+                          const wefti_hwloc_object *pci, const char *name)
+{
+    const wefti_hwloc_object *device;
+    for (int i = 0; (device = wefti_hwloc_os_device(in, pci, i)); i++) {
+        if (begins(wefti_hwloc_text(device, "name"), name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void wefti_hwloc_read_pci(wefti_hwloc_import *in,
+                          const wefti_hwloc_object *object, wefti_pci *out)
+{
+    wefti_hwloc_read_ids(object, out);
+    double own = wefti_hwloc_link_speed(object);
+    double above = wefti_hwloc_is_pci_bridge(object->parent)
+                       ? wefti_hwloc_link_speed(object->parent)
+                       : 0;
+    double speed = above > 0 && (above < own || own == 0) ? above : own;
+    bool nvml = has_os_device(in, object, "nvml");
+    if (nvml && own > 15.7 && own < 15.8 && above > 16 &&
+        (strncmp(in->version, "2.9", 3) == 0 ||
+         strncmp(in->version, "2.10", 4) == 0)) {
+        speed = above;
+        wefti_topo_warn(in->topo, 12, out->bus,
+                        "hwloc %.20s caps a GPU's PCIe at Gen 3: the port's "
+                        "%.4g GB/s taken",
+                        in->version, above);
+    }
+    out->gen = out->width = 0;
+    if (speed > 0 && !wefti_rate_pci_decode(speed, &out->gen, &out->width)) {
+        out->gen = 3;
+        out->width = (int)(speed / (128.0 / 130) + 0.5);
+        out->width = out->width < 1 ? 1 : out->width;
+    }
+}
+
+void wefti_hwloc_link_pci(wefti_hwloc_import *in,
+                          const wefti_hwloc_object *object, int device)
+{
+    if (device < 0) {
+        return;
+    }
+    char label[64];
+    wefti_device *d = &in->topo->devices[device];
+    wefti_hwloc_read_pci(in, object, &d->pci);
+    bool known = d->pci.gen > 0;
+    if (!known) {
+        const wefti_gpu_model *model =
+            wefti_gpu_model_find(d->pci.vendor, d->pci.device, NULL);
+        d->pci.gen = model ? model->pci_gen : 3;
+        d->pci.width = 16;
+        if (d->kind == WEFTI_TOPO_GPU || d->kind == WEFTI_TOPO_CARD) {
+            wefti_topo_warn(
+                in->topo, 9, wefti_topo_label(in->topo, device, label),
+                "PCI link speed not readable: Gen %d x16 assumed", d->pci.gen);
+        }
+    }
+    wefti_pci_link_add(in->topo, device,
+                       known ? WEFTI_ORIGIN_READ : WEFTI_ORIGIN_TABLE);
+    if (!known && d->kind == WEFTI_TOPO_BRIDGE && !in->topo->out_of_memory) {
+        /* No bottleneck out of nothing. */
+        in->topo->links[in->topo->link_count - 1].GBps =
+            wefti_rate_pci(5, 16).GBps;
+    }
+}
+
+/* Makes the switches above a device and returns what it hangs on. */
+static int parent_of(wefti_hwloc_import *in, wefti_hwloc_object *device)
+{
+    wefti_hwloc_object *kept[BRIDGES_MOST];
+    int count = 0, number = 0;
+    for (wefti_hwloc_object *up = device->parent; wefti_hwloc_is_pci_bridge(up);
+         up = up->parent) {
+        if (number++ % 2 == 1 && count < BRIDGES_MOST) {
+            kept[count++] = up;
+        }
+    }
+    int parent = -1;
+    for (int i = count - 1; i >= 0 && !in->topo->out_of_memory; i--) {
+        int bridge = kept[i]->device;
+        if (bridge < 0) {
+            parent = parent >= 0 ? parent : locate(in, device);
+            bridge = parent < 0 ? -1
+                                : wefti_topo_add_device(
+                                      in->topo, WEFTI_TOPO_BRIDGE, parent, "");
+            wefti_hwloc_link_pci(in, kept[i], bridge);
+            kept[i]->device = bridge;
+        }
+        parent = bridge;
+    }
+    return parent >= 0 ? parent : locate(in, device);
+}
+
+/* ---- GPUs -----------------------------------------------------------------
+ */
+
+static bool is_gpu(const wefti_hwloc_import *in, const wefti_hwloc_object *pci,
+                   const wefti_pci *ids)
+{
+    unsigned class_id = ids->class_code >> 16;
+    if (has_os_device(in, pci, "nvml") || has_os_device(in, pci, "cuda") ||
+        has_os_device(in, pci, "rsmi")) {
+        return true;
+    }
+    bool known = wefti_gpu_model_find(ids->vendor, ids->device, NULL) != NULL;
+    return (class_id == 0x03 || class_id == 0x12) &&
+           (ids->vendor == 0x10de ||
+            (ids->vendor == 0x1002 && (class_id == 0x12 || known)));
+}
+
+static void add_gpu(wefti_hwloc_import *in, wefti_hwloc_object *pci,
+                    const wefti_pci *ids, int parent)
+{
+    int gpu = wefti_topo_add_device(in->topo, WEFTI_TOPO_GPU, parent, "GPU");
+    if (gpu < 0) {
+        return;
+    }
+    wefti_device *device = &in->topo->devices[gpu];
+    const char *name = wefti_hwloc_info(pci, "PCIDevice");
+    const wefti_hwloc_object *os;
+    for (int i = 0; (os = wefti_hwloc_os_device(in, pci, i)); i++) {
+        const char *model = wefti_hwloc_info(os, "GPUModel");
+        int number;
+        name = model[0] ? model : name;
+        if (sscanf(wefti_hwloc_text(os, "name"), "nvml%d", &number) == 1) {
+            device->gpu.dev = number;
+        }
+    }
+    const wefti_gpu_model *model =
+        wefti_gpu_model_find(ids->vendor, ids->device, name);
+    snprintf(device->name, sizeof(device->name), "%s",
+             name[0] ? name
+             : model ? model->name
+                     : "GPU");
+    device->gpu.sm = model ? model->sm : 0;
+    device->gpu.amd = ids->vendor == 0x1002;
+    pci->device = gpu;
+    wefti_hwloc_link_pci(in, pci, gpu);
+}
+
+static void add_devices(wefti_hwloc_import *in)
+{
+    for (int i = 0; i < in->object_count && !in->topo->out_of_memory &&
+                    in->topo->device_count <= WEFTI_HOST_DEVICES_MOST;
+         i++) {
+        wefti_hwloc_object *pci = &in->objects[i];
+        wefti_pci ids = {0};
+        if (pci->type != WEFTI_HWLOC_PCIDEV) {
+            continue;
+        }
+        wefti_hwloc_read_ids(pci, &ids);
+        if (is_gpu(in, pci, &ids)) {
+            add_gpu(in, pci, &ids, parent_of(in, pci));
+        } else if (ids.class_code >> 16 == 0x02) {
+            wefti_hwloc_add_nic(in, pci, parent_of(in, pci));
+        } else if ((ids.class_code >> 8 == 0x0680 && ids.vendor == 0x10de) ||
+                   strcmp(wefti_hwloc_text(pci, "subtype"), "NVSwitch") == 0) {
+            in->topo->switch_chips++;
+        }
+    }
+}
+
+static void tell_absence(wefti_hwloc_import *in)
+{
+    wefti_topo *topo = in->topo;
+    int devices = 0;
+    for (int i = 0; i < in->object_count; i++) {
+        devices += in->objects[i].type == WEFTI_HWLOC_PCIDEV;
+    }
+    if (devices == 0) {
+        wefti_topo_warn(topo, 2, in->path,
+                        "no I/O devices in it: GPUs and NICs are unknown");
+    } else if (topo->kind_counts[WEFTI_TOPO_GPU] == 0) {
+        wefti_topo_warn(topo, 2, in->path, "no GPU in it");
+    }
+}
+
+/* ---- XML ------------------------------------------------------------------
+ */
+
+/* Is hwloc's, is of a version that this reader knows. */
+static weft_status check_root(const char *path, const wefti_element *root)
+{
+    const char *version = wefti_element_text(root, "version");
+    if (strcmp(root->name, "topology") != 0 &&
+        strcmp(root->name, "root") != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s:%d: the outermost element is <%.40s>: hwloc's "
+                           "begins with <topology>",
+                           path, root->line, root->name);
+    }
+    if (strtol(version, NULL, 10) > 2) {
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s:%d: hwloc XML version %.20s: newest readable is 2.x; write it "
+            "anew with \"lstopo --export-xml-flags v2 FILE.xml\"",
+            path, root->line, version);
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_hwloc_import_text(const char *path, const char *text,
+                                    size_t text_bytes, wefti_topo *topo,
+                                    wefti_claims *claims)
+{
+    wefti_markup *markup;
+    weft_status status = wefti_markup_create(path, text, text_bytes, &markup);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_hwloc_import in = {.topo = topo, .path = path, .markup = markup};
+    status = check_root(path, markup->root);
+    if (status == WEFT_OK) {
+        status = wefti_hwloc_list(&in);
+    }
+    if (status == WEFT_OK) {
+        in.host = wefti_topo_add_device(topo, WEFTI_TOPO_HOST, -1, "");
+        status = wefti_topo_check(topo);
+    }
+    if (status == WEFT_OK) {
+        add_numa_nodes(&in);
+        add_devices(&in);
+        status = topo->device_count > WEFTI_HOST_DEVICES_MOST
+                     ? wefti_error(WEFT_ERR_INVALID,
+                                   "%s: more than %d devices in one host", path,
+                                   WEFTI_HOST_DEVICES_MOST)
+                     : wefti_hwloc_claim_links(&in);
+    }
+    if (status == WEFT_OK) {
+        tell_absence(&in);
+        status = wefti_topo_check(topo);
+    }
+    *claims = in.claims;
+    wefti_hwloc_fini(&in);
+    wefti_markup_destroy(markup);
+    return status;
+}
+
+weft_status wefti_topo_read_hwloc(const char *path, const char *text,
+                                  size_t text_bytes, wefti_topo **topo_out)
+{
+    wefti_claims claims = {0};
+    wefti_topo *topo;
+    weft_status status = wefti_topo_create(&topo);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    snprintf(topo->source, sizeof(topo->source), "hwloc xml %s", path);
+    status = wefti_hwloc_import_text(path, text, text_bytes, topo, &claims);
+    if (status == WEFT_OK) {
+        status = wefti_topo_finish(topo, &claims);
+    }
+    wefti_claims_fini(&claims);
+    if (status != WEFT_OK) {
+        wefti_topo_destroy(topo);
+        topo = NULL;
+    }
+    *topo_out = topo;
+    return status;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/topo_open.c - which reader a recorded machine needs.
+ */
+#include "topo/topo.h"
+
+#include "base/error.h"
+#include "topo/markup.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const format_names[] = {"any", "hwloc", "nccl", "synthetic"};
+
+bool wefti_topo_format_find(const char *text, wefti_topo_format *format_out)
+{
+    for (int i = WEFTI_FORMAT_HWLOC; i <= WEFTI_FORMAT_SYNTHETIC; i++) {
+        if (strcmp(text, format_names[i]) == 0) {
+            *format_out = (wefti_topo_format)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A file's format by the name of its outermost element. */
+static wefti_topo_format recognise(const char *text, size_t text_bytes)
+{
+    for (size_t i = 0; i + 1 < text_bytes; i++) {
+        if (text[i] != '<') {
+            continue;
+        }
+        if (strncmp(text + i, "<!--", 4) == 0) {
+            const char *end = strstr(text + i, "-->");
+            i = end ? (size_t)(end - text) : text_bytes;
+        } else if (isalpha((unsigned char)text[i + 1])) {
+            return strncmp(text + i, "<system", 7) == 0 ? WEFTI_FORMAT_NCCL
+                   : strncmp(text + i, "<topology", 9) == 0 ||
+                           strncmp(text + i, "<root", 5) == 0
+                       ? WEFTI_FORMAT_HWLOC
+                       : WEFTI_FORMAT_ANY;
+        }
+    }
+    return WEFTI_FORMAT_ANY;
+}
+
+static weft_status open_file(const char *path, wefti_topo_format format,
+                             const char *model, wefti_topo **topo_out)
+{
+    char *text;
+    size_t text_bytes;
+    weft_status status = wefti_file_read(path, &text, &text_bytes);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (format == WEFTI_FORMAT_ANY) {
+        format = recognise(text, text_bytes);
+    }
+    if (format == WEFTI_FORMAT_NCCL) {
+        status = wefti_topo_read_nccl(path, text, text_bytes, model, topo_out);
+    } else if (format == WEFTI_FORMAT_HWLOC) {
+        status = wefti_topo_read_hwloc(path, text, text_bytes, topo_out);
+    } else {
+        wefti_markup *markup;
+        status = wefti_markup_create(path, text, text_bytes, &markup);
+        if (status == WEFT_OK) {
+            status = wefti_error(WEFT_ERR_INVALID,
+                                 "%s:%d: the outermost element is <%.40s>: "
+                                 "allowed is hwloc's <topology> or NCCL's "
+                                 "<system>",
+                                 path, markup->root->line, markup->root->name);
+            wefti_markup_destroy(markup);
+        }
+    }
+    free(text);
+    return status;
+}
+
+weft_status wefti_topo_open(const char *input, wefti_topo_format format,
+                            const char *model, wefti_topo **topo_out)
+{
+    bool description = isdigit((unsigned char)input[0]) && strchr(input, 'x') &&
+                       access(input, F_OK) != 0;
+    if (format == WEFTI_FORMAT_SYNTHETIC ||
+        (format == WEFTI_FORMAT_ANY && description)) {
+        return wefti_topo_read_synthetic(input, topo_out);
+    }
+    return open_file(input, format, model, topo_out);
+}

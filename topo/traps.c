@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/traps.c - what is suspicious in a graph that is otherwise whole: twins
+ * that differ, bridges that cannot be, cards seen twice, ports that are down.
+ */
+#include "topo/assemble.h"
+#include "topo/rates.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_link_of_gpus(const wefti_link *link)
+{
+    return link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI;
+}
+
+static int count_links(const wefti_topo *topo, int gpu)
+{
+    int count = 0;
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        if (is_link_of_gpus(link) && (link->a == gpu || link->b == gpu)) {
+            count += link->count;
+        }
+    }
+    return count;
+}
+
+static bool are_twins(const wefti_device *a, const wefti_device *b)
+{
+    return a->kind == WEFTI_TOPO_GPU && b->kind == WEFTI_TOPO_GPU &&
+           a->gpu.sm == b->gpu.sm && a->gpu.amd == b->gpu.amd &&
+           strcmp(a->name, b->name) == 0;
+}
+
+/* What most GPUs of its model have; the higher of two that are as frequent. */
+static int usual_count(const wefti_topo *topo, int gpu, const int *counts)
+{
+    enum { COUNTS_MOST = 1024 };
+    int votes[COUNTS_MOST] = {0}, usual = 0;
+    for (int i = 0; i < topo->device_count; i++) {
+        if (are_twins(&topo->devices[i], &topo->devices[gpu]) &&
+            counts[i] < COUNTS_MOST) {
+            votes[counts[i]]++;
+        }
+    }
+    for (int count = 0; count < COUNTS_MOST; count++) {
+        usual =
+            votes[count] > 0 && votes[count] >= votes[usual] ? count : usual;
+    }
+    return usual;
+}
+
+static void compare_link_counts(wefti_topo *topo)
+{
+    int *counts = calloc((size_t)topo->device_count + 1, sizeof(*counts));
+    if (!counts) {
+        topo->out_of_memory = true;
+        return;
+    }
+    for (int i = 0; i < topo->device_count; i++) {
+        if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
+            counts[i] = count_links(topo, i);
+        }
+    }
+    for (int i = 0; i < topo->device_count; i++) {
+        char label[64];
+        if (topo->devices[i].kind != WEFTI_TOPO_GPU) {
+            continue;
+        }
+        int usual = usual_count(topo, i, counts);
+        if (counts[i] != usual) {
+            wefti_topo_warn(topo, 4, wefti_topo_label(topo, i, label),
+                            "%d links to other GPUs or switches, its twins "
+                            "have %d",
+                            counts[i], usual);
+        }
+    }
+    free(counts);
+}
+
+/* The rate of one link in it, where it is known. */
+static double each(const wefti_link *link)
+{
+    return link->count > 0 ? link->GBps / link->count : 0;
+}
+
+static void compare_link_rates(wefti_topo *topo)
+{
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        double best = 0;
+        for (int j = 0; j < topo->link_count; j++) {
+            const wefti_link *other = &topo->links[j];
+            if (is_link_of_gpus(link) && other->type == link->type &&
+                (other->a == link->a || other->b == link->b ||
+                 other->a == link->b || other->b == link->a)) {
+                best = fmax(best, each(other));
+            }
+        }
+        if (link->count > 0 && each(link) < 0.95 * best) {
+            char a[64], b[64];
+            wefti_topo_warn(topo, 5, wefti_topo_label(topo, link->a, a),
+                            "link to %s at %g GB/s, its siblings at %g",
+                            wefti_topo_label(topo, link->b, b), each(link),
+                            best);
+        }
+    }
+}
+
+static void tell_down_links(wefti_topo *topo)
+{
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        char a[64], b[64];
+        if (link->down > 0) {
+            wefti_topo_warn(topo, 4, wefti_topo_label(topo, link->a, a),
+                            "%d of %d links to %s down", link->down,
+                            link->down + link->count,
+                            wefti_topo_label(topo, link->b, b));
+        }
+    }
+}
+
+/* ---- PCIe -----------------------------------------------------------------
+ */
+
+static int uplink(const wefti_topo *topo, int device)
+{
+    for (int i = 0; i < topo->link_count; i++) {
+        if (topo->links[i].type == WEFTI_LINK_PCI &&
+            topo->links[i].b == device) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/*
+ * A bridge slower than what hangs on it. A hypervisor's pseudo bridge (bus
+ * ffff:, or a quarter of a child's rate and less) is not believed; a real one
+ * is, and told.
+ */
+static void doubt_bridge(wefti_topo *topo, int bridge)
+{
+    int up = uplink(topo, bridge), fastest = -1;
+    for (int i = bridge + 1; i < topo->device_count && up >= 0; i++) {
+        int link = topo->devices[i].parent == bridge ? uplink(topo, i) : -1;
+        if (link >= 0 && !topo->links[link].assumed &&
+            (fastest < 0 ||
+             topo->links[link].GBps > topo->links[fastest].GBps)) {
+            fastest = link;
+        }
+    }
+    if (fastest < 0 ||
+        topo->links[up].GBps >= 0.99 * topo->links[fastest].GBps) {
+        return;
+    }
+    char label[64];
+    double own = topo->links[up].GBps, child = topo->links[fastest].GBps;
+    bool pseudo = strncmp(topo->devices[bridge].pci.bus, "ffff", 4) == 0 ||
+                  own <= child / 4;
+    wefti_topo_label(topo, bridge, label);
+    if (!pseudo) {
+        wefti_topo_warn(topo, 11, label,
+                        "bridge at %.3g GB/s below a device at %.3g: a "
+                        "bottleneck, if it is true",
+                        own, child);
+        return;
+    }
+    wefti_topo_warn(topo, 11, label,
+                    "bridge says %.3g GB/s above a device at %.3g: not "
+                    "believed, %.3g taken",
+                    own, child, child);
+    topo->links[up].GBps = child;
+    topo->links[up].nccl_GBps = topo->links[fastest].nccl_GBps;
+    topo->links[up].origin = WEFTI_ORIGIN_TABLE;
+    topo->links[up].assumed = true;
+}
+
+/* A GPU whose PCI link is below its twins' or below what its model can do. */
+static void doubt_gpu_link(wefti_topo *topo, int gpu)
+{
+    const wefti_device *d = &topo->devices[gpu];
+    int up = uplink(topo, gpu);
+    if (up < 0 || topo->links[up].assumed) {
+        return;
+    }
+    const wefti_gpu_model *model =
+        wefti_gpu_model_find(d->pci.vendor, d->pci.device, d->name);
+    double own = topo->links[up].GBps, best = own;
+    for (int i = 0; i < topo->device_count; i++) {
+        int link = are_twins(d, &topo->devices[i]) ? uplink(topo, i) : -1;
+        if (link >= 0) {
+            best = fmax(best, topo->links[link].GBps);
+        }
+    }
+    char label[64];
+    if (own < 0.99 * best) {
+        wefti_topo_warn(topo, 12, wefti_topo_label(topo, gpu, label),
+                        "PCIe at %.3g GB/s, its twins at %.3g: idle or "
+                        "degraded",
+                        own, best);
+    } else if (d->pci.gen == 1 && model && model->pci_gen > 1) {
+        wefti_topo_warn(topo, 12, wefti_topo_label(topo, gpu, label),
+                        "PCIe at Gen 1, a %s does Gen %d: idle or degraded",
+                        model->name, model->pci_gen);
+    }
+}
+
+/* ---- NICs -----------------------------------------------------------------
+ */
+
+static void tell_ports(wefti_topo *topo)
+{
+    for (int i = 0; i < topo->device_count; i++) {
+        char label[64];
+        if (topo->devices[i].kind == WEFTI_TOPO_NIC &&
+            topo->devices[i].nic.state == WEFTI_NIC_DOWN) {
+            wefti_topo_warn(topo, 16, wefti_topo_label(topo, i, label),
+                            "port %d is down: left out of paths and rings",
+                            topo->devices[i].nic.port);
+        }
+    }
+}
+
+/* One card that shows as several PCI devices: told once, at its first. */
+static void tell_shared_cards(wefti_topo *topo)
+{
+    for (int i = 0; i < topo->device_count; i++) {
+        const wefti_device *a = &topo->devices[i];
+        int others = 0;
+        bool first = true;
+        if (a->kind != WEFTI_TOPO_NIC || a->nic.card_guid == 0) {
+            continue;
+        }
+        for (int j = a->host; j < topo->device_count; j++) {
+            const wefti_device *b = &topo->devices[j];
+            if (j != i && b->host == a->host && b->kind == WEFTI_TOPO_NIC &&
+                b->nic.card_guid == a->nic.card_guid) {
+                others++;
+                first = first && i < j;
+            }
+        }
+        char label[64];
+        if (others > 0 && first) {
+            wefti_topo_warn(topo, 15, wefti_topo_label(topo, i, label),
+                            "one card shows as %d ports or devices: its PCIe "
+                            "counts once a slot",
+                            others + 1);
+        }
+    }
+}
+
+/* ---- locality -------------------------------------------------------------
+ */
+
+static void tell_locality(wefti_topo *topo)
+{
+    for (int i = 0; i < topo->device_count; i++) {
+        const wefti_device *d = &topo->devices[i];
+        char label[64];
+        if (d->kind != WEFTI_TOPO_NUMA) {
+            continue;
+        }
+        wefti_topo_label(topo, i, label);
+        if (d->os_index < 0) {
+            wefti_topo_warn(topo, 13, label,
+                            "NUMA node unknown (a guest?): locality of what "
+                            "hangs on it is unknown, nothing is pinned by it");
+        } else if (strspn(d->cpu.affinity, "0,x") == strlen(d->cpu.affinity) &&
+                   d->cpu.affinity[0]) {
+            wefti_topo_warn(topo, 14, label,
+                            "NUMA node %d has no CPUs: nothing is pinned to "
+                            "it",
+                            d->os_index);
+        }
+    }
+}
+
+void wefti_traps_find(wefti_topo *topo)
+{
+    compare_link_counts(topo);
+    compare_link_rates(topo);
+    tell_down_links(topo);
+    for (int i = topo->device_count - 1; i >= 0; i--) {
+        if (topo->devices[i].kind == WEFTI_TOPO_BRIDGE) {
+            doubt_bridge(topo, i);
+        } else if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
+            doubt_gpu_link(topo, i);
+        }
+    }
+    tell_ports(topo);
+    tell_shared_cards(topo);
+    tell_locality(topo);
+}

@@ -27,6 +27,8 @@ const char run_usage[] =
     "  --ranks-per-process R   start N/R processes with R ranks each (1)\n"
     "  --bind core|none        process i to the i-th core it may use (none)\n"
     "  --timeout S             after S seconds end all, exit status 124\n"
+    "  --elastic               a rank that fails ends nobody: the job fails\n"
+    "                          only when no rank ends well\n"
     "  --label                 begin each line of output with its rank\n"
     "  --json FILE, -J FILE    how each rank ended, as JSON; - is stdout\n"
     "  --help, --version\n"
@@ -37,7 +39,9 @@ const char run_usage[] =
     "examples:\n"
     "  weft-run -n 4 weft-train config.yaml\n"
     "  weft-run -n 8 --ranks-per-process 4 --label ./my-program\n"
-    "  weft-run -n 2 --timeout 60 weft-perf all_reduce -b 8 -e 4M\n";
+    "  weft-run -n 2 --timeout 60 weft-perf all_reduce -b 8 -e 4M\n"
+    "  weft-run -n 4 --elastic weft-train config.yaml --set "
+    "train.elastic=true\n";
 
 typedef weft_status setter(run_options *options, const char *name,
                            const char *value);
@@ -115,6 +119,15 @@ static weft_status set_label(run_options *options, const char *name,
     return WEFT_OK;
 }
 
+static weft_status set_elastic(run_options *options, const char *name,
+                               const char *value)
+{
+    (void)name;
+    (void)value;
+    options->elastic = true;
+    return WEFT_OK;
+}
+
 static weft_status ask_help(run_options *options, const char *name,
                             const char *value)
 {
@@ -144,6 +157,7 @@ static const option_row rows[] = {
     {"--ranks-per-process", true, set_per_process},
     {"--bind", true, set_bind},
     {"--timeout", true, set_timeout},
+    {"--elastic", false, set_elastic},
     {"--label", false, set_label},
     {"--json", true, set_json},
     {"-J", true, set_json},

@@ -24,6 +24,7 @@ typedef struct run_options {
     int nranks;
     int ranks_per_process;
     bool bind_core;
+    bool elastic;
     bool label;
     int64_t timeout_ms;    /* 0: none */
     const char *json_path; /* NULL: none; "-": stdout */

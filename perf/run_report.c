@@ -56,7 +56,8 @@ static const char *signal_text(int number, char *room, size_t room_bytes)
     return room;
 }
 
-static void describe_failure(const run_job *job, int index, char *text_out)
+void run_report_failure(const run_job *job, int index,
+                        char text_out[RUN_REPORT_BYTES])
 {
     const int per_process = job->options->ranks_per_process;
     const int first = index * per_process;
@@ -109,6 +110,16 @@ static void describe_timeout(const run_job *job, char *text_out)
     }
 }
 
+/* An elastic job has not, once a rank has ended well. */
+static bool has_failed(const run_job *job)
+{
+    bool good = false;
+    for (int i = 0; i < job->process_count; i++) {
+        good = good || !run_job_is_failure(job->processes[i].wait_status);
+    }
+    return job->first_failed >= 0 && !(job->options->elastic && good);
+}
+
 void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES])
 {
     char reason[96];
@@ -117,8 +128,8 @@ void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES])
         snprintf(text_out, RUN_REPORT_BYTES, "cannot %s %s: %s",
                  job->failure_stage, job->options->program[0],
                  strerror_r(job->failure_errno, reason, sizeof(reason)));
-    } else if (job->first_failed >= 0) {
-        describe_failure(job, job->first_failed, text_out);
+    } else if (has_failed(job)) {
+        run_report_failure(job, job->first_failed, text_out);
     } else if (job->timed_out) {
         describe_timeout(job, text_out);
     }
@@ -129,7 +140,7 @@ int run_report_exit_status(const run_job *job)
     if (job->failure_stage) {
         return EXIT_CANNOT_RUN;
     }
-    if (job->first_failed >= 0) {
+    if (has_failed(job)) {
         int status = job->processes[job->first_failed].wait_status;
         return WIFSIGNALED(status) ? 128 + WTERMSIG(status)
                                    : WEXITSTATUS(status);

@@ -14,6 +14,10 @@
 enum { RUN_REPORT_BYTES = 4096 };
 void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES]);
 
+/* How process index, which has failed, did: the same form. */
+void run_report_failure(const run_job *job, int index,
+                        char text_out[RUN_REPORT_BYTES]);
+
 /* weft-run's own exit status. */
 int run_report_exit_status(const run_job *job);
 

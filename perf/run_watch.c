@@ -17,10 +17,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "perf/run_label.h"
+#include "perf/run_report.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -96,6 +98,15 @@ static bool failed_before(const run_job *job, int a, int b, pid_t first_pid)
            WIFEXITED(job->processes[b].wait_status);
 }
 
+/* One of an elastic job is lost. */
+static void tell_loss(const run_job *job, int index)
+{
+    char text[RUN_REPORT_BYTES];
+    run_report_failure(job, index, text);
+    fprintf(stderr, "weft-run: %s%s\n", text,
+            job->running_count > 0 ? "; the others go on" : "");
+}
+
 /* first_pid: who died first of those not yet waited for; 0: not known. */
 static void reap(watch *self, pid_t first_pid)
 {
@@ -110,13 +121,23 @@ static void reap(watch *self, pid_t first_pid)
         job->processes[index].running = false;
         job->processes[index].wait_status = wait_status;
         job->running_count--;
-        if (run_job_is_failure(wait_status) &&
-            failed_before(job, index, failed, first_pid)) {
+        if (!run_job_is_failure(wait_status)) {
+            continue;
+        }
+        if (failed_before(job, index, failed, first_pid)) {
             failed = index;
         }
+        if (job->options->elastic && self->stage == STAGE_RUN) {
+            tell_loss(job, index);
+        }
     }
-    if (failed >= 0 && self->stage == STAGE_RUN) {
+    if (failed < 0 || self->stage != STAGE_RUN) {
+        return;
+    }
+    if (job->first_failed < 0) {
         job->first_failed = failed;
+    }
+    if (!job->options->elastic) {
         enter_stage(self, STAGE_WAIT, WAIT_MS);
     }
 }

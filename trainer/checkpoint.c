@@ -323,3 +323,19 @@ weft_status wefti_checkpoint_list(const char *dir, uint64_t **steps_out,
     free(folders);
     return status;
 }
+
+weft_status wefti_checkpoint_count_ranks(const char *dir, uint64_t step,
+                                         uint32_t *nranks_out)
+{
+    char path[WEFTI_CHECKPOINT_PATH_BYTES];
+    weft_status status = WEFT_OK;
+    *nranks_out = 0;
+    do {
+        status = wefti_checkpoint_path(dir, step, WEFTI_CHECKPOINT_SAVED,
+                                       *nranks_out, path);
+    } while (status == WEFT_OK && access(path, F_OK) == 0 && ++*nranks_out);
+    if (status == WEFT_OK && *nranks_out == 0) {
+        status = wefti_error(WEFT_ERR_INVALID, "%s: is missing", path);
+    }
+    return status;
+}

@@ -110,6 +110,15 @@ WEFT_NODISCARD weft_status wefti_checkpoint_list(const char *dir,
                                                  uint64_t **steps_out,
                                                  size_t *count_out);
 
+/*
+ * wefti_checkpoint_count_ranks - how many ranks' files a complete step holds.
+ *
+ * Returns     OK (1 or more) | ERR_INVALID (none, or too long a path).
+ */
+WEFT_NODISCARD weft_status wefti_checkpoint_count_ranks(const char *dir,
+                                                        uint64_t step,
+                                                        uint32_t *nranks_out);
+
 /* A rank's file, opened and validated down to its table of sections. */
 typedef struct wefti_checkpoint_reader wefti_checkpoint_reader;
 

@@ -105,7 +105,8 @@ static weft_status check_header(const wefti_checkpoint_reader *reader,
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: was written by %" PRIu32
                            " ranks, this run has %" PRIu32
-                           "; allowed is the same number",
+                           "; allowed is the same number, or "
+                           "train.elastic: true",
                            reader->path, header->nranks, expect->nranks);
     }
     if (header->step != expect->step || header->rank != expect->rank) {

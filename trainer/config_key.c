@@ -97,7 +97,7 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(train, seed, 0, SEED_MOST, "1")},
     {INT(train, validate_every, 1, STEPS_MOST, "50")},
     {BOOL(train, deterministic, "false")},
-    {BOOL(train, elastic, "false"), .now = "false"},
+    {BOOL(train, elastic, "false")},
 
     {BOOL(overlap, grad_reduce, "true")},
     {BOOL(overlap, param_gather, "true")},

@@ -113,6 +113,21 @@ static weft_status check_heads(const wefti_config *config)
     return WEFT_OK;
 }
 
+/* Elastic: some ranks may have one micro-batch more, but each has one. */
+static weft_status check_uneven(const wefti_config *config, int nranks)
+{
+    int64_t global = config->train.global_batch_size;
+    int64_t micro = config->train.micro_batch_size;
+    if (global % micro == 0 && global / micro >= nranks) {
+        return WEFT_OK;
+    }
+    return refuse_key(config, "train", "global_batch_size",
+                      "does not give %d ranks whole micro-batches of %" PRId64
+                      ", one each at least; allowed are multiples of %" PRId64
+                      " from %" PRId64,
+                      nranks, micro, micro, nranks * micro);
+}
+
 /* Each rank gets the same number of whole micro-batches in each step. */
 static weft_status check_batch(const wefti_config *config, int nranks)
 {
@@ -121,6 +136,9 @@ static weft_status check_batch(const wefti_config *config, int nranks)
     int64_t unit = nranks * micro;
     if (global % unit == 0) {
         return WEFT_OK;
+    }
+    if (config->train.elastic) {
+        return check_uneven(config, nranks);
     }
     char sizes[64];
     int ranks = nranks - 1; /* 0: not even one rank fits */

@@ -149,6 +149,13 @@ weft_status wefti_loop_run(wefti_loop *loop)
     return status;
 }
 
+weft_status wefti_loop_abandon(wefti_loop *loop, uint64_t last)
+{
+    return loop->any_to_tell && loop->told_next.step <= last
+               ? tell(loop, loop->times)
+               : WEFT_OK;
+}
+
 weft_status wefti_loop_close(wefti_loop *loop,
                              const wefti_measure_result *measured)
 {

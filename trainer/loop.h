@@ -39,6 +39,13 @@ typedef struct wefti_loop {
 WEFT_NODISCARD weft_status wefti_loop_run(wefti_loop *loop);
 
 /*
+ * wefti_loop_abandon - after a fault: tells the step whose line waits, with
+ * this rank's own times, if it is not later than last, which will be done
+ * again.
+ */
+WEFT_NODISCARD weft_status wefti_loop_abandon(wefti_loop *loop, uint64_t last);
+
+/*
  * wefti_loop_close - tell the last step, with what was measured after it (NULL:
  * nothing); all ranks together.
  */

@@ -40,10 +40,11 @@ void wefti_metrics_step_init(wefti_metrics_step *step)
     }
 }
 
-weft_status wefti_metrics_open(wefti_metrics *metrics, const char *path)
+static weft_status open_as(wefti_metrics *metrics, const char *path,
+                           const char *mode)
 {
     *metrics = (wefti_metrics){0};
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "we");
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, mode);
     if (file == NULL) {
         return wefti_error_system("--metrics %s: cannot be written", path);
     }
@@ -57,6 +58,16 @@ weft_status wefti_metrics_open(wefti_metrics *metrics, const char *path)
     }
     metrics->file = file;
     return WEFT_OK;
+}
+
+weft_status wefti_metrics_open(wefti_metrics *metrics, const char *path)
+{
+    return open_as(metrics, path, "we");
+}
+
+weft_status wefti_metrics_continue(wefti_metrics *metrics, const char *path)
+{
+    return open_as(metrics, path, "ae");
 }
 
 static void write_times(wefti_json *json, const wefti_metrics_step *step)

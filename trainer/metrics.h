@@ -58,6 +58,10 @@ void wefti_metrics_step_init(wefti_metrics_step *step);
 WEFT_NODISCARD weft_status wefti_metrics_open(wefti_metrics *metrics,
                                               const char *path);
 
+/* Goes on at the end of what another rank 0 has written. */
+WEFT_NODISCARD weft_status wefti_metrics_continue(wefti_metrics *metrics,
+                                                  const char *path);
+
 /*
  * wefti_metrics_write - one line, flushed, so that a killed run has told all
  * its finished steps.

@@ -69,6 +69,12 @@ static weft_status make_bucket_sets(wefti_replica *replica)
     return wefti_bucket_create(&config, &replica->gather);
 }
 
+size_t wefti_replica_first_micro(const wefti_replica *replica, size_t rank)
+{
+    const wefti_replica_config *config = &replica->config;
+    return config->global_batch / config->micro_batch * rank / replica->nranks;
+}
+
 weft_status wefti_replica_init(wefti_replica *replica,
                                const wefti_replica_config *config)
 {
@@ -76,7 +82,8 @@ weft_status wefti_replica_init(wefti_replica *replica,
         (wefti_replica){.config = *config,
                         .rank = (size_t)weft_comm_get_rank(config->comm),
                         .nranks = (size_t)weft_comm_get_nranks(config->comm)};
-    size_t local = config->global_batch / replica->nranks;
+    size_t passes = wefti_replica_first_micro(replica, replica->rank + 1) -
+                    wefti_replica_first_micro(replica, replica->rank);
     weft_status status = wefti_parameters_plan(
         &config->shape, config->bucket_bytes, replica->nranks, &replica->plan);
     if (status == WEFT_OK) {
@@ -84,8 +91,8 @@ weft_status wefti_replica_init(wefti_replica *replica,
                                     &replica->model);
     }
     if (status == WEFT_OK) {
-        status = wefti_gradient_init(&replica->gradient, &replica->plan,
-                                     local / config->micro_batch);
+        status =
+            wefti_gradient_init(&replica->gradient, &replica->plan, passes);
     }
     if (status == WEFT_OK) {
         status = wefti_optimizer_init(&replica->optimizer, &replica->plan,

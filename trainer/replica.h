@@ -24,7 +24,7 @@
  * comm, device, ledger, data   borrowed; ledger may be NULL.
  * micro_batch                  sequences of one pass
  * global_batch                 sequences of one step, all ranks together: a
- *                              multiple of micro_batch * nranks
+ *                              multiple of micro_batch, one each at least
  */
 typedef struct wefti_replica_config {
     weft_comm *comm;
@@ -62,6 +62,12 @@ typedef struct wefti_replica {
 
 /* Times of a step that ranks tell each other: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };
+
+/*
+ * The number of a rank's first micro-batch in a step. Ranks share them as
+ * evenly as they go; rank nranks: how many there are.
+ */
+size_t wefti_replica_first_micro(const wefti_replica *replica, size_t rank);
 
 /* Returns OK | ERR_NO_MEMORY | ERR_SYSTEM | ERR_INVALID. */
 WEFT_NODISCARD weft_status

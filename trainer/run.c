@@ -6,6 +6,10 @@
  *
  * Nothing is opened before the configuration has been found possible. All
  * memory is taken here; the loop takes none.
+ *
+ * An elastic run that loses ranks goes back to where the replica is opened, on
+ * the communicator of those that are left, and goes on from the newest
+ * checkpoint.
  */
 #include "trainer/run.h"
 
@@ -36,7 +40,9 @@ typedef struct run_state {
     wefti_measure_result measured;
     wefti_loop loop;
     /* What close has to undo. */
-    bool has_config, has_data, has_replica, has_metrics, has_progress;
+    bool has_config, has_data, has_replica, has_metrics, has_progress,
+        has_summary;
+    bool alone; /* the others have gone on without this rank */
 } run_state;
 
 static bool tells(const run_state *state)
@@ -175,7 +181,8 @@ static weft_status open_files(run_state *state)
     const wefti_options *options = state->how.options;
     state->savepoint = (wefti_savepoint){
         .dir = options->resume ? options->resume : state->config.checkpoint.dir,
-        .keep = (size_t)state->config.checkpoint.keep};
+        .keep = (size_t)state->config.checkpoint.keep,
+        .elastic = state->config.train.elastic};
     wefti_config_digest(&state->config, state->savepoint.digest);
     if (options->resume) {
         weft_status status =
@@ -231,9 +238,15 @@ static void open_loop(run_state *state)
     state->loop = (wefti_loop){.config = &state->config,
                                .replica = &state->replica,
                                .savepoint = &state->savepoint};
-    wefti_summary_init(&state->summary);
+    if (!state->has_summary) {
+        wefti_summary_init(&state->summary);
+        state->has_summary = true;
+    }
     if (!tells(state)) {
         return;
+    }
+    if (state->has_progress) {
+        wefti_progress_fini(&state->progress);
     }
     describe_start(state);
     wefti_progress_init(&state->progress, state->how.err,
@@ -356,15 +369,22 @@ static weft_status close_files(run_state *state)
     return wefti_metrics_close(&state->metrics);
 }
 
-static void close_all(run_state *state)
+static void close_replica(run_state *state)
 {
     if (state->has_replica) {
         wefti_replica_fini(&state->replica);
+        state->has_replica = false;
     }
     if (state->ledger) {
         weft_ledger_detach(state->ledger, state->comm);
         weft_ledger_destroy(state->ledger);
+        state->ledger = NULL;
     }
+}
+
+static void close_all(run_state *state)
+{
+    close_replica(state);
     if (state->has_data) {
         wefti_data_fini(&state->data);
     }
@@ -380,10 +400,87 @@ static void describe_error(run_state *state, char *error_out)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
     snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", weft_error_text());
-    if (state->comm && weft_comm_get_fault(state->comm, &fault) == WEFT_OK &&
+    if (state->comm && !state->alone &&
+        weft_comm_get_fault(state->comm, &fault) == WEFT_OK &&
         fault.status != WEFT_OK) {
         snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", fault.text);
     }
+}
+
+/* Whether others may have been lost, and not this rank. */
+static bool may_recover(const run_state *state, weft_status status)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    return state->has_config && state->config.train.elastic && state->comm &&
+           !state->alone &&
+           (status == WEFT_ERR_PEER || status == WEFT_ERR_TIMEOUT ||
+            status == WEFT_ERR_ABORTED) &&
+           weft_comm_get_fault(state->comm, &fault) == WEFT_OK &&
+           fault.status != WEFT_OK;
+}
+
+/* The newest state there is: this run's, else the one it began with. */
+static weft_status restore(run_state *state)
+{
+    const char *resume = state->how.options->resume;
+    state->savepoint.dir = state->config.checkpoint.dir;
+    weft_status status =
+        wefti_savepoint_read_if_any(&state->savepoint, &state->replica);
+    if (status == WEFT_OK && state->replica.step == 0 && resume) {
+        state->savepoint.dir = resume;
+        status = wefti_savepoint_read(&state->savepoint, &state->replica);
+        state->savepoint.dir = state->config.checkpoint.dir;
+    }
+    return status;
+}
+
+/* Rank 0 may be another now, which then goes on with the files. */
+static weft_status take_over_files(run_state *state, int before,
+                                   const weft_fault *fault)
+{
+    const char *path = state->how.options->metrics;
+    if (!tells(state)) {
+        return WEFT_OK;
+    }
+    fprintf(state->how.err,
+            "\nweft-train: %s; %d of %d ranks go on from step "
+            "%llu\n",
+            fault->text, weft_comm_get_nranks(state->comm), before,
+            (unsigned long long)state->replica.step);
+    if (state->has_metrics || !path) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_metrics_continue(&state->metrics, path);
+    state->has_metrics = status == WEFT_OK;
+    return status;
+}
+
+/* On with the ranks that are left, from the newest checkpoint. */
+static weft_status recover(run_state *state)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    weft_comm *less;
+    int before = weft_comm_get_nranks(state->comm);
+    (void)!weft_comm_get_fault(state->comm, &fault);
+    close_replica(state);
+    weft_status status = weft_comm_shrink(state->comm, &less);
+    if (status != WEFT_OK) {
+        state->alone = true;
+        return status;
+    }
+    weft_comm_destroy(state->comm);
+    state->comm = less;
+    status = wefti_config_check(&state->config, weft_comm_get_nranks(less));
+    if (status == WEFT_OK) {
+        status = open_replica(state);
+    }
+    if (status == WEFT_OK) {
+        status = restore(state);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_loop_abandon(&state->loop, state->replica.step);
+    }
+    return status == WEFT_OK ? take_over_files(state, before, &fault) : status;
 }
 
 weft_status wefti_run(const wefti_run_config *config, char *error_out,
@@ -401,6 +498,12 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     if (opened) {
         status = train(state);
     }
+    while (opened && may_recover(state, status)) {
+        status = recover(state);
+        if (status == WEFT_OK) {
+            status = train(state);
+        }
+    }
     if (status == WEFT_OK && tells(state)) {
         status = close_files(state);
         status = status == WEFT_OK ? sum_up(state) : status;
@@ -410,7 +513,8 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     }
     if (status != WEFT_OK) {
         describe_error(state, error_out);
-        if (opened) { /* operations may wait for what will never be ready */
+        if (opened && !state->alone) {
+            /* Operations may wait for what will never be ready. */
             (void)!weft_comm_abort(state->comm);
         }
         (void)!close_files(state);

@@ -9,18 +9,19 @@
 #include "trainer/savepoint.h"
 
 #include "base/error.h"
+#include "trainer/reshard.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNTERS = 2, PARTS = 3 };
+enum { COUNTERS = WEFTI_SAVEPOINT_COUNTERS, PARTS = WEFTI_SAVEPOINT_PARTS };
 
 static const char *const part_names[PARTS] = {"values", "first", "second"};
 
 /* A bucket's share of one part of the state. */
-static real *part_of(wefti_replica *replica, size_t bucket, size_t part)
+real *wefti_savepoint_part(wefti_replica *replica, size_t bucket, size_t part)
 {
     size_t own = wefti_optimizer_own(&replica->optimizer, bucket);
     switch (part) {
@@ -34,7 +35,8 @@ static real *part_of(wefti_replica *replica, size_t bucket, size_t part)
     }
 }
 
-static void name_part(char *name, size_t bucket, size_t part)
+void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
+                               size_t bucket, size_t part)
 {
     snprintf(name, WEFTI_CHECKPOINT_NAME_BYTES, "%s.%zu", part_names[part],
              bucket);
@@ -57,9 +59,9 @@ static weft_status agree(wefti_replica *replica, weft_status own,
                   : WEFT_OK;
 }
 
-static wefti_checkpoint_header make_header(const wefti_savepoint *point,
-                                           const wefti_replica *replica,
-                                           uint64_t step)
+wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
+                                               const wefti_replica *replica,
+                                               uint64_t step)
 {
     wefti_checkpoint_header header = {.step = step,
                                       .nranks = (uint32_t)replica->nranks,
@@ -82,10 +84,10 @@ static weft_status add_sections(wefti_checkpoint_writer *writer,
             break;
         }
         char name[WEFTI_CHECKPOINT_NAME_BYTES];
-        name_part(name, i / PARTS, i % PARTS);
+        wefti_savepoint_part_name(name, i / PARTS, i % PARTS);
         status = wefti_checkpoint_writer_add(
             writer, name, WEFTI_REAL_DTYPE,
-            part_of(replica, i / PARTS, i % PARTS),
+            wefti_savepoint_part(replica, i / PARTS, i % PARTS),
             replica->plan.buckets[i / PARTS].share_elems);
     }
     return status;
@@ -94,7 +96,8 @@ static weft_status add_sections(wefti_checkpoint_writer *writer,
 static weft_status write_own(const wefti_savepoint *point,
                              wefti_replica *replica)
 {
-    wefti_checkpoint_header header = make_header(point, replica, replica->step);
+    wefti_checkpoint_header header =
+        wefti_savepoint_header(point, replica, replica->step);
     wefti_checkpoint_writer *writer;
     weft_status status =
         wefti_checkpoint_writer_open(point->dir, &header, &writer);
@@ -133,21 +136,25 @@ weft_status wefti_savepoint_write(const wefti_savepoint *point,
     return agree(replica, status, "checkpoint");
 }
 
-static weft_status newest_step(const char *dir, uint64_t *step_out)
+/* What rank 0 has found, for all. */
+typedef struct found {
+    int64_t step;   /* -1: there is none */
+    int64_t nranks; /* that saved it */
+} found;
+
+static weft_status find_newest(const char *dir, found *found_out)
 {
     uint64_t *steps;
     size_t count;
     weft_status status = wefti_checkpoint_list(dir, &steps, &count);
-    if (status != WEFT_OK) {
+    if (status != WEFT_OK || count == 0) {
         return status;
     }
-    if (count == 0) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "--resume %s: holds no complete checkpoint", dir);
-    }
-    *step_out = steps[0];
+    uint32_t nranks;
+    status = wefti_checkpoint_count_ranks(dir, steps[0], &nranks);
+    *found_out = (found){(int64_t)steps[0], (int64_t)nranks};
     free(steps);
-    return WEFT_OK;
+    return status;
 }
 
 static weft_status get_sections(wefti_checkpoint_reader *reader,
@@ -161,10 +168,10 @@ static weft_status get_sections(wefti_checkpoint_reader *reader,
             return status;
         }
         char name[WEFTI_CHECKPOINT_NAME_BYTES];
-        name_part(name, i / PARTS, i % PARTS);
+        wefti_savepoint_part_name(name, i / PARTS, i % PARTS);
         status = wefti_checkpoint_reader_get(
             reader, name, WEFTI_REAL_DTYPE,
-            part_of(replica, i / PARTS, i % PARTS),
+            wefti_savepoint_part(replica, i / PARTS, i % PARTS),
             replica->plan.buckets[i / PARTS].share_elems);
     }
     if (status == WEFT_OK) {
@@ -178,7 +185,8 @@ static weft_status get_sections(wefti_checkpoint_reader *reader,
 static weft_status read_own(const wefti_savepoint *point,
                             wefti_replica *replica, uint64_t step)
 {
-    wefti_checkpoint_header header = make_header(point, replica, step);
+    wefti_checkpoint_header header =
+        wefti_savepoint_header(point, replica, step);
     wefti_checkpoint_reader *reader = NULL;
     weft_status status =
         wefti_checkpoint_reader_open(point->dir, &header, &reader);
@@ -195,23 +203,48 @@ static weft_status read_own(const wefti_savepoint *point,
     return status;
 }
 
+static weft_status read_newest(const wefti_savepoint *point,
+                               wefti_replica *replica, bool must)
+{
+    found newest = {-1, 0};
+    weft_status status = WEFT_OK;
+    if (replica->rank == 0) { /* one rank chooses, also while another saves */
+        status = find_newest(point->dir, &newest);
+        if (status == WEFT_OK && newest.step < 0 && must) {
+            status = wefti_error(WEFT_ERR_INVALID,
+                                 "--resume %s: holds no complete checkpoint",
+                                 point->dir);
+        }
+    }
+    status = agree(replica, status, "--resume");
+    if (status == WEFT_OK) {
+        status = weft_broadcast(&newest, &newest, 2, WEFT_DTYPE_I64, 0,
+                                replica->config.comm, NULL);
+    }
+    if (status != WEFT_OK || newest.step < 0) {
+        return status;
+    }
+    if (point->elastic && newest.nranks != (int64_t)replica->nranks) {
+        const wefti_reshard job = {point, replica, (uint64_t)newest.step,
+                                   (uint32_t)newest.nranks};
+        status = agree(replica, wefti_reshard_check(&job), "--resume");
+        if (status == WEFT_OK) {
+            status = agree(replica, wefti_reshard_read(&job), "--resume");
+        }
+    } else {
+        status = read_own(point, replica, (uint64_t)newest.step);
+    }
+    return status == WEFT_OK ? wefti_replica_collect(replica) : status;
+}
+
 weft_status wefti_savepoint_read(const wefti_savepoint *point,
                                  wefti_replica *replica)
 {
-    uint64_t step = 0;
-    weft_status status = WEFT_OK;
-    if (replica->rank == 0) { /* one rank chooses, also while another saves */
-        status = newest_step(point->dir, &step);
-    }
-    status = agree(replica, status, "--resume");
-    if (status != WEFT_OK) {
-        return status;
-    }
-    int64_t chosen = (int64_t)step;
-    status = weft_broadcast(&chosen, &chosen, 1, WEFT_DTYPE_I64, 0,
-                            replica->config.comm, NULL);
-    if (status == WEFT_OK) {
-        status = read_own(point, replica, (uint64_t)chosen);
-    }
-    return status == WEFT_OK ? wefti_replica_collect(replica) : status;
+    return read_newest(point, replica, true);
+}
+
+weft_status wefti_savepoint_read_if_any(const wefti_savepoint *point,
+                                        wefti_replica *replica)
+{
+    return read_newest(point, replica, false);
 }

@@ -4,8 +4,10 @@
  * together: each rank its own shares of parameters and moments.
  *
  * A resumed run goes on bit by bit as the run that saved would have. Only the
- * same number of ranks, model and data may go on from a savepoint; others are
- * refused by name.
+ * same model and data may go on from a savepoint, and only as many ranks unless
+ * the run is elastic; others are refused by name. Every element has the same
+ * place in its bucket on every number of ranks, so an elastic run takes its
+ * shares out of the files of all ranks that saved (trainer/reshard.c).
  */
 #ifndef TRAINER_SAVEPOINT_H
 #define TRAINER_SAVEPOINT_H
@@ -17,10 +19,12 @@
  * digest   of the configuration, from wefti_config_digest
  * dir      that holds the steps
  * keep     how many complete steps stay
+ * elastic  any number of ranks may go on
  */
 typedef struct wefti_savepoint {
     const char *dir;
     size_t keep;
+    bool elastic;
     uint8_t digest[WEFTI_CONFIG_DIGEST_BYTES];
 } wefti_savepoint;
 
@@ -44,5 +48,21 @@ WEFT_NODISCARD weft_status wefti_savepoint_write(const wefti_savepoint *point,
  */
 WEFT_NODISCARD weft_status wefti_savepoint_read(const wefti_savepoint *point,
                                                 wefti_replica *replica);
+
+/* As read, but where dir holds no complete step, nothing changes. */
+WEFT_NODISCARD weft_status wefti_savepoint_read_if_any(
+    const wefti_savepoint *point, wefti_replica *replica);
+
+/*
+ * For reshard.c: the parts of the state (0 .. WEFTI_SAVEPOINT_PARTS - 1), this
+ * rank's share of one in a bucket, its section's name; a file's header.
+ */
+enum { WEFTI_SAVEPOINT_COUNTERS = 2, WEFTI_SAVEPOINT_PARTS = 3 };
+real *wefti_savepoint_part(wefti_replica *replica, size_t bucket, size_t part);
+void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
+                               size_t bucket, size_t part);
+wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
+                                               const wefti_replica *replica,
+                                               uint64_t step);
 
 #endif

@@ -76,8 +76,8 @@ static weft_status run_micro_batches(wefti_replica *replica,
                                      wefti_bucket_mode reduce)
 {
     const wefti_replica_config *config = &replica->config;
-    size_t local = config->global_batch / replica->nranks;
-    size_t own = replica->rank * local;
+    size_t own =
+        wefti_replica_first_micro(replica, replica->rank) * config->micro_batch;
     double scale =
         1.0 / ((double)config->global_batch * (double)config->shape.seq);
     for (size_t i = 0; i < replica->gradient.count; i++) {

@@ -222,7 +222,6 @@ static const struct refusal {
     {HEAD "memory: {ema: fp32}", WEFT_ERR_UNSUPPORTED, "allowed is none"},
     {HEAD "memory: {offload: optimizer}", WEFT_ERR_UNSUPPORTED, "is none"},
     {HEAD "memory: {zero: 0}", WEFT_ERR_UNSUPPORTED, "allowed is 1"},
-    {HEAD "train: {elastic: true}", WEFT_ERR_UNSUPPORTED, "allowed is false"},
     {HEAD "moe: {dispatch: fp8}", WEFT_ERR_UNSUPPORTED, "allowed is bf16"},
 };
 

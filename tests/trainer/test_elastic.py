@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_elastic.py BIN_DIR - an elastic run loses ranks and goes on.
+
+Goal: when a rank of four is killed at a random moment, the job ends well with
+three; its losses from the checkpoint on are, bit for bit, those of a run of
+three that resumes from that checkpoint. So it is when rank 0 is the one, when
+the batch does not divide, and when a second rank dies later.
+
+Method: weft-run --elastic with a tiny model; the test waits until the metrics
+have a random number of lines (seed printed), kills by pid, and afterwards
+starts the reference from a copy of the checkpoints as they were.
+"""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = sys.argv[1]
+DEADLINE_S = 120
+STEPS = 40
+CONFIG = """
+model: {layers: 2, hidden_size: 64, heads: 4, kv_heads: 2, ffn_size: 96,
+        seq_length: 64}
+data: {paths: [text.txt], validation_fraction: 0.1}
+train: {steps: %d, micro_batch_size: 2, global_batch_size: %d, lr: 1.0e-2,
+        warmup_steps: 3, validate_every: 20, elastic: true}
+overlap: {bucket_mb: 0.05}
+checkpoint: {dir: ckpt, every: 5, keep: 100}
+"""
+
+
+def fail(text):
+    print("FAILED: " + text)
+    sys.exit(1)
+
+
+def make_folder(batch):
+    folder = tempfile.mkdtemp(prefix="weft-elastic-")
+    words = ["warp", "weft", "loom", "thread", "and", "a", "shuttle"]
+    with open(folder + "/text.txt", "w") as file:
+        file.write(" ".join(random.choice(words) for _ in range(4000)))
+    with open(folder + "/job.yaml", "w") as file:
+        file.write(CONFIG % (STEPS, batch))
+    return folder
+
+
+def start(folder, nranks, *more):
+    command = [BIN + "/weft-run", "-n", str(nranks), "--elastic",
+               "--timeout", str(DEADLINE_S), BIN + "/weft-train",
+               folder + "/job.yaml", *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def read_lines(path):
+    """What each step's last line says; a line cut short is not one yet."""
+    steps = {}
+    try:
+        with open(path) as file:
+            for line in file:
+                if line.endswith("\n"):
+                    row = json.loads(line)
+                    steps[row["step"]] = (row["loss"], row["grad_norm"])
+    except FileNotFoundError:
+        pass
+    return steps
+
+
+def find_rank(launcher, rank):
+    """The process of a rank, by its environment."""
+    path = "/proc/%d/task/%d/children" % (launcher, launcher)
+    for pid in open(path).read().split():
+        try:
+            variables = open("/proc/%s/environ" % pid).read().split("\0")
+        except OSError:
+            continue
+        if "WEFT_RANK=%d" % rank in variables:
+            return int(pid)
+    fail("rank %d has no process" % rank)
+
+
+def kill_after(job, metrics, lines, rank):
+    end = time.monotonic() + DEADLINE_S
+    while len(read_lines(metrics)) < lines:
+        if job.poll() is not None or time.monotonic() > end:
+            fail("ended before %d lines:\n%s" % (lines, job.stderr.read()))
+        time.sleep(0.002)
+    os.kill(find_rank(job.pid, rank), signal.SIGKILL)
+
+
+def finish(job):
+    out, err = job.communicate(timeout=DEADLINE_S)
+    if job.returncode != 0:
+        fail("exit %d:\n%s%s" % (job.returncode, out, err))
+    return err
+
+
+def begin_step(err, left, of):
+    """The step that the last recovery went back to."""
+    mark = "; %d of %d ranks go on from step " % (left, of)
+    if mark not in err:
+        fail("no word of %r in:\n%s" % (mark, err))
+    return int(err.split(mark)[-1].split()[0])
+
+
+def reference(folder, nranks, step):
+    """A run of nranks from the checkpoint of step."""
+    kept = folder + "/kept"
+    shutil.rmtree(kept, ignore_errors=True)
+    os.mkdir(kept)
+    more = ["--metrics", folder + "/reference.jsonl",
+            "--set", "checkpoint.dir=" + folder + "/elsewhere"]
+    if step > 0:
+        name = "step_%08d" % step
+        shutil.copytree(folder + "/ckpt/" + name, kept + "/" + name)
+        more += ["--resume", kept]
+    finish(start(folder, nranks, *more))
+    return read_lines(folder + "/reference.jsonl")
+
+
+def run_case(batch, victims):
+    folder = make_folder(batch)
+    metrics = folder + "/metrics.jsonl"
+    job = start(folder, 4, "--metrics", metrics)
+    lines = 0
+    for victim in victims:
+        lines += random.randint(1, (STEPS - 8) // len(victims))
+        kill_after(job, metrics, lines, victim)
+    err = finish(job)
+    left = 4 - len(victims)
+    step = begin_step(err, left, left + 1)
+    for victim in victims:
+        if "rank %d: SIGKILL" % victim not in err:
+            fail("rank %d is not named:\n%s" % (victim, err))
+    went = read_lines(metrics)
+    should = reference(folder, left, step)
+    if sorted(went) != list(range(1, STEPS + 1)):
+        fail("steps told: %s" % sorted(went))
+    for number in range(step + 1, STEPS + 1):
+        if went[number] != should[number]:
+            fail("step %d: %s, and resumed on %d ranks %s"
+                 % (number, went[number], left, should[number]))
+    print("batch %d, rank%s %s killed, from step %d: %d steps the same"
+          % (batch, "s" if len(victims) > 1 else "",
+             " ".join(map(str, victims)), step, STEPS - step))
+    shutil.rmtree(folder)
+
+
+def check_that_none_left_is_a_failure():
+    end = subprocess.run([BIN + "/weft-run", "-n", "2", "--elastic", "sh", "-c",
+                          "exit 3"], stderr=subprocess.PIPE, text=True,
+                         timeout=DEADLINE_S)
+    if end.returncode != 3 or "exit 3" not in end.stderr:
+        fail("none left: exit %d: %s" % (end.returncode, end.stderr))
+
+
+def main():
+    seed = int(os.environ.get("TEST_SEED", time.time_ns() % 10**9))
+    print("TEST_SEED=%d" % seed)
+    random.seed(seed)
+    check_that_none_left_is_a_failure()
+    run_case(24, [random.randint(1, 3)])
+    run_case(16, [0, random.randint(1, 3)])
+    if os.environ.get("WEFT_TEST_LONG"):
+        for _ in range(20):
+            run_case(random.choice([16, 24]), [random.randint(0, 3)])
+            run_case(24, random.sample(range(4), 2))
+
+
+main()

@@ -37,6 +37,13 @@ static inline float wefti_f32_of_bits(uint32_t bits)
     return value;
 }
 
+/* a where the condition holds, else b; never a branch. */
+static inline uint32_t wefti_select_bits(bool condition, uint32_t a, uint32_t b)
+{
+    uint32_t mask = 0U - (uint32_t)condition;
+    return (a & mask) | (b & ~mask);
+}
+
 /*
  * The value of a code with these many bits of exponent and mantissa; infinite:
  * the highest exponent means infinity or NaN, else only all ones means NaN.
@@ -54,9 +61,9 @@ static inline float wefti_small_widen(uint32_t code, unsigned exponent,
     uint32_t least = (gap + 1) << 23; /* the smallest normal number */
     uint32_t denormal = wefti_f32_bits(wefti_f32_of_bits(least | moved) -
                                        wefti_f32_of_bits(least));
-    uint32_t bits = size >= special           ? 0x7f800000U | moved
-                    : size < (1U << mantissa) ? denormal
-                                              : moved + (gap << 23);
+    uint32_t bits = wefti_select_bits(size < (1U << mantissa), denormal,
+                                      moved + (gap << 23));
+    bits = wefti_select_bits(size >= special, 0x7f800000U | moved, bits);
     return wefti_f32_of_bits(bits | sign);
 }
 
@@ -77,11 +84,11 @@ static inline uint32_t wefti_small_narrow(float value, unsigned exponent,
     uint32_t denormal =
         wefti_f32_bits(wefti_f32_of_bits(size) + wefti_f32_of_bits(unit)) -
         unit;
-    uint32_t code = size < (gap + 1) << 23 ? denormal : normal;
-    code = code < over ? code : over;
+    uint32_t code = wefti_select_bits(size < (gap + 1) << 23, denormal, normal);
+    code = wefti_select_bits(code < over, code, over);
     uint32_t nan = infinite ? over | 1U << (mantissa - 1) : over;
     bool is_nan = size > 0x7f800000U || (!infinite && code == over);
-    return is_nan ? nan : sign | code;
+    return wefti_select_bits(is_nan, nan, sign | code);
 }
 
 static inline float wefti_f16_widen(uint16_t code)

@@ -10,30 +10,25 @@
 #define TEXT_OF(x)            #x
 #define VERSION_TEXT(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
 
+/* What the list of types says of each. */
+static const struct {
+    size_t bytes;
+    weft_kind kind;
+} dtypes[WEFT_DTYPE_COUNT] = {
+#define DTYPE_ROW(name, bytes, text, kind) {bytes, WEFT_KIND_##kind},
+    WEFT_DTYPE_LIST(DTYPE_ROW)
+#undef DTYPE_ROW
+};
+
 size_t weft_dtype_bytes(weft_dtype dtype)
 {
-    switch (dtype) {
-#define DTYPE_CASE(name, bytes, text, kind)                                    \
-    case WEFT_DTYPE_##name:                                                    \
-        return bytes;
-        WEFT_DTYPE_LIST(DTYPE_CASE)
-#undef DTYPE_CASE
-    default:
-        return 0;
-    }
+    return (unsigned)dtype < WEFT_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
 }
 
 weft_kind weft_dtype_kind(weft_dtype dtype)
 {
-    switch (dtype) {
-#define DTYPE_CASE(name, bytes, text, kind)                                    \
-    case WEFT_DTYPE_##name:                                                    \
-        return WEFT_KIND_##kind;
-        WEFT_DTYPE_LIST(DTYPE_CASE)
-#undef DTYPE_CASE
-    default:
-        return WEFT_KIND_FLOAT;
-    }
+    return (unsigned)dtype < WEFT_DTYPE_COUNT ? dtypes[dtype].kind
+                                              : WEFT_KIND_FLOAT;
 }
 
 const char *weft_dtype_text(weft_dtype dtype)

@@ -121,7 +121,8 @@ void wefti_fold_by(const wefti_fold_level *level, void *dst,
                    size_t elems, weft_dtype dtype, weft_redop redop)
 {
     WEFTI_ASSERT(source_count > 0);
-    bool sums_in_place = redop == WEFT_REDOP_AVG && !level->narrow[dtype];
+    bool sums_in_place = redop == WEFT_REDOP_AVG && !level->narrow[dtype] &&
+                         level->fold[dtype][WEFT_REDOP_SUM];
     if (level->fold[dtype][redop]) {
         level->fold[dtype][redop](dst, sources, source_count, elems);
     } else if (sums_in_place) {

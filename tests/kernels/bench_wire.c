@@ -65,6 +65,52 @@ static void fold_bf16(const bench_job *job)
     fold(job, 2, WEFT_DTYPE_BF16);
 }
 
+static void fold_f16(const bench_job *job)
+{
+    fold(job, 2, WEFT_DTYPE_F16);
+}
+
+static void fold_f16_4(const bench_job *job)
+{
+    fold(job, 4, WEFT_DTYPE_F16);
+}
+
+static void fold_e4m3(const bench_job *job)
+{
+    fold(job, 2, WEFT_DTYPE_F8E4M3);
+}
+
+static void fold_e5m2(const bench_job *job)
+{
+    fold(job, 2, WEFT_DTYPE_F8E5M2);
+}
+
+static void fold_max(const bench_job *job)
+{
+    wefti_fold(job->dst, job->sources, 2, job->bytes / 4, WEFT_DTYPE_F32,
+               WEFT_REDOP_MAX);
+}
+
+static void fold_bxor(const bench_job *job)
+{
+    wefti_fold(job->dst, job->sources, 2, job->bytes / 4, WEFT_DTYPE_U32,
+               WEFT_REDOP_BXOR);
+}
+
+static void scale_f32(const bench_job *job)
+{
+    float factor = 0.5f;
+    wefti_scale(job->dst, job->sources[0], &factor, job->bytes / 4,
+                WEFT_DTYPE_F32);
+}
+
+static void scale_bf16(const bench_job *job)
+{
+    uint16_t factor = 0x3f00;
+    wefti_scale(job->dst, job->sources[0], &factor, job->bytes / 2,
+                WEFT_DTYPE_BF16);
+}
+
 static void fold_in_place(const bench_job *job)
 {
     const void *sources[2] = {job->dst, job->sources[0]};
@@ -118,6 +164,14 @@ static const bench_contest contests[] = {
     {"f32 a += b / loop", 3, fold_in_place, plain_in_place},
     {"f32 c = a + b / loop", 3, fold_2, plain_2},
     {"bf16 c = a + b / f32 loop", 3, fold_bf16, plain_2},
+    {"f16 c = a + b / f32 loop", 3, fold_f16, plain_2},
+    {"f16 4 sources / f32 loops", 5, fold_f16_4, plain_4},
+    {"f8e4m3 c = a + b / f32 loop", 3, fold_e4m3, plain_2},
+    {"f8e5m2 c = a + b / f32 loop", 3, fold_e5m2, plain_2},
+    {"f32 c = max(a, b) / loop", 3, fold_max, plain_2},
+    {"u32 c = a ^ b / f32 loop", 3, fold_bxor, plain_2},
+    {"f32 c = s a / memcpy", 2, scale_f32, copy_plain},
+    {"bf16 c = s a / memcpy", 2, scale_bf16, copy_plain},
     {"f32 4 sources / loops", 5, fold_4, plain_4},
     {"f32 8 sources / loops", 9, fold_8, plain_8},
 };

@@ -172,6 +172,30 @@ weft_status wefti_extent_measure(const weft_op *op, int rank, int nranks,
     return status;
 }
 
+/* One pair of arrays. */
+static void copy_runs(size_t *room, const size_t **counts,
+                      const size_t **displs, size_t ranks)
+{
+    size_t *places = room + ranks, total = 0;
+    if (!*counts) {
+        return;
+    }
+    for (size_t p = 0; p < ranks; p++) {
+        room[p] = (*counts)[p];
+        places[p] = *displs ? (*displs)[p] : total;
+        total += room[p];
+    }
+    *counts = room;
+    *displs = places;
+}
+
+void wefti_extent_copy_counts(weft_op *op, size_t *room, int nranks)
+{
+    size_t ranks = (size_t)nranks;
+    copy_runs(room, &op->send_counts, &op->send_displs, ranks);
+    copy_runs(room + 2 * ranks, &op->recv_counts, &op->recv_displs, ranks);
+}
+
 bool wefti_extent_is_apart(const weft_op *op, const wefti_extent *extent)
 {
     uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;

@@ -33,6 +33,12 @@ WEFT_NODISCARD weft_status wefti_extent_measure(const weft_op *op, int rank,
                                                 int nranks,
                                                 wefti_extent *extent_out);
 
+/*
+ * wefti_extent_copy_counts - v forms: op's arrays, its displs completed, into
+ * room, size_t [4][nranks], which op then points to.
+ */
+void wefti_extent_copy_counts(weft_op *op, size_t *room, int nranks);
+
 /* Whether the bytes of the two buffers lie apart. */
 bool wefti_extent_is_apart(const weft_op *op, const wefti_extent *extent);
 

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
+#include "comm/extent.h"
 #include "comm/oneshot.h"
-#include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
 #include "comm/step.h"
 #include "comm/track.h"
@@ -61,22 +61,13 @@ void wefti_op_text(const weft_comm *comm, const wefti_op *op, char *text_out,
     }
 }
 
-/* Copies one pair of the caller's arrays; returns the sum of its counts. */
-static size_t copy_counts(size_t *counts, const size_t **theirs,
-                          const size_t **displs, size_t ranks)
+static size_t sum_of(const size_t *counts, int nranks)
 {
-    size_t *places = counts + ranks, total = 0;
-    if (!*theirs) {
-        return 0;
+    size_t sum = 0;
+    for (int p = 0; p < nranks; p++) {
+        sum += counts[p];
     }
-    for (size_t p = 0; p < ranks; p++) {
-        counts[p] = (*theirs)[p];
-        places[p] = *displs ? (*displs)[p] : total;
-        total += counts[p];
-    }
-    *theirs = counts;
-    *displs = places;
-    return total;
+    return sum;
 }
 
 /* Who gives how much to whom, and what pattern and gates make of it. */
@@ -84,14 +75,15 @@ static void size_up(weft_comm *comm, wefti_op *op)
 {
     weft_op *desc = &op->desc;
     const wefti_shape *shape = wefti_shape_get(desc->collective);
-    size_t ranks = (size_t)comm->nranks;
     if (shape->varied) {
-        size_t out = copy_counts(op->counts, &desc->send_counts,
-                                 &desc->send_displs, ranks);
-        size_t in = copy_counts(op->counts + 2 * ranks, &desc->recv_counts,
-                                &desc->recv_displs, ranks);
-        op->send_elems = shape->send_parts ? out : desc->count;
-        op->recv_elems = shape->recv_parts ? in : desc->count;
+        int nranks = comm->nranks;
+        wefti_extent_copy_counts(desc, op->counts, nranks);
+        op->send_elems = shape->send_parts && desc->send_counts
+                             ? sum_of(desc->send_counts, nranks)
+                             : desc->count;
+        op->recv_elems = shape->recv_parts && desc->recv_counts
+                             ? sum_of(desc->recv_counts, nranks)
+                             : desc->count;
     } else {
         op->send_elems = wefti_shape_send_elems(shape, desc->root, desc->count,
                                                 comm->rank, comm->nranks);
@@ -247,115 +239,6 @@ void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
                         what);
 }
 
-void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
-                              wefti_signature theirs)
-{
-    char mine_text[112], theirs_text[112];
-    bool letter = op->ring == WEFTI_RING_LETTERS;
-    wefti_signature mine = op->signature;
-    if (letter) { /* both sides sign as the sender does */
-        mine.kind = (mine.kind & ~(uint64_t)0xff) | WEFT_COLLECTIVE_RECV;
-    }
-    wefti_signature_text(mine, mine_text, sizeof(mine_text));
-    wefti_signature_text(theirs, theirs_text, sizeof(theirs_text));
-    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
-                        "%s #%llu on \"%s\" differs: rank %d posted %s, rank "
-                        "%d posted %s",
-                        letter ? "message" : "operation",
-                        (unsigned long long)op->number, comm->name, comm->rank,
-                        mine_text, peer, theirs_text);
-}
-
-/* What goes from this rank to each other, for counts_agree on their side. */
-static void declare_counts(weft_comm *comm, const wefti_op *op)
-{
-    wefti_entry *entry =
-        wefti_shared_get_entry(&comm->fabric.shared, comm->rank, op->number);
-    uint64_t *declared = (void *)entry->payload;
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        declared[peer] = wefti_part_to(&op->problem, peer).elems;
-    }
-}
-
-/* Whether peer sends as much as this rank expects; it has entered. */
-static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer,
-                         const wefti_entry *entry)
-{
-    if (!wefti_shape_get(op->desc.collective)->varied) {
-        return true;
-    }
-    const uint64_t *declared = (const void *)entry->payload;
-    uint64_t sent = declared[comm->rank];
-    uint64_t expected = wefti_part_from(&op->problem, peer).elems;
-    if (sent == expected) {
-        return true;
-    }
-    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
-                        "operation #%llu on \"%s\" differs: rank %d posted %s "
-                        "with %llu %s for rank %d, rank %d expects %llu",
-                        (unsigned long long)op->number, comm->name, peer,
-                        weft_collective_text(op->desc.collective),
-                        (unsigned long long)sent,
-                        weft_dtype_text(op->desc.dtype), comm->rank, comm->rank,
-                        (unsigned long long)expected);
-    return false;
-}
-
-bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
-{
-    if (op->ring == WEFTI_RING_LETTERS || op->checked[peer]) {
-        return true;
-    }
-    wefti_entry *entry =
-        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
-    if (atomic_load(&entry->number) != op->number) {
-        return false;
-    }
-    wefti_signature theirs = {
-        atomic_load_explicit(&entry->count, memory_order_relaxed),
-        atomic_load_explicit(&entry->kind, memory_order_relaxed),
-        atomic_load_explicit(&entry->cut, memory_order_relaxed)};
-    if (!wefti_signature_equal(theirs, op->signature)) {
-        wefti_op_report_mismatch(comm, op, peer, theirs);
-        return false;
-    }
-    if (!counts_agree(comm, op, peer, entry)) {
-        return false;
-    }
-    op->checked[peer] = 1;
-    return true;
-}
-
-bool wefti_op_needs(const wefti_op *op, int peer)
-{
-    return op->desc.collective == WEFT_COLLECTIVE_BARRIER ||
-           wefti_shape_moves(wefti_shape_get(op->desc.collective),
-                             op->desc.root, peer, op->problem.rank);
-}
-
-bool wefti_op_check_sources(weft_comm *comm, wefti_op *op)
-{
-    bool varied = wefti_shape_get(op->desc.collective)->varied;
-    for (; varied && op->missing < comm->nranks; op->missing++) {
-        if (wefti_op_needs(op, op->missing) &&
-            !wefti_op_check_peer(comm, op, op->missing)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Whether all ranks have been seen in the same operation. Those that this one
- * had nothing to wait for are looked at when it is done. */
-static bool all_checked(weft_comm *comm, wefti_op *op)
-{
-    while (op->unchecked < comm->nranks &&
-           wefti_op_check_peer(comm, op, op->unchecked)) {
-        op->unchecked++;
-    }
-    return op->unchecked == comm->nranks;
-}
-
 /* Whether all ranks have left the operation that used this lane before. */
 static bool lane_free(weft_comm *comm, const wefti_op *op)
 {
@@ -428,7 +311,7 @@ static void enter(weft_comm *comm, wefti_op *op)
         wefti_op_piece_open(comm, op);
     }
     if (wefti_shape_get(op->desc.collective)->varied) {
-        declare_counts(comm, op);
+        wefti_op_declare_counts(comm, op);
     }
     wefti_oneshot_announce(comm, op, 0);
 }
@@ -497,7 +380,7 @@ static void publish_settled(weft_comm *comm)
 static void drain(weft_comm *comm, wefti_op *op)
 {
     bool failed = op->status != WEFT_OK; /* nobody reads any more */
-    if (!failed && !all_checked(comm, op)) {
+    if (!failed && !wefti_op_check_all(comm, op)) {
         return;
     }
     publish_settled(comm);

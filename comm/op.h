@@ -5,6 +5,7 @@
 #ifndef COMM_OP_H
 #define COMM_OP_H
 
+#include "comm/agree.h"
 #include "comm/core.h"
 
 /*
@@ -23,23 +24,6 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
 /* Publishes a fault that names op. */
 void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
                    const char *what);
-
-/*
- * wefti_op_check_peer - whether peer has entered the same operation. A
- * different one fails the communicator.
- */
-bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer);
-void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
-                              wefti_signature theirs);
-
-/* Whether peer has anything that this rank must have before op can end. */
-bool wefti_op_needs(const wefti_op *op, int peer);
-
-/*
- * wefti_op_check_sources - v forms: whether all who may have anything for this
- * rank have entered with the counts it expects; then nothing can still come.
- */
-bool wefti_op_check_sources(weft_comm *comm, wefti_op *op);
 
 /* Marks the start of a transfer (idempotent), or its end. */
 void wefti_op_piece_open(weft_comm *comm, wefti_op *op);

@@ -153,6 +153,20 @@ static weft_status check_size(const weft_op *op, const weft_comm *comm)
                              WEFTI_COUNTS_MAX);
 }
 
+/* Arrays that this rank does not need are not looked at. */
+static void forget_unused(weft_op *op, int rank)
+{
+    const wefti_shape *shape = wefti_shape_get(op->collective);
+    bool sends = wefti_who_has(shape->sends, rank, op->root);
+    bool receives = wefti_who_has(shape->receives, rank, op->root);
+    if (!shape->varied || !shape->send_parts || !sends) {
+        op->send_counts = op->send_displs = NULL;
+    }
+    if (!shape->varied || !shape->recv_parts || !receives) {
+        op->recv_counts = op->recv_displs = NULL;
+    }
+}
+
 weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
                            const weft_comm *comm, weft_op *op_out)
 {
@@ -181,6 +195,7 @@ weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
         op_out->redop = WEFT_REDOP_SUM; /* it has no meaning */
         op_out->scale = NULL;
     }
+    forget_unused(op_out, comm->rank);
     wefti_extent extent;
     if (status == WEFT_OK) {
         status = check_size(op_out, comm);

@@ -16,11 +16,8 @@
 #include "comm/step.h"
 
 #include "base/check.h"
-#include "comm/control/fault.h"
 #include "comm/op.h"
 #include "kernels/wire/fold.h"
-
-#include <stdio.h>
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
 {
@@ -129,23 +126,6 @@ static wefti_path path_to(const wefti_op *op, const wefti_step *step, int peer)
     return (wefti_path){peer, op->ring, step->channel};
 }
 
-/* Nobody may write more than the step expects, whatever the peer sent. */
-static bool has_right_size(weft_comm *comm, const wefti_op *op, int peer,
-                           size_t sent_bytes, size_t expected_bytes)
-{
-    if (sent_bytes == expected_bytes) {
-        return true;
-    }
-    char what[96], sent[112];
-    wefti_op_text(comm, op, what, sizeof(what));
-    snprintf(sent, sizeof(sent),
-             "rank %d sent a message of %zu bytes where rank %d expects %zu",
-             peer, sent_bytes, comm->rank, expected_bytes);
-    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number, "%s: %s",
-                        what, sent);
-    return false;
-}
-
 /* A message of the step's size from peer, its signature checked. */
 static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                      int peer, wefti_incoming *message)
@@ -163,7 +143,7 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
         wefti_op_report_mismatch(comm, op, peer, message->signature);
         return false;
     }
-    if (!has_right_size(comm, op, peer, message->bytes, bytes)) {
+    if (!wefti_op_check_bytes(comm, op, peer, message->bytes, bytes)) {
         return false;
     }
     if (message->ready_ns > op->piece.ready_ns) {

@@ -103,6 +103,19 @@ static void do_call(const wefti_perf_case *subject, wefti_perf_buffers buffers)
     case WEFTI_PERF_REDUCE:
         MPI_Reduce(send, recv, count, MPI_FLOAT, MPI_SUM, subject->root, comm);
         break;
+    case WEFTI_PERF_ALLTOALL:
+        MPI_Alltoall(send, count, MPI_FLOAT, recv, count, MPI_FLOAT, comm);
+        break;
+    case WEFTI_PERF_GATHER:
+        MPI_Gather(send, count, MPI_FLOAT, recv, count, MPI_FLOAT,
+                   subject->root, comm);
+        break;
+    case WEFTI_PERF_SCATTER:
+        MPI_Scatter(send, count, MPI_FLOAT, recv, count, MPI_FLOAT,
+                    subject->root, comm);
+        break;
+    case WEFTI_PERF_ALLTOALLV: /* refused by main */
+        break;
     case WEFTI_PERF_SENDRECV:
         MPI_Sendrecv(send, count, MPI_FLOAT, wefti_perf_case_after(subject), 0,
                      recv, count, MPI_FLOAT, wefti_perf_case_before(subject), 0,
@@ -224,7 +237,8 @@ int main(int argc, char **argv)
     library[strcspn(library, ",\n")] = '\0';
     const wefti_perf_op *op = argc > 2 ? wefti_perf_op_get(argv[1]) : NULL;
     long iterations = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
-    if (!op || iterations < 0 || iterations > ITERATIONS_MOST) {
+    bool known = op && op->kind != WEFTI_PERF_ALLTOALLV;
+    if (!known || iterations < 0 || iterations > ITERATIONS_MOST) {
         give_up("usage: peers-mpi OP SIZE[,SIZE...] [ITERATIONS]");
     }
     find_line(rank, nranks);

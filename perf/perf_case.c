@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,14 @@ const wefti_perf_op wefti_perf_ops[] = {
      "every rank gets the root's buffer"},
     {"reduce", WEFTI_PERF_REDUCE, WEFT_COLLECTIVE_REDUCE, true, true,
      "the root gets the reduction of all buffers"},
+    {"alltoall", WEFTI_PERF_ALLTOALL, WEFT_COLLECTIVE_ALLTOALL, false, false,
+     "every rank gets its part of every rank's buffer"},
+    {"alltoallv", WEFTI_PERF_ALLTOALLV, WEFT_COLLECTIVE_ALLTOALLV, false, false,
+     "the same with uneven parts, none to twice the mean"},
+    {"gather", WEFTI_PERF_GATHER, WEFT_COLLECTIVE_GATHER, false, true,
+     "the root gets every rank's buffer"},
+    {"scatter", WEFTI_PERF_SCATTER, WEFT_COLLECTIVE_SCATTER, false, true,
+     "every rank gets its part of the root's buffer"},
     {"sendrecv", WEFTI_PERF_SENDRECV, WEFT_COLLECTIVE_SEND, false, false,
      "every rank sends to the next and receives from the one before"},
     {"barrier", WEFTI_PERF_BARRIER, WEFT_COLLECTIVE_BARRIER, false, false,
@@ -56,40 +65,93 @@ double wefti_perf_op_bus_factor(const wefti_perf_op *op, int nranks)
         return 2.0 * others;
     case WEFTI_PERF_ALLGATHER:
     case WEFTI_PERF_REDUCESCATTER:
+    case WEFTI_PERF_ALLTOALL:
+    case WEFTI_PERF_ALLTOALLV:
+    case WEFTI_PERF_GATHER:
+    case WEFTI_PERF_SCATTER:
         return others;
     default:
         return 1.0;
     }
 }
 
-/* Whether one of the buffers has a part for each rank. */
-static bool has_parts(const wefti_perf_op *op)
+/* Whether the send, the receive buffer has a part for each rank. */
+static bool has_send_parts(const wefti_perf_op *op)
 {
-    return op->kind == WEFTI_PERF_ALLGATHER ||
-           op->kind == WEFTI_PERF_REDUCESCATTER;
+    return op->kind == WEFTI_PERF_REDUCESCATTER ||
+           op->kind == WEFTI_PERF_SCATTER || op->kind == WEFTI_PERF_ALLTOALL;
+}
+
+static bool has_recv_parts(const wefti_perf_op *op)
+{
+    return op->kind == WEFTI_PERF_ALLGATHER || op->kind == WEFTI_PERF_GATHER ||
+           op->kind == WEFTI_PERF_ALLTOALL;
+}
+
+/* 0 .. 8, of a pair of ranks; the same everywhere and always (splitmix64). */
+static size_t weight_of(int from, int to)
+{
+    uint64_t mixed = ((uint64_t)from << 32) + (uint64_t)to;
+    mixed += 0x9e3779b97f4a7c15u;
+    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebu;
+    return (size_t)((mixed ^ mixed >> 31) % 9);
+}
+
+size_t wefti_perf_case_part(const wefti_perf_case *subject, int from, int to)
+{
+    if (subject->op->kind != WEFTI_PERF_ALLTOALLV) {
+        return subject->count;
+    }
+    size_t weight = weight_of(from, to);
+    return subject->count / 4 * weight + subject->count % 4 * weight / 4;
+}
+
+/* What one rank sends, and gets, of alltoallv; what all send. */
+static void size_uneven(wefti_perf_case *subject, size_t elem_bytes)
+{
+    size_t all = 0;
+    subject->send_elems = subject->recv_elems = 0;
+    for (int a = 0; a < subject->nranks; a++) {
+        subject->send_elems += wefti_perf_case_part(subject, subject->rank, a);
+        subject->recv_elems += wefti_perf_case_part(subject, a, subject->rank);
+        for (int b = 0; b < subject->nranks; b++) {
+            all += wefti_perf_case_part(subject, a, b);
+        }
+    }
+    subject->bytes = all / (size_t)subject->nranks * elem_bytes;
 }
 
 void wefti_perf_case_size(wefti_perf_case *subject, size_t bytes)
 {
+    const wefti_perf_op *op = subject->op;
     size_t elem_bytes = weft_dtype_bytes(subject->dtype);
-    size_t parts = has_parts(subject->op) ? (size_t)subject->nranks : 1;
+    bool uneven = op->kind == WEFTI_PERF_ALLTOALLV;
+    bool parted = has_send_parts(op) || has_recv_parts(op) || uneven;
+    size_t parts = parted ? (size_t)subject->nranks : 1;
     size_t count = bytes / (elem_bytes * parts);
     if (count == 0 && bytes > 0) {
         count = 1;
     }
-    if (subject->op->kind == WEFTI_PERF_BARRIER) {
+    if (op->kind == WEFTI_PERF_BARRIER) {
         count = 0;
     }
-    bool scatter = subject->op->kind == WEFTI_PERF_REDUCESCATTER;
     subject->count = count;
     subject->bytes = count * parts * elem_bytes;
-    subject->send_elems = scatter ? count * parts : count;
-    subject->recv_elems = scatter ? count : count * parts;
+    subject->send_elems = has_send_parts(op) ? count * parts : count;
+    subject->recv_elems = has_recv_parts(op) ? count * parts : count;
+    if (uneven) {
+        size_uneven(subject, elem_bytes);
+    }
 }
 
 size_t wefti_perf_case_room(const wefti_perf_case *subject)
 {
-    return subject->bytes > 0 ? subject->bytes : 1;
+    size_t elems = subject->send_elems > subject->recv_elems
+                       ? subject->send_elems
+                       : subject->recv_elems;
+    size_t bytes = elems * weft_dtype_bytes(subject->dtype);
+    return bytes > 0 ? bytes : 1;
 }
 
 wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
@@ -101,8 +163,18 @@ wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
     size_t own = subject->count * (size_t)subject->rank *
                  weft_dtype_bytes(subject->dtype);
     switch (subject->op->kind) {
+    case WEFTI_PERF_GATHER:
+        if (subject->rank != subject->root) {
+            return rooms;
+        }
+        __attribute__((fallthrough));
     case WEFTI_PERF_ALLGATHER:
         return (wefti_perf_buffers){rooms.recv + own, rooms.recv};
+    case WEFTI_PERF_SCATTER:
+        if (subject->rank != subject->root) {
+            return rooms;
+        }
+        __attribute__((fallthrough));
     case WEFTI_PERF_REDUCESCATTER:
         return (wefti_perf_buffers){rooms.send, rooms.send + own};
     case WEFTI_PERF_BROADCAST:
@@ -120,13 +192,15 @@ wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
 
 bool wefti_perf_case_sends(const wefti_perf_case *subject)
 {
-    return subject->op->kind != WEFTI_PERF_BROADCAST ||
+    return (subject->op->kind != WEFTI_PERF_BROADCAST &&
+            subject->op->kind != WEFTI_PERF_SCATTER) ||
            subject->rank == subject->root;
 }
 
 bool wefti_perf_case_receives(const wefti_perf_case *subject)
 {
-    return subject->op->kind != WEFTI_PERF_REDUCE ||
+    return (subject->op->kind != WEFTI_PERF_REDUCE &&
+            subject->op->kind != WEFTI_PERF_GATHER) ||
            subject->rank == subject->root;
 }
 
@@ -140,17 +214,32 @@ int wefti_perf_case_after(const wefti_perf_case *subject)
     return (subject->rank + 1) % subject->nranks;
 }
 
+/* Where in from's buffer that begins which goes to this rank. */
+static size_t first_of(const wefti_perf_case *subject, int from)
+{
+    size_t first = 0;
+    if (subject->op->kind == WEFTI_PERF_ALLTOALLV) {
+        for (int to = 0; to < subject->rank; to++) {
+            first += wefti_perf_case_part(subject, from, to);
+        }
+        return first;
+    }
+    return has_send_parts(subject->op) ? (size_t)subject->rank * subject->count
+                                       : 0;
+}
+
 static size_t count_wrong_parts(const wefti_perf_case *subject,
                                 const unsigned char *recv, size_t shift,
                                 wefti_tile *scratch)
 {
-    size_t part_bytes = subject->count * weft_dtype_bytes(subject->dtype);
     size_t wrong = 0;
     for (int p = 0; p < subject->nranks; p++) {
+        size_t elems = wefti_perf_case_part(subject, p, subject->rank);
         wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM, p,
                         subject->nranks);
-        wrong += wefti_tile_count_wrong(scratch, recv + (size_t)p * part_bytes,
-                                        0, subject->count, shift);
+        wrong += wefti_tile_count_wrong(scratch, recv, first_of(subject, p),
+                                        elems, shift);
+        recv += elems * weft_dtype_bytes(subject->dtype);
     }
     return wrong;
 }
@@ -162,11 +251,15 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
     if (!wefti_perf_case_receives(subject) || subject->count == 0) {
         return 0;
     }
-    size_t first = 0;
+    size_t first = first_of(subject, subject->root);
     switch (subject->op->kind) {
     case WEFTI_PERF_ALLGATHER:
+    case WEFTI_PERF_GATHER:
+    case WEFTI_PERF_ALLTOALL:
+    case WEFTI_PERF_ALLTOALLV:
         return count_wrong_parts(subject, recv, shift, scratch);
     case WEFTI_PERF_BROADCAST:
+    case WEFTI_PERF_SCATTER:
         wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM, subject->root,
                         subject->nranks);
         break;
@@ -174,9 +267,6 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
         wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM,
                         wefti_perf_case_before(subject), subject->nranks);
         break;
-    case WEFTI_PERF_REDUCESCATTER:
-        first = (size_t)subject->rank * subject->count;
-        __attribute__((fallthrough));
     default:
         wefti_tile_make_reduced(scratch, subject->dtype, subject->redop,
                                 subject->nranks);

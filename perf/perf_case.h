@@ -6,7 +6,12 @@
  *
  * bytes means what it means in nccl-tests: the buffer of all-reduce, broadcast,
  * reduce and send/recv; the receive buffer of all-gather; the send buffer of
- * reduce-scatter.
+ * reduce-scatter and alltoall; the root's receive buffer of gather, and its
+ * send buffer of scatter. Of alltoallv it is the mean send buffer.
+ *
+ * The uneven matrix of alltoallv is the same in every run: what rank a sends to
+ * rank b is the mean part times w/4, with w drawn from 0 .. 8 for the pair, so
+ * that one pair in nine has nothing and one has twice the mean.
  */
 #ifndef PERF_PERF_CASE_H
 #define PERF_PERF_CASE_H
@@ -22,6 +27,10 @@ typedef enum wefti_perf_kind {
     WEFTI_PERF_REDUCESCATTER,
     WEFTI_PERF_BROADCAST,
     WEFTI_PERF_REDUCE,
+    WEFTI_PERF_ALLTOALL,
+    WEFTI_PERF_ALLTOALLV,
+    WEFTI_PERF_GATHER,
+    WEFTI_PERF_SCATTER,
     WEFTI_PERF_SENDRECV,
     WEFTI_PERF_BARRIER
 } wefti_perf_kind;
@@ -56,8 +65,9 @@ typedef struct wefti_perf_case {
     bool inplace;
     unsigned char scale[8]; /* PREMULSUM: this rank's scalar */
     size_t bytes; /* really moved: asked for, rounded to whole elements */
-    size_t count; /* what the call takes */
+    size_t count; /* what the call takes; alltoallv: the mean part */
     size_t send_elems, recv_elems;
+    const size_t *send_counts, *recv_counts; /* alltoallv, [nranks] */
 } wefti_perf_case;
 
 /*
@@ -65,6 +75,9 @@ typedef struct wefti_perf_case {
  * one element a rank becomes one element a rank; 0 stays 0.
  */
 void wefti_perf_case_size(wefti_perf_case *subject, size_t bytes);
+
+/* Elements that go from one rank to another, where the collective has parts. */
+size_t wefti_perf_case_part(const wefti_perf_case *subject, int from, int to);
 
 /*
  * wefti_perf_case_buffers - where this rank's send and recv lie in a buffer

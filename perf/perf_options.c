@@ -62,17 +62,22 @@ static const char flags_text[] =
     "                   or nccl-tests' names (half, float); all (f32)\n"
     "  -o REDOP         sum prod min max avg premulsum, of integers also band\n"
     "                   bor bxor; all (sum)\n"
-    "  -r ROOT          of broadcast and reduce (0)\n"
+    "  -r ROOT          of broadcast, reduce, gather and scatter (0)\n"
     "  -c CHECKS        calls whose whole output is verified; 0: none (1)\n"
     "  -z 0|1           1: blocking calls, 0: through a stream (1)\n"
     "  -J, --json FILE  the same facts as JSON; - is stdout\n"
-    "  --inplace        send and receive in one buffer\n"
+    "  --inplace        send and receive in one buffer, where that is legal\n"
     "  --memory KIND    host or shadow (host memory that only a device may\n"
     "                   touch)\n"
     "  --overlap        with a calibrated compute beside it: O, H, s_C, s_M\n"
     "  --samples        every single time in the JSON too\n"
     "  --unregistered   buffers nobody registered: the only kind there is yet\n"
     "  --version\n"
+    "\n"
+    "Sizes are nccl-tests': the buffer that has a part for each rank, or the\n"
+    "only one. alltoallv: the mean send buffer; rank a sends rank b w/4 of "
+    "the\n"
+    "mean part, w from 0 to 8 and the same for the pair in every run.\n"
     "\n"
     "Ranks: weft-run's, or WEFT_RANKS_PER_PROCESS threads of this process.\n"
     "\n"
@@ -345,17 +350,20 @@ static weft_status check_together(wefti_perf_options *options)
     }
     wefti_perf_kind kind = options->op->kind;
     if (options->inplace &&
-        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER)) {
+        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER ||
+         kind == WEFTI_PERF_ALLTOALL || kind == WEFTI_PERF_ALLTOALLV)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--inplace: %s has no form in place",
                            options->op->name);
     }
     if (options->overlap &&
-        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER)) {
+        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER ||
+         kind == WEFTI_PERF_ALLTOALLV || kind == WEFTI_PERF_GATHER ||
+         kind == WEFTI_PERF_SCATTER)) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "--overlap: %s is not a gated collective; allowed "
+                           "--overlap: %s is not measured in parts; allowed "
                            "is all_reduce all_gather reduce_scatter broadcast "
-                           "reduce",
+                           "reduce alltoall",
                            options->op->name);
     }
     return check_reductions(options);

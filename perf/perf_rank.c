@@ -76,6 +76,10 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
                            options->root, nranks - 1);
     }
     weft_status status = start(self, id);
+    self->counts = calloc(2 * (size_t)nranks, sizeof(*self->counts));
+    if (status == WEFT_OK && !self->counts) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "counts of %d ranks", nranks);
+    }
     if (status != WEFT_OK) {
         wefti_perf_rank_fini(self);
         return status;
@@ -85,6 +89,7 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
 
 void wefti_perf_rank_fini(wefti_perf_rank *self)
 {
+    free(self->counts);
     wefti_startline_close(self->line);
     weft_stream_destroy(self->stream);
     weft_comm_destroy(self->comm);
@@ -99,6 +104,18 @@ void wefti_perf_rank_set(wefti_perf_rank *self, weft_dtype dtype,
     wefti_tile_make(&self->own, dtype, self->redop, self->rank, self->nranks);
 }
 
+/* The row and the column of this rank in the uneven matrix. */
+static void count_uneven(const wefti_perf_rank *self, wefti_perf_case *subject)
+{
+    size_t *row = self->counts, *column = row + self->nranks;
+    for (int p = 0; p < self->nranks; p++) {
+        row[p] = wefti_perf_case_part(subject, self->rank, p);
+        column[p] = wefti_perf_case_part(subject, p, self->rank);
+    }
+    subject->send_counts = row;
+    subject->recv_counts = column;
+}
+
 wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
 {
     const wefti_perf_options *options = self->options;
@@ -111,6 +128,9 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
                                .inplace = options->inplace};
     wefti_tile_make_scale(subject.scale, self->dtype, self->rank);
     wefti_perf_case_size(&subject, bytes);
+    if (subject.op->kind == WEFTI_PERF_ALLTOALLV) {
+        count_uneven(self, &subject);
+    }
     return subject;
 }
 

@@ -21,6 +21,7 @@ typedef struct wefti_perf_rank {
     wefti_startline *line; /* NULL: ranks on several hosts */
     wefti_tile own;        /* what this rank sends */
     wefti_tile scratch;
+    size_t *counts; /* [2][nranks], of the newest case */
 } wefti_perf_rank;
 
 /*
@@ -37,7 +38,8 @@ void wefti_perf_rank_fini(wefti_perf_rank *self);
 void wefti_perf_rank_set(wefti_perf_rank *self, weft_dtype dtype,
                          weft_redop redop);
 
-/* This rank's view of one size of the operation asked for. */
+/* This rank's view of one size of the operation asked for; valid until the
+ * next. */
 wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes);
 
 /* All ranks go on together. */

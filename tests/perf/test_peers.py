@@ -67,6 +67,7 @@ class Arithmetic(unittest.TestCase):
     def test_sizes_are_whole_elements_a_rank_and_once(self):
         sizes = self.peers.real_sizes
         self.assertEqual(sizes("all_gather", 4, [8, 16, 100]), [16, 96])
+        self.assertEqual(sizes("scatter", 4, [8, 16, 100]), [16, 96])
         self.assertEqual(sizes("all_reduce", 4, [3, 64]), [4, 64])
         self.assertEqual(sizes("barrier", 4, [3, 64]), [0])
 
@@ -104,7 +105,7 @@ class Run(unittest.TestCase):
         self.assertIn("absent: openmpi mpich", done.stdout)
 
     def test_mistakes_are_refused(self):
-        for flags in (["--sizes", "8x"], ["--ops", "alltoall"],
+        for flags in (["--sizes", "8x"], ["--ops", "alltoallv"],
                       ["--ranks", "0"], ["--rounds", "0"]):
             done = run(*flags)
             self.assertNotEqual(done.returncode, 0)

@@ -123,7 +123,7 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
     static const struct {
         const char *text, *said;
     } rows[] = {{"", "all_reduce"},
-                {"alltoall", "alltoall"},
+                {"all_to_all", "all_to_all"},
                 {"all_reduce reduce", "reduce"},
                 {"all_reduce -b 4x", "-b 4x"},
                 {"all_reduce -b -1", "-b -1"},
@@ -144,6 +144,9 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"all_reduce --nonsense", "--nonsense"},
                 {"all_reduce --memory cuda", "--memory cuda"},
                 {"sendrecv --inplace", "sendrecv"},
+                {"alltoall --inplace", "alltoall"},
+                {"alltoallv --inplace", "alltoallv"},
+                {"gather --overlap", "gather"},
                 {"barrier --overlap", "barrier"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         wefti_perf_options options;
@@ -165,6 +168,9 @@ static void test_case_sizes_are_those_of_nccl_tests(void **state)
                 {"all_gather", 100, 96, 8, 8, 24},
                 {"reduce_scatter", 100, 96, 8, 24, 8},
                 {"broadcast", 3, 4, 1, 1, 1},
+                {"alltoall", 100, 96, 8, 24, 24},
+                {"gather", 100, 96, 8, 8, 24},
+                {"scatter", 100, 96, 8, 24, 8},
                 {"all_gather", 8, 12, 1, 1, 3},
                 {"reduce", 0, 0, 0, 0, 0},
                 {"barrier", 64, 0, 0, 0, 0}};
@@ -179,6 +185,34 @@ static void test_case_sizes_are_those_of_nccl_tests(void **state)
         assert_int_equal(subject.send_elems, rows[i].send_elems);
         assert_int_equal(subject.recv_elems, rows[i].recv_elems);
     }
+}
+
+/* Rows and columns of the uneven matrix add up, with nothing and plenty. */
+static void test_case_uneven_parts_add_up_and_vary(void **state)
+{
+    (void)state;
+    enum { RANKS = 9, MEAN = 1001 };
+    size_t sent = 0, got = 0, none = 0, most = 0, bytes = 0;
+    for (int rank = 0; rank < RANKS; rank++) {
+        wefti_perf_case subject = {.op = wefti_perf_op_get("alltoallv"),
+                                   .dtype = WEFT_DTYPE_F64,
+                                   .rank = rank,
+                                   .nranks = RANKS};
+        wefti_perf_case_size(&subject, (size_t)RANKS * MEAN * 8);
+        assert_int_equal(subject.count, MEAN);
+        sent += subject.send_elems;
+        got += subject.recv_elems;
+        bytes = subject.bytes;
+        for (int peer = 0; peer < RANKS; peer++) {
+            size_t elems = wefti_perf_case_part(&subject, rank, peer);
+            none += elems == 0;
+            most = elems > most ? elems : most;
+        }
+    }
+    assert_int_equal(sent, got);
+    assert_int_equal(bytes, sent / RANKS * 8);
+    assert_in_range(none, 3, 20);
+    assert_int_equal(most, 2 * MEAN);
 }
 
 static bool near(double a, double b)
@@ -215,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_read_types_and_reductions_by_any_name),
         cmocka_unit_test(test_read_bad_lines_are_refused_by_name),
         cmocka_unit_test(test_case_sizes_are_those_of_nccl_tests),
+        cmocka_unit_test(test_case_uneven_parts_add_up_and_vary),
         cmocka_unit_test(test_sample_known_times_give_known_quantiles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

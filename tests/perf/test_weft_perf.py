@@ -18,10 +18,16 @@ BIN = sys.argv.pop(1)
 PERF = os.path.join(BIN, "weft-perf")
 RUN = os.path.join(BIN, "weft-run")
 OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
-       "sendrecv", "barrier"]
+       "alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier"]
+IN_PLACE = OPS[:5] + ["gather", "scatter"]
+OVERLAPPED = OPS[:6]
 BUS = {"all_reduce": lambda n: 2 * (n - 1) / n,
        "all_gather": lambda n: (n - 1) / n,
-       "reduce_scatter": lambda n: (n - 1) / n}
+       "reduce_scatter": lambda n: (n - 1) / n,
+       "alltoall": lambda n: (n - 1) / n,
+       "alltoallv": lambda n: (n - 1) / n,
+       "gather": lambda n: (n - 1) / n,
+       "scatter": lambda n: (n - 1) / n}
 FIELDS = {"op", "bytes", "count", "dtype", "redop", "nranks", "time_us",
           "algbw_GBps", "busbw_GBps", "wrong", "algorithm", "fabric"}
 
@@ -71,7 +77,7 @@ class WeftPerf(unittest.TestCase):
                 self.check_row(row, op, 3)
 
     def test_every_op_in_place_is_right(self):
-        for op in OPS[:5]:
+        for op in IN_PLACE:
             for row in rows_of([PERF, op, "--sizes", "4,70001", "-n", "3",
                                 "--inplace"], threads=4):
                 self.check_row(row, op, 4)
@@ -79,6 +85,9 @@ class WeftPerf(unittest.TestCase):
 
     def test_roots_types_and_reductions_are_right(self):
         for flags in (["broadcast", "-r", "2"], ["reduce", "-r", "1"],
+                      ["gather", "-r", "2"], ["scatter", "-r", "1"],
+                      ["alltoallv", "-d", "u8", "-z", "0"],
+                      ["alltoall", "--memory", "shadow"],
                       ["all_reduce", "-d", "u8", "-o", "max"],
                       ["all_reduce", "-d", "bf16", "-o", "avg"],
                       ["reduce_scatter", "-d", "i64"],
@@ -114,7 +123,7 @@ class WeftPerf(unittest.TestCase):
             self.assertEqual(len(row["samples_us"]), 4)
 
     def test_overlap_gives_its_four_figures(self):
-        for op in OPS[:5]:
+        for op in OVERLAPPED:
             row, = rows_of([PERF, op, "--sizes", "200000", "--overlap", "-n",
                             "3"], threads=2)
             self.check_row(row, op, 2)
@@ -134,7 +143,9 @@ class WeftPerf(unittest.TestCase):
         self.assertIn("WEFT_EMULATE_GBPS", done.stdout)
 
     def test_mistakes_are_refused_in_one_line(self):
-        for flags, said in ((["alltoall"], "all_reduce all_gather"),
+        for flags, said in ((["everything"], "all_reduce all_gather"),
+                            (["alltoall", "--inplace"], "no form in place"),
+                            (["gather", "--overlap"], "allowed is"),
                             (["all_reduce", "--memory", "cuda"], "cuda"),
                             (["broadcast", "-r", "2"], "0 to 1"),
                             (["all_reduce", "-J", "/nowhere/x"], "/nowhere"),

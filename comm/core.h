@@ -109,7 +109,7 @@ typedef struct wefti_op {
     size_t slot_bytes;
     uint64_t sends[WEFTI_CHANNELS];
     wefti_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
-    unsigned char *checked; /* [nranks] signature seen and equal */
+    uint64_t *checked;      /* [nranks] last number with an equal signature */
     int missing;            /* one-shot: first peer not yet seen */
 
     /* Gates. */

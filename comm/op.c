@@ -197,7 +197,7 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
 
 bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
 {
-    if (op->ring == WEFTI_RING_LETTERS || op->checked[peer]) {
+    if (op->ring == WEFTI_RING_LETTERS || op->checked[peer] == op->number) {
         return true;
     }
     wefti_entry *entry = wefti_shared_get_entry(
@@ -213,7 +213,7 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
         wefti_op_report_mismatch(comm, op, peer, theirs);
         return false;
     }
-    op->checked[peer] = 1;
+    op->checked[peer] = op->number;
     return true;
 }
 
@@ -272,8 +272,7 @@ static void enter(weft_comm *comm, wefti_op *op)
         wefti_op_piece_open(comm, op);
         return;
     }
-    memset(op->checked, 0, (size_t)comm->nranks);
-    op->checked[comm->rank] = 1;
+    op->checked[comm->rank] = op->number;
     if (comm->engine->board) {
         note_on_board(comm, op);
     }

@@ -8,11 +8,15 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/relax.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
 #include "comm/letters.h"
+#include "comm/oneshot.h"
 #include "comm/op.h"
 #include "comm/op_check.h"
+
+enum { LOOKS_AT_ONCE = 100 }; /* some microseconds */
 
 /* What a blocked caller waits for. */
 typedef struct pending_op {
@@ -93,6 +97,24 @@ static wefti_op *take_op(weft_comm *comm, const weft_op *desc, uint64_t epoch,
                   : take_lane(comm, desc, epoch, on_stream);
 }
 
+/*
+ * Looks for the end of a small operation a few times before the lock is given
+ * back: its peers are mostly just about to enter it. Bounded, because others
+ * may want the lock.
+ */
+static bool ends_at_once(weft_comm *comm, wefti_op *op)
+{
+    bool spin = !op->choice.pattern && wefti_engine_spins(comm->engine) &&
+                comm->fabric.ns_per_byte <= 0;
+    for (int look = 0; spin && look < LOOKS_AT_ONCE; look++) {
+        if (op->state != WEFTI_OP_RUNNING || wefti_oneshot_advance(comm, op)) {
+            break;
+        }
+        wefti_relax();
+    }
+    return !wefti_op_pending(op);
+}
+
 static weft_status post_here(weft_comm *comm, const weft_op *desc,
                              uint64_t epoch)
 {
@@ -100,10 +122,11 @@ static weft_status post_here(weft_comm *comm, const weft_op *desc,
     if (!op) {
         return wefti_fault_status(comm);
     }
+    bool done = false;
     if (op->ring != WEFTI_RING_LETTERS) {
         wefti_op_advance(comm, op);
+        done = ends_at_once(comm, op);
     }
-    bool done = !wefti_op_pending(op);
     pthread_mutex_unlock(&comm->engine->lock);
     if (!done) {
         pending_op pending = {comm, op};

@@ -109,8 +109,8 @@ typedef struct wefti_op {
     size_t slot_bytes;
     uint64_t sends[WEFTI_CHANNELS];
     wefti_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
-    uint64_t *checked;      /* [nranks] last number with an equal signature */
-    int missing;            /* one-shot: first peer not yet seen */
+    uint64_t *checked; /* [nranks] last number with an equal signature */
+    int missing;       /* one-shot: first peer not yet seen */
 
     /* Gates. */
     size_t blocks;          /* of a rank's part, of gate_elems each */

@@ -30,7 +30,13 @@ static const bool is_slow = true;
 static const bool is_slow = false;
 #endif
 
-enum { GUARD_BYTES = 64, POISON = 0xA5, MOST_ELEMS = 70001, MOST_RANKS = 9 };
+enum {
+    GUARD_BYTES = 64,
+    POISON = 0xA5,
+    MOST_ELEMS = 70001,
+    LARGE_ELEMS = 1 << 19,
+    MOST_RANKS = 9
+};
 
 static const char *mode;
 static bool is_long;
@@ -64,11 +70,10 @@ static uint16_t bf16_of(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static void store(void *at, weft_dtype dtype, double value, bool exact)
+static void store(void *at, weft_dtype dtype, double value)
 {
     int64_t whole = (int64_t)value;
     float single = (float)value;
-    (void)exact;
     switch (dtype) {
     case WEFT_DTYPE_U8:
         *(uint8_t *)at = (uint8_t)whole;
@@ -117,7 +122,7 @@ static void fill(const struct probe *probe, unsigned char *at, int rank,
     size_t bytes = weft_dtype_bytes(probe->dtype);
     for (size_t i = 0; i < elems; i++) {
         store(at + i * bytes, probe->dtype,
-              value_of(probe->salt, rank, first + i), true);
+              value_of(probe->salt, rank, first + i));
     }
 }
 
@@ -195,7 +200,7 @@ static void probe_allreduce(struct probe *probe)
                                  probe->redop, probe->comm, probe->stream));
     for (size_t i = 0; i < probe->count; i++) {
         store(probe->host_send + i * weft_dtype_bytes(probe->dtype),
-              probe->dtype, reduced(probe, i), false);
+              probe->dtype, reduced(probe, i));
     }
     check(probe, "all_reduce", probe->host_send, bytes, probe->recv);
 }
@@ -216,7 +221,7 @@ static void probe_reduce(struct probe *probe)
     }
     for (size_t i = 0; i < probe->count && root; i++) {
         store(probe->host_send + i * weft_dtype_bytes(probe->dtype),
-              probe->dtype, reduced(probe, i), false);
+              probe->dtype, reduced(probe, i));
     }
     check(probe, "reduce", probe->host_send, bytes, probe->recv);
 }
@@ -282,7 +287,7 @@ static void probe_reducescatter(struct probe *probe)
     size_t first = (size_t)probe->rank * probe->count;
     for (size_t i = 0; i < probe->count; i++) {
         store(probe->host_send + i * weft_dtype_bytes(probe->dtype),
-              probe->dtype, reduced(probe, first + i), false);
+              probe->dtype, reduced(probe, first + i));
     }
     check(probe, "reduce_scatter", probe->host_send, bytes, probe->recv);
 }
@@ -336,28 +341,73 @@ static void probe_all(struct probe *probe)
     finish(probe, weft_barrier(probe->comm, probe->stream));
 }
 
+/* The operations that have one, with every root. */
+static void probe_roots(struct probe *probe)
+{
+    for (probe->root = 0; probe->root < probe->nranks; probe->root++) {
+        for (int place = 0; place < 2; place++) {
+            probe->in_place = place;
+            probe->salt++;
+            probe_reduce(probe);
+            if (probe->redop == WEFT_REDOP_SUM) {
+                probe_broadcast(probe);
+            }
+        }
+    }
+}
+
+static void sweep_roots(struct probe *probe)
+{
+    static const size_t counts[] = {1, 37, 6007};
+    static const weft_dtype dtypes[] = {WEFT_DTYPE_F32, WEFT_DTYPE_I64,
+                                        WEFT_DTYPE_BF16};
+    static const weft_redop redops[] = {WEFT_REDOP_SUM, WEFT_REDOP_MAX,
+                                        WEFT_REDOP_AVG};
+    for (size_t c = 0; c < 3; c++) {
+        for (size_t pair = 0; pair < 3; pair++) {
+            probe->count = counts[c];
+            probe->dtype = dtypes[pair];
+            probe->redop = redops[pair];
+            probe_roots(probe);
+        }
+    }
+}
+
+/* Several chunks per share; each world another type, with --long all. */
+static void sweep_large(struct probe *probe)
+{
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
+        if (is_long || dtype == probe->nranks % WEFT_DTYPE_COUNT) {
+            probe->count = LARGE_ELEMS / (size_t)probe->nranks;
+            probe->dtype = (weft_dtype)dtype;
+            probe->redop = WEFT_REDOP_SUM;
+            probe->root = probe->nranks - 1;
+            probe_all(probe);
+        }
+    }
+}
+
 static void sweep(struct probe *probe)
 {
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
     size_t many = is_long ? 6 : is_slow ? 4 : 5;
+    unsigned turn = 0;
     for (size_t c = 0; c < many; c++) {
         for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
             for (int redop = 0; redop < WEFT_REDOP_COUNT; redop++) {
                 probe->count = counts[c];
                 probe->dtype = (weft_dtype)dtype;
                 probe->redop = (weft_redop)redop;
-                probe->root = (int)(probe->salt % (unsigned)probe->nranks);
+                probe->root = (int)(turn++ % (unsigned)probe->nranks);
                 probe_all(probe);
+                if (is_long) {
+                    probe_roots(probe);
+                }
             }
         }
     }
-    /* Large: several chunks per share, one type. */
-    probe->count = 1 << 19;
-    probe->dtype = WEFT_DTYPE_F32;
-    probe->redop = WEFT_REDOP_SUM;
-    if (probe->nranks <= 2 || is_long) {
-        probe_allreduce(probe);
-    }
+    sweep_roots(probe);
+    sweep_large(probe);
 }
 
 static unsigned char *room(const struct probe *probe)
@@ -389,7 +439,7 @@ static int run_matrix(weft_comm *comm, void *context)
     probe.rank = weft_comm_get_rank(comm);
     probe.nranks = weft_comm_get_nranks(comm);
     size_t elems = (size_t)(is_long ? MOST_ELEMS : 6007) * (size_t)probe.nranks;
-    elems = elems < 1 << 19 ? 1 << 19 : elems;
+    elems = elems < LARGE_ELEMS ? LARGE_ELEMS : elems;
     probe.room_bytes = elems * 8 + 4 * GUARD_BYTES;
     unsigned char *send = room(&probe), *recv = room(&probe);
     /* Odd addresses: alignment is nobody's duty. */

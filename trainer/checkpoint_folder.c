@@ -92,14 +92,14 @@ bool wefti_checkpoint_folder_complete(int dir_fd, const char *name)
     char text[WEFTI_CHECKPOINT_DONE_BYTES + 1] = "";
     char wanted[WEFTI_CHECKPOINT_DONE_BYTES];
     wefti_checkpoint_folder folder;
-    uint32_t nranks;
     snprintf(path, sizeof(path), "%s/" WEFTI_CHECKPOINT_DONE, name);
     size_t bytes =
         read_done(dir_fd, path, text, (size_t)WEFTI_CHECKPOINT_DONE_BYTES);
-    if (!parse(name, &folder) ||
-        sscanf(text, "step %*u, ranks %" SCNu32, &nranks) != 1) {
+    const char *ranks = strstr(text, "ranks ");
+    if (!parse(name, &folder) || ranks == NULL) {
         return false;
     }
+    uint32_t nranks = (uint32_t)strtoul(ranks + 6, NULL, 10);
     int length = wefti_checkpoint_folder_done(folder.step, nranks, wanted);
     return bytes == (size_t)length && memcmp(text, wanted, bytes) == 0;
 }

@@ -8,7 +8,6 @@
 #include "base/json.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,15 +46,15 @@ void wefti_metrics_step_init(wefti_metrics_step *step)
 /* Where the lines of the steps up to after_step end. */
 static off_t find_end(FILE *file, uint64_t after_step)
 {
+    static const char begin[] = "{\"step\": ";
     char *line = NULL;
     size_t room = 0;
     off_t end = 0;
     ssize_t length;
     while ((length = getline(&line, &room, file)) > 0) {
-        uint64_t step;
         if (line[length - 1] != '\n' ||
-            sscanf(line, "{\"step\": %" SCNu64, &step) != 1 ||
-            step > after_step) {
+            strncmp(line, begin, sizeof(begin) - 1) != 0 ||
+            strtoull(line + sizeof(begin) - 1, NULL, 10) > after_step) {
             break;
         }
         end += length;

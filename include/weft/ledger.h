@@ -39,7 +39,8 @@ typedef struct weft_span {
  *
  * cpu_share: over the outermost compute spans that closed in this step, which
  * are those whose CPU time is known; 0 if there is none. Below 0.9 the ranks
- * share cores, and hidden_ns proves nothing.
+ * share cores, and hidden_ns proves nothing. The converse does not hold: spans
+ * much shorter than the scheduler's slices run whole, however many ranks wait.
  *
  * dropped counts what is missing from this report: spans and transfers for
  * which there was no room, and calls of weft_span_open and _close that were

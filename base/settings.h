@@ -43,7 +43,8 @@
     X(EMULATE_GBPS, REAL, "0", 0, 100000,                                      \
       "limit each rank's sending to so many GB/s (1e9 bytes); 0: no limit")    \
     X(ALGORITHM, TEXT, "", 0, 0,                                               \
-      "force algorithms, such as all_reduce:tree,broadcast:direct")            \
+      "force algorithms, such as all_reduce:tree,broadcast:direct; oneshot "   \
+      "where the payload fits")                                                \
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \

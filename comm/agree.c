@@ -68,7 +68,7 @@ static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer,
 
 bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
 {
-    if (op->ring == WEFTI_RING_LETTERS || op->checked[peer]) {
+    if (op->ring == WEFTI_RING_LETTERS || op->checked[peer] == op->number) {
         return true;
     }
     wefti_entry *entry =
@@ -87,7 +87,7 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
     if (!counts_agree(comm, op, peer, entry)) {
         return false;
     }
-    op->checked[peer] = 1;
+    op->checked[peer] = op->number;
     return true;
 }
 

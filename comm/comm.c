@@ -40,11 +40,13 @@ static weft_status build_ops(weft_comm *comm)
     comm->slots_max = 2 * comm->nranks + 8;
     size_t record_bytes = (size_t)comm->slots_max * sizeof(wefti_slot);
     size_t source_bytes = ranks * sizeof(void *);
+    size_t checked_bytes = ranks * sizeof(uint64_t);
     size_t arrived_bytes = WEFTI_GATE_CHUNKS_MAX * sizeof(uint64_t);
     size_t counts_bytes = 4 * ranks * sizeof(size_t);
-    size_t lane_bytes =
-        counts_bytes + 64 + WEFTI_CHANNELS * (record_bytes + 64) +
-        WEFTI_TRACKS * (source_bytes + 64) + ranks + 64 + arrived_bytes + 64;
+    size_t lane_bytes = counts_bytes + 64 +
+                        WEFTI_CHANNELS * (record_bytes + 64) +
+                        WEFTI_TRACKS * (source_bytes + 64) + checked_bytes +
+                        64 + arrived_bytes + 64;
     lane_bytes = (lane_bytes + 63) / 64 * 64;
     comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
     comm->arena_bytes =
@@ -75,7 +77,7 @@ static weft_status build_ops(weft_comm *comm)
                 comm->arena +
                 ((size_t)lane * WEFTI_TRACKS + (size_t)t) * WEFTI_SCRATCH_BYTES;
         }
-        op->checked = carve(&at, ranks);
+        op->checked = (void *)carve(&at, checked_bytes);
     }
     return WEFT_OK;
 }

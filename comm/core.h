@@ -111,10 +111,10 @@ typedef struct wefti_op {
     size_t slot_bytes;
     uint64_t sends[WEFTI_CHANNELS];
     wefti_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
-    unsigned char *checked; /* [nranks] signature seen and equal */
-    int unchecked;          /* all peers below this have been */
-    size_t *counts;         /* [4][nranks] copies of desc's arrays */
-    int missing;            /* one-shot: first peer not yet seen */
+    uint64_t *checked; /* [nranks] last number with an equal signature */
+    int unchecked;     /* all peers below this have been */
+    size_t *counts;    /* [4][nranks] copies of desc's arrays */
+    int missing;       /* one-shot: first peer not yet seen */
 
     /* Gates. */
     size_t send_elems, recv_elems; /* of the whole buffers */

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/relax.h"
 #include "base/settings.h"
 #include "comm/control/fault.h"
 #include "comm/letters.h"
@@ -35,15 +36,6 @@ struct patience {
     unsigned looks;
     int64_t since_ns;
 };
-
-static void relax(void)
-{
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
 
 weft_status wefti_engine_create(wefti_engine **engine_out)
 {
@@ -166,7 +158,7 @@ static bool push_locked(wefti_engine *engine, int polls,
     bool moved = wefti_engine_push(engine);
     *done_out = done && done(context);
     for (int poll = 1; poll < polls && !moved && !*done_out; poll++) {
-        relax();
+        wefti_relax();
         moved = wefti_engine_push(engine);
         *done_out = done && done(context);
     }
@@ -190,7 +182,7 @@ static bool park(wefti_engine *engine, bool (*done)(const void *),
     return finished;
 }
 
-static bool spins(const wefti_engine *engine)
+bool wefti_engine_spins(const wefti_engine *engine)
 {
     return !engine->crowded && engine->spin_ns > 0;
 }
@@ -202,7 +194,7 @@ static bool stay_awake(const wefti_engine *engine, struct patience *patience,
     if (due_ns != INT64_MAX) {
         return false;
     }
-    bool spin = spins(engine);
+    bool spin = wefti_engine_spins(engine);
     if (patience->looks++ % LOOKS_PER_CLOCK == 0 || !spin) {
         int64_t now_ns = wefti_clock_ns();
         if (patience->since_ns == 0) {
@@ -218,7 +210,7 @@ static bool stay_awake(const wefti_engine *engine, struct patience *patience,
             return true;
         }
     }
-    relax();
+    wefti_relax();
     return true;
 }
 
@@ -229,8 +221,9 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
     for (;;) {
         bool finished;
         int64_t due_ns;
-        bool moved = push_locked(engine, spins(engine) ? POLLS_PER_LOCK : 1,
-                                 done, context, &finished, &due_ns);
+        bool moved =
+            push_locked(engine, wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1,
+                        done, context, &finished, &due_ns);
         if (finished) {
             return;
         }

@@ -26,6 +26,9 @@ void wefti_engine_wake(wefti_engine *engine);
 /* For wefti_gate_watcher: context is the engine. */
 void wefti_engine_woken(void *engine);
 
+/* Whether a waiting caller may keep a core busy: there is one for each rank. */
+bool wefti_engine_spins(const wefti_engine *engine);
+
 /* Pushes all operations once. Lock held. Returns whether anything moved. */
 bool wefti_engine_push(wefti_engine *engine);
 

@@ -74,7 +74,7 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes)
     if (!stamp_ns) {
         stamp_ns = atomic_load_explicit(&header->observed, memory_order_relaxed)
                        ? wefti_clock_ns()
-                       : wefti_clock_coarse_ns();
+                       : op->entered_ns;
     }
     atomic_store_explicit(&entry->count, op->signature.count,
                           memory_order_relaxed);

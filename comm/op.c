@@ -294,8 +294,7 @@ static void enter(weft_comm *comm, wefti_op *op)
         wefti_op_piece_open(comm, op);
         return;
     }
-    memset(op->checked, 0, (size_t)comm->nranks);
-    op->checked[comm->rank] = 1;
+    op->checked[comm->rank] = op->number;
     op->unchecked = 0;
     if (comm->engine->board) {
         note_on_board(comm, op);

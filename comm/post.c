@@ -10,11 +10,15 @@
 #include "comm/post.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/relax.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
+#include "comm/oneshot.h"
 #include "comm/op.h"
 #include "comm/op_check.h"
 #include "comm/p2p.h"
+
+enum { LOOKS_AT_ONCE = 100 }; /* some microseconds */
 
 /* What a blocked caller waits for. */
 typedef struct pending_op {
@@ -96,6 +100,24 @@ static weft_status refuse_post(weft_comm *comm, const weft_op *desc)
     return status;
 }
 
+/*
+ * Looks for the end of a small operation a few times before the lock is given
+ * back: its peers are mostly just about to enter it. Bounded, because others
+ * may want the lock.
+ */
+static bool ends_at_once(weft_comm *comm, wefti_op *op)
+{
+    bool spin = !op->choice.pattern && wefti_engine_spins(comm->engine) &&
+                comm->fabric.ns_per_byte <= 0;
+    for (int look = 0; spin && look < LOOKS_AT_ONCE; look++) {
+        if (op->state != WEFTI_OP_RUNNING || wefti_oneshot_advance(comm, op)) {
+            break;
+        }
+        wefti_relax();
+    }
+    return !wefti_op_pending(op);
+}
+
 static weft_status post_here(weft_comm *comm, const wefti_prepared *prepared,
                              uint64_t epoch)
 {
@@ -104,7 +126,7 @@ static weft_status post_here(weft_comm *comm, const wefti_prepared *prepared,
         return refuse_post(comm, &prepared->desc);
     }
     wefti_op_advance(comm, op);
-    bool done = !wefti_op_pending(op);
+    bool done = ends_at_once(comm, op);
     pthread_mutex_unlock(&comm->engine->lock);
     if (!done) {
         pending_op pending = {comm, op};

@@ -28,45 +28,64 @@ enum {
     FORCED_PATTERN = 2
 };
 
+/* The choice of that name for the collective; 0: it has no such algorithm. */
+static int choice_of(const char *name, weft_collective collective)
+{
+    const wefti_problem problem = {
+        .collective = collective, .nranks = 2, .count = 1, .chunk_elems = 1};
+    if (strcmp(name, "oneshot") == 0) {
+        return FORCED_ONESHOT;
+    }
+    for (int i = 0; wefti_patterns[i]; i++) {
+        if (strcmp(wefti_patterns[i]->name, name) == 0) {
+            return wefti_patterns[i]->supports(&problem) ? FORCED_PATTERN + i
+                                                         : 0;
+        }
+    }
+    return 0;
+}
+
 static weft_status bad_algorithm(const char *text)
 {
-    char names[128] = "oneshot";
-    for (int i = 0; wefti_patterns[i]; i++) {
-        size_t used = strlen(names);
-        snprintf(names + used, sizeof(names) - used, " %s",
-                 wefti_patterns[i]->name);
+    char allowed[640] = "";
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        bool first = true;
+        for (int i = 0; wefti_patterns[i]; i++) {
+            if (!choice_of(wefti_patterns[i]->name, (weft_collective)c)) {
+                continue;
+            }
+            size_t used = strlen(allowed);
+            snprintf(allowed + used, sizeof(allowed) - used, "%s%s%s|%s",
+                     first ? "; " : "",
+                     first ? weft_collective_text((weft_collective)c) : "",
+                     first ? ":oneshot" : "", wefti_patterns[i]->name);
+            first = false;
+        }
     }
     return wefti_error(WEFT_ERR_INVALID,
-                       "WEFT_ALGORITHM=%s: allowed is collective:algorithm, "
-                       "separated by commas; algorithms are %s",
-                       text, names);
+                       "WEFT_ALGORITHM=%s: allowed is, separated by commas: %s",
+                       text, allowed + 2);
 }
 
 /* One "collective:algorithm" of length bytes. */
 static bool read_forced(const char *text, size_t length, wefti_tuning *tuning)
 {
-    const char *colon = memchr(text, ':', length);
+    char name[64];
+    if (length >= sizeof(name)) {
+        return false;
+    }
+    memcpy(name, text, length);
+    name[length] = 0;
+    char *colon = strchr(name, ':');
     if (!colon) {
         return false;
     }
-    size_t name_bytes = (size_t)(colon - text);
-    const char *wanted = colon + 1;
-    size_t wanted_bytes = length - name_bytes - 1;
-    int choice = 0;
-    if (wanted_bytes == 7 && memcmp(wanted, "oneshot", 7) == 0) {
-        choice = FORCED_ONESHOT;
-    }
-    for (int i = 0; wefti_patterns[i] && !choice; i++) {
-        if (strlen(wefti_patterns[i]->name) == wanted_bytes &&
-            memcmp(wefti_patterns[i]->name, wanted, wanted_bytes) == 0) {
-            choice = FORCED_PATTERN + i;
-        }
-    }
-    for (int c = 0; c < WEFT_COLLECTIVE_COUNT && choice; c++) {
-        const char *name = weft_collective_text((weft_collective)c);
-        if (strlen(name) == name_bytes && memcmp(name, text, name_bytes) == 0) {
+    *colon = 0;
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        if (strcmp(weft_collective_text((weft_collective)c), name) == 0) {
+            int choice = choice_of(colon + 1, (weft_collective)c);
             tuning->forced[c] = (uint8_t)choice;
-            return true;
+            return choice != 0;
         }
     }
     return false;

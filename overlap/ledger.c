@@ -8,13 +8,16 @@
  *        recorder             stream or recorder        collector
  *   FREE ---------> CLAIMED -------------------> OPEN
  *                      |                           | close
+ *                      |                        CLOSING
  *                      +------ transfers ------> DONE ---------> FREE
  *
  * Each arrow's store releases what was written before it, and whoever acts on
- * a state has read it with acquire. The collector reads of an OPEN slot only
- * what was written before OPEN. Slots are tried round-robin, so a claim costs
- * one exchange unless the step is full. The states lie apart from the slots,
- * so that looking over a large ledger that holds little costs next to nothing.
+ * a state has read it with acquire. The collector reads of an OPEN or CLOSING
+ * slot only what was written before OPEN. An exchange leaves OPEN, so that of
+ * two closes by mistake one finds nothing to do. Slots are tried round-robin,
+ * so a claim costs one exchange unless the step is full. The states lie apart
+ * from the slots, so that looking over a large ledger that holds little costs
+ * next to nothing.
  */
 #include "overlap/ledger.h"
 
@@ -29,12 +32,14 @@
 
 enum { SLOTS_MOST = 1 << 20, CLAIM_TRIES = 64, TRACE_STEPS = 4, OWNERS = 32 };
 
-enum slot_state { FREE, CLAIMED, OPEN, DONE };
+enum slot_state { FREE, CLAIMED, OPEN, CLOSING, DONE };
 
 typedef struct slot {
     _Atomic uint8_t *state; /* one of slot_state */
     _Atomic bool lost;      /* its end can not come: free it once it is OPEN */
-    bool seen;              /* the collector's: counted in a step already */
+    _Atomic uint32_t use;   /* how often it was claimed: part of a span's id */
+    weft_ledger *ledger;
+    bool seen; /* the collector's: counted in a step already */
     bool is_transfer;
     weft_class class_id;
     weft_collective collective;
@@ -92,6 +97,7 @@ static weft_status allocate(weft_ledger *ledger, size_t slots)
     }
     for (size_t i = 0; i < slots; i++) {
         ledger->slots[i].state = &ledger->states[i];
+        ledger->slots[i].ledger = ledger;
     }
     ledger->slot_count = slots;
     /* A transfer is two intervals: its wait and its move. */
@@ -147,6 +153,11 @@ void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm)
 
 /* ---- recording: any thread -------------------------------------------- */
 
+static void count_dropped(weft_ledger *ledger)
+{
+    atomic_fetch_add_explicit(&ledger->dropped, 1, memory_order_relaxed);
+}
+
 static slot *claim(weft_ledger *ledger)
 {
     size_t tries =
@@ -162,7 +173,7 @@ static slot *claim(weft_ledger *ledger)
             return found;
         }
     }
-    atomic_fetch_add_explicit(&ledger->dropped, 1, memory_order_relaxed);
+    count_dropped(ledger);
     return NULL;
 }
 
@@ -171,51 +182,91 @@ static void set_state(slot *target, enum slot_state state)
     atomic_store_explicit(target->state, (uint8_t)state, memory_order_release);
 }
 
-/* Begins the span here and now. Also run by streams. */
+/*
+ * Begins the span here and now. Also run by streams. The thread's clock is a
+ * system call, so it is read inside the interval that the other one measures:
+ * outside, a short span would use more CPU time than it lasts.
+ */
 static void stamp_begin(void *arg)
 {
     slot *span = arg;
     span->owner = &this_thread;
+    span->begin_ns = span->ready_ns = wefti_clock_ns();
     span->cpu_ns =
         span->class_id == WEFT_CLASS_COMPUTE ? wefti_clock_thread_ns() : -1;
-    span->begin_ns = span->ready_ns = wefti_clock_ns();
     set_state(span, OPEN);
 }
 
 static void stamp_end(void *arg)
 {
     slot *span = arg;
-    span->end_ns = wefti_clock_ns();
+    uint8_t expected = OPEN;
+    if (!atomic_compare_exchange_strong_explicit(span->state, &expected,
+                                                 CLOSING, memory_order_acquire,
+                                                 memory_order_relaxed)) {
+        count_dropped(span->ledger); /* closed twice */
+        return;
+    }
     if (span->cpu_ns >= 0) {
         span->cpu_ns = span->owner == &this_thread
                            ? wefti_clock_thread_ns() - span->cpu_ns
                            : -1;
     }
+    span->end_ns = wefti_clock_ns();
     set_state(span, DONE);
+}
+
+/* What the caller did wrong: counted, and the thread's text says what. */
+#define MISUSED(ledger, ...)                                                   \
+    (count_dropped(ledger), wefti_error_keep(__VA_ARGS__))
+
+static weft_span id_of(const weft_ledger *ledger, slot *span)
+{
+    uint64_t use = atomic_load_explicit(&span->use, memory_order_relaxed);
+    return (weft_span){use << 32 | ((uint64_t)(span - ledger->slots) + 1)};
 }
 
 weft_span weft_span_open(weft_ledger *ledger, weft_class class_id,
                          const char *label, weft_stream *stream)
 {
+    if (ledger && (unsigned)class_id >= WEFT_CLASS_COUNT) {
+        MISUSED(ledger, "weft_span_open: class_id %d: allowed is 0..%d",
+                (int)class_id, WEFT_CLASS_COUNT - 1);
+        return (weft_span){0};
+    }
     slot *span = ledger ? claim(ledger) : NULL;
     if (!span) {
         return (weft_span){0};
     }
-    WEFTI_ASSERT((unsigned)class_id < WEFT_CLASS_COUNT);
+    atomic_fetch_add_explicit(&span->use, 1, memory_order_relaxed);
     span->seen = span->is_transfer = false;
     span->class_id = class_id;
     span->label = label;
     span->op_number = 0;
     span->bytes = 0;
     atomic_store_explicit(&span->lost, false, memory_order_relaxed);
+    weft_span id = id_of(ledger, span);
     if (!stream) {
         stamp_begin(span);
     } else if (weft_stream_call(stream, stamp_begin, span) != WEFT_OK) {
-        atomic_fetch_add_explicit(&ledger->dropped, 1, memory_order_relaxed);
+        count_dropped(ledger);
         set_state(span, FREE);
         return (weft_span){0};
     }
-    return (weft_span){(uint64_t)(span - ledger->slots) + 1};
+    return id;
+}
+
+/* The slot of a span that is open, or on a stream about to be; else NULL. */
+static slot *find_span(weft_ledger *ledger, weft_span span)
+{
+    uint64_t number = span.id & UINT32_MAX;
+    if (number == 0 || number > ledger->slot_count) {
+        return NULL;
+    }
+    slot *found = &ledger->slots[number - 1];
+    uint8_t state = atomic_load_explicit(found->state, memory_order_acquire);
+    bool open = state == OPEN || state == CLAIMED;
+    return open && id_of(ledger, found).id == span.id ? found : NULL;
 }
 
 void weft_span_close(weft_ledger *ledger, weft_span span, weft_stream *stream)
@@ -223,14 +274,16 @@ void weft_span_close(weft_ledger *ledger, weft_span span, weft_stream *stream)
     if (!ledger || span.id == 0) {
         return;
     }
-    WEFTI_ASSERT(span.id <= ledger->slot_count);
-    slot *closed = &ledger->slots[span.id - 1];
-    if (!stream) {
-        WEFTI_ASSERT(
-            atomic_load_explicit(closed->state, memory_order_relaxed) == OPEN);
+    slot *closed = find_span(ledger, span);
+    if (!closed) {
+        MISUSED(ledger,
+                "weft_span_close: span %llu: allowed is an open span of this "
+                "ledger, once",
+                (unsigned long long)span.id);
+    } else if (!stream) {
         stamp_end(closed);
     } else if (weft_stream_call(stream, stamp_end, closed) != WEFT_OK) {
-        atomic_fetch_add_explicit(&ledger->dropped, 1, memory_order_relaxed);
+        count_dropped(ledger);
         atomic_store_explicit(&closed->lost, true, memory_order_release);
     }
 }
@@ -351,18 +404,28 @@ static int64_t count_part(weft_ledger *ledger, slot *record, int64_t end_ns,
     return wefti_timeline_add(timeline, set, record->ready_ns, end_ns);
 }
 
+/* Not a mere store: the caller may close the span once more, by mistake. */
+static void free_lost(slot *record)
+{
+    uint8_t expected = OPEN;
+    (void)atomic_compare_exchange_strong_explicit(record->state, &expected,
+                                                  FREE, memory_order_release,
+                                                  memory_order_relaxed);
+}
+
 /* Looks at one slot; frees it when nothing of it belongs to a later step. */
 static void collect(weft_ledger *ledger, slot *record, cpu_sum *cpu,
                     weft_step_report *report)
 {
     int64_t now_ns = ledger->timeline.window.end_ns;
     uint8_t state = atomic_load_explicit(record->state, memory_order_acquire);
-    if ((state != OPEN && state != DONE) || record->begin_ns >= now_ns) {
+    if (state == FREE || state == CLAIMED || record->begin_ns >= now_ns) {
         return;
     }
-    if (state == OPEN) {
-        if (atomic_load_explicit(&record->lost, memory_order_acquire)) {
-            set_state(record, FREE);
+    if (state != DONE) {
+        if (state == OPEN &&
+            atomic_load_explicit(&record->lost, memory_order_acquire)) {
+            free_lost(record);
             return;
         }
         count_part(ledger, record, now_ns, report);

@@ -50,11 +50,27 @@ static weft_status time_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
                                  WEFT_REDOP_MAX);
 }
 
+/* What the last timed calls have left in the pool; the times are taken. */
+static weft_status check_timed(wefti_perf_rank *self, wefti_perf_pool *pool,
+                               size_t end_call, int64_t *wrong_out)
+{
+    size_t copies = (size_t)pool->copies;
+    size_t call = end_call > copies ? end_call - copies : 0;
+    for (; call < end_call; call++) {
+        int64_t wrong = 0;
+        weft_status status = wefti_perf_pool_check(pool, self, call, &wrong);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        *wrong_out += wrong;
+    }
+    return WEFT_OK;
+}
+
 /* Numbered past the timed calls, so that no earlier output can pass. */
 static weft_status check_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
                                size_t first_call, int64_t *wrong_out)
 {
-    *wrong_out = 0;
     for (int i = 0; i < self->options->checks; i++) {
         size_t call = first_call + (size_t)i;
         int64_t time_ns, wrong = 0;
@@ -92,8 +108,13 @@ static weft_status measure(wefti_perf_rank *self, wefti_perf_pool *pool,
     row->time = wefti_sample_get(sorted_ns, (size_t)row->iterations);
     free(sorted_ns);
     row->checked = options->checks > 0;
-    return check_calls(self, pool, (size_t)warmup + (size_t)row->iterations,
-                       &row->wrong);
+    size_t end_call = (size_t)warmup + (size_t)row->iterations;
+    row->wrong = 0;
+    if (row->checked) {
+        status = check_timed(self, pool, end_call, &row->wrong);
+    }
+    return status == WEFT_OK ? check_calls(self, pool, end_call, &row->wrong)
+                             : status;
 }
 
 weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,

@@ -299,6 +299,9 @@ weft_status run_job_start(const run_options *options, run_job *job_out)
         status = wefti_error(WEFT_ERR_SYSTEM, "no random numbers");
     }
     if (status == WEFT_OK) {
+        status = run_orphans_adopt(&job_out->strangers);
+    }
+    if (status == WEFT_OK) {
         status = make_board(job_out);
     }
     if (status == WEFT_OK) {
@@ -327,6 +330,7 @@ void run_job_fini(run_job *job)
         close_open(job->processes[i].err_fd);
     }
     free(job->processes);
+    run_orphans_fini(&job->strangers);
     if (job->board) {
         (void)munmap(job->board, wefti_board_bytes(job->options->nranks));
     }

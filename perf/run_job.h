@@ -7,6 +7,7 @@
 
 #include "comm/control/board.h"
 #include "perf/run_options.h"
+#include "perf/run_orphans.h"
 
 #include <sys/types.h>
 
@@ -40,6 +41,8 @@ typedef struct run_job {
     bool timed_out;
     const char *failure_stage;
     int failure_errno;
+    int output_errno; /* why labelled output was lost; 0: it was not */
+    run_strangers strangers;
     int64_t start_ns, end_ns;
 } run_job;
 

@@ -49,6 +49,7 @@ void run_outlet_flush(run_outlet *outlet)
         outlet->sent_bytes += (size_t)written;
     } else if (errno != EINTR && errno != EAGAIN) {
         outlet->sent_bytes = outlet->used_bytes;
+        outlet->lost_errno = outlet->lost_errno ? outlet->lost_errno : errno;
     }
     if (outlet->sent_bytes == outlet->used_bytes ||
         outlet->sent_bytes >= RUN_OUTLET_BYTES / 2) {

@@ -20,6 +20,7 @@ enum { RUN_LINE_MOST_BYTES = 16384, RUN_OUTLET_BYTES = 262144 };
 typedef struct run_outlet {
     int fd;
     size_t used_bytes, sent_bytes;
+    int lost_errno; /* of the first write that failed; 0: none */
     char bytes[RUN_OUTLET_BYTES];
 } run_outlet;
 

@@ -234,9 +234,7 @@ static int wait_ms(const watch *self)
     return left_ms < 3600000 ? (int)left_ms : 3600000;
 }
 
-/*
- * All ranks have ended: what their pipes still hold, but no waiting for what
- * processes that they left behind may print later.
+/* All ranks have ended, and what they left behind: what the pipes still hold.
  */
 static void drain(watch *self)
 {
@@ -305,11 +303,15 @@ weft_status run_job_watch(run_job *job)
             advance(&self);
         }
     }
+    run_orphans_end(&job->strangers);
     if (status == WEFT_OK) {
         drain(&self);
         if (job->start_fd >= 0) {
             hear_starts(&self);
         }
+    }
+    if (self.outlets) {
+        job->output_errno = self.outlets[0].lost_errno;
     }
     job->end_ns = wefti_clock_ns();
     free(self.polled);

@@ -6,6 +6,7 @@
  * with rank 0 prints. Whatever fails ends the run with one line on stderr.
  */
 #include "base/error.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "comm/bootstrap/source.h"
 #include "perf/perf_hiding.h"
@@ -273,43 +274,52 @@ static weft_status run_threads(job *world, int count)
     return status;
 }
 
-static int finish(weft_status status, bool speak)
+static int fail(bool speak)
 {
-    if (status != WEFT_OK && speak) {
+    if (speak) {
         fprintf(stderr, "weft-perf: %s\n", weft_error_text());
     }
-    return status == WEFT_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    return EXIT_FAILURE;
+}
+
+/* All ranks find the same mistakes of the command line: one says so. */
+static bool speaks_for_all(void)
+{
+    int64_t rank = 0;
+    return !wefti_setting_given(WEFTI_SETTING_RANK) ||
+           wefti_setting_int(WEFTI_SETTING_RANK, &rank) != WEFT_OK || rank == 0;
+}
+
+static int run(const wefti_perf_options *options)
+{
+    job all = {.options = options};
+    weft_unique_id id;
+    int count = 0;
+    if (read_world(&all, &count, &id) != WEFT_OK ||
+        run_threads(&all, count) != WEFT_OK) {
+        return fail(true);
+    }
+    return atomic_load(&all.failed) ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
 {
     wefti_perf_options options;
-    weft_unique_id id;
-    job all = {.options = &options};
-    int count = 0;
-    /* All ranks find the same mistakes: one of them says so. */
-    int64_t rank = 0;
-    bool speak = !wefti_setting_given(WEFTI_SETTING_RANK) ||
-                 wefti_setting_int(WEFTI_SETTING_RANK, &rank) != WEFT_OK ||
-                 rank == 0;
-    weft_status status = wefti_perf_options_read(argc, argv, &options);
-    if (status != WEFT_OK) {
-        return finish(status, speak);
+    int code = EXIT_SUCCESS;
+    bool speak = speaks_for_all();
+    if (wefti_perf_options_read(argc, argv, &options) != WEFT_OK) {
+        return fail(speak);
     }
-    if (options.help || options.version) {
-        if (options.help) {
-            wefti_perf_options_print_help();
-        } else {
-            printf("weft-perf %s\n", weft_version_text());
-        }
-        wefti_perf_options_fini(&options);
-        return EXIT_SUCCESS;
+    if (options.help) {
+        wefti_perf_options_print_help();
+    } else if (options.version) {
+        printf("weft-perf %s\n", weft_version_text());
+    } else {
+        code = run(&options);
     }
-    status = read_world(&all, &count, &id);
-    if (status == WEFT_OK) {
-        status = run_threads(&all, count);
-    }
-    int code = finish(status, speak);
     wefti_perf_options_fini(&options);
-    return atomic_load(&all.failed) ? EXIT_FAILURE : code;
+    if (wefti_output_close(stdout) != WEFT_OK && code == EXIT_SUCCESS) {
+        return fail(true);
+    }
+    return code;
 }

@@ -3,12 +3,14 @@
  * perf/weft_run.c - weft-run: the ranks of a job on this host, from start to
  * end.
  */
+#include "base/output.h"
 #include "perf/run_job.h"
 #include "perf/run_options.h"
 #include "perf/run_report.h"
 #include "weft/version.h"
 
 #include <stdio.h>
+#include <string.h>
 
 enum { EXIT_OWN_FAILURE = 1, EXIT_USAGE = 2 };
 
@@ -39,6 +41,11 @@ static int run(const run_options *options)
             fprintf(stderr, "weft-run: %s\n", last_line);
         }
     }
+    if (exit_status == 0 && job.output_errno) {
+        fprintf(stderr, "weft-run: output was lost: %s\n",
+                strerror(job.output_errno));
+        exit_status = EXIT_OWN_FAILURE;
+    }
     run_job_fini(&job);
     return exit_status;
 }
@@ -49,15 +56,20 @@ int main(int argc, char **argv)
     if (run_options_parse(argc, argv, &options) != WEFT_OK) {
         return complain(EXIT_USAGE);
     }
+    int exit_status = 0;
     switch (options.request) {
     case RUN_REQUEST_HELP:
         fputs(run_usage, stdout);
-        return 0;
+        break;
     case RUN_REQUEST_VERSION:
         printf("weft-run %s\n", weft_version_text());
-        return 0;
+        break;
     case RUN_REQUEST_JOB:
+        exit_status = run(&options);
         break;
     }
-    return run(&options);
+    if (wefti_output_close(stdout) != WEFT_OK && exit_status == 0) {
+        return complain(EXIT_OWN_FAILURE);
+    }
+    return exit_status;
 }

@@ -127,10 +127,8 @@ static weft_status check_ranks(int fd, const char *folder, uint32_t nranks)
 static weft_status write_done(int folder_fd, const char *folder, uint64_t step,
                               uint32_t nranks)
 {
-    char text[96];
-    int length =
-        snprintf(text, sizeof(text), "step %" PRIu64 ", ranks %" PRIu32 "\n",
-                 step, nranks);
+    char text[WEFTI_CHECKPOINT_DONE_BYTES];
+    int length = wefti_checkpoint_folder_done(step, nranks, text);
     int fd = openat(folder_fd, WEFTI_CHECKPOINT_DONE,
                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) {

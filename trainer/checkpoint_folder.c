@@ -61,13 +61,47 @@ weft_status wefti_checkpoint_path(const char *dir, uint64_t step,
     return WEFT_OK;
 }
 
+int wefti_checkpoint_folder_done(uint64_t step, uint32_t nranks, char *text)
+{
+    return snprintf(text, WEFTI_CHECKPOINT_DONE_BYTES,
+                    "step %" PRIu64 ", ranks %" PRIu32 "\n", step, nranks);
+}
+
+/* What the file holds; 0 bytes where it is no file or longer than text. */
+static size_t read_done(int dir_fd, const char *path, char *text, size_t room)
+{
+    struct stat what;
+    size_t bytes = 0;
+    int fd =
+        openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return 0;
+    }
+    if (fstat(fd, &what) == 0 && S_ISREG(what.st_mode) &&
+        what.st_size < (off_t)room) {
+        ssize_t got = read(fd, text, room);
+        bytes = got > 0 ? (size_t)got : 0;
+    }
+    close(fd);
+    return bytes;
+}
+
 bool wefti_checkpoint_folder_complete(int dir_fd, const char *name)
 {
     char path[NAME_MAX + 1 + sizeof(WEFTI_CHECKPOINT_DONE)];
-    struct stat what;
+    char text[WEFTI_CHECKPOINT_DONE_BYTES + 1] = "";
+    char wanted[WEFTI_CHECKPOINT_DONE_BYTES];
+    wefti_checkpoint_folder folder;
     snprintf(path, sizeof(path), "%s/" WEFTI_CHECKPOINT_DONE, name);
-    return fstatat(dir_fd, path, &what, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISREG(what.st_mode);
+    size_t bytes =
+        read_done(dir_fd, path, text, (size_t)WEFTI_CHECKPOINT_DONE_BYTES);
+    const char *ranks = strstr(text, "ranks ");
+    if (!parse(name, &folder) || ranks == NULL) {
+        return false;
+    }
+    uint32_t nranks = (uint32_t)strtoul(ranks + 6, NULL, 10);
+    int length = wefti_checkpoint_folder_done(folder.step, nranks, wanted);
+    return bytes == (size_t)length && memcmp(text, wanted, bytes) == 0;
 }
 
 /* A list of what is in the folder name of at_fd. */

@@ -12,7 +12,8 @@
 
 #include <stdbool.h>
 
-#define WEFTI_CHECKPOINT_DONE "DONE"
+#define WEFTI_CHECKPOINT_DONE       "DONE"
+#define WEFTI_CHECKPOINT_DONE_BYTES 64
 /* Room for ".step_18446744073709551615.new". */
 #define WEFTI_CHECKPOINT_FOLDER_BYTES 48
 
@@ -43,7 +44,17 @@ WEFT_NODISCARD weft_status wefti_checkpoint_path(const char *dir, uint64_t step,
                                                  wefti_checkpoint_state state,
                                                  uint32_t rank, char *path_out);
 
-/* Whether the folder name in dir_fd has DONE. */
+/*
+ * wefti_checkpoint_folder_done - what DONE of a complete step says, with its
+ * newline.
+ *
+ * text      WEFTI_CHECKPOINT_DONE_BYTES of room.
+ *
+ * Returns   how many bytes.
+ */
+int wefti_checkpoint_folder_done(uint64_t step, uint32_t nranks, char *text);
+
+/* Whether the folder name in dir_fd has a DONE that says what it should. */
 bool wefti_checkpoint_folder_complete(int dir_fd, const char *name);
 
 /*

@@ -249,3 +249,22 @@ char *wefti_config_key_suggest(const char *section, const char *name,
     }
     return text;
 }
+
+char *wefti_config_key_list(const char *section, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+    const char *before = ""; /* rows of a section lie together */
+    text[0] = '\0';
+    for (size_t i = 0; i < wefti_config_key_count && used < text_bytes; i++) {
+        const wefti_config_key *key = &wefti_config_keys[i];
+        bool listed = strcmp(key->section, section ? section : before) == 0;
+        if (listed != (section != NULL)) {
+            continue;
+        }
+        before = key->section;
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s",
+                                 used > 0 ? ", " : "",
+                                 section ? key->name : key->section);
+    }
+    return text;
+}

@@ -59,6 +59,12 @@ char *wefti_config_key_describe(const wefti_config_key *key, char *text,
 char *wefti_config_key_suggest(const char *section, const char *name,
                                char *text, size_t text_bytes);
 
+/*
+ * wefti_config_key_list - the names of all sections, or with a section of its
+ * keys: "model, data, ...". Returns text.
+ */
+char *wefti_config_key_list(const char *section, char *text, size_t text_bytes);
+
 typedef enum wefti_config_verdict {
     WEFTI_CONFIG_GOOD,
     WEFTI_CONFIG_WRONG,   /* type or word */

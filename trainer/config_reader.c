@@ -32,7 +32,7 @@ __attribute__((format(printf, 4, 5))) static weft_status
 refuse(const reader *in, weft_status status, yaml_mark_t mark,
        const char *format, ...)
 {
-    char text[384];
+    char text[512];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
@@ -250,6 +250,22 @@ static weft_status take_value(reader *in, const wefti_config_key *key)
         in->event.type == YAML_SEQUENCE_START_EVENT ? "a list" : "a mapping");
 }
 
+/* A name that no key has, or with section NULL no section. */
+static weft_status refuse_name(const reader *in, yaml_mark_t mark,
+                               const char *section, const char *name)
+{
+    char shown[48];
+    char meant[128];
+    char allowed[320];
+    wefti_config_key_suggest(section, name, meant, sizeof(meant));
+    wefti_config_key_list(section, allowed, sizeof(allowed));
+    return refuse(in, WEFT_ERR_INVALID, mark,
+                  "%s%s%s: unknown %s%s%s allowed is %s",
+                  section ? section : "", section ? "." : "", show(name, shown),
+                  section ? "key" : "section", meant,
+                  meant[0] != '\0' ? "" : ";", allowed);
+}
+
 /* The table's own copy of a section's name (one per section), or NULL. */
 static const char *find_section(const char *name)
 {
@@ -274,8 +290,6 @@ static weft_status check_name(const reader *in, const char *what)
 /* One "name: value" of a section: the current event is the name. */
 static weft_status take_key(reader *in, const char *section)
 {
-    char shown[48];
-    char meant[128];
     weft_status status = check_name(in, "key");
     if (status != WEFT_OK) {
         return status;
@@ -283,10 +297,7 @@ static weft_status take_key(reader *in, const char *section)
     const char *name = scalar_text(in);
     const wefti_config_key *key = wefti_config_key_find(section, name);
     if (key == NULL) {
-        wefti_config_key_suggest(section, name, meant, sizeof(meant));
-        return refuse(in, WEFT_ERR_INVALID, in->event.start_mark,
-                      "%s.%s: unknown key%s", section, show(name, shown),
-                      meant);
+        return refuse_name(in, in->event.start_mark, section, name);
     }
     if (in->seen[key - wefti_config_keys]) {
         return refuse(in, WEFT_ERR_INVALID, in->event.start_mark,
@@ -324,8 +335,6 @@ static weft_status take_keys(reader *in, const char *section)
 static weft_status take_section(reader *in, const char *names[],
                                 size_t *name_count)
 {
-    char shown[48];
-    char meant[128];
     weft_status status = check_name(in, "section");
     if (status != WEFT_OK) {
         return status;
@@ -333,9 +342,7 @@ static weft_status take_section(reader *in, const char *names[],
     const char *name = scalar_text(in);
     const char *section = find_section(name);
     if (section == NULL) {
-        wefti_config_key_suggest(NULL, name, meant, sizeof(meant));
-        return refuse(in, WEFT_ERR_INVALID, in->event.start_mark,
-                      "%s: unknown section%s", show(name, shown), meant);
+        return refuse_name(in, in->event.start_mark, NULL, name);
     }
     for (size_t i = 0; i < *name_count; i++) {
         if (names[i] == section) {
@@ -425,7 +432,6 @@ weft_status wefti_config_read(wefti_config *config, const char *text,
 weft_status wefti_config_read_setting(wefti_config *config, const char *setting)
 {
     char name[64] = "";
-    char meant[128];
     const char *value = strchr(setting, '=');
     const char *dot = strchr(setting, '.');
     reader in = {.config = config, .setting = setting};
@@ -443,10 +449,8 @@ weft_status wefti_config_read_setting(wefti_config *config, const char *setting)
     const wefti_config_key *key = wefti_config_key_find(name, key_name);
     if (key == NULL) {
         bool known = find_section(name) != NULL;
-        wefti_config_key_suggest(known ? name : NULL, known ? key_name : name,
-                                 meant, sizeof(meant));
-        return refuse(&in, WEFT_ERR_INVALID, nowhere, "unknown %s%s",
-                      known ? "key" : "section", meant);
+        return refuse_name(&in, nowhere, known ? name : NULL,
+                           known ? key_name : name);
     }
     return read_with(config, setting, key, value + 1, strlen(value + 1));
 }

@@ -22,12 +22,13 @@ static size_t digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* [+-] digits, nothing else. */
+/* [-] digits, nothing else; 010 may be meant to be octal. */
 static bool parse_int(const char *text, int64_t *value_out)
 {
-    size_t sign = text[0] == '-' || text[0] == '+' ? 1 : 0;
+    size_t sign = text[0] == '-' ? 1 : 0;
     size_t count = digits(text + sign);
-    if (count == 0 || text[sign + count] != '\0') {
+    if (count == 0 || text[sign + count] != '\0' ||
+        (count > 1 && text[sign] == '0')) {
         return false;
     }
     /* Too many digits saturate, and so are out of every range. */

@@ -9,8 +9,10 @@
 #include "trainer/loop.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 static const double ms_per_ns = 1e-6;
@@ -61,6 +63,7 @@ static wefti_metrics_step describe(const wefti_loop *loop,
     step.bubble_ratio = step.bubble_ms / step.step_ms;
     step.cpu_share = report->cpu_share;
     step.memory_bytes = peak_memory_bytes();
+    step.dropped = report->dropped;
     return step;
 }
 
@@ -89,6 +92,33 @@ static void keep_times(wefti_loop *loop, const wefti_metrics_step *step)
     loop->times[2] = step->bubble_ms;
 }
 
+/* The diverged step's times are nobody's, those before it are still told. */
+static weft_status end_diverged(wefti_loop *loop,
+                                const wefti_train_step_result *result)
+{
+    char why[512];
+    loop->diverged = true;
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    (void)!tell(loop, result->times_most);
+    return wefti_error(WEFT_ERR_INVALID, "%s", why);
+}
+
+/* Once: the sums of such a step lack what was dropped. */
+static void warn_of_dropped(wefti_loop *loop)
+{
+    char line[160];
+    if (!loop->progress || loop->told_dropped || !loop->told_next.dropped) {
+        return;
+    }
+    loop->told_dropped = true;
+    snprintf(line, sizeof(line),
+             "weft-train: step %llu: the ledger had no room for %llu records: "
+             "the times of such steps are incomplete",
+             (unsigned long long)loop->told_next.step,
+             (unsigned long long)loop->told_next.dropped);
+    wefti_progress_note(loop->progress, line);
+}
+
 /* One step, and the line about the one before. */
 static weft_status run_one(wefti_loop *loop)
 {
@@ -96,6 +126,9 @@ static weft_status run_one(wefti_loop *loop)
     weft_step_report report = {.size_bytes = sizeof(report)};
     weft_status status = wefti_train_step_run(
         loop->replica, modes_of(loop->config), loop->times, &result);
+    if (result.diverged) {
+        return end_diverged(loop, &result);
+    }
     if (status == WEFT_OK) {
         status = weft_ledger_step(loop->replica->config.ledger, &report);
     }
@@ -106,6 +139,7 @@ static weft_status run_one(wefti_loop *loop)
         loop->told_next = describe(loop, &result, &report);
         loop->any_to_tell = true;
         keep_times(loop, &loop->told_next);
+        warn_of_dropped(loop);
     }
     return status;
 }
@@ -119,9 +153,16 @@ static weft_status look_after(wefti_loop *loop, uint64_t last)
 {
     uint64_t step = loop->replica->step;
     weft_status status = WEFT_OK;
-    if (is_due(step, loop->config->train.validate_every, last)) {
+    bool validates = is_due(step, loop->config->train.validate_every, last) &&
+                     wefti_data_validation_windows(loop->replica->config.data);
+    if (validates) {
         status =
             wefti_replica_evaluate(loop->replica, &loop->told_next.val_loss);
+    }
+    if (status == WEFT_OK && validates && !isfinite(loop->told_next.val_loss)) {
+        loop->diverged = true;
+        return wefti_train_step_diverged(loop->replica, step, "validation loss",
+                                         loop->told_next.val_loss);
     }
     if (status == WEFT_OK && loop->progress) {
         wefti_progress_show(loop->progress, &loop->told_next, wefti_clock_ns());

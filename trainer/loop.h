@@ -28,13 +28,16 @@ typedef struct wefti_loop {
     wefti_metrics_step told_next;
     bool any_to_tell;
     double times[WEFTI_STEP_TIMES]; /* of this rank, in that step */
+    bool diverged;                  /* why it ended, on all ranks alike */
+    bool told_dropped;              /* somebody was warned of a full ledger */
 } wefti_loop;
 
 /*
  * wefti_loop_run - from the replica's step to the config's last one, all ranks
  * together. The last step's line is kept back for wefti_loop_close.
  *
- * Returns     OK | the first error.
+ * Returns     OK | the first error. A loss or norm that is not finite is one:
+ * no checkpoint has that state, and what was in flight has ended.
  */
 WEFT_NODISCARD weft_status wefti_loop_run(wefti_loop *loop);
 

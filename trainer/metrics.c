@@ -7,9 +7,12 @@
 #include "base/error.h"
 #include "base/json.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 void wefti_metrics_step_init(wefti_metrics_step *step)
 {
@@ -40,11 +43,58 @@ void wefti_metrics_step_init(wefti_metrics_step *step)
     }
 }
 
-static weft_status open_as(wefti_metrics *metrics, const char *path,
-                           const char *mode)
+/* Where the lines of the steps up to after_step end. */
+static off_t find_end(FILE *file, uint64_t after_step)
+{
+    static const char begin[] = "{\"step\": ";
+    char *line = NULL;
+    size_t room = 0;
+    off_t end = 0;
+    ssize_t length;
+    while ((length = getline(&line, &room, file)) > 0) {
+        if (line[length - 1] != '\n' ||
+            strncmp(line, begin, sizeof(begin) - 1) != 0 ||
+            strtoull(line + sizeof(begin) - 1, NULL, 10) > after_step) {
+            break;
+        }
+        end += length;
+    }
+    free(line);
+    return end;
+}
+
+/* NULL and errno where the file cannot be written. */
+static FILE *open_after(const char *path, uint64_t after_step)
+{
+    struct stat what;
+    FILE *file = fopen(path, "a+e");
+    if (file == NULL || fstat(fileno(file), &what) != 0 ||
+        !S_ISREG(what.st_mode)) {
+        return file;
+    }
+    rewind(file);
+    off_t end = find_end(file, after_step);
+    if (fseeko(file, 0, SEEK_END) != 0 || ftruncate(fileno(file), end) != 0) {
+        int error = errno;
+        (void)fclose(file);
+        errno = error;
+        return NULL;
+    }
+    return file;
+}
+
+static FILE *open_file(const char *path, uint64_t after_step)
+{
+    if (strcmp(path, "-") == 0) {
+        return stdout;
+    }
+    return after_step > 0 ? open_after(path, after_step) : fopen(path, "we");
+}
+
+/* Takes the file over. */
+static weft_status begin(wefti_metrics *metrics, const char *path, FILE *file)
 {
     *metrics = (wefti_metrics){0};
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, mode);
     if (file == NULL) {
         return wefti_error_system("--metrics %s: cannot be written", path);
     }
@@ -60,14 +110,16 @@ static weft_status open_as(wefti_metrics *metrics, const char *path,
     return WEFT_OK;
 }
 
-weft_status wefti_metrics_open(wefti_metrics *metrics, const char *path)
+weft_status wefti_metrics_open(wefti_metrics *metrics, const char *path,
+                               uint64_t after_step)
 {
-    return open_as(metrics, path, "we");
+    return begin(metrics, path, open_file(path, after_step));
 }
 
 weft_status wefti_metrics_continue(wefti_metrics *metrics, const char *path)
 {
-    return open_as(metrics, path, "ae");
+    bool to_stdout = strcmp(path, "-") == 0;
+    return begin(metrics, path, to_stdout ? stdout : fopen(path, "ae"));
 }
 
 static void write_times(wefti_json *json, const wefti_metrics_step *step)
@@ -107,6 +159,7 @@ weft_status wefti_metrics_write(wefti_metrics *metrics,
     wefti_json_real(&json, "cpu_share", step->cpu_share);
     wefti_json_real(&json, "mfu", step->mfu);
     wefti_json_uint(&json, "memory_bytes", step->memory_bytes);
+    wefti_json_uint(&json, "dropped", step->dropped);
     wefti_json_real(&json, "hiding_ratio", step->hiding_ratio);
     wefti_json_real(&json, "s_C", step->s_C);
     wefti_json_real(&json, "s_M", step->s_M);

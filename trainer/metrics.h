@@ -39,6 +39,7 @@ typedef struct wefti_metrics_step {
     double cpu_share;     /* thread CPU / wall over compute */
     double mfu;
     uint64_t memory_bytes; /* rank 0's peak resident */
+    uint64_t dropped;      /* records the ledger lacks: the times are too */
     /* Only with --measure, on the last line: */
     double hiding_ratio;
     double s_C; /* interference: compute beside transfers / alone */
@@ -54,9 +55,16 @@ typedef struct wefti_metrics {
 /* All values "does not apply". */
 void wefti_metrics_step_init(wefti_metrics_step *step);
 
-/* Begins the file anew; path "-" is stdout. */
+/*
+ * wefti_metrics_open - path "-" is stdout.
+ *
+ * after_step   0: the file is begun anew. Else its lines up to that step stay,
+ *              and what follows (the abandoned future of a run that is resumed,
+ *              half a line, anything else) is cut off.
+ */
 WEFT_NODISCARD weft_status wefti_metrics_open(wefti_metrics *metrics,
-                                              const char *path);
+                                              const char *path,
+                                              uint64_t after_step);
 
 /* Goes on at the end of what another rank 0 has written. */
 WEFT_NODISCARD weft_status wefti_metrics_continue(wefti_metrics *metrics,

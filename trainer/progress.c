@@ -23,7 +23,6 @@ void wefti_progress_init(wefti_progress *progress, FILE *file, bool on_terminal,
                                  .on_terminal = on_terminal,
                                  .first_step = first_step,
                                  .last_step = last_step,
-                                 .start_ns = wefti_clock_ns(),
                                  .loss = (double)NAN,
                                  .tokens_per_s = (double)NAN};
 }
@@ -46,19 +45,29 @@ static void describe_time(double seconds, char *text, size_t text_bytes)
     }
 }
 
+/* "  3m04s left", from the steps since the first one. */
+static void describe_left(const wefti_progress *progress, uint64_t step,
+                          int64_t now_ns, char *text, size_t text_bytes)
+{
+    char time[32];
+    double done = (double)(step - progress->first_step);
+    double steps_left =
+        step < progress->last_step ? (double)(progress->last_step - step) : 0;
+    double passed_s = (double)(now_ns - progress->warm_ns) * 1e-9;
+    describe_time(passed_s / done * steps_left, time, sizeof(time));
+    snprintf(text, text_bytes, "  %s left", time);
+}
+
 static void describe(const wefti_progress *progress,
                      const wefti_metrics_step *step, int64_t now_ns, char *text,
                      size_t text_bytes)
 {
-    char left[32];
+    char left[48] = "";
     char hidden[32] = "n/a";
     char validation[48] = "";
-    double done = (double)(step->step + 1 - progress->first_step);
-    double steps_left = step->step < progress->last_step
-                            ? (double)(progress->last_step - step->step)
-                            : 0;
-    double passed_s = (double)(now_ns - progress->start_ns) * 1e-9;
-    describe_time(passed_s / done * steps_left, left, sizeof(left));
+    if (step->step > progress->first_step) {
+        describe_left(progress, step->step, now_ns, left, sizeof(left));
+    }
     if (!isnan(step->overlap_ratio)) {
         snprintf(hidden, sizeof(hidden), "%.0f%%", step->overlap_ratio * 100);
     }
@@ -68,7 +77,7 @@ static void describe(const wefti_progress *progress,
     }
     snprintf(text, text_bytes,
              "step %" PRIu64 "/%" PRIu64
-             "  loss %.4f%s  %.0f tokens/s  hidden %s  %s left",
+             "  loss %.4f%s  %.0f tokens/s  hidden %s%s",
              step->step, progress->last_step, progress->loss, validation,
              progress->tokens_per_s, hidden, left);
 }
@@ -86,6 +95,9 @@ void wefti_progress_show(wefti_progress *progress,
                          const wefti_metrics_step *step, int64_t now_ns)
 {
     char text[256];
+    if (step->step == progress->first_step) {
+        progress->warm_ns = now_ns;
+    }
     progress->loss = smooth(progress->loss, step->loss);
     progress->tokens_per_s = smooth(progress->tokens_per_s, step->tokens_per_s);
     bool stays = step->step == progress->last_step || !isnan(step->val_loss);

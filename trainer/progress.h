@@ -23,7 +23,7 @@ typedef struct wefti_progress {
     bool line_open; /* a rewritten line has no end yet */
     uint64_t first_step;
     uint64_t last_step;
-    int64_t start_ns;
+    int64_t warm_ns;  /* the end of the first step, which is like no other */
     int64_t shown_ns; /* last time something was shown */
     double loss;      /* smoothed over about ten steps */
     double tokens_per_s;

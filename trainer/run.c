@@ -192,9 +192,16 @@ static weft_status open_files(run_state *state)
         }
         state->savepoint.dir = state->config.checkpoint.dir;
     }
+    if (tells(state) && options->json) {
+        weft_status status = wefti_summary_try(options->json);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
     if (tells(state) && options->metrics) {
         weft_status status =
-            wefti_metrics_open(&state->metrics, options->metrics);
+            wefti_metrics_open(&state->metrics, options->metrics,
+                               options->resume ? state->replica.step : 0);
         state->has_metrics = status == WEFT_OK;
         return status;
     }
@@ -513,7 +520,8 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
     }
     if (status != WEFT_OK) {
         describe_error(state, error_out);
-        if (opened && !state->alone) {
+        *everywhere |= state->loop.diverged;
+        if (opened && !state->alone && !state->loop.diverged) {
             /* Operations may wait for what will never be ready. */
             (void)!weft_comm_abort(state->comm);
         }

@@ -12,6 +12,7 @@
 #include "trainer/reshard.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,10 +113,34 @@ static weft_status write_own(const wefti_savepoint *point,
     return wefti_checkpoint_writer_close(writer);
 }
 
+/* A state that nobody could go on from takes no good one's place. */
+static weft_status check_finite(wefti_replica *replica)
+{
+    for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
+        const real *part = wefti_savepoint_part(replica, i / PARTS, i % PARTS);
+        size_t elems = replica->plan.buckets[i / PARTS].share_elems;
+        for (size_t j = 0; j < elems; j++) {
+            if (!isfinite(part[j])) {
+                return wefti_error(
+                    WEFT_ERR_INVALID,
+                    "step %" PRIu64 ": %s hold a value that is not finite: "
+                    "training has diverged, and this state is not saved; lower "
+                    "train.lr",
+                    replica->step, part_names[i % PARTS]);
+            }
+        }
+    }
+    return WEFT_OK;
+}
+
 weft_status wefti_savepoint_write(const wefti_savepoint *point,
                                   wefti_replica *replica)
 {
     weft_status status = wefti_replica_settle(replica);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = agree(replica, check_finite(replica), "checkpoint");
     if (status != WEFT_OK) {
         return status;
     }
@@ -181,6 +206,37 @@ static weft_status get_sections(wefti_checkpoint_reader *reader,
     return status;
 }
 
+/* Adds to the error at hand which older step this rank could go on from. */
+static void name_older(const wefti_savepoint *point,
+                       const wefti_replica *replica, uint64_t failed_step)
+{
+    char why[512];
+    uint64_t *steps = NULL;
+    size_t count = 0;
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    weft_status status = wefti_checkpoint_list(point->dir, &steps, &count);
+    uint64_t good = 0;
+    for (size_t i = 0; status == WEFT_OK && good == 0 && i < count; i++) {
+        wefti_checkpoint_header header =
+            wefti_savepoint_header(point, replica, steps[i]);
+        wefti_checkpoint_reader *reader = NULL;
+        if (steps[i] < failed_step &&
+            wefti_checkpoint_reader_open(point->dir, &header, &reader) ==
+                WEFT_OK &&
+            wefti_checkpoint_reader_check(reader) == WEFT_OK) {
+            good = steps[i];
+        }
+        wefti_checkpoint_reader_close(reader);
+    }
+    free(steps);
+    wefti_error_keep("%s", why);
+    if (good > 0) {
+        wefti_error_keep("%s; step %" PRIu64 " there is complete: remove the "
+                         "folder step_%08" PRIu64 " to go on from it",
+                         why, good, failed_step);
+    }
+}
+
 /* Everybody opens and checks before anybody changes anything. */
 static weft_status read_own(const wefti_savepoint *point,
                             wefti_replica *replica, uint64_t step)
@@ -192,6 +248,9 @@ static weft_status read_own(const wefti_savepoint *point,
         wefti_checkpoint_reader_open(point->dir, &header, &reader);
     if (status == WEFT_OK) {
         status = wefti_checkpoint_reader_check(reader);
+    }
+    if (status != WEFT_OK) {
+        name_older(point, replica, step);
     }
     status = agree(replica, status, "--resume");
     if (status == WEFT_OK) {

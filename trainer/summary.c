@@ -31,6 +31,7 @@ void wefti_summary_init(wefti_summary *summary)
 void wefti_summary_add(wefti_summary *summary, const wefti_metrics_step *step)
 {
     summary->steps[summary->step_count++ % WEFTI_SUMMARY_STEPS] = *step;
+    summary->dropped += step->dropped;
 }
 
 /* How many bytes of a line at text say something: up to its end. */
@@ -148,6 +149,12 @@ static void print_steps(const wefti_summary *summary, FILE *file)
                 100 * parts.overlap_ratio,
                 parts.cpu_share < 0.9 ? "  (oversubscribed)" : "");
     }
+    if (summary->dropped > 0) {
+        fprintf(file,
+                "%-18s %7" PRIu64 " records: the ledger was full, the times "
+                "above are incomplete\n",
+                "not recorded", summary->dropped);
+    }
 }
 
 void wefti_summary_print(const wefti_summary *summary, FILE *file)
@@ -216,11 +223,24 @@ static void write_all(const wefti_summary *summary, wefti_json *json)
     wefti_json_real(json, "idle_ms", parts.idle_ms);
     wefti_json_real(json, "overlap_ratio", parts.overlap_ratio);
     wefti_json_real(json, "cpu_share", parts.cpu_share);
+    wefti_json_uint(json, "dropped", summary->dropped);
     wefti_json_real(json, "emulated_gbps", emulated_gbps());
     if (summary->measured) {
         write_measured(summary->measured, json);
     }
     wefti_json_object_close(json);
+}
+
+weft_status wefti_summary_try(const char *path)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "ae");
+    if (!file) {
+        return wefti_error_system("--json %s: cannot be written", path);
+    }
+    if (file != stdout) {
+        (void)fclose(file);
+    }
+    return WEFT_OK;
 }
 
 weft_status wefti_summary_write(const wefti_summary *summary, const char *path)

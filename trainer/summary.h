@@ -32,7 +32,8 @@ typedef struct wefti_summary {
     char generated[WEFTI_SUMMARY_LINE_BYTES];
     wefti_metrics_step steps[WEFTI_SUMMARY_STEPS]; /* the last ones, in turn */
     size_t step_count;                             /* added in all */
-    const wefti_measure_result *measured;          /* NULL: not asked for */
+    uint64_t dropped; /* records the ledger lacks, in all steps */
+    const wefti_measure_result *measured; /* NULL: not asked for */
 } wefti_summary;
 
 void wefti_summary_init(wefti_summary *summary);
@@ -43,6 +44,12 @@ void wefti_summary_set_generated(wefti_summary *summary, const char *bytes,
                                  size_t count);
 
 void wefti_summary_print(const wefti_summary *summary, FILE *file);
+
+/*
+ * wefti_summary_try - whether path can be written, so that nobody trains for
+ * hours to learn that it cannot. Makes the file if there is none.
+ */
+WEFT_NODISCARD weft_status wefti_summary_try(const char *path);
 
 /* Returns OK | ERR_SYSTEM (path cannot be written). path "-" is stdout. */
 WEFT_NODISCARD weft_status wefti_summary_write(const wefti_summary *summary,

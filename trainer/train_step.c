@@ -9,6 +9,8 @@
  */
 #include "trainer/train_step.h"
 
+#include "base/error.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -181,12 +183,41 @@ static void read_sums(const wefti_replica *replica,
     }
 }
 
+weft_status wefti_train_step_diverged(const wefti_replica *replica,
+                                      uint64_t step, const char *what,
+                                      double value)
+{
+    return wefti_error(WEFT_ERR_INVALID,
+                       "step %llu: the %s is %s: training has diverged and "
+                       "this state is not saved; lower train.lr (now %g) or "
+                       "set train.clip (now %g), then begin anew or --resume "
+                       "from a checkpoint before it",
+                       (unsigned long long)step, what,
+                       isnan(value) ? "not a number" : "infinite",
+                       replica->config.optimizer.lr,
+                       replica->config.optimizer.clip);
+}
+
+static weft_status check_sums(const wefti_replica *replica,
+                              wefti_train_step_result *result_out)
+{
+    bool loss_good = isfinite(result_out->loss);
+    result_out->diverged = !loss_good || !isfinite(result_out->grad_norm);
+    return result_out->diverged
+               ? wefti_train_step_diverged(
+                     replica, replica->step + 1,
+                     loss_good ? "gradient's norm" : "loss",
+                     loss_good ? result_out->grad_norm : result_out->loss)
+               : WEFT_OK;
+}
+
 weft_status wefti_train_step_run(wefti_replica *replica,
                                  wefti_train_step_modes modes,
                                  const double times[WEFTI_STEP_TIMES],
                                  wefti_train_step_result *result_out)
 {
     const wefti_replica_config *config = &replica->config;
+    result_out->diverged = false;
     begin_sums(replica, times);
     weft_status status = run_micro_batches(replica, modes.reduce);
     if (status == WEFT_OK) {
@@ -199,6 +230,12 @@ weft_status wefti_train_step_run(wefti_replica *replica,
         return status;
     }
     read_sums(replica, result_out);
+    if (modes.reduce != WEFTI_BUCKET_OFF) {
+        status = check_sums(replica, result_out);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
     result_out->rate =
         wefti_optimizer_rate(&config->optimizer, replica->step + 1);
     status = update_shares(replica, result_out->grad_norm, modes.gather);

@@ -27,6 +27,7 @@ typedef struct wefti_train_step_result {
     double grad_norm; /* before clipping */
     double rate;
     double times_most[WEFTI_STEP_TIMES]; /* of the step before, over ranks */
+    bool diverged; /* loss or norm is not finite: nothing was updated */
 } wefti_train_step_result;
 
 /*
@@ -34,11 +35,20 @@ typedef struct wefti_train_step_result {
  *
  * times       of this rank in the step before, to be told to the others
  *
- * Returns     OK | the communicator's fault: the replica is then of no use.
+ * Where the sums are everybody's (reduce is not OFF), one that is not finite
+ * ends the step before anything is updated, on all ranks alike.
+ *
+ * Returns     OK | ERR_INVALID with result_out filled and diverged set | the
+ *             communicator's fault: the replica is then of no use.
  */
 WEFT_NODISCARD weft_status wefti_train_step_run(
     wefti_replica *replica, wefti_train_step_modes modes,
     const double times[WEFTI_STEP_TIMES], wefti_train_step_result *result_out);
+
+/* The error of a step whose loss or norm (what) is no finite value. */
+WEFT_NODISCARD weft_status
+wefti_train_step_diverged(const wefti_replica *replica, uint64_t step,
+                          const char *what, double value);
 
 /*
  * wefti_train_step_transfer - only the transfers of a step, all ready at once:

@@ -3,6 +3,7 @@
  * trainer/weft_train.c - the program weft-train: its command line, and one
  * thread for each rank that this process runs.
  */
+#include "base/output.h"
 #include "base/settings.h"
 #include "comm/bootstrap/source.h"
 #include "trainer/run.h"
@@ -109,5 +110,9 @@ int main(int argc, char **argv)
         exit_status = run_ranks(&options);
     }
     wefti_options_fini(&options);
+    if (wefti_output_close(stdout) != WEFT_OK && exit_status == 0) {
+        fprintf(stderr, "weft-train: %s\n", weft_error_text());
+        return EXIT_FAILED;
+    }
     return exit_status;
 }

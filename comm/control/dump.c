@@ -72,8 +72,10 @@ weft_status weft_comm_dump(weft_comm *comm, char *text_out, size_t text_bytes)
             comm ? "text_out is NULL or text_bytes 0" : "comm is NULL");
     }
     struct writer writer = {text_out, text_bytes, 0};
-    append(&writer, "\"%s\", %d ranks, seen by rank %d\n", comm->name,
-           comm->nranks, comm->rank);
+    append(&writer,
+           "\"%s\", %d ranks, seen by rank %d, which has staged %llu bytes\n",
+           comm->name, comm->nranks, comm->rank,
+           (unsigned long long)comm->fabric.payload_bytes);
     for (int rank = 0; rank < comm->nranks; rank++) {
         dump_rank(comm, rank, &writer);
     }

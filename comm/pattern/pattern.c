@@ -7,21 +7,9 @@
 
 #include "base/check.h"
 
-#include <string.h>
-
 const wefti_pattern *const wefti_patterns[] = {
     &wefti_pattern_direct,   &wefti_pattern_tree,   &wefti_pattern_exchange,
     &wefti_pattern_pairwise, &wefti_pattern_uneven, NULL};
-
-const wefti_pattern *wefti_pattern_find(const char *name)
-{
-    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
-        if (strcmp(wefti_patterns[i]->name, name) == 0) {
-            return wefti_patterns[i];
-        }
-    }
-    return NULL;
-}
 
 size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out)
 {

@@ -105,9 +105,6 @@ extern const wefti_pattern wefti_pattern_exchange;
 extern const wefti_pattern wefti_pattern_pairwise;
 extern const wefti_pattern wefti_pattern_uneven;
 
-/* The pattern of that name, or NULL. */
-const wefti_pattern *wefti_pattern_find(const char *name);
-
 /*
  * wefti_share - which elements rank owns when count are dealt out in nearly
  * equal runs: [*begin_out, return value). Multiples of 16 elements while count

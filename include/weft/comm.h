@@ -84,8 +84,10 @@ WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
  *
  * Returns     OK | ERR_INVALID | ERR_BOOTSTRAP (who is missing, or whose
  *             version, secret or settings differ: weft_error_text()) |
- *             ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM. All ranks that return
- *             get the same verdict.
+ *             ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM. Ranks that
+ *             have met get the same verdict; one that is refused before (its
+ *             id was altered) hears so at once, the others that it is
+ *             missing.
  * Threads     any; several ranks may be threads of one process.
  * Blocks      until all ranks have met, at most timeout_ms.
  */

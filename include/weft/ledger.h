@@ -39,7 +39,12 @@ typedef struct weft_span {
  *
  * cpu_share: over the outermost compute spans that closed in this step, which
  * are those whose CPU time is known; 0 if there is none. Below 0.9 the ranks
- * share cores, and hidden_ns proves nothing.
+ * share cores, and hidden_ns proves nothing. The converse does not hold: spans
+ * much shorter than the scheduler's slices run whole, however many ranks wait.
+ *
+ * dropped counts what is missing from this report: spans and transfers for
+ * which there was no room, and calls of weft_span_open and _close that were
+ * not allowed.
  */
 typedef struct weft_step_report {
     size_t size_bytes; /* set by the caller */
@@ -56,7 +61,7 @@ typedef struct weft_step_report {
     int64_t hidden_all_ns;               /* |X in C| */
     double cpu_share;                    /* thread CPU / wall over compute */
     uint64_t spans;                      /* recorded in this step */
-    uint64_t dropped;                    /* lost for want of room; 0 else */
+    uint64_t dropped;                    /* not recorded; 0 if all is well */
     uint64_t carried;                    /* begun in a step already reported */
     int64_t carried_ns;                  /* their time in those steps */
 } weft_step_report;
@@ -95,7 +100,12 @@ void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm);
  * label    borrowed for the ledger's life (a literal); NULL: none.
  * stream   a stream without host calls takes no spans: dropped.
  *
- * Returns     the span; id 0 if ledger is NULL or full, which close takes.
+ * What is not allowed (a class_id out of range, closing what is not an open
+ * span of this ledger) does nothing: it counts as dropped, and
+ * weft_error_text() says what it was.
+ *
+ * Returns     the span; id 0, which close takes, if ledger is NULL or full, or
+ *             an argument is not allowed.
  * Threads     any.  Blocks: no.  Allocates: no.
  */
 weft_span weft_span_open(weft_ledger *ledger, weft_class class_id,

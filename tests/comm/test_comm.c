@@ -173,6 +173,12 @@ static void test_create_wrong_config_refused_by_name(void **state)
     setenv("WEFT_ALGORITHM", "all_reduce:magic", 1);
     assert_int_equal(refused(weft_comm_create(NULL, &comm), "WEFT_ALGORITHM"),
                      0);
+    setenv("WEFT_ALGORITHM", "all_reduce:tree,all_gather:tree", 1);
+    assert_int_equal(
+        refused(weft_comm_create(NULL, &comm), "all_gather:oneshot|direct;"),
+        0);
+    setenv("WEFT_ALGORITHM", "barrier:tree", 1);
+    assert_int_equal(refused(weft_comm_create(NULL, &comm), "barrier:tree"), 0);
     unsetenv("WEFT_ALGORITHM");
     assert_null(comm);
 }

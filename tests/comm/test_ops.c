@@ -33,7 +33,13 @@ static const bool is_slow = true;
 static const bool is_slow = false;
 #endif
 
-enum { GUARD_BYTES = 64, POISON = 0xA5, MOST_ELEMS = 70001, MOST_RANKS = 9 };
+enum {
+    GUARD_BYTES = 64,
+    POISON = 0xA5,
+    MOST_ELEMS = 70001,
+    LARGE_ELEMS = 1 << 19,
+    MOST_RANKS = 9
+};
 
 static const char *mode;
 static bool is_long;
@@ -309,10 +315,59 @@ static void probe_all(struct probe *probe)
     finish(probe, weft_barrier(probe->comm, probe->stream));
 }
 
+/* The operations that have one, with every root. */
+static void probe_roots(struct probe *probe)
+{
+    for (probe->root = 0; probe->root < probe->nranks; probe->root++) {
+        for (int place = 0; place < 2; place++) {
+            probe->in_place = place;
+            probe->salt++;
+            values_init(&probe->values, probe->dtype, probe->redop, probe->rank,
+                        probe->nranks, probe->salt);
+            probe_reduce(probe);
+            if (probe->redop == WEFT_REDOP_SUM) {
+                probe_broadcast(probe);
+            }
+        }
+    }
+}
+
+static void sweep_roots(struct probe *probe)
+{
+    static const size_t counts[] = {1, 37, 6007};
+    static const weft_dtype dtypes[] = {WEFT_DTYPE_F32, WEFT_DTYPE_I64,
+                                        WEFT_DTYPE_BF16};
+    static const weft_redop redops[] = {WEFT_REDOP_SUM, WEFT_REDOP_MAX,
+                                        WEFT_REDOP_AVG};
+    for (size_t c = 0; c < 3; c++) {
+        for (size_t pair = 0; pair < 3; pair++) {
+            probe->count = counts[c];
+            probe->dtype = dtypes[pair];
+            probe->redop = redops[pair];
+            probe_roots(probe);
+        }
+    }
+}
+
+/* Several chunks per share; each world another type, with --long all. */
+static void sweep_large(struct probe *probe)
+{
+    for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
+        if (is_long || dtype == probe->nranks % WEFT_DTYPE_COUNT) {
+            probe->count = LARGE_ELEMS / (size_t)probe->nranks;
+            probe->dtype = (weft_dtype)dtype;
+            probe->redop = WEFT_REDOP_SUM;
+            probe->root = probe->nranks - 1;
+            probe_all(probe);
+        }
+    }
+}
+
 static void sweep(struct probe *probe)
 {
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
     size_t many = is_long ? 6 : is_slow ? 4 : 5;
+    unsigned turn_root = 0;
     int pairs = WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT;
     for (size_t c = 0; c < many; c++) {
         for (int pair = 0; pair < pairs; pair++) {
@@ -320,22 +375,18 @@ static void sweep(struct probe *probe)
             probe->count = counts[c];
             probe->dtype = (weft_dtype)(pair / WEFT_REDOP_COUNT);
             probe->redop = (weft_redop)(pair % WEFT_REDOP_COUNT);
-            probe->root = (int)(probe->salt % (unsigned)probe->nranks);
+            probe->root = (int)(turn_root++ % (unsigned)probe->nranks);
             if (weft_redop_applies(probe->redop, probe->dtype) &&
                 (is_long || turn == c)) {
                 probe_all(probe);
+                if (is_long) {
+                    probe_roots(probe);
+                }
             }
         }
     }
-    /* Large: several chunks per share, one type. */
-    probe->count = 1 << 19;
-    probe->dtype = WEFT_DTYPE_F32;
-    probe->redop = WEFT_REDOP_SUM;
-    if (probe->nranks <= 2 || is_long) {
-        values_init(&probe->values, probe->dtype, probe->redop, probe->rank,
-                    probe->nranks, probe->salt);
-        probe_allreduce(probe);
-    }
+    sweep_roots(probe);
+    sweep_large(probe);
 }
 
 static unsigned char *room(const struct probe *probe)
@@ -367,7 +418,7 @@ static int run_matrix(weft_comm *comm, void *context)
     probe.rank = weft_comm_get_rank(comm);
     probe.nranks = weft_comm_get_nranks(comm);
     size_t elems = (size_t)(is_long ? MOST_ELEMS : 6007) * (size_t)probe.nranks;
-    elems = elems < 1 << 19 ? 1 << 19 : elems;
+    elems = elems < LARGE_ELEMS ? LARGE_ELEMS : elems;
     probe.room_bytes = elems * 8 + 4 * GUARD_BYTES;
     unsigned char *send = room(&probe), *recv = room(&probe);
     /* Odd addresses: alignment is nobody's duty. */

@@ -346,18 +346,6 @@ static void test_share_any_count_deals_out_all(void **state)
     }
 }
 
-static void test_find_known_and_unknown_names(void **state)
-{
-    (void)state;
-    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
-        assert_ptr_equal(wefti_pattern_find(wefti_patterns[i]->name),
-                         wefti_patterns[i]);
-    }
-    assert_ptr_equal(wefti_pattern_find("direct"), &wefti_pattern_direct);
-    assert_null(wefti_pattern_find("ring of fire"));
-    assert_null(wefti_pattern_find(""));
-}
-
 /* Who sends what to whom, added up: equal sums of both ends, equal messages. */
 typedef struct tally {
     uint64_t sent, read;
@@ -503,7 +491,6 @@ int main(void)
         cmocka_unit_test(test_all_larger_worlds_exact),
         cmocka_unit_test(test_sums_any_pattern_and_chunk_same_bits),
         cmocka_unit_test(test_share_any_count_deals_out_all),
-        cmocka_unit_test(test_find_known_and_unknown_names),
         cmocka_unit_test(test_step_at_4096_ranks_messages_match),
         cmocka_unit_test(test_step_at_700_ranks_messages_match),
     };

@@ -243,6 +243,57 @@ static void test_full_ledger_counts_what_it_drops(void **state)
     weft_ledger_destroy(ledger);
 }
 
+static void test_span_misused_is_counted_and_harmless(void **state)
+{
+    weft_ledger *ledger = *state;
+    weft_span none =
+        weft_span_open(ledger, (weft_class)9999, "no such class", NULL);
+    assert_int_equal(none.id, 0);
+    assert_non_null(strstr(weft_error_text(), "class_id 9999: allowed is 0"));
+    weft_span_close(ledger, none, NULL); /* legal: it was never opened */
+    assert_int_equal(step(ledger).dropped, 1);
+
+    weft_span span = weft_span_open(ledger, WEFT_CLASS_COMPUTE, "s", NULL);
+    weft_span_close(ledger, (weft_span){span.id + SPANS}, NULL);
+    weft_span_close(ledger, (weft_span){UINT64_MAX}, NULL);
+    assert_non_null(strstr(weft_error_text(), "weft_span_close"));
+    weft_span_close(ledger, span, NULL);
+    weft_span_close(ledger, span, NULL);
+    weft_step_report report = step(ledger);
+    assert_int_equal(report.spans, 1);
+    assert_int_equal(report.dropped, 3);
+}
+
+/* A late second close must not end the span that has the slot now. */
+static void test_span_closed_again_leaves_its_successor_open(void **state)
+{
+    (void)state;
+    weft_ledger *ledger = NULL;
+    assert_int_equal(weft_ledger_create(1, &ledger), WEFT_OK);
+    weft_span first = weft_span_open(ledger, WEFT_CLASS_COMPUTE, "a", NULL);
+    weft_span_close(ledger, first, NULL);
+    step(ledger);
+    weft_span second = weft_span_open(ledger, WEFT_CLASS_COMPUTE, "b", NULL);
+    weft_span_close(ledger, first, NULL);
+    assert_int_equal(step(ledger).dropped, 1);
+    assert_true(step(ledger).compute_ns > 0);
+    weft_span_close(ledger, second, NULL);
+    assert_int_equal(step(ledger).dropped, 0);
+    weft_ledger_destroy(ledger);
+}
+
+static void test_span_short_uses_no_more_than_it_lasts(void **state)
+{
+    weft_ledger *ledger = *state;
+    for (int i = 0; i < SPANS; i++) {
+        weft_span span = weft_span_open(ledger, WEFT_CLASS_COMPUTE, "s", NULL);
+        weft_span_close(ledger, span, NULL);
+    }
+    weft_step_report report = step(ledger);
+    assert_int_equal(report.spans, SPANS);
+    assert_true(report.cpu_share > 0 && report.cpu_share <= 1);
+}
+
 /* ---- several recorders --------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 3000 };
@@ -536,6 +587,9 @@ int main(void)
         LEDGER_TEST(test_transfer_ending_later_counts_in_both_steps),
         LEDGER_TEST(test_span_of_class_mem_is_a_transfer),
         cmocka_unit_test(test_full_ledger_counts_what_it_drops),
+        LEDGER_TEST(test_span_misused_is_counted_and_harmless),
+        cmocka_unit_test(test_span_closed_again_leaves_its_successor_open),
+        LEDGER_TEST(test_span_short_uses_no_more_than_it_lasts),
         LEDGER_TEST(test_recorders_beside_collector_lose_nothing),
         LEDGER_TEST(test_span_on_stream_lasts_as_long_as_its_work),
         cmocka_unit_test(test_attach_records_operations_until_detach),

@@ -296,6 +296,39 @@ static void test_run_ranks_die_with_it(void **state)
     }
 }
 
+/* Two that end on SIGTERM, and two that do not. */
+static void test_run_ends_what_ranks_leave_behind(void **state)
+{
+    (void)state;
+    char script[] = "sleep 300 & echo left $!; "
+                    "sh -c 'trap \"\" TERM; sleep 300' & echo left $!; "
+                    "exit $((3 * WEFT_RANK))";
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "2", "sh", "-c", script)), 3);
+    int left_count = 0;
+    for (const char *at = r.out; (at = strstr(at, "left ")); at++) {
+        pid_t pid = (pid_t)strtol(at + 5, NULL, 10);
+        assert_true(pid > 0);
+        assert_int_equal(kill(pid, 0), -1);
+        left_count++;
+    }
+    assert_int_equal(left_count, 4);
+}
+
+static void test_run_lost_output_is_a_failure(void **state)
+{
+    (void)state;
+    static const char *const cases[] = {"--version", "--help",
+                                        "-n 2 --label echo hello"};
+    for (size_t i = 0; i < 3; i++) {
+        char command[4096];
+        snprintf(command, sizeof(command), "'%s' %s >/dev/full 2>/dev/null",
+                 RUN, cases[i]);
+        int status = system(command);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 1);
+    }
+}
+
 static void test_run_labels_whole_lines(void **state)
 {
     (void)state;
@@ -437,6 +470,8 @@ int main(void)
         cmocka_unit_test(test_run_timeout_says_where_ranks_are),
         cmocka_unit_test(test_run_signals_go_to_all),
         cmocka_unit_test(test_run_ranks_die_with_it),
+        cmocka_unit_test(test_run_ends_what_ranks_leave_behind),
+        cmocka_unit_test(test_run_lost_output_is_a_failure),
         cmocka_unit_test(test_run_labels_whole_lines),
         cmocka_unit_test(test_run_labels_keep_every_line),
         cmocka_unit_test(test_run_program_that_is_not_there),

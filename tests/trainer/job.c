@@ -10,6 +10,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
@@ -136,6 +137,7 @@ job_result job_run(scratch *own, const job *what)
     char config[512], metrics[512], printed[512];
     snprintf(config, sizeof(config), "%.250s/job.yaml", own->dir);
     snprintf(metrics, sizeof(metrics), "%.250s/metrics", own->dir);
+    (void)unlink(metrics); /* only this run's steps, also of a resumed one */
     snprintf(printed, sizeof(printed), "%.250s/printed", own->dir);
     const char *settings[JOB_SETTINGS_MOST];
     memcpy(settings, what->settings, sizeof(settings));
@@ -144,6 +146,7 @@ job_result job_run(scratch *own, const job *what)
                              .resume = what->resume,
                              .generate = what->generate,
                              .metrics = metrics,
+                             .json = what->json,
                              .measure = what->measure};
     while (settings[options.setting_count]) {
         options.setting_count++;

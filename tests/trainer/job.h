@@ -19,12 +19,13 @@ enum {
     JOB_TEXT_BYTES = 1024
 };
 
-/* settings: NULL-ended texts as after --set; resume, generate may be NULL. */
+/* settings: NULL-ended texts as after --set; the others may be NULL. */
 typedef struct job {
     int nranks;
     const char *settings[JOB_SETTINGS_MOST];
     const char *resume;
     const char *generate;
+    const char *json;
     bool measure;
 } job;
 

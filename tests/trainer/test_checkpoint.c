@@ -156,6 +156,26 @@ static void test_checkpoint_leftovers_are_ignored_then_removed(void **state)
     assert_int_equal(access(scratch_path(own, "notes.txt"), F_OK), 0);
 }
 
+/* DONE counts only with the words of its own step. */
+static void test_checkpoint_done_of_other_words_does_not_count(void **state)
+{
+    scratch *own = *state;
+    static const char *const wrong[] = {"",
+                                        "x",
+                                        "step 20, ranks 2",
+                                        "step 10, ranks 2\n",
+                                        "step 20, ranks 02\n",
+                                        "step 20, ranks 2\n\n"};
+    assert_good(saving_step(own->dir, 10, 2));
+    assert_good(saving_step(own->dir, 20, 2));
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        scratch_text(own, "step_00000020/DONE", wrong[i]);
+        assert_steps(own->dir, "10 ");
+    }
+    scratch_text(own, "step_00000020/DONE", "step 20, ranks 2\n");
+    assert_steps(own->dir, "20 10 ");
+}
+
 static void test_checkpoint_foreign_file_inside_a_step_is_kept(void **state)
 {
     scratch *own = *state;
@@ -431,6 +451,7 @@ int main(void)
         SAVING_TEST(test_checkpoint_keep_removes_older_and_abandoned),
         SAVING_TEST(test_checkpoint_same_step_is_replaced),
         SAVING_TEST(test_checkpoint_leftovers_are_ignored_then_removed),
+        SAVING_TEST(test_checkpoint_done_of_other_words_does_not_count),
         SAVING_TEST(test_checkpoint_foreign_file_inside_a_step_is_kept),
         SAVING_TEST(test_checkpoint_missing_rank_is_not_committed),
         SAVING_TEST(test_checkpoint_any_changed_byte_is_refused_by_name),

@@ -11,6 +11,7 @@
 #include "scratch.h"
 #include "trainer/metrics.h"
 #include "trainer/progress.h"
+#include "trainer/summary.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -42,6 +43,7 @@ static const char *const fields[] = {"step",
                                      "bubble_ratio",
                                      "mfu",
                                      "memory_bytes",
+                                     "dropped",
                                      "hiding_ratio",
                                      "s_C",
                                      "s_M"};
@@ -62,7 +64,7 @@ static void test_metrics_line_has_all_fields(void **state)
     wefti_metrics_step step;
     char line[4096];
     scratch_open(&own);
-    assert_int_equal(wefti_metrics_open(&metrics, scratch_path(&own, "m")),
+    assert_int_equal(wefti_metrics_open(&metrics, scratch_path(&own, "m"), 0),
                      WEFT_OK);
     wefti_metrics_step_init(&step);
     assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_OK);
@@ -109,15 +111,90 @@ static void test_metrics_unwritable_file_is_told(void **state)
     (void)state;
     wefti_metrics metrics;
     wefti_metrics_step step;
-    assert_int_equal(wefti_metrics_open(&metrics, "/nowhere/at/all"),
+    assert_int_equal(wefti_metrics_open(&metrics, "/nowhere/at/all", 0),
                      WEFT_ERR_SYSTEM);
     assert_non_null(strstr(weft_error_text(), "--metrics /nowhere/at/all: "));
     wefti_metrics_step_init(&step);
-    assert_int_equal(wefti_metrics_open(&metrics, "/dev/full"), WEFT_OK);
+    assert_int_equal(wefti_metrics_open(&metrics, "/dev/full", 0), WEFT_OK);
     assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_ERR_SYSTEM);
     assert_non_null(strstr(weft_error_text(), "--metrics /dev/full: "));
     weft_status status = wefti_metrics_close(&metrics);
     (void)status; /* whether closing fails once more is the system's choice */
+}
+
+static void write_steps(const char *path, uint64_t after, uint64_t count)
+{
+    wefti_metrics metrics;
+    wefti_metrics_step step;
+    wefti_metrics_step_init(&step);
+    assert_int_equal(wefti_metrics_open(&metrics, path, after), WEFT_OK);
+    for (uint64_t i = 1; i <= count; i++) {
+        step.step = after + i;
+        step.loss = (double)after;
+        assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_OK);
+    }
+    assert_int_equal(wefti_metrics_close(&metrics), WEFT_OK);
+}
+
+/* Whether path has the steps 1 .. count, those above after told anew. */
+static void check_steps(const char *path, uint64_t after, uint64_t count)
+{
+    char line[4096];
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    for (uint64_t i = 1; i <= count; i++) {
+        assert_non_null(fgets(line, sizeof(line), file));
+        cJSON *object = cJSON_Parse(line);
+        assert_non_null(object);
+        assert_true(number(object, "step") == (double)i);
+        assert_true(number(object, "loss") == (i > after ? (double)after : 0));
+        cJSON_Delete(object);
+    }
+    assert_null(fgets(line, sizeof(line), file));
+    fclose(file);
+}
+
+static void test_metrics_after_a_step_keeps_the_lines_up_to_it(void **state)
+{
+    (void)state;
+    scratch own;
+    scratch_open(&own);
+    const char *path = scratch_path(&own, "m");
+    write_steps(path, 0, 9);
+    FILE *file = fopen(path, "a"); /* killed while it wrote */
+    assert_non_null(file);
+    fputs("{\"step\": 6, \"lo", file);
+    fclose(file);
+    write_steps(path, 6, 2);
+    check_steps(path, 6, 8);
+    write_steps(path, 0, 3); /* begun anew */
+    check_steps(path, 0, 3);
+    scratch_text(&own, "other", "not a line of ours\n{\"step\": 1}\n");
+    path = scratch_path(&own, "other");
+    write_steps(path, 4, 0);
+    check_steps(path, 0, 0);
+    scratch_close(&own);
+}
+
+static void test_summary_tells_what_the_ledger_dropped(void **state)
+{
+    (void)state;
+    wefti_summary summary;
+    wefti_metrics_step step;
+    char *text = NULL;
+    size_t bytes = 0;
+    wefti_summary_init(&summary);
+    wefti_metrics_step_init(&step);
+    for (uint64_t i = 0; i < 3; i++) {
+        step.dropped = i;
+        wefti_summary_add(&summary, &step);
+    }
+    FILE *file = open_memstream(&text, &bytes);
+    assert_non_null(file);
+    wefti_summary_print(&summary, file);
+    fclose(file);
+    assert_non_null(strstr(text, "3 records: the ledger was full"));
+    free(text);
 }
 
 /* Steps 1 .. 100 at one a second; returns what was shown, to be freed. */
@@ -129,7 +206,6 @@ static char *show_steps(bool on_terminal)
     assert_non_null(file);
     wefti_progress progress;
     wefti_progress_init(&progress, file, on_terminal, 1, 100);
-    progress.start_ns = 0;
     for (uint64_t i = 1; i <= 100; i++) {
         wefti_metrics_step step;
         wefti_metrics_step_init(&step);
@@ -138,7 +214,8 @@ static char *show_steps(bool on_terminal)
         step.tokens_per_s = 1000;
         step.overlap_ratio = i > 1 ? 0.875 : (double)NAN;
         step.val_loss = i % 50 == 0 ? 2.25 : (double)NAN;
-        wefti_progress_show(&progress, &step, (int64_t)i * SECOND);
+        /* The first one is cold: it takes 50 s. */
+        wefti_progress_show(&progress, &step, (int64_t)(50 + i) * SECOND);
         if (i == 60) {
             wefti_progress_note(&progress, "a note");
         }
@@ -162,8 +239,9 @@ static void test_progress_plain_lines_come_every_so_often(void **state)
 {
     (void)state;
     char *text = show_steps(false);
+    /* Nobody knows from the first step how long the others take. */
     static const char first[] = "step 1/100  loss 2.5000  1000 tokens/s  hidden"
-                                " n/a  1m39s left\n";
+                                " n/a\n";
     assert_int_equal(strncmp(text, first, sizeof(first) - 1), 0);
     assert_non_null(strstr(text, "\nstep 6/100  loss 2.5000  1000 tokens/s  "
                                  "hidden 88%  1m34s left\n"));
@@ -193,6 +271,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics_line_has_all_fields),
         cmocka_unit_test(test_metrics_unwritable_file_is_told),
+        cmocka_unit_test(test_metrics_after_a_step_keeps_the_lines_up_to_it),
+        cmocka_unit_test(test_summary_tells_what_the_ledger_dropped),
         cmocka_unit_test(test_progress_plain_lines_come_every_so_often),
         cmocka_unit_test(test_progress_terminal_line_is_rewritten),
     };

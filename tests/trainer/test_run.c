@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     what is learned does not depend on the number of ranks, on overlap,
- *          or on the run; a step's terms add up; generating is repeatable.
+ *          or on the run; a step's terms add up; generating is repeatable; a
+ *          run that cannot go on says so and spoils nothing.
  * Method   whole jobs, ranks as threads, on a small text from a printed seed;
  *          losses, norms and final parameters are compared bit by bit.
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
+#include "trainer/checkpoint.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -170,6 +172,42 @@ static void test_run_impossible_layout_is_refused(void **state)
     job_result_fini(&result);
 }
 
+/* What a checkpoint before it has is kept, and nothing is saved any more. */
+static void test_run_diverged_ends_all_ranks_and_saves_nothing(void **state)
+{
+    (void)state;
+    char dir[512];
+    uint64_t *steps;
+    size_t count;
+    snprintf(dir, sizeof(dir), "%.250s/ckpt", own.dir);
+    job what = {.nranks = 2,
+                .settings = {"train.steps=40", "train.lr=100",
+                             "checkpoint.every=1", "checkpoint.keep=3"}};
+    job_result result = job_run(&own, &what);
+    assert_int_equal(result.status, WEFT_ERR_INVALID);
+    assert_non_null(strstr(result.error, "has diverged"));
+    assert_non_null(strstr(result.error, "lower train.lr (now 100)"));
+    assert_in_range(result.steps, 1, 39);
+    for (size_t i = 0; i < result.steps; i++) { /* null, read as NAN */
+        assert_true(isfinite(result.loss[i]) && isfinite(result.grad_norm[i]));
+    }
+    assert_int_equal(wefti_checkpoint_list(dir, &steps, &count), WEFT_OK);
+    assert_true(count >= 1 && steps[0] <= result.steps);
+    free(steps);
+    job_result_fini(&result);
+}
+
+static void test_run_unwritable_json_ends_before_training(void **state)
+{
+    (void)state;
+    job what = {.nranks = 1, .json = "/nowhere/at/all"};
+    job_result result = job_run(&own, &what);
+    assert_int_equal(result.status, WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(result.error, "--json /nowhere/at/all: "));
+    assert_int_equal(result.steps, 0);
+    job_result_fini(&result);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +220,8 @@ int main(void)
         cmocka_unit_test(test_run_generate_prints_200_bytes_twice_the_same),
         cmocka_unit_test(test_run_summary_has_the_yardsticks),
         cmocka_unit_test(test_run_impossible_layout_is_refused),
+        cmocka_unit_test(test_run_diverged_ends_all_ranks_and_saves_nothing),
+        cmocka_unit_test(test_run_unwritable_json_ends_before_training),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);
 }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/bootstrap/source.h"
+#include "comm/control/flight.h"
 #include "perf/perf_hiding.h"
 #include "perf/perf_measure.h"
 #include "weft/version.h"
@@ -25,6 +26,7 @@ typedef struct job {
     int first_rank, nranks;
     const weft_unique_id *id; /* NULL: by environment */
     double emulated_GBps;     /* 0: no limit */
+    wefti_flight *flight;     /* SIGUSR1 asks it where all ranks are */
     atomic_bool failed;
 } job;
 
@@ -201,6 +203,7 @@ static void *run_rank(void *arg)
         complain(world, rank);
         goto err_free;
     }
+    wefti_flight_watch(world->flight, self->comm);
     if (run_output(world, self, &wrong) != WEFT_OK) {
         complain(world, rank);
         if (self->line) {
@@ -213,6 +216,7 @@ static void *run_rank(void *arg)
                     (long long)wrong);
         }
     }
+    wefti_flight_unwatch(world->flight, self->comm);
     wefti_perf_rank_fini(self);
 err_free:
     free(self);
@@ -305,11 +309,15 @@ int main(int argc, char **argv)
         wefti_perf_options_fini(&options);
         return EXIT_SUCCESS;
     }
-    status = read_world(&all, &count, &id);
+    status = wefti_flight_open(&all.flight);
+    if (status == WEFT_OK) {
+        status = read_world(&all, &count, &id);
+    }
     if (status == WEFT_OK) {
         status = run_threads(&all, count);
     }
     int code = finish(status, speak);
+    wefti_flight_close(all.flight);
     wefti_perf_options_fini(&options);
     return atomic_load(&all.failed) ? EXIT_FAILURE : code;
 }

@@ -14,6 +14,7 @@
 
 typedef struct setting_row {
     const char *name;
+    wefti_setting_kind kind;
     const char *fallback;
     double least, most;
     const char *meaning;
@@ -21,7 +22,7 @@ typedef struct setting_row {
 
 static const setting_row rows[WEFTI_SETTING_COUNT] = {
 #define SETTING_ROW(name, kind, fallback, least, most, meaning)                \
-    {"WEFT_" #name, fallback, least, most, meaning},
+    {"WEFT_" #name, WEFTI_SETTING_KIND_##kind, fallback, least, most, meaning},
     WEFTI_SETTING_LIST(SETTING_ROW)
 #undef SETTING_ROW
 };
@@ -47,9 +48,9 @@ const char *wefti_setting_foreign(const char *name)
 wefti_setting_info wefti_setting_describe(wefti_setting setting)
 {
     const setting_row *row = &rows[setting];
-    return (wefti_setting_info){row->name, wefti_setting_text(setting),
-                                row->fallback, row->meaning,
-                                wefti_setting_given(setting)};
+    return (wefti_setting_info){
+        row->name,     row->kind,    wefti_setting_text(setting),
+        row->fallback, row->meaning, wefti_setting_given(setting)};
 }
 
 static weft_status out_of_range(const setting_row *row, const char *text,
@@ -102,5 +103,23 @@ weft_status wefti_setting_real(wefti_setting setting, double *value_out)
         return out_of_range(row, text, "a number");
     }
     *value_out = value;
+    return WEFT_OK;
+}
+
+weft_status wefti_setting_check(wefti_setting setting)
+{
+    int64_t whole;
+    double real;
+    if (!wefti_setting_given(setting)) {
+        return WEFT_OK;
+    }
+    switch (rows[setting].kind) {
+    case WEFTI_SETTING_KIND_INT:
+        return wefti_setting_int(setting, &whole);
+    case WEFTI_SETTING_KIND_REAL:
+        return wefti_setting_real(setting, &real);
+    case WEFTI_SETTING_KIND_TEXT:
+        break;
+    }
     return WEFT_OK;
 }

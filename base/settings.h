@@ -58,9 +58,16 @@ typedef enum wefti_setting {
         WEFTI_SETTING_COUNT
 } wefti_setting;
 
+typedef enum wefti_setting_kind {
+    WEFTI_SETTING_KIND_TEXT,
+    WEFTI_SETTING_KIND_INT,
+    WEFTI_SETTING_KIND_REAL
+} wefti_setting_kind;
+
 /* What --settings prints about one of them. */
 typedef struct wefti_setting_info {
     const char *name; /* with WEFT_ in front */
+    wefti_setting_kind kind;
     const char *value;
     const char *fallback;
     const char *meaning;
@@ -68,6 +75,14 @@ typedef struct wefti_setting_info {
 } wefti_setting_info;
 
 wefti_setting_info wefti_setting_describe(wefti_setting setting);
+
+/*
+ * wefti_setting_check - whether the environment's value, if there is one, is
+ * of the setting's kind and in its range.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_setting_check(wefti_setting setting);
 
 /* The value, or the default where the variable is unset or empty. */
 const char *wefti_setting_text(wefti_setting setting);

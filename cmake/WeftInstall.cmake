@@ -12,7 +12,7 @@ install(TARGETS weft EXPORT weft_export
     INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/include/weft
     DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
-install(TARGETS weft-run weft-perf weft-train
+install(TARGETS weft-run weft-perf weft-sched weft-train weft-info
     RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 # CMake: find_package(weft), target weft::weft.

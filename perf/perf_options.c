@@ -81,6 +81,8 @@ static const char flags_text[] =
     "\n"
     "Ranks: weft-run's, or WEFT_RANKS_PER_PROCESS threads of this process.\n"
     "\n"
+    "SIGUSR1 prints on stderr what all ranks do and did last.\n"
+    "\n"
     "examples:\n"
     "  weft-run -n 2 weft-perf all_reduce -b 8 -e 64M -f 4\n"
     "  weft-run -n 4 weft-perf reduce_scatter -b 1M -e 1M -d bf16 -J out.json\n"

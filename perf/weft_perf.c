@@ -9,6 +9,7 @@
 #include "base/output.h"
 #include "base/settings.h"
 #include "comm/bootstrap/source.h"
+#include "comm/control/flight.h"
 #include "perf/perf_hiding.h"
 #include "perf/perf_measure.h"
 #include "weft/version.h"
@@ -26,6 +27,7 @@ typedef struct job {
     int first_rank, nranks;
     const weft_unique_id *id; /* NULL: by environment */
     double emulated_GBps;     /* 0: no limit */
+    wefti_flight *flight;     /* SIGUSR1 asks it where all ranks are */
     atomic_bool failed;
 } job;
 
@@ -202,6 +204,7 @@ static void *run_rank(void *arg)
         complain(world, rank);
         goto err_free;
     }
+    wefti_flight_watch(world->flight, self->comm);
     if (run_output(world, self, &wrong) != WEFT_OK) {
         complain(world, rank);
         if (self->line) {
@@ -214,6 +217,7 @@ static void *run_rank(void *arg)
                     (long long)wrong);
         }
     }
+    wefti_flight_unwatch(world->flight, self->comm);
     wefti_perf_rank_fini(self);
 err_free:
     free(self);
@@ -295,11 +299,16 @@ static int run(const wefti_perf_options *options)
     job all = {.options = options};
     weft_unique_id id;
     int count = 0;
-    if (read_world(&all, &count, &id) != WEFT_OK ||
-        run_threads(&all, count) != WEFT_OK) {
-        return fail(true);
+    weft_status status = wefti_flight_open(&all.flight);
+    if (status == WEFT_OK) {
+        status = read_world(&all, &count, &id);
     }
-    return atomic_load(&all.failed) ? EXIT_FAILURE : EXIT_SUCCESS;
+    if (status == WEFT_OK) {
+        status = run_threads(&all, count);
+    }
+    int code = status == WEFT_OK ? EXIT_SUCCESS : fail(true);
+    wefti_flight_close(all.flight);
+    return atomic_load(&all.failed) ? EXIT_FAILURE : code;
 }
 
 int main(int argc, char **argv)

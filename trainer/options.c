@@ -31,6 +31,8 @@ void wefti_options_help(FILE *file)
         "  --json FILE              the summary as JSON (-: stdout)\n"
         "  --help, --version\n"
         "\n"
+        "SIGUSR1 prints on stderr what all ranks do and did last.\n"
+        "\n"
         "examples:\n"
         "  weft-run -n 2 weft-train examples/fortunes.yaml\n"
         "  weft-train my.yaml --set train.steps=400 --set train.lr=2e-3\n"

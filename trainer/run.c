@@ -86,7 +86,18 @@ static weft_status open_comm(run_state *state)
                                .rank = state->how.rank,
                                .nranks = state->how.nranks,
                                .device = state->device};
-    return weft_comm_create(&config, &state->comm);
+    status = weft_comm_create(&config, &state->comm);
+    wefti_flight_watch(state->how.flight, state->comm);
+    return status;
+}
+
+/* Goes on with another one, or with none. */
+static void replace_comm(run_state *state, weft_comm *comm)
+{
+    wefti_flight_unwatch(state->how.flight, state->comm);
+    weft_comm_destroy(state->comm);
+    state->comm = comm;
+    wefti_flight_watch(state->how.flight, state->comm);
 }
 
 static void note_skipped(void *context, const char *line)
@@ -395,7 +406,7 @@ static void close_all(run_state *state)
     if (state->has_data) {
         wefti_data_fini(&state->data);
     }
-    weft_comm_destroy(state->comm);
+    replace_comm(state, NULL);
     weft_device_close(state->device);
     if (state->has_config) {
         wefti_config_fini(&state->config);
@@ -475,8 +486,7 @@ static weft_status recover(run_state *state)
         state->alone = true;
         return status;
     }
-    weft_comm_destroy(state->comm);
-    state->comm = less;
+    replace_comm(state, less);
     status = wefti_config_check(&state->config, weft_comm_get_nranks(less));
     if (status == WEFT_OK) {
         status = open_replica(state);

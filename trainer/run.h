@@ -6,6 +6,7 @@
 #ifndef TRAINER_RUN_H
 #define TRAINER_RUN_H
 
+#include "comm/control/flight.h"
 #include "trainer/options.h"
 #include "trainer/train_step.h"
 #include "weft/comm.h"
@@ -20,6 +21,7 @@ typedef void wefti_run_inspect(void *context, const wefti_replica *replica);
  * id             NULL: the environment's job
  * rank, nranks   0, 0: those of the environment, or alone where it has none
  * out, err       rank 0's summary or generated text, and its progress
+ * flight         told of the communicator; NULL: nobody is
  * inspect        NULL: nobody looks
  */
 typedef struct wefti_run_config {
@@ -27,6 +29,7 @@ typedef struct wefti_run_config {
     const weft_unique_id *id;
     int rank, nranks;
     FILE *out, *err;
+    wefti_flight *flight;
     wefti_run_inspect *inspect;
     void *inspect_context;
 } wefti_run_config;

@@ -71,10 +71,10 @@ static int run_threads(const wefti_run_config *base, int first, int count,
     return failed ? EXIT_FAILED : 0;
 }
 
-static int run_ranks(const wefti_options *options)
+static int run_ranks(const wefti_options *options, wefti_flight *flight)
 {
     wefti_run_config config = {
-        .options = options, .out = stdout, .err = stderr};
+        .options = options, .out = stdout, .err = stderr, .flight = flight};
     int64_t count, first = 0, nranks = 0;
     weft_status status =
         wefti_setting_int(WEFTI_SETTING_RANKS_PER_PROCESS, &count);
@@ -94,6 +94,19 @@ static int run_ranks(const wefti_options *options)
     return run_threads(&config, (int)first, (int)count, (int)nranks);
 }
 
+/* With SIGUSR1 as the way to ask where all ranks are. */
+static int run_watched(const wefti_options *options)
+{
+    wefti_flight *flight;
+    if (wefti_flight_open(&flight) != WEFT_OK) {
+        fprintf(stderr, "weft-train: %s\n", weft_error_text());
+        return EXIT_FAILED;
+    }
+    int exit_status = run_ranks(options, flight);
+    wefti_flight_close(flight);
+    return exit_status;
+}
+
 int main(int argc, char **argv)
 {
     wefti_options options;
@@ -107,7 +120,7 @@ int main(int argc, char **argv)
     } else if (options.version) {
         printf("weft-train %s\n", weft_version_text());
     } else {
-        exit_status = run_ranks(&options);
+        exit_status = run_watched(&options);
     }
     wefti_options_fini(&options);
     if (wefti_output_close(stdout) != WEFT_OK && exit_status == 0) {

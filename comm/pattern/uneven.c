@@ -22,8 +22,6 @@
  */
 #include "comm/pattern/parts.h"
 
-#include "base/check.h"
-
 enum { TRACK_OUT, TRACK_IN, TRACK_OWN };
 enum { STAGED_DEPTH = 4 };
 
@@ -97,7 +95,6 @@ static wefti_step other_step(const wefti_problem *problem, size_t index)
 static void step_at(const wefti_problem *problem, int track, size_t index,
                     wefti_step *step_out)
 {
-    WEFTI_ASSERT(index < step_count(problem, track));
     bool others = gathers(problem) ? track == TRACK_IN : track == TRACK_OUT;
     *step_out =
         others ? other_step(problem, index) : own_step(problem, track, index);

@@ -12,6 +12,7 @@
 #include "weft/op.h"
 #include "weft/p2p.h"
 #include "weft/plan.h"
+#include "weft/schedule.h"
 #include "weft/status.h"
 #include "weft/types.h"
 #include "weft/version.h"

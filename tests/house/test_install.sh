@@ -104,7 +104,7 @@ for name in exit _exit abort quick_exit printf puts putchar perror signal \
 done
 
 # The programs start from where they were moved to.
-for program in weft-run weft-perf weft-train; do
+for program in weft-run weft-perf weft-sched weft-train weft-info; do
     "$prefix/bin/$program" --version | grep -qF "$version" ||
         fail "$program --version does not say $version"
 done

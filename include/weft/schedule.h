@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft/schedule.h - pipeline schedules as data: one ordered list of actions per
+ * rank, which is generated, lowered to messages, proved, priced, drawn and
+ * executed. Nothing else in weft says what a schedule is.
+ *
+ *     weft_schedule_create (a generator)  or  weft_schedule_read (CSV)
+ *        -> passes: merge, recompute, shard, reduce, optimize, lower, release,
+ *                   group
+ *        -> weft_schedule_check      may it run at all?
+ *        -> weft_schedule_simulate   how long, and who waits for what?
+ *        -> weft_schedule_draw_...   planned, or planned above measured
+ *
+ * Stages are numbered in the order in which a micro-batch passes through them.
+ * A schedule of two directions (DualPipe) numbers direction 0 as stages 0..P-1
+ * and direction 1 as P..2P-1, each with its own micro-batches from 0; nothing
+ * flows from stage P-1 to stage P.
+ *
+ * Functions here touch nothing but their arguments. Threads: one at a time per
+ * schedule; any number at once where a schedule is only read (const).
+ */
+#ifndef WEFT_SCHEDULE_H
+#define WEFT_SCHEDULE_H
+
+#include "weft/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* Largest numbers that a schedule may have. */
+#define WEFT_SCHEDULE_RANKS_MOST        65536
+#define WEFT_SCHEDULE_STAGES_MOST       1048576
+#define WEFT_SCHEDULE_MICROBATCHES_MOST 1048576
+
+/*
+ * The kinds of action: X(NAME, text, of a micro-batch, of torch).
+ *
+ * F, I, W, B    forward; backward for inputs; backward for weights (needs I);
+ *               full backward = I, then W
+ * FB            F of one and B of another micro-batch, run overlapped; both
+ *               inputs are there before it starts, both results when it ends
+ * SEND_F        sends F's output to the next stage    RECV_F  receives F's
+ * input SEND_B        sends the gradient of F's input to the stage before
+ * RECV_B        receives the gradient of F's output
+ * UNSHARD       gathers the stage's parameters        RESHARD drops them
+ * REDUCE_GRAD   starts the stage's data-parallel gradient reduction
+ * OPT           optimizer step of the stage, waits for its reduction
+ * GATHER_PARAM  starts gathering the parameters which OPT has updated in slices
+ * EMA           updates the moving average of the stage's parameters
+ * OFFLOAD       F's activations to the host           RELOAD  and back
+ * RECOMPUTE     F again, before the backward that needs its activations
+ * RELEASE       gives back the storage of F's output, which has been sent
+ * BARRIER       all ranks meet; its stage is a number, which is in a list once
+ */
+#define WEFT_ACTION_LIST(X)                                                    \
+    X(F, "F", true, true)                                                      \
+    X(I, "I", true, true)                                                      \
+    X(W, "W", true, true)                                                      \
+    X(B, "B", true, true)                                                      \
+    X(FB, "OVERLAP_F_B", true, true)                                           \
+    X(SEND_F, "SEND_F", true, true)                                            \
+    X(RECV_F, "RECV_F", true, true)                                            \
+    X(SEND_B, "SEND_B", true, true)                                            \
+    X(RECV_B, "RECV_B", true, true)                                            \
+    X(UNSHARD, "UNSHARD", false, true)                                         \
+    X(RESHARD, "RESHARD", false, true)                                         \
+    X(REDUCE_GRAD, "REDUCE_GRAD", false, true)                                 \
+    X(OPT, "OPT", false, false)                                                \
+    X(GATHER_PARAM, "GATHER_PARAM", false, false)                              \
+    X(EMA, "EMA", false, false)                                                \
+    X(OFFLOAD, "OFFLOAD", true, false)                                         \
+    X(RELOAD, "RELOAD", true, false)                                           \
+    X(RECOMPUTE, "RECOMPUTE", true, false)                                     \
+    X(RELEASE, "RELEASE", true, false)                                         \
+    X(BARRIER, "BARRIER", false, false)
+
+typedef enum weft_action_type {
+#define WEFT_ACTION_ENUM(name, text, microbatch, torch) WEFT_ACTION_##name,
+    WEFT_ACTION_LIST(WEFT_ACTION_ENUM)
+#undef WEFT_ACTION_ENUM
+        WEFT_ACTION_COUNT
+} weft_action_type;
+
+/*
+ * weft_action - one entry of a rank's list.
+ *
+ * microbatch   -1 for actions of a whole stage.
+ * pair_stage, pair_microbatch   of FB: its B (stage, microbatch are its F);
+ *              else -1.
+ * joined       a message that is posted together with the action before it
+ *              (weft_schedule_group); both end when all of the group have.
+ * step         which part of the generator's recipe made it, from 1; 0: none.
+ *              For readers and painters; CSV does not carry it.
+ */
+typedef struct weft_action {
+    uint8_t type; /* weft_action_type */
+    bool joined;
+    uint8_t step;
+    int32_t stage;
+    int32_t microbatch;
+    int32_t pair_stage;
+    int32_t pair_microbatch;
+} weft_action;
+
+/* Room for any action's text and its end. */
+#define WEFT_ACTION_TEXT_BYTES 64
+
+/*
+ * weft_action_pack - the action as text, in the form torch uses:
+ * stage, type, micro-batch, as in 3SEND_F2, 0W11, 1UNSHARD,
+ * (0F4;7B1)OVERLAP_F_B.
+ *
+ * text    [WEFT_ACTION_TEXT_BYTES].
+ * Returns the number of characters.
+ */
+size_t weft_action_pack(const weft_action *action, char *text);
+
+/*
+ * weft_action_unpack - the reverse. The whole text must be one action.
+ *
+ * Returns     OK | ERR_INVALID (the text says what is wrong; *action_out is
+ *             as it was).
+ */
+WEFT_NODISCARD weft_status weft_action_unpack(const char *text,
+                                              size_t text_bytes,
+                                              weft_action *action_out);
+
+typedef struct weft_schedule weft_schedule;
+
+/*
+ * weft_schedule_config - what a generator is asked for.
+ *
+ * size_bytes     sizeof(weft_schedule_config); must be set.
+ * name           gpipe 1f1b interleaved zb_h1 zb_h2 zbv dualpipe dualpipev.
+ * ranks          P, from 1.
+ * microbatches   m of a step, both directions together.
+ * chunks         V, model chunks per rank; 0: the schedule's own (interleaved:
+ *                2). Only interleaved lets it be chosen.
+ * group          interleaved: micro-batches a chunk runs before the next chunk
+ *                has its turn; 0: ranks.
+ * overlap        interleaved: steady pairs run as FB, one forward more ahead.
+ */
+typedef struct weft_schedule_config {
+    size_t size_bytes;
+    const char *name;
+    int ranks;
+    int microbatches;
+    int chunks;
+    int group;
+    bool overlap;
+} weft_schedule_config;
+
+/*
+ * weft_schedule_create - the compute-only list (F I W B FB) of a generator.
+ *
+ * Returns     OK | ERR_INVALID (with the nearest value that works) |
+ *             ERR_NO_MEMORY.
+ * Source      overlap/schedule/, one file per generator; docs/schedules.md.
+ */
+WEFT_NODISCARD weft_status weft_schedule_create(
+    const weft_schedule_config *config, weft_schedule **schedule_out);
+void weft_schedule_destroy(weft_schedule *schedule); /* NULL legal */
+
+/* The i-th generator's name and what it is; NULL past the last. */
+const char *weft_schedule_name(int i);
+const char *weft_schedule_meaning(int i);
+
+/* weft_schedule_info - what a schedule is about. */
+typedef struct weft_schedule_info {
+    size_t size_bytes; /* set by the caller */
+    int ranks;
+    int stages;       /* of all directions */
+    int directions;   /* 1; 2: every stage of the model lives on two ranks */
+    int chunks;       /* stages a rank holds of one direction, at most */
+    int microbatches; /* of the step, all directions together */
+    bool lowered;     /* the list has messages */
+    size_t actions;   /* of all ranks */
+    size_t messages;  /* between ranks in a step, also where not lowered */
+    char name[32];    /* the generator's, or "csv" */
+} weft_schedule_info;
+
+WEFT_NODISCARD weft_status weft_schedule_get_info(const weft_schedule *schedule,
+                                                  weft_schedule_info *info);
+
+/* The rank that stage is on. */
+int weft_schedule_get_rank(const weft_schedule *schedule, int stage);
+
+/*
+ * weft_schedule_get_actions - a rank's list.
+ *
+ * actions_out   borrowed until the next pass or destroy.
+ * Returns       their number.
+ */
+size_t weft_schedule_get_actions(const weft_schedule *schedule, int rank,
+                                 const weft_action **actions_out);
+
+/*
+ * Bits of weft_schedule_read and _write.
+ *
+ * OLD_TORCH   (read) older text, where I was written as B and B as BW.
+ * TORCH       (write) only what torch's parser knows; the rest is left out.
+ */
+enum { WEFT_CSV_OLD_TORCH = 1, WEFT_CSV_TORCH = 2 };
+
+/*
+ * weft_schedule_read - a schedule from CSV: one row per rank, one action per
+ * cell, no header; empty cells are idle slots and mean nothing. The row that
+ * computes a stage is its rank.
+ *
+ * directions   1 or 2; 0: 2 where the list can only be read that way (stages r
+ *              and 2P-1-r on rank r, and stage P begins before P-1 has).
+ *
+ * Returns     OK | ERR_INVALID (row and column, both from 1) | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status weft_schedule_read(const char *text,
+                                              size_t text_bytes, int directions,
+                                              unsigned flags,
+                                              weft_schedule **schedule_out);
+
+/*
+ * weft_schedule_write - as CSV.
+ *
+ * Returns     OK | ERR_SYSTEM (the stream failed).
+ */
+WEFT_NODISCARD weft_status weft_schedule_write(const weft_schedule *schedule,
+                                               unsigned flags, FILE *file);
+
+/* ---- the checker ---------------------------------------------------------
+ */
+
+/*
+ * How messages behave, for the proof that none waits for ever.
+ *
+ * GROUPED      messages posted together (weft_action.joined) end together, when
+ *              the other side of each has been posted
+ * RENDEZVOUS   each message by itself blocks until the other side is there
+ * EAGER        a send blocks only while eager_slots sends of its ordered pair
+ * of ranks have not been received; a receive until its send is done
+ */
+typedef enum weft_semantics {
+    WEFT_SEMANTICS_GROUPED,
+    WEFT_SEMANTICS_RENDEZVOUS,
+    WEFT_SEMANTICS_EAGER
+} weft_semantics;
+
+/* What a schedule must obey. */
+typedef enum weft_rule {
+    WEFT_RULE_COMPLETE = 1, /* everything once, each SEND with its RECV */
+    WEFT_RULE_ORDER,        /* inputs before their use, in the rank's list */
+    WEFT_RULE_FIFO,      /* a pair of ranks sends and receives in one order */
+    WEFT_RULE_DEADLOCK,  /* nobody waits in a circle */
+    WEFT_RULE_PEAK,      /* memory within the limits given */
+    WEFT_RULE_COLLECTIVE /* a group's collectives in one order everywhere */
+} weft_rule;
+
+/* The one word for a rule: "complete", "order", ... */
+const char *weft_rule_text(weft_rule rule);
+
+/* An action: the index-th of the rank's list. */
+typedef struct weft_place {
+    int rank;
+    size_t index;
+} weft_place;
+
+/* One breach; at.rank -1: of no single action. */
+typedef struct weft_finding {
+    weft_rule rule;
+    weft_place at;
+    char text[224];
+} weft_finding;
+
+#define WEFT_FINDINGS_MOST    8
+#define WEFT_EAGER_SLOTS_MOST 1024
+
+/* weft_check_config - how to check. NULL or zeros: grouped, no limits. */
+typedef struct weft_check_config {
+    size_t size_bytes;
+    weft_semantics semantics;
+    int eager_slots;         /* 1 .. WEFT_EAGER_SLOTS_MOST, of EAGER */
+    double activations_most; /* device units per rank; 0: any */
+    int early_most;          /* received and not yet used, per rank; 0: any */
+    bool keep_order;         /* fill verdict.order */
+} weft_check_config;
+
+/*
+ * weft_verdict - what the checker found.
+ *
+ * deadlock_known   false where too much is missing to tell.
+ * cycle            the actions that wait for one another, each for the next and
+ *                  the last for the first; or, if what the last waits for comes
+ *                  from nowhere, a chain that ends there.
+ * activations      [ranks] peak in device units: one micro-batch through all
+ *                  layers of a rank is 1, from the start of F to the end of B,
+ *                  or of W where the backward is split.
+ * early            [ranks] most messages received and not yet used.
+ * order            the ranks of all actions in an order in which they can run:
+ *                  the k-th mention of a rank is the k-th action of its list.
+ *                  After any prefix of it no message is under way that has been
+ *                  received but not sent. NULL unless asked for and valid.
+ */
+typedef struct weft_verdict {
+    bool valid;
+    bool deadlock_known, deadlock_free;
+    size_t finding_count; /* all; the first are in findings */
+    weft_finding findings[WEFT_FINDINGS_MOST];
+    size_t cycle_count;
+    weft_place *cycle;
+    double *activations;
+    int32_t *early;
+    size_t order_count;
+    int32_t *order;
+} weft_verdict;
+
+/*
+ * weft_schedule_check - proves or refutes a schedule, lowered or not. Not
+ * lowered, rules about messages do not apply, and a rank waits for the other
+ * ranks' results themselves.
+ *
+ * Returns     OK (whatever the verdict; fini it) | ERR_INVALID |
+ *             ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status weft_schedule_check(const weft_schedule *schedule,
+                                               const weft_check_config *config,
+                                               weft_verdict *verdict_out);
+void weft_verdict_fini(weft_verdict *verdict);
+
+/* ---- passes ---------------------------------------------------------------
+ *
+ * Each changes the schedule in place and returns OK, or with the schedule as it
+ * was ERR_INVALID (it does not apply here; the text says why) or ERR_NO_MEMORY.
+ * The order in which they make sense: merge, recompute, shard, reduce,
+ * optimize, lower, release, group.
+ */
+
+/* Each I that its own W follows at once becomes a B. */
+WEFT_NODISCARD weft_status weft_schedule_merge(weft_schedule *schedule);
+
+/*
+ * How messages are put between the compute actions.
+ *
+ * SENDER     a rank's SEND right behind what it sends, and at that moment the
+ *            RECV at the end of what the peer has by then: all ranks' lists
+ *            follow one global order, which cannot deadlock. Receives come
+ *            early: post them, and wait before their use.
+ * GAP        between two compute actions one group: what the first made, what
+ *            the second needs
+ * NAIVE      the same, each message by itself: most schedules deadlock
+ * DUALPIPE   the placement of dualpipe and dualpipev's authors; for these two
+ *            as generated
+ */
+typedef enum weft_lowering {
+    WEFT_LOWERING_SENDER,
+    WEFT_LOWERING_GAP,
+    WEFT_LOWERING_NAIVE,
+    WEFT_LOWERING_DUALPIPE
+} weft_lowering;
+
+WEFT_NODISCARD weft_status weft_schedule_lower(weft_schedule *schedule,
+                                               weft_lowering lowering);
+
+/* Neighbouring messages become groups of up to most; 0: of any number. */
+WEFT_NODISCARD weft_status weft_schedule_group(weft_schedule *schedule,
+                                               int most);
+
+/*
+ * REDUCE_GRAD behind each stage's last W or B; staggered: rank r's r backwards
+ * later (of two directions: as many as it is away from the nearer end), so that
+ * all ranks reduce at the same time.
+ */
+WEFT_NODISCARD weft_status weft_schedule_reduce(weft_schedule *schedule,
+                                                bool staggered);
+
+/*
+ * OPT of each stage at the end, in the order in which they reduce (else: in
+ * which their last gradients come), and GATHER_PARAM at the beginning: of the
+ * first stage at once, of each next one when the stage before is first used.
+ */
+WEFT_NODISCARD weft_status weft_schedule_optimize(weft_schedule *schedule);
+
+/*
+ * UNSHARD and RESHARD, so that a rank has the parameters of the next resident
+ * stages it will use, and of no others; those that go, go first. torch: 3.
+ */
+WEFT_NODISCARD weft_status weft_schedule_shard(weft_schedule *schedule,
+                                               int resident);
+
+/* RECOMPUTE before each I and B: activations do not live between. */
+WEFT_NODISCARD weft_status weft_schedule_recompute(weft_schedule *schedule);
+
+/*
+ * RELEASE behind the messages that F's output went with; of the last stage,
+ * behind its F. What the next stage on the same rank uses stays.
+ */
+WEFT_NODISCARD weft_status weft_schedule_release(weft_schedule *schedule);
+
+/* ---- the simulator --------------------------------------------------------
+ */
+
+/* Most links that a message passes through. */
+#define WEFT_ROUTE_LINKS_MOST 8
+
+/*
+ * weft_link - something that messages share: a port, a cable, a bus. It carries
+ * one message at a time, in the order in which they are sent.
+ */
+typedef struct weft_link {
+    double busy;    /* time it is taken for each message */
+    double latency; /* until the message is at its end, without taking it */
+} weft_link;
+
+/* Costs of one stage; b: its full backward. */
+typedef struct weft_stage_cost {
+    double f, i, w, b;
+} weft_stage_cost;
+
+/*
+ * weft_schedule_cost - what things take, in any unit of time.
+ *
+ * f i w b fb   for all stages that a rank has of one direction; a stage takes
+ *              1/chunks of it. b 0: i + w. fb 0: f + b.
+ * stages       [stages] instead, each its own; NULL: equal. fb then hides the
+ *              same share of the shorter half of a pair as with f and b above.
+ * p2p          each message between two ranks; any number fly at once.
+ * links        what messages must pass on top of that; NULL: none.
+ * route        the indices of the links from a rank to another, in links_out
+ *              [WEFT_ROUTE_LINKS_MOST]; returns how many.
+ * reduce       REDUCE_GRAD of a rank's stages; a rank does one at a time,
+ * beside its compute. gather       UNSHARD or GATHER_PARAM of a rank's stages,
+ * likewise. optimizer    OPT of a rank's stages; counts as compute.
+ */
+typedef struct weft_schedule_cost {
+    size_t size_bytes;
+    double f, i, w, b, fb;
+    const weft_stage_cost *stages;
+    double p2p;
+    const weft_link *links;
+    int link_count;
+    int (*route)(void *context, int from_rank, int to_rank, int *links_out);
+    void *context;
+    double reduce, gather, optimizer;
+} weft_schedule_cost;
+
+/* What an action waited for. */
+typedef enum weft_schedule_wait {
+    WEFT_WAIT_NONE,
+    WEFT_WAIT_FORWARD,  /* another rank's F */
+    WEFT_WAIT_BACKWARD, /* another rank's I or B */
+    WEFT_WAIT_TRANSFER, /* a message under way */
+    WEFT_WAIT_PARAM,    /* UNSHARD or GATHER_PARAM */
+    WEFT_WAIT_REDUCE,   /* REDUCE_GRAD, before OPT */
+    WEFT_WAIT_BARRIER,
+    WEFT_WAIT_END, /* the last rank, at the end of the step */
+    WEFT_WAIT_COUNT
+} weft_schedule_wait;
+
+/* The word for a wait: "forward", "backward", ... */
+const char *weft_schedule_wait_text(weft_schedule_wait wait);
+
+/* When an action runs; wait: what it started as late for. */
+typedef struct weft_schedule_span {
+    double begin, end;
+    weft_schedule_wait wait;
+    int32_t wait_rank; /* whose result; -1: none */
+} weft_schedule_span;
+
+/*
+ * weft_schedule_rank - one rank. bubble = makespan - busy is the sum of wait;
+ * window_bubble counts from its own first start to its own last end only.
+ */
+typedef struct weft_schedule_rank {
+    double begin, end, busy, bubble, window_bubble;
+    double activations; /* peak, device units */
+    double wait[WEFT_WAIT_COUNT];
+    weft_schedule_span *spans; /* [actions of the rank]; NULL: not kept */
+} weft_schedule_rank;
+
+/* weft_schedule_run - the whole step; bubbles and activations: worst rank. */
+typedef struct weft_schedule_run {
+    double makespan; /* first start on any rank to the last end of anything */
+    double ideal;    /* busy of the busiest rank */
+    double bubble, window_bubble, activations;
+    int rank_count;
+    weft_schedule_rank *ranks;
+} weft_schedule_run;
+
+/*
+ * weft_schedule_simulate - runs the schedule on paper, exactly: a rank runs its
+ * list in order, each action as soon as the one before has ended and its inputs
+ * are there. Receives count as posted in time, and sends do not block. Lowered
+ * or not; not lowered, results are sent at once.
+ *
+ * keep_spans   fill each rank's spans.
+ *
+ * Returns     OK (fini it) | ERR_INVALID (a cost, or a rank that can never go
+ *             on: check first) | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status weft_schedule_simulate(
+    const weft_schedule *schedule, const weft_schedule_cost *cost,
+    bool keep_spans, weft_schedule_run *run_out);
+void weft_schedule_run_fini(weft_schedule_run *plan);
+
+/* ---- the painter ----------------------------------------------------------
+ */
+
+/* Most actions that one picture shows. */
+#define WEFT_DRAW_ACTIONS_MOST 200000
+
+/*
+ * weft_schedule_draw_svg - a timeline as SVG: one row per rank, a box per
+ * compute action with its micro-batch, F above B where a pair overlaps, tints
+ * for a rank's second and further stages, and under each row the steps of the
+ * generator's recipe. What is grey is bubble.
+ *
+ * planned    with spans; of this schedule.
+ * measured   drawn below on the same scale; NULL: none. Its spans are in the
+ *            unit of planned.
+ * title      of the picture; NULL: the schedule's name and numbers.
+ * unit       of time, for the axis; NULL: none.
+ *
+ * Returns     OK | ERR_INVALID (no spans, too many actions) | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status weft_schedule_draw_svg(
+    const weft_schedule *schedule, const weft_schedule_run *planned,
+    const weft_schedule_run *measured, const char *title, const char *unit,
+    FILE *file);
+
+/*
+ * weft_schedule_draw_text - the same for a terminal, up to columns wide:
+ * letters of what runs, with the micro-batch where there is room; small letters
+ * for a rank's second and further stages; dots are bubble.
+ *
+ * columns   40 .. 1000.
+ * colour    with ANSI colours.
+ *
+ * Returns     OK | ERR_INVALID | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status weft_schedule_draw_text(
+    const weft_schedule *schedule, const weft_schedule_run *run, int columns,
+    bool colour, FILE *file);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

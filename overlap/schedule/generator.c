@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/generator.c - the table of generators.
+ */
+#include "overlap/schedule/generator.h"
+
+#include "base/check.h"
+#include "base/error.h"
+
+#include <string.h>
+
+typedef struct generator {
+    const char *name;
+    wefti_generate *generate;
+    const char *meaning;
+} generator;
+
+static const generator generators[] = {
+    {"gpipe", wefti_generate_gpipe,
+     "all forwards, then all backwards; any P, m"},
+    {"1f1b", wefti_generate_1f1b,
+     "one forward, one backward in turn; any P, m"},
+    {"interleaved", wefti_generate_interleaved,
+     "1f1b over V chunks a rank (VPP), groups of N; P <= N <= m, m mod N = 0 "
+     "or >= P"},
+    {"zb_h1", wefti_generate_zb_h1,
+     "backward split in I and W, memory of 1f1b; any P, m"},
+    {"zb_h2", wefti_generate_zb_h2,
+     "backward split, more memory, no window bubble; any P, m"},
+    {"zbv", wefti_generate_zbv,
+     "two chunks a rank placed as a V, backward split; any P, m"},
+    {"dualpipe", wefti_generate_dualpipe,
+     "both directions at once, two copies of the model; P even, m even, "
+     "m >= 2P"},
+    {"dualpipev", wefti_generate_dualpipev,
+     "dualpipe folded to a V, one copy of the model; m >= 2P"},
+};
+
+const char *weft_schedule_name(int i)
+{
+    bool exists = i >= 0 && i < (int)WEFTI_COUNT_OF(generators);
+    return exists ? generators[i].name : NULL;
+}
+
+const char *weft_schedule_meaning(int i)
+{
+    bool exists = i >= 0 && i < (int)WEFTI_COUNT_OF(generators);
+    return exists ? generators[i].meaning : NULL;
+}
+
+weft_status wefti_generate_chunks(const weft_schedule_config *config,
+                                  int chunks)
+{
+    if (config->chunks != 0 && config->chunks != chunks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s, chunks %d: allowed is %d; only interleaved "
+                           "lets it be chosen",
+                           config->name, config->chunks, chunks);
+    }
+    if (config->group != 0 || config->overlap) {
+        return wefti_error(WEFT_ERR_INVALID, "%s, %s: only interleaved has one",
+                           config->name, config->overlap ? "overlap" : "group");
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_number(const char *what, int value, int most)
+{
+    if (value < 1 || value > most) {
+        return wefti_error(WEFT_ERR_INVALID, "%s %d: allowed is 1 .. %d", what,
+                           value, most);
+    }
+    return WEFT_OK;
+}
+
+static weft_status find(const char *name, const generator **found)
+{
+    for (size_t i = 0; i < WEFTI_COUNT_OF(generators); i++) {
+        if (strcmp(generators[i].name, name) == 0) {
+            *found = &generators[i];
+            return WEFT_OK;
+        }
+    }
+    return wefti_error(WEFT_ERR_INVALID,
+                       "schedule \"%s\": allowed is gpipe, 1f1b, interleaved, "
+                       "zb_h1, zb_h2, zbv, dualpipe or dualpipev",
+                       name);
+}
+
+weft_status weft_schedule_create(const weft_schedule_config *config,
+                                 weft_schedule **schedule_out)
+{
+    const generator *found = NULL;
+    if (!config || config->size_bytes != sizeof(*config) || !config->name ||
+        !schedule_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "config: its size_bytes must be %zu, and neither "
+                           "its name nor schedule_out NULL",
+                           sizeof(*config));
+    }
+    weft_status status = find(config->name, &found);
+    if (status == WEFT_OK) {
+        status = check_number("ranks", config->ranks, WEFT_SCHEDULE_RANKS_MOST);
+    }
+    if (status == WEFT_OK) {
+        status = check_number("microbatches", config->microbatches,
+                              WEFT_SCHEDULE_MICROBATCHES_MOST);
+    }
+    if (status == WEFT_OK && config->chunks != 0) {
+        status = check_number("chunks", config->chunks,
+                              WEFT_SCHEDULE_STAGES_MOST / config->ranks);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_schedule *schedule = NULL;
+    status = found->generate(config, &schedule);
+    if (status == WEFT_OK) {
+        status = wefti_schedule_settle(schedule);
+    }
+    if (status != WEFT_OK) {
+        weft_schedule_destroy(schedule);
+        return status;
+    }
+    *schedule_out = schedule;
+    return WEFT_OK;
+}

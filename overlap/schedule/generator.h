@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/generator.h - the generators, one file each, and the pen
+ * they write with.
+ *
+ * A generator gets the config, checked as far as all have it in common, refuses
+ * what its own rules forbid, makes the schedule, and writes one rank's list
+ * after the other in the order in which the actions run.
+ */
+#ifndef OVERLAP_SCHEDULE_GENERATOR_H
+#define OVERLAP_SCHEDULE_GENERATOR_H
+
+#include "overlap/schedule/schedule.h"
+
+typedef weft_status wefti_generate(const weft_schedule_config *config,
+                                   weft_schedule **schedule_out);
+
+wefti_generate wefti_generate_gpipe;
+wefti_generate wefti_generate_1f1b;
+wefti_generate wefti_generate_interleaved;
+wefti_generate wefti_generate_zb_h1;
+wefti_generate wefti_generate_zb_h2;
+wefti_generate wefti_generate_zbv;
+wefti_generate wefti_generate_dualpipe;
+wefti_generate wefti_generate_dualpipev;
+
+/* OK where the config asks for no chunks of its own but most. */
+WEFT_NODISCARD weft_status
+wefti_generate_chunks(const weft_schedule_config *config, int chunks);
+
+/* Writes a list; step is put on each action. */
+typedef struct wefti_pen {
+    wefti_actions *list;
+    uint8_t step;
+} wefti_pen;
+
+static inline void wefti_pen_add(wefti_pen *pen, weft_action action)
+{
+    action.step = pen->step;
+    wefti_actions_add(pen->list, action);
+}
+
+static inline void wefti_pen_put(wefti_pen *pen, weft_action_type type,
+                                 int stage, int microbatch)
+{
+    wefti_pen_add(pen, wefti_action(type, stage, microbatch));
+}
+
+#endif

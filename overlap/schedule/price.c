@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/price.c - what each action takes.
+ */
+#include "overlap/schedule/price.h"
+
+#include "base/error.h"
+
+#include <math.h>
+
+static weft_status check_cost(const char *name, double value)
+{
+    if (!isfinite(value) || value < 0) {
+        return wefti_error(WEFT_ERR_INVALID, "cost %s %g: allowed is 0 or more",
+                           name, value);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_links(const weft_schedule_cost *cost)
+{
+    weft_status status = WEFT_OK;
+    if (cost->link_count < 0 ||
+        (cost->link_count > 0 && (!cost->links || !cost->route))) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "link_count %d: links and route must say which",
+                           cost->link_count);
+    }
+    for (int l = 0; l < cost->link_count && status == WEFT_OK; l++) {
+        status = check_cost("of a link", cost->links[l].busy);
+        if (status == WEFT_OK) {
+            status = check_cost("latency of a link", cost->links[l].latency);
+        }
+    }
+    return status;
+}
+
+weft_status wefti_price_check(const weft_schedule *schedule,
+                              const weft_schedule_cost *cost)
+{
+    if (!cost || cost->size_bytes != sizeof(*cost)) {
+        return wefti_error(WEFT_ERR_INVALID, "cost: size_bytes must be %zu",
+                           sizeof(*cost));
+    }
+    const struct {
+        const char *name;
+        double value;
+    } all[] = {{"F", cost->f},           {"I", cost->i},
+               {"W", cost->w},           {"B", cost->b},
+               {"FB", cost->fb},         {"p2p", cost->p2p},
+               {"reduce", cost->reduce}, {"gather", cost->gather},
+               {"opt", cost->optimizer}};
+    weft_status status = WEFT_OK;
+    for (size_t k = 0; k < sizeof(all) / sizeof(all[0]); k++) {
+        status = check_cost(all[k].name, all[k].value);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    for (int s = 0; cost->stages && s < schedule->stages; s++) {
+        const weft_stage_cost *c = &cost->stages[s];
+        double sum = c->f + c->i + c->w + c->b;
+        if (!isfinite(sum) || fmin(fmin(c->f, c->i), fmin(c->w, c->b)) < 0) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "cost of stage %d: allowed is 0 or more", s);
+        }
+    }
+    return check_links(cost);
+}
+
+static double full_backward(const weft_schedule_cost *cost)
+{
+    return cost->b > 0 ? cost->b : cost->i + cost->w;
+}
+
+/* By its own stage, or an equal share of the rank's. */
+static double price_part(const weft_schedule *schedule,
+                         const weft_schedule_cost *cost,
+                         const weft_action *part)
+{
+    weft_stage_cost share = {
+        cost->f / schedule->chunks, cost->i / schedule->chunks,
+        cost->w / schedule->chunks, full_backward(cost) / schedule->chunks};
+    const weft_stage_cost *c =
+        cost->stages ? &cost->stages[part->stage] : &share;
+    switch (part->type) {
+    case WEFT_ACTION_F:
+    case WEFT_ACTION_RECOMPUTE:
+        return c->f;
+    case WEFT_ACTION_I:
+        return c->i;
+    case WEFT_ACTION_W:
+        return c->w;
+    case WEFT_ACTION_B:
+        return c->b > 0 ? c->b : c->i + c->w;
+    case WEFT_ACTION_OPT:
+        return cost->optimizer / schedule->chunks;
+    default:
+        return 0;
+    }
+}
+
+/* Two halves, less what the pair hides of the shorter. */
+static double price_pair(const weft_schedule *schedule,
+                         const weft_schedule_cost *cost,
+                         const weft_action *action)
+{
+    weft_action parts[2];
+    wefti_action_split(action, parts);
+    double f = price_part(schedule, cost, &parts[0]);
+    double b = price_part(schedule, cost, &parts[1]);
+    double whole = cost->f + full_backward(cost);
+    double shorter = fmin(cost->f, full_backward(cost));
+    if (cost->fb <= 0 || shorter <= 0) {
+        return f + b;
+    }
+    if (!cost->stages) {
+        return cost->fb / schedule->chunks;
+    }
+    return f + b - (whole - cost->fb) / shorter * fmin(f, b);
+}
+
+double wefti_price_action(const weft_schedule *schedule,
+                          const weft_schedule_cost *cost,
+                          const weft_action *action)
+{
+    return action->type == WEFT_ACTION_FB ? price_pair(schedule, cost, action)
+                                          : price_part(schedule, cost, action);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/schedule.c - lists of actions, where stages are, and the
+ * edges between them.
+ */
+#include "overlap/schedule/schedule.h"
+
+#include "base/check.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void wefti_actions_add(wefti_actions *list, weft_action action)
+{
+    if (list->count == list->room && !list->failed) {
+        size_t room = list->room ? 2 * list->room : 64;
+        weft_action *items = realloc(list->items, room * sizeof(*items));
+        list->failed = !items;
+        if (items) {
+            list->items = items;
+            list->room = room;
+        }
+    }
+    if (!list->failed) {
+        list->items[list->count++] = action;
+    }
+}
+
+void wefti_actions_fini(wefti_actions *list)
+{
+    free(list->items);
+    *list = (wefti_actions){0};
+}
+
+void wefti_actions_replace(wefti_actions *list, wefti_actions *fresh)
+{
+    free(list->items);
+    *list = *fresh;
+    *fresh = (wefti_actions){0};
+}
+
+weft_status wefti_schedule_make(const char *name, int ranks, int stages,
+                                int directions, int per_stage,
+                                weft_schedule **schedule_out)
+{
+    weft_schedule *schedule = calloc(1, sizeof(*schedule));
+    if (!schedule) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "a schedule");
+    }
+    *schedule = (weft_schedule){.ranks = ranks,
+                                .stages = stages,
+                                .directions = directions,
+                                .chunks = stages / directions / ranks,
+                                .per_stage = per_stage};
+    size_t name_bytes = strnlen(name, sizeof(schedule->name) - 1);
+    memcpy(schedule->name, name, name_bytes);
+    schedule->rank_of = calloc((size_t)stages, sizeof(*schedule->rank_of));
+    schedule->lists = calloc((size_t)ranks, sizeof(*schedule->lists));
+    if (!schedule->rank_of || !schedule->lists) {
+        weft_schedule_destroy(schedule);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "a schedule of %d stages",
+                           stages);
+    }
+    for (int s = 0; s < stages; s++) {
+        schedule->rank_of[s] = s % ranks;
+    }
+    *schedule_out = schedule;
+    return WEFT_OK;
+}
+
+void wefti_schedule_place_v(weft_schedule *schedule)
+{
+    WEFTI_ASSERT(schedule->stages == 2 * schedule->ranks);
+    for (int r = 0; r < schedule->ranks; r++) {
+        schedule->rank_of[r] = r;
+        schedule->rank_of[2 * schedule->ranks - 1 - r] = r;
+    }
+}
+
+weft_status wefti_schedule_settle(const weft_schedule *schedule)
+{
+    for (int r = 0; r < schedule->ranks; r++) {
+        if (schedule->lists[r].failed) {
+            return wefti_error(WEFT_ERR_NO_MEMORY,
+                               "the list of rank %d, after %zu actions", r,
+                               schedule->lists[r].count);
+        }
+    }
+    return WEFT_OK;
+}
+
+void weft_schedule_destroy(weft_schedule *schedule)
+{
+    if (!schedule) {
+        return;
+    }
+    for (int r = 0; schedule->lists && r < schedule->ranks; r++) {
+        wefti_actions_fini(&schedule->lists[r]);
+    }
+    free(schedule->lists);
+    free(schedule->rank_of);
+    free(schedule);
+}
+
+/* The edge from stage to next for a micro-batch; forward or back. */
+static wefti_edge make_edge(const weft_schedule *schedule, int stage, int next,
+                            int microbatch)
+{
+    if (stage < 0 || next < 0) {
+        return (wefti_edge){0};
+    }
+    bool forward = next > stage;
+    weft_action_type send = forward ? WEFT_ACTION_SEND_F : WEFT_ACTION_SEND_B;
+    weft_action_type recv = forward ? WEFT_ACTION_RECV_F : WEFT_ACTION_RECV_B;
+    wefti_edge edge = {.exists = true,
+                       .from_rank = schedule->rank_of[stage],
+                       .to_rank = schedule->rank_of[next],
+                       .from_stage = stage,
+                       .to_stage = next,
+                       .send = wefti_action(send, stage, microbatch),
+                       .recv = wefti_action(recv, next, microbatch)};
+    edge.remote = edge.from_rank != edge.to_rank;
+    return edge;
+}
+
+wefti_edge wefti_edge_out(const weft_schedule *schedule,
+                          const weft_action *part)
+{
+    int stage = part->stage;
+    switch (part->type) {
+    case WEFT_ACTION_F:
+        return make_edge(schedule, stage, wefti_stage_after(schedule, stage),
+                         part->microbatch);
+    case WEFT_ACTION_I:
+    case WEFT_ACTION_B:
+        return make_edge(schedule, stage, wefti_stage_before(schedule, stage),
+                         part->microbatch);
+    default:
+        return (wefti_edge){0};
+    }
+}
+
+wefti_edge wefti_edge_in(const weft_schedule *schedule, const weft_action *part)
+{
+    int stage = part->stage;
+    switch (part->type) {
+    case WEFT_ACTION_F:
+        return make_edge(schedule, wefti_stage_before(schedule, stage), stage,
+                         part->microbatch);
+    case WEFT_ACTION_I:
+    case WEFT_ACTION_B:
+        return make_edge(schedule, wefti_stage_after(schedule, stage), stage,
+                         part->microbatch);
+    default:
+        return (wefti_edge){0};
+    }
+}
+
+wefti_edge wefti_edge_of_message(const weft_schedule *schedule,
+                                 const weft_action *message)
+{
+    int stage = message->stage, i = message->microbatch;
+    switch (message->type) {
+    case WEFT_ACTION_SEND_F:
+        return make_edge(schedule, stage, wefti_stage_after(schedule, stage),
+                         i);
+    case WEFT_ACTION_RECV_F:
+        return make_edge(schedule, wefti_stage_before(schedule, stage), stage,
+                         i);
+    case WEFT_ACTION_SEND_B:
+        return make_edge(schedule, stage, wefti_stage_before(schedule, stage),
+                         i);
+    case WEFT_ACTION_RECV_B:
+        return make_edge(schedule, wefti_stage_after(schedule, stage), stage,
+                         i);
+    default:
+        return (wefti_edge){0};
+    }
+}
+
+/* Messages of a step: each edge between two ranks, both ways. */
+static size_t count_messages(const weft_schedule *schedule)
+{
+    size_t edges = 0;
+    for (int s = 0; s < schedule->stages; s++) {
+        int next = wefti_stage_after(schedule, s);
+        edges += next >= 0 && schedule->rank_of[s] != schedule->rank_of[next];
+    }
+    return 2 * edges * (size_t)schedule->per_stage;
+}
+
+weft_status weft_schedule_get_info(const weft_schedule *schedule,
+                                   weft_schedule_info *info)
+{
+    if (!schedule || !info || info->size_bytes != sizeof(*info)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "info: its size_bytes must be %zu, and neither it "
+                           "nor schedule NULL",
+                           sizeof(*info));
+    }
+    *info = (weft_schedule_info){.size_bytes = sizeof(*info),
+                                 .ranks = schedule->ranks,
+                                 .stages = schedule->stages,
+                                 .directions = schedule->directions,
+                                 .chunks = schedule->chunks,
+                                 .microbatches =
+                                     schedule->per_stage * schedule->directions,
+                                 .lowered = schedule->lowered,
+                                 .messages = count_messages(schedule)};
+    for (int r = 0; r < schedule->ranks; r++) {
+        info->actions += schedule->lists[r].count;
+    }
+    memcpy(info->name, schedule->name, sizeof(info->name));
+    return WEFT_OK;
+}
+
+int weft_schedule_get_rank(const weft_schedule *schedule, int stage)
+{
+    WEFTI_ASSERT(stage >= 0 && stage < schedule->stages);
+    return schedule->rank_of[stage];
+}
+
+size_t weft_schedule_get_actions(const weft_schedule *schedule, int rank,
+                                 const weft_action **actions_out)
+{
+    WEFTI_ASSERT(rank >= 0 && rank < schedule->ranks);
+    *actions_out = schedule->lists[rank].items;
+    return schedule->lists[rank].count;
+}

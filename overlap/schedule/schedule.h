@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/schedule.h - a schedule from inside: its lists, where stages
+ * are, and which message ties which two actions.
+ *
+ * A list that ran out of memory drops what is added from then on and says so
+ * in failed; whoever fills lists asks once, at the end
+ * (wefti_schedule_settle).
+ */
+#ifndef OVERLAP_SCHEDULE_SCHEDULE_H
+#define OVERLAP_SCHEDULE_SCHEDULE_H
+
+#include "weft/schedule.h"
+
+typedef struct wefti_actions {
+    weft_action *items;
+    size_t count, room;
+    bool failed; /* memory ran out: items is incomplete */
+} wefti_actions;
+
+struct weft_schedule {
+    char name[32];
+    int ranks, stages, directions, chunks;
+    int per_stage; /* micro-batches that pass through a stage */
+    bool lowered;
+    int32_t *rank_of;     /* [stages] */
+    wefti_actions *lists; /* [ranks] */
+};
+
+/*
+ * wefti_schedule_make - an empty schedule; stage s is on rank s modulo ranks
+ * until wefti_schedule_place says otherwise.
+ */
+WEFT_NODISCARD weft_status wefti_schedule_make(const char *name, int ranks,
+                                               int stages, int directions,
+                                               int per_stage,
+                                               weft_schedule **schedule_out);
+
+/* Rank r has stages r and 2P-1-r: the V of ZBV, and DualPipe's directions. */
+void wefti_schedule_place_v(weft_schedule *schedule);
+
+/* OK, or ERR_NO_MEMORY where a list is incomplete. */
+WEFT_NODISCARD weft_status wefti_schedule_settle(const weft_schedule *schedule);
+
+void wefti_actions_add(wefti_actions *list, weft_action action);
+void wefti_actions_fini(wefti_actions *list);
+/* Puts fresh in the place of list, which is freed; fresh is empty then. */
+void wefti_actions_replace(wefti_actions *list, wefti_actions *fresh);
+
+static inline weft_action wefti_action(weft_action_type type, int stage,
+                                       int microbatch)
+{
+    return (weft_action){.type = (uint8_t)type,
+                         .stage = stage,
+                         .microbatch = microbatch,
+                         .pair_stage = -1,
+                         .pair_microbatch = -1};
+}
+
+static inline weft_action wefti_action_pair(int f_stage, int f_microbatch,
+                                            int b_stage, int b_microbatch)
+{
+    return (weft_action){.type = WEFT_ACTION_FB,
+                         .stage = f_stage,
+                         .microbatch = f_microbatch,
+                         .pair_stage = b_stage,
+                         .pair_microbatch = b_microbatch};
+}
+
+/* Of a micro-batch, as opposed to of a whole stage. */
+bool wefti_action_has_microbatch(weft_action_type type);
+
+static inline bool wefti_action_is_message(const weft_action *action)
+{
+    return action->type >= WEFT_ACTION_SEND_F &&
+           action->type <= WEFT_ACTION_RECV_B;
+}
+
+static inline bool wefti_action_is_compute(const weft_action *action)
+{
+    return action->type <= WEFT_ACTION_FB;
+}
+
+/* FB as its F and its B; any other action as itself. Returns how many. */
+static inline int wefti_action_split(const weft_action *action,
+                                     weft_action parts[2])
+{
+    if (action->type != WEFT_ACTION_FB) {
+        parts[0] = *action;
+        return 1;
+    }
+    parts[0] = wefti_action(WEFT_ACTION_F, action->stage, action->microbatch);
+    parts[1] = wefti_action(WEFT_ACTION_B, action->pair_stage,
+                            action->pair_microbatch);
+    return 2;
+}
+
+static inline int wefti_stages_of_direction(const weft_schedule *schedule)
+{
+    return schedule->stages / schedule->directions;
+}
+
+/* The stages a micro-batch sees next and saw last; -1 at the ends. */
+static inline int wefti_stage_after(const weft_schedule *schedule, int stage)
+{
+    int length = wefti_stages_of_direction(schedule);
+    return stage % length == length - 1 ? -1 : stage + 1;
+}
+
+static inline int wefti_stage_before(const weft_schedule *schedule, int stage)
+{
+    return stage % wefti_stages_of_direction(schedule) == 0 ? -1 : stage - 1;
+}
+
+/*
+ * wefti_edge - the data that flow between two neighbouring stages for one
+ * micro-batch; a message where they are on two ranks.
+ */
+typedef struct wefti_edge {
+    bool exists; /* false: the end of the model */
+    bool remote; /* the stages are on two ranks */
+    int from_rank, to_rank;
+    int from_stage, to_stage;
+    weft_action send, recv; /* of the message, if remote */
+} wefti_edge;
+
+/* What the F, I or B part makes for another stage, and what it needs. */
+wefti_edge wefti_edge_out(const weft_schedule *schedule,
+                          const weft_action *part);
+wefti_edge wefti_edge_in(const weft_schedule *schedule,
+                         const weft_action *part);
+/* The edge that a SEND or RECV belongs to. */
+wefti_edge wefti_edge_of_message(const weft_schedule *schedule,
+                                 const weft_action *message);
+
+#endif

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/schedule_csv.c - schedules as CSV: one row per rank, one
+ * action per cell.
+ *
+ * The text is read twice: first where stages are and how many there are of
+ * everything, then the actions themselves, which can so be refused where they
+ * stand. What is accepted here is well-formed, not yet valid: that is
+ * weft_schedule_check's to say.
+ */
+#include "overlap/schedule/schedule.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The cell that is being looked at. */
+typedef struct cursor {
+    const char *at, *end; /* what follows it */
+    int row, column;      /* its own, from 1 */
+    const char *cell;
+    size_t cell_bytes; /* without the blanks around it */
+} cursor;
+
+typedef struct reader {
+    const char *text;
+    size_t text_bytes;
+    unsigned flags;
+    int ranks, stages, per_stage;
+    int32_t *row_of; /* [stages] from 1; 0: not seen */
+    size_t row_room; /* of row_of */
+} reader;
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+static void trim(cursor *c)
+{
+    while (c->cell_bytes > 0 && is_blank(c->cell[0])) {
+        c->cell++;
+        c->cell_bytes--;
+    }
+    while (c->cell_bytes > 0 && is_blank(c->cell[c->cell_bytes - 1])) {
+        c->cell_bytes--;
+    }
+}
+
+/* Goes to the next cell; false where the text ends. */
+static bool next_cell(cursor *c)
+{
+    bool first = c->row == 0;
+    if (c->at == c->end) {
+        return false;
+    }
+    bool new_row = first || *c->at == '\n';
+    c->at += !first;
+    if (c->at == c->end && new_row) {
+        return false; /* the end of the last row begins none */
+    }
+    c->row += new_row;
+    c->column = new_row ? 1 : c->column + 1;
+    c->cell = c->at;
+    while (c->at < c->end && *c->at != ',' && *c->at != '\n') {
+        c->at++;
+    }
+    c->cell_bytes = (size_t)(c->at - c->cell);
+    trim(c);
+    return true;
+}
+
+/* Empty rows behind the last are no ranks. */
+static cursor begin_text(const reader *in)
+{
+    size_t bytes = in->text_bytes;
+    while (bytes > 0 &&
+           (is_blank(in->text[bytes - 1]) || in->text[bytes - 1] == '\n')) {
+        bytes--;
+    }
+    return (cursor){.at = in->text, .end = in->text + bytes};
+}
+
+/* Text of today from that of older torch: BW is B, and B is I. */
+static weft_status unpack_old(const cursor *c, weft_action *action)
+{
+    char text[WEFT_ACTION_TEXT_BYTES];
+    size_t kept = 0;
+    bool full = false;
+    for (size_t i = 0; i < c->cell_bytes && kept < sizeof(text); i++) {
+        bool drop = c->cell[i] == 'W' && i > 0 && c->cell[i - 1] == 'B';
+        full = full || drop;
+        text[kept] = c->cell[i];
+        kept += !drop;
+    }
+    weft_status status = weft_action_unpack(text, kept, action);
+    if (status == WEFT_OK && action->type == WEFT_ACTION_B && !full) {
+        action->type = WEFT_ACTION_I;
+    }
+    return status;
+}
+
+static weft_status unpack_cell(const reader *in, const cursor *c,
+                               weft_action *action)
+{
+    bool old = (in->flags & WEFT_CSV_OLD_TORCH) != 0;
+    weft_status status =
+        old ? unpack_old(c, action)
+            : weft_action_unpack(c->cell, c->cell_bytes, action);
+    if (status != WEFT_OK) {
+        return wefti_error(status, "row %d, column %d: %s", c->row, c->column,
+                           weft_error_text());
+    }
+    return WEFT_OK;
+}
+
+/* Notes that row computes stage. */
+static weft_status note_stage(reader *in, const cursor *c, int stage)
+{
+    if ((size_t)stage >= in->row_room) {
+        size_t room = 2 * (size_t)stage + 16;
+        int32_t *row_of = realloc(in->row_of, room * sizeof(*row_of));
+        if (!row_of) {
+            return wefti_error(WEFT_ERR_NO_MEMORY, "%d stages", stage);
+        }
+        memset(row_of + in->row_room, 0,
+               (room - in->row_room) * sizeof(*row_of));
+        in->row_of = row_of;
+        in->row_room = room;
+    }
+    if (in->row_of[stage] != 0 && in->row_of[stage] != c->row) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "row %d, column %d: stage %d is computed in row %d "
+                           "already, and a stage is on one rank",
+                           c->row, c->column, stage, in->row_of[stage]);
+    }
+    in->row_of[stage] = c->row;
+    in->stages = stage >= in->stages ? stage + 1 : in->stages;
+    return WEFT_OK;
+}
+
+static weft_status survey_cell(reader *in, const cursor *c)
+{
+    weft_action action, parts[2];
+    if (c->row > WEFT_SCHEDULE_RANKS_MOST) {
+        return wefti_error(WEFT_ERR_INVALID, "row %d: allowed are up to %d",
+                           c->row, WEFT_SCHEDULE_RANKS_MOST);
+    }
+    in->ranks = c->row;
+    if (c->cell_bytes == 0) {
+        return WEFT_OK;
+    }
+    weft_status status = unpack_cell(in, c, &action);
+    if (status != WEFT_OK || !wefti_action_is_compute(&action)) {
+        return status;
+    }
+    int count = wefti_action_split(&action, parts);
+    for (int i = 0; i < count && status == WEFT_OK; i++) {
+        status = note_stage(in, c, parts[i].stage);
+        if (parts[i].microbatch >= in->per_stage) {
+            in->per_stage = parts[i].microbatch + 1;
+        }
+    }
+    return status;
+}
+
+/* A rank without a stage has nothing to do here. */
+static weft_status check_rows(const reader *in)
+{
+    uint8_t *used = calloc((size_t)in->ranks, 1);
+    if (!used) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d rows", in->ranks);
+    }
+    for (int s = 0; s < in->stages; s++) {
+        used[in->row_of[s] - 1] = 1;
+    }
+    int row = 1;
+    while (row <= in->ranks && used[row - 1]) {
+        row++;
+    }
+    free(used);
+    return row > in->ranks
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "row %d, column 1: this row computes nothing; "
+                             "every rank has a stage",
+                             row);
+}
+
+static weft_status survey(reader *in)
+{
+    cursor c = begin_text(in);
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && next_cell(&c)) {
+        status = survey_cell(in, &c);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (in->stages == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "row 1, column 1: no action computes anything");
+    }
+    for (int s = 0; s < in->stages; s++) {
+        if (in->row_of[s] == 0) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "stage %d is computed in no row, stage %d in "
+                               "row %d: stages are numbered without gaps",
+                               s, in->stages - 1, in->row_of[in->stages - 1]);
+        }
+    }
+    return check_rows(in);
+}
+
+static weft_status fill_cell(const reader *in, const cursor *c,
+                             weft_schedule *schedule)
+{
+    weft_action action;
+    weft_status status = unpack_cell(in, c, &action);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    bool ours =
+        action.stage < in->stages && (action.type == WEFT_ACTION_BARRIER ||
+                                      in->row_of[action.stage] == c->row);
+    if (!ours) {
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "row %d, column %d: \"%.*s\" names a stage that this "
+            "row does not compute",
+            c->row, c->column, (int)c->cell_bytes, c->cell);
+    }
+    if (action.microbatch >= in->per_stage) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "row %d, column %d: \"%.*s\" names a micro-batch "
+                           "that nothing computes; they end at %d",
+                           c->row, c->column, (int)c->cell_bytes, c->cell,
+                           in->per_stage - 1);
+    }
+    schedule->lowered = schedule->lowered || wefti_action_is_message(&action);
+    wefti_actions_add(&schedule->lists[c->row - 1], action);
+    return WEFT_OK;
+}
+
+static weft_status fill(const reader *in, weft_schedule *schedule)
+{
+    cursor c = begin_text(in);
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && next_cell(&c)) {
+        if (c.cell_bytes > 0) {
+            status = fill_cell(in, &c, schedule);
+        }
+    }
+    return status == WEFT_OK ? wefti_schedule_settle(schedule) : status;
+}
+
+/*
+ * Ranks r with stages r and 2P-1-r are a V of one direction or two directions;
+ * on the last rank the first begins with stage P-1, the second with stage P.
+ */
+static bool has_two_directions(const weft_schedule *schedule)
+{
+    int ranks = schedule->ranks;
+    if (schedule->stages != 2 * ranks) {
+        return false;
+    }
+    for (int r = 0; r < ranks; r++) {
+        if (schedule->rank_of[r] != r ||
+            schedule->rank_of[2 * ranks - 1 - r] != r) {
+            return false;
+        }
+    }
+    const wefti_actions *last = &schedule->lists[ranks - 1];
+    for (size_t k = 0; k < last->count; k++) {
+        if (last->items[k].type == WEFT_ACTION_F) {
+            return last->items[k].stage == ranks;
+        }
+    }
+    return false;
+}
+
+/* How many stages of one direction the fullest rank has. */
+static weft_status count_chunks(weft_schedule *schedule)
+{
+    int *held = calloc((size_t)schedule->ranks, sizeof(*held));
+    int most = 0;
+    if (!held) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", schedule->ranks);
+    }
+    for (int s = 0; s < schedule->stages; s++) {
+        int count = ++held[schedule->rank_of[s]];
+        most = count > most ? count : most;
+    }
+    free(held);
+    schedule->chunks = (most + schedule->directions - 1) / schedule->directions;
+    return WEFT_OK;
+}
+
+static weft_status set_directions(weft_schedule *schedule, int directions)
+{
+    if (directions == 0) {
+        directions = has_two_directions(schedule) ? 2 : 1;
+    }
+    if (schedule->stages % directions != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "directions 2: %d stages cannot be halved",
+                           schedule->stages);
+    }
+    int half = schedule->stages / 2;
+    for (int s = 0; s < half && directions == 2; s++) {
+        if (schedule->rank_of[s] == schedule->rank_of[s + half]) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "directions 2: stages %d and %d are copies of "
+                               "one, but both in row %d",
+                               s, s + half, schedule->rank_of[s] + 1);
+        }
+    }
+    schedule->directions = directions;
+    return count_chunks(schedule);
+}
+
+static weft_status build(const reader *in, int directions,
+                         weft_schedule **schedule_out)
+{
+    weft_schedule *schedule = NULL;
+    weft_status status = wefti_schedule_make("csv", in->ranks, in->stages, 1,
+                                             in->per_stage, &schedule);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (int s = 0; s < in->stages; s++) {
+        schedule->rank_of[s] = in->row_of[s] - 1;
+    }
+    status = fill(in, schedule);
+    if (status == WEFT_OK) {
+        status = set_directions(schedule, directions);
+    }
+    if (status != WEFT_OK) {
+        weft_schedule_destroy(schedule);
+        return status;
+    }
+    *schedule_out = schedule;
+    return WEFT_OK;
+}
+
+weft_status weft_schedule_read(const char *text, size_t text_bytes,
+                               int directions, unsigned flags,
+                               weft_schedule **schedule_out)
+{
+    if (!text || !schedule_out || directions < 0 || directions > 2) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "text and schedule_out must not be NULL, directions "
+                           "%d: allowed is 0, 1 or 2",
+                           directions);
+    }
+    reader in = {.text = text, .text_bytes = text_bytes, .flags = flags};
+    weft_status status = survey(&in);
+    if (status == WEFT_OK) {
+        status = build(&in, directions, schedule_out);
+    }
+    free(in.row_of);
+    return status;
+}
+
+static bool torch_knows(uint8_t type)
+{
+    static const bool known[WEFT_ACTION_COUNT] = {
+#define WEFT_ACTION_TORCH(name, text, microbatch, torch)                       \
+    [WEFT_ACTION_##name] = torch,
+        WEFT_ACTION_LIST(WEFT_ACTION_TORCH)
+#undef WEFT_ACTION_TORCH
+    };
+    return known[type];
+}
+
+weft_status weft_schedule_write(const weft_schedule *schedule, unsigned flags,
+                                FILE *file)
+{
+    bool for_torch = (flags & WEFT_CSV_TORCH) != 0;
+    for (int r = 0; r < schedule->ranks; r++) {
+        const wefti_actions *list = &schedule->lists[r];
+        const char *comma = "";
+        for (size_t k = 0; k < list->count; k++) {
+            char text[WEFT_ACTION_TEXT_BYTES];
+            if (for_torch && !torch_knows(list->items[k].type)) {
+                continue;
+            }
+            size_t bytes = weft_action_pack(&list->items[k], text);
+            fputs(comma, file);
+            fwrite(text, 1, bytes, file);
+            comma = ",";
+        }
+        fputc('\n', file);
+    }
+    if (fflush(file) != 0 || ferror(file) != 0) {
+        return wefti_error_system("writing a schedule");
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/verdict.c - the checker: asks rule after rule, and stops
+ * where a broken one leaves the next without meaning.
+ */
+#include "overlap/schedule/verdict.h"
+
+#include "base/check.h"
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+const char *weft_rule_text(weft_rule rule)
+{
+    static const char *const texts[] = {[WEFT_RULE_COMPLETE] = "complete",
+                                        [WEFT_RULE_ORDER] = "order",
+                                        [WEFT_RULE_FIFO] = "fifo",
+                                        [WEFT_RULE_DEADLOCK] = "deadlock",
+                                        [WEFT_RULE_PEAK] = "peak",
+                                        [WEFT_RULE_COLLECTIVE] = "collective"};
+    return texts[rule];
+}
+
+void wefti_trial_find(wefti_trial *trial, weft_rule rule, int rank,
+                      size_t index, const char *format, ...)
+{
+    weft_verdict *verdict = trial->verdict;
+    verdict->valid = false;
+    if (verdict->finding_count++ >= WEFT_FINDINGS_MOST) {
+        return;
+    }
+    weft_finding *finding = &verdict->findings[verdict->finding_count - 1];
+    *finding = (weft_finding){rule, {rank, index}, ""};
+    int used = 0;
+    if (rank >= 0) {
+        char action[WEFT_ACTION_TEXT_BYTES];
+        weft_action_pack(&trial->schedule->lists[rank].items[index], action);
+        used = snprintf(finding->text, sizeof(finding->text),
+                        "rank %d, action %zu, %s: ", rank, index, action);
+    }
+    va_list args;
+    va_start(args, format);
+    vsnprintf(finding->text + used, sizeof(finding->text) - (size_t)used,
+              format, args);
+    va_end(args);
+}
+
+static void find_twice(void *context, int rank, size_t index)
+{
+    wefti_trial_find(context, WEFT_RULE_COMPLETE, rank, index,
+                     "stands in the list twice");
+}
+
+static weft_status try_all(wefti_trial *trial)
+{
+    weft_status status = wefti_rule_counts(trial);
+    if (status == WEFT_OK && trial->verdict->valid) {
+        status = wefti_places_init(&trial->places, trial->schedule, find_twice,
+                                   trial);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!trial->verdict->valid) { /* one twice is another one missing */
+        return WEFT_OK;
+    }
+    if (trial->schedule->lowered) {
+        wefti_rule_messages(trial);
+    }
+    wefti_rule_order(trial);
+    status = wefti_rule_stages(trial);
+    if (status == WEFT_OK && trial->schedule->lowered) {
+        status = wefti_rule_fifo(trial);
+    }
+    wefti_rule_collectives(trial);
+    if (status == WEFT_OK) {
+        status = wefti_rule_deadlock(trial);
+    }
+    return status == WEFT_OK ? wefti_rule_peaks(trial) : status;
+}
+
+static weft_status check_config(const weft_check_config *config)
+{
+    if (config->size_bytes != sizeof(*config)) {
+        return wefti_error(WEFT_ERR_INVALID, "config: size_bytes must be %zu",
+                           sizeof(*config));
+    }
+    if (config->semantics == WEFT_SEMANTICS_EAGER &&
+        (config->eager_slots < 1 ||
+         config->eager_slots > WEFT_EAGER_SLOTS_MOST)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "eager_slots %d: allowed is 1 .. %d",
+                           config->eager_slots, WEFT_EAGER_SLOTS_MOST);
+    }
+    if (config->activations_most < 0 || config->early_most < 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "limits: allowed is 0 (none) or more");
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_schedule_check(const weft_schedule *schedule,
+                                const weft_check_config *config,
+                                weft_verdict *verdict_out)
+{
+    wefti_trial trial = {.schedule = schedule,
+                         .config.size_bytes = sizeof(trial.config),
+                         .verdict = verdict_out};
+    if (!schedule || !verdict_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "schedule and verdict_out must not be NULL");
+    }
+    *verdict_out = (weft_verdict){.valid = true};
+    if (config) {
+        trial.config = *config;
+    }
+    weft_status status = check_config(&trial.config);
+    if (status == WEFT_OK) {
+        status = try_all(&trial);
+    }
+    wefti_places_fini(&trial.places);
+    if (status != WEFT_OK) {
+        weft_verdict_fini(verdict_out);
+    }
+    return status;
+}
+
+void weft_verdict_fini(weft_verdict *verdict)
+{
+    free(verdict->cycle);
+    free(verdict->activations);
+    free(verdict->early);
+    free(verdict->order);
+    *verdict = (weft_verdict){0};
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/verdict.h - the rules of the checker, one file for those
+ * that look at lists and one for the one that runs them.
+ */
+#ifndef OVERLAP_SCHEDULE_VERDICT_H
+#define OVERLAP_SCHEDULE_VERDICT_H
+
+#include "overlap/schedule/places.h"
+
+/* One check under way. */
+typedef struct wefti_trial {
+    const weft_schedule *schedule;
+    weft_check_config config;
+    wefti_places places;
+    weft_verdict *verdict;
+} wefti_trial;
+
+/*
+ * Adds a finding; its text is that of the action at rank, index (rank -1: none)
+ * and then the format's.
+ */
+void wefti_trial_find(wefti_trial *trial, weft_rule rule, int rank,
+                      size_t index, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* Rule 1 before there are places, which need it: counts per stage. */
+weft_status wefti_rule_counts(wefti_trial *trial);
+/* Rule 1: each message with its other side, and no other. */
+void wefti_rule_messages(wefti_trial *trial);
+/* Rule 2: inputs before their use. */
+void wefti_rule_order(wefti_trial *trial);
+/* Rule 2: what is done with whole stages: parameters, reductions. */
+weft_status wefti_rule_stages(wefti_trial *trial);
+/* Rule 3. */
+weft_status wefti_rule_fifo(wefti_trial *trial);
+/* Rule 4. */
+weft_status wefti_rule_deadlock(wefti_trial *trial);
+/* Rule 5, and the peaks themselves. */
+weft_status wefti_rule_peaks(wefti_trial *trial);
+/* Rule 6. */
+void wefti_rule_collectives(wefti_trial *trial);
+
+/* The rank that shares the stage's gradients: the other direction's; or -1. */
+int wefti_mirror_rank(const weft_schedule *schedule, int stage);
+int wefti_mirror_stage(const weft_schedule *schedule, int stage);
+
+/*
+ * wefti_schedule_peaks - peak activation of each rank, in device units, and
+ * early messages; either may be NULL.
+ */
+WEFT_NODISCARD weft_status wefti_schedule_peaks(const weft_schedule *schedule,
+                                                double *activations,
+                                                int32_t *early);
+
+#endif

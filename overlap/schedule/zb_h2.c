@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/schedule/zb_h2.c - ZB-H2: enough forwards ahead that no rank waits
+ * between its first and its last action, where F = I = W; 2P-1 activations.
+ *
+ * Source: Qi et al., "Zero Bubble Pipeline Parallelism", arXiv 2401.10241,
+ * section 2; the number of waiting W in closed form is weft's.
+ */
+#include "overlap/schedule/generator.h"
+
+static void write_rank(wefti_pen *pen, int rank, int ranks, int microbatches)
+{
+    int ahead = 2 * (ranks - rank) - 1;
+    ahead = ahead < microbatches ? ahead : microbatches;
+    int f = 0, i = 0, w = 0;
+
+    pen->step = 1; /* warm-up */
+    while (f < ahead) {
+        wefti_pen_put(pen, WEFT_ACTION_F, rank, f++);
+    }
+    while (i < microbatches) {
+        pen->step = f < microbatches ? 2 : 3; /* steady, drain */
+        wefti_pen_put(pen, WEFT_ACTION_I, rank, i++);
+        if (i - w > 2 * rank) {
+            wefti_pen_put(pen, WEFT_ACTION_W, rank, w++);
+        }
+        if (f < microbatches) {
+            wefti_pen_put(pen, WEFT_ACTION_F, rank, f++);
+        }
+    }
+    pen->step = 4; /* what was put off */
+    while (w < microbatches) {
+        wefti_pen_put(pen, WEFT_ACTION_W, rank, w++);
+    }
+}
+
+weft_status wefti_generate_zb_h2(const weft_schedule_config *config,
+                                 weft_schedule **schedule_out)
+{
+    weft_status status = wefti_generate_chunks(config, 1);
+    if (status == WEFT_OK) {
+        status = wefti_schedule_make("zb_h2", config->ranks, config->ranks, 1,
+                                     config->microbatches, schedule_out);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (int r = 0; r < config->ranks; r++) {
+        wefti_pen pen = {&(*schedule_out)->lists[r], 0};
+        write_rank(&pen, r, config->ranks, config->microbatches);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/sched_job.c - makes a schedule, proves it, prices it, writes its files.
+ *
+ * Where messages are placed is a matter of the proof; time and drawing are of
+ * the list as it was made, unless --lowering asked for messages.
+ */
+#include "perf/sched_job.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- making ---------------------------------------------------------------
+ */
+
+static bool is_generator(const char *name)
+{
+    for (int i = 0; weft_schedule_name(i); i++) {
+        if (strcmp(weft_schedule_name(i), name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static weft_status read_file(const char *path, char **text_out,
+                             size_t *bytes_out)
+{
+    const size_t most = (size_t)4 << 30;
+    FILE *file = fopen(path, "rb");
+    struct stat stat;
+    if (!file || fstat(fileno(file), &stat) != 0) {
+        weft_status status = wefti_error_system("--schedule %s", path);
+        if (file) {
+            fclose(file);
+        }
+        return status;
+    }
+    size_t bytes = (size_t)stat.st_size;
+    weft_status status = WEFT_OK;
+    char *text = NULL;
+    if (!S_ISREG(stat.st_mode) || bytes > most) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "--schedule %s: allowed is a file of up to 4 GiB",
+                             path);
+    } else {
+        text = malloc(bytes + 1);
+        status = text ? WEFT_OK
+                      : wefti_error(WEFT_ERR_NO_MEMORY, "--schedule %s", path);
+    }
+    if (status == WEFT_OK) {
+        bytes = fread(text, 1, bytes, file);
+    }
+    fclose(file);
+    *text_out = text;
+    *bytes_out = bytes;
+    return status;
+}
+
+static weft_status make_from_file(const wefti_sched_options *options,
+                                  weft_schedule **schedule_out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    weft_status status = read_file(options->schedule, &text, &bytes);
+    if (status == WEFT_OK) {
+        status = weft_schedule_read(text, bytes, options->directions,
+                                    options->old_torch ? WEFT_CSV_OLD_TORCH : 0,
+                                    schedule_out);
+        if (status != WEFT_OK) {
+            status = wefti_error(status, "%s: %s", options->schedule,
+                                 weft_error_text());
+        }
+    }
+    free(text);
+    return status;
+}
+
+static weft_status make_by_name(const wefti_sched_options *options,
+                                weft_schedule **schedule_out)
+{
+    weft_schedule_config config = {.size_bytes = sizeof(config),
+                                   .name = options->schedule,
+                                   .ranks = options->ranks,
+                                   .microbatches = options->microbatches,
+                                   .chunks = options->chunks,
+                                   .group = options->group,
+                                   .overlap = options->overlap};
+    if (!is_generator(options->schedule)) {
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "--schedule %s: neither a file nor one of gpipe 1f1b "
+            "interleaved zb_h1 zb_h2 zbv dualpipe dualpipev",
+            options->schedule);
+    }
+    if (options->directions != 0 || options->old_torch) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--directions and --old-torch are for files; %s is "
+                           "none",
+                           options->schedule);
+    }
+    if (options->ranks == 0 || options->microbatches == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--ranks P and --microbatches M are needed for %s",
+                           options->schedule);
+    }
+    return weft_schedule_create(&config, schedule_out);
+}
+
+/* What was said of a file must be so. */
+static weft_status compare(const char *flag, int given, int actual)
+{
+    if (given != 0 && given != actual) {
+        return wefti_error(WEFT_ERR_INVALID, "%s %d: the file has %d", flag,
+                           given, actual);
+    }
+    return WEFT_OK;
+}
+
+static weft_status make(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    struct stat stat_;
+    bool file = !is_generator(options->schedule) &&
+                stat(options->schedule, &stat_) == 0;
+    weft_status status = file ? make_from_file(options, &job->schedule)
+                              : make_by_name(options, &job->schedule);
+    if (status == WEFT_OK) {
+        status = weft_schedule_get_info(job->schedule, &job->info);
+    }
+    if (status == WEFT_OK) {
+        status = compare("--ranks", options->ranks, job->info.ranks);
+    }
+    if (status == WEFT_OK) {
+        status = compare("--microbatches", options->microbatches,
+                         job->info.microbatches);
+    }
+    if (status == WEFT_OK && file) {
+        status = compare("--chunks", options->chunks, job->info.chunks);
+    }
+    return status;
+}
+
+static weft_status apply_passes(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    weft_schedule *schedule = job->schedule;
+    weft_status status =
+        options->merge ? weft_schedule_merge(schedule) : WEFT_OK;
+    if (status == WEFT_OK && options->recompute) {
+        status = weft_schedule_recompute(schedule);
+    }
+    if (status == WEFT_OK && options->shard) {
+        status = weft_schedule_shard(schedule, 3);
+    }
+    if (status == WEFT_OK && options->reduce) {
+        status = weft_schedule_reduce(schedule, true);
+    }
+    if (status == WEFT_OK && options->optimize) {
+        status = weft_schedule_optimize(schedule);
+    }
+    return status;
+}
+
+/* ---- proving --------------------------------------------------------------
+ */
+
+static weft_status prove(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    weft_check_config config = {.size_bytes = sizeof(config),
+                                .semantics = options->semantics,
+                                .eager_slots = options->eager_slots,
+                                .activations_most = options->activations_most,
+                                .early_most = options->early_most};
+    weft_verdict_fini(&job->verdict);
+    return weft_schedule_check(job->schedule, &config, &job->verdict);
+}
+
+/* Places messages, if there are none, and proves what comes of it. */
+static weft_status lower_and_prove(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    weft_status status = WEFT_OK;
+    if (!job->info.lowered || options->lowering_given) {
+        status = weft_schedule_lower(job->schedule, options->lowering);
+    }
+    if (status == WEFT_OK && options->release) {
+        status = weft_schedule_release(job->schedule);
+    }
+    bool group =
+        options->semantics == WEFT_SEMANTICS_GROUPED &&
+        (job->info.lowered || options->lowering == WEFT_LOWERING_SENDER);
+    if (status == WEFT_OK && group) {
+        status = weft_schedule_group(job->schedule, 0);
+    }
+    return status == WEFT_OK ? prove(job) : status;
+}
+
+/* ---- pricing and drawing --------------------------------------------------
+ */
+
+/* Nodes' ports: 2 x node goes out, the next comes in. */
+static int route_by_node(void *context, int from_rank, int to_rank,
+                         int *links_out)
+{
+    int node_ranks = *(const int *)context;
+    int from = from_rank / node_ranks, to = to_rank / node_ranks;
+    if (from == to) {
+        return 0;
+    }
+    links_out[0] = 2 * from;
+    links_out[1] = 2 * to + 1;
+    return 2;
+}
+
+static weft_status price(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    weft_schedule_cost cost = options->cost;
+    weft_link *links = NULL;
+    int node_ranks = options->node_ranks;
+    bool keep = options->command == WEFTI_SCHED_SHOW || options->svg_path ||
+                options->trace_path;
+    if (node_ranks > 0) {
+        cost.link_count = 2 * ((job->info.ranks - 1) / node_ranks + 1);
+        links = calloc((size_t)cost.link_count, sizeof(*links));
+        if (!links) {
+            return wefti_error(WEFT_ERR_NO_MEMORY, "--nodes");
+        }
+        for (int l = 0; l < cost.link_count; l++) {
+            links[l].busy = options->node_busy;
+        }
+        cost.links = links;
+        cost.route = route_by_node;
+        cost.context = &node_ranks;
+    }
+    weft_status status =
+        weft_schedule_simulate(job->schedule, &cost, keep, &job->run);
+    job->priced = status == WEFT_OK;
+    free(links);
+    return status;
+}
+
+weft_status wefti_sched_open(const char *flag, const char *path,
+                             FILE **file_out)
+{
+    *file_out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    return *file_out ? WEFT_OK : wefti_error_system("%s %s", flag, path);
+}
+
+weft_status wefti_sched_close(const char *path, FILE *file, weft_status status)
+{
+    if (file != stdout && fclose(file) != 0 && status == WEFT_OK) {
+        status = wefti_error_system("writing %s", path);
+    }
+    return status;
+}
+
+static weft_status write_csv(const wefti_sched_job *job)
+{
+    const char *path = job->options->csv_path;
+    FILE *file;
+    weft_status status = wefti_sched_open("--csv", path, &file);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_schedule_write(
+        job->schedule, job->options->for_torch ? WEFT_CSV_TORCH : 0, file);
+    return wefti_sched_close(path, file, status);
+}
+
+static weft_status write_svg(const wefti_sched_job *job)
+{
+    const char *path = job->options->svg_path;
+    FILE *file;
+    weft_status status = wefti_sched_open("--svg", path, &file);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_schedule_draw_svg(job->schedule, &job->run, NULL, NULL, NULL,
+                                    file);
+    return wefti_sched_close(path, file, status);
+}
+
+/* What is of the list as it stands now. */
+static weft_status tell(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    weft_status status = options->csv_path ? write_csv(job) : WEFT_OK;
+    if (status == WEFT_OK && job->verdict.valid) {
+        status = price(job);
+    }
+    if (status == WEFT_OK && job->priced && options->svg_path) {
+        status = write_svg(job);
+    }
+    if (status == WEFT_OK && job->priced && options->trace_path) {
+        status = wefti_sched_write_trace(job);
+    }
+    bool here = options->command == WEFTI_SCHED_SHOW ||
+                options->command == WEFTI_SCHED_LIST;
+    return status == WEFT_OK && here && job->text ? wefti_sched_print(job)
+                                                  : status;
+}
+
+static bool goes_to_stdout(const char *path)
+{
+    return path && strcmp(path, "-") == 0;
+}
+
+weft_status wefti_sched_job_do(const wefti_sched_options *options,
+                               wefti_sched_job *job)
+{
+    *job = (wefti_sched_job){.options = options,
+                             .info.size_bytes = sizeof(job->info)};
+    job->text = !goes_to_stdout(options->csv_path) &&
+                !goes_to_stdout(options->svg_path) &&
+                !goes_to_stdout(options->trace_path) &&
+                !goes_to_stdout(options->json_path);
+    bool before = !options->lowering_given; /* told without messages */
+    weft_status status = make(job);
+    if (status == WEFT_OK) {
+        status = apply_passes(job);
+    }
+    if (status == WEFT_OK) {
+        status = prove(job);
+    }
+    if (status == WEFT_OK && before) {
+        status = tell(job);
+    }
+    if (status == WEFT_OK && job->verdict.valid) {
+        status = lower_and_prove(job);
+    }
+    return status == WEFT_OK && !before ? tell(job) : status;
+}
+
+void wefti_sched_job_fini(wefti_sched_job *job)
+{
+    weft_verdict_fini(&job->verdict);
+    if (job->priced) {
+        weft_schedule_run_fini(&job->run);
+    }
+    weft_schedule_destroy(job->schedule);
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/sched_options.h - weft-sched's command line, read strictly.
+ */
+#ifndef PERF_SCHED_OPTIONS_H
+#define PERF_SCHED_OPTIONS_H
+
+#include "weft/schedule.h"
+
+typedef enum wefti_sched_command {
+    WEFTI_SCHED_SHOW,
+    WEFTI_SCHED_CHECK,
+    WEFTI_SCHED_SIMULATE,
+    WEFTI_SCHED_LIST
+} wefti_sched_command;
+
+typedef struct wefti_sched_options {
+    wefti_sched_command command;
+    const char *schedule; /* a name, or a file; NULL: list all */
+    int ranks, microbatches, chunks, group; /* 0: not given */
+    int directions;                         /* 0: as the file says */
+    bool overlap, old_torch;
+    weft_schedule_cost cost;
+    double node_busy; /* with --nodes: each message over the node's port */
+    int node_ranks;   /* 0: not given */
+    bool lower, lowering_given;
+    weft_lowering lowering;
+    weft_semantics semantics;
+    int eager_slots;
+    bool reduce, optimize, shard, recompute, release, merge;
+    double activations_most;
+    int early_most;
+    int columns; /* of the terminal form; 0: by terminal */
+    const char *csv_path, *svg_path, *trace_path, *json_path; /* NULL: none */
+    bool for_torch;
+    bool help, version;
+} wefti_sched_options;
+
+/*
+ * wefti_sched_options_read - from main's arguments.
+ *
+ * Returns     OK | ERR_INVALID (the flag, its value and what is allowed).
+ */
+WEFT_NODISCARD weft_status wefti_sched_options_read(
+    int argc, char **argv, wefti_sched_options *options_out);
+
+void wefti_sched_options_print_help(void);
+
+#endif

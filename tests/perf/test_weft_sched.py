@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Goal: weft-sched as its users meet it: right facts for every schedule, the JSON
+fields that others read, files that come back in, refusals in one line with
+exit status 1.
+Method: runs the built program; every call is bounded by a time limit.
+"""
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+BIN = sys.argv.pop(1)
+SCHED = os.path.join(BIN, "weft-sched")
+NAMES = ["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zbv", "dualpipe",
+         "dualpipev"]
+FIELDS = {"schedule", "ranks", "microbatches", "chunks", "makespan", "ideal",
+          "bubble", "bubble_per_rank", "bubble_ratio", "bubble_to_ideal",
+          "window_bubble", "window_bubble_per_rank", "peak_activation",
+          "peak_per_rank", "param_copies", "p2p_messages", "valid", "deadlock"}
+
+
+def run(*words, status=0):
+    done = subprocess.run([SCHED, *map(str, words)], capture_output=True,
+                          text=True, timeout=80, check=False)
+    if done.returncode != status:
+        raise AssertionError(f"{words}: {done.returncode}: {done.stderr}")
+    return done
+
+
+def facts(command, *words, status=0):
+    return json.loads(run(command, *words, "--json", "-",
+                          status=status).stdout)
+
+
+def shape(name, ranks=4, microbatches=16):
+    return ["--schedule", name, "--ranks", ranks, "--microbatches",
+            microbatches]
+
+
+class WeftSched(unittest.TestCase):
+    def test_every_schedule_has_all_fields(self):
+        for name in NAMES:
+            for command in ["show", "check", "simulate"]:
+                got = facts(command, *shape(name))
+                self.assertLessEqual(FIELDS, set(got))
+                self.assertEqual(got["schedule"], name)
+                self.assertEqual((got["ranks"], got["microbatches"]), (4, 16))
+                self.assertTrue(got["valid"])
+                self.assertEqual(got["deadlock"], {"free": True, "cycle": []})
+                self.assertEqual(got["param_copies"],
+                                 2 if name == "dualpipe" else 1)
+                self.assertEqual(len(got["bubble_per_rank"]), 4)
+                self.assertEqual(max(got["bubble_per_rank"]), got["bubble"])
+                self.assertEqual(max(got["peak_per_rank"]),
+                                 got["peak_activation"])
+                self.assertTrue(math.isclose(
+                    got["bubble_ratio"], got["bubble"] / got["makespan"]))
+                self.assertTrue(math.isclose(
+                    got["makespan"], got["ideal"] + min(
+                        got["bubble_per_rank"])))
+
+    def test_costs_reach_the_figures(self):
+        got = facts("simulate", *shape("1f1b", 4, 8), "--cost", "F=2,I=1,W=3")
+        self.assertEqual((got["ideal"], got["bubble"]), (48, 18))
+        got = facts("simulate", *shape("dualpipe", 8, 32), "--cost", "FB=2")
+        self.assertEqual(got["bubble_per_rank"], [1, 2, 3, 3, 3, 3, 2, 1])
+        free = facts("simulate", *shape("1f1b", 4, 8))
+        slow = facts("simulate", *shape("1f1b", 4, 8), "--cost", "p2p=0.5")
+        self.assertGreater(slow["bubble"], free["bubble"])
+        shared = facts("simulate", *shape("1f1b", 4, 8), "--nodes", "2:2")
+        own = facts("simulate", *shape("1f1b", 4, 8), "--nodes", "4:2")
+        self.assertGreater(shared["bubble"], own["bubble"])
+        self.assertEqual(own["bubble"], free["bubble"])
+
+    def test_files_come_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "list.csv")
+            for name in NAMES:
+                for more in [[], ["--lowering", "sender"]]:
+                    first = facts("simulate", *shape(name), "--csv", path,
+                                  *more)
+                    again = facts("check", "--schedule", path)
+                    for field in ["makespan", "bubble", "peak_per_rank",
+                                  "p2p_messages", "chunks", "valid",
+                                  "microbatches", "param_copies"]:
+                        self.assertEqual(first[field], again[field])
+
+    def test_lowerings_that_deadlock_are_named(self):
+        for name in NAMES[1:]:
+            got = facts("check", *shape(name), "--lowering", "naive",
+                        "--semantics", "rendezvous", status=1)
+            self.assertFalse(got["valid"])
+            self.assertFalse(got["deadlock"]["free"])
+            self.assertGreaterEqual(len(got["deadlock"]["cycle"]), 2)
+            for place in got["deadlock"]["cycle"]:
+                self.assertRegex(place, r"^rank \d+: \d+(SEND|RECV)_[FB]\d+$")
+        for name in ["dualpipe", "dualpipev"]:
+            run("check", *shape(name), "--lowering", "dualpipe")
+        for semantics in ["grouped", "rendezvous", "eager:1", "eager:4"]:
+            for name in NAMES:
+                run("check", *shape(name), "--semantics", semantics)
+
+    def test_broken_file_names_rank_and_action(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "bad.csv")
+            for text, said in [
+                    ("0F0,0B0\n1B0,1F0\n", "rank 1, action 0, 1B0"),
+                    ("0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1B0,1SEND_B0\n",
+                     "1RECV_F0"),
+                    ("0F0,0B0\n1F0,1Z0\n", "row 2, column 2")]:
+                with open(path, "w", encoding="ascii") as file:
+                    file.write(text)
+                done = run("check", "--schedule", path, status=1)
+                self.assertIn(said, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1)
+
+    def test_pictures_and_traces_are_well_formed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            svg = os.path.join(folder, "a.svg")
+            trace = os.path.join(folder, "a.json")
+            for name in NAMES:
+                run("show", *shape(name), "--svg", svg, "--trace", trace)
+                xml.dom.minidom.parse(svg)
+                with open(trace, encoding="utf-8") as file:
+                    events = json.load(file)["traceEvents"]
+                self.assertEqual({event["tid"] for event in events},
+                                 {0, 1, 2, 3})
+
+    def test_passes_and_limits_are_applied(self):
+        done = run("list", *shape("interleaved", 2, 2), "--passes",
+                   "shard,reduce,optimize,recompute")
+        for name in ["UNSHARD", "REDUCE_GRAD", "OPT", "RECOMPUTE0",
+                     "GATHER_PARAM"]:
+            self.assertIn(name, done.stdout)
+        run("check", *shape("1f1b"), "--max-activations", 4)
+        done = run("check", *shape("1f1b"), "--max-activations", 3, status=1)
+        self.assertIn("rank 0 holds 4", done.stderr)
+
+    def test_wrong_calls_are_refused_in_one_line(self):
+        for words, said in [
+                ([], "command"), (["show"], "--schedule"),
+                (["paint"], "show, check"), (["show", "--rank", "x"], "--rank"),
+                (["show", "--schedule", "nope", "--ranks", "2",
+                  "--microbatches", "2"], "neither a file"),
+                (["show", "--schedule", "1f1b"], "--ranks"),
+                (["simulate", *shape("1f1b"), "--cost", "Q=1"], "Q=1"),
+                (["simulate", *shape("1f1b"), "--cost", "F=-1"], "-1"),
+                (["check", *shape("1f1b"), "--semantics", "eager:0"], "eager"),
+                (["check", *shape("1f1b"), "--lowering", "dualpipe"],
+                 "dualpipev"),
+                (["show", *shape("interleaved", 3, 7)], "works is 6"),
+                (["show", *shape("dualpipe", 4, 6)], "works is 8")]:
+            done = run(*words, status=1)
+            self.assertIn(said, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1)
+            self.assertEqual(done.stdout, "")
+
+    def test_help_and_names(self):
+        self.assertIn("examples:", run("--help").stdout)
+        self.assertIn("weft-sched 0", run("--version").stdout)
+        listed = [entry["name"] for entry in facts("list")["schedules"]]
+        self.assertEqual(listed, NAMES)
+
+
+unittest.main()

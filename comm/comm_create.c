@@ -104,6 +104,21 @@ static weft_status size_memory(int memory_fd)
     return WEFT_OK;
 }
 
+/* A lack of memory is most often a limit, and then which one must be said. */
+static weft_status name_limit(weft_status status)
+{
+    struct rlimit limit;
+    if (status != WEFT_ERR_NO_MEMORY ||
+        strstr(weft_error_text(), "RLIMIT_AS") ||
+        getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return status;
+    }
+    return wefti_error(status,
+                       "%s: the limit on address space (RLIMIT_AS, ulimit -v) "
+                       "is %llu bytes: raise it",
+                       weft_error_text(), (unsigned long long)limit.rlim_cur);
+}
+
 /* Between the welcome and the verdict: everything that can still fail. */
 static weft_status prepare(void *context, const wefti_membership *members)
 {
@@ -120,7 +135,7 @@ static weft_status prepare(void *context, const wefti_membership *members)
         }
     }
     own->engine->crowded = is_crowded(members);
-    return build_world(own, members, &tuning, &own->comm);
+    return name_limit(build_world(own, members, &tuning, &own->comm));
 }
 
 /* Meets the other ranks; the engine then owns the membership. */

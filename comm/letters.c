@@ -13,6 +13,7 @@
 #include "comm/op.h"
 #include "comm/ticket.h"
 #include "comm/track.h"
+#include "kernels/wire/fold.h"
 
 #include <stdlib.h>
 
@@ -108,6 +109,19 @@ static wefti_letters *queue_of(weft_comm *comm, const weft_op *desc)
     return &comm->queues[first + desc->root];
 }
 
+/* What goes out goes first: peers may be waiting for it. */
+static void list_busy(weft_comm *comm, wefti_letters *queue,
+                      const weft_op *desc)
+{
+    wefti_letters **link = &comm->busy_queues;
+    while (desc->collective == WEFT_COLLECTIVE_RECV && *link) {
+        link = &(*link)->next_busy;
+    }
+    queue->busy = true;
+    queue->next_busy = *link;
+    *link = queue;
+}
+
 void wefti_letters_post(weft_comm *comm, wefti_batch *batch)
 {
     batch->left = batch->count;
@@ -124,12 +138,76 @@ void wefti_letters_post(weft_comm *comm, wefti_batch *batch)
         }
         queue->last = letter;
         if (!queue->busy) {
-            queue->busy = true;
-            queue->next_busy = comm->busy_queues;
-            comm->busy_queues = queue;
+            list_busy(comm, queue, &letter->desc);
         }
     }
     comm->letters_pending += batch->count;
+}
+
+/* Both sides sign as the sender does. */
+static wefti_signature sign(const weft_op *desc)
+{
+    weft_op signed_as = *desc;
+    signed_as.collective = WEFT_COLLECTIVE_SEND;
+    return wefti_signature_pack(&signed_as, 0);
+}
+
+/* Whether a letter is one message between host buffers, with nobody watching.
+ */
+static bool is_plain(const weft_comm *comm, const weft_op *desc, size_t bytes,
+                     const void *buffer)
+{
+    return bytes <= WEFTI_LETTER_BYTES && !desc->ready && !desc->arrived &&
+           (!desc->gate_elems || desc->gate_elems >= desc->count) &&
+           !comm->observer.moved && !wefti_device_owns(comm->device, buffer);
+}
+
+static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
+{
+    wefti_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    if (!wefti_fabric_has_room(&comm->fabric, path)) {
+        return false;
+    }
+    size_t slot =
+        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_LETTER_SLOTS);
+    wefti_outgoing message = {
+        .data = wefti_fabric_stage(&comm->fabric, path, -1, slot),
+        .bytes = bytes,
+        .signature = sign(desc)};
+    wefti_copy((void *)(uintptr_t)message.data, desc->send, bytes);
+    wefti_fabric_post(&comm->fabric, path, &message);
+    return true;
+}
+
+static bool recv_now(weft_comm *comm, const weft_op *desc, size_t bytes)
+{
+    wefti_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    wefti_incoming message;
+    if (!wefti_fabric_peek(&comm->fabric, path, &message,
+                           &comm->engine->due_ns) ||
+        !wefti_signature_equal(message.signature, sign(desc))) {
+        return false;
+    }
+    wefti_copy(desc->recv, message.data, bytes);
+    wefti_fabric_release(&comm->fabric, path);
+    return true;
+}
+
+/*
+ * The common case: the queue's first letter is plain, and there is room for it,
+ * or it is there. Whatever is not so, a mismatch too, is its operation's work.
+ */
+static bool pass_now(weft_comm *comm, wefti_letters *queue)
+{
+    const weft_op *desc = &queue->first->desc;
+    bool send = desc->collective == WEFT_COLLECTIVE_SEND;
+    size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
+    if (!is_plain(comm, desc, bytes, send ? desc->send : desc->recv) ||
+        !(send ? send_now(comm, desc, bytes) : recv_now(comm, desc, bytes))) {
+        return false;
+    }
+    queue->number++;
+    return true;
 }
 
 /* Makes the queue's operation carry out its first letter. */
@@ -140,10 +218,7 @@ static void load(weft_comm *comm, wefti_letters *queue)
     wefti_op *op = queue->op;
     op->number = ++queue->number;
     wefti_op_init(comm, op, desc, letter->epoch, false);
-    /* Both sides sign as the sender does. */
-    weft_op signed_as = *desc;
-    signed_as.collective = WEFT_COLLECTIVE_SEND;
-    op->signature = wefti_signature_pack(&signed_as, 0);
+    op->signature = sign(desc);
     op->problem.chunk_elems =
         WEFTI_LETTER_BYTES / weft_dtype_bytes(desc->dtype);
     op->slots[0] = WEFTI_LETTER_SLOTS;
@@ -174,6 +249,12 @@ static bool advance_queue(weft_comm *comm, wefti_letters *queue)
             const wefti_ticket *ticket = letter->batch->ticket;
             if (ticket && !wefti_ticket_reached(ticket)) {
                 break;
+            }
+            if (pass_now(comm, queue)) {
+                moved = true;
+                queue->first = letter->next;
+                leave_batch(comm, letter->batch, WEFT_OK);
+                continue;
             }
             load(comm, queue);
         }

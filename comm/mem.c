@@ -269,8 +269,11 @@ void weft_mem_destroy(weft_mem *mem)
 
 void wefti_mems_fini(weft_comm *comm)
 {
-    while (comm->mems) {
-        weft_mem_destroy(comm->mems);
+    weft_mem *mem = comm->mems;
+    while (mem) {
+        weft_mem *next = mem->next;
+        weft_mem_destroy(mem);
+        mem = next;
     }
 }
 

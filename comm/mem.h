@@ -62,7 +62,8 @@ typedef struct wefti_mem_op {
     uint64_t value;
     const unsigned char *src;
     size_t dst_offset, bytes;
-    wefti_ticket *ticket; /* NULL: its poster waits, and owns this */
+    wefti_ticket *ticket; /* NULL: its poster waits */
+    void *block;          /* what its end frees: itself; NULL: its poster's */
     bool done;
     weft_status status;
     wefti_stall stall;

@@ -215,7 +215,7 @@ static void end(weft_comm *comm, wefti_mem_op **link, weft_status status)
     op->status = status;
     if (op->ticket) {
         wefti_ticket_end(comm, op->ticket, status);
-        free(op);
+        free(op->block);
     }
 }
 
@@ -287,18 +287,16 @@ static weft_status post_on_stream(weft_comm *comm, const wefti_mem_op *prepared,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an operation");
     }
     *op = *prepared;
+    op->block = op;
     pthread_mutex_lock(&comm->engine->lock);
-    if (wefti_fault_act(comm)) {
-        status = wefti_fault_status(comm);
-    } else if (!(op->ticket = wefti_ticket_take(comm))) {
-        status = WEFT_ERR_NO_MEMORY;
-    }
-    if (status != WEFT_OK) {
+    bool failed = wefti_fault_act(comm);
+    wefti_ticket *ticket = failed ? NULL : wefti_ticket_take(comm);
+    if (!ticket) {
         pthread_mutex_unlock(&comm->engine->lock);
         free(op);
-        return status;
+        return failed ? wefti_fault_status(comm) : WEFT_ERR_NO_MEMORY;
     }
-    const wefti_ticket *ticket = op->ticket;
+    op->ticket = ticket;
     uint64_t turn = ticket->turn;
     append(comm, op);
     pthread_mutex_unlock(&comm->engine->lock);

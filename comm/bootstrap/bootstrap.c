@@ -9,8 +9,10 @@
 #include "base/log.h"
 #include "comm/bootstrap/message.h"
 #include "comm/bootstrap/source.h"
+#include "comm/bootstrap/stranger.h"
 
 #include <sodium.h>
+#include <sys/resource.h>
 
 static weft_status check_limit(const char *name, int64_t limit_ms)
 {
@@ -36,6 +38,28 @@ static weft_status check_ranks(const wefti_bootstrap_request *request)
     return WEFT_OK;
 }
 
+/*
+ * Every rank asks for what the neediest does, one that serves, so that all of
+ * a job with one limit are refused alike, and at once.
+ */
+static weft_status check_descriptors(int nranks)
+{
+    /* For each a connection and a pidfd; room for strangers, whom poll counts
+     * whether they are there or not; own files. */
+    enum { EACH = 2, OTHERS = 16 + WEFTI_STRANGERS_MOST };
+    const rlim_t needed = (rlim_t)EACH * (rlim_t)nranks + OTHERS;
+    struct rlimit limit;
+    if (nranks > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        limit.rlim_cur < needed) {
+        return wefti_error(WEFT_ERR_SYSTEM,
+                           "the limit on open files (RLIMIT_NOFILE, ulimit -n) "
+                           "is %llu; a job of %d ranks needs %llu",
+                           (unsigned long long)limit.rlim_cur, nranks,
+                           (unsigned long long)needed);
+    }
+    return WEFT_OK;
+}
+
 weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
                                  wefti_membership *membership_out)
 {
@@ -56,6 +80,9 @@ weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
     wefti_bootstrap_request own = *request;
     if (own.nranks == 0) {
         status = source->look(&own.rank, &own.nranks);
+    }
+    if (status == WEFT_OK) {
+        status = check_descriptors(own.nranks);
     }
     if (status != WEFT_OK) {
         return status;

@@ -356,11 +356,23 @@ static weft_status get_memory(client *self,
     return WEFT_OK;
 }
 
-/* After WELCOME: the memory and the pidfds; what went wrong goes in report. */
+/* What only this rank has run into: its own verdict, in place of a report. */
+static void refuse_part(wefti_message *report, weft_status status)
+{
+    if (status != WEFT_OK) {
+        *report = (wefti_message){.kind = WEFTI_MESSAGE_VERDICT,
+                                  .as.verdict.status = status};
+        snprintf(report->as.verdict.text, WEFTI_MESSAGE_REASON_MOST + 1, "%s",
+                 weft_error_text());
+    }
+}
+
+/* After WELCOME: the memory and the pidfds; what went wrong goes in message. */
 static weft_status collect(client *self, wefti_membership *membership,
-                           wefti_message_report *report)
+                           wefti_message *message)
 {
     const wefti_message_welcome *welcome = &self->message.as.welcome;
+    wefti_message_report *report = &message->as.report;
     *report = (wefti_message_report){0};
     if ((int)welcome->nranks != self->request->nranks ||
         welcome->pids[self->request->rank] != (uint32_t)getpid() ||
@@ -382,11 +394,15 @@ static weft_status collect(client *self, wefti_membership *membership,
         return status;
     }
     int subject = wefti_membership_watch(membership);
-    if (subject >= 0) {
-        report->error_number = (uint32_t)errno;
+    if (subject >= 0 && errno == ESRCH) {
         report->subject = (uint32_t)subject;
-        report->outcome =
-            errno == ESRCH ? WEFTI_OUTCOME_GONE : WEFTI_OUTCOME_SYSTEM;
+        report->outcome = WEFTI_OUTCOME_GONE;
+    } else if (subject >= 0) {
+        refuse_part(message,
+                    wefti_error_system("cannot watch rank %d's process "
+                                       "(pidfd_open; a seccomp profile may "
+                                       "forbid it)",
+                                       subject));
     }
     return WEFT_OK;
 }
@@ -400,17 +416,6 @@ static int count_cards(const wefti_membership *membership, int round)
                  (round > 0 || membership->members[rank].domain == rank);
     }
     return cards;
-}
-
-/* What only this rank has run into: its own verdict, in place of a report. */
-static void refuse_part(wefti_message *report, weft_status status)
-{
-    if (status != WEFT_OK) {
-        *report = (wefti_message){.kind = WEFTI_MESSAGE_VERDICT,
-                                  .as.verdict.status = status};
-        snprintf(report->as.verdict.text, WEFTI_MESSAGE_REASON_MOST + 1, "%s",
-                 weft_error_text());
-    }
 }
 
 static bool is_complete(const wefti_message *report)
@@ -484,7 +489,7 @@ static weft_status take_part(client *self, wefti_membership *membership)
     self->warn_at_ns = INT64_MAX; /* the server warns now */
     weft_status status = await_as_member(self, WEFTI_MESSAGE_WELCOME);
     if (status == WEFT_OK) {
-        status = collect(self, membership, &report.as.report);
+        status = collect(self, membership, &report);
     }
     if (status == WEFT_OK && is_complete(&report)) {
         status = trade_all_cards(self, membership, &report);

@@ -9,6 +9,7 @@
  * rank checks status, text and data.
  */
 #include "tests/comm/world.h"
+#include "tests/seed.h"
 
 #include "base/clock.h"
 
@@ -22,10 +23,13 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { ELEMS = 30000, CUT = 1000 };
@@ -227,6 +231,72 @@ static void test_p2p_peer_killed_list_fails_by_name(void **state)
     assert_true(WIFSIGNALED(started.exit_status[2]));
 }
 
+/* What the parent and the ranks that it kills share. */
+struct arena {
+    _Atomic int inside; /* ranks that have begun */
+    int victim;
+};
+
+/* Lists of all sizes between all pairs until something ends them. */
+static int until_fault(weft_comm *comm, void *context)
+{
+    struct arena *arena = context;
+    const int *victim = &arena->victim;
+    int rank = weft_comm_get_rank(comm), nranks = weft_comm_get_nranks(comm);
+    float *out = calloc(ELEMS, sizeof(*out));
+    float *in = calloc((size_t)nranks * ELEMS, sizeof(*in));
+    weft_p2p list[16];
+    weft_status status = WEFT_OK;
+    atomic_fetch_add(&arena->inside, 1);
+    for (size_t round = 1; status == WEFT_OK; round++) {
+        size_t count = round * 997 % ELEMS;
+        for (int peer = 0; peer < nranks; peer++) {
+            list[2 * peer] =
+                part(WEFT_P2P_RECV, in + (size_t)peer * ELEMS, count, peer);
+            list[2 * peer + 1] = part(WEFT_P2P_SEND, out, count, peer);
+        }
+        status = weft_p2p_post(list, 2 * (size_t)nranks, comm, NULL);
+    }
+    char name[32];
+    snprintf(name, sizeof(name), "rank %d has died", *victim);
+    int failures = rank == *victim ? 1 : expect(status, WEFT_ERR_PEER, name);
+    free(out);
+    free(in);
+    return failures;
+}
+
+static void test_p2p_killed_in_flight_survivors_name_it(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    int kills = getenv("WEFT_TEST_LONG") ? 200 : 6;
+    struct arena *arena = mmap(NULL, sizeof(*arena), PROT_READ | PROT_WRITE,
+                               MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(arena, MAP_FAILED);
+    for (int i = 0; i < kills; i++) {
+        arena->victim = i % 4;
+        atomic_store(&arena->inside, 0);
+        struct world world = {
+            .nranks = 4, .call = until_fault, .context = arena};
+        world_processes started;
+        world_start_processes(&world, &started);
+        int64_t end_ns = wefti_clock_ns() + (int64_t)30 * 1000000000;
+        while (atomic_load(&arena->inside) < 4 && wefti_clock_ns() < end_ns) {
+            sched_yield();
+        }
+        struct timespec nap = {0, (long)(random_next(&seed) % 60000000)};
+        nanosleep(&nap, NULL);
+        kill(started.pids[arena->victim], SIGKILL);
+        assert_int_equal(world_finish_survivors(&started, 30), 0);
+        for (int rank = 0; rank < 4; rank++) {
+            int ended = started.exit_status[rank];
+            assert_true(rank == arena->victim ? WIFSIGNALED(ended)
+                                              : ended == 0);
+        }
+    }
+    munmap(arena, sizeof(*arena));
+}
+
 /* Sent chunk by chunk as it is made, used chunk by chunk as it comes. */
 static int gated(weft_comm *comm, void *context)
 {
@@ -285,6 +355,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_p2p_peer_killed_list_fails_by_name),
+        cmocka_unit_test(test_p2p_killed_in_flight_survivors_name_it),
         cmocka_unit_test(test_p2p_bad_part_refused_by_name_nothing_queued),
         cmocka_unit_test(test_p2p_mismatch_both_sides_named_on_both),
         cmocka_unit_test(test_p2p_peer_never_sends_timeout_names_it),

@@ -19,19 +19,28 @@ static weft_status too_many(const weft_op *op, const char *name, size_t count)
                        weft_dtype_text(op->dtype));
 }
 
-/* parts runs of count elements, of which the own one is number own. */
-static weft_status measure_even(const weft_op *op, size_t parts, size_t own,
-                                wefti_span *span_out)
+/* Bytes of count elements, and of so many for each of `parts`. */
+static weft_status measure_count(const weft_op *op, size_t parts,
+                                 size_t *part_out, size_t *all_out)
 {
-    size_t part_bytes, bytes;
     if (__builtin_mul_overflow(op->count, weft_dtype_bytes(op->dtype),
-                               &part_bytes) ||
-        __builtin_mul_overflow(part_bytes, parts, &bytes) ||
-        bytes > most_bytes) {
+                               part_out) ||
+        __builtin_mul_overflow(*part_out, parts, all_out) ||
+        *all_out > most_bytes) {
         return too_many(op, "count", op->count);
     }
-    *span_out = (wefti_span){0, bytes, parts > 1 ? own * part_bytes : 0};
     return WEFT_OK;
+}
+
+/* A buffer that is one piece, of a v form. */
+static weft_status measure_whole(const weft_op *op, wefti_span *span_out)
+{
+    size_t bytes, all;
+    weft_status status = measure_count(op, 1, &bytes, &all);
+    if (status == WEFT_OK) {
+        *span_out = (wefti_span){0, bytes, 0};
+    }
+    return status;
 }
 
 /* The arrays of one buffer of a v form, with the names they have in op.h. */
@@ -122,11 +131,11 @@ static weft_status measure_varied(const weft_op *op, const wefti_shape *shape,
     weft_status status = WEFT_OK;
     if (sends) {
         status = shape->send_parts ? measure_runs(op, &out, rank, &extent->send)
-                                   : measure_even(op, 1, 0, &extent->send);
+                                   : measure_whole(op, &extent->send);
     }
     if (status == WEFT_OK && receives) {
         status = shape->recv_parts ? measure_runs(op, &in, rank, &extent->recv)
-                                   : measure_even(op, 1, 0, &extent->recv);
+                                   : measure_whole(op, &extent->recv);
     }
     if (status == WEFT_OK && receives && shape->recv_parts && in.displs) {
         status = check_apart(&in);
@@ -149,27 +158,28 @@ weft_status wefti_extent_measure(const weft_op *op, int rank, int nranks,
     const wefti_shape *shape = wefti_shape_get(op->collective);
     bool sends = wefti_who_has(shape->sends, rank, op->root);
     bool receives = wefti_who_has(shape->receives, rank, op->root);
-    size_t parts = (size_t)nranks, own = (size_t)rank;
-    wefti_span all;
     *extent_out = (wefti_extent){{0, 0, 0}, {0, 0, 0}};
     if (shape->varied) {
         return measure_varied(op, shape, rank, nranks, sends, receives,
                               extent_out);
     }
     /* The limit is that of all parts together, on every rank alike. */
-    weft_status status = measure_even(op, parts, own, &all);
-    if (status == WEFT_OK && sends) {
-        status = measure_even(op, shape->send_parts ? parts : 1, own,
-                              &extent_out->send);
+    size_t part, all;
+    weft_status status = measure_count(op, (size_t)nranks, &part, &all);
+    if (status != WEFT_OK) {
+        return status;
     }
-    if (status == WEFT_OK && receives) {
-        status = measure_even(op, shape->recv_parts ? parts : 1, own,
-                              &extent_out->recv);
+    wefti_span whole = {0, part, 0}, parts = {0, all, (size_t)rank * part};
+    if (sends) {
+        extent_out->send = shape->send_parts ? parts : whole;
     }
-    if (op->collective == WEFT_COLLECTIVE_BROADCAST && sends && !op->recv) {
-        extent_out->recv = (wefti_span){0, 0, 0}; /* it has what it sends */
+    /* A broadcast's root has what it sends, and need not receive it. */
+    bool keeps =
+        op->collective == WEFT_COLLECTIVE_BROADCAST && sends && !op->recv;
+    if (receives && !keeps) {
+        extent_out->recv = shape->recv_parts ? parts : whole;
     }
-    return status;
+    return WEFT_OK;
 }
 
 /* One pair of arrays. */

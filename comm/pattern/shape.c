@@ -4,8 +4,6 @@
  */
 #include "comm/pattern/shape.h"
 
-#include "base/check.h"
-
 #define NOBODY WEFTI_WHO_NOBODY
 #define ROOT   WEFTI_WHO_ROOT
 #define ALL    WEFTI_WHO_ALL
@@ -14,7 +12,7 @@ enum { WHOLE = false, PARTS = true };
 enum { EVEN = false, VARIED = true };
 
 /* sends, receives, of what in send and recv, varied, reduces, rooted */
-static const wefti_shape shapes[WEFT_COLLECTIVE_COUNT] = {
+const wefti_shape wefti_shapes[WEFT_COLLECTIVE_COUNT] = {
     [WEFT_COLLECTIVE_BARRIER] = {NOBODY, NOBODY, WHOLE, WHOLE, EVEN, 0, 0},
     [WEFT_COLLECTIVE_ALLREDUCE] = {ALL, ALL, WHOLE, WHOLE, EVEN, 1, 0},
     [WEFT_COLLECTIVE_REDUCE] = {ALL, ROOT, WHOLE, WHOLE, EVEN, 1, 1},
@@ -32,9 +30,3 @@ static const wefti_shape shapes[WEFT_COLLECTIVE_COUNT] = {
     [WEFT_COLLECTIVE_SEND] = {ALL, NOBODY, WHOLE, WHOLE, EVEN, 0, 0},
     [WEFT_COLLECTIVE_RECV] = {NOBODY, ALL, WHOLE, WHOLE, EVEN, 0, 0},
 };
-
-const wefti_shape *wefti_shape_get(weft_collective collective)
-{
-    WEFTI_ASSERT((unsigned)collective < WEFT_COLLECTIVE_COUNT);
-    return &shapes[collective];
-}

@@ -7,6 +7,7 @@
 #ifndef COMM_PATTERN_SHAPE_H
 #define COMM_PATTERN_SHAPE_H
 
+#include "base/check.h"
 #include "weft/types.h"
 
 #include <stdbool.h>
@@ -33,8 +34,14 @@ typedef struct wefti_shape {
     bool varied, reduces, rooted;
 } wefti_shape;
 
+extern const wefti_shape wefti_shapes[WEFT_COLLECTIVE_COUNT];
+
 /* Never NULL; a send only sends, a receive only receives. */
-const wefti_shape *wefti_shape_get(weft_collective collective);
+static inline const wefti_shape *wefti_shape_get(weft_collective collective)
+{
+    WEFTI_ASSERT((unsigned)collective < WEFT_COLLECTIVE_COUNT);
+    return &wefti_shapes[collective];
+}
 
 /* Whether rank is among those. */
 static inline bool wefti_who_has(wefti_who who, int rank, int root)

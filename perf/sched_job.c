@@ -35,7 +35,7 @@ static weft_status read_file(const char *path, char **text_out,
     if (!file || fstat(fileno(file), &stat) != 0) {
         weft_status status = wefti_error_system("--schedule %s", path);
         if (file) {
-            fclose(file);
+            (void)fclose(file);
         }
         return status;
     }
@@ -54,7 +54,7 @@ static weft_status read_file(const char *path, char **text_out,
     if (status == WEFT_OK) {
         bytes = fread(text, 1, bytes, file);
     }
-    fclose(file);
+    (void)fclose(file);
     *text_out = text;
     *bytes_out = bytes;
     return status;

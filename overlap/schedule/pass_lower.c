@@ -16,21 +16,19 @@
 /* ---- naive and gap --------------------------------------------------------
  */
 
-typedef wefti_edge edge_of(const weft_schedule *schedule,
-                           const weft_action *part);
-
 /* The messages of an action's outputs, or of its inputs. */
 static void add_messages(wefti_pass *pass, int rank, const weft_action *action,
                          bool out, bool grouped)
 {
-    edge_of *edge_of_part = out ? wefti_edge_out : wefti_edge_in;
     wefti_actions *list = &pass->fresh[rank];
     weft_action parts[2];
     int count = wefti_action_split(action, parts);
     for (int p = 0; p < count; p++) {
-        wefti_edge edge = edge_of_part(pass->schedule, &parts[p]);
+        wefti_edge edge = out ? wefti_edge_out(pass->schedule, &parts[p])
+                              : wefti_edge_in(pass->schedule, &parts[p]);
         if (edge.exists && edge.remote) {
-            weft_action message = out ? edge.send : edge.recv;
+            weft_action message =
+                out ? wefti_edge_send(&edge) : wefti_edge_recv(&edge);
             message.joined =
                 grouped && list->count > 0 &&
                 wefti_action_is_message(&list->items[list->count - 1]);
@@ -96,8 +94,9 @@ static void take(sweep *s, int rank, const weft_action *action)
                    [entry_of(s, parts[p].stage, parts[p].microbatch)] = 1;
         }
         if (edge.exists && edge.remote) {
-            wefti_actions_add(&s->pass->fresh[rank], edge.send);
-            wefti_actions_add(&s->pass->fresh[edge.to_rank], edge.recv);
+            wefti_actions_add(&s->pass->fresh[rank], wefti_edge_send(&edge));
+            wefti_actions_add(&s->pass->fresh[edge.to_rank],
+                              wefti_edge_recv(&edge));
         }
     }
 }

@@ -38,7 +38,8 @@ typedef struct porter {
 static void queue_edge(porter *p, wefti_edge edge, bool send)
 {
     if (edge.exists && edge.remote && p->queued < QUEUE_MOST) {
-        p->queue[p->queued++] = send ? edge.send : edge.recv;
+        p->queue[p->queued++] =
+            send ? wefti_edge_send(&edge) : wefti_edge_recv(&edge);
     }
 }
 

@@ -8,18 +8,6 @@
 
 #include <stdlib.h>
 
-int wefti_message_peer(const weft_schedule *schedule,
-                       const weft_action *message)
-{
-    bool up = message->type == WEFT_ACTION_SEND_F ||
-              message->type == WEFT_ACTION_RECV_B;
-    int other = up ? wefti_stage_after(schedule, message->stage)
-                   : wefti_stage_before(schedule, message->stage);
-    int own_rank = schedule->rank_of[message->stage];
-    int rank = other < 0 ? own_rank : schedule->rank_of[other];
-    return rank == own_rank ? -1 : rank;
-}
-
 uint32_t wefti_places_counterpart(const wefti_places *places,
                                   const weft_action *message)
 {

@@ -66,17 +66,19 @@ static void check_edge(wefti_trial *trial, int rank, size_t index,
     if (!edge.exists || !edge.remote) {
         return;
     }
-    uint32_t recv = wefti_places_counterpart(&trial->places, &edge.send);
-    uint32_t send = wefti_places_counterpart(&trial->places, &edge.recv);
+    weft_action sending = wefti_edge_send(&edge);
+    weft_action receiving = wefti_edge_recv(&edge);
+    uint32_t recv = wefti_places_counterpart(&trial->places, &sending);
+    uint32_t send = wefti_places_counterpart(&trial->places, &receiving);
     char text[WEFT_ACTION_TEXT_BYTES];
     if (send == 0) {
-        weft_action_pack(&edge.send, text);
+        weft_action_pack(&sending, text);
         wefti_trial_find(trial, WEFT_RULE_COMPLETE, rank, index,
                          "its result is never sent: rank %d has no %s",
                          edge.from_rank, text);
     }
     if (recv == 0) {
-        weft_action_pack(&edge.recv, text);
+        weft_action_pack(&receiving, text);
         wefti_trial_find(trial, WEFT_RULE_COMPLETE, rank, index,
                          "its result is never received: rank %d has no %s",
                          edge.to_rank, text);

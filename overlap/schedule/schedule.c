@@ -103,58 +103,18 @@ void weft_schedule_destroy(weft_schedule *schedule)
     free(schedule);
 }
 
-/* The edge from stage to next for a micro-batch; forward or back. */
-static wefti_edge make_edge(const weft_schedule *schedule, int stage, int next,
-                            int microbatch)
+weft_action wefti_edge_send(const wefti_edge *edge)
 {
-    if (stage < 0 || next < 0) {
-        return (wefti_edge){0};
-    }
-    bool forward = next > stage;
-    weft_action_type send = forward ? WEFT_ACTION_SEND_F : WEFT_ACTION_SEND_B;
-    weft_action_type recv = forward ? WEFT_ACTION_RECV_F : WEFT_ACTION_RECV_B;
-    wefti_edge edge = {.exists = true,
-                       .from_rank = schedule->rank_of[stage],
-                       .to_rank = schedule->rank_of[next],
-                       .from_stage = stage,
-                       .to_stage = next,
-                       .send = wefti_action(send, stage, microbatch),
-                       .recv = wefti_action(recv, next, microbatch)};
-    edge.remote = edge.from_rank != edge.to_rank;
-    return edge;
+    bool forward = edge->to_stage > edge->from_stage;
+    return wefti_action(forward ? WEFT_ACTION_SEND_F : WEFT_ACTION_SEND_B,
+                        edge->from_stage, edge->microbatch);
 }
 
-wefti_edge wefti_edge_out(const weft_schedule *schedule,
-                          const weft_action *part)
+weft_action wefti_edge_recv(const wefti_edge *edge)
 {
-    int stage = part->stage;
-    switch (part->type) {
-    case WEFT_ACTION_F:
-        return make_edge(schedule, stage, wefti_stage_after(schedule, stage),
-                         part->microbatch);
-    case WEFT_ACTION_I:
-    case WEFT_ACTION_B:
-        return make_edge(schedule, stage, wefti_stage_before(schedule, stage),
-                         part->microbatch);
-    default:
-        return (wefti_edge){0};
-    }
-}
-
-wefti_edge wefti_edge_in(const weft_schedule *schedule, const weft_action *part)
-{
-    int stage = part->stage;
-    switch (part->type) {
-    case WEFT_ACTION_F:
-        return make_edge(schedule, wefti_stage_before(schedule, stage), stage,
-                         part->microbatch);
-    case WEFT_ACTION_I:
-    case WEFT_ACTION_B:
-        return make_edge(schedule, wefti_stage_after(schedule, stage), stage,
-                         part->microbatch);
-    default:
-        return (wefti_edge){0};
-    }
+    bool forward = edge->to_stage > edge->from_stage;
+    return wefti_action(forward ? WEFT_ACTION_RECV_F : WEFT_ACTION_RECV_B,
+                        edge->to_stage, edge->microbatch);
 }
 
 wefti_edge wefti_edge_of_message(const weft_schedule *schedule,
@@ -163,17 +123,17 @@ wefti_edge wefti_edge_of_message(const weft_schedule *schedule,
     int stage = message->stage, i = message->microbatch;
     switch (message->type) {
     case WEFT_ACTION_SEND_F:
-        return make_edge(schedule, stage, wefti_stage_after(schedule, stage),
-                         i);
+        return wefti_edge_make(schedule, stage,
+                               wefti_stage_after(schedule, stage), i);
     case WEFT_ACTION_RECV_F:
-        return make_edge(schedule, wefti_stage_before(schedule, stage), stage,
-                         i);
+        return wefti_edge_make(schedule, wefti_stage_before(schedule, stage),
+                               stage, i);
     case WEFT_ACTION_SEND_B:
-        return make_edge(schedule, stage, wefti_stage_before(schedule, stage),
-                         i);
+        return wefti_edge_make(schedule, stage,
+                               wefti_stage_before(schedule, stage), i);
     case WEFT_ACTION_RECV_B:
-        return make_edge(schedule, wefti_stage_after(schedule, stage), stage,
-                         i);
+        return wefti_edge_make(schedule, wefti_stage_after(schedule, stage),
+                               stage, i);
     default:
         return (wefti_edge){0};
     }

@@ -103,13 +103,17 @@ static inline int wefti_stages_of_direction(const weft_schedule *schedule)
 /* The stages a micro-batch sees next and saw last; -1 at the ends. */
 static inline int wefti_stage_after(const weft_schedule *schedule, int stage)
 {
-    int length = wefti_stages_of_direction(schedule);
-    return stage % length == length - 1 ? -1 : stage + 1;
+    bool two = schedule->directions == 2;
+    bool last = stage == schedule->stages - 1 ||
+                (two && stage == schedule->stages / 2 - 1);
+    return last ? -1 : stage + 1;
 }
 
 static inline int wefti_stage_before(const weft_schedule *schedule, int stage)
 {
-    return stage % wefti_stages_of_direction(schedule) == 0 ? -1 : stage - 1;
+    bool two = schedule->directions == 2;
+    bool first = stage == 0 || (two && stage == schedule->stages / 2);
+    return first ? -1 : stage - 1;
 }
 
 /*
@@ -121,14 +125,65 @@ typedef struct wefti_edge {
     bool remote; /* the stages are on two ranks */
     int from_rank, to_rank;
     int from_stage, to_stage;
-    weft_action send, recv; /* of the message, if remote */
+    int microbatch;
 } wefti_edge;
 
-/* What the F, I or B part makes for another stage, and what it needs. */
-wefti_edge wefti_edge_out(const weft_schedule *schedule,
-                          const weft_action *part);
-wefti_edge wefti_edge_in(const weft_schedule *schedule,
-                         const weft_action *part);
+static inline wefti_edge wefti_edge_make(const weft_schedule *schedule,
+                                         int from_stage, int to_stage,
+                                         int microbatch)
+{
+    if (from_stage < 0 || to_stage < 0) {
+        return (wefti_edge){0};
+    }
+    int from_rank = schedule->rank_of[from_stage];
+    int to_rank = schedule->rank_of[to_stage];
+    return (wefti_edge){.exists = true,
+                        .remote = from_rank != to_rank,
+                        .from_rank = from_rank,
+                        .to_rank = to_rank,
+                        .from_stage = from_stage,
+                        .to_stage = to_stage,
+                        .microbatch = microbatch};
+}
+
+/* What the F, I or B part makes for another stage. */
+static inline wefti_edge wefti_edge_out(const weft_schedule *schedule,
+                                        const weft_action *part)
+{
+    int stage = part->stage;
+    if (part->type == WEFT_ACTION_F) {
+        return wefti_edge_make(schedule, stage,
+                               wefti_stage_after(schedule, stage),
+                               part->microbatch);
+    }
+    if (part->type == WEFT_ACTION_I || part->type == WEFT_ACTION_B) {
+        return wefti_edge_make(schedule, stage,
+                               wefti_stage_before(schedule, stage),
+                               part->microbatch);
+    }
+    return (wefti_edge){0};
+}
+
+/* What it needs from another. */
+static inline wefti_edge wefti_edge_in(const weft_schedule *schedule,
+                                       const weft_action *part)
+{
+    int stage = part->stage;
+    if (part->type == WEFT_ACTION_F) {
+        return wefti_edge_make(schedule, wefti_stage_before(schedule, stage),
+                               stage, part->microbatch);
+    }
+    if (part->type == WEFT_ACTION_I || part->type == WEFT_ACTION_B) {
+        return wefti_edge_make(schedule, wefti_stage_after(schedule, stage),
+                               stage, part->microbatch);
+    }
+    return (wefti_edge){0};
+}
+
+/* The two sides of its message, if it is remote. */
+weft_action wefti_edge_send(const wefti_edge *edge);
+weft_action wefti_edge_recv(const wefti_edge *edge);
+
 /* The edge that a SEND or RECV belongs to. */
 wefti_edge wefti_edge_of_message(const weft_schedule *schedule,
                                  const weft_action *message);

@@ -118,7 +118,7 @@ static weft_status unpack_cell(const reader *in, const cursor *c,
 /* Notes that row computes stage. */
 static weft_status note_stage(reader *in, const cursor *c, int stage)
 {
-    if ((size_t)stage >= in->row_room) {
+    if (!in->row_of || (size_t)stage >= in->row_room) {
         size_t room = 2 * (size_t)stage + 16;
         int32_t *row_of = realloc(in->row_of, room * sizeof(*row_of));
         if (!row_of) {

@@ -334,7 +334,7 @@ static weft_status init(machine *m)
     m->next_waiter = malloc(ranks * sizeof(int32_t));
     m->ready = malloc(ranks * sizeof(int32_t));
     bool keep = m->trial->config.keep_order;
-    m->order = keep ? malloc(actions * sizeof(int32_t)) : NULL;
+    m->order = keep ? malloc((actions + 1) * sizeof(int32_t)) : NULL;
     if (!m->done || !m->posted || !m->waits_at || !m->waits_for ||
         !m->first_waiter || !m->next_waiter || !m->ready ||
         (keep && !m->order)) {

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "comm/control/diagnosis.h"
-#include "comm/core.h"
+#include "comm/mem.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,6 +225,29 @@ static uint64_t count_data(int fd, off_t from, off_t end)
     return bytes;
 }
 
+/* What is there of a range of the domain's memory, mapped at base. */
+static uint64_t count_shared(const weft_comm *comm, const void *base,
+                             uint64_t offset, size_t bytes)
+{
+    const wefti_membership *job = comm->engine->members;
+    return job->nranks > 1 ? count_data(job->memory_fd, (off_t)offset,
+                                        (off_t)(offset + bytes))
+                           : count_resident(base, bytes);
+}
+
+/* Adds what its weft_mems have. */
+static void add_mems(weft_comm *comm, weft_comm_bytes *bytes)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    for (const weft_mem *mem = comm->mems; mem; mem = mem->next) {
+        bytes->shared_bytes +=
+            count_shared(comm, wefti_mapping_get_base(mem->mapping),
+                         mem->offset, mem->total_bytes);
+        bytes->reserved_bytes += mem->total_bytes;
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+}
+
 weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
 {
     if (!comm || !bytes_out || bytes_out->size_bytes < sizeof(*bytes_out)) {
@@ -234,19 +257,15 @@ weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
                            comm ? "bytes_out" : "comm", sizeof(*bytes_out));
     }
     const wefti_layout *layout = &comm->fabric.shared.layout;
-    const wefti_membership *job = comm->engine->members;
-    uint64_t there =
-        job->nranks > 1
-            ? count_data(job->memory_fd, (off_t)comm->memory_offset,
-                         (off_t)(comm->memory_offset + layout->total_bytes))
-            : count_resident(wefti_mapping_get_base(comm->mapping),
-                             layout->total_bytes);
     *bytes_out = (weft_comm_bytes){
         .size_bytes = sizeof(*bytes_out),
         .own_bytes =
             comm->heap_bytes + count_resident(comm->arena, comm->arena_bytes),
-        .shared_bytes = there,
+        .shared_bytes =
+            count_shared(comm, wefti_mapping_get_base(comm->mapping),
+                         comm->memory_offset, layout->total_bytes),
         .reserved_bytes = layout->total_bytes + comm->arena_bytes,
     };
+    add_mems(comm, bytes_out);
     return WEFT_OK;
 }

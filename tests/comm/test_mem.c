@@ -486,8 +486,14 @@ static int come_and_go(weft_comm *comm, void *context)
     enum { BYTES = 300000 };
     const wefti_membership *job = comm->engine->members;
     struct stat before, after;
+    weft_comm_bytes without = {.size_bytes = sizeof(without)}, with = without;
     weft_mem *mem, *kept;
-    int failures = weft_mem_create(comm, 16, &kept) != WEFT_OK;
+    int failures = weft_comm_get_bytes(comm, &without) != WEFT_OK;
+    failures += weft_mem_create(comm, BYTES, &kept) != WEFT_OK;
+    memset(weft_mem_get_base(kept), POISON, BYTES);
+    failures += weft_comm_get_bytes(comm, &with) != WEFT_OK;
+    failures += with.shared_bytes < without.shared_bytes + BYTES;
+    failures += with.reserved_bytes < without.reserved_bytes + 2 * BYTES;
     failures += weft_barrier(comm, NULL) != WEFT_OK;
     failures += fstat(job->memory_fd, &before) != 0;
     failures += weft_barrier(comm, NULL) != WEFT_OK;

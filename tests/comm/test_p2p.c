@@ -23,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { MANY = 3000, ROUNDS = 3 };
@@ -456,6 +457,45 @@ static void test_p2p_rings_and_selves_in_any_order_no_deadlock(void **state)
     }
 }
 
+/* More than 2^31 elements to itself and on; untouched pages cost nothing. */
+static int huge(weft_comm *comm, void *context)
+{
+    (void)context;
+    enum { MARKS = 4 };
+    const size_t count = ((size_t)1 << 31) + 4099;
+    const size_t marks[MARKS] = {0, (size_t)1 << 31, count / 2 + 1, count - 1};
+    const int kind = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    int rank = weft_comm_get_rank(comm), other = 1 - rank;
+    uint8_t *out = mmap(NULL, count, PROT_READ | PROT_WRITE, kind, -1, 0);
+    uint8_t *in = mmap(NULL, count, PROT_READ | PROT_WRITE, kind, -1, 0);
+    if (out == MAP_FAILED || in == MAP_FAILED) {
+        return 1;
+    }
+    for (int i = 0; i < MARKS; i++) {
+        out[marks[i]] = (uint8_t)(10 + 10 * rank + i);
+    }
+    weft_p2p list[] = {{sizeof(list[0]), WEFT_P2P_RECV, in, count,
+                        WEFT_DTYPE_U8, other, .label = "huge"},
+                       {sizeof(list[0]), WEFT_P2P_SEND, out, count,
+                        WEFT_DTYPE_U8, other, .label = "huge"}};
+    int failures = weft_p2p_post(list, 2, comm, NULL) != WEFT_OK;
+    for (int i = 0; i < MARKS; i++) {
+        failures += in[marks[i]] != 10 + 10 * other + i;
+    }
+    munmap(out, count);
+    munmap(in, count);
+    return failures;
+}
+
+static void test_p2p_beyond_two_to_31_elements_exact(void **state)
+{
+    (void)state;
+    if (is_long) { /* seconds, and 4 GiB */
+        struct world world = {.nranks = 2, .call = huge};
+        assert_int_equal(run(&world), 0);
+    }
+}
+
 int main(int argc, char **argv)
 {
     mode = argc > 1 ? argv[1] : "threads";
@@ -465,6 +505,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_p2p_ten_thousand_in_one_list_exact),
         cmocka_unit_test(test_p2p_ten_thousand_singles_on_stream_in_order),
         cmocka_unit_test(test_p2p_rings_and_selves_in_any_order_no_deadlock),
+        cmocka_unit_test(test_p2p_beyond_two_to_31_elements_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

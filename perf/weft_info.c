@@ -1,225 +1,245 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf/weft_info.c - the program weft-info: what weft finds where it runs.
- *
- * --settings: every WEFT_ variable that weft knows, its value and where that
- * came from; those of the environment that it does not know; and what is wrong
- * with a value, as the library would say it. Secrets are not shown.
+ * perf/weft_info.c - weft-info: what a machine is made of, and what is odd
+ * about it.
  */
 #include "base/error.h"
-#include "base/json.h"
-#include "base/log.h"
-#include "base/settings.h"
+#include "perf/info_fabrics.h"
+#include "perf/info_options.h"
+#include "perf/info_settings.h"
+#include "topo/placement.h"
+#include "topo/report.h"
 #include "weft/version.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 2 };
 
-static const char usage[] =
-    "usage: weft-info [--settings] [--json FILE]\n"
-    "\n"
-    "Says what weft finds where it runs. Exits with 1 if a variable has a "
-    "value\n"
-    "that weft refuses, or a name that it does not know.\n"
-    "\n"
-    "  --settings              every WEFT_* variable, its value, and where "
-    "that\n"
-    "                          came from: environment or default; this is "
-    "also\n"
-    "                          what is shown when nothing is asked for\n"
-    "  --json FILE, -J FILE    the same as JSON; - is stdout\n"
-    "  --help, --version\n"
-    "\n"
-    "examples:\n"
-    "  weft-info --settings\n"
-    "  WEFT_LOG=info weft-info --settings --json -\n";
+/* ---- files ----------------------------------------------------------------
+ */
 
-typedef struct options {
-    const char *json_path; /* NULL: none; "-": stdout */
-    bool help, version;
-} options;
-
-static weft_status parse(int argc, char **argv, options *options_out)
+static weft_status open_out(const char *flag, const char *path, FILE **file_out)
 {
-    *options_out = (options){0};
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        bool json = strcmp(word, "--json") == 0 || strcmp(word, "-J") == 0;
-        if (strncmp(word, "--json=", 7) == 0 && word[7]) {
-            options_out->json_path = word + 7;
-        } else if (json && i + 1 < argc && argv[i + 1][0]) {
-            options_out->json_path = argv[++i];
-        } else if (json) {
-            return wefti_error(WEFT_ERR_INVALID, "%s: allowed is a file, or -",
-                               word);
-        } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            options_out->help = true;
-        } else if (strcmp(word, "--version") == 0) {
-            options_out->version = true;
-        } else if (strcmp(word, "--settings") != 0) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "%s: unknown option: see weft-info --help",
-                               word);
-        }
-    }
-    return WEFT_OK;
+    *file_out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+    return *file_out ? WEFT_OK : wefti_error_system("%s %s", flag, path);
 }
 
-/* What the library would say about a setting's value. */
-static weft_status check(wefti_setting setting)
+static weft_status close_out(const char *flag, const char *path, FILE *file)
 {
-    return setting == WEFTI_SETTING_LOG ? wefti_log_check()
-                                        : wefti_setting_check(setting);
+    bool bad = fflush(file) != 0 || ferror(file);
+    bad |= file != stdout && fclose(file) != 0;
+    return bad ? wefti_error_system("%s %s", flag, path) : WEFT_OK;
 }
 
-/* The value as it may be shown. */
-static const char *shown(wefti_setting setting, const wefti_setting_info *info)
-{
-    bool secret = setting == WEFTI_SETTING_SECRET;
-    return secret && info->from_environment ? "(set, not shown)" : info->value;
-}
+static weft_status place_job(const char *sizes, const wefti_report *report,
+                             wefti_json *json, FILE *file);
 
-/* Whether a variable of the environment, NAME=value, is one that weft lacks. */
-static bool is_unknown(const char *variable)
+static weft_status write_json(const wefti_info_options *options,
+                              const wefti_report *report)
 {
-    if (strncmp(variable, "WEFT_", 5) != 0 ||
-        strncmp(variable, "WEFT_TEST_", 10) == 0) {
-        return false;
-    }
-    size_t name_bytes = strcspn(variable, "=");
-    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
-        const char *name = wefti_setting_describe(i).name;
-        if (strlen(name) == name_bytes &&
-            strncmp(name, variable, name_bytes) == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static const char *source_of(const wefti_setting_info *info)
-{
-    return info->from_environment ? "environment" : "default";
-}
-
-/* Returns how many things are wrong. */
-static int print_settings(void)
-{
-    int wrong = 0;
-    printf("%-24s %-20s %-12s %s\n", "variable", "value", "from", "meaning");
-    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
-        wefti_setting_info info = wefti_setting_describe(i);
-        const char *value = shown(i, &info);
-        printf("%-24s %-20s %-12s %s\n", info.name, value[0] ? value : "-",
-               source_of(&info), info.meaning);
-        if (check(i) != WEFT_OK) {
-            wrong++;
-            printf("  ! %s\n", weft_error_text());
-        }
-    }
-    for (char **variable = environ; *variable; variable++) {
-        if (is_unknown(*variable)) {
-            wrong++;
-            printf("%.*s: weft does not know this variable\n",
-                   (int)strcspn(*variable, "="), *variable);
-        }
-    }
-    return wrong;
-}
-
-static void write_setting(wefti_json *json, wefti_setting setting)
-{
-    wefti_setting_info info = wefti_setting_describe(setting);
-    const char *value = shown(setting, &info);
-    bool right = check(setting) == WEFT_OK;
-    wefti_json_object_open(json, NULL);
-    wefti_json_text(json, "name", info.name);
-    wefti_json_text(json, "value", value[0] ? value : NULL);
-    wefti_json_text(json, "default", info.fallback[0] ? info.fallback : NULL);
-    wefti_json_text(json, "from", source_of(&info));
-    wefti_json_text(json, "meaning", info.meaning);
-    wefti_json_text(json, "error", right ? NULL : weft_error_text());
-    wefti_json_object_close(json);
-}
-
-static weft_status write_json(const char *path)
-{
+    FILE *file;
     wefti_json json;
-    const bool to_stdout = strcmp(path, "-") == 0;
-    FILE *file = to_stdout ? stdout : fopen(path, "we");
-    if (!file) {
-        return wefti_error_system("--json %s", path);
+    weft_status status = open_out("--json", options->json_path, &file);
+    if (status != WEFT_OK) {
+        return status;
     }
     wefti_json_init(&json, file);
     wefti_json_object_open(&json, NULL);
+    wefti_json_text(&json, "program", "weft-info");
     wefti_json_text(&json, "weft", weft_version_text());
-    wefti_json_array_open(&json, "settings");
-    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
-        write_setting(&json, i);
+    if (report) {
+        wefti_report_write_json(report, &json);
+        wefti_info_fabrics_write(!options->input, &json);
     }
-    wefti_json_array_close(&json);
-    wefti_json_array_open(&json, "unknown");
-    for (char **variable = environ; *variable; variable++) {
-        if (is_unknown(*variable)) {
-            char name[128];
-            snprintf(name, sizeof(name), "%.*s", (int)strcspn(*variable, "="),
-                     *variable);
-            wefti_json_text(&json, NULL, name);
+    if (options->settings) {
+        wefti_info_settings_write(&json);
+    }
+    if (report && options->place) {
+        status = place_job(options->place, report, &json, NULL);
+    }
+    wefti_json_object_close(&json);
+    weft_status ended = wefti_json_fini(&json);
+    status = status != WEFT_OK ? status : ended;
+    weft_status closed = close_out("--json", options->json_path, file);
+    return status != WEFT_OK ? status : closed;
+}
+
+static weft_status write_files(const wefti_info_options *options,
+                               const wefti_topo *topo,
+                               const wefti_report *report)
+{
+    weft_status status = WEFT_OK;
+    FILE *file;
+    if (options->nccl_path) {
+        status = open_out("--export-nccl", options->nccl_path, &file);
+        if (status == WEFT_OK) {
+            status = wefti_topo_write_nccl(topo, file);
+            weft_status closed =
+                close_out("--export-nccl", options->nccl_path, file);
+            status = status != WEFT_OK ? status : closed;
         }
     }
-    wefti_json_array_close(&json);
-    wefti_json_object_close(&json);
-    weft_status status = wefti_json_fini(&json);
-    if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
-        status = wefti_error_system("--json %s", path);
+    if (status == WEFT_OK && options->svg_path) {
+        status = open_out("--svg", options->svg_path, &file);
+        if (status == WEFT_OK) {
+            wefti_report_write_svg(report, file);
+            status = close_out("--svg", options->svg_path, file);
+        }
+    }
+    if (status == WEFT_OK && options->json_path) {
+        status = write_json(options, report);
     }
     return status;
 }
 
-/* How many things are wrong, without a word. */
-static int count_wrong(void)
+/* Whether standard output is somebody else's. */
+static bool is_taken(const wefti_info_options *options)
 {
-    int wrong = 0;
-    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
-        wrong += check(i) != WEFT_OK;
+    const char *const paths[] = {options->svg_path, options->nccl_path,
+                                 options->json_path};
+    for (int i = 0; i < 3; i++) {
+        if (paths[i] && strcmp(paths[i], "-") == 0) {
+            return true;
+        }
     }
-    for (char **variable = environ; *variable; variable++) {
-        wrong += is_unknown(*variable);
-    }
-    return wrong;
+    return false;
 }
 
-int main(int argc, char **argv)
+/* ---- the machine ----------------------------------------------------------
+ */
+
+static void write_placement(const wefti_levels *levels,
+                            const wefti_placement *p, wefti_json *json)
 {
-    options asked;
-    weft_status status = parse(argc, argv, &asked);
+    wefti_json_object_open(json, "placement");
+    wefti_json_array_open(json, "order");
+    for (int i = 0; i < WEFTI_AXIS_COUNT; i++) {
+        wefti_json_text(json, NULL, wefti_axis_text((wefti_axis)p->order[i]));
+    }
+    wefti_json_array_close(json);
+    wefti_json_array_open(json, "gpus"); /* by rank */
+    for (int rank = 0; rank < p->rank_count; rank++) {
+        wefti_json_int(json, NULL, levels->gpus[p->places[rank]]);
+    }
+    wefti_json_array_close(json);
+    wefti_json_array_open(json, "levels");
+    for (int level = 0; level < levels->level_count; level++) {
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "name", levels->names[level]);
+        wefti_json_real(json, "GBps", levels->GBps[level]);
+        wefti_json_real(json, "bytes_before", p->before[level]);
+        wefti_json_real(json, "bytes_after", p->after[level]);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+    wefti_json_object_close(json);
+}
+
+/* Where the ranks of a job go, as a member of json or as text; neither: only
+ * whether that can be said. */
+static weft_status place_job(const char *sizes, const wefti_report *report,
+                             wefti_json *json, FILE *file)
+{
+    wefti_place_job job;
+    wefti_placement placement;
+    wefti_levels *levels;
+    weft_status status = wefti_place_job_read(sizes, &job);
+    if (status == WEFT_OK) {
+        status = wefti_levels_create(report->paths, 1, &levels);
+    }
+    if (status != WEFT_OK) {
+        return wefti_error(status, "--place %s: %s", sizes, weft_error_text());
+    }
+    status = wefti_place_plan(levels, &job, &placement);
+    if (status != WEFT_OK) {
+        status =
+            wefti_error(status, "--place %s: %s", sizes, weft_error_text());
+    } else {
+        if (json) {
+            write_placement(levels, &placement, json);
+        } else if (file) {
+            wefti_placement_print(levels, &job, &placement, file);
+        }
+        wefti_placement_fini(&placement);
+    }
+    wefti_levels_destroy(levels);
+    return status;
+}
+
+static weft_status show_machine(const wefti_info_options *options)
+{
+    wefti_topo *topo;
+    wefti_report report;
+    weft_status status = options->input
+                             ? wefti_topo_open(options->input, options->format,
+                                               options->model, &topo)
+                             : wefti_topo_open_live(NULL, &topo);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = wefti_report_init(&report, topo);
+    if (status != WEFT_OK) {
+        goto err_topo;
+    }
+    if (options->place) {
+        status = place_job(options->place, &report, NULL, NULL);
+    }
+    if (status == WEFT_OK && !is_taken(options)) {
+        wefti_report_print(&report, isatty(STDOUT_FILENO) != 0, stdout);
+        if (!options->input) {
+            wefti_info_fabrics_print(stdout);
+        }
+        if (options->place) {
+            status = place_job(options->place, &report, NULL, stdout);
+        }
+    }
+    if (status == WEFT_OK) {
+        status = write_files(options, topo, &report);
+    }
+    wefti_report_fini(&report);
+err_topo:
+    wefti_topo_destroy(topo);
+    return status;
+}
+
+/* Settings alone are asked for without a machine. */
+static weft_status run(const wefti_info_options *options, int *wrong_out)
+{
+    weft_status status = WEFT_OK;
+    if (!options->settings || options->input) {
+        status = show_machine(options);
+    } else if (options->json_path) {
+        status = write_json(options, NULL);
+    }
+    if (status == WEFT_OK && options->settings) {
+        *wrong_out = is_taken(options) ? wefti_info_settings_count_wrong()
+                                       : wefti_info_settings_print(stdout);
+    }
+    return status;
+}
+
+int main(int arg_count, char **args)
+{
+    wefti_info_options options;
+    int wrong = 0;
+    weft_status status = wefti_info_options_read(arg_count, args, &options);
     if (status != WEFT_OK) {
         fprintf(stderr, "weft-info: %s\n", weft_error_text());
         return EXIT_USAGE;
     }
-    if (asked.help) {
-        fputs(usage, stdout);
-        return 0;
-    }
-    if (asked.version) {
+    if (options.help) {
+        wefti_info_options_help(stdout);
+    } else if (options.version) {
         printf("weft-info %s\n", weft_version_text());
-        return 0;
+    } else {
+        status = run(&options, &wrong);
     }
-    if (asked.json_path) {
-        status = write_json(asked.json_path);
-        if (status != WEFT_OK) {
-            fprintf(stderr, "weft-info: %s\n", weft_error_text());
-            return EXIT_WRONG;
-        }
+    if (status == WEFT_OK && fflush(stdout) != 0) {
+        status = wefti_error_system("standard output");
     }
-    bool quiet = asked.json_path && strcmp(asked.json_path, "-") == 0;
-    int wrong = quiet ? count_wrong() : print_settings();
-    if (fflush(stdout) != 0) {
-        fprintf(stderr, "weft-info: cannot write to stdout\n");
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft-info: %s\n", weft_error_text());
         return EXIT_WRONG;
     }
     return wrong ? EXIT_WRONG : 0;

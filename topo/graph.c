@@ -138,8 +138,14 @@ const char *wefti_topo_id(const wefti_topo *topo, int device,
                           char text[WEFTI_TOPO_ID_BYTES])
 {
     const wefti_device *d = &topo->devices[device];
-    snprintf(text, WEFTI_TOPO_ID_BYTES, "%s%d", kind_texts[d->kind],
-             d->ordinal);
+    bool by_os = d->kind == WEFTI_TOPO_NUMA && d->os_index >= 0;
+    if (by_os && topo->kind_counts[WEFTI_TOPO_HOST] > 1) {
+        snprintf(text, WEFTI_TOPO_ID_BYTES, "host%d.numa%d",
+                 topo->devices[d->host].ordinal, d->os_index);
+    } else {
+        snprintf(text, WEFTI_TOPO_ID_BYTES, "%s%d", kind_texts[d->kind],
+                 by_os ? d->os_index : d->ordinal);
+    }
     return text;
 }
 

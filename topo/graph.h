@@ -181,7 +181,8 @@ void wefti_topo_warn(wefti_topo *topo, int code, const char *device,
                      const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* "gpu3" and the like, into text. */
+/* "gpu3" and the like, into text; a NUMA node is called by its number in the
+ * system, with its host in front where there are several. */
 #define WEFTI_TOPO_ID_BYTES 24
 const char *wefti_topo_id(const wefti_topo *topo, int device,
                           char text[WEFTI_TOPO_ID_BYTES]);

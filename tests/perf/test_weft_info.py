@@ -1,73 +1,175 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""test_weft_info.py BIN_DIR SETTINGS_H
+"""
+Goal: weft-info says the same of a machine as text, JSON, picture and NCCL's
+XML, and refuses what it cannot read with one line.
 
-Goal: weft-info --settings lists every WEFT_ variable with its value and where
-it came from, shows no secret, and points at values and names that weft refuses.
-Method: run it in made-up environments; the names come from the table itself.
+Method: runs the program on texts that describe machines, on the recorded ones
+of tests/topo/data and, where WEFT_TOPOLOGIES names a folder of more machine
+files, on all of those; parses what comes out.
+
+Usage: test_weft_info.py BIN_DIR DATA_DIR
 """
 import json
 import os
-import re
 import subprocess
 import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree as tree
 
-INFO = sys.argv[1] + "/weft-info"
-NAMES = ["WEFT_" + name for name in
-         re.findall(r"^    X\((\w+),", open(sys.argv[2]).read(), re.M)]
-
-
-def run(arguments, **variables):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
-    return subprocess.run([INFO] + arguments, env={**clean, **variables},
-                          capture_output=True, text=True, timeout=30)
+INFO = os.path.join(sys.argv[1], "weft-info")
+DATA = sys.argv[2]
 
 
-def must(right, what):
-    if not right:
-        print("FAILED: %s" % (what,))
-        sys.exit(1)
+def run(*args):
+    return subprocess.run([INFO, *args], capture_output=True, text=True,
+                          timeout=60)
 
 
-def settings(**variables):
-    end = run(["--settings", "--json", "-"], **variables)
-    return end.returncode, json.loads(end.stdout)
+def read(machine, *args):
+    done = run("--input", machine, "--json", "-", *args)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return json.loads(done.stdout)
 
 
-must(len(NAMES) > 10, NAMES)
-end = run([])
-must(end.returncode == 0 and all(name in end.stdout for name in NAMES), end)
-must("10000" in end.stdout and "environment " not in end.stdout, end)
+class Info(unittest.TestCase):
+    def test_json_holds_what_was_promised(self):
+        facts = read("2x(8xH100,8xCX7)")
+        for name in ("source", "warnings", "gpus", "nics", "switches", "links",
+                     "paths", "rings", "rings_multinode", "fabrics"):
+            self.assertIn(name, facts)
+        for name in ("id", "name", "pci", "numa", "sm"):
+            self.assertIn(name, facts["gpus"][0])
+        for name in ("name", "kind", "gbps", "state", "pci", "numa", "card"):
+            self.assertIn(name, facts["nics"][0])
+        for name in ("a", "b", "type", "count", "GBps", "from"):
+            self.assertIn(name, facts["links"][0])
+        self.assertEqual(len(facts["gpus"]), 16)
+        self.assertEqual(len(facts["paths"]["gpu_gpu"]), 16)
+        self.assertEqual(len(facts["paths"]["gpu_nic"][0]), 16)
+        self.assertEqual(facts["paths"]["gpu_gpu"][0][1],
+                         {"type": "NVL", "GBps": 450, "nccl_GBps": 18 * 20.6})
+        self.assertEqual(facts["paths"]["gpu_gpu"][0][8]["type"], "NET")
+        rings = facts["rings"]
+        self.assertEqual(len(rings["orders"]), rings["channels"])
+        self.assertGreaterEqual(rings["channels"] * rings["GBps"], 360)
+        for order in rings["orders"]:
+            self.assertEqual(sorted(order), ["gpu%d" % i for i in range(8)])
 
-code, facts = settings(WEFT_WARN_MS="77", WEFT_SECRET="hush hush hush hush")
-rows = {row["name"]: row for row in facts["settings"]}
-must(code == 0 and sorted(rows) == sorted(NAMES), sorted(rows))
-must(rows["WEFT_WARN_MS"]["value"] == "77" and
-     rows["WEFT_WARN_MS"]["from"] == "environment" and
-     rows["WEFT_WARN_MS"]["default"] == "10000", rows["WEFT_WARN_MS"])
-must(rows["WEFT_TIMEOUT_MS"]["from"] == "default", rows["WEFT_TIMEOUT_MS"])
-must(rows["WEFT_RANK"]["value"] is None, rows["WEFT_RANK"])
-must("hush" not in json.dumps(facts), "the secret is shown")
-must("hush" not in run([], WEFT_SECRET="hush hush hush hush").stdout, "secret")
+    def test_text_keeps_to_80_columns(self):
+        for machine in ("8xH100,8xCX7", "16xV100", "2x(4xA100,4xCX6)",
+                        os.path.join(DATA, "hwloc_4gpu.xml"), "64x(8xH100)"):
+            done = run("--input", machine)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for line in done.stdout.split("\n"):
+                self.assertLessEqual(len(line), 80, line)
 
-code, facts = settings(WEFT_LOG="loud", WEFT_PORT="0", WEFT_TIMOUT_MS="3")
-rows = {row["name"]: row for row in facts["settings"]}
-must(code == 1 and facts["unknown"] == ["WEFT_TIMOUT_MS"], facts["unknown"])
-must("WEFT_LOG=loud: allowed is" in rows["WEFT_LOG"]["error"], rows)
-must("from 1 to 65535" in rows["WEFT_PORT"]["error"], rows)
-must(rows["WEFT_WARN_MS"]["error"] is None, rows)
-end = run([], WEFT_TIMOUT_MS="3")
-must(end.returncode == 1 and "WEFT_TIMOUT_MS: weft does not know" in end.stdout,
-     end)
+    def test_picture_is_well_formed(self):
+        for machine in ("8xH100,8xCX7", "2x(8xV100,4xCX5)",
+                        os.path.join(DATA, "hwloc_4gpu.xml")):
+            done = run("--input", machine, "--svg", "-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            root = tree.fromstring(done.stdout)
+            self.assertTrue(root.tag.endswith("svg"))
+            self.assertIn("gpu0", done.stdout)
 
-end = run(["--help"])
-must(end.returncode == 0 and "examples:" in end.stdout, end)
-end = run(["--version"])
-must(end.returncode == 0 and end.stdout.startswith("weft-info "), end)
-end = run(["--magic"])
-must(end.returncode == 2 and end.stderr.startswith("weft-info: --magic: "), end)
-end = run(["--json"])
-must(end.returncode == 2 and "allowed is a file" in end.stderr, end)
-end = run(["--json", "/no/such/folder/x"])
-must(end.returncode == 1 and "No such file" in end.stderr, end)
-print("%d settings" % len(NAMES))
+    def test_picture_marks_what_is_down(self):
+        done = run("--input", os.path.join(DATA, "hwloc_4gpu.xml"), "--svg",
+                   "-")
+        self.assertIn("stroke-dasharray", done.stdout)
+
+    def test_nccl_export_read_back_is_the_same_machine(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for machine in ("8xH100,8xCX7", "8xV100,4xCX5", "8xMI300X",
+                            "2xL40,1xROCE100"):
+                first = os.path.join(folder, "first.xml")
+                facts = read(machine, "--export-nccl", first)
+                again = read(first)
+                for name in ("paths", "rings", "rings_multinode"):
+                    self.assertEqual(facts[name], again[name], machine)
+                self.assertEqual([g["sm"] for g in facts["gpus"]],
+                                 [g["sm"] for g in again["gpus"]])
+                self.assertEqual(again["warnings"], [])
+                second = os.path.join(folder, "second.xml")
+                read(first, "--export-nccl", second)
+                self.assertEqual(
+                    *[[(e.tag, e.attrib) for e in tree.parse(path).iter()]
+                      for path in (first, second)])
+
+    def test_what_is_not_known_to_us_comes_out_as_it_went_in(self):
+        text = ('<system version="1" name="x"><cpu numaid="0" arch="x86_64" '
+                'odd="1"><pci busid="0000:07:00.0" class="0x030200" '
+                'link_speed="16 GT/s" link_width="16"><gpu dev="0" sm="80" '
+                'rank="0" gdr="1"/><strange a="&lt;"/></pci></cpu></system>')
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.xml")
+            with open(path, "w") as file:
+                file.write(text)
+            done = run("--input", path, "--export-nccl", "-")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn('odd="1"', done.stdout)
+            self.assertIn('<strange a="&lt;"/>', done.stdout)
+
+    def test_settings_are_listed(self):
+        done = run("--settings")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("WEFT_TIMEOUT_MS", done.stdout)
+
+    def test_this_machine_is_shown(self):
+        done = run("--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        self.assertEqual(facts["source"], "live")
+        self.assertTrue(facts["fabrics"])
+
+    def test_placement_is_printed_and_written(self):
+        facts = read("4x(8xH100,8xCX7)", "--place", "tp=8,pp=4")
+        placement = facts["placement"]
+        self.assertEqual(sorted(placement["gpus"]), list(range(32)))
+        self.assertEqual(placement["levels"][-1]["name"], "network")
+        done = run("--input", "2x(4xA100,4xCX6)", "--place", "tp=4,dp=2")
+        self.assertIn("network", done.stdout)
+        for line in done.stdout.split("\n"):
+            self.assertLessEqual(len(line), 80, line)
+
+    def test_mistakes_are_one_line(self):
+        for args, words in ((["--frob"], "--frob"),
+                            (["--format", "dot"], "hwloc, nccl or synthetic"),
+                            (["--input"], "value is missing"),
+                            (["--input", "8xH100", "--place", "tp=3",
+                              "--json", "/dev/null", "--svg", "-"],
+                             "places"),
+                            (["--input", "/nowhere.xml"], "/nowhere.xml"),
+                            (["--input", "8xZ9"], "column 3"),
+                            (["--input", os.path.join(
+                                DATA, "hwloc_version3.xml")], "3.0")):
+            done = run(*args)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertEqual(done.stdout, "")
+
+    def test_a_cluster_of_512_hosts_is_soon_shown(self):
+        facts = read("512x(8xH100,8xCX7)")
+        self.assertEqual(len(facts["gpus"]), 4096)
+        self.assertIsNone(facts["paths"]["gpu_gpu"])
+
+    def test_recorded_machines_of_this_computer(self):
+        folder = os.environ.get("WEFT_TOPOLOGIES")
+        if not folder or not os.path.isdir(folder):
+            print("no folder of more machine files (WEFT_TOPOLOGIES)")
+            return
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".xml"):
+                done = run("--input", os.path.join(folder, name), "--json",
+                           "-")
+                if done.returncode == 0:
+                    json.loads(done.stdout)
+                else:
+                    self.assertEqual(done.returncode, 1, name)
+                    self.assertEqual(done.stderr.count("\n"), 1)
+
+
+unittest.main(argv=sys.argv[:1])

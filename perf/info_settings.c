@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/info_settings.c - weft-info --settings: every WEFT_ variable that weft
+ * knows, its value and where that came from; those of the environment that it
+ * does not know; and what is wrong with a value, as the library would say it.
+ * Secrets are not shown.
+ */
+#include "perf/info_settings.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* What the library would say about a setting's value. */
+static weft_status check(wefti_setting setting)
+{
+    return setting == WEFTI_SETTING_LOG ? wefti_log_check()
+                                        : wefti_setting_check(setting);
+}
+
+/* The value as it may be shown. */
+static const char *shown(wefti_setting setting, const wefti_setting_info *info)
+{
+    bool secret = setting == WEFTI_SETTING_SECRET;
+    return secret && info->from_environment ? "(set, not shown)" : info->value;
+}
+
+/* Whether a variable of the environment, NAME=value, is one that weft lacks. */
+static bool is_unknown(const char *variable)
+{
+    if (strncmp(variable, "WEFT_", 5) != 0 ||
+        strncmp(variable, "WEFT_TEST_", 10) == 0) {
+        return false;
+    }
+    size_t name_bytes = strcspn(variable, "=");
+    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
+        const char *name = wefti_setting_describe(i).name;
+        if (strlen(name) == name_bytes &&
+            strncmp(name, variable, name_bytes) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static const char *source_of(const wefti_setting_info *info)
+{
+    return info->from_environment ? "environment" : "default";
+}
+
+int wefti_info_settings_print(FILE *file)
+{
+    int wrong = 0;
+    fprintf(file, "%-24s %-20s %-12s %s\n", "variable", "value", "from", "meaning");
+    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
+        wefti_setting_info info = wefti_setting_describe(i);
+        const char *value = shown(i, &info);
+        fprintf(file, "%-24s %-20s %-12s %s\n", info.name, value[0] ? value : "-",
+               source_of(&info), info.meaning);
+        if (check(i) != WEFT_OK) {
+            wrong++;
+            fprintf(file, "  ! %s\n", weft_error_text());
+        }
+    }
+    for (char **variable = environ; *variable; variable++) {
+        if (is_unknown(*variable)) {
+            wrong++;
+            fprintf(file, "%.*s: weft does not know this variable\n",
+                   (int)strcspn(*variable, "="), *variable);
+        }
+    }
+    return wrong;
+}
+
+static void write_setting(wefti_json *json, wefti_setting setting)
+{
+    wefti_setting_info info = wefti_setting_describe(setting);
+    const char *value = shown(setting, &info);
+    bool right = check(setting) == WEFT_OK;
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "name", info.name);
+    wefti_json_text(json, "value", value[0] ? value : NULL);
+    wefti_json_text(json, "default", info.fallback[0] ? info.fallback : NULL);
+    wefti_json_text(json, "from", source_of(&info));
+    wefti_json_text(json, "meaning", info.meaning);
+    wefti_json_text(json, "error", right ? NULL : weft_error_text());
+    wefti_json_object_close(json);
+}
+
+void wefti_info_settings_write(wefti_json *json)
+{
+    wefti_json_array_open(json, "settings");
+    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
+        write_setting(json, i);
+    }
+    wefti_json_array_close(json);
+    wefti_json_array_open(json, "unknown");
+    for (char **variable = environ; *variable; variable++) {
+        if (is_unknown(*variable)) {
+            char name[128];
+            snprintf(name, sizeof(name), "%.*s", (int)strcspn(*variable, "="),
+                     *variable);
+            wefti_json_text(json, NULL, name);
+        }
+    }
+    wefti_json_array_close(json);
+}
+
+int wefti_info_settings_count_wrong(void)
+{
+    int wrong = 0;
+    for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
+        wrong += check(i) != WEFT_OK;
+    }
+    for (char **variable = environ; *variable; variable++) {
+        wrong += is_unknown(*variable);
+    }
+    return wrong;
+}

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_info_settings.py BIN_DIR SETTINGS_H
+
+Goal: weft-info --settings lists every WEFT_ variable with its value and where
+it came from, shows no secret, and points at values and names that weft refuses.
+Method: run it in made-up environments; the names come from the table itself.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+INFO = sys.argv[1] + "/weft-info"
+NAMES = ["WEFT_" + name for name in
+         re.findall(r"^    X\((\w+),", open(sys.argv[2]).read(), re.M)]
+
+
+def run(arguments, **variables):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
+    return subprocess.run([INFO] + arguments, env={**clean, **variables},
+                          capture_output=True, text=True, timeout=30)
+
+
+def must(right, what):
+    if not right:
+        print("FAILED: %s" % (what,))
+        sys.exit(1)
+
+
+def settings(**variables):
+    end = run(["--settings", "--json", "-"], **variables)
+    return end.returncode, json.loads(end.stdout)
+
+
+must(len(NAMES) > 10, NAMES)
+end = run(["--settings"])
+must(end.returncode == 0 and all(name in end.stdout for name in NAMES), end)
+must("10000" in end.stdout and "environment " not in end.stdout, end)
+
+code, facts = settings(WEFT_WARN_MS="77", WEFT_SECRET="hush hush hush hush")
+rows = {row["name"]: row for row in facts["settings"]}
+must(code == 0 and sorted(rows) == sorted(NAMES), sorted(rows))
+must(rows["WEFT_WARN_MS"]["value"] == "77" and
+     rows["WEFT_WARN_MS"]["from"] == "environment" and
+     rows["WEFT_WARN_MS"]["default"] == "10000", rows["WEFT_WARN_MS"])
+must(rows["WEFT_TIMEOUT_MS"]["from"] == "default", rows["WEFT_TIMEOUT_MS"])
+must(rows["WEFT_RANK"]["value"] is None, rows["WEFT_RANK"])
+must("hush" not in json.dumps(facts), "the secret is shown")
+must("hush" not in run(["--settings"], WEFT_SECRET="hush hush hush hush").stdout, "secret")
+
+code, facts = settings(WEFT_LOG="loud", WEFT_PORT="0", WEFT_TIMOUT_MS="3")
+rows = {row["name"]: row for row in facts["settings"]}
+must(code == 1 and facts["unknown"] == ["WEFT_TIMOUT_MS"], facts["unknown"])
+must("WEFT_LOG=loud: allowed is" in rows["WEFT_LOG"]["error"], rows)
+must("from 1 to 65535" in rows["WEFT_PORT"]["error"], rows)
+must(rows["WEFT_WARN_MS"]["error"] is None, rows)
+end = run(["--settings"], WEFT_TIMOUT_MS="3")
+must(end.returncode == 1 and "WEFT_TIMOUT_MS: weft does not know" in end.stdout,
+     end)
+
+end = run(["--help"])
+must(end.returncode == 0 and "examples:" in end.stdout, end)
+end = run(["--version"])
+must(end.returncode == 0 and end.stdout.startswith("weft-info "), end)
+end = run(["--magic"])
+must(end.returncode == 2 and end.stderr.startswith("weft-info: --magic: "), end)
+end = run(["--json"])
+must(end.returncode == 2 and "allowed is a file" in end.stderr, end)
+end = run(["--json", "/no/such/folder/x"])
+must(end.returncode == 1 and "No such file" in end.stderr, end)
+print("%d settings" % len(NAMES))

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/topo/fake_nvml.c - a library that answers like libnvidia-ml does on
+ * machines nobody has here; built several times, MACHINE says as what:
+ *
+ *   MACHINE_BOX      eight H100 and four NVSwitches
+ *   MACHINE_DEAD     the same, GPU 5 with two links down, GPU 6 with a link to
+ *                    itself
+ *   MACHINE_GUEST    the same as a guest sees it: switches have no address
+ *   MACHINE_BROKEN   nvmlInit works, everything else is refused
+ *   MACHINE_OLD      two V100 by a driver that lacks half of the symbols; pairs
+ *   MACHINE_DRIVER   nvmlInit fails, as when the driver does not match
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MACHINE_BOX    1
+#define MACHINE_DEAD   2
+#define MACHINE_GUEST  3
+#define MACHINE_BROKEN 4
+#define MACHINE_OLD    5
+#define MACHINE_DRIVER 6
+
+#if MACHINE == MACHINE_OLD
+enum { GPUS = 2, LINKS = 6, MAJOR = 7, MINOR = 0 };
+#else
+enum { GPUS = 8, LINKS = 18, MAJOR = 9, MINOR = 0 };
+#endif
+enum { OK = 0, INVALID = 2, NOT_SUPPORTED = 3, NO_DRIVER = 9, UNKNOWN = 999 };
+
+typedef struct pci_info {
+    char bus_legacy[16];
+    unsigned domain, bus, device, ids, subsystem_ids;
+    char bus_id[32];
+} pci_info;
+
+typedef struct field_value {
+    unsigned field, scope;
+    long long time_us, latency_us;
+    int type, status;
+    union {
+        double real;
+        unsigned u32;
+        unsigned long long u64;
+    } value;
+} field_value;
+
+static int handles[GPUS];
+
+static int number_of(void *gpu)
+{
+    return (int)((int *)gpu - handles);
+}
+
+int nvmlInit_v2(void);
+int nvmlInit(void);
+int nvmlShutdown(void);
+int nvmlDeviceGetCount_v2(unsigned *count);
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **gpu);
+int nvmlDeviceGetPciInfo_v3(void *gpu, pci_info *out);
+int nvmlDeviceGetName(void *gpu, char *name, unsigned bytes);
+int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor);
+int nvmlDeviceGetCurrPcieLinkGeneration(void *gpu, unsigned *out);
+int nvmlDeviceGetMaxPcieLinkGeneration(void *gpu, unsigned *out);
+int nvmlDeviceGetCurrPcieLinkWidth(void *gpu, unsigned *out);
+int nvmlDeviceGetMaxPcieLinkWidth(void *gpu, unsigned *out);
+int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *out);
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *gpu, unsigned link,
+                                        unsigned *out);
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link,
+                                        pci_info *out);
+int nvmlDeviceGetFieldValues(void *gpu, int count, field_value *values);
+
+static int answer(void)
+{
+    return MACHINE == MACHINE_BROKEN ? UNKNOWN : OK;
+}
+
+#if MACHINE == MACHINE_OLD
+int nvmlInit(void)
+{
+    return OK;
+}
+#else
+int nvmlInit_v2(void)
+{
+    return MACHINE == MACHINE_DRIVER ? NO_DRIVER : OK;
+}
+#endif
+
+int nvmlShutdown(void)
+{
+    return OK;
+}
+
+int nvmlDeviceGetCount_v2(unsigned *count)
+{
+    *count = GPUS;
+    return MACHINE == MACHINE_BROKEN ? OK : answer();
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **gpu)
+{
+    if (index >= GPUS) {
+        return INVALID;
+    }
+    *gpu = &handles[index];
+    return OK;
+}
+
+static void put_bus(pci_info *out, unsigned bus, unsigned ids)
+{
+    memset(out, 0, sizeof(*out));
+    out->bus = bus;
+    out->ids = ids;
+    snprintf(out->bus_id, sizeof(out->bus_id), "00000000:%02X:00.0", bus);
+}
+
+int nvmlDeviceGetPciInfo_v3(void *gpu, pci_info *out)
+{
+    put_bus(out, (unsigned)number_of(gpu) + 0x10, 0x233010de);
+    return answer();
+}
+
+int nvmlDeviceGetName(void *gpu, char *name, unsigned bytes)
+{
+    (void)gpu;
+    snprintf(name, bytes, "%s",
+             MACHINE == MACHINE_OLD ? "Tesla V100-SXM2-16GB"
+                                    : "NVIDIA H100 80GB HBM3");
+    return answer();
+}
+
+#if MACHINE != MACHINE_OLD
+int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor)
+{
+    (void)gpu;
+    *major = MAJOR;
+    *minor = MINOR;
+    return answer();
+}
+
+int nvmlDeviceGetMaxPcieLinkGeneration(void *gpu, unsigned *out)
+{
+    (void)gpu;
+    *out = 5;
+    return answer();
+}
+
+int nvmlDeviceGetMaxPcieLinkWidth(void *gpu, unsigned *out)
+{
+    (void)gpu;
+    *out = 16;
+    return answer();
+}
+
+int nvmlDeviceGetFieldValues(void *gpu, int count, field_value *values)
+{
+    for (int i = 0; i < count; i++) {
+        field_value *f = &values[i];
+        f->type = 1;
+        f->status = answer();
+        switch (f->field) {
+        case 91:
+            f->value.u32 = LINKS;
+            break;
+        case 164:
+            f->value.u32 = 26562;
+            break;
+        case 165:
+            f->value.u32 = !(MACHINE == MACHINE_DEAD && number_of(gpu) == 5 &&
+                             f->scope < 2);
+            break;
+        default:
+            f->status = NOT_SUPPORTED;
+        }
+    }
+    return answer();
+}
+#endif
+
+int nvmlDeviceGetCurrPcieLinkGeneration(void *gpu, unsigned *out)
+{
+    (void)gpu;
+    *out = 1;
+    return answer();
+}
+
+int nvmlDeviceGetCurrPcieLinkWidth(void *gpu, unsigned *out)
+{
+    (void)gpu;
+    *out = 16;
+    return answer();
+}
+
+int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *out)
+{
+    (void)gpu;
+    *out = 1;
+    return link < LINKS ? answer() : INVALID;
+}
+
+#if MACHINE != MACHINE_OLD
+int nvmlDeviceGetNvLinkRemoteDeviceType(void *gpu, unsigned link, unsigned *out)
+{
+    *out = MACHINE == MACHINE_DEAD && number_of(gpu) == 6 && link == 0 ? 0 : 2;
+    return answer();
+}
+#endif
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, pci_info *out)
+{
+    if (MACHINE == MACHINE_GUEST || MACHINE == MACHINE_BROKEN) {
+        return NOT_SUPPORTED;
+    }
+    if (MACHINE == MACHINE_OLD) {
+        put_bus(out, number_of(gpu) == 0 ? 0x11 : 0x10, 0x1db110de);
+    } else if (MACHINE == MACHINE_DEAD && number_of(gpu) == 6 && link == 0) {
+        put_bus(out, 0x16, 0x233010de);
+    } else {
+        put_bus(out, 0x80 + link % 4, 0x22a310de);
+    }
+    return OK;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: what NVML says becomes GPUs and links; what it refuses or lacks is
+ * told by the name of the call and stops nothing else.
+ * Method: libraries that answer like an eight-GPU box, one with dead links, a
+ * guest, a broken and an old driver (fake_nvml.c).
+ */
+#include "tests/topo/machine.h"
+#include "topo/nvml.h"
+#include "topo/paths.h"
+
+#include <stdlib.h>
+
+typedef struct fixture {
+    wefti_topo *topo;
+    wefti_paths *paths;
+    int count;
+} fixture;
+
+/* One NUMA node, then what the library says. */
+static fixture open_library(const char *name)
+{
+    fixture f;
+    char path[512];
+    wefti_nvml_gpu *gpus;
+    wefti_claims claims = {0};
+    snprintf(path, sizeof(path), "%s/%s", LIBRARIES, name);
+    assert_int_equal(wefti_topo_create(&f.topo), WEFT_OK);
+    wefti_topo_add_device(f.topo, WEFTI_TOPO_HOST, -1, "");
+    int numa = wefti_topo_add_device(f.topo, WEFTI_TOPO_NUMA, 0, "");
+    f.topo->devices[numa].os_index = 0;
+    assert_int_equal(wefti_nvml_read(path, f.topo, &gpus, &f.count), WEFT_OK);
+    wefti_nvml_apply(f.topo, gpus, f.count, &claims);
+    assert_int_equal(wefti_topo_finish(f.topo, &claims), WEFT_OK);
+    assert_int_equal(wefti_paths_create(f.topo, &f.paths), WEFT_OK);
+    wefti_claims_fini(&claims);
+    free(gpus);
+    return f;
+}
+
+static void close_library(fixture f)
+{
+    wefti_paths_destroy(f.paths);
+    wefti_topo_destroy(f.topo);
+}
+
+static void test_nvml_absent_library_is_no_gpu_and_no_error(void **state)
+{
+    (void)state;
+    fixture f = open_library("libnowhere.so");
+    assert_int_equal(f.count, 0);
+    assert_null(find_warning(f.topo, 24, "", ""));
+    close_library(f);
+}
+
+static void test_nvml_box_is_joined_by_its_switches(void **state)
+{
+    (void)state;
+    fixture f = open_library("libfake_nvml_box.so");
+    assert_int_equal(f.count, 8);
+    assert_int_equal(f.topo->switch_chips, 4);
+    assert_int_equal(device_of(f.topo, WEFTI_TOPO_GPU, 7)->gpu.sm, 90);
+    wefti_path path = wefti_path_gpu_gpu(f.paths, 0, 7);
+    assert_int_equal(path.type, WEFTI_PATH_NVL);
+    assert_true(path.GBps > 478 && path.GBps < 478.2); /* 18 x 26.562 */
+    assert_true(path.nccl_GBps > 370.7 && path.nccl_GBps < 370.9);
+    assert_null(find_warning(f.topo, 4, "", ""));
+    assert_null(find_warning(f.topo, 24, "", ""));
+    close_library(f);
+}
+
+static void test_nvml_dead_links_are_named(void **state)
+{
+    (void)state;
+    fixture f = open_library("libfake_nvml_dead.so");
+    assert_warned(f.topo, 4, "gpu5", "2 of 18");
+    assert_warned(f.topo, 4, "gpu5", "its twins have 18");
+    assert_warned(f.topo, 6, "gpu6", "itself");
+    assert_true(wefti_path_gpu_gpu(f.paths, 5, 0).GBps <
+                wefti_path_gpu_gpu(f.paths, 4, 0).GBps);
+    close_library(f);
+}
+
+static void test_nvml_guest_has_links_to_a_hidden_switch(void **state)
+{
+    (void)state;
+    fixture f = open_library("libfake_nvml_guest.so");
+    assert_int_equal(wefti_path_gpu_gpu(f.paths, 1, 2).type, WEFTI_PATH_NVL);
+    assert_warned(f.topo, 8, "gpu0", "hidden");
+    close_library(f);
+}
+
+static void test_nvml_refused_calls_are_named(void **state)
+{
+    (void)state;
+    fixture f = open_library("libfake_nvml_broken.so");
+    assert_int_equal(f.count, 0);
+    assert_warned(f.topo, 24, "GPU 0", "nvmlDeviceGetPciInfo_v3 returned 999");
+    close_library(f);
+    f = open_library("libfake_nvml_driver.so");
+    assert_int_equal(f.count, 0);
+    assert_warned(f.topo, 24, "NVML", "nvmlInit_v2 returned 9");
+    close_library(f);
+}
+
+static void test_nvml_old_library_goes_on_without_its_symbols(void **state)
+{
+    (void)state;
+    fixture f = open_library("libfake_nvml_old.so");
+    assert_int_equal(f.count, 2);
+    assert_warned(f.topo, 24, "GPU 0",
+                  "nvmlDeviceGetCudaComputeCapability is missing");
+    wefti_path path = wefti_path_gpu_gpu(f.paths, 0, 1);
+    assert_int_equal(path.type, WEFTI_PATH_NVL);
+    assert_true(path.GBps == 150);
+    close_library(f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nvml_absent_library_is_no_gpu_and_no_error),
+        cmocka_unit_test(test_nvml_box_is_joined_by_its_switches),
+        cmocka_unit_test(test_nvml_dead_links_are_named),
+        cmocka_unit_test(test_nvml_guest_has_links_to_a_hidden_switch),
+        cmocka_unit_test(test_nvml_refused_calls_are_named),
+        cmocka_unit_test(test_nvml_old_library_goes_on_without_its_symbols),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: rates, link layers and states of ports, and what a PCI link can do
+ * when awake, are read from sysfs; what is not there changes nothing.
+ * Method: a small sysfs made in a temporary folder, then removed.
+ */
+#include "tests/topo/machine.h"
+#include "topo/sysfs.h"
+#include "topo/topo.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[] = "/tmp/weft-sysfs-XXXXXX";
+
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof(full), "%s/%s", root, path);
+    for (char *c = full + strlen(root) + 1; *c; c++) {
+        if (*c == '/') {
+            *c = '\0';
+            mkdir(full, 0700);
+            *c = '/';
+        }
+    }
+    FILE *file = fopen(full, "w");
+    assert_non_null(file);
+    fprintf(file, "%s\n", text);
+    fclose(file);
+}
+
+static int remove_root(void **state)
+{
+    (void)state;
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    return system(command);
+}
+
+static int make_root(void **state)
+{
+    (void)state;
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static void test_sysfs_port_is_read(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_read_synthetic("1xH100,2xCX7", &topo), WEFT_OK);
+    put("class/infiniband/mlx5_0/ports/1/rate", "200 Gb/sec (4X HDR)");
+    put("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE");
+    put("class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet");
+    put("class/infiniband/mlx5_0/sys_image_guid", "506b:4b03:003c:eee8");
+    put("class/infiniband/mlx5_1/ports/1/rate", "400 Gb/sec (4X NDR)");
+    put("class/infiniband/mlx5_1/ports/1/state", "1: DOWN");
+    put("class/infiniband/mlx5_1/ports/1/link_layer", "InfiniBand");
+    wefti_sysfs_apply(topo, root);
+    const wefti_device *nic = device_of(topo, WEFTI_TOPO_NIC, 0);
+    assert_true(nic->nic.gbps == 200);
+    assert_int_equal(nic->nic.gbps_origin, WEFTI_ORIGIN_READ);
+    assert_int_equal(nic->nic.kind, WEFTI_NIC_ROCE);
+    assert_int_equal(nic->nic.state, WEFTI_NIC_ACTIVE);
+    assert_true(nic->nic.card_guid == 0x506b4b03003ceee8ull);
+    nic = device_of(topo, WEFTI_TOPO_NIC, 1);
+    assert_int_equal(nic->nic.state, WEFTI_NIC_DOWN);
+    assert_int_equal(nic->nic.kind, WEFTI_NIC_INFINIBAND);
+    wefti_topo_destroy(topo);
+}
+
+static void test_sysfs_slower_end_of_a_pci_link_counts(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    char link[512], target[512];
+    assert_int_equal(wefti_topo_read_synthetic("1xA100", &topo), WEFT_OK);
+    const wefti_device *gpu = device_of(topo, WEFTI_TOPO_GPU, 0);
+    put("devices/port/max_link_speed", "8.0 GT/s PCIe");
+    put("devices/port/max_link_width", "16");
+    put("devices/port/gpu/max_link_speed", "16.0 GT/s PCIe");
+    put("devices/port/gpu/max_link_width", "8");
+    put("bus/pci/devices/none", "");
+    snprintf(link, sizeof(link), "%s/bus/pci/devices/%s", root, gpu->pci.bus);
+    snprintf(target, sizeof(target), "%s/devices/port/gpu", root);
+    assert_int_equal(symlink(target, link), 0);
+    wefti_sysfs_apply(topo, root);
+    gpu = device_of(topo, WEFTI_TOPO_GPU, 0);
+    assert_int_equal(gpu->pci.gen, 3);
+    assert_int_equal(gpu->pci.width, 8);
+    wefti_topo_destroy(topo);
+}
+
+static void test_sysfs_absent_changes_nothing(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_read_synthetic("1xH100,1xCX7", &topo), WEFT_OK);
+    wefti_sysfs_apply(topo, "/nowhere");
+    assert_true(device_of(topo, WEFTI_TOPO_NIC, 0)->nic.gbps == 400);
+    wefti_topo_destroy(topo);
+}
+
+static void test_live_machine_has_a_host_and_cpus(void **state)
+{
+    (void)state;
+    const wefti_live_config config = {root, "libnowhere.so"};
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_open_live(&config, &topo), WEFT_OK);
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_HOST], 1);
+    assert_true(topo->kind_counts[WEFTI_TOPO_NUMA] >= 1);
+    assert_true(device_of(topo, WEFTI_TOPO_NUMA, 0)->cpu.affinity[0]);
+    wefti_topo_destroy(topo);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sysfs_port_is_read),
+        cmocka_unit_test(test_sysfs_slower_end_of_a_pci_link_counts),
+        cmocka_unit_test(test_sysfs_absent_changes_nothing),
+        cmocka_unit_test(test_live_machine_has_a_host_and_cpus),
+    };
+    return cmocka_run_group_tests(tests, make_root, remove_root);
+}

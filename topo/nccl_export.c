@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/nccl_export.c - a graph as the XML that NCCL reads: no declaration,
+ * no tabs, every attribute it needs, at most what its parser takes.
+ *
+ * Source: NCCL 2.28, src/graph/xml.cc.
+ */
+#include "topo/topo.h"
+
+#include "base/error.h"
+#include "topo/markup.h"
+#include "topo/rates.h"
+
+#include <string.h>
+
+#define DEPTH_MOST 64
+
+typedef struct writer {
+    const wefti_topo *topo;
+    FILE *file;
+} writer;
+
+static void indent(const writer *w, int depth)
+{
+    fprintf(w->file, "%*s", 2 * depth, "");
+}
+
+static void write_pci_head(const writer *w, const wefti_device *d, int depth)
+{
+    uint32_t class_code = d->pci.class_code;
+    if (class_code == 0) {
+        class_code = d->kind == WEFTI_TOPO_GPU    ? 0x030200
+                     : d->kind == WEFTI_TOPO_CARD ? 0x020000
+                                                  : 0x060400;
+    }
+    indent(w, depth);
+    fputs("<pci busid=\"", w->file);
+    wefti_markup_write_value(d->pci.bus, w->file);
+    fprintf(w->file, "\" class=\"0x%06x\"", class_code);
+    if (d->pci.vendor) {
+        fprintf(w->file,
+                " vendor=\"0x%04x\" device=\"0x%04x\" "
+                "subsystem_vendor=\"0x%04x\" subsystem_device=\"0x%04x\"",
+                d->pci.vendor, d->pci.device, d->pci.sub_vendor,
+                d->pci.sub_device);
+    }
+    fprintf(w->file, " link_speed=\"%s\" link_width=\"%d\"",
+            wefti_rate_pci_text(d->pci.gen),
+            d->pci.width > 0 ? d->pci.width : 16);
+}
+
+/* The links of one GPU, as both of their ends tell of them. */
+static void write_links(const writer *w, int gpu, int depth)
+{
+    const wefti_topo *topo = w->topo;
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        int other = link->a == gpu ? link->b : link->a;
+        const wefti_device *o = &topo->devices[other];
+        if ((link->a != gpu && link->b != gpu) || link->count < 1) {
+            continue;
+        }
+        if (link->type == WEFTI_LINK_C2C) {
+            indent(w, depth);
+            fprintf(w->file, "<c2c bw=\"%.0f\" count=\"%d\"/>\n",
+                    1000 * link->GBps / link->count, link->count);
+        } else if (link->type == WEFTI_LINK_NVL ||
+                   link->type == WEFTI_LINK_XGMI) {
+            bool amd = link->type == WEFTI_LINK_XGMI;
+            const char *class_text = amd                          ? "0x038000"
+                                     : o->kind == WEFTI_TOPO_GPU  ? "0x030200"
+                                     : o->kind == WEFTI_TOPO_NUMA ? "0x068001"
+                                                                  : "0x068000";
+            indent(w, depth);
+            fprintf(w->file, "<%s target=\"%s\" count=\"%d\" tclass=\"%s\"/>\n",
+                    amd ? "xgmi" : "nvlink",
+                    o->kind == WEFTI_TOPO_GPU ? o->pci.bus : "fffe:00:00.0",
+                    link->count, class_text);
+        }
+    }
+}
+
+static void write_gpu(const writer *w, int device, int number, int depth)
+{
+    const wefti_device *d = &w->topo->devices[device];
+    write_pci_head(w, d, depth);
+    if (d->gpu.template_of) {
+        fputs("/>\n", w->file);
+        return;
+    }
+    fputs(">\n", w->file);
+    indent(w, depth + 1);
+    int dev = d->gpu.dev >= 0 ? d->gpu.dev : number;
+    fprintf(w->file, "<gpu dev=\"%d\" sm=\"%d\"", dev, d->gpu.sm);
+    if (d->gpu.amd) {
+        fprintf(w->file, " gcn=\"%d\"", d->gpu.sm);
+    }
+    fprintf(w->file, " rank=\"%d\" gdr=\"%d\">\n",
+            d->gpu.rank >= 0 ? d->gpu.rank : dev, d->gpu.gdr);
+    write_links(w, device, depth + 2);
+    indent(w, depth + 1);
+    fputs("</gpu>\n", w->file);
+    indent(w, depth);
+    fputs("</pci>\n", w->file);
+}
+
+/* Ports that are down are left out, as NCCL's own dump does. */
+static void write_nic(const writer *w, int card, int depth)
+{
+    const wefti_topo *topo = w->topo;
+    bool pci = topo->devices[card].pci.bus[0] != '\0';
+    if (pci) {
+        write_pci_head(w, &topo->devices[card], depth);
+        fputs(">\n", w->file);
+    }
+    indent(w, depth + pci);
+    fputs("<nic>\n", w->file);
+    for (int i = card + 1; i < topo->device_count; i++) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->parent != card || !wefti_topo_nic_usable(topo, i)) {
+            continue;
+        }
+        indent(w, depth + pci + 1);
+        fputs("<net name=\"", w->file);
+        wefti_markup_write_value(d->name, w->file);
+        fprintf(w->file,
+                "\" dev=\"%d\" speed=\"%.0f\" port=\"%d\" guid=\"0x%llx\" "
+                "maxconn=\"262144\" gdr=\"%d\"/>\n",
+                d->nic.dev >= 0 ? d->nic.dev : d->ordinal, 1000 * d->nic.gbps,
+                d->nic.port, (unsigned long long)d->nic.card_guid, d->nic.gdr);
+    }
+    indent(w, depth + pci);
+    fputs("</nic>\n", w->file);
+    if (pci) {
+        indent(w, depth);
+        fputs("</pci>\n", w->file);
+    }
+}
+
+static void write_children(const writer *w, int parent, int depth)
+{
+    const wefti_topo *topo = w->topo;
+    int host = topo->devices[parent].host, gpus = 0;
+    for (int i = host; i < topo->device_count && depth < DEPTH_MOST; i++) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->host != host) {
+            break;
+        }
+        int number = gpus;
+        gpus += d->kind == WEFTI_TOPO_GPU;
+        if (d->parent != parent) {
+            continue;
+        }
+        if (d->kind == WEFTI_TOPO_GPU) {
+            write_gpu(w, i, number, depth);
+        } else if (d->kind == WEFTI_TOPO_CARD) {
+            write_nic(w, i, depth);
+        } else if (d->kind == WEFTI_TOPO_BRIDGE) {
+            write_pci_head(w, d, depth);
+            fputs(">\n", w->file);
+            write_children(w, i, depth + 1);
+            indent(w, depth);
+            fputs("</pci>\n", w->file);
+        }
+    }
+}
+
+static void write_cpu(const writer *w, int numa)
+{
+    const wefti_topo *topo = w->topo;
+    const wefti_device *d = &topo->devices[numa];
+    fprintf(w->file, "  <cpu numaid=\"%d\"", d->os_index);
+    if (topo->kind_counts[WEFTI_TOPO_HOST] > 1) {
+        fprintf(w->file, " host_hash=\"0x%x\"",
+                topo->devices[d->host].ordinal + 1);
+    }
+    const char *const texts[][2] = {{"affinity", d->cpu.affinity},
+                                    {"arch", d->cpu.arch},
+                                    {"vendor", d->cpu.vendor}};
+    for (int i = 0; i < 3; i++) {
+        if (texts[i][1][0]) {
+            fprintf(w->file, " %s=\"", texts[i][0]);
+            wefti_markup_write_value(texts[i][1], w->file);
+            fputc('"', w->file);
+        }
+    }
+    fprintf(w->file, " familyid=\"%d\" modelid=\"%d\">\n", d->cpu.family,
+            d->cpu.model);
+    write_children(w, numa, 2);
+    fputs("  </cpu>\n", w->file);
+}
+
+weft_status wefti_topo_write_nccl(const wefti_topo *topo, FILE *file)
+{
+    writer w = {topo, file};
+    if (topo->nccl) {
+        wefti_markup_write(topo->nccl, file);
+    } else {
+        bool amd = false;
+        for (int i = 0; i < topo->device_count; i++) {
+            amd |= topo->devices[i].gpu.amd;
+        }
+        fprintf(file, "<system version=\"%d\">\n", amd ? 2 : 1);
+        for (int i = 0; i < topo->device_count; i++) {
+            if (topo->devices[i].kind == WEFTI_TOPO_NUMA) {
+                write_cpu(&w, i);
+            }
+        }
+        fputs("</system>\n", file);
+    }
+    return fflush(file) == 0 && !ferror(file)
+               ? WEFT_OK
+               : wefti_error_system("writing NCCL's XML");
+}

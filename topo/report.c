@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/report.c - what a report is made of, and its text for people.
+ */
+#include "topo/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS     80
+#define MATRIX_MOST 16 /* GPUs whose paths fit into the columns */
+
+weft_status wefti_report_init(wefti_report *report, const wefti_topo *topo)
+{
+    *report = (wefti_report){.topo = topo, .host = -1};
+    weft_status status = wefti_paths_create(topo, &report->paths);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const wefti_paths *paths = report->paths;
+    for (int i = 0; i < paths->host_count && report->host < 0; i++) {
+        report->host = paths->hosts[i].gpu_count > 0 ? i : -1;
+    }
+    if (report->host < 0) {
+        return WEFT_OK;
+    }
+    bool nic = false;
+    for (int i = 0; i < paths->hosts[report->host].nic_count; i++) {
+        nic |= wefti_topo_nic_usable(
+            topo, paths->nics[paths->hosts[report->host].first_nic + i]);
+    }
+    status = wefti_rings_plan(paths, report->host, &report->rings);
+    if (status == WEFT_OK) {
+        status = wefti_chains_plan(paths, report->host, &report->chains);
+    }
+    if (status == WEFT_OK && nic) {
+        status = wefti_rings_plan_net(paths, report->host, &report->net);
+    }
+    if (status != WEFT_OK) {
+        wefti_report_fini(report);
+    }
+    return status;
+}
+
+void wefti_report_fini(wefti_report *report)
+{
+    wefti_rings_fini(&report->rings);
+    wefti_rings_fini(&report->chains);
+    wefti_rings_fini(&report->net);
+    wefti_paths_destroy(report->paths);
+    report->paths = NULL;
+}
+
+/* ---- text -----------------------------------------------------------------
+ */
+
+/* Bandwidth and number of its links to other GPUs and switches. */
+static void sum_links(const wefti_topo *topo, int gpu, int *count_out,
+                      int *down_out, double *GBps_out)
+{
+    *count_out = *down_out = 0;
+    *GBps_out = 0;
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        if ((link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI) &&
+            (link->a == gpu || link->b == gpu)) {
+            *count_out += link->count;
+            *down_out += link->down;
+            *GBps_out += link->GBps;
+        }
+    }
+}
+
+static double uplink_GBps(const wefti_topo *topo, int device)
+{
+    int link = wefti_topo_find_link(topo, topo->devices[device].parent, device,
+                                    WEFTI_LINK_PCI);
+    return link >= 0 ? topo->links[link].GBps : 0;
+}
+
+static const char *numa_text(const wefti_topo *topo, int device, char text[16])
+{
+    int numa = wefti_topo_numa(topo, device);
+    if (numa < 0) {
+        return "?";
+    }
+    snprintf(text, 16, "%d", topo->devices[numa].os_index);
+    return text;
+}
+
+static void print_gpus(const wefti_report *report, FILE *file)
+{
+    const wefti_paths *paths = report->paths;
+    fprintf(file, "\n%-7s%-25s%-14s%4s%13s%7s  %s\n", "GPU", "model", "PCI",
+            "NUMA", "links GB/s", "PCIe", "NIC");
+    for (int i = 0; i < paths->gpu_count; i++) {
+        char id[WEFTI_TOPO_ID_BYTES], nic[WEFTI_TOPO_ID_BYTES] = "-";
+        char numa[16], links[32] = "-";
+        int device = paths->gpus[i], count, down;
+        double GBps;
+        const wefti_device *d = &report->topo->devices[device];
+        sum_links(report->topo, device, &count, &down, &GBps);
+        if (count + down > 0) {
+            snprintf(links, sizeof(links), "%d = %.4g", count, GBps);
+        }
+        int near = wefti_paths_nic_of(paths, i);
+        if (near >= 0) {
+            wefti_topo_id(report->topo, paths->nics[near], nic);
+        }
+        fprintf(file, "%-7s%-24.24s %-14s%4s%13s%7.4g  %s\n",
+                wefti_topo_id(report->topo, device, id), d->name, d->pci.bus,
+                numa_text(report->topo, device, numa), links,
+                uplink_GBps(report->topo, device), nic);
+    }
+}
+
+static void print_nics(const wefti_report *report, bool colour, FILE *file)
+{
+    const wefti_paths *paths = report->paths;
+    if (paths->nic_count == 0) {
+        return;
+    }
+    fprintf(file, "\n%-7s%-16s%-11s%7s %-9s%-14s%4s  %s\n", "NIC", "name",
+            "kind", "Gb/s", "state", "PCI", "NUMA", "rate");
+    for (int i = 0; i < paths->nic_count; i++) {
+        char id[WEFTI_TOPO_ID_BYTES], numa[16];
+        const wefti_device *d = &report->topo->devices[paths->nics[i]];
+        bool down = d->nic.state == WEFTI_NIC_DOWN;
+        fprintf(file, "%-7s%-15.15s %-11s%7.4g %s%-9s%s%-14s%4s  %s\n",
+                wefti_topo_id(report->topo, paths->nics[i], id), d->name,
+                wefti_nic_kind_text(d->nic.kind), d->nic.gbps,
+                colour && down ? "\033[31m" : "",
+                wefti_nic_state_text(d->nic.state),
+                colour && down ? "\033[0m" : "", d->pci.bus,
+                numa_text(report->topo, paths->nics[i], numa),
+                d->nic.gbps_assumed ? "inferred"
+                                    : wefti_origin_text(d->nic.gbps_origin));
+    }
+}
+
+static void print_matrix(const wefti_report *report, FILE *file)
+{
+    const wefti_paths *paths = report->paths;
+    int gpus = paths->gpu_count, nics = paths->nic_count;
+    if (gpus == 0) {
+        return;
+    }
+    if (gpus > MATRIX_MOST) {
+        gpus = paths->hosts[report->host].gpu_count;
+        nics = 0;
+        if (gpus > MATRIX_MOST) {
+            gpus = MATRIX_MOST;
+        }
+        fprintf(file, "\nPaths of the first %d GPUs\n      ", gpus);
+    } else {
+        fprintf(file, "\nPaths\n      ");
+    }
+    nics = 4 * (gpus + nics) + 6 > COLUMNS ? 0 : nics;
+    for (int b = 0; b < gpus + nics; b++) {
+        fprintf(file, "%c%-3d", b < gpus ? 'g' : 'n', b < gpus ? b : b - gpus);
+    }
+    for (int a = 0; a < gpus; a++) {
+        fprintf(file, "\ngpu%-3d", a);
+        for (int b = 0; b < gpus + nics; b++) {
+            wefti_path path = b < gpus ? wefti_path_gpu_gpu(paths, a, b)
+                                       : wefti_path_gpu_nic(paths, a, b - gpus);
+            fprintf(file, "%-4s",
+                    a == b ? "-" : wefti_path_type_text(path.type));
+        }
+    }
+    fputc('\n', file);
+}
+
+static void print_rings(const char *what, const wefti_rings *rings, FILE *file)
+{
+    if (rings->channels == 0) {
+        return;
+    }
+    fprintf(file, "%-22s%2d x %-5.4g GB/s = %-6.4g type %s", what,
+            rings->channels, rings->GBps, rings->channels * rings->GBps,
+            wefti_path_type_text(rings->type));
+    if (rings->nic_type != WEFTI_PATH_DIS) {
+        fprintf(file, ", to NICs %s", wefti_path_type_text(rings->nic_type));
+    }
+    fprintf(file, ", %.0f%% used\n", 100 * rings->most_use);
+    int width = rings->gpu_count > 10 ? 3 : 2;
+    for (int r = 0; r < rings->distinct && rings->gpu_count > 1 && r < 4; r++) {
+        fputs("    ", file);
+        for (int i = 0; i < rings->gpu_count && 4 + (i + 1) * width < COLUMNS;
+             i++) {
+            fprintf(file, "%*d", width,
+                    rings->orders[r * rings->gpu_count + i]);
+        }
+        if (rings->nics[r] >= 0) {
+            fprintf(file, "  by nic%d", rings->nics[r]);
+        }
+        fputc('\n', file);
+    }
+    if (rings->distinct > 4) {
+        fprintf(file, "    and %d more orders\n", rings->distinct - 4);
+    }
+}
+
+/* A text broken at blanks, with an indent. */
+static void print_wrapped(const char *text, int indent, int column, FILE *file)
+{
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (column + (int)word + 1 > COLUMNS && column > indent) {
+            fprintf(file, "\n%*s", indent, "");
+            column = indent;
+        }
+        fprintf(file, " %.*s", (int)word, text);
+        column += (int)word + 1;
+        text += word + (text[word] == ' ');
+    }
+    fputc('\n', file);
+}
+
+static void print_warnings(const wefti_topo *topo, bool colour, FILE *file)
+{
+    if (topo->warning_count == 0) {
+        return;
+    }
+    fprintf(file, "\n%sWarnings%s\n", colour ? "\033[33m" : "",
+            colour ? "\033[0m" : "");
+    for (int i = 0; i < topo->warning_count; i++) {
+        const wefti_topo_warning *w = &topo->warnings[i];
+        int column = fprintf(file, "%3d", w->code);
+        char text[512];
+        snprintf(text, sizeof(text), "%s: %s", w->device, w->text);
+        print_wrapped(text, 4, column, file);
+    }
+}
+
+void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
+{
+    const wefti_topo *topo = report->topo;
+    const int *counts = topo->kind_counts;
+    print_wrapped(topo->source, 4, 0, file);
+    fprintf(file, " hosts %d, NUMA nodes %d, GPUs %d, NICs %d, NVSwitches %d\n",
+            counts[WEFTI_TOPO_HOST], counts[WEFTI_TOPO_NUMA],
+            counts[WEFTI_TOPO_GPU], counts[WEFTI_TOPO_NIC], topo->switch_chips);
+    if (counts[WEFTI_TOPO_GPU] > 0) {
+        print_gpus(report, file);
+    }
+    print_nics(report, colour, file);
+    print_matrix(report, file);
+    if (report->rings.channels > 0) {
+        fputs("\nChannels, by NCCL's table of link rates\n", file);
+        print_rings("rings in a host", &report->rings, file);
+        print_rings("chains for trees", &report->chains, file);
+        print_rings("rings over hosts", &report->net, file);
+    }
+    print_warnings(topo, colour, file);
+}

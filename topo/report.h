@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/report.h - a graph, its paths and rings, for people and programs: text
+ * of 80 columns, JSON, a picture.
+ */
+#ifndef TOPO_REPORT_H
+#define TOPO_REPORT_H
+
+#include "base/json.h"
+#include "topo/paths.h"
+#include "topo/rings.h"
+
+#include <stdio.h>
+
+/* Everything that is shown; made once, shown in several ways. */
+typedef struct wefti_report {
+    const wefti_topo *topo; /* borrowed */
+    wefti_paths *paths;
+    wefti_rings rings;  /* of the first host with GPUs */
+    wefti_rings chains; /* of the same */
+    wefti_rings net;    /* of the same; channels 0 where it has no NIC */
+    int host;           /* that host; -1 none */
+} wefti_report;
+
+WEFT_NODISCARD weft_status wefti_report_init(wefti_report *report,
+                                             const wefti_topo *topo);
+void wefti_report_fini(wefti_report *report);
+
+/* Lines of at most 80 columns; colour marks what is wrong. */
+void wefti_report_print(const wefti_report *report, bool colour, FILE *file);
+
+/* Members source, warnings, gpus .. rings_multinode of an open object. */
+void wefti_report_write_json(const wefti_report *report, wefti_json *json);
+
+/* One picture: hosts, NUMA nodes, switches, GPUs, NICs; links as wide as they
+ * are fast, what is down dashed. At most eight hosts are drawn. */
+void wefti_report_write_svg(const wefti_report *report, FILE *file);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/report_json.c - the same facts for programs.
+ */
+#include "topo/report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Beyond this the matrices would be larger than anybody reads. */
+#define MATRIX_MOST 1024
+
+static void write_id(const wefti_topo *topo, wefti_json *json, const char *name,
+                     int device)
+{
+    char id[WEFTI_TOPO_ID_BYTES];
+    if (device < 0) {
+        wefti_json_null(json, name);
+    } else {
+        wefti_json_text(json, name, wefti_topo_id(topo, device, id));
+    }
+}
+
+static void write_place(const wefti_topo *topo, wefti_json *json, int device)
+{
+    const wefti_device *d = &topo->devices[device];
+    wefti_json_text(json, "pci", d->pci.bus[0] ? d->pci.bus : NULL);
+    write_id(topo, json, "numa", wefti_topo_numa(topo, device));
+    write_id(topo, json, "host", d->host);
+}
+
+static void write_warnings(const wefti_topo *topo, wefti_json *json)
+{
+    wefti_json_array_open(json, "warnings");
+    for (int i = 0; i < topo->warning_count; i++) {
+        wefti_json_object_open(json, NULL);
+        wefti_json_int(json, "code", topo->warnings[i].code);
+        wefti_json_text(json, "device", topo->warnings[i].device);
+        wefti_json_text(json, "text", topo->warnings[i].text);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+static void write_hosts(const wefti_topo *topo, wefti_json *json)
+{
+    wefti_json_array_open(json, "hosts");
+    for (int i = 0; i < topo->device_count; i++) {
+        if (topo->devices[i].kind == WEFTI_TOPO_HOST) {
+            write_id(topo, json, NULL, i);
+        }
+    }
+    wefti_json_array_close(json);
+    wefti_json_array_open(json, "numas");
+    for (int i = 0; i < topo->device_count; i++) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->kind == WEFTI_TOPO_NUMA && d->os_index >= 0) {
+            wefti_json_object_open(json, NULL);
+            write_id(topo, json, "id", i);
+            write_id(topo, json, "host", d->host);
+            wefti_json_int(json, "os_index", d->os_index);
+            wefti_json_text(json, "cpus",
+                            d->cpu.affinity[0] ? d->cpu.affinity : NULL);
+            wefti_json_object_close(json);
+        }
+    }
+    wefti_json_array_close(json);
+}
+
+static void write_gpus(const wefti_report *report, wefti_json *json)
+{
+    wefti_json_array_open(json, "gpus");
+    for (int i = 0; i < report->paths->gpu_count; i++) {
+        int device = report->paths->gpus[i];
+        const wefti_device *d = &report->topo->devices[device];
+        int near = wefti_paths_nic_of(report->paths, i);
+        wefti_json_object_open(json, NULL);
+        write_id(report->topo, json, "id", device);
+        wefti_json_text(json, "name", d->name);
+        write_place(report->topo, json, device);
+        if (d->gpu.sm > 0) {
+            wefti_json_int(json, "sm", d->gpu.sm);
+        } else {
+            wefti_json_null(json, "sm");
+        }
+        wefti_json_text(json, "vendor", d->gpu.amd ? "amd" : "nvidia");
+        wefti_json_bool(json, "template", d->gpu.template_of);
+        write_id(report->topo, json, "nic",
+                 near >= 0 ? report->paths->nics[near] : -1);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+/* The first card that has the same GUID: what is one card to its maker. */
+static int card_of(const wefti_report *report, int nic)
+{
+    const wefti_topo *topo = report->topo;
+    const wefti_device *d = &topo->devices[report->paths->nics[nic]];
+    for (int i = 0; i < nic && d->nic.card_guid; i++) {
+        const wefti_device *other = &topo->devices[report->paths->nics[i]];
+        if (other->host == d->host &&
+            other->nic.card_guid == d->nic.card_guid) {
+            return other->parent;
+        }
+    }
+    return d->parent;
+}
+
+static void write_nics(const wefti_report *report, wefti_json *json)
+{
+    wefti_json_array_open(json, "nics");
+    for (int i = 0; i < report->paths->nic_count; i++) {
+        int device = report->paths->nics[i];
+        const wefti_device *d = &report->topo->devices[device];
+        wefti_json_object_open(json, NULL);
+        write_id(report->topo, json, "id", device);
+        wefti_json_text(json, "name", d->name[0] ? d->name : NULL);
+        wefti_json_text(json, "kind", wefti_nic_kind_text(d->nic.kind));
+        wefti_json_real(json, "gbps", d->nic.gbps);
+        wefti_json_text(json, "gbps_from",
+                        wefti_origin_text(d->nic.gbps_origin));
+        wefti_json_bool(json, "gbps_assumed", d->nic.gbps_assumed);
+        wefti_json_text(json, "state", wefti_nic_state_text(d->nic.state));
+        write_place(report->topo, json, device);
+        write_id(report->topo, json, "card", card_of(report, i));
+        wefti_json_int(json, "port", d->nic.port);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+static void write_links(const wefti_topo *topo, wefti_json *json)
+{
+    wefti_json_array_open(json, "links");
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        bool port = link->type == WEFTI_LINK_PORT;
+        wefti_json_object_open(json, NULL);
+        write_id(topo, json, "a", port ? link->b : link->a);
+        if (port) {
+            wefti_json_text(json, "b", "network");
+        } else {
+            write_id(topo, json, "b", link->b);
+        }
+        wefti_json_text(json, "type",
+                        port ? "NET" : wefti_link_type_text(link->type));
+        wefti_json_int(json, "count", link->count);
+        wefti_json_int(json, "down", link->down);
+        wefti_json_real(json, "GBps", link->GBps);
+        wefti_json_real(json, "nccl_GBps", link->nccl_GBps);
+        wefti_json_text(json, "from", wefti_origin_text(link->origin));
+        wefti_json_bool(json, "assumed", link->assumed);
+        wefti_json_real(json, "latency_us", link->latency_us);
+        wefti_json_text(json, "latency_from",
+                        wefti_origin_text(link->latency_origin));
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+static void write_path(wefti_json *json, wefti_path path)
+{
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "type", wefti_path_type_text(path.type));
+    wefti_json_real(json, "GBps", path.GBps);
+    wefti_json_real(json, "nccl_GBps", path.nccl_GBps);
+    wefti_json_object_close(json);
+}
+
+static void write_paths(const wefti_report *report, wefti_json *json)
+{
+    const wefti_paths *paths = report->paths;
+    wefti_json_object_open(json, "paths");
+    if (paths->gpu_count > MATRIX_MOST) {
+        wefti_json_null(json, "gpu_gpu");
+        wefti_json_null(json, "gpu_nic");
+        wefti_json_object_close(json);
+        return;
+    }
+    for (int nics = 0; nics < 2; nics++) {
+        wefti_json_array_open(json, nics ? "gpu_nic" : "gpu_gpu");
+        for (int a = 0; a < paths->gpu_count; a++) {
+            wefti_json_array_open(json, NULL);
+            for (int b = 0; b < (nics ? paths->nic_count : paths->gpu_count);
+                 b++) {
+                write_path(json, nics ? wefti_path_gpu_nic(paths, a, b)
+                                      : wefti_path_gpu_gpu(paths, a, b));
+            }
+            wefti_json_array_close(json);
+        }
+        wefti_json_array_close(json);
+    }
+    wefti_json_object_close(json);
+}
+
+static void write_rings(const wefti_report *report, const char *name,
+                        const wefti_rings *rings, wefti_json *json)
+{
+    if (rings->channels == 0) {
+        wefti_json_null(json, name);
+        return;
+    }
+    wefti_json_object_open(json, name);
+    wefti_json_int(json, "channels", rings->channels);
+    wefti_json_real(json, "GBps", rings->GBps);
+    wefti_json_text(json, "type", wefti_path_type_text(rings->type));
+    if (rings->nic_type != WEFTI_PATH_DIS) {
+        wefti_json_text(json, "nic_type",
+                        wefti_path_type_text(rings->nic_type));
+    }
+    wefti_json_text(json, "table", "nccl");
+    wefti_json_real(json, "most_use", rings->most_use);
+    wefti_json_array_open(json, "orders");
+    for (int c = 0; c < rings->channels; c++) {
+        const int *order =
+            rings->orders + c % rings->distinct * rings->gpu_count;
+        wefti_json_array_open(json, NULL);
+        for (int i = 0; i < rings->gpu_count; i++) {
+            write_id(report->topo, json, NULL, report->paths->gpus[order[i]]);
+        }
+        wefti_json_array_close(json);
+    }
+    wefti_json_array_close(json);
+    wefti_json_array_open(json, "nics");
+    for (int c = 0; c < rings->channels; c++) {
+        int nic = rings->nics[c % rings->distinct];
+        write_id(report->topo, json, NULL,
+                 nic >= 0 ? report->paths->nics[nic] : -1);
+    }
+    wefti_json_array_close(json);
+    wefti_json_object_close(json);
+}
+
+void wefti_report_write_json(const wefti_report *report, wefti_json *json)
+{
+    const wefti_topo *topo = report->topo;
+    wefti_json_text(json, "source", topo->source);
+    write_warnings(topo, json);
+    write_hosts(topo, json);
+    write_gpus(report, json);
+    write_nics(report, json);
+    wefti_json_int(json, "switches", topo->switch_chips);
+    wefti_json_bool(json, "template", topo->is_template);
+    wefti_json_bool(json, "links_unknown", topo->links_unknown);
+    write_links(topo, json);
+    write_paths(report, json);
+    write_rings(report, "rings", &report->rings, json);
+    write_rings(report, "trees", &report->chains, json);
+    write_rings(report, "rings_multinode", &report->net, json);
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/source_live.c - this host: hwloc, then NVML, then sysfs.
+ *
+ * hwloc's view comes through its own export, so that one reader serves both.
+ */
+#include "topo/topo.h"
+
+#include "base/error.h"
+#include "topo/hwloc_file.h"
+#include "topo/nvml.h"
+#include "topo/sysfs.h"
+
+#include <hwloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* OpenCL and X are not asked: they take long, and hang where they are ill. */
+static weft_status discover(hwloc_topology_t *out)
+{
+    hwloc_topology_t topology;
+    if (hwloc_topology_init(&topology) != 0) {
+        return wefti_error_system("hwloc_topology_init");
+    }
+    (void)hwloc_topology_set_components(
+        topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "opencl");
+    (void)hwloc_topology_set_components(
+        topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "gl");
+    if (hwloc_topology_set_io_types_filter(
+            topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0 ||
+        hwloc_topology_load(topology) != 0) {
+        hwloc_topology_destroy(topology);
+        return wefti_error_system("hwloc_topology_load");
+    }
+    *out = topology;
+    return WEFT_OK;
+}
+
+static weft_status import_hwloc(wefti_topo *topo, wefti_claims *claims)
+{
+    hwloc_topology_t topology;
+    char *text;
+    int bytes;
+    weft_status status = discover(&topology);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (hwloc_topology_export_xmlbuffer(topology, &text, &bytes, 0) != 0) {
+        status = wefti_error_system("hwloc_topology_export_xmlbuffer");
+    } else {
+        size_t length = bytes > 0 ? (size_t)bytes - 1 : 0; /* without NUL */
+        status =
+            wefti_hwloc_import_text("this machine", text, length, topo, claims);
+        hwloc_free_xmlbuffer(topology, text);
+    }
+    hwloc_topology_destroy(topology);
+    return status;
+}
+
+/* What hwloc alone could not know of NVLinks, NVML may have told. */
+static void forget_unknown_links(wefti_topo *topo, const wefti_claims *claims)
+{
+    int kept = 0;
+    for (int i = 0; i < topo->warning_count && claims->count > 0; i++) {
+        if (topo->warnings[i].code != 21) {
+            topo->warnings[kept++] = topo->warnings[i];
+        }
+    }
+    if (claims->count > 0) {
+        topo->warning_count = kept;
+        topo->links_unknown = false;
+    }
+}
+
+weft_status wefti_topo_open_live(const wefti_live_config *config,
+                                 wefti_topo **topo_out)
+{
+    static const wefti_live_config usual = {"/sys", "libnvidia-ml.so.1"};
+    wefti_nvml_gpu *gpus = NULL;
+    wefti_claims claims = {0};
+    wefti_topo *topo;
+    int count = 0;
+    config = config ? config : &usual;
+    weft_status status = wefti_topo_create(&topo);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    snprintf(topo->source, sizeof(topo->source), "live");
+    status = import_hwloc(topo, &claims);
+    if (status == WEFT_OK) {
+        wefti_sysfs_apply(topo, config->sysfs);
+        status = wefti_nvml_read(config->nvml_library, topo, &gpus, &count);
+    }
+    if (status == WEFT_OK) {
+        wefti_nvml_apply(topo, gpus, count, &claims);
+        forget_unknown_links(topo, &claims);
+        status = wefti_topo_finish(topo, &claims);
+    }
+    free(gpus);
+    wefti_claims_fini(&claims);
+    if (status != WEFT_OK) {
+        wefti_topo_destroy(topo);
+        topo = NULL;
+    }
+    *topo_out = topo;
+    return status;
+}

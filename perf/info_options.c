@@ -61,7 +61,9 @@ static weft_status read_value(int arg_count, char **args, int *at,
     } else if (*at + 1 < arg_count) {
         *value_out = args[++*at];
     } else {
-        return wefti_error(WEFT_ERR_INVALID, "%s: a value is missing; allowed is a file or a name", name);
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s: a value is missing; allowed is a file or a name", name);
     }
     return WEFT_OK;
 }

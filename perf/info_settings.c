@@ -54,12 +54,13 @@ static const char *source_of(const wefti_setting_info *info)
 int wefti_info_settings_print(FILE *file)
 {
     int wrong = 0;
-    fprintf(file, "%-24s %-20s %-12s %s\n", "variable", "value", "from", "meaning");
+    fprintf(file, "%-24s %-20s %-12s %s\n", "variable", "value", "from",
+            "meaning");
     for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
         wefti_setting_info info = wefti_setting_describe(i);
         const char *value = shown(i, &info);
-        fprintf(file, "%-24s %-20s %-12s %s\n", info.name, value[0] ? value : "-",
-               source_of(&info), info.meaning);
+        fprintf(file, "%-24s %-20s %-12s %s\n", info.name,
+                value[0] ? value : "-", source_of(&info), info.meaning);
         if (check(i) != WEFT_OK) {
             wrong++;
             fprintf(file, "  ! %s\n", weft_error_text());
@@ -69,7 +70,7 @@ int wefti_info_settings_print(FILE *file)
         if (is_unknown(*variable)) {
             wrong++;
             fprintf(file, "%.*s: weft does not know this variable\n",
-                   (int)strcspn(*variable, "="), *variable);
+                    (int)strcspn(*variable, "="), *variable);
         }
     }
     return wrong;

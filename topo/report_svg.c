@@ -132,7 +132,7 @@ static void draw_link(const canvas *c, const wefti_link *link)
     fprintf(c->file, "<path d=\"M%.0f %.0f ", x1, y1);
     if (a->kind == b->kind && a->kind == WEFTI_TOPO_GPU) {
         fprintf(c->file, "Q%.0f %.0f ", (x1 + x2) / 2,
-                y1 + 60 + fabs(x2 - x1) / 8);
+                y1 + 60 + fabs(x2 - x1) / 5);
     } else {
         fputs("L", c->file);
     }
@@ -181,7 +181,9 @@ static void draw_device(canvas *c, int device, double left, double right)
     wefti_topo_id(topo, device, id);
     switch (d->kind) {
     case WEFTI_TOPO_NUMA:
-        draw_box(c, device, 90, 30, "#fdf1d6", id, "");
+        snprintf(more, sizeof(more), "numa%d", d->os_index);
+        draw_box(c, device, 90, 30, "#fdf1d6",
+                 d->os_index < 0 ? "numa ?" : more, "");
         break;
     case WEFTI_TOPO_BRIDGE:
     case WEFTI_TOPO_CARD:
@@ -210,6 +212,32 @@ static void draw_device(canvas *c, int device, double left, double right)
     }
 }
 
+/* Ports of several hosts meet below them. */
+static void draw_network(const canvas *c, int host, double top, double left,
+                         double right)
+{
+    const wefti_paths *paths = c->report->paths;
+    const wefti_host_paths *h = &paths->hosts[host];
+    double y = top + HOST_H - 15;
+    if (paths->host_count < 2) {
+        return;
+    }
+    for (int i = 0; i < h->nic_count; i++) {
+        int device = paths->nics[h->first_nic + i];
+        if (wefti_topo_nic_usable(c->report->topo, device)) {
+            fprintf(c->file,
+                    "<path d=\"M%.0f %.0fV%.0f\" stroke=\"#2b6fd9\" "
+                    "stroke-width=\"%.1f\"/>\n",
+                    c->x[device], c->y[device], y,
+                    width_of(c->report->topo->devices[device].nic.gbps / 8));
+        }
+    }
+    fprintf(c->file,
+            "<path d=\"M%.0f %.0fH%.0f\" stroke=\"#2b6fd9\" "
+            "stroke-width=\"4\"><title>network</title></path>\n",
+            left, y, right + MARGIN + 6);
+}
+
 static void draw_host(canvas *c, int host, double top)
 {
     const wefti_topo *topo = c->report->topo;
@@ -232,6 +260,7 @@ static void draw_host(canvas *c, int host, double top)
             "<text x=\"%.0f\" y=\"%.0f\" class=\"h\">host%d</text>\n",
             left, top, right - left + MARGIN, HOST_H - 30, left + 12, top + 24,
             host);
+    draw_network(c, host, top, inner, right);
     for (int i = 0; i < topo->link_count; i++) {
         if (topo->devices[topo->links[i].a].host == first) {
             draw_link(c, &topo->links[i]);
@@ -243,11 +272,22 @@ static void draw_host(canvas *c, int host, double top)
     c->next_x = right + 2 * MARGIN;
 }
 
-static int count_leaves(const wefti_topo *topo)
+/* Of the widest host that is drawn. */
+static int count_leaves(const wefti_topo *topo, int drawn,
+                        const wefti_paths *paths)
 {
-    return topo->kind_counts[WEFTI_TOPO_GPU] +
-           topo->kind_counts[WEFTI_TOPO_NIC] +
-           topo->kind_counts[WEFTI_TOPO_NUMA];
+    int most = 2;
+    for (int host = 0; host < drawn; host++) {
+        const wefti_host_paths *h = &paths->hosts[host];
+        int leaves = h->gpu_count + h->nic_count;
+        for (int i = 0; i < h->device_count; i++) {
+            leaves +=
+                topo->devices[h->first_device + i].kind == WEFTI_TOPO_NUMA &&
+                leaves < 2;
+        }
+        most = leaves > most ? leaves : most;
+    }
+    return most;
 }
 
 /* One host a row, or two where they are small; a cloud joins their NICs. */
@@ -264,8 +304,8 @@ void wefti_report_write_svg(const wefti_report *report, FILE *file)
         free(c.y);
         return;
     }
-    int per_host = count_leaves(topo) / hosts + 3;
-    double width = per_host * LEAF_W + 4 * MARGIN;
+    double width =
+        (count_leaves(topo, drawn, report->paths) + 1) * LEAF_W + 5 * MARGIN;
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
             "height=\"%d\" font-family=\"sans-serif\" font-size=\"13\">\n"
@@ -276,6 +316,13 @@ void wefti_report_write_svg(const wefti_report *report, FILE *file)
     for (int i = 0; i < drawn; i++) {
         c.next_x = MARGIN;
         draw_host(&c, i, MARGIN + i * HOST_H);
+    }
+    if (drawn > 1) {
+        fprintf(file,
+                "<path d=\"M%.0f %dV%d\" stroke=\"#2b6fd9\" "
+                "stroke-width=\"4\"/>\n",
+                c.next_x - MARGIN + 6, MARGIN + HOST_H - 15,
+                MARGIN + drawn * HOST_H - 15);
     }
     fprintf(file, "<text x=\"%d\" y=\"%d\">", MARGIN, drawn * HOST_H + 30);
     put_text(file, topo->source);

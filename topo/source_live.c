@@ -6,6 +6,7 @@
  */
 #include "topo/topo.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "topo/hwloc_file.h"
 #include "topo/nvml.h"
@@ -15,17 +16,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* OpenCL and X are not asked: they take long, and hang where they are ill. */
+/* Plugins are not asked: OpenCL's and X's take long and hang where they are
+ * ill, and PCI devices Linux itself shows. */
 static weft_status discover(hwloc_topology_t *out)
 {
+    static const char *const unasked[] = {"opencl", "gl", "pci"};
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0) {
         return wefti_error_system("hwloc_topology_init");
     }
-    (void)hwloc_topology_set_components(
-        topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "opencl");
-    (void)hwloc_topology_set_components(
-        topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "gl");
+    for (size_t i = 0; i < WEFTI_COUNT_OF(unasked); i++) {
+        (void)hwloc_topology_set_components(
+            topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unasked[i]);
+    }
     if (hwloc_topology_set_io_types_filter(
             topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0 ||
         hwloc_topology_load(topology) != 0) {

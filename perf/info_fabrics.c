@@ -42,7 +42,8 @@ static bool is_usable(const fabric *f, char *why, size_t why_bytes)
                  usable ? f->use : "memfd_create is refused");
         return usable;
     }
-    void *module = dlopen(f->library, RTLD_LAZY | RTLD_LOCAL);
+    /* Kept mapped: UCX loses memory when it is taken out again. */
+    void *module = dlopen(f->library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (!module) {
         snprintf(why, why_bytes, "%s is not here", f->library);
         return false;

@@ -67,6 +67,12 @@ static inline float wefti_small_widen(uint32_t code, unsigned exponent,
     return wefti_f32_of_bits(bits | sign);
 }
 
+/*
+ * The nearest code. Adding a power of two whose last bit is worth as much as
+ * the code's rounds to it, to even on ties; the sum's low bits are then the
+ * code's mantissa with the leading one, which carries into the exponent where
+ * it must, and stays away where the code is denormal.
+ */
 static inline uint32_t wefti_small_narrow(float value, unsigned exponent,
                                           unsigned mantissa, bool infinite)
 {
@@ -74,20 +80,23 @@ static inline uint32_t wefti_small_narrow(float value, unsigned exponent,
     uint32_t gap = 127U - ((1U << (exponent - 1)) - 1);
     uint32_t most = (1U << (exponent + mantissa)) - 1;
     uint32_t over = infinite ? most >> mantissa << mantissa : most;
+    uint32_t nan = infinite ? over | 1U << (mantissa - 1) : over;
+    uint32_t least = (gap + 1) << 23;                        /* normal */
+    uint32_t beyond = (128U + (1U << (exponent - 1))) << 23; /* any code */
     uint32_t bits = wefti_f32_bits(value);
-    uint32_t size = bits & 0x7fffffffU;
     uint32_t sign = bits >> 31 << (exponent + mantissa);
-    uint32_t half = (1U << (shift - 1)) - 1 + (size >> shift & 1U);
-    uint32_t normal = ((size + half) >> shift) - (gap << mantissa);
-    /* Adding a number whose last bit is the smallest denormal rounds to it. */
-    uint32_t unit = (gap + 1 + shift) << 23;
-    uint32_t denormal =
+    uint32_t size = bits & 0x7fffffffU;
+    bool is_nan = size > 0x7f800000U;
+    size = size < beyond ? size : beyond;
+    uint32_t power = size & 0x7f800000U;
+    power = power > least ? power : least;
+    uint32_t unit = power + (shift << 23);
+    uint32_t low =
         wefti_f32_bits(wefti_f32_of_bits(size) + wefti_f32_of_bits(unit)) -
         unit;
-    uint32_t code = wefti_select_bits(size < (gap + 1) << 23, denormal, normal);
-    code = wefti_select_bits(code < over, code, over);
-    uint32_t nan = infinite ? over | 1U << (mantissa - 1) : over;
-    bool is_nan = size > 0x7f800000U || (!infinite && code == over);
+    uint32_t code = low + ((power - least) >> shift);
+    code = code < over ? code : over;
+    is_nan |= !infinite && code == over;
     return wefti_select_bits(is_nan, nan, sign | code);
 }
 

@@ -6,7 +6,12 @@
 
 #include "comm/pattern/shape.h"
 
+#include <assert.h>
 #include <stdio.h>
+
+static_assert(WEFT_COLLECTIVE_COUNT <= 256 && WEFT_DTYPE_COUNT <= 256 &&
+                  WEFT_REDOP_COUNT <= 256,
+              "each has one byte of a signature");
 
 wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
 {

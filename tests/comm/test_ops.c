@@ -56,6 +56,7 @@ struct probe {
     bool in_place;
     unsigned salt;
     values values;
+    unsigned char scale[16]; /* behind the first byte, poisoned once posted */
     unsigned char *send, *recv; /* as passed to weft, behind their guards */
     unsigned char *host_send, *host_recv;
     size_t room_bytes;
@@ -132,12 +133,11 @@ static void finish(struct probe *probe, weft_status status)
 }
 
 /* A pre-multiplied sum; the scalar is gone when it has been posted. */
-static weft_status post_scaled(const struct probe *probe,
-                               weft_collective collective, const void *send,
-                               void *recv)
+static weft_status post_scaled(struct probe *probe, weft_collective collective,
+                               const void *send, void *recv)
 {
-    unsigned char scale[16];
-    memcpy(scale + 1, probe->values.scale, 8);
+    unsigned char *scale = probe->scale + 1;
+    memcpy(scale, probe->values.scale, 8);
     weft_op op = {.size_bytes = sizeof(op),
                   .collective = collective,
                   .send = send,
@@ -146,9 +146,9 @@ static weft_status post_scaled(const struct probe *probe,
                   .dtype = probe->dtype,
                   .redop = WEFT_REDOP_PREMULSUM,
                   .root = probe->root,
-                  .scale = scale + 1};
+                  .scale = scale};
     weft_status status = weft_op_post(&op, 0, probe->comm, probe->stream);
-    memset(scale, POISON, sizeof(scale));
+    memset(scale, POISON, 8);
     return status;
 }
 

@@ -36,6 +36,10 @@
       "memory where ranks note their last operation (set by weft-run)")        \
     X(DOMAIN, TEXT, "", 0, 0,                                                  \
       "parts ranks that could share memory: a word, or one per rank: a,a,b")   \
+    X(NET_INTERFACE, TEXT, "", 0, 0,                                           \
+      "interfaces that carry messages between hosts, such as eth0,eth1")       \
+    X(NET_TRANSPORT, TEXT, "tcp", 0, 0,                                        \
+      "what carries them, as UCX names it: tcp, or rc,ud for RDMA")            \
     X(WARN_MS, INT, "10000", 1, 86400000,                                      \
       "a waiter names whom it waits for after this long")                      \
     X(TIMEOUT_MS, INT, "600000", 1, 86400000,                                  \

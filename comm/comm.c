@@ -12,9 +12,11 @@
 #include "base/log.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
+#include "comm/fabric/remote.h"
 #include "comm/group.h"
 #include "comm/letters.h"
 #include "comm/mem.h"
+#include "comm/net/net.h"
 #include "comm/op.h"
 #include "comm/ticket.h"
 
@@ -25,6 +27,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { UNSENT_NS = 200000000 }; /* destroy waits so long for what it sent */
 
 static unsigned char *carve(unsigned char **at, size_t bytes)
 {
@@ -172,6 +176,11 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
     }
     status = wefti_fabric_init(&comm->fabric, comm->rank, comm->nranks,
                                wefti_mapping_get_base(comm->mapping), remote);
+    comm->fabric.id = parts->id;
+    if (status == WEFT_OK && comm->near_count < comm->nranks) {
+        status = wefti_remote_init(&comm->fabric, comm->engine->net,
+                                   parts->world_ranks, remote);
+    }
     free(remote);
     comm->fabric.bells = comm->bells;
     comm->fabric.link_free_ns = &comm->engine->link_free_ns;
@@ -187,6 +196,7 @@ static void tear(weft_comm *comm)
     tear_gates(comm);
     wefti_tickets_fini(comm);
     wefti_letters_fini(comm);
+    wefti_remote_fini(&comm->fabric);
     wefti_fabric_fini(&comm->fabric);
     wefti_mapping_close(comm->mapping);
     if (comm->arena) {
@@ -308,6 +318,18 @@ static void give_back_memory(weft_comm *comm)
     }
 }
 
+/* What is still to be sent lies in this rank's region. */
+static void keep_until_sent(weft_comm *comm)
+{
+    wefti_engine *engine = comm->engine;
+    if (comm->fabric.net) {
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_flush(engine->net, UNSENT_NS);
+        wefti_net_keep(engine->net, comm->mapping);
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
 void weft_comm_destroy(weft_comm *comm)
 {
     if (!comm) {
@@ -327,6 +349,7 @@ void weft_comm_destroy(weft_comm *comm)
             break;
         }
     }
+    wefti_remote_tell_left(&comm->fabric);
     pthread_mutex_unlock(&engine->lock);
     wefti_rank_page *page =
         wefti_shared_get_page(&comm->fabric.shared, comm->rank);
@@ -335,6 +358,7 @@ void weft_comm_destroy(weft_comm *comm)
         wefti_doorbell_ring(comm->bells[peer]);
     }
     give_back_memory(comm);
+    keep_until_sent(comm);
     tear(comm);
     wefti_engine_release(engine);
 }
@@ -362,6 +386,9 @@ weft_status wefti_comm_observe(weft_comm *comm, const wefti_observer *observer)
     pthread_mutex_unlock(&comm->engine->lock);
     if (observer) {
         atomic_store(&header->observed, 1);
+        pthread_mutex_lock(&comm->engine->lock);
+        wefti_remote_tell_observed(&comm->fabric);
+        pthread_mutex_unlock(&comm->engine->lock);
     }
     return WEFT_OK;
 }

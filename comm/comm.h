@@ -22,6 +22,7 @@ typedef struct wefti_comm_parts {
     const int *world_ranks;
     int memory_fd;
     uint64_t memory_offset;
+    uint64_t id; /* of no other communicator of the job; the world's: 1 */
     const char *name;
     weft_device *device;
     int64_t warn_ms, timeout_ms;

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "comm/engine.h"
+#include "comm/net/net.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ static weft_status build_world(const building *own,
         .rank = members->rank,
         .nranks = members->nranks,
         .members = members,
+        .id = 1,
         .world_ranks = world_ranks,
         .memory_fd = members->nranks > 1 ? members->memory_fd : -1,
         .name = own->config->name,
@@ -135,7 +137,28 @@ static weft_status prepare(void *context, const wefti_membership *members)
         }
     }
     own->engine->crowded = is_crowded(members);
-    return name_limit(build_world(own, members, &tuning, &own->comm));
+    weft_status status = build_world(own, members, &tuning, &own->comm);
+    if (status == WEFT_OK && own->engine->net) {
+        status = wefti_net_start(own->engine->net);
+    }
+    return name_limit(status);
+}
+
+static weft_status make_card(void *context, const wefti_membership *members,
+                             int round,
+                             unsigned char card_out[WEFTI_CARD_BYTES],
+                             size_t *card_bytes_out)
+{
+    building *own = context;
+    return wefti_net_make_card(own->engine, members, round, card_out,
+                               card_bytes_out);
+}
+
+static weft_status take_card(void *context, int round, int rank,
+                             const unsigned char *card, size_t card_bytes)
+{
+    building *own = context;
+    return wefti_net_take_card(own->engine, round, rank, card, card_bytes);
 }
 
 /* Meets the other ranks; the engine then owns the membership. */
@@ -147,6 +170,7 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
                                        .nranks = config->nranks,
                                        .warn_ms = config->warn_ms,
                                        .timeout_ms = config->timeout_ms,
+                                       .exchange = {make_card, take_card},
                                        .prepare = prepare,
                                        .context = own};
     _Static_assert(sizeof(*tuning) <= sizeof(request.tuning),

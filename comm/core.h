@@ -135,21 +135,34 @@ typedef struct wefti_letter wefti_letter;
 typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
 
+typedef struct wefti_net wefti_net;
+
+/* A list of ranks that became a communicator, and how often. */
+typedef struct wefti_list {
+    uint64_t digest;
+    uint64_t times;
+} wefti_list;
+
 typedef struct wefti_engine {
     pthread_mutex_t lock;
     wefti_doorbell *bell; /* in shared memory: peers, gates and posts ring it */
     wefti_doorbell idle;  /* the thread sleeps here while nothing is pending */
     _Atomic int pending;  /* stream operations not yet done */
     _Atomic bool stopping;
+    _Atomic int drivers; /* with a net: who will look at it again */
     pthread_t thread;
     bool thread_started;
     weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
-    bool crowded;              /* more ranks than cores */
-    int64_t spin_ns;           /* how long a waiting caller spins */
-    int64_t link_free_ns;      /* the emulated link */
-    int64_t due_ns;            /* next time something becomes visible */
+    bool crowded;         /* more ranks than cores */
+    int64_t spin_ns;      /* how long a waiting caller spins */
+    int64_t link_free_ns; /* the emulated link */
+    int64_t due_ns;       /* next time something becomes visible */
+    wefti_net *net;       /* NULL: all ranks share memory */
+    bool failed;          /* some communicator of it has */
+    wefti_list *lists;    /* [list_count]; see comm/group.c */
+    size_t list_count;
     wefti_membership *members; /* NULL: a job of one rank */
     wefti_mapping *mapping;    /* holds the bell while the thread lives */
     wefti_board_line *board;   /* the launcher's; NULL: there is none */
@@ -228,6 +241,7 @@ struct weft_comm {
 
     weft_status failed;          /* this rank has acted on the fault */
     int64_t half_fault_ns;       /* since when a fault is being written */
+    _Atomic bool fault_told;     /* this rank must tell other domains of it */
     _Atomic uint32_t fault_seen; /* a copy of the fault is in fault */
     weft_fault fault;
 };

@@ -16,6 +16,7 @@
 #include "comm/control/fault.h"
 #include "comm/letters.h"
 #include "comm/mem.h"
+#include "comm/net/net.h"
 #include "comm/op.h"
 
 #include <sched.h>
@@ -82,6 +83,8 @@ void wefti_engine_release(wefti_engine *engine)
         wefti_engine_wake(engine);
         pthread_join(engine->thread, NULL);
     }
+    wefti_net_close(engine->net);
+    free(engine->lists);
     wefti_board_close(engine->board);
     wefti_mapping_close(engine->mapping);
     if (engine->members) {
@@ -133,6 +136,9 @@ bool wefti_engine_push(wefti_engine *engine)
 {
     bool moved = false;
     engine->due_ns = INT64_MAX;
+    if (engine->net) {
+        moved = wefti_net_drain(engine->net);
+    }
     for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
         moved |= push_comm(comm);
     }
@@ -167,6 +173,32 @@ static bool push_locked(wefti_engine *engine, int polls,
     return moved;
 }
 
+/* Sees that news from the network will ring the bell; false: there is some. */
+static bool arm_net(wefti_engine *engine)
+{
+    bool armed = true;
+    if (engine->net) {
+        pthread_mutex_lock(&engine->lock);
+        armed = wefti_net_arm(engine->net);
+        pthread_mutex_unlock(&engine->lock);
+    }
+    return armed;
+}
+
+/*
+ * Nobody may drive for a while: what waits to be sent goes out all the same.
+ * The last driver to go sees to it; the watcher that found one counted goes on
+ * to sleep, and that driver arms it after.
+ */
+static void leave_net(wefti_engine *engine)
+{
+    if (engine->net && atomic_fetch_sub(&engine->drivers, 1) == 1) {
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_leave(engine->net);
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
 /* Announces the sleep, looks once more, and sleeps if there is no news. */
 static bool park(wefti_engine *engine, bool (*done)(const void *),
                  const void *context)
@@ -175,7 +207,8 @@ static bool park(wefti_engine *engine, bool (*done)(const void *),
     int64_t due_ns;
     uint32_t seen = wefti_doorbell_arm(engine->bell);
     bool moved = push_locked(engine, 1, done, context, &finished, &due_ns);
-    if (!moved && !finished && !atomic_load(&engine->stopping)) {
+    if (!moved && !finished && !atomic_load(&engine->stopping) &&
+        arm_net(engine)) {
         wefti_doorbell_sleep(engine->bell, seen, sleep_ns(engine, due_ns));
     }
     wefti_doorbell_disarm(engine->bell);
@@ -214,8 +247,8 @@ static bool stay_awake(const wefti_engine *engine, struct patience *patience,
     return true;
 }
 
-void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
-                        const void *context)
+static void drive(wefti_engine *engine, bool (*done)(const void *),
+                  const void *context)
 {
     struct patience patience = {0, 0};
     for (;;) {
@@ -237,11 +270,28 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
     }
 }
 
+void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
+                        const void *context)
+{
+    if (!engine->net) {
+        drive(engine, done, context);
+        return;
+    }
+    atomic_fetch_add(&engine->drivers, 1);
+    drive(engine, done, context);
+    leave_net(engine);
+}
+
 static void *progress(void *argument)
 {
     wefti_engine *engine = argument;
+    bool drives = false;
     while (!atomic_load(&engine->stopping)) {
         if (atomic_load(&engine->pending) == 0) {
+            if (drives) {
+                drives = false;
+                leave_net(engine);
+            }
             uint32_t seen = wefti_doorbell_arm(&engine->idle);
             if (atomic_load(&engine->pending) == 0 &&
                 !atomic_load(&engine->stopping)) {
@@ -249,6 +299,10 @@ static void *progress(void *argument)
             }
             wefti_doorbell_disarm(&engine->idle);
             continue;
+        }
+        if (!drives) {
+            drives = true;
+            atomic_fetch_add(&engine->drivers, 1);
         }
         bool finished;
         int64_t due_ns;

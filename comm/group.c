@@ -86,6 +86,44 @@ uint64_t wefti_group_place(weft_comm *parent, int nranks)
     return wefti_group_reserve(parent, wefti_layout_plan(nranks).total_bytes);
 }
 
+static uint64_t mix(uint64_t digest, uint64_t word)
+{
+    return (digest ^ word) * UINT64_C(1099511628211); /* FNV-1a */
+}
+
+/* How often this very list has been asked for, this time included; 0: no memory
+ * to know it, and the others' ids will differ. */
+static uint64_t count_list(wefti_engine *engine, uint64_t digest)
+{
+    for (size_t i = 0; i < engine->list_count; i++) {
+        if (engine->lists[i].digest == digest) {
+            return ++engine->lists[i].times;
+        }
+    }
+    wefti_list *more = realloc(engine->lists, (engine->list_count + 1) *
+                                                  sizeof(*engine->lists));
+    if (!more) {
+        return 0;
+    }
+    engine->lists = more;
+    more[engine->list_count++] = (wefti_list){digest, 1};
+    return 1;
+}
+
+/*
+ * The same on all members without another word: from the parent's, who they
+ * are, and how often the parent has had this very list. Numbers of operations
+ * would not do, since shrink and create_from are not everybody's.
+ */
+static uint64_t new_id(weft_comm *parent, const int *ranks, int nranks)
+{
+    uint64_t id = mix(UINT64_C(14695981039346656037), parent->fabric.id);
+    for (int i = 0; i < nranks; i++) {
+        id = mix(id, (uint64_t)parent->peers[ranks[i]].world_rank);
+    }
+    return mix(id, count_list(parent->engine, id));
+}
+
 weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
                               int nranks, uint64_t offset,
                               const weft_comm_config *config,
@@ -104,6 +142,7 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
         .world_ranks = world_ranks,
         .memory_fd = job->nranks > 1 ? job->memory_fd : -1,
         .memory_offset = offset,
+        .id = new_id(parent, parent_ranks, nranks),
         .name = config->name,
         .device = parent->device,
         .warn_ms = config->warn_ms,

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "comm/fabric/remote.h"
 #include "comm/op.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
@@ -65,7 +66,16 @@ static void measure(const weft_comm *comm, const wefti_op *op,
     *taken_bytes *= wefti_who_has(shape->receives, comm->rank, op->desc.root);
 }
 
-void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes)
+/* Whether peer reads what this rank's entry carries. */
+static bool reads_payload(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
+    return shape->varied ||
+           wefti_shape_moves(shape, op->desc.root, comm->rank, peer);
+}
+
+void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
+                            size_t sent_bytes)
 {
     wefti_entry *entry = entry_of(comm, op, comm->rank);
     wefti_shared_header *header = comm->fabric.shared.header;
@@ -87,6 +97,11 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes)
         if (peer != comm->rank) {
             wefti_doorbell_ring(comm->bells[peer]);
         }
+    }
+    for (int peer = 0; comm->fabric.net && peer < comm->nranks; peer++) {
+        bool reads = payload_bytes && reads_payload(comm, op, peer);
+        wefti_remote_tell_entry(&comm->fabric, peer, op->number,
+                                reads ? payload_bytes : 0);
     }
 }
 
@@ -115,7 +130,7 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
         wefti_op_piece_open(comm, op);
         op->piece.bytes = sent_bytes + taken_bytes;
     }
-    wefti_oneshot_announce(comm, op, sent_bytes);
+    wefti_oneshot_announce(comm, op, bytes, sent_bytes);
 }
 
 /* Whether peer's payload may be read; notes when it was or will be there. */

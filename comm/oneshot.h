@@ -15,7 +15,11 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op);
 /* Goes on as far as peers have entered; returns whether anything moved. */
 bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op);
 
-/* Publishes this rank's entry, of which others take sent_bytes in all. */
-void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t sent_bytes);
+/*
+ * Publishes this rank's entry: payload_bytes of it are for each reader, and all
+ * readers together take sent_bytes of data.
+ */
+void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
+                            size_t sent_bytes);
 
 #endif

@@ -13,6 +13,7 @@
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
 #include "comm/extent.h"
+#include "comm/fabric/remote.h"
 #include "comm/oneshot.h"
 #include "comm/pattern/shape.h"
 #include "comm/step.h"
@@ -309,10 +310,12 @@ static void enter(weft_comm *comm, wefti_op *op)
     if (!op->desc.ready) {
         wefti_op_piece_open(comm, op);
     }
+    size_t declared_bytes = 0;
     if (wefti_shape_get(op->desc.collective)->varied) {
         wefti_op_declare_counts(comm, op);
+        declared_bytes = (size_t)comm->nranks * sizeof(uint64_t);
     }
-    wefti_oneshot_announce(comm, op, 0);
+    wefti_oneshot_announce(comm, op, declared_bytes, 0);
 }
 
 static bool try_enter(weft_comm *comm, wefti_op *op)
@@ -368,6 +371,7 @@ static void publish_settled(weft_comm *comm)
     wefti_rank_page *page =
         wefti_shared_get_page(&comm->fabric.shared, comm->rank);
     atomic_store(&page->completed, number);
+    wefti_remote_tell_completed(&comm->fabric, -1);
     for (int peer = 0; peer < comm->nranks; peer++) {
         if (peer != comm->rank) {
             wefti_doorbell_ring(comm->bells[peer]);

@@ -27,7 +27,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECRET_RAW_BYTES = 32, EXIT_CANNOT_RUN = 127 };
+enum {
+    SECRET_RAW_BYTES = 32,
+    EXIT_CANNOT_RUN = 127,
+    NODE_PORT = 4711 /* in a network of our own nobody else has it */
+};
 
 /* What all children of a job get. */
 typedef struct nursery {
@@ -144,6 +148,14 @@ static _Noreturn void become_program(const nursery *home, int process,
         _exit(EXIT_CANNOT_RUN);
     }
     redirect(home, process, out_fd, err_fd);
+    if (options->emulates) {
+        errno = net_emulation_move_in(
+            &home->job->net,
+            options->node_of[process * options->ranks_per_process]);
+        if (errno != 0) {
+            give_up(home, "enter the emulated node of");
+        }
+    }
     if (options->bind_core) {
         bind_core(home, process);
     }
@@ -253,6 +265,35 @@ static weft_status start_all(nursery *home)
     return WEFT_OK;
 }
 
+/* Where the ranks meet: on the loopback, or on rank 0's emulated node. */
+static weft_status listen_for_ranks(nursery *home)
+{
+    run_job *job = home->job;
+    const run_options *options = job->options;
+    if (!options->emulates) {
+        wefti_endpoint_loopback(0, &home->endpoint);
+        return wefti_endpoint_listen(&home->endpoint, 0, &home->listen_fd);
+    }
+    weft_status status = net_emulation_open(&options->net, &job->net);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const int node = options->node_of[0];
+    char text[40];
+    snprintf(text, sizeof(text), "%s:%d", job->net.nodes[node].address,
+             NODE_PORT);
+    status = net_emulation_enter_network(&job->net, node);
+    if (status == WEFT_OK) {
+        status =
+            wefti_endpoint_parse("the emulated node", text, &home->endpoint);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_endpoint_listen(&home->endpoint, 0, &home->listen_fd);
+    }
+    weft_status back = net_emulation_return(&job->net);
+    return status == WEFT_OK ? back : status;
+}
+
 /* The pipe of failed starts, the listening socket, then the children. */
 static weft_status fill_nursery(nursery *home)
 {
@@ -263,9 +304,7 @@ static weft_status fill_nursery(nursery *home)
     home->job->start_fd = start[0];
     home->start_fd = start[1];
     make_secret(home);
-    wefti_endpoint_loopback(0, &home->endpoint);
-    weft_status status =
-        wefti_endpoint_listen(&home->endpoint, 0, &home->listen_fd);
+    weft_status status = listen_for_ranks(home);
     if (status == WEFT_OK) {
         status = start_all(home);
         close(home->listen_fd);
@@ -334,6 +373,7 @@ void run_job_fini(run_job *job)
     if (job->board) {
         (void)munmap(job->board, wefti_board_bytes(job->options->nranks));
     }
+    net_emulation_close(&job->net);
     close_open(job->board_fd);
     close_open(job->signal_fd);
     close_open(job->start_fd);

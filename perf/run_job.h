@@ -34,8 +34,9 @@ typedef struct run_job {
     run_process *processes;
     wefti_board_line *board; /* [nranks] */
     int board_fd;
-    int signal_fd; /* SIGCHLD and those that are forwarded */
-    int start_fd;  /* children report here that they could not start */
+    net_emulation net; /* with options->emulates */
+    int signal_fd;     /* SIGCHLD and those that are forwarded */
+    int start_fd;      /* children report here that they could not start */
     int running_count;
     int first_failed; /* a process; -1: none */
     bool timed_out;

@@ -27,6 +27,12 @@ const char run_usage[] =
     "  --ranks-per-process R   start N/R processes with R ranks each (1)\n"
     "  --bind core|none        process i to the i-th core it may use (none)\n"
     "  --timeout S             after S seconds end all, exit status 124\n"
+    "  --net-emulate SPEC      as on several hosts: 2x2,1gbit is 2 nodes of 2\n"
+    "                          ranks with links of 1 Gbit/s each way, 3+1 is\n"
+    "                          uneven, 4x1,1gbit+400mbit has two rails (by\n"
+    "                          network namespaces: needs root and iproute2)\n"
+    "  --rank-order ORDER      whose node each rank is on: block (0 0 1 1),\n"
+    "                          cyclic (0 1 0 1), or a list: 0,1,1,0 (block)\n"
     "  --elastic               a rank that fails ends nobody: the job fails\n"
     "                          only when no rank ends well\n"
     "  --label                 begin each line of output with its rank\n"
@@ -40,6 +46,7 @@ const char run_usage[] =
     "examples:\n"
     "  weft-run -n 4 weft-train config.yaml\n"
     "  weft-run -n 8 --ranks-per-process 4 --label ./my-program\n"
+    "  weft-run -n 4 --net-emulate 2x2,1gbit weft-perf all_reduce -e 16M\n"
     "  weft-run -n 2 --timeout 60 weft-perf all_reduce -b 8 -e 4M\n"
     "  weft-run -n 4 --elastic weft-train config.yaml --set "
     "train.elastic=true\n";
@@ -97,6 +104,22 @@ static weft_status set_timeout(run_options *options, const char *name,
                            TIMEOUT_MOST_S);
     }
     options->timeout_ms = (int64_t)ceil(seconds * 1000);
+    return WEFT_OK;
+}
+
+static weft_status set_emulation(run_options *options, const char *name,
+                                 const char *value)
+{
+    (void)name;
+    options->emulates = true;
+    return net_spec_parse(value, &options->net);
+}
+
+static weft_status set_order(run_options *options, const char *name,
+                             const char *value)
+{
+    (void)name;
+    options->rank_order = value;
     return WEFT_OK;
 }
 
@@ -159,6 +182,8 @@ static const option_row rows[] = {
     {"--bind", true, set_bind},
     {"--timeout", true, set_timeout},
     {"--elastic", false, set_elastic},
+    {"--net-emulate", true, set_emulation},
+    {"--rank-order", true, set_order},
     {"--label", false, set_label},
     {"--json", true, set_json},
     {"-J", true, set_json},
@@ -181,7 +206,36 @@ static const option_row *find_row(const char *word, const char **value_out)
     return NULL;
 }
 
-static weft_status check_job(const run_options *options)
+static weft_status check_emulation(run_options *options)
+{
+    if (!options->emulates) {
+        return options->rank_order
+                   ? wefti_error(WEFT_ERR_INVALID,
+                                 "--rank-order %s: allowed only with "
+                                 "--net-emulate",
+                                 options->rank_order)
+                   : WEFT_OK;
+    }
+    if (net_spec_count_ranks(&options->net) != options->nranks) {
+        return wefti_error(
+            WEFT_ERR_INVALID, "-n %d: --net-emulate has %d ranks on its nodes",
+            options->nranks, net_spec_count_ranks(&options->net));
+    }
+    const char *order = options->rank_order ? options->rank_order : "block";
+    weft_status status = net_spec_place(&options->net, order, options->node_of);
+    for (int rank = 0; rank < options->nranks && status == WEFT_OK; rank++) {
+        int first = rank - rank % options->ranks_per_process;
+        if (options->node_of[rank] != options->node_of[first]) {
+            status = wefti_error(WEFT_ERR_INVALID,
+                                 "--ranks-per-process %d: ranks %d and %d are "
+                                 "on different emulated nodes",
+                                 options->ranks_per_process, first, rank);
+        }
+    }
+    return status;
+}
+
+static weft_status check_job(run_options *options)
 {
     if (options->nranks == 0) {
         return wefti_error(WEFT_ERR_INVALID, "-n N is missing: how many ranks");
@@ -195,7 +249,7 @@ static weft_status check_job(const run_options *options)
                            "-n %d",
                            options->ranks_per_process, options->nranks);
     }
-    return WEFT_OK;
+    return check_emulation(options);
 }
 
 weft_status run_options_parse(int argc, char **argv, run_options *options_out)

@@ -5,6 +5,7 @@
 #ifndef PERF_RUN_OPTIONS_H
 #define PERF_RUN_OPTIONS_H
 
+#include "perf/net_emulation.h"
 #include "weft/status.h"
 
 #include <stdbool.h>
@@ -26,6 +27,10 @@ typedef struct run_options {
     bool bind_core;
     bool elastic;
     bool label;
+    bool emulates; /* nodes, as net says, of ranks as node_of says */
+    net_spec net;
+    const char *rank_order;
+    int node_of[RUN_RANKS_MOST];
     int64_t timeout_ms;    /* 0: none */
     const char *json_path; /* NULL: none; "-": stdout */
     char **program;        /* PROGRAM ARGS... NULL */

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/control/fault.h"
+#include "comm/fabric/remote.h"
+#include "comm/net/net.h"
 #include "comm/op.h"
 
 #include <poll.h>
@@ -103,6 +105,7 @@ static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
         bool entered;
         if (peer != comm->rank && is_awaited(comm, op, peer, &entered)) {
             atomic_store(waiting_mark(comm, op, comm->rank), now_ns);
+            wefti_remote_tell_waiting(&comm->fabric, op->number % WEFTI_LANES);
             return;
         }
     }
@@ -184,6 +187,10 @@ static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
 
 bool wefti_peer_has_died(const weft_comm *comm, int peer)
 {
+    if (wefti_remote_is(&comm->fabric, peer)) {
+        return wefti_net_is_lost(comm->fabric.net,
+                                 comm->peers[peer].world_rank);
+    }
     int pidfd =
         comm->engine->members->members[comm->peers[peer].world_rank].pidfd;
     struct pollfd ended = {.fd = pidfd, .events = POLLIN};

@@ -5,7 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/core.h"
+#include "comm/net/net.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -78,6 +78,15 @@ weft_status weft_comm_dump(weft_comm *comm, char *text_out, size_t text_bytes)
            (unsigned long long)comm->fabric.payload_bytes);
     for (int rank = 0; rank < comm->nranks; rank++) {
         dump_rank(comm, rank, &writer);
+    }
+    append(&writer, "shm: payload sent %llu bytes\n",
+           (unsigned long long)comm->fabric.payload_bytes);
+    if (comm->fabric.net) {
+        char net[400];
+        pthread_mutex_lock(&comm->engine->lock);
+        wefti_net_text(comm->fabric.net, net, sizeof(net));
+        pthread_mutex_unlock(&comm->engine->lock);
+        append(&writer, "%s", net);
     }
     return WEFT_OK;
 }

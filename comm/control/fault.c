@@ -10,8 +10,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/fabric/remote.h"
 #include "comm/letters.h"
 #include "comm/mem.h"
+#include "comm/net/net.h"
 #include "comm/op.h"
 #include "comm/ticket.h"
 
@@ -34,24 +36,44 @@ static void wake_everybody(weft_comm *comm)
     wefti_doorbell_wake(&comm->engine->idle);
 }
 
-void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
-                         uint64_t op_number, const char *format, ...)
+/* Copies a fault into the page, unless there is one. */
+static bool write_page(weft_comm *comm, const wefti_fault_page *fault)
 {
     wefti_fault_page *page = page_of(comm);
     uint32_t none = 0;
     if (!atomic_compare_exchange_strong(&page->state, &none, 1)) {
+        return false;
+    }
+    memcpy(page->text, fault->text, sizeof(page->text));
+    page->status = fault->status;
+    page->rank = fault->rank;
+    page->op_number = fault->op_number;
+    atomic_store(&page->state, 2);
+    wefti_log(WEFTI_LOG_ERROR, comm->rank, "%s", page->text);
+    wake_everybody(comm);
+    return true;
+}
+
+void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault)
+{
+    (void)write_page(comm, fault);
+}
+
+void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
+                         uint64_t op_number, const char *format, ...)
+{
+    wefti_fault_page fault = {
+        .status = status, .rank = rank, .op_number = op_number};
+    if (wefti_fault_is_published(comm)) {
         return;
     }
     va_list args;
     va_start(args, format);
-    vsnprintf(page->text, sizeof(page->text), format, args);
+    vsnprintf(fault.text, sizeof(fault.text), format, args);
     va_end(args);
-    page->status = status;
-    page->rank = rank;
-    page->op_number = op_number;
-    atomic_store(&page->state, 2);
-    wefti_log(WEFTI_LOG_ERROR, comm->rank, "%s", page->text);
-    wake_everybody(comm);
+    /* Before the page is written: whoever acts on it must see this. */
+    atomic_store(&comm->fault_told, true);
+    (void)write_page(comm, &fault);
 }
 
 bool wefti_fault_is_published(weft_comm *comm)
@@ -92,6 +114,22 @@ static bool learn(weft_comm *comm)
     return true;
 }
 
+/* Once by who found it, and once by each domain's first: one may die. */
+static void tell_other_domains(weft_comm *comm)
+{
+    int first = 0;
+    while (wefti_remote_is(&comm->fabric, first)) {
+        first++;
+    }
+    if (first == comm->rank || atomic_load(&comm->fault_told)) {
+        wefti_fault_page page = {.status = comm->fault.status,
+                                 .rank = comm->fault.rank,
+                                 .op_number = comm->fault.op_number};
+        memcpy(page.text, comm->fault.text, sizeof(page.text));
+        wefti_remote_tell_fault(&comm->fabric, &page);
+    }
+}
+
 bool wefti_fault_act(weft_comm *comm)
 {
     if (comm->failed != WEFT_OK) {
@@ -101,7 +139,9 @@ bool wefti_fault_act(weft_comm *comm)
         return false;
     }
     comm->failed = comm->fault.status;
+    comm->engine->failed = true;
     atomic_store(&comm->fault_seen, 1);
+    tell_other_domains(comm);
     if (comm->copies) {
         /* Buffers are their owners' again when the operations have ended. */
         (void)!weft_stream_wait(comm->copies);
@@ -133,6 +173,10 @@ weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
                            comm ? "fault_out" : "comm", sizeof(*fault_out));
     }
     wefti_fault_page *page = page_of(comm);
+    if (comm->fabric.net && pthread_mutex_trylock(&comm->engine->lock) == 0) {
+        (void)wefti_net_progress(comm->engine->net);
+        pthread_mutex_unlock(&comm->engine->lock);
+    }
     *fault_out = (weft_fault){.size_bytes = sizeof(*fault_out), .rank = -1};
     if (atomic_load(&page->state) == 2) {
         fault_out->status = (weft_status)page->status;
@@ -153,5 +197,11 @@ weft_status weft_comm_abort(weft_comm *comm)
     }
     wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
                         "rank %d aborted \"%s\"", comm->rank, comm->name);
+    if (comm->fabric.net) {
+        /* Perhaps nobody drives the engine, and no message would go out. */
+        pthread_mutex_lock(&comm->engine->lock);
+        (void)wefti_fault_act(comm);
+        pthread_mutex_unlock(&comm->engine->lock);
+    }
     return WEFT_OK;
 }

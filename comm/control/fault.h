@@ -21,6 +21,9 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
                          uint64_t op_number, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* What another domain has published, unless there is a fault already. */
+void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault);
+
 /* Whether somebody has begun to write one. */
 bool wefti_fault_is_published(weft_comm *comm);
 

@@ -75,7 +75,13 @@ void wefti_fabric_fini(wefti_fabric *fabric)
 
 const char *wefti_fabric_name(const wefti_fabric *fabric)
 {
-    return fabric->tables[fabric->rank]->name;
+    int remotes = 0, nranks = fabric->shared.layout.nranks;
+    for (int peer = 0; peer < nranks; peer++) {
+        remotes += fabric->tables[peer] == &wefti_fabric_net;
+    }
+    return remotes == 0            ? fabric->tables[fabric->rank]->name
+           : remotes == nranks - 1 ? wefti_fabric_net.name
+                                   : "shm+net";
 }
 
 int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes)

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 typedef struct wefti_fabric wefti_fabric;
+struct wefti_net;
 
 /* Where a message travels. */
 typedef struct wefti_path {
@@ -70,6 +71,17 @@ typedef struct wefti_fabric_table {
 } wefti_fabric_table;
 
 /*
+ * What has gone to, and come from, a peer over the network. leaves_after: its
+ * farewell counts once so many of its messages have come.
+ */
+typedef struct wefti_line {
+    int world_rank;
+    uint64_t sent, got;
+    bool leaving;
+    uint64_t leaves_after;
+} wefti_line;
+
+/*
  * One communicator's way to each of its members. tables[peer]: how a peer is
  * reached; bells[peer]: where it is woken. ns_per_byte > 0 limits the rate at
  * which this rank's messages arrive; link_free_ns, shared by all communicators
@@ -79,6 +91,10 @@ struct wefti_fabric {
     const wefti_fabric_table **tables; /* [nranks] */
     wefti_shared shared;
     wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
+    struct wefti_net *net;  /* leads to them; NULL: there are none */
+    uint64_t id;            /* the same on all members, and of no others */
+    wefti_line *lines;      /* [nranks], with a net */
+    int64_t waiting_told_ns;
     int rank;
     wefti_doorbell **bells;
     double ns_per_byte;
@@ -91,6 +107,9 @@ struct wefti_fabric {
 /* Memory shared by all ranks of the domain: shm; by one rank alone: self. */
 extern const wefti_fabric_table wefti_fabric_shm;
 extern const wefti_fabric_table wefti_fabric_self;
+
+/* By messages, to a rank of another domain: net. */
+extern const wefti_fabric_table wefti_fabric_net;
 
 /*
  * wefti_fabric_init - base: the domain's memory; remote[peer]: the peer belongs

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/fabric/remote.h - repeating what this rank writes into its region, for
+ * the mirrors that ranks of other domains keep of it.
+ *
+ * Every call does nothing on a communicator without such ranks. The engine's
+ * lock is held.
+ */
+#ifndef COMM_FABRIC_REMOTE_H
+#define COMM_FABRIC_REMOTE_H
+
+#include "comm/fabric/fabric.h"
+
+/*
+ * wefti_remote_init - reach the peers of other domains through net.
+ *
+ * world_ranks    [nranks] who the members are in the job
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
+                                             struct wefti_net *net,
+                                             const int *world_ranks,
+                                             const bool *remote);
+void wefti_remote_fini(wefti_fabric *fabric);
+
+static inline bool wefti_remote_is(const wefti_fabric *fabric, int peer)
+{
+    return fabric->net && fabric->tables[peer] == &wefti_fabric_net;
+}
+
+/* This rank's entry number, with so many bytes of its payload, to one peer. */
+void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
+                             size_t payload_bytes);
+
+/* How far this rank has come; peer -1: to all. */
+void wefti_remote_tell_completed(wefti_fabric *fabric, int peer);
+
+/* That this rank waits for a peer on a lane. */
+void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane);
+
+/* That somebody here wants exact times of entry. */
+void wefti_remote_tell_observed(wefti_fabric *fabric);
+
+/* That this rank has destroyed the communicator. */
+void wefti_remote_tell_left(wefti_fabric *fabric);
+
+/* The domain's fault; returns once it is on its way, or after 100 ms. */
+void wefti_remote_tell_fault(wefti_fabric *fabric,
+                             const wefti_fault_page *page);
+
+#endif

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/net.c - sending, and what to do with what came.
+ *
+ * Whoever does not know the job's key is a stranger: its message is dropped. A
+ * message with the key that cannot be right is a broken peer: the communicator
+ * fails with its name, and nothing has changed.
+ */
+#include "comm/net/net.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/control/fault.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SKEW_PERIOD_NS = 1000000000,
+    LINGER_NS = 1000000000,       /* for the farewells of others */
+    LINGER_FAILED_NS = 200000000, /* when some of them may be dead */
+    LINGER_LOOK_MS = 5,
+    CLOSE_MS = 200,
+    PROGRESS_MOST = 64 /* in a row, by who has other things to do */
+};
+
+static void learn_skew(wefti_net_peer *peer, int64_t sent_ns, int64_t now_ns)
+{
+    const int64_t skew_ns = now_ns - sent_ns;
+    if (peer->skew_since_ns == 0) {
+        peer->skew_ns[0] = peer->skew_ns[1] = skew_ns;
+        peer->skew_since_ns = now_ns;
+    } else if (now_ns - peer->skew_since_ns > SKEW_PERIOD_NS) {
+        peer->skew_ns[1] = peer->skew_ns[0];
+        peer->skew_ns[0] = skew_ns;
+        peer->skew_since_ns = now_ns;
+    } else if (skew_ns < peer->skew_ns[0]) {
+        peer->skew_ns[0] = skew_ns;
+    }
+}
+
+static int64_t skew_of(const wefti_net_peer *peer)
+{
+    return peer->skew_ns[0] < peer->skew_ns[1] ? peer->skew_ns[0]
+                                               : peer->skew_ns[1];
+}
+
+static weft_comm *find_comm(const wefti_net *net, uint64_t id)
+{
+    weft_comm *comm = net->engine->comms;
+    while (comm && comm->fabric.id != id) {
+        comm = comm->next;
+    }
+    return comm;
+}
+
+static void warn_strange(wefti_net *net)
+{
+    wefti_log(net->strange ? WEFTI_LOG_DEBUG : WEFTI_LOG_WARN, net->rank,
+              "net: dropped a message that is not of this job");
+    net->strange = true;
+}
+
+static void receive_fault(weft_comm *comm, const wefti_wire *wire,
+                          const void *data, size_t data_bytes)
+{
+    wefti_fault_page page = {.status = (int32_t)wire->words[0],
+                             .rank = (int32_t)wire->words[1],
+                             .op_number = wire->words[2]};
+    memcpy(page.text, data, data_bytes); /* shorter than text: checked */
+    if (page.status < 0 && page.rank >= -1 && page.rank < comm->nranks) {
+        wefti_fault_repeat(comm, &page);
+    }
+}
+
+/* LEFT counts once all that was sent before it has come. */
+static void note_leaving(weft_comm *comm, const wefti_wire *wire)
+{
+    wefti_line *line = &comm->fabric.lines[wire->from];
+    if (wire->kind == WEFTI_WIRE_LEFT) {
+        line->leaving = true;
+        line->leaves_after = wire->before;
+    }
+    line->got++;
+    if (line->leaving && line->got > line->leaves_after) {
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, (int)wire->from);
+        atomic_store(&page->left, 1);
+    }
+}
+
+static void deliver(wefti_net *net, weft_comm *comm, const wefti_wire *wire,
+                    const void *data, size_t data_bytes)
+{
+    wefti_fabric *fabric = &comm->fabric;
+    const wefti_path path = {.peer = (int)wire->from};
+    const bool known = wire->from < (uint32_t)comm->nranks &&
+                       fabric->tables[wire->from] == &wefti_fabric_net;
+    if (!known) {
+        warn_strange(net);
+        return;
+    }
+    const size_t first = wefti_fabric_cell(&path);
+    const wefti_wire_view view = {.shared = &fabric->shared,
+                                  .rank = comm->rank,
+                                  .completed = comm->settled,
+                                  .posted = fabric->posted + first,
+                                  .taken = fabric->taken + first};
+    if (!wefti_wire_check(wire, data_bytes, &view)) {
+        wefti_fault_publish(comm, WEFT_ERR_PEER, path.peer, 0,
+                            "rank %d got a message of kind %d from rank %d on "
+                            "\"%s\" that cannot be right, and dropped it",
+                            comm->rank, wire->kind, path.peer, comm->name);
+        return;
+    }
+    wefti_net_peer *peer = &net->peers[comm->peers[path.peer].world_rank];
+    const int64_t now_ns = wefti_clock_ns();
+    peer->spoken = true;
+    learn_skew(peer, wire->sent_ns, now_ns);
+    if (wire->kind == WEFTI_WIRE_MESSAGE || wire->kind == WEFTI_WIRE_ENTRY) {
+        net->received_bytes += data_bytes;
+    }
+    wefti_wire_apply(wire, data, data_bytes, &view, skew_of(peer), now_ns);
+    if (wire->kind == WEFTI_WIRE_FAULT) {
+        receive_fault(comm, wire, data, data_bytes);
+    }
+    note_leaving(comm, wire);
+}
+
+void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
+                       const void *data, size_t data_bytes)
+{
+    wefti_net *net = context;
+    wefti_wire wire;
+    net->news = true;
+    if (!wefti_wire_decode(header, header_bytes, &wire) ||
+        wire.key != net->key) {
+        warn_strange(net);
+        return;
+    }
+    if (wire.kind == WEFTI_WIRE_BYE) {
+        if (wire.from < (uint32_t)net->nranks) {
+            net->peers[wire.from].farewell = true;
+            net->peers[wire.from].spoken = true;
+        }
+        return;
+    }
+    weft_comm *comm = find_comm(net, wire.comm);
+    if (comm) { /* else one that this rank has destroyed */
+        deliver(net, comm, &wire, data, data_bytes);
+    }
+}
+
+void wefti_net_lost(void *context, int peer, const char *why)
+{
+    wefti_net *net = context;
+    net->peers[peer].lost = true;
+    net->news = true;
+    wefti_log(WEFTI_LOG_DEBUG, net->rank, "net: rank %d is lost: %s", peer,
+              why);
+}
+
+void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
+                    const void *data, size_t data_bytes)
+{
+    const wefti_port_message message = {.peer = peer,
+                                        .header = wire,
+                                        .header_bytes = sizeof(*wire),
+                                        .data = data,
+                                        .data_bytes = data_bytes,
+                                        .memory = WEFTI_PORT_MEMORY_HOST};
+    _Static_assert(sizeof(*wire) <= WEFTI_PORT_HEADER_BYTES, "header's room");
+    net->peers[peer].spoken = true;
+    net->table->send(net->port, &message);
+}
+
+bool wefti_net_progress(wefti_net *net)
+{
+    net->news = false;
+    bool moved = net->table->progress(net->port);
+    return moved || net->news;
+}
+
+bool wefti_net_drain(wefti_net *net)
+{
+    int moves = 0;
+    while (moves < PROGRESS_MOST && wefti_net_progress(net)) {
+        moves++;
+    }
+    return moves > 0;
+}
+
+void wefti_net_flush(wefti_net *net, int64_t limit_ns)
+{
+    const int64_t until_ns = wefti_clock_ns() + limit_ns;
+    while (net->table->unsent(net->port) > 0 && wefti_clock_ns() < until_ns) {
+        (void)wefti_net_progress(net);
+    }
+}
+
+void wefti_net_keep(wefti_net *net, wefti_mapping *mapping)
+{
+    if (net->table->unsent(net->port) == 0) {
+        return;
+    }
+    wefti_mapping *kept = wefti_mapping_retain(mapping);
+    wefti_mapping **more =
+        realloc(net->kept, (net->kept_count + 1) * sizeof(*net->kept));
+    if (more) { /* else it stays mapped until the process ends */
+        net->kept = more;
+        net->kept[net->kept_count++] = kept;
+    }
+}
+
+bool wefti_net_arm(wefti_net *net)
+{
+    if (!net->table->arm(net->port)) {
+        return false;
+    }
+    wefti_net_watch_arm(net->watch);
+    return true;
+}
+
+void wefti_net_leave(wefti_net *net)
+{
+    while (!wefti_net_arm(net)) {
+        (void)wefti_net_progress(net);
+    }
+}
+
+void wefti_net_attend(void *context)
+{
+    wefti_net *net = context;
+    wefti_engine *engine = net->engine;
+    pthread_mutex_lock(&engine->lock);
+    (void)wefti_net_drain(net);
+    if (atomic_load(&engine->drivers) == 0) {
+        wefti_net_leave(net);
+    }
+    wefti_doorbell *bell = engine->bell;
+    pthread_mutex_unlock(&engine->lock);
+    wefti_doorbell_wake(bell);
+}
+
+bool wefti_net_is_lost(const wefti_net *net, int peer)
+{
+    return net->peers[peer].lost;
+}
+
+static bool all_gone(const wefti_net *net)
+{
+    for (int peer = 0; peer < net->nranks; peer++) {
+        const wefti_net_peer *other = &net->peers[peer];
+        if (other->spoken && !other->lost && !other->farewell) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/*
+ * A connection that closes on bytes it has not read resets its peer's, with
+ * what the peer has not read either. So nobody closes before all have said that
+ * they will send no more, or a while has passed.
+ */
+static void say_farewell(wefti_net *net)
+{
+    bool failed = false;
+    for (int peer = 0; peer < net->nranks; peer++) {
+        const wefti_wire bye = {.key = net->key,
+                                .version = WEFTI_WIRE_VERSION,
+                                .kind = WEFTI_WIRE_BYE,
+                                .from = (uint32_t)net->rank,
+                                .sent_ns = wefti_clock_ns()};
+        const wefti_net_peer *other = &net->peers[peer];
+        failed |= other->lost && !other->farewell;
+        if (other->spoken && !other->lost) {
+            wefti_net_send(net, peer, &bye, NULL, 0);
+        }
+    }
+    const int64_t until_ns =
+        wefti_clock_ns() +
+        (failed || net->engine->failed ? LINGER_FAILED_NS : LINGER_NS);
+    while (!all_gone(net) && wefti_clock_ns() < until_ns) {
+        if (!wefti_net_progress(net) && net->table->arm(net->port)) {
+            struct pollfd news = {.fd = net->table->event_fd(net->port),
+                                  .events = POLLIN};
+            (void)poll(&news, 1, LINGER_LOOK_MS);
+        }
+    }
+}
+
+void wefti_net_close(wefti_net *net)
+{
+    if (!net) {
+        return;
+    }
+    wefti_net_settle(net);
+    wefti_net_watch_stop(net->watch);
+    if (net->port) {
+        say_farewell(net);
+        net->table->close(net->port, CLOSE_MS);
+    }
+    for (int peer = 0; peer < net->nranks; peer++) {
+        free(net->peers[peer].address);
+    }
+    for (size_t i = 0; i < net->kept_count; i++) {
+        wefti_mapping_close(net->kept[i]);
+    }
+    free(net->kept);
+    free(net->peers);
+    free(net);
+}
+
+void wefti_net_text(const wefti_net *net, char *text_out, size_t text_bytes)
+{
+    uint64_t sent = 0, received = 0;
+    text_out[0] = '\0';
+    if (!net) {
+        return;
+    }
+    wefti_interface_count(&net->use, &sent, &received);
+    snprintf(text_out, text_bytes,
+             "net: %s, payload sent %llu received %llu bytes; %s sent %llu "
+             "received %llu bytes since, other traffic included\n",
+             net->table->name, (unsigned long long)net->sent_bytes,
+             (unsigned long long)net->received_bytes, net->use.names,
+             (unsigned long long)sent, (unsigned long long)received);
+}

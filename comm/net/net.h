@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/net.h - a rank's end of the network: one port for all its
+ * communicators, and what is known of each other rank of the job that shares
+ * no memory with this one.
+ *
+ * The engine's lock guards it, but where a call says otherwise.
+ */
+#ifndef COMM_NET_NET_H
+#define COMM_NET_NET_H
+
+#include "comm/core.h"
+#include "comm/net/interface.h"
+#include "comm/net/net_watch.h"
+#include "comm/net/port.h"
+#include "comm/net/probe.h"
+#include "comm/net/wire.h"
+
+/*
+ * address    how it is reached; borrowed by the port
+ * spoken     something went to it or came from it
+ * farewell   it has said BYE: when it is lost, it has not died
+ * skew_ns    the least (our clock at arrival - its clock at sending), of this
+ *            period and of the one before: clocks drift apart
+ */
+typedef struct wefti_net_peer {
+    unsigned char *address;
+    bool lost, spoken, farewell;
+    int64_t skew_ns[2];
+    int64_t skew_since_ns;
+} wefti_net_peer;
+
+struct wefti_net {
+    const wefti_port_table *table;
+    wefti_port *port; /* NULL until it is opened */
+    wefti_engine *engine;
+    int rank, nranks;
+    uint64_t key;          /* of the job */
+    wefti_net_peer *peers; /* [nranks] */
+    wefti_net_watch *watch;
+    bool news;    /* a message came */
+    bool strange; /* a foreign one has been warned about */
+    uint64_t sent_bytes, received_bytes; /* payload */
+    wefti_probe *probe;                  /* while cards are traded */
+    wefti_interface_use use;
+    wefti_mapping **kept; /* [kept_count] */
+    size_t kept_count;
+};
+
+/*
+ * wefti_net_make_card, _take_card - the two rounds of a meeting of several
+ * domains: addresses to try, then the port's address. The first makes the
+ * engine's net, which is the engine's from then on.
+ *
+ * Returns     as wefti_card_exchange; OK | ERR_UNSUPPORTED (no module) |
+ *             ERR_BOOTSTRAP | ERR_SYSTEM | ERR_NO_MEMORY | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_net_make_card(
+    wefti_engine *engine, const wefti_membership *membership, int round,
+    unsigned char card_out[WEFTI_CARD_BYTES], size_t *card_bytes_out);
+WEFT_NODISCARD weft_status wefti_net_take_card(wefti_engine *engine, int round,
+                                               int rank,
+                                               const unsigned char *card,
+                                               size_t card_bytes);
+
+/* What the port calls; context is the net. */
+void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
+                       const void *data, size_t data_bytes);
+void wefti_net_lost(void *context, int peer, const char *why);
+
+/*
+ * wefti_net_start - the ranks have met: news may come.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_net_start(wefti_net *net);
+
+/* The cards are traded: nobody looks for us any more. */
+void wefti_net_settle(wefti_net *net);
+
+/* Says farewell and waits a moment for that of others. NULL is legal. */
+void wefti_net_close(wefti_net *net);
+
+/* To rank peer of the job; data is borrowed until it has been sent. */
+void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
+                    const void *data, size_t data_bytes);
+
+/* Whether anything moved. Messages that came have been applied. */
+bool wefti_net_progress(wefti_net *net);
+
+/*
+ * wefti_net_drain - progress while it moves, within reason: a fault that has
+ * come counts before what came earlier is looked at, as it does in memory.
+ */
+bool wefti_net_drain(wefti_net *net);
+
+/* Sends what is left, for at most limit_ns. */
+void wefti_net_flush(wefti_net *net, int64_t limit_ns);
+
+/* Keeps a mapping while messages to be sent may lie in it. */
+void wefti_net_keep(wefti_net *net, wefti_mapping *mapping);
+
+/* The watcher's: takes the engine's lock, and rings its bell. */
+void wefti_net_attend(void *net);
+
+/* Nobody may drive the engine for a while: the watcher does, with the next
+ * news, among which is that more of what was sent fits into a connection. */
+void wefti_net_leave(wefti_net *net);
+
+/* Whether the engine's bell will ring with the next news; false: there is
+ * some already. */
+bool wefti_net_arm(wefti_net *net);
+
+/* Whether rank peer of the job cannot be reached any more. */
+bool wefti_net_is_lost(const wefti_net *net, int peer);
+
+/* A line for the flight record; empty if net is NULL. */
+void wefti_net_text(const wefti_net *net, char *text_out, size_t text_bytes);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/net_meet.c - a net comes to be while ranks meet: the module is
+ * opened, an interface chosen, the port's address told.
+ */
+#include "base/error.h"
+#include "base/settings.h"
+#include "comm/net/net.h"
+#include "comm/net/port_library.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert((int)WEFTI_PORT_ADDRESS_BYTES <= (int)WEFTI_CARD_BYTES,
+               "an address must fit on a card");
+
+static uint64_t derive_key(const wefti_membership *membership)
+{
+    static const unsigned char said[] = "weft net";
+    unsigned char hash[crypto_generichash_BYTES_MIN];
+    uint64_t key;
+    crypto_generichash(hash, sizeof(hash), said, sizeof(said),
+                       membership->job_key, WEFTI_JOB_KEY_BYTES);
+    memcpy(&key, hash, sizeof(key));
+    return key;
+}
+
+/* Round 0: the net, and where this rank answers. */
+static weft_status begin(wefti_engine *engine,
+                         const wefti_membership *membership)
+{
+    wefti_net *net = calloc(1, sizeof(*net));
+    wefti_net_peer *peers =
+        calloc((size_t)membership->nranks, sizeof(*net->peers));
+    if (!net || !peers) {
+        free(net);
+        free(peers);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d peers",
+                           membership->nranks);
+    }
+    net->engine = engine;
+    net->rank = membership->rank;
+    net->nranks = membership->nranks;
+    net->key = derive_key(membership);
+    net->peers = peers;
+    engine->net = net;
+    weft_status status = wefti_port_library_open(&net->table);
+    return status == WEFT_OK ? wefti_probe_open(membership, &net->probe)
+                             : status;
+}
+
+/* Round 1: the port, on the interfaces that lead somewhere. */
+static weft_status open_port(wefti_net *net,
+                             unsigned char card_out[WEFTI_CARD_BYTES],
+                             size_t *card_bytes_out)
+{
+    char why[256] = "";
+    weft_status status = wefti_probe_choose(net->probe, &net->use);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const wefti_port_config config = {
+        .transports = wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT),
+        .devices = net->use.names,
+        .rails = net->use.count,
+        .npeers = net->nranks,
+        .context = net,
+        .arrived = wefti_net_arrived,
+        .lost = wefti_net_lost};
+    if (net->table->open(&config, &net->port, why, sizeof(why)) != 0) {
+        return wefti_error(WEFT_ERR_SYSTEM, "cannot open the network: %s", why);
+    }
+    *card_bytes_out = net->table->address(net->port, card_out);
+    return *card_bytes_out
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_SYSTEM,
+                             "the network address on %s does not fit into %d "
+                             "bytes: name fewer in WEFT_NET_INTERFACE",
+                             net->use.names, WEFTI_PORT_ADDRESS_BYTES);
+}
+
+weft_status wefti_net_make_card(wefti_engine *engine,
+                                const wefti_membership *membership, int round,
+                                unsigned char card_out[WEFTI_CARD_BYTES],
+                                size_t *card_bytes_out)
+{
+    if (round > 0) {
+        return open_port(engine->net, card_out, card_bytes_out);
+    }
+    weft_status status = begin(engine, membership);
+    return status == WEFT_OK
+               ? wefti_probe_offer(engine->net->probe, card_out, card_bytes_out)
+               : status;
+}
+
+weft_status wefti_net_take_card(wefti_engine *engine, int round, int rank,
+                                const unsigned char *card, size_t card_bytes)
+{
+    wefti_net *net = engine->net;
+    if (round == 0) {
+        return wefti_probe_take(net->probe, rank, card, card_bytes);
+    }
+    wefti_net_peer *peer = &net->peers[rank];
+    if (peer->address || card_bytes == 0) {
+        return wefti_error(WEFT_ERR_BOOTSTRAP,
+                           "rank %d's card holds no address", rank);
+    }
+    peer->address = malloc(card_bytes);
+    if (!peer->address) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an address");
+    }
+    memcpy(peer->address, card, card_bytes);
+    net->table->connect(net->port, rank, peer->address);
+    return WEFT_OK;
+}
+
+weft_status wefti_net_start(wefti_net *net)
+{
+    wefti_net_settle(net);
+    return wefti_net_watch_start(net->table->event_fd(net->port),
+                                 wefti_net_attend, net, &net->watch);
+}
+
+void wefti_net_settle(wefti_net *net)
+{
+    wefti_probe_close(net->probe);
+    net->probe = NULL;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/net_watch.c - why no wake-up is lost:
+ *
+ *   sleeper                           watcher
+ *   seen = arm(bell)
+ *   look for news: none
+ *   arm the port: event_fd will tell  poll(event_fd) returns
+ *   armed = true, ring(ask)           armed = false
+ *   sleep(bell, seen)                 news: wake(bell), moves the count
+ *
+ * If armed = true comes after armed = false, the watcher polls again, and the
+ * descriptor is readable if anything came since. If it comes before, so did
+ * seen, and the wake moves the count that the sleeper compares.
+ */
+#include "comm/net/net_watch.h"
+
+#include "base/doorbell.h"
+#include "base/error.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+enum { IDLE_NS = 1000000000 };
+
+struct wefti_net_watch {
+    int event_fd, stop_fd;
+    void (*news)(void *context);
+    void *context;
+    wefti_doorbell ask;    /* the thread sleeps here while nobody asks */
+    _Atomic bool armed;    /* pairs with itself: set by sleepers, seq_cst */
+    _Atomic bool stopping; /* stored before ask is rung */
+    pthread_t thread;
+};
+
+static void *watch_port(void *argument)
+{
+    wefti_net_watch *watch = argument;
+    while (!atomic_load(&watch->stopping)) {
+        uint32_t seen = wefti_doorbell_arm(&watch->ask);
+        if (!atomic_load(&watch->armed) && !atomic_load(&watch->stopping)) {
+            wefti_doorbell_sleep(&watch->ask, seen, IDLE_NS);
+        }
+        wefti_doorbell_disarm(&watch->ask);
+        if (!atomic_load(&watch->armed)) {
+            continue;
+        }
+        struct pollfd wait[2] = {{.fd = watch->event_fd, .events = POLLIN},
+                                 {.fd = watch->stop_fd, .events = POLLIN}};
+        if (poll(wait, 2, -1) > 0 && wait[0].revents) {
+            atomic_store(&watch->armed, false);
+            watch->news(watch->context);
+        }
+    }
+    return NULL;
+}
+
+weft_status wefti_net_watch_start(int event_fd, void (*news)(void *context),
+                                  void *context, wefti_net_watch **watch_out)
+{
+    wefti_net_watch *watch = calloc(1, sizeof(*watch));
+    if (!watch) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a watcher");
+    }
+    watch->event_fd = event_fd;
+    watch->news = news;
+    watch->context = context;
+    wefti_doorbell_init(&watch->ask);
+    watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    /* Signals are the program's business, not this thread's. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    bool started = watch->stop_fd >= 0 &&
+                   pthread_create(&watch->thread, NULL, watch_port, watch) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!started) {
+        if (watch->stop_fd >= 0) {
+            close(watch->stop_fd);
+        }
+        free(watch);
+        return wefti_error(WEFT_ERR_SYSTEM,
+                           "cannot start the network's watcher");
+    }
+    *watch_out = watch;
+    return WEFT_OK;
+}
+
+void wefti_net_watch_stop(wefti_net_watch *watch)
+{
+    const uint64_t one = 1;
+    if (!watch) {
+        return;
+    }
+    atomic_store(&watch->stopping, true);
+    ssize_t written = write(watch->stop_fd, &one, sizeof(one));
+    (void)written;
+    wefti_doorbell_wake(&watch->ask);
+    pthread_join(watch->thread, NULL);
+    close(watch->stop_fd);
+    free(watch);
+}
+
+void wefti_net_watch_arm(wefti_net_watch *watch)
+{
+    atomic_store(&watch->armed, true);
+    wefti_doorbell_ring(&watch->ask);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/port.h - a rank's port to the network, as a module provides it.
+ *
+ * The module is a shared object of its own, opened only when ranks cannot share
+ * memory, so that a job on one host never loads a network library. It uses
+ * nothing of libweft; this table is all that the two know of each other.
+ *
+ * All calls of one port are made by one thread at a time. What a port sends to
+ * one peer arrives in the order of sending on one rail; on several, perhaps
+ * not.
+ */
+#ifndef COMM_NET_PORT_H
+#define COMM_NET_PORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    WEFTI_PORT_VERSION = 1,
+    WEFTI_PORT_ADDRESS_BYTES = 600,
+    WEFTI_PORT_HEADER_BYTES = 128
+};
+
+#define WEFTI_PORT_SYMBOL "wefti_port_load"
+#define WEFTI_PORT_TABLE  "wefti_port_module"
+
+typedef struct wefti_port wefti_port;
+
+/* Where the bytes of a message lie. */
+typedef enum wefti_port_memory {
+    WEFTI_PORT_MEMORY_HOST,
+    WEFTI_PORT_MEMORY_CUDA
+} wefti_port_memory;
+
+/*
+ * transports   as the network library names them, such as tcp
+ * devices      between commas, such as eth0,eth1
+ * rails        how many devices one message may use
+ * npeers       peers are 0 .. npeers - 1
+ * arrived      a message; header and data are valid during the call
+ * lost         a peer cannot be reached any more; called once per peer
+ */
+typedef struct wefti_port_config {
+    const char *transports;
+    const char *devices;
+    int rails;
+    int npeers;
+    void *context;
+    void (*arrived)(void *context, const void *header, size_t header_bytes,
+                    const void *data, size_t data_bytes);
+    void (*lost)(void *context, int peer, const char *why);
+} wefti_port_config;
+
+typedef struct wefti_port_message {
+    int peer;
+    const void *header; /* copied; at most WEFTI_PORT_HEADER_BYTES */
+    size_t header_bytes;
+    const void *data; /* borrowed until it has been sent */
+    size_t data_bytes;
+    wefti_port_memory memory;
+} wefti_port_message;
+
+/*
+ * log_to     where the network library's own warnings go; the module's, once.
+ * open       0, or -1 with the reason in why_out.
+ * address    how others reach this port; 0: it does not fit.
+ * connect    borrows address; the connection is made by the first send.
+ * send       never blocks; to a lost peer it does nothing.
+ * progress   whether anything moved.
+ * arm        true: event_fd becomes readable with the next news; false: there
+ *            is news already.
+ * unsent     messages not yet handed to the network.
+ * close      sends what is left for at most linger_ms, then drops it.
+ */
+typedef struct wefti_port_table {
+    int version;
+    const char *name;
+    void (*log_to)(void (*say)(const char *text));
+    int (*open)(const wefti_port_config *config, wefti_port **port_out,
+                char *why_out, size_t why_bytes);
+    size_t (*address)(wefti_port *port,
+                      unsigned char address_out[WEFTI_PORT_ADDRESS_BYTES]);
+    void (*connect)(wefti_port *port, int peer, const unsigned char *address);
+    void (*send)(wefti_port *port, const wefti_port_message *message);
+    bool (*progress)(wefti_port *port);
+    bool (*arm)(wefti_port *port);
+    int (*event_fd)(wefti_port *port);
+    size_t (*unsent)(wefti_port *port);
+    void (*close)(wefti_port *port, int linger_ms);
+} wefti_port_table;
+
+/* What the module offers: its table, or NULL with the reason in why_out. */
+typedef const wefti_port_table *wefti_port_loader(char *why_out,
+                                                  size_t why_bytes);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/port_library.c - beside the file that holds this code: the library,
+ * or a program that has it built in.
+ */
+#include "comm/net/port_library.h"
+
+#include "base/error.h"
+#include "base/log.h"
+
+#include <dlfcn.h>
+#include <libgen.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char module_name[] = "weft_net.so";
+
+/* From the folder of the library or program; WEFTI_LIBDIR is lib, or lib64. */
+static const char *const places[] = {"", "weft/", "../lib/",
+                                     "../" WEFTI_LIBDIR "/weft/"};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const wefti_port_table *table; /* guarded by lock; set once */
+
+static void say(const char *text)
+{
+    wefti_log(WEFTI_LOG_DEBUG, -1, "%s", text);
+}
+
+/* The first place where a module lies; false: none has one. */
+static bool find_module(char path_out[PATH_MAX])
+{
+    static const char here;
+    Dl_info about;
+    char file[PATH_MAX];
+    if (!dladdr(&here, &about) || !realpath(about.dli_fname, file)) {
+        if (!realpath("/proc/self/exe", file)) {
+            return false;
+        }
+    }
+    const char *folder = dirname(file);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        int used = snprintf(path_out, PATH_MAX, "%s/%s%s", folder, places[i],
+                            module_name);
+        if (used > 0 && used < PATH_MAX && access(path_out, R_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Caller holds the lock. */
+static weft_status open_table(void)
+{
+    char path[PATH_MAX], why[256] = "";
+    if (!find_module(path)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "ranks that share no memory need the network module "
+                           "%s, and it is not here (it is built where "
+                           "libucx-dev is installed)",
+                           module_name);
+    }
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *found = handle ? dlsym(handle, WEFTI_PORT_SYMBOL) : NULL;
+    if (!found) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "the network module cannot be loaded: %s",
+                           dlerror());
+    }
+    wefti_port_loader *load; /* a function, as POSIX has it */
+    memcpy(&load, &found, sizeof(load));
+    const wefti_port_table *loaded = load(why, sizeof(why));
+    if (!loaded || loaded->version != WEFTI_PORT_VERSION) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "the network module %s cannot be used: %s", path,
+                           loaded ? "it is of another weft" : why);
+    }
+    loaded->log_to(say);
+    table = loaded;
+    return WEFT_OK;
+}
+
+weft_status wefti_port_library_open(const wefti_port_table **table_out)
+{
+    pthread_mutex_lock(&lock);
+    weft_status status = table ? WEFT_OK : open_table();
+    *table_out = table;
+    pthread_mutex_unlock(&lock);
+    return status;
+}

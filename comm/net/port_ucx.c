@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/port_ucx.c - the module on UCX: one context, one worker, and an
+ * endpoint per peer, made when something is sent to it.
+ *
+ * Messages are active messages, eager always: the rendezvous would make a
+ * simultaneous exchange over tcp half duplex. Transports and devices are pinned
+ * in the configuration, so that UCX looks at nothing else.
+ */
+#include "comm/net/port.h"
+
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <ucm/api/ucm.h>
+#include <ucp/api/ucp.h>
+#include <ucs/debug/log_def.h>
+
+enum { MESSAGE_ID = 1 };
+
+/* A message under way: UCX needs its header for as long. */
+typedef struct record {
+    struct record *next; /* of the free ones */
+    wefti_port *port;
+    unsigned char header[WEFTI_PORT_HEADER_BYTES];
+} record;
+
+typedef struct peer {
+    wefti_port *port;
+    const unsigned char *address;
+    ucp_ep_h endpoint; /* NULL: not connected */
+    bool lost;
+} peer;
+
+struct wefti_port {
+    wefti_port_config config;
+    ucp_context_h context;
+    ucp_worker_h worker;
+    peer *peers; /* [npeers] */
+    record *records_free;
+    size_t unsent;
+    int event_fd;
+};
+
+static _Atomic(void (*)(const char *)) say_to;
+
+/* UCX prints to stdout; a library has no business there. */
+static ucs_log_func_rc_t take_log(const char *file, unsigned line,
+                                  const char *function, ucs_log_level_t level,
+                                  const ucs_log_component_config_t *component,
+                                  const char *format, va_list args)
+{
+    (void)function;
+    (void)component;
+    void (*say)(const char *text) = say_to;
+    if (level <= UCS_LOG_LEVEL_WARN && say) {
+        const char *name = strrchr(file, '/');
+        char text[400];
+        int used = snprintf(text, sizeof(text),
+                            "ucx %s:%u: ", name ? name + 1 : file, line);
+        vsnprintf(text + used, sizeof(text) - (size_t)used, format, args);
+        say(text);
+    }
+    return UCS_LOG_FUNC_RC_STOP;
+}
+
+/*
+ * UCX calls this as it is loaded, and it rewrites the process's mmap and munmap
+ * so that UCX is told what they do. A library inside somebody else's process
+ * must not, and over tcp nothing needs it. The name is found here first; the
+ * real one is called with hooks off.
+ */
+__attribute__((visibility("default"))) void
+ucm_set_global_opts(const ucm_global_config_t *wanted)
+{
+    ucm_global_config_t options = *wanted;
+    options.enable_events = 0;
+    options.mmap_hook_mode = UCM_MMAP_HOOK_NONE;
+    options.enable_malloc_hooks = 0;
+    options.enable_malloc_reloc = 0;
+    options.cuda_hook_modes = 0;
+    void (*real)(const ucm_global_config_t *options);
+    void *found = dlsym(RTLD_NEXT, "ucm_set_global_opts");
+    memcpy(&real, &found, sizeof(real));
+    if (real) {
+        real(&options);
+    }
+}
+
+static void log_to(void (*say)(const char *text))
+{
+    say_to = say;
+    ucs_log_push_handler(take_log);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static ucs_status_t arrived(void *argument, const void *header,
+                            size_t header_bytes, void *data, size_t data_bytes,
+                            const ucp_am_recv_param_t *param)
+{
+    wefti_port *port = argument;
+    if (!(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        port->config.arrived(port->config.context, header, header_bytes, data,
+                             data_bytes);
+    }
+    return UCS_OK;
+}
+
+static void lose(peer *self, ucs_status_t status)
+{
+    if (!self->lost) {
+        self->lost = true;
+        wefti_port *port = self->port;
+        port->config.lost(port->config.context, (int)(self - port->peers),
+                          ucs_status_string(status));
+    }
+}
+
+static void failed(void *argument, ucp_ep_h endpoint, ucs_status_t status)
+{
+    (void)endpoint;
+    lose(argument, status);
+}
+
+static ucs_status_t configure(const wefti_port_config *config,
+                              ucp_config_t **settings_out)
+{
+    char rails[8];
+    ucs_status_t status = ucp_config_read(NULL, NULL, settings_out);
+    if (status != UCS_OK) {
+        return status;
+    }
+    snprintf(rails, sizeof(rails), "%d", config->rails);
+    const char *const wanted[][2] = {{"TLS", config->transports},
+                                     {"NET_DEVICES", config->devices},
+                                     {"RNDV_THRESH", "inf"},
+                                     {"MAX_EAGER_RAILS", rails}};
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        status = ucp_config_modify(*settings_out, wanted[i][0], wanted[i][1]);
+        if (status != UCS_OK) {
+            ucp_config_release(*settings_out);
+            return status;
+        }
+    }
+    return UCS_OK;
+}
+
+static ucs_status_t open_context(wefti_port *port)
+{
+    ucp_config_t *settings;
+    const ucp_params_t params = {
+        .field_mask =
+            UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS,
+        .features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+        .estimated_num_eps = (size_t)port->config.npeers};
+    ucs_status_t status = configure(&port->config, &settings);
+    if (status == UCS_OK) {
+        status = ucp_init(&params, settings, &port->context);
+        ucp_config_release(settings);
+    }
+    return status;
+}
+
+static ucs_status_t open_worker(wefti_port *port)
+{
+    const ucp_worker_params_t params = {
+        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+        .thread_mode = UCS_THREAD_MODE_SERIALIZED};
+    const ucp_am_handler_param_t handler = {.field_mask =
+                                                UCP_AM_HANDLER_PARAM_FIELD_ID |
+                                                UCP_AM_HANDLER_PARAM_FIELD_CB |
+                                                UCP_AM_HANDLER_PARAM_FIELD_ARG,
+                                            .id = MESSAGE_ID,
+                                            .cb = arrived,
+                                            .arg = port};
+    ucs_status_t status =
+        ucp_worker_create(port->context, &params, &port->worker);
+    if (status == UCS_OK) {
+        status = ucp_worker_set_am_recv_handler(port->worker, &handler);
+    }
+    if (status == UCS_OK) {
+        status = ucp_worker_get_efd(port->worker, &port->event_fd);
+    }
+    return status;
+}
+
+static void tear(wefti_port *port)
+{
+    if (port->worker) {
+        ucp_worker_destroy(port->worker);
+    }
+    if (port->context) {
+        ucp_cleanup(port->context);
+    }
+    while (port->records_free) {
+        record *next = port->records_free->next;
+        free(port->records_free);
+        port->records_free = next;
+    }
+    free(port->peers);
+    free(port);
+}
+
+static int open_port(const wefti_port_config *config, wefti_port **port_out,
+                     char *why_out, size_t why_bytes)
+{
+    wefti_port *port = calloc(1, sizeof(*port));
+    peer *peers = calloc((size_t)config->npeers, sizeof(*peers));
+    if (!port || !peers) {
+        free(port);
+        free(peers);
+        snprintf(why_out, why_bytes, "no memory for %d peers", config->npeers);
+        return -1;
+    }
+    port->config = *config;
+    port->peers = peers;
+    for (int i = 0; i < config->npeers; i++) {
+        peers[i].port = port;
+    }
+    ucs_status_t status = open_context(port);
+    if (status == UCS_OK) {
+        status = open_worker(port);
+    }
+    if (status != UCS_OK) {
+        snprintf(why_out, why_bytes, "UCX with transports %s on %s: %s",
+                 config->transports, config->devices,
+                 ucs_status_string(status));
+        tear(port);
+        return -1;
+    }
+    *port_out = port;
+    return 0;
+}
+
+static size_t get_address(wefti_port *port,
+                          unsigned char address_out[WEFTI_PORT_ADDRESS_BYTES])
+{
+    ucp_worker_attr_t about = {
+        .field_mask =
+            UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
+        .address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY};
+    if (ucp_worker_query(port->worker, &about) != UCS_OK) {
+        return 0;
+    }
+    size_t bytes = about.address_length;
+    if (bytes <= WEFTI_PORT_ADDRESS_BYTES) {
+        memcpy(address_out, about.address, bytes);
+    }
+    ucp_worker_release_address(port->worker, about.address);
+    return bytes <= WEFTI_PORT_ADDRESS_BYTES ? bytes : 0;
+}
+
+static void connect_peer(wefti_port *port, int peer_index,
+                         const unsigned char *address)
+{
+    port->peers[peer_index].address = address;
+}
+
+static void make_endpoint(peer *self)
+{
+    const ucp_ep_params_t params = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER,
+        .address = (const ucp_address_t *)self->address,
+        .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+        .err_handler = {.cb = failed, .arg = self}};
+    ucs_status_t status =
+        ucp_ep_create(self->port->worker, &params, &self->endpoint);
+    if (status != UCS_OK) {
+        self->endpoint = NULL;
+        lose(self, status);
+    }
+}
+
+static record *take_record(wefti_port *port)
+{
+    record *taken = port->records_free;
+    if (taken) {
+        port->records_free = taken->next;
+        return taken;
+    }
+    taken = malloc(sizeof(*taken));
+    if (taken) {
+        taken->port = port;
+    }
+    return taken;
+}
+
+static void give_record(record *done)
+{
+    done->next = done->port->records_free;
+    done->port->records_free = done;
+}
+
+static void sent(void *request, ucs_status_t status, void *argument)
+{
+    (void)status; /* a failure shows at the endpoint */
+    record *done = argument;
+    done->port->unsent--;
+    give_record(done);
+    ucp_request_free(request);
+}
+
+static void send_message(wefti_port *port, const wefti_port_message *message)
+{
+    peer *to = &port->peers[message->peer];
+    if (!to->endpoint && !to->lost) {
+        make_endpoint(to);
+    }
+    if (to->lost) {
+        return;
+    }
+    record *under_way = take_record(port);
+    if (!under_way) {
+        lose(to, UCS_ERR_NO_MEMORY);
+        return;
+    }
+    memcpy(under_way->header, message->header, message->header_bytes);
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS |
+                        UCP_OP_ATTR_FIELD_MEMORY_TYPE,
+        .flags = UCP_AM_SEND_FLAG_EAGER,
+        .cb.send = sent,
+        .user_data = under_way,
+        .memory_type = message->memory == WEFTI_PORT_MEMORY_CUDA
+                           ? UCS_MEMORY_TYPE_CUDA
+                           : UCS_MEMORY_TYPE_HOST};
+    ucs_status_ptr_t request = ucp_am_send_nbx(
+        to->endpoint, MESSAGE_ID, under_way->header, message->header_bytes,
+        message->data, message->data_bytes, &param);
+    if (UCS_PTR_IS_PTR(request)) {
+        port->unsent++;
+        return;
+    }
+    give_record(under_way);
+    if (UCS_PTR_IS_ERR(request)) {
+        lose(to, UCS_PTR_STATUS(request));
+    }
+}
+
+static bool progress(wefti_port *port)
+{
+    return ucp_worker_progress(port->worker) != 0;
+}
+
+static bool arm(wefti_port *port)
+{
+    return ucp_worker_arm(port->worker) == UCS_OK;
+}
+
+static int get_event_fd(wefti_port *port)
+{
+    return port->event_fd;
+}
+
+static size_t count_unsent(wefti_port *port)
+{
+    return port->unsent;
+}
+
+/* Ends a peer's endpoint; NULL once that is done, else what is awaited. */
+static void *begin_close(peer *self, bool force)
+{
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS,
+                                       .flags =
+                                           force ? UCP_EP_CLOSE_FLAG_FORCE : 0};
+    ucs_status_ptr_t request = ucp_ep_close_nbx(self->endpoint, &param);
+    self->endpoint = NULL;
+    return UCS_PTR_IS_PTR(request) ? request : NULL;
+}
+
+static void close_port(wefti_port *port, int linger_ms)
+{
+    const int64_t until_ms = now_ms() + linger_ms;
+    while (port->unsent > 0 && now_ms() < until_ms) {
+        (void)ucp_worker_progress(port->worker);
+    }
+    for (int i = 0; i < port->config.npeers; i++) {
+        peer *self = &port->peers[i];
+        if (!self->endpoint) {
+            continue;
+        }
+        bool force = self->lost || port->unsent > 0;
+        self->lost = true; /* whatever happens now is no news */
+        void *request = begin_close(self, force);
+        while (request && ucp_request_check_status(request) == UCS_INPROGRESS) {
+            if (now_ms() > until_ms + linger_ms) {
+                break; /* the worker's end takes the rest along */
+            }
+            (void)ucp_worker_progress(port->worker);
+        }
+        if (request) {
+            ucp_request_free(request);
+        }
+    }
+    for (int polls = 0; port->unsent > 0 && polls < 1000; polls++) {
+        (void)ucp_worker_progress(port->worker);
+    }
+    tear(port);
+}
+
+extern const wefti_port_table wefti_port_module;
+__attribute__((visibility("default")))
+const wefti_port_table wefti_port_module = {
+    .version = WEFTI_PORT_VERSION,
+    .name = "UCX",
+    .log_to = log_to,
+    .open = open_port,
+    .address = get_address,
+    .connect = connect_peer,
+    .send = send_message,
+    .progress = progress,
+    .arm = arm,
+    .event_fd = get_event_fd,
+    .unsent = count_unsent,
+    .close = close_port,
+};

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/probe.c - the answering thread, the tries and the choice.
+ */
+#include "comm/net/probe.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "comm/bootstrap/cursor.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    TARGETS_MOST = 4, /* domains that a rank tries */
+    TOKEN_BYTES = 16,
+    TRIES_MOST = TARGETS_MOST * WEFTI_INTERFACES_MOST,
+    LIMIT_MS = 3000,
+    GRACE_MS = 50 /* for further answers, once every target has given one */
+};
+
+/* A domain's lowest rank, and where it says it answers. */
+typedef struct target {
+    int rank;
+    uint16_t port;
+    int count;
+    wefti_interface addresses[WEFTI_INTERFACES_MOST];
+    bool answered;
+} target;
+
+/* One connection; fd -1: it has ended. own: index of the interface it took. */
+typedef struct
+try {
+    int fd, target, address, own;
+    bool connected, answered;
+    int64_t begun_ns, took_ns;
+}
+try;
+
+struct wefti_probe {
+    const wefti_membership *membership;
+    int own_count;
+    wefti_interface own[WEFTI_INTERFACES_MOST];
+    int target_count;
+    target targets[TARGETS_MOST];
+    int listen_fd, stop_fd;
+    unsigned char token[TOKEN_BYTES];
+    bool answering;
+    pthread_t thread;
+};
+
+static void make_token(const wefti_membership *membership, int rank,
+                       unsigned char token_out[TOKEN_BYTES])
+{
+    unsigned char said[16] = "weft answers";
+    said[12] = (unsigned char)rank;
+    said[13] = (unsigned char)(rank >> 8);
+    crypto_generichash(token_out, TOKEN_BYTES, said, sizeof(said),
+                       membership->job_key, WEFTI_JOB_KEY_BYTES);
+}
+
+/* Leaves only those that WEFT_NET_INTERFACE names. */
+static weft_status keep_named(wefti_probe *probe)
+{
+    const char *names = wefti_setting_text(WEFTI_SETTING_NET_INTERFACE);
+    char known[256] = "";
+    int kept = 0;
+    wefti_interface found[WEFTI_INTERFACES_MOST];
+    for (const char *at = names; *at;) {
+        size_t characters = strcspn(at, ",");
+        int before = kept;
+        for (int i = 0; i < probe->own_count; i++) {
+            const char *name = probe->own[i].name;
+            if (strlen(name) == characters &&
+                memcmp(name, at, characters) == 0) {
+                found[kept++] = probe->own[i];
+                break;
+            }
+        }
+        if (kept == before || kept == WEFTI_INTERFACES_MOST) {
+            for (int i = 0; i < probe->own_count; i++) {
+                size_t used = strlen(known);
+                snprintf(known + used, sizeof(known) - used, " %s",
+                         probe->own[i].name);
+            }
+            return wefti_error(WEFT_ERR_INVALID,
+                               "WEFT_NET_INTERFACE=%s: allowed are interfaces "
+                               "that are up and have an IPv4 address:%s",
+                               names, known);
+        }
+        at += characters;
+        at += *at == ',';
+    }
+    memcpy(probe->own, found, (size_t)kept * sizeof(found[0]));
+    probe->own_count = kept;
+    return WEFT_OK;
+}
+
+weft_status wefti_probe_open(const wefti_membership *membership,
+                             wefti_probe **probe_out)
+{
+    wefti_probe *probe = calloc(1, sizeof(*probe));
+    if (!probe) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a probe");
+    }
+    probe->membership = membership;
+    probe->listen_fd = probe->stop_fd = -1;
+    probe->own_count = wefti_interface_list(probe->own);
+    if (wefti_setting_given(WEFTI_SETTING_NET_INTERFACE)) {
+        weft_status status = keep_named(probe);
+        if (status != WEFT_OK) {
+            free(probe);
+            return status;
+        }
+    }
+    *probe_out = probe;
+    return WEFT_OK;
+}
+
+void wefti_probe_close(wefti_probe *probe)
+{
+    const uint64_t one = 1;
+    if (!probe) {
+        return;
+    }
+    if (probe->answering) {
+        ssize_t written = write(probe->stop_fd, &one, sizeof(one));
+        (void)written;
+        pthread_join(probe->thread, NULL);
+    }
+    if (probe->listen_fd >= 0) {
+        close(probe->listen_fd);
+    }
+    if (probe->stop_fd >= 0) {
+        close(probe->stop_fd);
+    }
+    free(probe);
+}
+
+/* Whoever connects gets the token, and the connection is closed. */
+static void *answer(void *argument)
+{
+    const wefti_probe *probe = argument;
+    for (;;) {
+        struct pollfd wait[2] = {{.fd = probe->stop_fd, .events = POLLIN},
+                                 {.fd = probe->listen_fd, .events = POLLIN}};
+        if (poll(wait, 2, -1) < 0 && errno != EINTR) {
+            return NULL;
+        }
+        if (wait[0].revents) {
+            return NULL;
+        }
+        if (!wait[1].revents) {
+            continue;
+        }
+        int fd =
+            accept4(probe->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            ssize_t sent = send(fd, probe->token, TOKEN_BYTES, MSG_NOSIGNAL);
+            (void)sent;
+            close(fd);
+        } else if (errno == EMFILE || errno == ENFILE) {
+            (void)poll(NULL, 0, 5);
+        }
+    }
+}
+
+static weft_status start_answering(wefti_probe *probe, uint16_t *port_out)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t address_bytes = sizeof(address);
+    make_token(probe->membership, probe->membership->rank, probe->token);
+    probe->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    probe->listen_fd =
+        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (probe->stop_fd < 0 || probe->listen_fd < 0 ||
+        bind(probe->listen_fd, (struct sockaddr *)&address, sizeof(address)) !=
+            0 ||
+        listen(probe->listen_fd, SOMAXCONN) != 0 ||
+        getsockname(probe->listen_fd, (struct sockaddr *)&address,
+                    &address_bytes) != 0) {
+        return wefti_error_system("socket to be found by");
+    }
+    *port_out = ntohs(address.sin_port);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    errno = pthread_create(&probe->thread, NULL, answer, probe);
+    probe->answering = errno == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return probe->answering ? WEFT_OK : wefti_error_system("thread to answer");
+}
+
+weft_status wefti_probe_offer(wefti_probe *probe,
+                              unsigned char card_out[WEFTI_CARD_BYTES],
+                              size_t *card_bytes_out)
+{
+    const wefti_membership *membership = probe->membership;
+    wefti_writer writer = {card_out, WEFTI_CARD_BYTES, false};
+    uint16_t port;
+    *card_bytes_out = 0;
+    if (membership->members[membership->rank].domain != membership->rank) {
+        return WEFT_OK;
+    }
+    weft_status status = start_answering(probe, &port);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_writer_number(&writer, port, 2);
+    wefti_writer_number(&writer, (uint32_t)probe->own_count, 1);
+    for (int i = 0; i < probe->own_count; i++) {
+        const wefti_interface *own = &probe->own[i];
+        wefti_writer_bytes(&writer, &own->address, sizeof(own->address));
+        wefti_writer_bytes(&writer, own->name, sizeof(own->name));
+    }
+    *card_bytes_out = WEFTI_CARD_BYTES - writer.left_bytes;
+    return WEFT_OK;
+}
+
+weft_status wefti_probe_take(wefti_probe *probe, int rank,
+                             const unsigned char *card, size_t card_bytes)
+{
+    target offer = {.rank = rank};
+    wefti_reader reader = {card, card_bytes, false};
+    offer.port = (uint16_t)wefti_reader_number(&reader, 2);
+    offer.count = (int)wefti_reader_number(&reader, 1);
+    for (int i = 0; i < offer.count && i < WEFTI_INTERFACES_MOST; i++) {
+        wefti_interface *address = &offer.addresses[i];
+        wefti_reader_bytes(&reader, &address->address,
+                           sizeof(address->address));
+        wefti_reader_bytes(&reader, address->name, sizeof(address->name));
+        address->name[sizeof(address->name) - 1] = '\0';
+    }
+    if (reader.bad || reader.left_bytes || offer.port == 0 ||
+        offer.count > WEFTI_INTERFACES_MOST) {
+        return wefti_error(WEFT_ERR_BOOTSTRAP,
+                           "rank %d's card names no addresses", rank);
+    }
+    /* The next few in rank order, so that not all try the same ones. */
+    int place = probe->target_count;
+    if (place == TARGETS_MOST) {
+        if (probe->targets[0].rank > probe->membership->rank ||
+            rank < probe->membership->rank) {
+            return WEFT_OK;
+        }
+        memmove(probe->targets, probe->targets + 1,
+                (TARGETS_MOST - 1) * sizeof(probe->targets[0]));
+        place = TARGETS_MOST - 1;
+    } else {
+        probe->target_count++;
+    }
+    probe->targets[place] = offer;
+    return WEFT_OK;
+}
+
+static void begin_try(wefti_probe *probe, int which, int address, try *out)
+{
+    const target *to = &probe->targets[which];
+    struct sockaddr_in where = {.sin_family = AF_INET,
+                                .sin_port = htons(to->port),
+                                .sin_addr.s_addr =
+                                    to->addresses[address].address};
+    *out = (try){.target = which, .address = address, .own = -1};
+    out->begun_ns = wefti_clock_ns();
+    out->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (out->fd >= 0 &&
+        connect(out->fd, (struct sockaddr *)&where, sizeof(where)) != 0 &&
+        errno != EINPROGRESS) {
+        close(out->fd);
+        out->fd = -1;
+    }
+}
+
+/* Which of our interfaces a connection has taken; -1: none that we know. */
+static int find_own(const wefti_probe *probe, int fd)
+{
+    struct sockaddr_in address;
+    socklen_t address_bytes = sizeof(address);
+    if (getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
+        return -1;
+    }
+    for (int i = 0; i < probe->own_count; i++) {
+        if (probe->own[i].address == address.sin_addr.s_addr) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* A connection has news: the token, something else, or its end. */
+static void hear_try(wefti_probe *probe, try *self)
+{
+    unsigned char expected[TOKEN_BYTES], token[TOKEN_BYTES];
+    target *to = &probe->targets[self->target];
+    ssize_t got = recv(self->fd, token, sizeof(token), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    make_token(probe->membership, to->rank, expected);
+    if (got == TOKEN_BYTES &&
+        sodium_memcmp(token, expected, TOKEN_BYTES) == 0) {
+        self->own = find_own(probe, self->fd);
+        self->answered = self->own >= 0;
+        self->took_ns = wefti_clock_ns() - self->begun_ns;
+        to->answered |= self->answered;
+    }
+    close(self->fd);
+    self->fd = -1;
+}
+
+static bool all_answered(const wefti_probe *probe)
+{
+    for (int i = 0; i < probe->target_count; i++) {
+        if (!probe->targets[i].answered) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Until all have answered, and those slower a little longer. */
+static void run_tries(wefti_probe *probe, try *tries, int count)
+{
+    int64_t until_ns = wefti_clock_ns() + LIMIT_MS * INT64_C(1000000);
+    bool content = false;
+    for (;;) {
+        struct pollfd wait[TRIES_MOST];
+        int open = 0;
+        for (int i = 0; i < count; i++) {
+            wait[i] = (struct pollfd){.fd = tries[i].fd, .events = POLLIN};
+            open += tries[i].fd >= 0;
+        }
+        if (!content && all_answered(probe)) {
+            content = true;
+            until_ns = wefti_clock_ns() + GRACE_MS * INT64_C(1000000);
+        }
+        int64_t left_ns = until_ns - wefti_clock_ns();
+        if (open == 0 || left_ns <= 0) {
+            return;
+        }
+        (void)poll(wait, (nfds_t)count, (int)(left_ns / 1000000) + 1);
+        for (int i = 0; i < count; i++) {
+            if (tries[i].fd >= 0 && wait[i].revents) {
+                hear_try(probe, &tries[i]);
+            }
+        }
+    }
+}
+
+/* The quickest answer that interface i got; NULL: none. */
+static const try *best_try(const try *tries, int count, int i)
+{
+    const try *best = NULL;
+    for (int t = 0; t < count; t++) {
+        if (tries[t].answered && tries[t].own == i &&
+            (!best || tries[t].took_ns < best->took_ns)) {
+            best = &tries[t];
+        }
+    }
+    return best;
+}
+
+/* A real one before the loopback, then a faster, then the first. */
+static bool is_better(const wefti_interface *a, const wefti_interface *b)
+{
+    if (a->loopback != b->loopback) {
+        return b->loopback;
+    }
+    return a->mbps > b->mbps;
+}
+
+static void explain(const wefti_probe *probe, const try *tries, int count,
+                    const wefti_interface_use *use, bool forced)
+{
+    for (int i = 0; i < probe->own_count; i++) {
+        const try *best = best_try(tries, count, i);
+        const wefti_interface *own = &probe->own[i];
+        char address[16];
+        wefti_interface_text(own->address, address);
+        bool used = forced || strcmp(use->names, own->name) == 0;
+        if (best) {
+            wefti_log(WEFTI_LOG_INFO, probe->membership->rank,
+                      "net: %s %s: %s, rank %d answered in %.1f ms", own->name,
+                      address,
+                      forced ? "used, named by WEFT_NET_INTERFACE"
+                      : used ? "used"
+                             : "not used, another is as good or better",
+                      probe->targets[best->target].rank,
+                      (double)best->took_ns / 1e6);
+        } else {
+            wefti_log(
+                WEFTI_LOG_INFO, probe->membership->rank,
+                "net: %s %s: %s, nobody answered over it", own->name, address,
+                forced ? "used, named by WEFT_NET_INTERFACE" : "not used");
+        }
+    }
+}
+
+static weft_status complain(const wefti_probe *probe)
+{
+    const target *silent = probe->targets;
+    char addresses[160] = "";
+    while (silent->answered) {
+        silent++;
+    }
+    for (int i = 0; i < silent->count; i++) {
+        size_t used = strlen(addresses);
+        char text[16];
+        wefti_interface_text(silent->addresses[i].address, text);
+        snprintf(addresses + used, sizeof(addresses) - used, " %s", text);
+    }
+    return wefti_error(WEFT_ERR_BOOTSTRAP,
+                       "rank %d answers on none of its addresses:%s (is there "
+                       "a firewall, or no route between the hosts?)",
+                       silent->rank, addresses);
+}
+
+weft_status wefti_probe_choose(wefti_probe *probe, wefti_interface_use *use_out)
+{
+    const bool forced = wefti_setting_given(WEFTI_SETTING_NET_INTERFACE);
+    try tries[TRIES_MOST];
+    int count = 0, chosen = -1;
+    *use_out = (wefti_interface_use){.count = 0};
+    for (int t = 0; t < probe->target_count; t++) {
+        for (int i = 0; i < probe->targets[t].count; i++) {
+            begin_try(probe, t, i, &tries[count++]);
+        }
+    }
+    run_tries(probe, tries, count);
+    for (int i = 0; i < count; i++) {
+        if (tries[i].fd >= 0) {
+            close(tries[i].fd);
+        }
+    }
+    for (int i = 0; i < probe->own_count; i++) {
+        bool better =
+            best_try(tries, count, i) &&
+            (chosen < 0 || is_better(&probe->own[i], &probe->own[chosen]));
+        chosen = better ? i : chosen;
+        if (forced) {
+            wefti_interface_add(use_out, probe->own[i].name);
+        }
+    }
+    if (!forced && chosen >= 0) {
+        wefti_interface_add(use_out, probe->own[chosen].name);
+    }
+    explain(probe, tries, count, use_out, forced);
+    return all_answered(probe) ? WEFT_OK : complain(probe);
+}

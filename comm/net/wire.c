@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/wire.c - judging and applying what came over the network.
+ */
+#include "comm/net/wire.h"
+
+#include <string.h>
+
+typedef struct path {
+    int ring, channel;
+} path;
+
+static bool unpack_path(uint64_t word, path *path_out)
+{
+    path_out->ring = (int)(word >> 16 & 0xffff);
+    path_out->channel = (int)(word & 0xffff);
+    return word >> 32 == 0 && path_out->ring < WEFTI_RINGS &&
+           path_out->channel < WEFTI_CHANNELS;
+}
+
+static size_t cell(path at)
+{
+    return (size_t)at.ring * WEFTI_CHANNELS + (size_t)at.channel;
+}
+
+bool wefti_wire_decode(const void *header, size_t header_bytes,
+                       wefti_wire *wire_out)
+{
+    if (header_bytes != sizeof(*wire_out)) {
+        return false;
+    }
+    memcpy(wire_out, header, sizeof(*wire_out));
+    return wire_out->version == WEFTI_WIRE_VERSION && wire_out->kind >= 1 &&
+           wire_out->kind < WEFTI_WIRE_END;
+}
+
+/* Nobody enters or completes more than a lane ahead of whom he waits for. */
+static bool is_near(uint64_t number, const wefti_wire_view *view)
+{
+    return number <= view->completed + WEFTI_LANES;
+}
+
+static bool check_entry(const wefti_wire *wire, size_t data_bytes,
+                        const wefti_wire_view *view)
+{
+    return wire->words[0] >= 1 && is_near(wire->words[0], view) &&
+           data_bytes <= WEFTI_PAYLOAD_BYTES;
+}
+
+/* The staging of the sender that a message on a path may point into. */
+static bool is_staged(uint64_t offset, size_t data_bytes, path at,
+                      const wefti_wire_view *view)
+{
+    const wefti_layout *layout = &view->shared->layout;
+    uint64_t begin = layout->windows;
+    uint64_t end = begin + (uint64_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
+    if (at.ring == WEFTI_RING_LETTERS) {
+        const uint64_t pair_bytes =
+            (uint64_t)WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES;
+        const uint64_t pair =
+            (uint64_t)view->rank * WEFTI_CHANNELS + (uint64_t)at.channel;
+        begin = layout->letters + pair * pair_bytes;
+        end = begin + pair_bytes;
+    }
+    return offset >= begin && offset <= end && data_bytes <= end - offset;
+}
+
+static bool check_message(const wefti_wire *wire, size_t data_bytes,
+                          const wefti_wire_view *view)
+{
+    path at;
+    if (!unpack_path(wire->words[0], &at)) {
+        return false;
+    }
+    uint64_t ahead = wire->words[1] - view->taken[cell(at)];
+    return ahead >= 1 && ahead <= WEFTI_DEPTH &&
+           is_staged(wire->words[2], data_bytes, at, view);
+}
+
+static bool check_release(const wefti_wire *wire, size_t data_bytes,
+                          const wefti_wire_view *view)
+{
+    path at;
+    return data_bytes == 0 && unpack_path(wire->words[0], &at) &&
+           wire->words[1] <= view->posted[cell(at)];
+}
+
+bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
+                      const wefti_wire_view *view)
+{
+    if (wire->from >= (uint32_t)view->shared->layout.nranks ||
+        wire->from == (uint32_t)view->rank) {
+        return false;
+    }
+    switch ((wefti_wire_kind)wire->kind) {
+    case WEFTI_WIRE_ENTRY:
+        return check_entry(wire, data_bytes, view);
+    case WEFTI_WIRE_MESSAGE:
+        return check_message(wire, data_bytes, view);
+    case WEFTI_WIRE_RELEASE:
+        return check_release(wire, data_bytes, view);
+    case WEFTI_WIRE_COMPLETED:
+        return data_bytes == 0 && is_near(wire->words[0], view);
+    case WEFTI_WIRE_WAITING:
+        return data_bytes == 0 && wire->words[0] < WEFTI_LANES;
+    case WEFTI_WIRE_OBSERVED:
+    case WEFTI_WIRE_LEFT:
+        return data_bytes == 0;
+    case WEFTI_WIRE_FAULT:
+        return data_bytes < sizeof(((wefti_fault_page *)0)->text);
+    case WEFTI_WIRE_BYE:
+    case WEFTI_WIRE_END:
+        break;
+    }
+    return false;
+}
+
+/* entry.number's store pairs with wefti_op_check_peer's load, as its own. */
+static void apply_entry(const wefti_wire *wire, const void *data,
+                        size_t data_bytes, const wefti_wire_view *view,
+                        int64_t skew_ns)
+{
+    const uint64_t number = wire->words[0];
+    wefti_entry *entry =
+        wefti_shared_get_entry(view->shared, (int)wire->from, number);
+    if (atomic_load(&entry->number) >= number) {
+        return; /* overtaken by a later one */
+    }
+    if (data_bytes) {
+        memcpy(entry->payload, data, data_bytes);
+    }
+    atomic_store_explicit(&entry->count, wire->words[1], memory_order_relaxed);
+    atomic_store_explicit(&entry->kind, wire->words[2], memory_order_relaxed);
+    atomic_store_explicit(&entry->cut, wire->words[3], memory_order_relaxed);
+    atomic_store_explicit(&entry->stamp_ns, (int64_t)wire->words[4] + skew_ns,
+                          memory_order_relaxed);
+    atomic_store(&entry->number, number);
+}
+
+/* message.sequence's store pairs with peek's load, as the sender's own. */
+static void apply_message(const wefti_wire *wire, const void *data,
+                          size_t data_bytes, const wefti_wire_view *view,
+                          int64_t skew_ns)
+{
+    path at;
+    (void)unpack_path(wire->words[0], &at);
+    const uint64_t sequence = wire->words[1];
+    wefti_message *message =
+        wefti_shared_get_message(view->shared, (int)wire->from, view->rank,
+                                 at.ring, at.channel, sequence);
+    message->offset = wire->words[2];
+    message->bytes = data_bytes;
+    message->ready_ns = (int64_t)wire->words[3] + skew_ns;
+    message->visible_ns = 0;
+    message->signature =
+        (wefti_signature){wire->words[4], wire->words[5], wire->words[6]};
+    if (data_bytes) {
+        memcpy(view->shared->regions[wire->from] + message->offset, data,
+               data_bytes);
+    }
+    atomic_store(&message->sequence, sequence);
+}
+
+/* On several rails a smaller value may come after a greater one. */
+static void raise(_Atomic uint64_t *flag, uint64_t value)
+{
+    if (atomic_load(flag) < value) {
+        atomic_store(flag, value);
+    }
+}
+
+void wefti_wire_apply(const wefti_wire *wire, const void *data,
+                      size_t data_bytes, const wefti_wire_view *view,
+                      int64_t skew_ns, int64_t now_ns)
+{
+    const int from = (int)wire->from;
+    wefti_rank_page *page = wefti_shared_get_page(view->shared, from);
+    path at;
+    switch ((wefti_wire_kind)wire->kind) {
+    case WEFTI_WIRE_ENTRY:
+        apply_entry(wire, data, data_bytes, view, skew_ns);
+        break;
+    case WEFTI_WIRE_MESSAGE:
+        apply_message(wire, data, data_bytes, view, skew_ns);
+        break;
+    case WEFTI_WIRE_RELEASE:
+        (void)unpack_path(wire->words[0], &at);
+        raise(wefti_shared_get_consumed(view->shared, from, view->rank, at.ring,
+                                        at.channel),
+              wire->words[1]);
+        break;
+    case WEFTI_WIRE_COMPLETED:
+        raise(&page->completed, wire->words[0]);
+        break;
+    case WEFTI_WIRE_WAITING:
+        atomic_store(&page->waiting_ns[wire->words[0]], now_ns);
+        break;
+    case WEFTI_WIRE_OBSERVED:
+        atomic_store(&view->shared->header->observed, 1);
+        break;
+    case WEFTI_WIRE_LEFT:
+    case WEFTI_WIRE_FAULT:
+    case WEFTI_WIRE_BYE:
+    case WEFTI_WIRE_END:
+        break;
+    }
+}

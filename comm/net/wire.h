@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/wire.h - what ranks of different domains tell each other, as bytes,
+ * and how it changes the receiver's mirror of the sender's region.
+ *
+ * A message is a header of fixed size and at most one run of data. Nothing in
+ * it is believed: check holds every number against what may be true now, and a
+ * message that fails changes nothing. Ranks of one job are built alike, so
+ * numbers travel as the machine has them; a header of another size or version
+ * is no message.
+ */
+#ifndef COMM_NET_WIRE_H
+#define COMM_NET_WIRE_H
+
+#include "comm/fabric/shared.h"
+
+#include <stdbool.h>
+
+enum { WEFTI_WIRE_VERSION = 1, WEFTI_WIRE_WORDS = 7 };
+
+/*
+ * The words of each kind:
+ * ENTRY      number, count, kind, cut, stamp_ns; data: the payload
+ * MESSAGE    ring, channel (16 bits each), sequence, offset, ready_ns,
+ *            signature; data: the staged bytes
+ * RELEASE    ring, channel, value
+ * COMPLETED  value
+ * WAITING    lane
+ * OBSERVED   -
+ * LEFT       - (the last on its communicator)
+ * FAULT      status, rank, op_number; data: the text
+ * BYE        - (the last of all; of no communicator)
+ */
+typedef enum wefti_wire_kind {
+    WEFTI_WIRE_ENTRY = 1,
+    WEFTI_WIRE_MESSAGE,
+    WEFTI_WIRE_RELEASE,
+    WEFTI_WIRE_COMPLETED,
+    WEFTI_WIRE_WAITING,
+    WEFTI_WIRE_OBSERVED,
+    WEFTI_WIRE_LEFT,
+    WEFTI_WIRE_FAULT,
+    WEFTI_WIRE_BYE,
+    WEFTI_WIRE_END
+} wefti_wire_kind;
+
+/*
+ * key       of the job; a stranger does not know it
+ * comm      which communicator
+ * from      the sender: a rank of it, or of the job if it is of none
+ * before    how many messages of this sender to this receiver went before it
+ *           on this communicator
+ * sent_ns   the sender's clock
+ */
+typedef struct wefti_wire {
+    uint64_t key;
+    uint64_t comm;
+    uint16_t version;
+    uint16_t kind;
+    uint32_t from;
+    uint64_t before;
+    int64_t sent_ns;
+    uint64_t words[WEFTI_WIRE_WORDS];
+} wefti_wire;
+
+/* What the receiver knows and the message must agree with. */
+typedef struct wefti_wire_view {
+    const wefti_shared *shared;
+    int rank;               /* the receiver */
+    uint64_t completed;     /* published by the receiver */
+    const uint64_t *posted; /* [rings][channels] by the receiver, to sender */
+    const uint64_t *taken;  /* the same, by the receiver from the sender */
+} wefti_wire_view;
+
+/* Whether bytes hold a header of this version and a known kind. */
+bool wefti_wire_decode(const void *header, size_t header_bytes,
+                       wefti_wire *wire_out);
+
+/* Whether a message of a communicator may be applied. */
+bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
+                      const wefti_wire_view *view);
+
+/*
+ * wefti_wire_apply - write a message that was found right into the mirror of
+ * its sender: data first, and last, as a release, the flag that publishes it.
+ * FAULT and LEFT change no mirror; they are the caller's.
+ *
+ * skew_ns    what to add to the sender's clock to get the receiver's
+ * now_ns     the receiver's clock
+ */
+void wefti_wire_apply(const wefti_wire *wire, const void *data,
+                      size_t data_bytes, const wefti_wire_view *view,
+                      int64_t skew_ns, int64_t now_ns);
+
+/* Ring and channel of RELEASE and MESSAGE in one word. */
+static inline uint64_t wefti_wire_pack_path(int ring, int channel)
+{
+    return (uint64_t)ring << 16 | (uint64_t)channel;
+}
+
+#endif

@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Goal: ranks on several hosts, emulated: right results whatever the nodes and
+the order of ranks; faults that name rank and operation in bounded time; nothing
+left behind, however weft-run ends.
+Method: weft-run --net-emulate runs weft-perf, which verifies every result;
+processes and links are killed and cut from outside; network namespaces and the
+host's links are counted before and after. Needs root and iproute2.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+BIN = sys.argv.pop(1)
+PERF = os.path.join(BIN, "weft-perf")
+RUN = os.path.join(BIN, "weft-run")
+LONG = "WEFT_TEST_LONG" in os.environ
+OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
+       "sendrecv", "barrier"]
+LIMIT_S = 60
+
+
+def environment(**settings):
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith("WEFT_")}
+    return dict(kept, **settings)
+
+
+def emulated(spec, ranks, *command, order="block"):
+    return [RUN, "-n", str(ranks), "--net-emulate", spec, "--rank-order",
+            order, *command]
+
+
+def run(command, **settings):
+    return subprocess.run(command, capture_output=True, text=True,
+                          timeout=LIMIT_S, check=False,
+                          env=environment(**settings))
+
+
+def namespaces():
+    """All network namespaces that some process is in."""
+    found = set()
+    for process in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            found.add(os.readlink(f"/proc/{process}/ns/net"))
+        except OSError:
+            pass
+    return found
+
+
+def host_links():
+    return subprocess.run(["ip", "-o", "link"], capture_output=True, text=True,
+                          check=True).stdout.count("\n")
+
+
+def rank_pids(parent, ranks):
+    """Process ids of weft-run's ranks, once all have become the program."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        found = {}
+        with open(f"/proc/{parent}/task/{parent}/children") as children:
+            for pid in children.read().split():
+                try:
+                    with open(f"/proc/{pid}/environ") as settings:
+                        for entry in settings.read().split("\0"):
+                            if entry.startswith("WEFT_RANK="):
+                                found[int(entry[10:])] = int(pid)
+                except OSError:
+                    pass
+        if len(found) == ranks:
+            return found
+        time.sleep(0.01)
+    raise AssertionError("the ranks do not start")
+
+
+class Emulated(unittest.TestCase):
+    def setUp(self):
+        self.links = host_links()
+        self.namespaces = namespaces()
+
+    def tearDown(self):
+        until = time.monotonic() + 10
+        while (namespaces() - self.namespaces or
+               host_links() != self.links) and time.monotonic() < until:
+            time.sleep(0.02)
+        self.assertEqual(host_links(), self.links)
+        self.assertFalse(namespaces() - self.namespaces)
+
+    def verify(self, spec, ranks, ops, fabric, order="block", **settings):
+        for op in ops:
+            with self.subTest(spec=spec, order=order, op=op):
+                done = run(emulated(spec, ranks, PERF, op, "--sizes",
+                                    "8,5000,300K", "-n", "2", "-w", "1", "-c",
+                                    "2", "-J", "-", order=order), **settings)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                rows = json.loads(done.stdout)["rows"]
+                self.assertTrue(rows)
+                for row in rows:
+                    self.assertEqual(row["wrong"], 0)
+                    self.assertEqual(row["fabric"], fabric)
+
+    def test_network_only(self):
+        self.verify("4x1,1gbit", 4, OPS, "net")
+
+    def test_mixed(self):
+        few = OPS if LONG else ["all_reduce", "all_gather"]
+        self.verify("2x2,1gbit", 4, few, "shm+net")
+        self.verify("3+1,200mbit", 4, few, "shm+net", order="cyclic")
+        self.verify("2+1+2", 5, few, "shm+net", order="2,0,1,2,0")
+
+    def test_two_rails(self):
+        self.verify("2x1,1gbit+400mbit", 2, ["all_reduce"], "net",
+                    WEFT_NET_INTERFACE="eth0,eth1")
+
+    def test_reasons_for_the_interface_are_logged(self):
+        done = run(emulated("2x1,1gbit", 2, PERF, "barrier", "-n", "1"),
+                   WEFT_LOG="info")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("net: eth0 10.87.0.1: used, rank 1 answered in",
+                      done.stderr)
+        self.assertIn("net: lo 127.0.0.1: not used, nobody answered over it",
+                      done.stderr)
+
+    def start(self, spec, ranks, **settings):
+        return subprocess.Popen(
+            emulated(spec, ranks, PERF, "all_reduce", "--sizes", "64K", "-n",
+                     "1000000", "-c", "0"), stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=environment(**settings))
+
+    def finish(self, job, limit_s):
+        begun = time.monotonic()
+        try:
+            out, err = job.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            job.kill()
+            job.communicate()
+            raise
+        self.assertLess(time.monotonic() - begun, limit_s)
+        self.assertNotEqual(job.returncode, 0, out)
+        return err
+
+    def test_killed_rank_is_named(self):
+        job = self.start("2x2,1gbit", 4)
+        pids = rank_pids(job.pid, 4)
+        time.sleep(1)
+        os.kill(pids[3], signal.SIGKILL)
+        err = self.finish(job, 15)
+        self.assertIn("rank 3 has died", err)
+        self.assertRegex(err, r'rank 3: SIGKILL after \w+ #\d+ on "world"')
+
+    def test_cut_link_is_named(self):
+        job = self.start("3x1,1gbit", 3, WEFT_TIMEOUT_MS="2000",
+                         WEFT_WARN_MS="500")
+        pids = rank_pids(job.pid, 3)
+        time.sleep(1)
+        subprocess.run(["nsenter", "-t", str(pids[2]), "-n", "ip", "link",
+                        "set", "eth0", "down"], check=True)
+        err = self.finish(job, 20)
+        self.assertRegex(err, r'rank [012]: \w+ #\d+ on "world": rank \d')
+
+    def test_nothing_left_when_weft_run_is_killed(self):
+        job = self.start("2x2,1gbit", 4)
+        pids = rank_pids(job.pid, 4)
+        job.kill()
+        job.communicate()
+        until = time.monotonic() + 10
+        while time.monotonic() < until and any(
+                os.path.exists(f"/proc/{pid}") for pid in pids.values()):
+            time.sleep(0.02)
+        self.assertFalse([pid for pid in pids.values()
+                          if os.path.exists(f"/proc/{pid}")])
+
+    def test_refusals(self):
+        for options, text in ((["--net-emulate", "2y2"], "allowed is NODESx"),
+                              (["--net-emulate", "3x2"], "has 6 ranks"),
+                              (["--rank-order", "block"],
+                               "allowed only with --net-emulate"),
+                              (["--net-emulate", "2x2", "--rank-order",
+                                "0,1"], "allowed is block, cyclic")):
+            done = run([RUN, "-n", "4", *options, PERF, "barrier"])
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(text, done.stderr)
+        if shutil.which("setpriv"):
+            done = run(["setpriv", "--reuid=65534", "--clear-groups",
+                        *emulated("2x1", 2, PERF, "barrier")])
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("needs root", done.stderr)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        print("skipped: emulated nodes need root and iproute2")
+        sys.exit(77)
+    unittest.main(verbosity=2)

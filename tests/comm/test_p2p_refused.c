@@ -160,6 +160,24 @@ static void test_p2p_mismatch_both_sides_named_on_both(void **state)
     }
 }
 
+/* To itself: the message is there before its receive is looked at. */
+static int differ_at_once(weft_comm *comm, void *context)
+{
+    (void)context;
+    float data[16] = {0};
+    weft_p2p list[] = {part(WEFT_P2P_SEND, data, 4, 0),
+                       part(WEFT_P2P_RECV, data + 8, 3, 0)};
+    return expect(weft_p2p_post(list, 2, comm, NULL), WEFT_ERR_MISMATCH,
+                  "rank 0 posted recv of 3 f32, rank 0 posted send of 4 f32");
+}
+
+static void test_p2p_mismatch_already_there_named(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 1, .call = differ_at_once};
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 /* Rank 1 posts nothing, and waits for the verdict. */
 static int never_sent(weft_comm *comm, void *context)
 {
@@ -358,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_p2p_killed_in_flight_survivors_name_it),
         cmocka_unit_test(test_p2p_bad_part_refused_by_name_nothing_queued),
         cmocka_unit_test(test_p2p_mismatch_both_sides_named_on_both),
+        cmocka_unit_test(test_p2p_mismatch_already_there_named),
         cmocka_unit_test(test_p2p_peer_never_sends_timeout_names_it),
         cmocka_unit_test(test_p2p_gated_ring_chunk_by_chunk_exact),
     };

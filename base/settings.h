@@ -52,7 +52,9 @@
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \
-      "how long a waiter spins before it yields; -1: by cores and ranks")
+      "how long a waiter spins before it yields; -1: by cores and ranks")      \
+    X(PROBE, TEXT, "on", 0, 0,                                                 \
+      "whether weft-info measures this host: on or off")
 
 typedef enum wefti_setting {
 #define WEFTI_SETTING_ENUM(name, kind, fallback, least, most, meaning)         \

@@ -14,7 +14,8 @@ void wefti_info_options_help(FILE *file)
     fputs(
         "usage: weft-info [--input MACHINE] [--format hwloc|nccl|synthetic]\n"
         "                 [--model GPU] [--settings] [--svg FILE]\n"
-        "                 [--export-nccl FILE] [--place SIZES] [--json FILE]\n"
+        "                 [--export-nccl FILE] [--place SIZES] [--bind N]\n"
+        "                 [--json FILE]\n"
         "\n"
         "What this machine, or a recorded one, is made of: GPUs, NICs, links,\n"
         "the paths between them, the rings that fit, and what is odd about\n"
@@ -32,6 +33,7 @@ void wefti_info_options_help(FILE *file)
         "  --place SIZES       which rank goes where, such as tp=8,pp=4,dp=2\n"
         "                      (also cp, ep; tp_bytes=1e9 and so on: what a\n"
         "                      rank sends in that group a step)\n"
+        "  --bind N            which CPUs N ranks of this host would get\n"
         "  --json FILE         the same facts for programs\n"
         "  --help, --version\n"
         "\n"
@@ -80,11 +82,15 @@ weft_status wefti_info_options_read(int arg_count, char **args,
 {
     const char *format = NULL;
     *options = (wefti_info_options){0};
-    const flag flags[] = {
-        {"--input", &options->input},    {"--format", &format},
-        {"--model", &options->model},    {"--place", &options->place},
-        {"--svg", &options->svg_path},   {"--export-nccl", &options->nccl_path},
-        {"--json", &options->json_path}, {"-J", &options->json_path}};
+    const flag flags[] = {{"--input", &options->input},
+                          {"--format", &format},
+                          {"--model", &options->model},
+                          {"--bind", &options->bind},
+                          {"--place", &options->place},
+                          {"--svg", &options->svg_path},
+                          {"--export-nccl", &options->nccl_path},
+                          {"--json", &options->json_path},
+                          {"-J", &options->json_path}};
     for (int at = 1; at < arg_count; at++) {
         bool known = true;
         if (strcmp(args[at], "--help") == 0 || strcmp(args[at], "-h") == 0) {
@@ -110,6 +116,11 @@ weft_status wefti_info_options_read(int arg_count, char **args,
             return wefti_error(WEFT_ERR_INVALID,
                                "%s: not known; --help lists what is", args[at]);
         }
+    }
+    if (options->bind && options->input) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--bind %s: only of this machine, without --input",
+                           options->bind);
     }
     if (format && !wefti_topo_format_find(format, &options->format)) {
         return wefti_error(WEFT_ERR_INVALID,

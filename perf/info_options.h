@@ -11,6 +11,7 @@ typedef struct wefti_info_options {
     const char *input; /* NULL: this machine */
     wefti_topo_format format;
     const char *model; /* of a template's GPUs; NULL: unknown */
+    const char *bind;  /* how many ranks to bind here; NULL: none */
     const char *place; /* sizes of a job to place; NULL: none */
     const char *svg_path, *nccl_path, *json_path; /* NULL: none; "-": stdout */
     bool settings;

@@ -4,8 +4,10 @@
  * about it.
  */
 #include "base/error.h"
+#include "perf/info_binding.h"
 #include "perf/info_fabrics.h"
 #include "perf/info_options.h"
+#include "perf/info_probe.h"
 #include "perf/info_settings.h"
 #include "topo/placement.h"
 #include "topo/report.h"
@@ -36,7 +38,8 @@ static weft_status place_job(const char *sizes, const wefti_report *report,
                              wefti_json *json, FILE *file);
 
 static weft_status write_json(const wefti_info_options *options,
-                              const wefti_report *report)
+                              const wefti_report *report,
+                              const wefti_probe *probe)
 {
     FILE *file;
     wefti_json json;
@@ -51,12 +54,17 @@ static weft_status write_json(const wefti_info_options *options,
     if (report) {
         wefti_report_write_json(report, &json);
         wefti_info_fabrics_write(!options->input, &json);
+        wefti_info_probe_write(probe, &json);
     }
     if (options->settings) {
         wefti_info_settings_write(&json);
     }
     if (report && options->place) {
         status = place_job(options->place, report, &json, NULL);
+    }
+    if (report && options->bind && status == WEFT_OK) {
+        status =
+            wefti_info_binding_show(report->topo, options->bind, &json, NULL);
     }
     wefti_json_object_close(&json);
     weft_status ended = wefti_json_fini(&json);
@@ -67,7 +75,8 @@ static weft_status write_json(const wefti_info_options *options,
 
 static weft_status write_files(const wefti_info_options *options,
                                const wefti_topo *topo,
-                               const wefti_report *report)
+                               const wefti_report *report,
+                               const wefti_probe *probe)
 {
     weft_status status = WEFT_OK;
     FILE *file;
@@ -88,7 +97,7 @@ static weft_status write_files(const wefti_info_options *options,
         }
     }
     if (status == WEFT_OK && options->json_path) {
-        status = write_json(options, report);
+        status = write_json(options, report, probe);
     }
     return status;
 }
@@ -167,10 +176,54 @@ static weft_status place_job(const char *sizes, const wefti_report *report,
     return status;
 }
 
+static weft_status print_machine(const wefti_info_options *options,
+                                 const wefti_report *report,
+                                 const wefti_probe *probe)
+{
+    weft_status status = WEFT_OK;
+    wefti_report_print(report, isatty(STDOUT_FILENO) != 0, stdout);
+    if (!options->input) {
+        wefti_info_fabrics_print(stdout);
+    }
+    if (probe) {
+        wefti_info_probe_print(probe, stdout);
+    }
+    if (options->place) {
+        status = place_job(options->place, report, NULL, stdout);
+    }
+    if (status == WEFT_OK && options->bind) {
+        status =
+            wefti_info_binding_show(report->topo, options->bind, NULL, stdout);
+    }
+    return status;
+}
+
+static weft_status show_report(const wefti_info_options *options,
+                               const wefti_topo *topo, const wefti_probe *probe)
+{
+    wefti_report report;
+    weft_status status = wefti_report_init(&report, topo);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (options->place) {
+        status = place_job(options->place, &report, NULL, NULL);
+    }
+    if (status == WEFT_OK && !is_taken(options)) {
+        status = print_machine(options, &report, probe);
+    }
+    if (status == WEFT_OK) {
+        status = write_files(options, topo, &report, probe);
+    }
+    wefti_report_fini(&report);
+    return status;
+}
+
 static weft_status show_machine(const wefti_info_options *options)
 {
     wefti_topo *topo;
-    wefti_report report;
+    wefti_probe probe;
+    bool off = true;
     weft_status status = options->input
                              ? wefti_topo_open(options->input, options->format,
                                                options->model, &topo)
@@ -178,27 +231,12 @@ static weft_status show_machine(const wefti_info_options *options)
     if (status != WEFT_OK) {
         return status;
     }
-    status = wefti_report_init(&report, topo);
-    if (status != WEFT_OK) {
-        goto err_topo;
-    }
-    if (options->place) {
-        status = place_job(options->place, &report, NULL, NULL);
-    }
-    if (status == WEFT_OK && !is_taken(options)) {
-        wefti_report_print(&report, isatty(STDOUT_FILENO) != 0, stdout);
-        if (!options->input) {
-            wefti_info_fabrics_print(stdout);
-        }
-        if (options->place) {
-            status = place_job(options->place, &report, NULL, stdout);
-        }
+    if (!options->input) {
+        status = wefti_info_probe_run(topo, &probe, &off);
     }
     if (status == WEFT_OK) {
-        status = write_files(options, topo, &report);
+        status = show_report(options, topo, off ? NULL : &probe);
     }
-    wefti_report_fini(&report);
-err_topo:
     wefti_topo_destroy(topo);
     return status;
 }
@@ -210,7 +248,7 @@ static weft_status run(const wefti_info_options *options, int *wrong_out)
     if (!options->settings || options->input) {
         status = show_machine(options);
     } else if (options->json_path) {
-        status = write_json(options, NULL);
+        status = write_json(options, NULL, NULL);
     }
     if (status == WEFT_OK && options->settings) {
         *wrong_out = is_taken(options) ? wefti_info_settings_count_wrong()

@@ -22,9 +22,15 @@ INFO = os.path.join(sys.argv[1], "weft-info")
 DATA = sys.argv[2]
 
 
-def run(*args):
+CACHE = tempfile.TemporaryDirectory()
+
+
+def run(*args, **variables):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("WEFT_")}
     return subprocess.run([INFO, *args], capture_output=True, text=True,
-                          timeout=60)
+                          timeout=60,
+                          env={**clean, "XDG_CACHE_HOME": CACHE.name,
+                               **variables})
 
 
 def read(machine, *args):
@@ -123,6 +129,22 @@ class Info(unittest.TestCase):
         facts = json.loads(done.stdout)
         self.assertEqual(facts["source"], "live")
         self.assertTrue(facts["fabrics"])
+        self.assertGreater(facts["probe"]["copy_GBps"], 0)
+        facts = json.loads(run("--json", "-").stdout)
+        self.assertTrue(facts["probe"]["from_cache"])
+        facts = json.loads(run("--json", "-", WEFT_PROBE="off").stdout)
+        self.assertIsNone(facts["probe"])
+        done = run(WEFT_PROBE="perhaps")
+        self.assertIn("allowed is on or off", done.stderr)
+
+    def test_binding_is_shown(self):
+        facts = json.loads(run("--bind", "2", "--json", "-",
+                               WEFT_PROBE="off").stdout)
+        self.assertEqual(len(facts["binding"]), 2)
+        self.assertTrue(facts["binding"][0]["cpus"])
+        self.assertIn("allowed is 1 to", run("--bind", "0").stderr)
+        self.assertIn("only of this machine",
+                      run("--bind", "2", "--input", "8xH100").stderr)
 
     def test_placement_is_printed_and_written(self):
         facts = read("4x(8xH100,8xCX7)", "--place", "tp=8,pp=4")

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/info_binding.c - plans a binding and shows it.
+ */
+#include "perf/info_binding.h"
+
+#include "base/error.h"
+#include "topo/binding.h"
+
+#include <stdlib.h>
+
+#define RANKS_MOST 1024
+#define TEXT_BYTES 512
+
+/* "0-3,8" */
+static void write_cpus(const wefti_cpus *set, char text[TEXT_BYTES])
+{
+    int used = 0;
+    text[0] = '\0';
+    for (int cpu = 0; cpu < WEFTI_CPUS_MOST && used < TEXT_BYTES - 16; cpu++) {
+        int last = cpu;
+        if (!wefti_cpus_has(set, cpu)) {
+            continue;
+        }
+        while (last + 1 < WEFTI_CPUS_MOST && wefti_cpus_has(set, last + 1)) {
+            last++;
+        }
+        used += snprintf(text + used, (size_t)(TEXT_BYTES - used),
+                         last > cpu ? "%s%d-%d" : "%s%d", used ? "," : "", cpu,
+                         last);
+        cpu = last;
+    }
+}
+
+static void show_rank(int rank, const wefti_bound *bound, wefti_json *json,
+                      FILE *file)
+{
+    char text[TEXT_BYTES];
+    write_cpus(&bound->cpus, text);
+    if (!json) {
+        fprintf(file, "rank %-4d CPUs %-24s NUMA %d%s\n", rank, text,
+                bound->numa, bound->shared ? " (shared)" : "");
+        return;
+    }
+    wefti_json_object_open(json, NULL);
+    wefti_json_int(json, "rank", rank);
+    wefti_json_text(json, "cpus", text);
+    wefti_json_int(json, "numa", bound->numa);
+    wefti_json_bool(json, "shared", bound->shared);
+    wefti_json_object_close(json);
+}
+
+weft_status wefti_info_binding_show(const wefti_topo *topo, const char *ranks,
+                                    wefti_json *json, FILE *file)
+{
+    wefti_cpus allowed;
+    char *end;
+    long count = strtol(ranks, &end, 10);
+    if (end == ranks || *end || count < 1 || count > RANKS_MOST) {
+        return wefti_error(WEFT_ERR_INVALID, "--bind %s: allowed is 1 to %d",
+                           ranks, RANKS_MOST);
+    }
+    wefti_bound *bounds = calloc((size_t)count, sizeof(*bounds));
+    int *devices = calloc((size_t)count, sizeof(*devices));
+    weft_status status = WEFT_OK;
+    if (!bounds || !devices) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "--bind %s", ranks);
+    }
+    for (int i = 0; i < count && status == WEFT_OK; i++) {
+        devices[i] = wefti_topo_find(topo, WEFTI_TOPO_GPU, i);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_cpus_allowed(&allowed);
+    }
+    if (status == WEFT_OK) {
+        status =
+            wefti_binding_plan(topo, devices, (int)count, &allowed, bounds);
+    }
+    if (status == WEFT_OK && json) {
+        wefti_json_array_open(json, "binding");
+    } else if (status == WEFT_OK) {
+        fputs("\nBinding\n", file);
+    }
+    for (int i = 0; i < count && status == WEFT_OK; i++) {
+        show_rank(i, &bounds[i], json, file);
+    }
+    if (status == WEFT_OK && json) {
+        wefti_json_array_close(json);
+    }
+    free(bounds);
+    free(devices);
+    return status;
+}

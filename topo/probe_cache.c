@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/probe_cache.c - what was measured, as a file:
+ *
+ *     weft-probe 1 NAME
+ *     copy 11.8
+ *     handover 0.11
+ *     pair 0 1 9.3
+ *     sum 1a2b3c4d5e6f7788         FNV-1a of all above
+ */
+#include "topo/probe.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BYTES_MOST 8192
+
+static uint64_t sum_of(const char *text, size_t bytes)
+{
+    uint64_t sum = 14695981039346656037u;
+    for (size_t i = 0; i < bytes; i++) {
+        sum = (sum ^ (unsigned char)text[i]) * 1099511628211u;
+    }
+    return sum;
+}
+
+/* One line into the probe; false where it is no such line. */
+static bool read_entry(const char *line, wefti_probe *out)
+{
+    int a, b, used = 0;
+    double value;
+    if (sscanf(line, "copy %lf%n", &value, &used) == 1 && !line[used]) {
+        out->copy_GBps = value;
+    } else if (sscanf(line, "handover %lf%n", &value, &used) == 1 &&
+               !line[used]) {
+        out->handover_us = value;
+    } else if (sscanf(line, "pair %d %d %lf%n", &a, &b, &value, &used) == 3 &&
+               !line[used] && out->pair_count < WEFTI_PROBE_PAIRS_MOST) {
+        out->pairs[out->pair_count][0] = a;
+        out->pairs[out->pair_count][1] = b;
+        out->pair_GBps[out->pair_count++] = value;
+    } else {
+        return false;
+    }
+    return value >= 0 && value < 1e9;
+}
+
+static bool read_text(char *text, const char *name, wefti_probe *out)
+{
+    char head[80];
+    char *last = strstr(text, "\nsum ");
+    unsigned long long sum;
+    if (!last || sscanf(last, "\nsum %llx", &sum) != 1 ||
+        sum != sum_of(text, (size_t)(last - text) + 1)) {
+        return false;
+    }
+    *last = '\0';
+    snprintf(head, sizeof(head), "weft-probe 1 %s", name);
+    char *rest = text;
+    const char *line = strsep(&rest, "\n");
+    if (strcmp(line, head) != 0) {
+        return false;
+    }
+    while ((line = strsep(&rest, "\n"))) {
+        if (!read_entry(line, out)) {
+            return false;
+        }
+    }
+    return out->copy_GBps > 0;
+}
+
+bool wefti_probe_load(const char *path, const char *name, wefti_probe *out)
+{
+    char text[FILE_BYTES_MOST];
+    FILE *file = fopen(path, "re");
+    *out = (wefti_probe){.from_cache = true};
+    if (!file) {
+        return false;
+    }
+    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[bytes] = '\0';
+    return strlen(text) == bytes && read_text(text, name, out);
+}
+
+/* The folder and what is above it. */
+static void make_folder(const char *folder)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s", folder);
+    for (char *c = path + 1; *c; c++) {
+        if (*c == '/') {
+            *c = '\0';
+            (void)mkdir(path, 0700);
+            *c = '/';
+        }
+    }
+    (void)mkdir(path, 0700);
+}
+
+static size_t write_text(const char *name, const wefti_probe *probe,
+                         char text[FILE_BYTES_MOST])
+{
+    int used = snprintf(text, FILE_BYTES_MOST,
+                        "weft-probe 1 %s\ncopy %.6g\nhandover %.6g\n", name,
+                        probe->copy_GBps, probe->handover_us);
+    for (int i = 0; i < probe->pair_count; i++) {
+        used += snprintf(text + used, (size_t)(FILE_BYTES_MOST - used),
+                         "pair %d %d %.6g\n", probe->pairs[i][0],
+                         probe->pairs[i][1], probe->pair_GBps[i]);
+    }
+    used +=
+        snprintf(text + used, (size_t)(FILE_BYTES_MOST - used), "sum %016llx\n",
+                 (unsigned long long)sum_of(text, (size_t)used));
+    return (size_t)used;
+}
+
+void wefti_probe_store(const char *folder, const char *name,
+                       const wefti_probe *probe)
+{
+    char text[FILE_BYTES_MOST], own[PATH_MAX], path[PATH_MAX];
+    size_t bytes = write_text(name, probe, text);
+    make_folder(folder);
+    int a = snprintf(own, sizeof(own), "%s/.%s.XXXXXX", folder, name);
+    int b = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (a >= (int)sizeof(own) || b >= (int)sizeof(path)) {
+        return;
+    }
+    int fd = mkstemp(own);
+    if (fd < 0) {
+        return;
+    }
+    bool whole = write(fd, text, bytes) == (ssize_t)bytes;
+    whole = close(fd) == 0 && whole;
+    if (!whole || rename(own, path) != 0) {
+        (void)unlink(own);
+    }
+}

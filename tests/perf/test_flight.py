@@ -52,7 +52,8 @@ class Job:
             time.sleep(0.01)
 
     def listens(self):
-        """Whether both ranks have the signal blocked, so that it may come."""
+        """Whether both ranks have the signal blocked, so that it may come; all
+        signals are blocked for a moment wherever threads are started."""
         pid = self.process.pid
         path = "/proc/%d/task/%d/children" % (pid, pid)
         ranks = 0
@@ -60,7 +61,9 @@ class Job:
             status = open("/proc/%s/status" % child).read()
             mask = int(status.split("SigBlk:")[1].split()[0], 16)
             name = status.split("Name:")[1].split()[0]
-            ranks += name != "weft-run" and mask >> (signal.SIGUSR1 - 1) & 1
+            usr1, term = (mask >> (number - 1) & 1
+                          for number in (signal.SIGUSR1, signal.SIGTERM))
+            ranks += name != "weft-run" and usr1 and not term
         return ranks == 2
 
     def ask(self, times):

@@ -1,64 +1,73 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf/info_fabrics.c - looks for the libraries that fabrics are made of.
+ * perf/info_fabrics.c - asks each fabric whether it could be used here.
  */
 #include "perf/info_fabrics.h"
 
 #include "base/check.h"
+#include "base/error.h"
+#include "comm/net/port_library.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+/* Why it cannot be used; NULL: it can. */
+typedef const char *obstacle(void);
+
 typedef struct fabric {
     const char *name;
-    const char *library; /* NULL: weft's own */
     const char *use;
+    obstacle *find;
 } fabric;
 
-static const fabric fabrics[] = {
-    {"self", NULL, "a rank and itself"},
-    {"shm", NULL, "ranks of one host, through memory they share"},
-    {"net", "libucp.so.0", "ranks on several hosts, through UCX"},
-    {"cuda", "libcuda.so.1", "GPUs of one host, by peer copies"},
-    {"nccl", "libnccl.so.2", "GPUs, by NCCL"}};
+static const char *find_none(void)
+{
+    return NULL;
+}
 
-/* Whether the system gives memory to share. */
-static bool can_share(void)
+static const char *find_memory_obstacle(void)
 {
     int fd = memfd_create("weft-info", MFD_CLOEXEC);
     if (fd < 0) {
-        return false;
+        return "the system gives no memory to share (memfd_create)";
     }
     close(fd);
-    return true;
+    return NULL;
 }
 
-static bool is_usable(const fabric *f, char *why, size_t why_bytes)
+static const char *find_network_obstacle(void)
 {
-    if (!f->library) {
-        bool usable = f != &fabrics[1] || can_share();
-        snprintf(why, why_bytes, "%s",
-                 usable ? f->use : "memfd_create is refused");
-        return usable;
-    }
-    /* Kept mapped: UCX loses memory when it is taken out again. */
-    void *module = dlopen(f->library, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
-    if (!module) {
-        snprintf(why, why_bytes, "%s is not here", f->library);
-        return false;
-    }
-    dlclose(module);
-    snprintf(why, why_bytes, "%s; %s is here", f->use, f->library);
-    return true;
+    const wefti_port_table *table;
+    return wefti_port_library_open(&table) == WEFT_OK ? NULL
+                                                      : weft_error_text();
+}
+
+static const char *find_gpu_obstacle(void)
+{
+    return "this weft has no fabric for GPUs yet";
+}
+
+static const fabric fabrics[] = {
+    {"self", "a rank and itself", find_none},
+    {"shm", "ranks of one host, through memory they share",
+     find_memory_obstacle},
+    {"net", "ranks on several hosts, through UCX", find_network_obstacle},
+    {"cuda", "GPUs of one host, by peer copies", find_gpu_obstacle},
+    {"nccl", "GPUs, by NCCL", find_gpu_obstacle}};
+
+static bool is_usable(const fabric *f, const char **why_out)
+{
+    const char *found = f->find();
+    *why_out = found ? found : f->use;
+    return !found;
 }
 
 void wefti_info_fabrics_write(bool live, wefti_json *json)
 {
     wefti_json_array_open(json, "fabrics");
     for (size_t i = 0; i < WEFTI_COUNT_OF(fabrics) && live; i++) {
-        char why[128];
-        bool usable = is_usable(&fabrics[i], why, sizeof(why));
+        const char *why;
+        bool usable = is_usable(&fabrics[i], &why);
         wefti_json_object_open(json, NULL);
         wefti_json_text(json, "name", fabrics[i].name);
         wefti_json_bool(json, "usable", usable);
@@ -72,8 +81,8 @@ void wefti_info_fabrics_print(FILE *file)
 {
     fputs("\nFabrics\n", file);
     for (size_t i = 0; i < WEFTI_COUNT_OF(fabrics); i++) {
-        char why[128];
-        bool usable = is_usable(&fabrics[i], why, sizeof(why));
+        const char *why;
+        bool usable = is_usable(&fabrics[i], &why);
         fprintf(file, "%-7s%-4s %s\n", fabrics[i].name, usable ? "yes" : "no",
                 why);
     }

@@ -3,8 +3,8 @@
  * topo/binding.h - which CPUs each rank of a host may run on: those near its
  * GPU or NIC, shared fairly, within what the process may use.
  *
- * What may be used is what the kernel says (cpuset, taskset, container); a
- * control group's CPU quota shrinks nothing but the count that is told.
+ * What may be used is what the kernel says (cpuset, taskset, container). A
+ * control group's CPU quota is not looked at.
  */
 #ifndef TOPO_BINDING_H
 #define TOPO_BINDING_H

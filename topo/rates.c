@@ -119,7 +119,7 @@ int wefti_rate_nvlinks_most(int sm)
     return sm >= 80 ? 12 : sm >= 70 ? 6 : sm >= 60 ? 4 : 18;
 }
 
-/* Hardware: lanes x rate of AMD's data sheets; RCCL: src/graph/topo.h. */
+/* Hardware figures and RCCL's, by generation; neither was measured by us. */
 wefti_rate wefti_rate_xgmi(int gcn)
 {
     if (gcn >= 940) {

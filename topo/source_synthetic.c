@@ -181,7 +181,7 @@ static void set_bus(wefti_device *device, int domain, int bus, int function)
 static void claim_links(wefti_topo *topo, const shape *host, const int *gpus,
                         wefti_claims *claims)
 {
-    /* DGX-1V, undirected pairs and how many links (NVIDIA's white paper). */
+    /* A hybrid cube mesh as of DGX-1V: undirected pairs, and their links. */
     static const int mesh[][3] = {{0, 1, 1}, {0, 2, 1}, {0, 3, 2}, {0, 4, 2},
                                   {1, 2, 2}, {1, 3, 1}, {1, 5, 2}, {2, 3, 2},
                                   {2, 6, 1}, {3, 7, 1}, {4, 5, 1}, {4, 6, 1},

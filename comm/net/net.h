@@ -13,7 +13,7 @@
 #include "comm/net/interface.h"
 #include "comm/net/net_watch.h"
 #include "comm/net/port.h"
-#include "comm/net/probe.h"
+#include "comm/net/reach.h"
 #include "comm/net/wire.h"
 
 /*
@@ -41,7 +41,7 @@ struct wefti_net {
     bool news;    /* a message came */
     bool strange; /* a foreign one has been warned about */
     uint64_t sent_bytes, received_bytes; /* payload */
-    wefti_probe *probe;                  /* while cards are traded */
+    wefti_reach *reach;                  /* while cards are traded */
     wefti_interface_use use;
     wefti_mapping **kept; /* [kept_count] */
     size_t kept_count;

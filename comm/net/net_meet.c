@@ -46,7 +46,7 @@ static weft_status begin(wefti_engine *engine,
     net->peers = peers;
     engine->net = net;
     weft_status status = wefti_port_library_open(&net->table);
-    return status == WEFT_OK ? wefti_probe_open(membership, &net->probe)
+    return status == WEFT_OK ? wefti_reach_open(membership, &net->reach)
                              : status;
 }
 
@@ -56,7 +56,7 @@ static weft_status open_port(wefti_net *net,
                              size_t *card_bytes_out)
 {
     char why[256] = "";
-    weft_status status = wefti_probe_choose(net->probe, &net->use);
+    weft_status status = wefti_reach_choose(net->reach, &net->use);
     if (status != WEFT_OK) {
         return status;
     }
@@ -90,7 +90,7 @@ weft_status wefti_net_make_card(wefti_engine *engine,
     }
     weft_status status = begin(engine, membership);
     return status == WEFT_OK
-               ? wefti_probe_offer(engine->net->probe, card_out, card_bytes_out)
+               ? wefti_reach_offer(engine->net->reach, card_out, card_bytes_out)
                : status;
 }
 
@@ -99,7 +99,7 @@ weft_status wefti_net_take_card(wefti_engine *engine, int round, int rank,
 {
     wefti_net *net = engine->net;
     if (round == 0) {
-        return wefti_probe_take(net->probe, rank, card, card_bytes);
+        return wefti_reach_take(net->reach, rank, card, card_bytes);
     }
     wefti_net_peer *peer = &net->peers[rank];
     if (peer->address || card_bytes == 0) {
@@ -124,6 +124,6 @@ weft_status wefti_net_start(wefti_net *net)
 
 void wefti_net_settle(wefti_net *net)
 {
-    wefti_probe_close(net->probe);
-    net->probe = NULL;
+    wefti_reach_close(net->reach);
+    net->reach = NULL;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: as much bandwidth in rings as NCCL finds on machines whose answers are
- * published, no link over its capacity, the same answer every time, soon.
+ * Goal: as much bandwidth in rings as the links of well-known machines allow,
+ * none over its capacity, the same answer every time, soon.
  * Method: synthetic machines; what every ring asks of every link is counted
  * here anew.
  */
@@ -63,10 +63,11 @@ static void check_rings(const wefti_paths *paths, const wefti_rings *rings,
     free(used);
 }
 
-static void test_rings_reach_what_nccl_finds(void **state)
+static void test_rings_use_what_links_allow(void **state)
 {
     (void)state;
-    /* Channels and GB/s of NCCL's graphs of DGX-1, DGX-2, A100, H100. */
+    /* Each GPU's links, times the rate of one in NCCL's table (topo/rates.c);
+     * NCCL itself was not run for this. */
     static const struct {
         const char *text;
         int channels;
@@ -182,7 +183,7 @@ static void test_rings_of_sixteen_are_found_soon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rings_reach_what_nccl_finds),
+        cmocka_unit_test(test_rings_use_what_links_allow),
         cmocka_unit_test(test_rings_over_hosts_use_every_nic),
         cmocka_unit_test(test_rings_without_nics_fall_back_in_the_open),
         cmocka_unit_test(test_chains_fit_in_both_directions),

@@ -1,51 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/net/probe.h - which interfaces lead to the other domains: by trying.
+ * comm/net/reach.h - which interfaces lead to the other domains: by trying.
  *
  * The lowest rank of each domain lists its addresses and answers on them, with
  * a token, for as long as ranks meet. Every rank connects to all that it was
  * told of, and takes the interface by which it got through. An address that
  * leads to somebody else (every host has a 127.0.0.1) does not know the token.
  */
-#ifndef COMM_NET_PROBE_H
-#define COMM_NET_PROBE_H
+#ifndef COMM_NET_REACH_H
+#define COMM_NET_REACH_H
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/net/interface.h"
 
-typedef struct wefti_probe wefti_probe;
+typedef struct wefti_reach wefti_reach;
 
 /*
- * wefti_probe_open - for a meeting of membership's ranks (borrowed).
+ * wefti_reach_open - for a meeting of membership's ranks (borrowed).
  *
  * Returns     OK | ERR_NO_MEMORY.
  */
-WEFT_NODISCARD weft_status wefti_probe_open(const wefti_membership *membership,
-                                            wefti_probe **probe_out);
-void wefti_probe_close(wefti_probe *probe); /* NULL is legal */
+WEFT_NODISCARD weft_status wefti_reach_open(const wefti_membership *membership,
+                                            wefti_reach **probe_out);
+void wefti_reach_close(wefti_reach *reach); /* NULL is legal */
 
 /*
- * wefti_probe_offer - this rank's card: where it answers, from now on. Empty
+ * wefti_reach_offer - this rank's card: where it answers, from now on. Empty
  * for all but the lowest rank of a domain.
  *
  * Returns     OK | ERR_SYSTEM | ERR_INVALID (WEFT_NET_INTERFACE).
  */
 WEFT_NODISCARD weft_status
-wefti_probe_offer(wefti_probe *probe, unsigned char card_out[WEFTI_CARD_BYTES],
+wefti_reach_offer(wefti_reach *reach, unsigned char card_out[WEFTI_CARD_BYTES],
                   size_t *card_bytes_out);
 
 /* Takes rank's offer. Returns     OK | ERR_BOOTSTRAP: it is none. */
-WEFT_NODISCARD weft_status wefti_probe_take(wefti_probe *probe, int rank,
+WEFT_NODISCARD weft_status wefti_reach_take(wefti_reach *reach, int rank,
                                             const unsigned char *card,
                                             size_t card_bytes);
 
 /*
- * wefti_probe_choose - try, say what came of it (level info), and choose.
+ * wefti_reach_choose - try, say what came of it (level info), and choose.
  *
  * Returns     OK | ERR_BOOTSTRAP: a domain answers nowhere | ERR_SYSTEM.
  * Blocks      for at most 3 s.
  */
-WEFT_NODISCARD weft_status wefti_probe_choose(wefti_probe *probe,
+WEFT_NODISCARD weft_status wefti_reach_choose(wefti_reach *reach,
                                               wefti_interface_use *use_out);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/net/probe.c - the answering thread, the tries and the choice.
+ * comm/net/reach.c - the answering thread, the tries and the choice.
  */
-#include "comm/net/probe.h"
+#include "comm/net/reach.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -50,7 +50,7 @@ try {
 }
 try;
 
-struct wefti_probe {
+struct wefti_reach {
     const wefti_membership *membership;
     int own_count;
     wefti_interface own[WEFTI_INTERFACES_MOST];
@@ -73,7 +73,7 @@ static void make_token(const wefti_membership *membership, int rank,
 }
 
 /* Leaves only those that WEFT_NET_INTERFACE names. */
-static weft_status keep_named(wefti_probe *probe)
+static weft_status keep_named(wefti_reach *reach)
 {
     const char *names = wefti_setting_text(WEFTI_SETTING_NET_INTERFACE);
     char known[256] = "";
@@ -82,19 +82,19 @@ static weft_status keep_named(wefti_probe *probe)
     for (const char *at = names; *at;) {
         size_t characters = strcspn(at, ",");
         int before = kept;
-        for (int i = 0; i < probe->own_count; i++) {
-            const char *name = probe->own[i].name;
+        for (int i = 0; i < reach->own_count; i++) {
+            const char *name = reach->own[i].name;
             if (strlen(name) == characters &&
                 memcmp(name, at, characters) == 0) {
-                found[kept++] = probe->own[i];
+                found[kept++] = reach->own[i];
                 break;
             }
         }
         if (kept == before || kept == WEFTI_INTERFACES_MOST) {
-            for (int i = 0; i < probe->own_count; i++) {
+            for (int i = 0; i < reach->own_count; i++) {
                 size_t used = strlen(known);
                 snprintf(known + used, sizeof(known) - used, " %s",
-                         probe->own[i].name);
+                         reach->own[i].name);
             }
             return wefti_error(WEFT_ERR_INVALID,
                                "WEFT_NET_INTERFACE=%s: allowed are interfaces "
@@ -104,59 +104,59 @@ static weft_status keep_named(wefti_probe *probe)
         at += characters;
         at += *at == ',';
     }
-    memcpy(probe->own, found, (size_t)kept * sizeof(found[0]));
-    probe->own_count = kept;
+    memcpy(reach->own, found, (size_t)kept * sizeof(found[0]));
+    reach->own_count = kept;
     return WEFT_OK;
 }
 
-weft_status wefti_probe_open(const wefti_membership *membership,
-                             wefti_probe **probe_out)
+weft_status wefti_reach_open(const wefti_membership *membership,
+                             wefti_reach **probe_out)
 {
-    wefti_probe *probe = calloc(1, sizeof(*probe));
-    if (!probe) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a probe");
+    wefti_reach *reach = calloc(1, sizeof(*reach));
+    if (!reach) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a reach");
     }
-    probe->membership = membership;
-    probe->listen_fd = probe->stop_fd = -1;
-    probe->own_count = wefti_interface_list(probe->own);
+    reach->membership = membership;
+    reach->listen_fd = reach->stop_fd = -1;
+    reach->own_count = wefti_interface_list(reach->own);
     if (wefti_setting_given(WEFTI_SETTING_NET_INTERFACE)) {
-        weft_status status = keep_named(probe);
+        weft_status status = keep_named(reach);
         if (status != WEFT_OK) {
-            free(probe);
+            free(reach);
             return status;
         }
     }
-    *probe_out = probe;
+    *probe_out = reach;
     return WEFT_OK;
 }
 
-void wefti_probe_close(wefti_probe *probe)
+void wefti_reach_close(wefti_reach *reach)
 {
     const uint64_t one = 1;
-    if (!probe) {
+    if (!reach) {
         return;
     }
-    if (probe->answering) {
-        ssize_t written = write(probe->stop_fd, &one, sizeof(one));
+    if (reach->answering) {
+        ssize_t written = write(reach->stop_fd, &one, sizeof(one));
         (void)written;
-        pthread_join(probe->thread, NULL);
+        pthread_join(reach->thread, NULL);
     }
-    if (probe->listen_fd >= 0) {
-        close(probe->listen_fd);
+    if (reach->listen_fd >= 0) {
+        close(reach->listen_fd);
     }
-    if (probe->stop_fd >= 0) {
-        close(probe->stop_fd);
+    if (reach->stop_fd >= 0) {
+        close(reach->stop_fd);
     }
-    free(probe);
+    free(reach);
 }
 
 /* Whoever connects gets the token, and the connection is closed. */
 static void *answer(void *argument)
 {
-    const wefti_probe *probe = argument;
+    const wefti_reach *reach = argument;
     for (;;) {
-        struct pollfd wait[2] = {{.fd = probe->stop_fd, .events = POLLIN},
-                                 {.fd = probe->listen_fd, .events = POLLIN}};
+        struct pollfd wait[2] = {{.fd = reach->stop_fd, .events = POLLIN},
+                                 {.fd = reach->listen_fd, .events = POLLIN}};
         if (poll(wait, 2, -1) < 0 && errno != EINTR) {
             return NULL;
         }
@@ -167,9 +167,9 @@ static void *answer(void *argument)
             continue;
         }
         int fd =
-            accept4(probe->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            accept4(reach->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
-            ssize_t sent = send(fd, probe->token, TOKEN_BYTES, MSG_NOSIGNAL);
+            ssize_t sent = send(fd, reach->token, TOKEN_BYTES, MSG_NOSIGNAL);
             (void)sent;
             close(fd);
         } else if (errno == EMFILE || errno == ENFILE) {
@@ -178,19 +178,19 @@ static void *answer(void *argument)
     }
 }
 
-static weft_status start_answering(wefti_probe *probe, uint16_t *port_out)
+static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t address_bytes = sizeof(address);
-    make_token(probe->membership, probe->membership->rank, probe->token);
-    probe->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    probe->listen_fd =
+    make_token(reach->membership, reach->membership->rank, reach->token);
+    reach->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    reach->listen_fd =
         socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (probe->stop_fd < 0 || probe->listen_fd < 0 ||
-        bind(probe->listen_fd, (struct sockaddr *)&address, sizeof(address)) !=
+    if (reach->stop_fd < 0 || reach->listen_fd < 0 ||
+        bind(reach->listen_fd, (struct sockaddr *)&address, sizeof(address)) !=
             0 ||
-        listen(probe->listen_fd, SOMAXCONN) != 0 ||
-        getsockname(probe->listen_fd, (struct sockaddr *)&address,
+        listen(reach->listen_fd, SOMAXCONN) != 0 ||
+        getsockname(reach->listen_fd, (struct sockaddr *)&address,
                     &address_bytes) != 0) {
         return wefti_error_system("socket to be found by");
     }
@@ -198,31 +198,31 @@ static weft_status start_answering(wefti_probe *probe, uint16_t *port_out)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    errno = pthread_create(&probe->thread, NULL, answer, probe);
-    probe->answering = errno == 0;
+    errno = pthread_create(&reach->thread, NULL, answer, reach);
+    reach->answering = errno == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return probe->answering ? WEFT_OK : wefti_error_system("thread to answer");
+    return reach->answering ? WEFT_OK : wefti_error_system("thread to answer");
 }
 
-weft_status wefti_probe_offer(wefti_probe *probe,
+weft_status wefti_reach_offer(wefti_reach *reach,
                               unsigned char card_out[WEFTI_CARD_BYTES],
                               size_t *card_bytes_out)
 {
-    const wefti_membership *membership = probe->membership;
+    const wefti_membership *membership = reach->membership;
     wefti_writer writer = {card_out, WEFTI_CARD_BYTES, false};
     uint16_t port;
     *card_bytes_out = 0;
     if (membership->members[membership->rank].domain != membership->rank) {
         return WEFT_OK;
     }
-    weft_status status = start_answering(probe, &port);
+    weft_status status = start_answering(reach, &port);
     if (status != WEFT_OK) {
         return status;
     }
     wefti_writer_number(&writer, port, 2);
-    wefti_writer_number(&writer, (uint32_t)probe->own_count, 1);
-    for (int i = 0; i < probe->own_count; i++) {
-        const wefti_interface *own = &probe->own[i];
+    wefti_writer_number(&writer, (uint32_t)reach->own_count, 1);
+    for (int i = 0; i < reach->own_count; i++) {
+        const wefti_interface *own = &reach->own[i];
         wefti_writer_bytes(&writer, &own->address, sizeof(own->address));
         wefti_writer_bytes(&writer, own->name, sizeof(own->name));
     }
@@ -230,7 +230,7 @@ weft_status wefti_probe_offer(wefti_probe *probe,
     return WEFT_OK;
 }
 
-weft_status wefti_probe_take(wefti_probe *probe, int rank,
+weft_status wefti_reach_take(wefti_reach *reach, int rank,
                              const unsigned char *card, size_t card_bytes)
 {
     target offer = {.rank = rank};
@@ -250,25 +250,25 @@ weft_status wefti_probe_take(wefti_probe *probe, int rank,
                            "rank %d's card names no addresses", rank);
     }
     /* The next few in rank order, so that not all try the same ones. */
-    int place = probe->target_count;
+    int place = reach->target_count;
     if (place == TARGETS_MOST) {
-        if (probe->targets[0].rank > probe->membership->rank ||
-            rank < probe->membership->rank) {
+        if (reach->targets[0].rank > reach->membership->rank ||
+            rank < reach->membership->rank) {
             return WEFT_OK;
         }
-        memmove(probe->targets, probe->targets + 1,
-                (TARGETS_MOST - 1) * sizeof(probe->targets[0]));
+        memmove(reach->targets, reach->targets + 1,
+                (TARGETS_MOST - 1) * sizeof(reach->targets[0]));
         place = TARGETS_MOST - 1;
     } else {
-        probe->target_count++;
+        reach->target_count++;
     }
-    probe->targets[place] = offer;
+    reach->targets[place] = offer;
     return WEFT_OK;
 }
 
-static void begin_try(wefti_probe *probe, int which, int address, try *out)
+static void begin_try(wefti_reach *reach, int which, int address, try *out)
 {
-    const target *to = &probe->targets[which];
+    const target *to = &reach->targets[which];
     struct sockaddr_in where = {.sin_family = AF_INET,
                                 .sin_port = htons(to->port),
                                 .sin_addr.s_addr =
@@ -285,15 +285,15 @@ static void begin_try(wefti_probe *probe, int which, int address, try *out)
 }
 
 /* Which of our interfaces a connection has taken; -1: none that we know. */
-static int find_own(const wefti_probe *probe, int fd)
+static int find_own(const wefti_reach *reach, int fd)
 {
     struct sockaddr_in address;
     socklen_t address_bytes = sizeof(address);
     if (getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
         return -1;
     }
-    for (int i = 0; i < probe->own_count; i++) {
-        if (probe->own[i].address == address.sin_addr.s_addr) {
+    for (int i = 0; i < reach->own_count; i++) {
+        if (reach->own[i].address == address.sin_addr.s_addr) {
             return i;
         }
     }
@@ -301,18 +301,18 @@ static int find_own(const wefti_probe *probe, int fd)
 }
 
 /* A connection has news: the token, something else, or its end. */
-static void hear_try(wefti_probe *probe, try *self)
+static void hear_try(wefti_reach *reach, try *self)
 {
     unsigned char expected[TOKEN_BYTES], token[TOKEN_BYTES];
-    target *to = &probe->targets[self->target];
+    target *to = &reach->targets[self->target];
     ssize_t got = recv(self->fd, token, sizeof(token), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
     }
-    make_token(probe->membership, to->rank, expected);
+    make_token(reach->membership, to->rank, expected);
     if (got == TOKEN_BYTES &&
         sodium_memcmp(token, expected, TOKEN_BYTES) == 0) {
-        self->own = find_own(probe, self->fd);
+        self->own = find_own(reach, self->fd);
         self->answered = self->own >= 0;
         self->took_ns = wefti_clock_ns() - self->begun_ns;
         to->answered |= self->answered;
@@ -321,10 +321,10 @@ static void hear_try(wefti_probe *probe, try *self)
     self->fd = -1;
 }
 
-static bool all_answered(const wefti_probe *probe)
+static bool all_answered(const wefti_reach *reach)
 {
-    for (int i = 0; i < probe->target_count; i++) {
-        if (!probe->targets[i].answered) {
+    for (int i = 0; i < reach->target_count; i++) {
+        if (!reach->targets[i].answered) {
             return false;
         }
     }
@@ -332,7 +332,7 @@ static bool all_answered(const wefti_probe *probe)
 }
 
 /* Until all have answered, and those slower a little longer. */
-static void run_tries(wefti_probe *probe, try *tries, int count)
+static void run_tries(wefti_reach *reach, try *tries, int count)
 {
     int64_t until_ns = wefti_clock_ns() + LIMIT_MS * INT64_C(1000000);
     bool content = false;
@@ -343,7 +343,7 @@ static void run_tries(wefti_probe *probe, try *tries, int count)
             wait[i] = (struct pollfd){.fd = tries[i].fd, .events = POLLIN};
             open += tries[i].fd >= 0;
         }
-        if (!content && all_answered(probe)) {
+        if (!content && all_answered(reach)) {
             content = true;
             until_ns = wefti_clock_ns() + GRACE_MS * INT64_C(1000000);
         }
@@ -354,7 +354,7 @@ static void run_tries(wefti_probe *probe, try *tries, int count)
         (void)poll(wait, (nfds_t)count, (int)(left_ns / 1000000) + 1);
         for (int i = 0; i < count; i++) {
             if (tries[i].fd >= 0 && wait[i].revents) {
-                hear_try(probe, &tries[i]);
+                hear_try(reach, &tries[i]);
             }
         }
     }
@@ -382,36 +382,36 @@ static bool is_better(const wefti_interface *a, const wefti_interface *b)
     return a->mbps > b->mbps;
 }
 
-static void explain(const wefti_probe *probe, const try *tries, int count,
+static void explain(const wefti_reach *reach, const try *tries, int count,
                     const wefti_interface_use *use, bool forced)
 {
-    for (int i = 0; i < probe->own_count; i++) {
+    for (int i = 0; i < reach->own_count; i++) {
         const try *best = best_try(tries, count, i);
-        const wefti_interface *own = &probe->own[i];
+        const wefti_interface *own = &reach->own[i];
         char address[16];
         wefti_interface_text(own->address, address);
         bool used = forced || strcmp(use->names, own->name) == 0;
         if (best) {
-            wefti_log(WEFTI_LOG_INFO, probe->membership->rank,
+            wefti_log(WEFTI_LOG_INFO, reach->membership->rank,
                       "net: %s %s: %s, rank %d answered in %.1f ms", own->name,
                       address,
                       forced ? "used, named by WEFT_NET_INTERFACE"
                       : used ? "used"
                              : "not used, another is as good or better",
-                      probe->targets[best->target].rank,
+                      reach->targets[best->target].rank,
                       (double)best->took_ns / 1e6);
         } else {
             wefti_log(
-                WEFTI_LOG_INFO, probe->membership->rank,
+                WEFTI_LOG_INFO, reach->membership->rank,
                 "net: %s %s: %s, nobody answered over it", own->name, address,
                 forced ? "used, named by WEFT_NET_INTERFACE" : "not used");
         }
     }
 }
 
-static weft_status complain(const wefti_probe *probe)
+static weft_status complain(const wefti_reach *reach)
 {
-    const target *silent = probe->targets;
+    const target *silent = reach->targets;
     char addresses[160] = "";
     while (silent->answered) {
         silent++;
@@ -428,35 +428,35 @@ static weft_status complain(const wefti_probe *probe)
                        silent->rank, addresses);
 }
 
-weft_status wefti_probe_choose(wefti_probe *probe, wefti_interface_use *use_out)
+weft_status wefti_reach_choose(wefti_reach *reach, wefti_interface_use *use_out)
 {
     const bool forced = wefti_setting_given(WEFTI_SETTING_NET_INTERFACE);
     try tries[TRIES_MOST];
     int count = 0, chosen = -1;
     *use_out = (wefti_interface_use){.count = 0};
-    for (int t = 0; t < probe->target_count; t++) {
-        for (int i = 0; i < probe->targets[t].count; i++) {
-            begin_try(probe, t, i, &tries[count++]);
+    for (int t = 0; t < reach->target_count; t++) {
+        for (int i = 0; i < reach->targets[t].count; i++) {
+            begin_try(reach, t, i, &tries[count++]);
         }
     }
-    run_tries(probe, tries, count);
+    run_tries(reach, tries, count);
     for (int i = 0; i < count; i++) {
         if (tries[i].fd >= 0) {
             close(tries[i].fd);
         }
     }
-    for (int i = 0; i < probe->own_count; i++) {
+    for (int i = 0; i < reach->own_count; i++) {
         bool better =
             best_try(tries, count, i) &&
-            (chosen < 0 || is_better(&probe->own[i], &probe->own[chosen]));
+            (chosen < 0 || is_better(&reach->own[i], &reach->own[chosen]));
         chosen = better ? i : chosen;
         if (forced) {
-            wefti_interface_add(use_out, probe->own[i].name);
+            wefti_interface_add(use_out, reach->own[i].name);
         }
     }
     if (!forced && chosen >= 0) {
-        wefti_interface_add(use_out, probe->own[chosen].name);
+        wefti_interface_add(use_out, reach->own[chosen].name);
     }
-    explain(probe, tries, count, use_out, forced);
-    return all_answered(probe) ? WEFT_OK : complain(probe);
+    explain(reach, tries, count, use_out, forced);
+    return all_answered(reach) ? WEFT_OK : complain(reach);
 }

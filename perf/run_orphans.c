@@ -33,7 +33,7 @@ static pid_t parent_of(pid_t pid)
         return -1;
     }
     size_t got = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
+    (void)fclose(file);
     text[got] = 0;
     /* The name in parentheses may hold anything: what follows the last one. */
     const char *rest = strrchr(text, ')');

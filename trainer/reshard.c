@@ -11,6 +11,7 @@
  */
 #include "trainer/reshard.h"
 
+#include "base/check.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -116,6 +117,7 @@ weft_status wefti_reshard_read(const wefti_reshard *job)
                    replica->plan.buckets[bucket].share_elems * sizeof(real));
         }
     }
+    WEFTI_ASSERT(most > 0); /* a model has parameters */
     real *room = malloc(most * sizeof(*room));
     if (!room) {
         return wefti_error(WEFT_ERR_NO_MEMORY,

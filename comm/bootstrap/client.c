@@ -10,6 +10,7 @@
  */
 #include "comm/bootstrap/client.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -429,6 +430,7 @@ static weft_status trade_cards(client *self, const wefti_membership *membership,
                                int round, wefti_message *report)
 {
     const wefti_card_exchange *exchange = &self->request->exchange;
+    WEFTI_ASSERT(exchange->make && exchange->take);
     wefti_message message = {.kind = WEFTI_MESSAGE_CARD};
     wefti_message_card *card = &message.as.card;
     size_t card_bytes = 0;

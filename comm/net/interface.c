@@ -6,27 +6,26 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
-#include <inttypes.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* A number of /sys/class/net/NAME/WHAT; 0 where there is none. */
 static int64_t read_number(const char *name, const char *what)
 {
-    char path[96];
-    int64_t number = 0;
+    char path[96], text[32];
     snprintf(path, sizeof(path), "/sys/class/net/%s/%s", name, what);
     FILE *file = fopen(path, "re");
     if (!file) {
         return 0;
     }
-    if (fscanf(file, "%" SCNd64, &number) != 1 || number < 0) {
-        number = 0;
-    }
-    fclose(file);
-    return number;
+    const char *got = fgets(text, sizeof(text), file);
+    (void)fclose(file);
+    char *end = text;
+    long long number = got ? strtoll(text, &end, 10) : 0;
+    return end != text && number > 0 ? number : 0;
 }
 
 static void take(const struct ifaddrs *from, wefti_interface *out)

@@ -23,7 +23,8 @@ enum { MESSAGE_ID = 1 };
 
 /* A message under way: UCX needs its header for as long. */
 typedef struct record {
-    struct record *next; /* of the free ones */
+    struct record *next;  /* of the free ones */
+    struct record *older; /* of all */
     wefti_port *port;
     unsigned char header[WEFTI_PORT_HEADER_BYTES];
 } record;
@@ -40,7 +41,7 @@ struct wefti_port {
     ucp_context_h context;
     ucp_worker_h worker;
     peer *peers; /* [npeers] */
-    record *records_free;
+    record *records, *records_free;
     size_t unsent;
     int event_fd;
 };
@@ -201,10 +202,10 @@ static void tear(wefti_port *port)
     if (port->context) {
         ucp_cleanup(port->context);
     }
-    while (port->records_free) {
-        record *next = port->records_free->next;
-        free(port->records_free);
-        port->records_free = next;
+    while (port->records) {
+        record *older = port->records->older;
+        free(port->records);
+        port->records = older;
     }
     free(port->peers);
     free(port);
@@ -292,6 +293,8 @@ static record *take_record(wefti_port *port)
     taken = malloc(sizeof(*taken));
     if (taken) {
         taken->port = port;
+        taken->older = port->records;
+        port->records = taken;
     }
     return taken;
 }

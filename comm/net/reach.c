@@ -287,7 +287,7 @@ static void begin_try(wefti_reach *reach, int which, int address, try *out)
 /* Which of our interfaces a connection has taken; -1: none that we know. */
 static int find_own(const wefti_reach *reach, int fd)
 {
-    struct sockaddr_in address;
+    struct sockaddr_in address = {0};
     socklen_t address_bytes = sizeof(address);
     if (getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
         return -1;

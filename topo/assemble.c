@@ -4,6 +4,7 @@
  */
 #include "topo/assemble.h"
 
+#include "topo/number.h"
 #include "topo/rates.h"
 
 #include <ctype.h>
@@ -15,12 +16,18 @@
 
 void wefti_bus_normalise(const char *text, char bus[24])
 {
-    unsigned domain, number, slot, function;
-    char rest;
-    if (sscanf(text, "%x:%x:%x.%x%c", &domain, &number, &slot, &function,
-               &rest) == 4) {
-        snprintf(bus, 24, "%04x:%02x:%02x.%x", domain, number & 0xff,
-                 slot & 0xff, function & 0xf);
+    static const char *const before[4] = {"", ":", ":", "."};
+    uint64_t parts[4];
+    const char *at = text;
+    int count = 0;
+    while (count < 4 && wefti_number_skip(&at, before[count]) &&
+           wefti_number_read(&at, 16, UINT32_MAX, &parts[count])) {
+        count++;
+    }
+    if (count == 4 && !*at) {
+        snprintf(bus, 24, "%04x:%02x:%02x.%x", (unsigned)parts[0],
+                 (unsigned)parts[1] & 0xff, (unsigned)parts[2] & 0xff,
+                 (unsigned)parts[3] & 0xf);
         return;
     }
     snprintf(bus, 24, "%s", text);

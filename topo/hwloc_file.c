@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "topo/number.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -200,19 +201,23 @@ double wefti_hwloc_link_speed(const wefti_hwloc_object *object)
     return speed > 0 && speed < 1000 ? speed : 0;
 }
 
+/* pci_type is "0302 [10de:2330] [10de:16c1] a1"; what it lacks is 0. */
 void wefti_hwloc_read_ids(const wefti_hwloc_object *object, wefti_pci *out)
 {
-    unsigned class_id = 0, ids[4] = {0};
+    static const char *const before[5] = {"", " [", ":", "] [", ":"};
+    uint64_t ids[5] = {0}; /* class, vendor, device, and the subsystem's */
+    const char *at = wefti_hwloc_text(object, "pci_type");
     wefti_bus_normalise(wefti_hwloc_text(object, "pci_busid"), out->bus);
-    if (sscanf(wefti_hwloc_text(object, "pci_type"), "%x [%x:%x] [%x:%x]",
-               &class_id, &ids[0], &ids[1], &ids[2], &ids[3]) < 1) {
-        class_id = 0;
+    int count = 0;
+    while (count < 5 && wefti_number_skip(&at, before[count]) &&
+           wefti_number_read(&at, 16, UINT16_MAX, &ids[count])) {
+        count++;
     }
-    out->class_code = (class_id & 0xffff) << 8;
-    out->vendor = (uint16_t)ids[0];
-    out->device = (uint16_t)ids[1];
-    out->sub_vendor = (uint16_t)ids[2];
-    out->sub_device = (uint16_t)ids[3];
+    out->class_code = (uint32_t)ids[0] << 8;
+    out->vendor = (uint16_t)ids[1];
+    out->device = (uint16_t)ids[2];
+    out->sub_vendor = (uint16_t)ids[3];
+    out->sub_device = (uint16_t)ids[4];
 }
 
 /* ---- matrices -------------------------------------------------------------

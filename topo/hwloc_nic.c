@@ -5,6 +5,8 @@
  */
 #include "topo/hwloc_file.h"
 
+#include "topo/number.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,8 +104,11 @@ static int add_rdma_ports(wefti_hwloc_import *in, wefti_hwloc_object *pci,
         snprintf(key, sizeof(key), "Port%dLID", port);
         unsigned lid = (unsigned)strtoul(wefti_hwloc_info(rdma, key), NULL, 16);
         device->nic.port = port;
+        int number = 0;
         device->nic.state =
-            atoi(state) == 4 ? WEFTI_NIC_ACTIVE : WEFTI_NIC_DOWN;
+            wefti_number_read_int(&state, &number) && number == 4
+                ? WEFTI_NIC_ACTIVE
+                : WEFTI_NIC_DOWN;
         if (lid == 0xffff) {
             device->nic.state = WEFTI_NIC_DOWN;
         }

@@ -363,7 +363,9 @@ weft_status wefti_file_read(const char *path, char **text_out,
     if (status == WEFT_OK && ferror(file)) {
         status = wefti_error_system("reading %s", path);
     }
-    fclose(file);
+    if (fclose(file) != 0 && status == WEFT_OK) {
+        status = wefti_error_system("closing %s", path);
+    }
     if (status != WEFT_OK) {
         free(text);
         return status;

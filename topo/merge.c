@@ -6,7 +6,9 @@
 #include "topo/topo.h"
 
 #include "base/error.h"
+#include "topo/number.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,21 +17,23 @@ static void warn_again(wefti_topo *cluster, const wefti_topo *part,
                        const wefti_topo_warning *warning, const int *before)
 {
     char device[64];
+    size_t letters = strspn(warning->device, "abcdefghijklmnopqrstuvwxyz");
     snprintf(device, sizeof(device), "%s", warning->device);
     for (int kind = 0; kind < WEFTI_TOPO_KIND_COUNT; kind++) {
-        char name[16];
-        int ordinal, used = 0, at = wefti_topo_find(part, kind, 0);
+        const char *rest = warning->device + letters;
+        int at = wefti_topo_find(part, kind, 0);
+        uint64_t ordinal;
         char id[WEFTI_TOPO_ID_BYTES];
         if (at < 0 || before[kind] == 0) {
             continue;
         }
         wefti_topo_id(part, at, id);
-        if (sscanf(warning->device, "%15[a-z]%d%n", name, &ordinal, &used) ==
-                2 &&
-            strlen(id) == strlen(name) + 1 &&
-            strncmp(id, name, strlen(name)) == 0) {
-            snprintf(device, sizeof(device), "%s%d%s", name,
-                     ordinal + before[kind], warning->device + used);
+        if (strlen(id) == letters + 1 &&
+            strncmp(id, warning->device, letters) == 0 &&
+            wefti_number_read(&rest, 10, (uint64_t)(INT_MAX - before[kind]),
+                              &ordinal)) {
+            snprintf(device, sizeof(device), "%.*s%d%s", (int)letters,
+                     warning->device, (int)ordinal + before[kind], rest);
         }
     }
     wefti_topo_warn(cluster, warning->code, device, "%s", warning->text);

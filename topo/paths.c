@@ -458,6 +458,7 @@ int wefti_paths_nic_of(const wefti_paths *paths, int gpu)
                 return nic;
             }
         }
+        WEFTI_ASSERT(equals > 0); /* the best is as good as itself */
         turn = turn % equals;
     }
     return best;

@@ -10,6 +10,8 @@
  */
 #include "topo/probe.h"
 
+#include "topo/number.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -29,33 +31,52 @@ static uint64_t sum_of(const char *text, size_t bytes)
     return sum;
 }
 
+/* What is left of a line as a rate or a time. */
+static bool read_value(const char *at, double *out)
+{
+    return wefti_number_read_real(&at, out) && !*at && *out < 1e9;
+}
+
 /* One line into the probe; false where it is no such line. */
 static bool read_entry(const char *line, wefti_probe *out)
 {
-    int a, b, used = 0;
+    int a, b;
     double value;
-    if (sscanf(line, "copy %lf%n", &value, &used) == 1 && !line[used]) {
+    if (wefti_number_skip(&line, "copy ")) {
+        if (!read_value(line, &value)) {
+            return false;
+        }
         out->copy_GBps = value;
-    } else if (sscanf(line, "handover %lf%n", &value, &used) == 1 &&
-               !line[used]) {
+    } else if (wefti_number_skip(&line, "handover ")) {
+        if (!read_value(line, &value)) {
+            return false;
+        }
         out->handover_us = value;
-    } else if (sscanf(line, "pair %d %d %lf%n", &a, &b, &value, &used) == 3 &&
-               !line[used] && out->pair_count < WEFTI_PROBE_PAIRS_MOST) {
+    } else {
+        if (out->pair_count == WEFTI_PROBE_PAIRS_MOST ||
+            !wefti_number_skip(&line, "pair ") ||
+            !wefti_number_read_int(&line, &a) ||
+            !wefti_number_skip(&line, " ") ||
+            !wefti_number_read_int(&line, &b) ||
+            !wefti_number_skip(&line, " ") || !read_value(line, &value)) {
+            return false;
+        }
         out->pairs[out->pair_count][0] = a;
         out->pairs[out->pair_count][1] = b;
         out->pair_GBps[out->pair_count++] = value;
-    } else {
-        return false;
     }
-    return value >= 0 && value < 1e9;
+    return true;
 }
 
 static bool read_text(char *text, const char *name, wefti_probe *out)
 {
     char head[80];
     char *last = strstr(text, "\nsum ");
-    unsigned long long sum;
-    if (!last || sscanf(last, "\nsum %llx", &sum) != 1 ||
+    const char *at = last;
+    uint64_t sum;
+    if (!last || !wefti_number_skip(&at, "\nsum ") ||
+        !wefti_number_read(&at, 16, UINT64_MAX, &sum) ||
+        strcmp(at, "\n") != 0 ||
         sum != sum_of(text, (size_t)(last - text) + 1)) {
         return false;
     }
@@ -83,9 +104,9 @@ bool wefti_probe_load(const char *path, const char *name, wefti_probe *out)
         return false;
     }
     size_t bytes = fread(text, 1, sizeof(text) - 1, file);
-    fclose(file);
+    bool closed = fclose(file) == 0;
     text[bytes] = '\0';
-    return strlen(text) == bytes && read_text(text, name, out);
+    return closed && strlen(text) == bytes && read_text(text, name, out);
 }
 
 /* The folder and what is above it. */

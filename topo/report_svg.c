@@ -244,15 +244,15 @@ static void draw_host(canvas *c, int host, double top)
     const wefti_host_paths *h = &c->report->paths->hosts[host];
     int first = h->first_device, last = first + h->device_count;
     double left = c->next_x;
-    c->next_x += LEAF_W / 2 + MARGIN;
-    double inner = c->next_x - LEAF_W / 2;
+    c->next_x += LEAF_W / 2.0 + MARGIN;
+    double inner = c->next_x - LEAF_W / 2.0;
     place(c, first, last, top, 0);
     for (int i = first; i < last; i++) {
         if (topo->devices[i].kind == WEFTI_TOPO_NVSWITCH) {
             c->y[i] = top + ROW_SWITCH;
         }
     }
-    double right = c->next_x - LEAF_W / 2;
+    double right = c->next_x - LEAF_W / 2.0;
     right = right < inner + 2 * LEAF_W ? inner + 2 * LEAF_W : right;
     fprintf(c->file,
             "<rect x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%d\" "

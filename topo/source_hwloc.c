@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "topo/hwloc_file.h"
+#include "topo/number.h"
 #include "topo/rates.h"
 
 #include <stdio.h>
@@ -72,8 +73,10 @@ static void describe_cpu(const wefti_hwloc_import *in,
                                               : arch);
     snprintf(cpu->vendor, sizeof(cpu->vendor), "%s",
              wefti_hwloc_info(package, "CPUVendor"));
-    cpu->family = atoi(wefti_hwloc_info(package, "CPUFamilyNumber"));
-    cpu->model = atoi(wefti_hwloc_info(package, "CPUModelNumber"));
+    cpu->family =
+        wefti_number_get(wefti_hwloc_info(package, "CPUFamilyNumber"), 0);
+    cpu->model =
+        wefti_number_get(wefti_hwloc_info(package, "CPUModelNumber"), 0);
     write_affinity(cpus, cpu->affinity, sizeof(cpu->affinity));
 }
 
@@ -285,10 +288,10 @@ static void add_gpu(wefti_hwloc_import *in, wefti_hwloc_object *pci,
     const wefti_hwloc_object *os;
     for (int i = 0; (os = wefti_hwloc_os_device(in, pci, i)); i++) {
         const char *model = wefti_hwloc_info(os, "GPUModel");
-        int number;
+        const char *own = wefti_hwloc_text(os, "name");
         name = model[0] ? model : name;
-        if (sscanf(wefti_hwloc_text(os, "name"), "nvml%d", &number) == 1) {
-            device->gpu.dev = number;
+        if (wefti_number_skip(&own, "nvml")) {
+            device->gpu.dev = wefti_number_get(own, device->gpu.dev);
         }
     }
     const wefti_gpu_model *model =

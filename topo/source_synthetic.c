@@ -318,6 +318,9 @@ static weft_status build_host(const shape *given, wefti_topo **topo_out)
     shape host = *given;
     int gpus[DEVICES_MOST], numas[DEVICES_MOST];
     wefti_claims claims = {0};
+    for (int i = 0; i < DEVICES_MOST; i++) {
+        gpus[i] = numas[i] = -1;
+    }
     weft_status status = wefti_topo_create(topo_out);
     if (status != WEFT_OK) {
         return status;

@@ -5,6 +5,7 @@
  */
 #include "topo/sysfs.h"
 
+#include "topo/number.h"
 #include "topo/rates.h"
 
 #include <dirent.h>
@@ -34,9 +35,8 @@ static bool read_line(char line[LINE_BYTES], const char *format, ...)
         return false;
     }
     bool read = fgets(line, LINE_BYTES, file) != NULL;
-    fclose(file);
     line[strcspn(line, "\n")] = '\0';
-    return read;
+    return fclose(file) == 0 && read;
 }
 
 /* ---- PCI links ------------------------------------------------------------
@@ -51,7 +51,7 @@ static bool read_end(const char *folder, int *gen_out, int *width_out)
         !read_line(line, "%s/max_link_width", folder)) {
         return false;
     }
-    *width_out = atoi(line);
+    *width_out = wefti_number_get(line, 0);
     return *width_out > 0 && *width_out <= 32;
 }
 
@@ -156,7 +156,11 @@ static void apply_port(wefti_topo *topo, const char *root, const char *name,
     wefti_device *d = &topo->devices[nic];
     if (read_line(line, "%s/class/infiniband/%s/ports/%d/state", root, name,
                   port)) {
-        d->nic.state = atoi(line) == 4 ? WEFTI_NIC_ACTIVE : WEFTI_NIC_DOWN;
+        const char *at = line; /* "4: ACTIVE" */
+        int state = 0;
+        d->nic.state = wefti_number_read_int(&at, &state) && state == 4
+                           ? WEFTI_NIC_ACTIVE
+                           : WEFTI_NIC_DOWN;
     }
     if (read_line(line, "%s/class/infiniband/%s/ports/%d/link_layer", root,
                   name, port) &&

@@ -127,9 +127,9 @@ class Emulated(unittest.TestCase):
         self.assertIn("net: lo 127.0.0.1: not used, nobody answered over it",
                       done.stderr)
 
-    def start(self, spec, ranks, **settings):
+    def start(self, spec, ranks, size="64K", **settings):
         return subprocess.Popen(
-            emulated(spec, ranks, PERF, "all_reduce", "--sizes", "64K", "-n",
+            emulated(spec, ranks, PERF, "all_reduce", "--sizes", size, "-n",
                      "1000000", "-c", "0"), stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, env=environment(**settings))
 
@@ -149,7 +149,7 @@ class Emulated(unittest.TestCase):
         # Where the kill falls between two operations, weft-perf's own start
         # line is what the survivors wait at, and no operation tells them.
         for _ in range(6):
-            job = self.start("2x2,1gbit", 4)
+            job = self.start("2x2,1gbit", 4, "4M")
             pids = rank_pids(job.pid, 4)
             time.sleep(1)
             os.kill(pids[3], signal.SIGKILL)

@@ -87,6 +87,26 @@ static weft_status find(const char *name, const generator **found)
                        name);
 }
 
+weft_status wefti_generate_line(const weft_schedule_config *config,
+                                void (*write)(wefti_pen *pen, int rank,
+                                              int ranks, int microbatches),
+                                weft_schedule **schedule_out)
+{
+    weft_status status = wefti_generate_chunks(config, 1);
+    if (status == WEFT_OK) {
+        status = wefti_schedule_make(config->name, config->ranks, config->ranks,
+                                     1, config->microbatches, schedule_out);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (int r = 0; r < config->ranks; r++) {
+        wefti_pen pen = {&(*schedule_out)->lists[r], 0};
+        write(&pen, r, config->ranks, config->microbatches);
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_schedule_create(const weft_schedule_config *config,
                                  weft_schedule **schedule_out)
 {

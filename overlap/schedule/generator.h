@@ -46,4 +46,15 @@ static inline void wefti_pen_put(wefti_pen *pen, weft_action_type type,
     wefti_pen_add(pen, wefti_action(type, stage, microbatch));
 }
 
+/*
+ * wefti_generate_line - a schedule with one stage a rank; write writes the list
+ * of each rank.
+ *
+ * Returns     OK | ERR_INVALID (the config asks for chunks) | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_generate_line(
+    const weft_schedule_config *config,
+    void (*write)(wefti_pen *pen, int rank, int ranks, int microbatches),
+    weft_schedule **schedule_out);
+
 #endif

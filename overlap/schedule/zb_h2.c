@@ -37,17 +37,5 @@ static void write_rank(wefti_pen *pen, int rank, int ranks, int microbatches)
 weft_status wefti_generate_zb_h2(const weft_schedule_config *config,
                                  weft_schedule **schedule_out)
 {
-    weft_status status = wefti_generate_chunks(config, 1);
-    if (status == WEFT_OK) {
-        status = wefti_schedule_make("zb_h2", config->ranks, config->ranks, 1,
-                                     config->microbatches, schedule_out);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    for (int r = 0; r < config->ranks; r++) {
-        wefti_pen pen = {&(*schedule_out)->lists[r], 0};
-        write_rank(&pen, r, config->ranks, config->microbatches);
-    }
-    return WEFT_OK;
+    return wefti_generate_line(config, write_rank, schedule_out);
 }

@@ -8,6 +8,7 @@
  *     a stream:    start gate, done gate on the stream; the thread drives
  */
 #include "comm/post.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/relax.h"

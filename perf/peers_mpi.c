@@ -69,7 +69,7 @@ static void meet(void)
 {
     if (!line) {
         MPI_Barrier(MPI_COMM_WORLD);
-    } else if (!wefti_startline_wait(line)) {
+    } else if (!wefti_startline_wait(line, NULL, NULL)) {
         give_up("another rank has not come to the start");
     }
 }

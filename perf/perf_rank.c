@@ -5,6 +5,7 @@
 #include "perf/perf_rank.h"
 
 #include "base/error.h"
+#include "comm/control/diagnosis.h"
 #include "device/device.h"
 
 #include <stdlib.h>
@@ -134,15 +135,28 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
     return subject;
 }
 
+static bool has_lost_a_peer(const void *context)
+{
+    const wefti_perf_rank *self = context;
+    for (int rank = 0; rank < self->nranks; rank++) {
+        if (rank != self->rank && wefti_peer_has_died(self->comm, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the line fails, a barrier of weft's tells all ranks who is missing. */
 weft_status wefti_perf_rank_meet(wefti_perf_rank *self)
 {
-    if (!self->line) {
-        return weft_barrier(self->comm, NULL);
+    if (self->line && wefti_startline_wait(self->line, has_lost_a_peer, self)) {
+        return WEFT_OK;
     }
-    return wefti_startline_wait(self->line)
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_TIMEOUT,
-                             "another rank has not come to the start");
+    weft_status status = weft_barrier(self->comm, NULL);
+    return status == WEFT_OK && self->line
+               ? wefti_error(WEFT_ERR_TIMEOUT,
+                             "another rank has not come to the start")
+               : status;
 }
 
 weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LIMIT_S = 60, SPINS = 2000, LINE_BYTES = 128 };
+enum { LIMIT_S = 60, LOOK_NS = 20000000, SPINS = 2000, LINE_BYTES = 128 };
 
 typedef struct page {
     _Alignas(LINE_BYTES) _Atomic int come;
@@ -149,7 +149,34 @@ static void rest(const wefti_startline *line, int looks)
     }
 }
 
-bool wefti_startline_wait(wefti_startline *line)
+/* A wait that has become long. */
+typedef struct vigil {
+    int64_t limit_ns, look_ns; /* 0: not yet long */
+    bool (*hopeless)(const void *context);
+    const void *context;
+} vigil;
+
+static bool gives_up(const wefti_startline *line, vigil *self)
+{
+    int64_t at_ns = now_ns();
+    if (self->limit_ns == 0) {
+        self->limit_ns = at_ns + (int64_t)LIMIT_S * 1000000000;
+        self->look_ns = at_ns + LOOK_NS;
+    }
+    if (at_ns > self->limit_ns ||
+        atomic_load_explicit(&line->page->cancelled, memory_order_relaxed)) {
+        return true;
+    }
+    if (at_ns < self->look_ns || !self->hopeless) {
+        return false;
+    }
+    self->look_ns = at_ns + LOOK_NS;
+    return self->hopeless(self->context);
+}
+
+bool wefti_startline_wait(wefti_startline *line,
+                          bool (*hopeless)(const void *context),
+                          const void *context)
 {
     page *shared = line->page;
     uint32_t round = atomic_load_explicit(&shared->round, memory_order_relaxed);
@@ -159,19 +186,13 @@ bool wefti_startline_wait(wefti_startline *line)
         atomic_store_explicit(&shared->round, round + 1, memory_order_release);
         return true;
     }
-    int64_t limit_ns = 0;
+    vigil wait = {.hopeless = hopeless, .context = context};
     for (int looks = 0;
          atomic_load_explicit(&shared->round, memory_order_acquire) == round;
          looks = looks < SPINS ? looks + 1 : looks) {
-        if (looks == SPINS) {
-            limit_ns =
-                limit_ns ? limit_ns : now_ns() + (int64_t)LIMIT_S * 1000000000;
-            if (now_ns() > limit_ns ||
-                atomic_load_explicit(&shared->cancelled,
-                                     memory_order_relaxed)) {
-                wefti_startline_cancel(line);
-                return false;
-            }
+        if (looks == SPINS && gives_up(line, &wait)) {
+            wefti_startline_cancel(line);
+            return false;
         }
         rest(line, looks);
     }

@@ -39,10 +39,16 @@ void wefti_startline_close(wefti_startline *line); /* NULL is legal */
 /*
  * wefti_startline_wait - come to the line; all go on when the last has come.
  *
- * Returns     false if that has not happened within 60 s, or someone has
- *             cancelled: the line is of no more use.
+ * hopeless    asked every 20 ms of waiting whether somebody will never come;
+ *             NULL: nobody knows.
+ *
+ * Returns     false if that has not happened within 60 s, if there is no hope,
+ *             or if someone has cancelled: the line is of no more use, and all
+ *             who wait at it return.
  */
-bool wefti_startline_wait(wefti_startline *line);
+bool wefti_startline_wait(wefti_startline *line,
+                          bool (*hopeless)(const void *context),
+                          const void *context);
 
 /* Release all who wait, now and later: this rank will not come again. */
 void wefti_startline_cancel(wefti_startline *line);

@@ -110,11 +110,12 @@ static weft_status keep_named(wefti_reach *reach)
 }
 
 weft_status wefti_reach_open(const wefti_membership *membership,
-                             wefti_reach **probe_out)
+                             wefti_reach **reach_out)
 {
     wefti_reach *reach = calloc(1, sizeof(*reach));
     if (!reach) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a reach");
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory to look for interfaces");
     }
     reach->membership = membership;
     reach->listen_fd = reach->stop_fd = -1;
@@ -126,7 +127,7 @@ weft_status wefti_reach_open(const wefti_membership *membership,
             return status;
         }
     }
-    *probe_out = reach;
+    *reach_out = reach;
     return WEFT_OK;
 }
 

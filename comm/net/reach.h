@@ -21,7 +21,7 @@ typedef struct wefti_reach wefti_reach;
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_reach_open(const wefti_membership *membership,
-                                            wefti_reach **probe_out);
+                                            wefti_reach **reach_out);
 void wefti_reach_close(wefti_reach *reach); /* NULL is legal */
 
 /*

@@ -34,7 +34,7 @@ static void *run(void *arg)
     self->in_time = self->line != NULL;
     for (int round = 1; round <= ROUNDS && self->in_time; round++) {
         atomic_fetch_add(self->come, 1);
-        self->in_time = wefti_startline_wait(self->line);
+        self->in_time = wefti_startline_wait(self->line, NULL, NULL);
         int come = atomic_load(self->come);
         self->early += come < round * RANKS || come > (round + 1) * RANKS;
     }
@@ -92,7 +92,29 @@ static void test_wait_on_cancelled_line_returns(void **state)
     assert_non_null(line);
     assert_non_null(other);
     wefti_startline_cancel(other);
-    assert_false(wefti_startline_wait(line));
+    assert_false(wefti_startline_wait(line, NULL, NULL));
+    wefti_startline_close(other);
+    wefti_startline_close(line);
+}
+
+static bool is_asked_thrice(const void *context)
+{
+    int *asked = *(int *const *)context;
+    return ++*asked == 3;
+}
+
+static void test_wait_without_hope_ends_for_all(void **state)
+{
+    (void)state;
+    wefti_startline_place place;
+    wefti_startline *line = wefti_startline_create(3, &place);
+    wefti_startline *other = wefti_startline_open(&place);
+    assert_non_null(line);
+    assert_non_null(other);
+    int asked = 0, *place_of = &asked;
+    assert_false(wefti_startline_wait(line, is_asked_thrice, &place_of));
+    assert_int_equal(asked, 3);
+    assert_false(wefti_startline_wait(other, NULL, NULL));
     wefti_startline_close(other);
     wefti_startline_close(line);
 }
@@ -102,6 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wait_many_rounds_nobody_is_early),
         cmocka_unit_test(test_open_wrong_place_gives_none),
-        cmocka_unit_test(test_wait_on_cancelled_line_returns)};
+        cmocka_unit_test(test_wait_on_cancelled_line_returns),
+        cmocka_unit_test(test_wait_without_hope_ends_for_all)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/core.h"
+#include "comm/net/net.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
 
@@ -219,10 +220,47 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
     return choice;
 }
 
+const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
+                             const weft_op *op)
+{
+    wefti_choice choice = wefti_select(tuning, nranks, op);
+    int forced = tuning->forced[op->collective];
+    if (!choice.pattern) {
+        return op->count == 0 ? "nothing to move: ranks only meet"
+               : forced == FORCED_ONESHOT
+                   ? "WEFT_ALGORITHM asks for it, and it fits"
+                   : "it fits into the entries by which ranks meet: no second "
+                     "message";
+    }
+    if (forced >= FORCED_PATTERN &&
+        choice.pattern == wefti_patterns[forced - FORCED_PATTERN]) {
+        return "WEFT_ALGORITHM asks for it";
+    }
+    if (choice.pattern == &wefti_pattern_exchange) {
+        return "one hop: all read all of so little sooner than a second hop "
+               "takes";
+    }
+    return wefti_shape_get(op->collective)->reduces
+               ? "each byte moves once to whoever reduces it, in chunks that "
+                 "overlap"
+               : "each byte moves once, straight to whoever wants it, in "
+                 "chunks that overlap";
+}
+
 const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out)
 {
     *fabric_out = wefti_fabric_name(&comm->fabric);
     wefti_choice choice = wefti_select(&comm->tuning, comm->nranks, op);
     return choice.pattern ? choice.pattern->name : "oneshot";
+}
+
+const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
+{
+    return &comm->tuning;
+}
+
+int wefti_comm_rails(const weft_comm *comm)
+{
+    return comm->fabric.net ? comm->engine->net->use.count : 0;
 }

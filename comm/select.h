@@ -40,6 +40,10 @@ WEFT_NODISCARD weft_status wefti_tuning_read(wefti_tuning *tuning_out);
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const weft_op *op);
 
+/* Why wefti_select chooses as it does, in one sentence; lives for ever. */
+const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
+                             const weft_op *op);
+
 /* Bytes that one rank contributes in an entry when the operation is one-shot.
  */
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op);
@@ -50,5 +54,11 @@ size_t wefti_oneshot_bytes(int nranks, const weft_op *op);
  */
 const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out);
+
+/* What was agreed when it was made. */
+const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
+
+/* How many network devices its messages are spread over; 0: it sends none. */
+int wefti_comm_rails(const weft_comm *comm);
 
 #endif

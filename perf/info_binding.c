@@ -53,7 +53,7 @@ static void show_rank(int rank, const wefti_bound *bound, wefti_json *json,
 weft_status wefti_info_binding_show(const wefti_topo *topo, const char *ranks,
                                     wefti_json *json, FILE *file)
 {
-    wefti_cpus allowed;
+    wefti_allowance allowed;
     char *end;
     long count = strtol(ranks, &end, 10);
     if (end == ranks || *end || count < 1 || count > RANKS_MOST) {
@@ -66,13 +66,11 @@ weft_status wefti_info_binding_show(const wefti_topo *topo, const char *ranks,
     if (!bounds || !devices) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "--bind %s", ranks);
     }
-    for (int i = 0; i < count && status == WEFT_OK; i++) {
-        devices[i] = wefti_topo_find(topo, WEFTI_TOPO_GPU, i);
+    if (status == WEFT_OK) {
+        status = wefti_allowance_read("/proc", "/sys", &allowed);
     }
     if (status == WEFT_OK) {
-        status = wefti_cpus_allowed(&allowed);
-    }
-    if (status == WEFT_OK) {
+        wefti_binding_devices(topo, (int)count, devices);
         status =
             wefti_binding_plan(topo, devices, (int)count, &allowed, bounds);
     }

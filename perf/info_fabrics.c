@@ -8,8 +8,11 @@
 #include "base/error.h"
 #include "comm/net/port_library.h"
 
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#define COLUMNS 80
 
 /* Why it cannot be used; NULL: it can. */
 typedef const char *obstacle(void);
@@ -62,7 +65,23 @@ static bool is_usable(const fabric *f, const char **why_out)
     return !found;
 }
 
-void wefti_info_fabrics_write(bool live, wefti_json *json)
+static void write_transports(const wefti_transports *transports,
+                             wefti_json *json)
+{
+    wefti_json_array_open(json, "transports");
+    for (int i = 0; transports && i < transports->count; i++) {
+        const wefti_transport *one = &transports->list[i];
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "name", one->name);
+        wefti_json_text(json, "device", one->device);
+        wefti_json_bool(json, "network", one->network);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+void wefti_info_fabrics_write(bool live, const wefti_transports *transports,
+                              wefti_json *json)
 {
     wefti_json_array_open(json, "fabrics");
     for (size_t i = 0; i < WEFTI_COUNT_OF(fabrics) && live; i++) {
@@ -72,12 +91,33 @@ void wefti_info_fabrics_write(bool live, wefti_json *json)
         wefti_json_text(json, "name", fabrics[i].name);
         wefti_json_bool(json, "usable", usable);
         wefti_json_text(json, "why", why);
+        if (strcmp(fabrics[i].name, "net") == 0) {
+            write_transports(transports, json);
+        }
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);
 }
 
-void wefti_info_fabrics_print(FILE *file)
+/* "UCX could use" and its transports with their devices, in 80 columns. */
+static void print_transports(const wefti_transports *transports, FILE *file)
+{
+    int column = fprintf(file, "       %s could use", transports->library);
+    for (int i = 0; i < transports->count; i++) {
+        const wefti_transport *one = &transports->list[i];
+        int bytes = (int)(strlen(one->name) + strlen(one->device)) + 5;
+        bool last = i + 1 == transports->count;
+        if (column + bytes > COLUMNS) {
+            fputs("\n          ", file);
+            column = 10;
+        }
+        column += fprintf(file, " %s on %s%s", one->name, one->device,
+                          last ? "" : ",");
+    }
+    fputs(transports->count ? "\n" : " nothing here\n", file);
+}
+
+void wefti_info_fabrics_print(const wefti_transports *transports, FILE *file)
 {
     fputs("\nFabrics\n", file);
     for (size_t i = 0; i < WEFTI_COUNT_OF(fabrics); i++) {
@@ -85,5 +125,8 @@ void wefti_info_fabrics_print(FILE *file)
         bool usable = is_usable(&fabrics[i], &why);
         fprintf(file, "%-7s%-4s %s\n", fabrics[i].name, usable ? "yes" : "no",
                 why);
+        if (transports && strcmp(fabrics[i].name, "net") == 0) {
+            print_transports(transports, file);
+        }
     }
 }

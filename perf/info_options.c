@@ -15,11 +15,13 @@ void wefti_info_options_help(FILE *file)
         "usage: weft-info [--input MACHINE] [--format hwloc|nccl|synthetic]\n"
         "                 [--model GPU] [--settings] [--svg FILE]\n"
         "                 [--export-nccl FILE] [--place SIZES] [--bind N]\n"
-        "                 [--json FILE]\n"
+        "                 [--routes [-n N]] [--json FILE]\n"
         "\n"
         "What this machine, or a recorded one, is made of: GPUs, NICs, links,\n"
         "the paths between them, the rings that fit, and what is odd about\n"
-        "it. FILE may be - for standard output.\n"
+        "it. FILE may be - for standard output. Started by weft-run, mpirun "
+        "or\n"
+        "srun it shows the machines of all ranks as one cluster.\n"
         "\n"
         "  --input MACHINE     a topology file of hwloc (1.x, 2.x), NCCL or\n"
         "                      RCCL, or a text such as 2x(8xH100,8xCX7);\n"
@@ -33,6 +35,9 @@ void wefti_info_options_help(FILE *file)
         "  --place SIZES       which rank goes where, such as tp=8,pp=4,dp=2\n"
         "                      (also cp, ep; tp_bytes=1e9 and so on: what a\n"
         "                      rank sends in that group a step)\n"
+        "  --routes [-n N]     which way N ranks' collectives take: levels,\n"
+        "                      algorithm, fabric, chunks, and why (-n: those\n"
+        "                      of the job, else one a GPU, else one a CPU)\n"
         "  --bind N            which CPUs N ranks of this host would get\n"
         "  --json FILE         the same facts for programs\n"
         "  --help, --version\n"
@@ -42,6 +47,7 @@ void wefti_info_options_help(FILE *file)
         "  weft-info --input '2x(8xH100,8xCX7)' --svg cluster.svg\n"
         "  NCCL_TOPO_DUMP_FILE=m.xml python train.py; weft-info --input m.xml\n"
         "  weft-info --input '4x(8xH100,8xCX7)' --place tp=8,pp=4\n"
+        "  weft-run -n 4 --net-emulate 2x2,1gbit weft-info --routes\n"
         "  weft-info --input lstopo.xml --export-nccl topo.xml --json -\n"
         "\n"
         "Warnings carry the number of their row in docs/topology.md.\n",
@@ -82,15 +88,12 @@ weft_status wefti_info_options_read(int arg_count, char **args,
 {
     const char *format = NULL;
     *options = (wefti_info_options){0};
-    const flag flags[] = {{"--input", &options->input},
-                          {"--format", &format},
-                          {"--model", &options->model},
-                          {"--bind", &options->bind},
-                          {"--place", &options->place},
-                          {"--svg", &options->svg_path},
-                          {"--export-nccl", &options->nccl_path},
-                          {"--json", &options->json_path},
-                          {"-J", &options->json_path}};
+    const flag flags[] = {
+        {"--input", &options->input},    {"--format", &format},
+        {"--model", &options->model},    {"--bind", &options->bind},
+        {"--place", &options->place},    {"-n", &options->ranks},
+        {"--svg", &options->svg_path},   {"--export-nccl", &options->nccl_path},
+        {"--json", &options->json_path}, {"-J", &options->json_path}};
     for (int at = 1; at < arg_count; at++) {
         bool known = true;
         if (strcmp(args[at], "--help") == 0 || strcmp(args[at], "-h") == 0) {
@@ -99,6 +102,8 @@ weft_status wefti_info_options_read(int arg_count, char **args,
             options->version = true;
         } else if (strcmp(args[at], "--settings") == 0) {
             options->settings = true;
+        } else if (strcmp(args[at], "--routes") == 0) {
+            options->routes = true;
         } else {
             known = false;
         }
@@ -116,6 +121,10 @@ weft_status wefti_info_options_read(int arg_count, char **args,
             return wefti_error(WEFT_ERR_INVALID,
                                "%s: not known; --help lists what is", args[at]);
         }
+    }
+    if (options->ranks && !options->routes) {
+        return wefti_error(WEFT_ERR_INVALID, "-n %s: only with --routes",
+                           options->ranks);
     }
     if (options->bind && options->input) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -14,7 +14,8 @@ typedef struct wefti_info_options {
     const char *bind;  /* how many ranks to bind here; NULL: none */
     const char *place; /* sizes of a job to place; NULL: none */
     const char *svg_path, *nccl_path, *json_path; /* NULL: none; "-": stdout */
-    bool settings;
+    const char *ranks; /* -n: how many ranks --routes is about; NULL: usual */
+    bool settings, routes;
     bool help, version;
 } wefti_info_options;
 

@@ -12,10 +12,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/bootstrap/endpoint.h"
+#include "perf/run_binding.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -41,7 +41,8 @@ typedef struct nursery {
     wefti_endpoint endpoint;
     int listen_fd;
     char secret[2 * SECRET_RAW_BYTES + 1];
-    int start_fd; /* the children's end */
+    int start_fd;        /* the children's end */
+    wefti_bound *bounds; /* of each process; NULL: --bind none */
 } nursery;
 
 /* What a child says when it cannot start; stages are literals, so the same
@@ -106,25 +107,6 @@ static void set_environment(const nursery *home, int process)
     }
 }
 
-/* To the process-th of the cores that weft-run itself may use. */
-static void bind_core(const nursery *home, int process)
-{
-    cpu_set_t allowed, own;
-    if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) {
-        give_up(home, "ask for the cores of");
-    }
-    int skip = process % CPU_COUNT(&allowed);
-    int core = 0;
-    while (!CPU_ISSET(core, &allowed) || skip-- > 0) {
-        core++;
-    }
-    CPU_ZERO(&own);
-    CPU_SET(core, &own);
-    if (sched_setaffinity(0, sizeof(own), &own) != 0) {
-        give_up(home, "bind to a core");
-    }
-}
-
 static void redirect(const nursery *home, int process, int out_fd, int err_fd)
 {
     if (process > 0) {
@@ -156,8 +138,9 @@ static _Noreturn void become_program(const nursery *home, int process,
             give_up(home, "enter the emulated node of");
         }
     }
-    if (options->bind_core) {
-        bind_core(home, process);
+    if (home->bounds &&
+        wefti_binding_apply(&home->bounds[process]) != WEFT_OK) {
+        give_up(home, "bind to its cores");
     }
     set_environment(home, process);
     (void)sigprocmask(SIG_SETMASK, &home->mask, NULL);
@@ -314,6 +297,16 @@ static weft_status fill_nursery(nursery *home)
     return status;
 }
 
+static weft_status plan_binding(const run_options *options, nursery *home)
+{
+    int count = options->nranks / options->ranks_per_process;
+    home->bounds = calloc((size_t)count, sizeof(*home->bounds));
+    return home->bounds
+               ? run_binding_plan(options->nranks, options->ranks_per_process,
+                                  home->bounds)
+               : wefti_error(WEFT_ERR_NO_MEMORY, "binding %d processes", count);
+}
+
 weft_status run_job_start(const run_options *options, run_job *job_out)
 {
     *job_out = (run_job){.options = options,
@@ -337,6 +330,9 @@ weft_status run_job_start(const run_options *options, run_job *job_out)
     if (sodium_init() < 0) {
         status = wefti_error(WEFT_ERR_SYSTEM, "no random numbers");
     }
+    if (status == WEFT_OK && options->bind_core) {
+        status = plan_binding(options, &home);
+    }
     if (status == WEFT_OK) {
         status = run_orphans_adopt(&job_out->strangers);
     }
@@ -349,6 +345,7 @@ weft_status run_job_start(const run_options *options, run_job *job_out)
     if (status == WEFT_OK) {
         status = fill_nursery(&home);
     }
+    free(home.bounds);
     if (status != WEFT_OK) {
         run_job_fini(job_out);
     }

@@ -6,10 +6,12 @@
 #include "base/error.h"
 #include "perf/info_binding.h"
 #include "perf/info_fabrics.h"
+#include "perf/info_job.h"
 #include "perf/info_options.h"
+#include "perf/info_placement.h"
 #include "perf/info_probe.h"
+#include "perf/info_routes.h"
 #include "perf/info_settings.h"
-#include "topo/placement.h"
 #include "topo/report.h"
 #include "weft/version.h"
 
@@ -17,6 +19,19 @@
 #include <unistd.h>
 
 enum { EXIT_WRONG = 1, EXIT_USAGE = 2 };
+
+/*
+ * What is shown. job NULL: no launcher has started several of us; probe NULL:
+ * nothing was measured; transports NULL: there is no network module, or the
+ * machine is a recorded one.
+ */
+typedef struct subject {
+    const wefti_info_options *options;
+    const wefti_info_job *job;
+    const wefti_probe *probe;
+    const wefti_transports *transports;
+    wefti_report report;
+} subject;
 
 /* ---- files ----------------------------------------------------------------
  */
@@ -34,12 +49,31 @@ static weft_status close_out(const char *flag, const char *path, FILE *file)
     return bad ? wefti_error_system("%s %s", flag, path) : WEFT_OK;
 }
 
-static weft_status place_job(const char *sizes, const wefti_report *report,
-                             wefti_json *json, FILE *file);
+static weft_status write_machine(const subject *s, wefti_json *json)
+{
+    const wefti_info_options *options = s->options;
+    weft_status status = WEFT_OK;
+    wefti_report_write_json(&s->report, json);
+    wefti_info_fabrics_write(!options->input, s->transports, json);
+    wefti_info_probe_write(s->probe, json);
+    if (options->place) {
+        status =
+            wefti_info_placement_show(&s->report, options->place, json, NULL);
+    }
+    if (options->routes && status == WEFT_OK) {
+        status = wefti_info_routes_show(&s->report, options->ranks, s->job,
+                                        !options->input, json, NULL);
+    }
+    if (options->bind && status == WEFT_OK) {
+        status =
+            wefti_info_binding_show(s->report.topo, options->bind, json, NULL);
+    }
+    return status;
+}
 
+/* s NULL: settings alone. */
 static weft_status write_json(const wefti_info_options *options,
-                              const wefti_report *report,
-                              const wefti_probe *probe)
+                              const subject *s)
 {
     FILE *file;
     wefti_json json;
@@ -51,20 +85,11 @@ static weft_status write_json(const wefti_info_options *options,
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "program", "weft-info");
     wefti_json_text(&json, "weft", weft_version_text());
-    if (report) {
-        wefti_report_write_json(report, &json);
-        wefti_info_fabrics_write(!options->input, &json);
-        wefti_info_probe_write(probe, &json);
+    if (s) {
+        status = write_machine(s, &json);
     }
     if (options->settings) {
         wefti_info_settings_write(&json);
-    }
-    if (report && options->place) {
-        status = place_job(options->place, report, &json, NULL);
-    }
-    if (report && options->bind && status == WEFT_OK) {
-        status =
-            wefti_info_binding_show(report->topo, options->bind, &json, NULL);
     }
     wefti_json_object_close(&json);
     weft_status ended = wefti_json_fini(&json);
@@ -73,17 +98,15 @@ static weft_status write_json(const wefti_info_options *options,
     return status != WEFT_OK ? status : closed;
 }
 
-static weft_status write_files(const wefti_info_options *options,
-                               const wefti_topo *topo,
-                               const wefti_report *report,
-                               const wefti_probe *probe)
+static weft_status write_files(const subject *s)
 {
+    const wefti_info_options *options = s->options;
     weft_status status = WEFT_OK;
     FILE *file;
     if (options->nccl_path) {
         status = open_out("--export-nccl", options->nccl_path, &file);
         if (status == WEFT_OK) {
-            status = wefti_topo_write_nccl(topo, file);
+            status = wefti_topo_write_nccl(s->report.topo, file);
             weft_status closed =
                 close_out("--export-nccl", options->nccl_path, file);
             status = status != WEFT_OK ? status : closed;
@@ -92,12 +115,12 @@ static weft_status write_files(const wefti_info_options *options,
     if (status == WEFT_OK && options->svg_path) {
         status = open_out("--svg", options->svg_path, &file);
         if (status == WEFT_OK) {
-            wefti_report_write_svg(report, file);
+            wefti_report_write_svg(&s->report, file);
             status = close_out("--svg", options->svg_path, file);
         }
     }
     if (status == WEFT_OK && options->json_path) {
-        status = write_json(options, report, probe);
+        status = write_json(options, s);
     }
     return status;
 }
@@ -118,126 +141,117 @@ static bool is_taken(const wefti_info_options *options)
 /* ---- the machine ----------------------------------------------------------
  */
 
-static void write_placement(const wefti_levels *levels,
-                            const wefti_placement *p, wefti_json *json)
+static weft_status print_machine(const subject *s)
 {
-    wefti_json_object_open(json, "placement");
-    wefti_json_array_open(json, "order");
-    for (int i = 0; i < WEFTI_AXIS_COUNT; i++) {
-        wefti_json_text(json, NULL, wefti_axis_text((wefti_axis)p->order[i]));
-    }
-    wefti_json_array_close(json);
-    wefti_json_array_open(json, "gpus"); /* by rank */
-    for (int rank = 0; rank < p->rank_count; rank++) {
-        wefti_json_int(json, NULL, levels->gpus[p->places[rank]]);
-    }
-    wefti_json_array_close(json);
-    wefti_json_array_open(json, "levels");
-    for (int level = 0; level < levels->level_count; level++) {
-        wefti_json_object_open(json, NULL);
-        wefti_json_text(json, "name", levels->names[level]);
-        wefti_json_real(json, "GBps", levels->GBps[level]);
-        wefti_json_real(json, "bytes_before", p->before[level]);
-        wefti_json_real(json, "bytes_after", p->after[level]);
-        wefti_json_object_close(json);
-    }
-    wefti_json_array_close(json);
-    wefti_json_object_close(json);
-}
-
-/* Where the ranks of a job go, as a member of json or as text; neither: only
- * whether that can be said. */
-static weft_status place_job(const char *sizes, const wefti_report *report,
-                             wefti_json *json, FILE *file)
-{
-    wefti_place_job job;
-    wefti_placement placement;
-    wefti_levels *levels;
-    weft_status status = wefti_place_job_read(sizes, &job);
-    if (status == WEFT_OK) {
-        status = wefti_levels_create(report->paths, 1, &levels);
-    }
-    if (status != WEFT_OK) {
-        return wefti_error(status, "--place %s: %s", sizes, weft_error_text());
-    }
-    status = wefti_place_plan(levels, &job, &placement);
-    if (status != WEFT_OK) {
-        status =
-            wefti_error(status, "--place %s: %s", sizes, weft_error_text());
-    } else {
-        if (json) {
-            write_placement(levels, &placement, json);
-        } else if (file) {
-            wefti_placement_print(levels, &job, &placement, file);
-        }
-        wefti_placement_fini(&placement);
-    }
-    wefti_levels_destroy(levels);
-    return status;
-}
-
-static weft_status print_machine(const wefti_info_options *options,
-                                 const wefti_report *report,
-                                 const wefti_probe *probe)
-{
+    const wefti_info_options *options = s->options;
     weft_status status = WEFT_OK;
-    wefti_report_print(report, isatty(STDOUT_FILENO) != 0, stdout);
+    wefti_report_print(&s->report, isatty(STDOUT_FILENO) != 0, stdout);
     if (!options->input) {
-        wefti_info_fabrics_print(stdout);
+        wefti_info_fabrics_print(s->transports, stdout);
     }
-    if (probe) {
-        wefti_info_probe_print(probe, stdout);
+    if (s->probe) {
+        wefti_info_probe_print(s->probe, stdout);
     }
     if (options->place) {
-        status = place_job(options->place, report, NULL, stdout);
+        status =
+            wefti_info_placement_show(&s->report, options->place, NULL, stdout);
+    }
+    if (status == WEFT_OK && options->routes) {
+        status = wefti_info_routes_show(&s->report, options->ranks, s->job,
+                                        !options->input, NULL, stdout);
     }
     if (status == WEFT_OK && options->bind) {
-        status =
-            wefti_info_binding_show(report->topo, options->bind, NULL, stdout);
+        status = wefti_info_binding_show(s->report.topo, options->bind, NULL,
+                                         stdout);
     }
     return status;
 }
 
-static weft_status show_report(const wefti_info_options *options,
-                               const wefti_topo *topo, const wefti_probe *probe)
+/* What cannot be said is refused before anything is. */
+static weft_status check_wishes(const subject *s)
 {
-    wefti_report report;
-    weft_status status = wefti_report_init(&report, topo);
+    const wefti_info_options *options = s->options;
+    weft_status status = WEFT_OK;
+    if (options->place) {
+        status =
+            wefti_info_placement_show(&s->report, options->place, NULL, NULL);
+    }
+    if (status == WEFT_OK && options->routes) {
+        status = wefti_info_routes_show(&s->report, options->ranks, s->job,
+                                        !options->input, NULL, NULL);
+    }
+    return status;
+}
+
+static weft_status show_report(subject *s, const wefti_topo *topo)
+{
+    weft_status status = wefti_report_init(&s->report, topo);
     if (status != WEFT_OK) {
         return status;
     }
-    if (options->place) {
-        status = place_job(options->place, &report, NULL, NULL);
-    }
-    if (status == WEFT_OK && !is_taken(options)) {
-        status = print_machine(options, &report, probe);
+    status = check_wishes(s);
+    if (status == WEFT_OK && !is_taken(s->options)) {
+        status = print_machine(s);
     }
     if (status == WEFT_OK) {
-        status = write_files(options, topo, &report, probe);
+        status = write_files(s);
     }
-    wefti_report_fini(&report);
+    wefti_report_fini(&s->report);
+    return status;
+}
+
+/* This machine, or all those of a job, of which rank 0 tells. */
+static weft_status show_live(const wefti_info_options *options)
+{
+    subject s = {.options = options};
+    wefti_info_job job = {0};
+    wefti_topo *own = NULL, *topo;
+    wefti_probe probe;
+    wefti_transports transports;
+    bool off = true;
+    weft_status status = WEFT_OK;
+    if (wefti_info_job_is_there()) {
+        status = wefti_info_job_open(&job);
+        topo = job.cluster.topo;
+        s.job = &job;
+    } else {
+        status = wefti_topo_open_live(NULL, &own);
+        topo = own;
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (wefti_transports_read(&transports) == WEFT_OK) {
+        s.transports = &transports;
+        if (own) {
+            wefti_transports_note(&transports, own);
+        }
+    }
+    if (own) {
+        status = wefti_info_probe_run(own, &probe, &off);
+        s.probe = off ? NULL : &probe;
+    }
+    if (status == WEFT_OK && (!s.job || weft_comm_get_rank(s.job->comm) == 0)) {
+        status = show_report(&s, topo);
+    }
+    wefti_topo_destroy(own);
+    wefti_info_job_close(&job);
     return status;
 }
 
 static weft_status show_machine(const wefti_info_options *options)
 {
+    subject s = {.options = options};
     wefti_topo *topo;
-    wefti_probe probe;
-    bool off = true;
-    weft_status status = options->input
-                             ? wefti_topo_open(options->input, options->format,
-                                               options->model, &topo)
-                             : wefti_topo_open_live(NULL, &topo);
-    if (status != WEFT_OK) {
-        return status;
-    }
     if (!options->input) {
-        status = wefti_info_probe_run(topo, &probe, &off);
+        return show_live(options);
     }
+    weft_status status =
+        wefti_topo_open(options->input, options->format, options->model, &topo);
     if (status == WEFT_OK) {
-        status = show_report(options, topo, off ? NULL : &probe);
+        status = show_report(&s, topo);
+        wefti_topo_destroy(topo);
     }
-    wefti_topo_destroy(topo);
     return status;
 }
 
@@ -248,7 +262,7 @@ static weft_status run(const wefti_info_options *options, int *wrong_out)
     if (!options->settings || options->input) {
         status = show_machine(options);
     } else if (options->json_path) {
-        status = write_json(options, NULL, NULL);
+        status = write_json(options, NULL);
     }
     if (status == WEFT_OK && options->settings) {
         *wrong_out = is_taken(options) ? wefti_info_settings_count_wrong()

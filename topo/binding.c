@@ -3,11 +3,14 @@
  * topo/binding.c - shares CPUs out, node by node.
  *
  * Each rank is first given a node: its device's, else the one with the most
- * CPUs a rank. A node's CPUs are then cut into as many runs of neighbours as
- * it has ranks, sizes differing by one at most.
+ * CPUs a rank. Where time is short, each node keeps its share of CPUs, one
+ * thread a core first. A node's cores, or its CPUs where it has more ranks than
+ * cores, are then cut into as many runs of neighbours as it has ranks, sizes
+ * differing by one at most.
  */
 #include "topo/binding.h"
 
+#include "base/check.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -24,68 +27,11 @@ typedef struct node {
     int device; /* -1: whatever no node names */
     wefti_cpus cpus;
     int cpu_count, rank_count;
+    int keep; /* CPUs that time is granted for */
 } node;
-
-int wefti_cpus_count(const wefti_cpus *set)
-{
-    int count = 0;
-    for (size_t i = 0; i < sizeof(set->words) / sizeof(set->words[0]); i++) {
-        count += __builtin_popcountll(set->words[i]);
-    }
-    return count;
-}
-
-void wefti_cpus_read(const char *affinity, wefti_cpus *set)
-{
-    int words = 1;
-    memset(set, 0, sizeof(*set));
-    if (!affinity[0]) {
-        return;
-    }
-    for (const char *c = affinity; *c; c++) {
-        words += *c == ',';
-    }
-    while (words-- > 0) {
-        uint64_t bits = strtoul(affinity, NULL, 16) & 0xffffffff;
-        if (words < WEFTI_CPUS_MOST / 32) {
-            set->words[words / 2] |= bits << 32 * (words % 2);
-        }
-        const char *comma = strchr(affinity, ',');
-        affinity = comma ? comma + 1 : "0";
-    }
-}
-
-weft_status wefti_cpus_allowed(wefti_cpus *set)
-{
-    size_t bytes = CPU_ALLOC_SIZE(WEFTI_CPUS_MOST);
-    cpu_set_t *mask = CPU_ALLOC(WEFTI_CPUS_MOST);
-    if (!mask) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "a set of CPUs");
-    }
-    weft_status status = WEFT_OK;
-    memset(set, 0, sizeof(*set));
-    CPU_ZERO_S(bytes, mask);
-    if (sched_getaffinity(0, bytes, mask) != 0) {
-        status = wefti_error_system("sched_getaffinity");
-    }
-    for (size_t cpu = 0; cpu < WEFTI_CPUS_MOST && status == WEFT_OK; cpu++) {
-        if (CPU_ISSET_S(cpu, bytes, mask)) {
-            set->words[cpu / 64] |= (uint64_t)1 << cpu % 64;
-        }
-    }
-    CPU_FREE(mask);
-    return status;
-}
 
 /* ---- the plan -------------------------------------------------------------
  */
-
-static void intersect(wefti_cpus *set, const wefti_cpus *with)
-{
-    for (size_t i = 0; i < sizeof(set->words) / sizeof(set->words[0]); i++) {
-        set->words[i] &= with->words[i];
-    }
-}
 
 /* Nodes of the host with CPUs that may be used; the last holds the rest. */
 static int list_nodes(const wefti_topo *topo, const wefti_cpus *allowed,
@@ -102,7 +48,7 @@ static int list_nodes(const wefti_topo *topo, const wefti_cpus *allowed,
         node *n = &nodes[count];
         *n = (node){.device = i};
         wefti_cpus_read(d->cpu.affinity, &n->cpus);
-        intersect(&n->cpus, &rest);
+        wefti_cpus_meet(&n->cpus, &rest);
         n->cpu_count = wefti_cpus_count(&n->cpus);
         for (size_t w = 0; w < sizeof(rest.words) / sizeof(rest.words[0]);
              w++) {
@@ -128,69 +74,203 @@ static int emptiest(const node *nodes, int count)
     return best;
 }
 
+/* ---- cores ----------------------------------------------------------------
+ */
+
+/* A node's CPUs, core by core. */
+typedef struct cpu_list {
+    int count, core_count;
+    int cpus[WEFTI_CPUS_MOST];
+    int cores[WEFTI_CPUS_MOST];   /* of each, counted from 0 up */
+    int threads[WEFTI_CPUS_MOST]; /* its number within the core */
+} cpu_list;
+
+/* In order of each core's lowest CPU. */
+static void list_cpus(const wefti_cpus *set, const wefti_allowance *allowed,
+                      cpu_list *list)
+{
+    list->count = list->core_count = 0;
+    for (int cpu = 0; cpu < WEFTI_CPUS_MOST; cpu++) {
+        int core = allowed->core_of[cpu];
+        bool first = wefti_cpus_has(set, cpu);
+        for (int i = 0; i < list->count && first; i++) {
+            first = list->cpus[i] != cpu; /* its core has been listed */
+        }
+        for (int other = cpu, thread = 0; first && other < WEFTI_CPUS_MOST;
+             other++) {
+            if (wefti_cpus_has(set, other) &&
+                (other == cpu ||
+                 (core > 0 && allowed->core_of[other] == core))) {
+                list->cpus[list->count] = other;
+                list->cores[list->count] = list->core_count;
+                list->threads[list->count++] = thread++;
+            }
+        }
+        list->core_count += first;
+    }
+}
+
+/* Leaves the node as many CPUs, all cores' first threads before any second. */
+static void trim(node *n, const wefti_allowance *allowed, cpu_list *list)
+{
+    int keep = n->keep;
+    if (n->cpu_count <= keep) {
+        return;
+    }
+    list_cpus(&n->cpus, allowed, list);
+    memset(&n->cpus, 0, sizeof(n->cpus));
+    n->cpu_count = 0;
+    for (int thread = 0; n->cpu_count < keep; thread++) {
+        for (int i = 0; i < list->count && n->cpu_count < keep; i++) {
+            if (list->threads[i] == thread) {
+                wefti_cpus_add(&n->cpus, list->cpus[i]);
+                n->cpu_count++;
+            }
+        }
+    }
+}
+
+/* Each node's part of the quota is that of its ranks, one CPU at least; who
+ * got that at nobody's cost takes it from whoever has most. */
+static void share_quota(node *nodes, int count, int rank_count, int quota)
+{
+    int64_t before = 0;
+    for (int i = 0; i < count; i++) {
+        int64_t after = before + nodes[i].rank_count;
+        nodes[i].keep =
+            (int)(quota * after / rank_count - quota * before / rank_count);
+        before = after;
+    }
+    for (int i = 0; i < count; i++) {
+        if (nodes[i].rank_count > 0 && nodes[i].keep == 0) {
+            int most = 0;
+            for (int j = 1; j < count; j++) {
+                most = nodes[j].keep > nodes[most].keep ? j : most;
+            }
+            nodes[most].keep -= nodes[most].keep > 1;
+            nodes[i].keep = 1;
+        }
+    }
+}
+
 /* Rank number `at` of a node gets its run of neighbours. */
 static void share(const wefti_topo *topo, const node *n, int at,
-                  wefti_bound *out)
+                  const cpu_list *list, wefti_bound *out)
 {
-    int begin = (int)((int64_t)n->cpu_count * at / n->rank_count);
-    int end = (int)((int64_t)n->cpu_count * (at + 1) / n->rank_count);
+    WEFTI_ASSERT(n->rank_count > 0);
+    bool by_core = n->rank_count <= list->core_count;
+    int64_t units = by_core ? list->core_count : n->cpu_count;
+    int begin = (int)(units * at / n->rank_count);
+    int end = (int)(units * (at + 1) / n->rank_count);
     *out = (wefti_bound){
         .numa = n->device < 0 ? -1 : topo->devices[n->device].os_index,
         .shared = n->rank_count > n->cpu_count};
     end = end > begin ? end : begin + 1; /* more ranks than CPUs */
-    for (int cpu = 0, seen = 0; cpu < WEFTI_CPUS_MOST; cpu++) {
-        if (wefti_cpus_has(&n->cpus, cpu)) {
-            if (seen >= begin && seen < end) {
-                out->cpus.words[cpu / 64] |= (uint64_t)1 << cpu % 64;
-                out->cpu_count++;
+    for (int i = 0; i < list->count; i++) {
+        int unit = by_core ? list->cores[i] : i;
+        if (unit >= begin && unit < end) {
+            wefti_cpus_add(&out->cpus, list->cpus[i]);
+            out->cpu_count++;
+        }
+    }
+}
+
+/* ---- the plan -------------------------------------------------------------
+ */
+
+/* Whether ranks of the host would use it, as a GPU or as a port. */
+static bool serves(const wefti_topo *topo, int device, int host, bool as_gpu)
+{
+    const wefti_device *d = &topo->devices[device];
+    if (d->host != host) {
+        return false;
+    }
+    return as_gpu ? d->kind == WEFTI_TOPO_GPU
+                  : wefti_topo_nic_usable(topo, device) &&
+                        d->nic.kind != WEFTI_NIC_ETHERNET;
+}
+
+/* The next one after `before` in the ring of those that serve; -1: none. */
+static int next_server(const wefti_topo *topo, int before, int host,
+                       bool as_gpu)
+{
+    for (int i = 1; i <= topo->device_count; i++) {
+        int device = (before + i) % topo->device_count;
+        if (serves(topo, device, host, as_gpu)) {
+            return device;
+        }
+    }
+    return -1;
+}
+
+void wefti_binding_devices(const wefti_topo *topo, int rank_count,
+                           int *devices_out)
+{
+    int host = wefti_topo_find(topo, WEFTI_TOPO_HOST, 0);
+    bool gpus = next_server(topo, 0, host, true) >= 0;
+    for (int rank = 0, at = topo->device_count - 1; rank < rank_count; rank++) {
+        devices_out[rank] = next_server(topo, at, host, gpus);
+        at = devices_out[rank] >= 0 ? devices_out[rank] : at;
+    }
+}
+
+/* Where each rank sits: those with a place first. */
+static void choose_nodes(const wefti_topo *topo, const int *devices,
+                         int rank_count, node *nodes, int count, int *chosen)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        for (int rank = 0; rank < rank_count; rank++) {
+            int numa =
+                devices[rank] >= 0 ? wefti_topo_numa(topo, devices[rank]) : -1;
+            int at = -1;
+            for (int i = 0; i < count && numa >= 0; i++) {
+                at = nodes[i].device == numa ? i : at;
             }
-            seen++;
+            if ((at >= 0) == (pass == 0)) {
+                chosen[rank] = at >= 0 ? at : emptiest(nodes, count);
+                nodes[chosen[rank]].rank_count++;
+            }
         }
     }
 }
 
 weft_status wefti_binding_plan(const wefti_topo *topo, const int *devices,
-                               int rank_count, const wefti_cpus *allowed,
+                               int rank_count, const wefti_allowance *allowed,
                                wefti_bound *bounds_out)
 {
-    if (rank_count < 1 || wefti_cpus_count(allowed) == 0) {
+    int cpu_count = wefti_cpus_count(&allowed->cpus);
+    if (rank_count < 1 || cpu_count == 0) {
         return wefti_error(WEFT_ERR_INVALID,
                            "binding %d ranks to %d CPUs: allowed is at least "
                            "one of each",
-                           rank_count, wefti_cpus_count(allowed));
+                           rank_count, cpu_count);
     }
     node *nodes = calloc(NODES_MOST, sizeof(*nodes));
     int *chosen = calloc((size_t)rank_count, sizeof(*chosen));
-    int *turn = calloc(NODES_MOST, sizeof(*turn));
+    cpu_list *list = calloc(1, sizeof(*list));
     weft_status status = WEFT_OK;
-    if (!nodes || !chosen || !turn) {
+    if (!nodes || !chosen || !list) {
         status =
             wefti_error(WEFT_ERR_NO_MEMORY, "binding %d ranks", rank_count);
     } else {
-        int count = list_nodes(topo, allowed, nodes);
-        for (int pass = 0; pass < 2; pass++) { /* those with a place first */
-            for (int rank = 0; rank < rank_count; rank++) {
-                int numa = devices[rank] >= 0
-                               ? wefti_topo_numa(topo, devices[rank])
-                               : -1;
-                int at = -1;
-                for (int i = 0; i < count && numa >= 0; i++) {
-                    at = nodes[i].device == numa ? i : at;
-                }
-                if ((at >= 0) == (pass == 0)) {
-                    chosen[rank] = at >= 0 ? at : emptiest(nodes, count);
-                    nodes[chosen[rank]].rank_count++;
+        int count = list_nodes(topo, &allowed->cpus, nodes);
+        choose_nodes(topo, devices, rank_count, nodes, count, chosen);
+        share_quota(nodes, count, rank_count, allowed->quota);
+        for (int i = 0; i < count; i++) {
+            if (allowed->quota > 0) {
+                trim(&nodes[i], allowed, list);
+            }
+            list_cpus(&nodes[i].cpus, allowed, list);
+            for (int rank = 0, turn = 0; rank < rank_count; rank++) {
+                if (chosen[rank] == i) {
+                    share(topo, &nodes[i], turn++, list, &bounds_out[rank]);
                 }
             }
-        }
-        for (int rank = 0; rank < rank_count; rank++) {
-            share(topo, &nodes[chosen[rank]], turn[chosen[rank]]++,
-                  &bounds_out[rank]);
         }
     }
     free(nodes);
     free(chosen);
-    free(turn);
+    free(list);
     return status;
 }
 

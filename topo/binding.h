@@ -3,20 +3,14 @@
  * topo/binding.h - which CPUs each rank of a host may run on: those near its
  * GPU or NIC, shared fairly, within what the process may use.
  *
- * What may be used is what the kernel says (cpuset, taskset, container). A
- * control group's CPU quota is not looked at.
+ * What may be used is what the kernel says, and no more CPUs than the time
+ * that its control groups grant the process.
  */
 #ifndef TOPO_BINDING_H
 #define TOPO_BINDING_H
 
+#include "topo/cpus.h"
 #include "topo/graph.h"
-
-#define WEFTI_CPUS_MOST 2048
-
-/* Bit c % 64 of word c / 64: CPU c. */
-typedef struct wefti_cpus {
-    uint64_t words[WEFTI_CPUS_MOST / 64];
-} wefti_cpus;
 
 typedef struct wefti_bound {
     wefti_cpus cpus;
@@ -25,19 +19,12 @@ typedef struct wefti_bound {
     bool shared; /* more ranks than CPUs: others run there too */
 } wefti_bound;
 
-static inline bool wefti_cpus_has(const wefti_cpus *set, int cpu)
-{
-    return set->words[cpu / 64] >> cpu % 64 & 1;
-}
-
-int wefti_cpus_count(const wefti_cpus *set);
-
-/* "0000ffff,ffffffff" (a NUMA node's affinity) to a set; empty where it is no
- * such text. */
-void wefti_cpus_read(const char *affinity, wefti_cpus *set);
-
-/* CPUs that the calling thread may use. Returns OK | ERR_SYSTEM. */
-WEFT_NODISCARD weft_status wefti_cpus_allowed(wefti_cpus *set);
+/*
+ * wefti_binding_devices - what each rank of this host would use: the GPUs in
+ * turn, without any the ports of RDMA cards, without those nothing.
+ */
+void wefti_binding_devices(const wefti_topo *topo, int rank_count,
+                           int *devices_out);
 
 /*
  * wefti_binding_plan - pure: one answer per rank of this host.
@@ -45,15 +32,17 @@ WEFT_NODISCARD weft_status wefti_cpus_allowed(wefti_cpus *set);
  * devices     GPU or NIC of each rank, device of topo; -1: none.
  * allowed     not empty.
  * bounds_out  [rank_count]. CPUs of different ranks are disjoint unless
- *             there are fewer CPUs than ranks; a rank whose device's place is
- *             unknown gets of what is left.
+ *             there are fewer CPUs than ranks, cores too unless there are
+ *             fewer cores; a rank whose device's place is unknown gets of what
+ *             is left. With a quota no more CPUs are given out than it is
+ *             worth, or one for each node with ranks.
  *
  * Returns     OK | ERR_INVALID (no rank, no CPU).
  */
 WEFT_NODISCARD weft_status wefti_binding_plan(const wefti_topo *topo,
                                               const int *devices,
                                               int rank_count,
-                                              const wefti_cpus *allowed,
+                                              const wefti_allowance *allowed,
                                               wefti_bound *bounds_out);
 
 /*

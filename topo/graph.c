@@ -192,6 +192,33 @@ int wefti_topo_find_link(const wefti_topo *topo, int a, int b,
     return -1;
 }
 
+/* Whether the name is that of the port: its own, or with ":1" behind. */
+static bool is_port(const wefti_device *d, const char *name)
+{
+    size_t bytes = strcspn(name, ":");
+    char port[16];
+    snprintf(port, sizeof(port), ":%d", d->nic.port);
+    return d->kind == WEFTI_TOPO_NIC && bytes > 0 &&
+           strcspn(d->name, ":") == bytes &&
+           strncmp(d->name, name, bytes) == 0 &&
+           (!name[bytes] || strcmp(name + bytes, port) == 0);
+}
+
+void wefti_topo_note_transport(wefti_topo *topo, const char *device,
+                               const char *transport)
+{
+    for (int i = 0; i < topo->device_count; i++) {
+        char *known = topo->devices[i].nic.transports;
+        size_t used = strlen(known),
+               room = sizeof(((wefti_nic *)0)->transports);
+        if (is_port(&topo->devices[i], device) &&
+            used + 1 + strlen(transport) < room) {
+            snprintf(known + used, room - used, "%s%s", used ? "," : "",
+                     transport);
+        }
+    }
+}
+
 bool wefti_topo_nic_usable(const wefti_topo *topo, int device)
 {
     return topo->devices[device].kind == WEFTI_TOPO_NIC &&

@@ -109,6 +109,9 @@ typedef struct wefti_nic {
     int dev;
     bool gdr;
     uint64_t card_guid; /* SysImageGUID; 0 unknown */
+    /* The network library's that can use it, such as "tcp,rc_mlx5"; "": none,
+     * or nobody has asked. */
+    char transports[64];
 } wefti_nic;
 
 typedef struct wefti_device {
@@ -199,6 +202,14 @@ int wefti_topo_numa(const wefti_topo *topo, int device);
 /* The link between the two, in whatever order; -1 if there is none. */
 int wefti_topo_find_link(const wefti_topo *topo, int a, int b,
                          wefti_link_type type);
+
+/*
+ * wefti_topo_note_transport - device, as a network library names it ("eth0",
+ * "mlx5_0:1"), can use that transport. A device that is no port of the graph is
+ * none of its business.
+ */
+void wefti_topo_note_transport(wefti_topo *topo, const char *device,
+                               const char *transport);
 
 /* Whether a card or port may carry traffic between hosts. */
 bool wefti_topo_nic_usable(const wefti_topo *topo, int device);

@@ -24,19 +24,28 @@ static int count_places(const wefti_paths *paths, int cpu_places)
     return count;
 }
 
-static void fill_places(const wefti_paths *paths, int cpu_places,
-                        wefti_levels *levels)
+/* Which host each place is on; GPUs and rails follow. */
+static void list_hosts(const wefti_paths *paths, int cpu_places, int *hosts)
 {
     int at = 0;
     for (int host = 0; host < paths->host_count; host++) {
-        const wefti_host_paths *h = &paths->hosts[host];
-        int count = h->gpu_count > 0 ? h->gpu_count : cpu_places;
-        for (int i = 0; i < count; i++, at++) {
-            levels->hosts[at] = host;
-            levels->gpus[at] = h->gpu_count > 0 ? h->first_gpu + i : -1;
-            levels->rails[at] =
-                h->gpu_count > 0 ? wefti_paths_nic_of(paths, h->first_gpu + i)
-                                 : -1;
+        int gpus = paths->hosts[host].gpu_count;
+        for (int i = 0; i < (gpus > 0 ? gpus : cpu_places); i++) {
+            hosts[at++] = host;
+        }
+    }
+}
+
+static void fill_places(const wefti_paths *paths, wefti_levels *levels)
+{
+    for (int i = 0, turn = 0; i < levels->place_count; i++) {
+        const wefti_host_paths *host = &paths->hosts[levels->hosts[i]];
+        bool same = i > 0 && levels->hosts[i - 1] == levels->hosts[i];
+        turn = same ? turn + 1 : 0;
+        levels->gpus[i] = levels->rails[i] = -1;
+        if (host->gpu_count > 0) {
+            levels->gpus[i] = host->first_gpu + turn % host->gpu_count;
+            levels->rails[i] = wefti_paths_nic_of(paths, levels->gpus[i]);
         }
     }
 }
@@ -158,37 +167,39 @@ static void find_rates(const wefti_paths *paths, wefti_levels *levels)
     }
 }
 
-weft_status wefti_levels_create(const wefti_paths *paths, int cpu_places,
-                                wefti_levels **levels_out)
+static weft_status levels_open(int place_count, wefti_levels **levels_out)
 {
-    if (cpu_places < 1 || cpu_places > 1 << 16) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "cpu_places %d: allowed is 1 to %d", cpu_places,
-                           1 << 16);
-    }
     wefti_levels *levels = calloc(1, sizeof(*levels));
     if (!levels) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "levels");
     }
-    levels->place_count = count_places(paths, cpu_places);
-    size_t room = (size_t)levels->place_count + 1;
+    size_t room = (size_t)place_count + 1;
+    levels->place_count = place_count;
     levels->gpus = calloc(room, sizeof(int));
     levels->hosts = calloc(room, sizeof(int));
     levels->rails = calloc(room, sizeof(int));
-    weft_status status = WEFT_OK;
     if (!levels->gpus || !levels->hosts || !levels->rails) {
-        status = wefti_error(WEFT_ERR_NO_MEMORY, "%zu places", room);
-    } else {
-        fill_places(paths, cpu_places, levels);
-        status = add_level(paths, levels, "nvlink", by_nvlink);
+        wefti_levels_destroy(levels);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%zu places", room);
     }
+    *levels_out = levels;
+    return WEFT_OK;
+}
+
+/* All that follows from the hosts; ends levels where that fails. */
+static weft_status levels_fill(const wefti_paths *paths, wefti_levels *levels,
+                               wefti_levels **levels_out)
+{
+    int n = levels->place_count;
+    fill_places(paths, levels);
+    weft_status status = add_level(paths, levels, "nvlink", by_nvlink);
     if (status == WEFT_OK) {
         status = add_level(paths, levels, "numa", by_numa);
     }
     if (status == WEFT_OK) {
         status = add_level(paths, levels, "host", by_host);
     }
-    if (status == WEFT_OK && paths->host_count > 1) {
+    if (status == WEFT_OK && n > 0 && levels->hosts[n - 1] > levels->hosts[0]) {
         status = add_level(paths, levels, "network", NULL);
     }
     if (status != WEFT_OK) {
@@ -199,6 +210,44 @@ weft_status wefti_levels_create(const wefti_paths *paths, int cpu_places,
     }
     *levels_out = levels;
     return status;
+}
+
+weft_status wefti_levels_create(const wefti_paths *paths, int cpu_places,
+                                wefti_levels **levels_out)
+{
+    wefti_levels *levels;
+    if (cpu_places < 1 || cpu_places > 1 << 16) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "cpu_places %d: allowed is 1 to %d", cpu_places,
+                           1 << 16);
+    }
+    weft_status status = levels_open(count_places(paths, cpu_places), &levels);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    list_hosts(paths, cpu_places, levels->hosts);
+    return levels_fill(paths, levels, levels_out);
+}
+
+weft_status wefti_levels_create_of(const wefti_paths *paths, const int *hosts,
+                                   int place_count, wefti_levels **levels_out)
+{
+    wefti_levels *levels;
+    for (int i = 0; i < place_count; i++) {
+        if (hosts[i] < (i > 0 ? hosts[i - 1] : 0) ||
+            hosts[i] >= paths->host_count) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "place %d on host %d: allowed is from the host "
+                               "of the place before to %d",
+                               i, hosts[i], paths->host_count - 1);
+        }
+    }
+    weft_status status = levels_open(place_count, &levels);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    memcpy(levels->hosts, hosts, (size_t)place_count * sizeof(*hosts));
+    return levels_fill(paths, levels, levels_out);
 }
 
 void wefti_levels_destroy(wefti_levels *levels)

@@ -37,6 +37,18 @@ typedef struct wefti_levels {
 WEFT_NODISCARD weft_status wefti_levels_create(const wefti_paths *paths,
                                                int cpu_places,
                                                wefti_levels **levels_out);
+
+/*
+ * wefti_levels_create_of - of a job that runs: place i is on hosts[i], which
+ * never falls. A host's places have its GPUs in turn.
+ *
+ * Returns     OK | ERR_INVALID (a host that is not there, or a lower one after
+ *             a higher) | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_levels_create_of(const wefti_paths *paths,
+                                                  const int *hosts,
+                                                  int place_count,
+                                                  wefti_levels **levels_out);
 void wefti_levels_destroy(wefti_levels *levels); /* takes NULL */
 
 /* The innermost level in which both are together. */

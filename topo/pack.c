@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC        0x31304f504f544657ull /* "WFTOPO01" */
+#define MAGIC        0x32304f504f544657ull /* "WFTOPO02" */
 #define DEVICES_MOST 1000000
 
 typedef struct stream {
@@ -148,6 +148,7 @@ static void walk_nic(stream *s, wefti_nic *nic)
     walk_int(s, &nic->dev, -1, 1000000);
     walk_bool(s, &nic->gdr);
     walk_u64(s, &nic->card_guid);
+    walk_text(s, nic->transports, sizeof(nic->transports));
 }
 
 static void walk_gpu(stream *s, wefti_gpu *gpu)

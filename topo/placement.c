@@ -307,7 +307,7 @@ weft_status wefti_place_plan(const wefti_levels *levels,
         wefti_placement_fini(out);
     } else {
         for (int rank = 0; rank < p.rank_count; rank++) {
-            trial[rank] = rank;
+            trial[rank] = job->now ? job->now[rank] : rank;
         }
         count_traffic(&p, trial);
         sum_levels(&p, out->before);

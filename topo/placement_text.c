@@ -98,6 +98,7 @@ static weft_status read_pair(const char *text, size_t length,
 
 weft_status wefti_place_job_read(const char *text, wefti_place_job *job)
 {
+    job->now = NULL;
     for (int axis = 0; axis < WEFTI_AXIS_COUNT; axis++) {
         job->sizes[axis] = 1;
         job->bytes[axis] = -1;

@@ -59,10 +59,7 @@ static void *run_on_node(void *arg)
     if (wefti_cpus_allowed(&allowed) != WEFT_OK) {
         return NULL;
     }
-    for (size_t i = 0; i < sizeof(allowed.words) / sizeof(allowed.words[0]);
-         i++) {
-        bound.cpus.words[i] &= allowed.words[i];
-    }
+    wefti_cpus_meet(&bound.cpus, &allowed);
     bound.cpu_count = wefti_cpus_count(&bound.cpus);
     if (bound.cpu_count == 0 || wefti_binding_apply(&bound) != WEFT_OK) {
         return NULL;

@@ -107,6 +107,20 @@ static int card_of(const wefti_report *report, int nic)
     return d->parent;
 }
 
+/* "tcp,rc_mlx5" as an array. */
+static void write_transports(const char *list, wefti_json *json)
+{
+    wefti_json_array_open(json, "transports");
+    while (*list) {
+        char one[64];
+        size_t bytes = strcspn(list, ",");
+        snprintf(one, sizeof(one), "%.*s", (int)bytes, list);
+        wefti_json_text(json, NULL, one);
+        list += bytes + (list[bytes] == ',');
+    }
+    wefti_json_array_close(json);
+}
+
 static void write_nics(const wefti_report *report, wefti_json *json)
 {
     wefti_json_array_open(json, "nics");
@@ -125,6 +139,7 @@ static void write_nics(const wefti_report *report, wefti_json *json)
         write_place(report->topo, json, device);
         write_id(report->topo, json, "card", card_of(report, i));
         wefti_json_int(json, "port", d->nic.port);
+        write_transports(d->nic.transports, json);
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_PORT_VERSION = 1,
+    WEFTI_PORT_VERSION = 2,
     WEFTI_PORT_ADDRESS_BYTES = 600,
     WEFTI_PORT_HEADER_BYTES = 128
 };
@@ -63,6 +63,13 @@ typedef struct wefti_port_message {
 } wefti_port_message;
 
 /*
+ * One way to send: a transport on a device, as the network library names them.
+ * network: it leads to other hosts. Texts are borrowed during the call.
+ */
+typedef void wefti_port_found(void *context, const char *transport,
+                              const char *device, bool network);
+
+/*
  * log_to     where the network library's own warnings go; the module's, once.
  * open       0, or -1 with the reason in why_out.
  * address    how others reach this port; 0: it does not fit.
@@ -73,6 +80,7 @@ typedef struct wefti_port_message {
  *            is news already.
  * unsent     messages not yet handed to the network.
  * close      sends what is left for at most linger_ms, then drops it.
+ * list       what could be used here; needs no port.
  */
 typedef struct wefti_port_table {
     int version;
@@ -89,6 +97,7 @@ typedef struct wefti_port_table {
     int (*event_fd)(wefti_port *port);
     size_t (*unsent)(wefti_port *port);
     void (*close)(wefti_port *port, int linger_ms);
+    void (*list)(wefti_port_found *found, void *context);
 } wefti_port_table;
 
 /* What the module offers: its table, or NULL with the reason in why_out. */

@@ -9,6 +9,8 @@
  */
 #include "comm/net/port.h"
 
+#include "comm/net/port_ucx_list.h"
+
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -428,4 +430,5 @@ const wefti_port_table wefti_port_module = {
     .event_fd = get_event_fd,
     .unsent = count_unsent,
     .close = close_port,
+    .list = wefti_port_ucx_list,
 };

@@ -146,6 +146,99 @@ class Info(unittest.TestCase):
         self.assertIn("only of this machine",
                       run("--bind", "2", "--input", "8xH100").stderr)
 
+    def test_routes_are_weft_s_own_choice(self):
+        facts = read("2x(4xH100,4xCX7)", "--routes", "-n", "8")
+        routes = {(r["collective"], r["size"]): r for r in facts["routes"]}
+        tiny = routes["all_reduce", "tiny"]
+        self.assertEqual(tiny["algorithm"], "oneshot")
+        self.assertEqual(tiny["chunk_bytes"], 0)
+        large = routes["all_reduce", "large"]
+        self.assertEqual(large["algorithm"], "direct")
+        self.assertEqual(large["fabric"], "shm+net")
+        self.assertGreater(large["chunk_bytes"], 0)
+        self.assertEqual([(l["name"], l["ranks"], l["fabric"])
+                          for l in large["levels"]],
+                         [("nvlink", 4, "shm"), ("network", 8, "net")])
+        for route in facts["routes"]:
+            self.assertTrue(route["why"])
+            self.assertEqual(route["rails"], 1)
+        for collective in ("all_gather", "reduce_scatter", "alltoallv",
+                           "broadcast", "gather"):
+            for size in ("tiny", "small", "medium", "large"):
+                self.assertIn((collective, size), routes)
+        one = read("8xH100", "--routes", "-n", "4")["routes"][-1]
+        self.assertEqual(one["fabric"], "shm")
+        forced = run("--input", "8xH100", "--routes", "--json", "-",
+                     WEFT_ALGORITHM="all_reduce:tree")
+        forced = {(r["collective"], r["size"]): r
+                  for r in json.loads(forced.stdout)["routes"]}
+        self.assertEqual(forced["all_reduce", "large"]["algorithm"], "tree")
+        self.assertIn("WEFT_ALGORITHM", forced["all_reduce", "large"]["why"])
+        for args, words in ((["--routes", "-n", "9"], "the machine's GPUs"),
+                            (["--routes", "-n", "0"], "allowed is 1 to"),
+                            (["-n", "2"], "only with --routes")):
+            done = run("--input", "2x(4xH100,4xCX7)", *args)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stdout, "")
+        for ranks in ("1", "3", "4096"):
+            done = run("--input", "512x(8xH100)", "--routes", "-n", ranks)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for line in done.stdout.split("\n"):
+                self.assertLessEqual(len(line), 80, line)
+
+    def test_ranks_of_a_job_show_their_hosts_as_one_cluster(self):
+        launcher = os.path.join(os.path.dirname(INFO), "weft-run")
+        clean = {k: v for k, v in os.environ.items()
+                 if not k.startswith("WEFT_")}
+
+        def job(ranks, *args, **variables):
+            done = subprocess.run(
+                [launcher, "-n", str(ranks), INFO, "--json", "-", *args],
+                capture_output=True, text=True, timeout=60,
+                env={**clean, **variables})
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return json.loads(done.stdout)  # of one rank: one value
+
+        alone = json.loads(run("--json", "-", WEFT_PROBE="off").stdout)
+        near = job(3, "--routes")
+        self.assertEqual(near["source"], "live")
+        for name in ("gpus", "links", "warnings"):
+            self.assertEqual(near[name], alone[name])
+        self.assertEqual(near["routes"][0]["fabric"], "shm")
+        self.assertEqual(near["routes"][0]["levels"][0]["ranks"], 3)
+        if not self.has_network(alone):
+            return
+        far = job(4, "--routes", WEFT_DOMAIN="a,b,a,c")
+        self.assertEqual(far["source"], "live, 3 hosts of 4 ranks")
+        self.assertEqual(len(far["hosts"]), 3)
+        self.assertEqual(len(far["gpus"]), 3 * len(alone["gpus"]))
+        self.assertEqual(len(far["nics"]), 3 * len(alone["nics"]))
+        self.assertEqual([(l["name"], l["ranks"], l["fabric"])
+                          for l in far["routes"][0]["levels"]],
+                         [("host", 2, "shm"), ("network", 4, "net")])
+        self.assertEqual(far["routes"][0]["fabric"], "shm+net")
+
+    @staticmethod
+    def has_network(facts):
+        return [f for f in facts["fabrics"] if f["name"] == "net"][0]["usable"]
+
+    def test_what_ucx_could_use_is_listed(self):
+        facts = json.loads(run("--json", "-", WEFT_PROBE="off").stdout)
+        net = [f for f in facts["fabrics"] if f["name"] == "net"][0]
+        if not net["usable"]:
+            self.assertEqual(net["transports"], [])
+            return
+        tcp = [t for t in net["transports"] if t["name"] == "tcp"]
+        self.assertTrue(tcp)
+        self.assertTrue(all(t["network"] for t in tcp))
+        devices = {t["device"] for t in tcp}
+        for nic in facts["nics"]:
+            self.assertEqual("tcp" in nic["transports"],
+                             nic["name"] in devices)
+        for line in run(WEFT_PROBE="off").stdout.split("\n"):
+            self.assertLessEqual(len(line), 80, line)
+
     def test_placement_is_printed_and_written(self):
         facts = read("4x(8xH100,8xCX7)", "--place", "tp=8,pp=4")
         placement = facts["placement"]

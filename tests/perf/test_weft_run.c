@@ -380,26 +380,64 @@ static void test_run_program_that_is_not_there(void **state)
                                "denied\n");
 }
 
+/* What a rank printed of the CPUs it may use, as a bit set of the first 64. */
+static uint64_t cpus_of_rank(const char *out, int rank)
+{
+    char line[32];
+    uint64_t set = 0;
+    snprintf(line, sizeof(line), "%d Cpus_allowed_list: ", rank);
+    const char *at = strstr(out, line);
+    assert_non_null(at);
+    at += strlen(line);
+    while (*at >= '0' && *at <= '9') {
+        char *end;
+        unsigned long first = strtoul(at, &end, 10), last = first;
+        if (*end == '-') {
+            last = strtoul(end + 1, &end, 10);
+        }
+        for (unsigned long cpu = first; cpu <= last && cpu < 64; cpu++) {
+            set |= (uint64_t)1 << cpu;
+        }
+        at = *end == ',' ? end + 1 : end;
+    }
+    return set;
+}
+
 static void test_run_binds_to_allowed_cores(void **state)
 {
     (void)state;
     char script[] = "echo $WEFT_RANK $(grep Cpus_allowed_list "
                     "/proc/self/status)";
     cpu_set_t allowed;
+    uint64_t whole = 0, taken = 0, all = 0;
     assert_int_equal(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
-    assert_int_equal(
-        run_all(&r, RUN_ARGS("-n", "3", "--bind", "core", "sh", "-c", script)),
-        0);
-    for (int rank = 0; rank < 3; rank++) {
-        char expected[64];
-        int core = 0, skip = rank % CPU_COUNT(&allowed);
-        while (!CPU_ISSET(core, &allowed) || skip-- > 0) {
-            core++;
-        }
-        snprintf(expected, sizeof(expected), "%d Cpus_allowed_list: %d\n", rank,
-                 core);
-        assert_non_null(strstr(r.out, expected));
+    for (size_t cpu = 0; cpu < 64; cpu++) {
+        whole |= CPU_ISSET(cpu, &allowed) ? (uint64_t)1 << cpu : 0;
     }
+    int cpus = CPU_COUNT(&allowed), ranks = cpus < 8 ? cpus : 8;
+    char count[16];
+    snprintf(count, sizeof(count), "%d", ranks);
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", count, "--bind", "core", "sh",
+                                          "-c", script)),
+                     0);
+    for (int rank = 0; rank < ranks; rank++) {
+        uint64_t own = cpus_of_rank(r.out, rank);
+        assert_true(own != 0 && (own & ~whole) == 0);
+        all |= own;
+        taken += (uint64_t)__builtin_popcountll(own);
+    }
+    /* Nobody shares, unless a control group grants less time than CPUs. */
+    assert_true(taken == (uint64_t)__builtin_popcountll(all) || all != whole);
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "2", "--bind", "none", "sh", "-c", script)),
+        0);
+    assert_int_equal(cpus_of_rank(r.out, 0), whole);
+    assert_int_equal(cpus_of_rank(r.out, 1), whole);
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "2", "--ranks-per-process", "2", "--bind",
+                             "core", "sh", "-c", script)),
+        0);
+    assert_true((cpus_of_rank(r.out, 0) & ~whole) == 0);
 }
 
 static void test_run_json_has_every_rank(void **state)

@@ -34,6 +34,11 @@ static wefti_cpus cpus_of(const char *text)
     return set;
 }
 
+static wefti_allowance allow(const char *text)
+{
+    return (wefti_allowance){.cpus = cpus_of(text)};
+}
+
 static void test_cpus_text_is_read_highest_word_first(void **state)
 {
     (void)state;
@@ -50,7 +55,7 @@ static void test_binding_ranks_sit_by_their_gpus(void **state)
 {
     (void)state;
     wefti_topo *topo = open_text("4xH100,4xCX7");
-    wefti_cpus allowed = cpus_of("0000ffff");
+    wefti_allowance allowed = allow("0000ffff");
     wefti_bound bounds[4];
     int devices[4];
     for (int i = 0; i < 4; i++) {
@@ -74,7 +79,7 @@ static void test_binding_without_devices_is_fair(void **state)
 {
     (void)state;
     wefti_topo *topo = open_text("1x(2xNUMA)");
-    wefti_cpus allowed = cpus_of("0000ffff");
+    wefti_allowance allowed = allow("0000ffff");
     wefti_bound bounds[8];
     const int devices[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
     assert_int_equal(wefti_binding_plan(topo, devices, 8, &allowed, bounds),
@@ -91,11 +96,17 @@ static void test_binding_keeps_to_what_is_allowed(void **state)
     wefti_topo *topo = open_text("4xH100,4xCX7");
     uint64_t random = random_seed();
     for (int round = 0; round < 2000; round++) {
-        wefti_cpus allowed = {{0}};
+        wefti_allowance allowed = {.quota = 0};
         wefti_bound bounds[12];
         int devices[12];
         int ranks = 1 + (int)(random_next(&random) % 12);
-        allowed.words[0] =
+        allowed.quota = (int)(random_next(&random) % 9);
+        for (int cpu = 0; cpu < 64; cpu++) { /* threads i and i + 4 */
+            allowed.core_of[cpu] = random_next(&random) % 2
+                                       ? (uint16_t)(1 + cpu / 8 * 8 + cpu % 4)
+                                       : 0;
+        }
+        allowed.cpus.words[0] =
             random_next(&random) & random_next(&random) & 0xffffff;
         for (int i = 0; i < ranks; i++) {
             devices[i] = random_next(&random) % 3
@@ -103,7 +114,7 @@ static void test_binding_keeps_to_what_is_allowed(void **state)
                                                (int)(random_next(&random) % 4))
                              : -1;
         }
-        if (allowed.words[0] == 0) {
+        if (allowed.cpus.words[0] == 0) {
             assert_int_equal(
                 wefti_binding_plan(topo, devices, ranks, &allowed, bounds),
                 WEFT_ERR_INVALID);
@@ -112,15 +123,101 @@ static void test_binding_keeps_to_what_is_allowed(void **state)
         assert_int_equal(
             wefti_binding_plan(topo, devices, ranks, &allowed, bounds),
             WEFT_OK);
-        uint64_t taken = 0;
+        uint64_t taken = 0, all = 0;
         for (int i = 0; i < ranks; i++) {
             uint64_t own = bounds[i].cpus.words[0];
             assert_true(own != 0);
-            assert_true((own & ~allowed.words[0]) == 0);
+            assert_true((own & ~allowed.cpus.words[0]) == 0);
             assert_true(bounds[i].shared || (own & taken) == 0);
             taken |= bounds[i].shared ? 0 : own;
+            all |= own;
         }
+        /* Three nodes at most have ranks: each keeps one CPU. */
+        assert_true(allowed.quota == 0 ||
+                    __builtin_popcountll(all) <=
+                        (allowed.quota > 3 ? allowed.quota : 3));
     }
+    wefti_topo_destroy(topo);
+}
+
+/* Two threads a core, i and i + 8, as x86 numbers them. */
+static wefti_allowance two_threads(void)
+{
+    wefti_allowance allowed = allow("0000ffff");
+    for (int cpu = 0; cpu < 16; cpu++) {
+        allowed.core_of[cpu] = (uint16_t)(1 + cpu % 8);
+    }
+    return allowed;
+}
+
+static void test_binding_ranks_share_no_core(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_read_synthetic("1x(1xNUMA)", &topo), WEFT_OK);
+    wefti_allowance allowed = two_threads();
+    const int devices[8] = {-1, -1, -1, -1, -1, -1, -1, -1};
+    for (int ranks = 1; ranks <= 8; ranks++) {
+        wefti_bound bounds[8];
+        unsigned taken = 0;
+        assert_int_equal(
+            wefti_binding_plan(topo, devices, ranks, &allowed, bounds),
+            WEFT_OK);
+        for (int i = 0; i < ranks; i++) {
+            unsigned own = (unsigned)bounds[i].cpus.words[0];
+            assert_int_equal(own & 0xff, own >> 8); /* both threads */
+            assert_int_equal(own & taken, 0);
+            assert_true(bounds[i].cpu_count >= 16 / ranks - 2);
+            taken |= own;
+        }
+        assert_int_equal(taken, 0xffff);
+    }
+    wefti_topo_destroy(topo);
+}
+
+static void test_binding_gives_out_no_more_than_the_quota(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_read_synthetic("1x(1xNUMA)", &topo), WEFT_OK);
+    wefti_allowance allowed = two_threads();
+    const int devices[4] = {-1, -1, -1, -1};
+    wefti_bound bounds[4];
+    allowed.quota = 4;
+    assert_int_equal(wefti_binding_plan(topo, devices, 4, &allowed, bounds),
+                     WEFT_OK);
+    for (int i = 0; i < 4; i++) { /* a core each, of it one thread */
+        assert_int_equal(bounds[i].cpus.words[0], 1u << i);
+        assert_false(bounds[i].shared);
+    }
+    allowed.quota = 2;
+    assert_int_equal(wefti_binding_plan(topo, devices, 4, &allowed, bounds),
+                     WEFT_OK);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(bounds[i].cpus.words[0], 1u << i / 2);
+        assert_true(bounds[i].shared);
+    }
+    wefti_topo_destroy(topo);
+}
+
+static void test_binding_without_gpus_goes_by_ports(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_text("4xCX7,2xNUMA");
+    int devices[6];
+    int down = wefti_topo_find(topo, WEFTI_TOPO_NIC, 1);
+    topo->devices[down].nic.state = WEFTI_NIC_DOWN;
+    wefti_binding_devices(topo, 6, devices);
+    static const int ports[6] = {0, 2, 3, 0, 2, 3};
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(devices[i],
+                         wefti_topo_find(topo, WEFTI_TOPO_NIC, ports[i]));
+    }
+    wefti_topo_destroy(topo);
+    topo = open_text("2xETH10");
+    wefti_binding_devices(topo, 2, devices);
+    assert_int_equal(devices[0], -1);
+    assert_int_equal(devices[1], -1);
     wefti_topo_destroy(topo);
 }
 
@@ -130,11 +227,12 @@ static void *bind_self(void *arg)
     static char failed[] = "a call failed", others[] = "other CPUs";
     (void)arg;
     wefti_topo *topo;
-    wefti_cpus allowed, now;
+    wefti_cpus now;
+    wefti_allowance allowed;
     wefti_bound bound;
     const int device = -1;
     if (wefti_topo_read_synthetic("1x(1xNUMA)", &topo) != WEFT_OK ||
-        wefti_cpus_allowed(&allowed) != WEFT_OK ||
+        wefti_allowance_read("/proc", "/sys", &allowed) != WEFT_OK ||
         wefti_binding_plan(topo, &device, 1, &allowed, &bound) != WEFT_OK ||
         wefti_binding_apply(&bound) != WEFT_OK ||
         wefti_cpus_allowed(&now) != WEFT_OK) {
@@ -161,6 +259,9 @@ int main(void)
         cmocka_unit_test(test_binding_ranks_sit_by_their_gpus),
         cmocka_unit_test(test_binding_without_devices_is_fair),
         cmocka_unit_test(test_binding_keeps_to_what_is_allowed),
+        cmocka_unit_test(test_binding_ranks_share_no_core),
+        cmocka_unit_test(test_binding_gives_out_no_more_than_the_quota),
+        cmocka_unit_test(test_binding_without_gpus_goes_by_ports),
         cmocka_unit_test(test_binding_is_applied_to_the_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

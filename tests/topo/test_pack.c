@@ -35,6 +35,34 @@ static void test_pack_comes_back_the_same(void **state)
     }
 }
 
+static void test_pack_keeps_what_ports_can_use(void **state)
+{
+    (void)state;
+    wefti_topo *topo, *again;
+    unsigned char *bytes;
+    size_t byte_count;
+    assert_int_equal(wefti_topo_read_synthetic("2xH100,2xCX7", &topo), WEFT_OK);
+    wefti_topo_note_transport(topo, "mlx5_1:1", "rc_mlx5");
+    wefti_topo_note_transport(topo, "mlx5_1:2", "no such port");
+    wefti_topo_note_transport(topo, "mlx5_1", "tcp");
+    wefti_topo_note_transport(topo, "mlx5_11", "another device");
+    wefti_topo_note_transport(topo, "lo", "tcp");
+    assert_int_equal(wefti_topo_pack(topo, &bytes, &byte_count), WEFT_OK);
+    assert_int_equal(wefti_topo_unpack(bytes, byte_count, &again), WEFT_OK);
+    const wefti_device *first = device_of(again, WEFTI_TOPO_NIC, 0);
+    const wefti_device *second = device_of(again, WEFTI_TOPO_NIC, 1);
+    assert_string_equal(first->nic.transports, "");
+    assert_string_equal(second->nic.transports, "rc_mlx5,tcp");
+    for (int i = 0; i < 100; i++) { /* more than there is room for */
+        wefti_topo_note_transport(topo, "mlx5_0", "dc_mlx5");
+    }
+    first = device_of(topo, WEFTI_TOPO_NIC, 0);
+    assert_true(strlen(first->nic.transports) < sizeof(first->nic.transports));
+    free(bytes);
+    wefti_topo_destroy(topo);
+    wefti_topo_destroy(again);
+}
+
 static void test_unpack_damage_is_refused_or_harmless(void **state)
 {
     (void)state;
@@ -69,6 +97,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pack_comes_back_the_same),
+        cmocka_unit_test(test_pack_keeps_what_ports_can_use),
         cmocka_unit_test(test_unpack_damage_is_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

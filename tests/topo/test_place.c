@@ -56,6 +56,48 @@ static void test_levels_are_named_by_what_joins(void **state)
     }
 }
 
+static void test_levels_of_a_job_follow_its_ranks(void **state)
+{
+    (void)state;
+    fixture f = open_text("3x(2xH100,2xCX7)");
+    static const int hosts[6] = {0, 0, 0, 2, 2, 2};
+    static const int gpus[6] = {0, 1, 0, 4, 5, 4}; /* in turn */
+    wefti_levels *levels;
+    assert_int_equal(wefti_levels_create_of(f.paths, hosts, 6, &levels),
+                     WEFT_OK);
+    assert_int_equal(levels->place_count, 6);
+    assert_memory_equal(levels->gpus, gpus, sizeof(gpus));
+    assert_string_equal(levels->names[0], "nvlink");
+    assert_int_equal(wefti_levels_meet(levels, 0, 2), 0);
+    assert_int_equal(wefti_levels_meet(levels, 2, 3), levels->level_count - 1);
+    wefti_levels_destroy(levels);
+    static const int falls[2] = {1, 0}, absent[1] = {3}, negative[1] = {-1};
+    assert_int_equal(wefti_levels_create_of(f.paths, falls, 2, &levels),
+                     WEFT_ERR_INVALID);
+    assert_int_equal(wefti_levels_create_of(f.paths, absent, 1, &levels),
+                     WEFT_ERR_INVALID);
+    assert_int_equal(wefti_levels_create_of(f.paths, negative, 1, &levels),
+                     WEFT_ERR_INVALID);
+    close_text(f);
+}
+
+static void test_place_begins_where_ranks_are(void **state)
+{
+    (void)state;
+    fixture f = open_text("2x(2xH100,2xCX7)");
+    static const int cyclic[4] = {0, 2, 1, 3};
+    wefti_place_job job;
+    wefti_placement p;
+    assert_int_equal(
+        wefti_place_job_read("tp=2,dp=2,tp_bytes=8,dp_bytes=0", &job), WEFT_OK);
+    job.now = cyclic;
+    assert_int_equal(wefti_place_plan(f.levels, &job, &p), WEFT_OK);
+    int top = f.levels->level_count - 1;
+    assert_true(p.before[top] == 4 * 8 && p.after[top] == 0);
+    wefti_placement_fini(&p);
+    close_text(f);
+}
+
 static void test_place_tensor_parallelism_stays_in_a_host(void **state)
 {
     (void)state;
@@ -192,6 +234,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels_are_named_by_what_joins),
+        cmocka_unit_test(test_levels_of_a_job_follow_its_ranks),
+        cmocka_unit_test(test_place_begins_where_ranks_are),
         cmocka_unit_test(test_place_tensor_parallelism_stays_in_a_host),
         cmocka_unit_test(
             test_place_data_parallelism_goes_inside_where_it_talks_most),

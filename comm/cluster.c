@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/cluster.c - sizes go round first, then each host's graph.
+ *
+ *     rank         0        1        2        3
+ *     shares with  0 1      0 1      2 3      2 3
+ *     sizes        18 KiB   0        17 KiB   0       all-gather
+ *     graphs       ------------ from 0, from 2 -----> broadcasts, merged
+ */
+#include "comm/cluster.h"
+
+#include "base/error.h"
+#include "comm/core.h"
+#include "comm/net/transports.h"
+#include "topo/topo.h"
+#include "weft/op.h"
+
+#include <stdlib.h>
+
+/* In place of a size: the rank could not read its machine. */
+#define UNREADABLE UINT64_MAX
+/* Beyond any machine. */
+#define GRAPH_BYTES_MOST ((uint64_t)64 << 20)
+
+/* The lowest rank of the communicator that shares memory with it. */
+static int leader_of(const weft_comm *comm, int rank)
+{
+    const wefti_membership *members = comm->engine->members;
+    for (int other = 0; other < rank; other++) {
+        const wefti_member *table = members ? members->members : NULL;
+        if (!table || table[comm->peers[other].world_rank].domain ==
+                          table[comm->peers[rank].world_rank].domain) {
+            return other;
+        }
+    }
+    return rank;
+}
+
+/* Each rank's host, numbered in the order of their leaders. */
+static void number_hosts(const weft_comm *comm, wefti_cluster *cluster)
+{
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        int leader = leader_of(comm, rank);
+        cluster->hosts[rank] =
+            leader == rank ? cluster->host_count++ : cluster->hosts[leader];
+    }
+}
+
+/* The network module is asked where it is open anyway. */
+static weft_status pack_own(const weft_comm *comm,
+                            const wefti_live_config *live,
+                            unsigned char **bytes_out, size_t *byte_count_out)
+{
+    wefti_topo *own;
+    wefti_transports transports;
+    weft_status status = wefti_topo_open_live(live, &own);
+    if (status == WEFT_OK) {
+        if (comm->fabric.net && wefti_transports_read(&transports) == WEFT_OK) {
+            wefti_transports_note(&transports, own);
+        }
+        status = wefti_topo_pack(own, bytes_out, byte_count_out);
+        wefti_topo_destroy(own);
+    }
+    return status;
+}
+
+/* Everybody learns how long each graph is, and who has none to give. */
+static weft_status trade_sizes(weft_comm *comm, weft_status own_status,
+                               size_t own_bytes, uint64_t *sizes)
+{
+    uint64_t own = own_status == WEFT_OK ? own_bytes : UNREADABLE;
+    weft_status status =
+        weft_allgather(&own, sizes, 1, WEFT_DTYPE_U64, comm, NULL);
+    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
+        if (sizes[rank] > GRAPH_BYTES_MOST) {
+            return rank == comm->rank && own_status != WEFT_OK
+                       ? own_status /* with its own text */
+                       : wefti_error(WEFT_ERR_SYSTEM,
+                                     "rank %d could not read its machine",
+                                     rank);
+        }
+    }
+    return status;
+}
+
+/* One host's graph, from the rank that has it to all. */
+static weft_status take_graph(weft_comm *comm, int from, uint64_t bytes,
+                              unsigned char *graph, wefti_topo *all)
+{
+    wefti_topo *part;
+    weft_status status = weft_broadcast(graph, graph, (size_t)bytes,
+                                        WEFT_DTYPE_U8, from, comm, NULL);
+    if (status == WEFT_OK) {
+        status = wefti_topo_unpack(graph, (size_t)bytes, &part);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_topo_merge(all, part);
+        wefti_topo_destroy(part);
+    }
+    return status;
+}
+
+static weft_status trade_graphs(weft_comm *comm, const uint64_t *sizes,
+                                unsigned char *own, wefti_topo *all)
+{
+    weft_status status = WEFT_OK;
+    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
+        if (sizes[rank] == 0) {
+            continue;
+        }
+        unsigned char *graph =
+            rank == comm->rank ? own : malloc((size_t)sizes[rank]);
+        status = graph
+                     ? take_graph(comm, rank, sizes[rank], graph, all)
+                     : wefti_error(WEFT_ERR_NO_MEMORY, "a graph of %llu bytes",
+                                   (unsigned long long)sizes[rank]);
+        if (graph != own) {
+            free(graph);
+        }
+    }
+    return status;
+}
+
+weft_status wefti_cluster_open(weft_comm *comm, const wefti_live_config *live,
+                               wefti_cluster *cluster_out)
+{
+    wefti_cluster cluster = {.hosts =
+                                 calloc((size_t)comm->nranks, sizeof(int))};
+    uint64_t *sizes = calloc((size_t)comm->nranks, sizeof(*sizes));
+    unsigned char *own = NULL;
+    size_t own_bytes = 0;
+    weft_status status = wefti_topo_create(&cluster.topo);
+    if (status == WEFT_OK && (!cluster.hosts || !sizes)) {
+        status =
+            wefti_error(WEFT_ERR_NO_MEMORY, "hosts of %d ranks", comm->nranks);
+    }
+    if (status != WEFT_OK) {
+        goto err_cluster;
+    }
+    number_hosts(comm, &cluster);
+    weft_status read = WEFT_OK;
+    if (leader_of(comm, comm->rank) == comm->rank) {
+        read = pack_own(comm, live, &own, &own_bytes);
+    }
+    status = trade_sizes(comm, read, own_bytes, sizes);
+    if (status == WEFT_OK) {
+        status = trade_graphs(comm, sizes, own, cluster.topo);
+    }
+    free(own);
+err_cluster:
+    free(sizes);
+    if (status != WEFT_OK) {
+        wefti_cluster_close(&cluster);
+    } else if (cluster.host_count == 1) {
+        snprintf(cluster.topo->source, sizeof(cluster.topo->source), "live");
+    } else {
+        snprintf(cluster.topo->source, sizeof(cluster.topo->source),
+                 "live, %d hosts of %d ranks", cluster.host_count,
+                 comm->nranks);
+    }
+    *cluster_out = cluster;
+    return status;
+}
+
+void wefti_cluster_close(wefti_cluster *cluster)
+{
+    wefti_topo_destroy(cluster->topo);
+    free(cluster->hosts);
+    *cluster = (wefti_cluster){0};
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/cluster.h - the machines of a communicator's ranks as one graph.
+ *
+ * A host here is what shares memory: each domain's lowest rank reads its
+ * machine and tells the others. Whoever wants the graph asks for it; making a
+ * communicator reads nothing. A library of its own: libweft has no need of
+ * hwloc.
+ */
+#ifndef COMM_CLUSTER_H
+#define COMM_CLUSTER_H
+
+#include "weft/comm.h"
+
+struct wefti_live_config;
+struct wefti_topo;
+
+typedef struct wefti_cluster {
+    struct wefti_topo *topo; /* hosts in the order of their lowest ranks */
+    int *hosts;              /* [nranks] the host of each rank, by ordinal */
+    int host_count;
+} wefti_cluster;
+
+/*
+ * wefti_cluster_open - collective over comm; the same graph on every rank.
+ *
+ * live        where machines are read, on those ranks that do; NULL: as usual.
+ * Returns     OK | ERR_SYSTEM (a rank could not read its machine; the same on
+ *             all, the reason only there) | ERR_NO_MEMORY | the communicator's
+ *             fault.
+ * Blocks      for as long as reading a machine takes.
+ */
+WEFT_NODISCARD weft_status
+wefti_cluster_open(weft_comm *comm, const struct wefti_live_config *live,
+                   wefti_cluster *cluster_out);
+void wefti_cluster_close(wefti_cluster *cluster);
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/info_job.c - one communicator, one graph.
+ */
+#include "perf/info_job.h"
+
+#include "base/settings.h"
+#include "comm/bootstrap/source.h"
+
+bool wefti_info_job_is_there(void)
+{
+    int rank, nranks;
+    return wefti_source_look(&rank, &nranks) == WEFT_OK && nranks > 1;
+}
+
+weft_status wefti_info_job_open(wefti_info_job *job_out)
+{
+    *job_out = (wefti_info_job){0};
+    weft_status status = weft_comm_create(NULL, &job_out->comm);
+    if (status == WEFT_OK) {
+        status = wefti_cluster_open(job_out->comm, NULL, &job_out->cluster);
+    }
+    if (status != WEFT_OK) {
+        wefti_info_job_close(job_out);
+    }
+    return status;
+}
+
+void wefti_info_job_close(wefti_info_job *job)
+{
+    wefti_cluster_close(&job->cluster);
+    weft_comm_destroy(job->comm);
+    *job = (wefti_info_job){0};
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * perf/info_routes.c - asks weft's own choice, collective by collective, and
+ * says over which levels of the machine its bytes go.
+ *
+ * The choice is the one that every rank makes when it posts (comm/select.h);
+ * nothing is decided here.
+ */
+#include "perf/info_routes.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "base/settings.h"
+#include "comm/pattern/shape.h"
+#include "comm/select.h"
+#include "topo/cpus.h"
+#include "topo/levels.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS_MOST 65536
+#define WHYS_MOST  16
+
+typedef struct size_class {
+    const char *name;
+    size_t bytes;
+} size_class;
+
+static const size_class sizes[] = {{"tiny", 4 << 10},
+                                   {"small", 64 << 10},
+                                   {"medium", 1 << 20},
+                                   {"large", 64 << 20}};
+
+typedef struct routing {
+    const wefti_info_job *job;
+    wefti_tuning tuning;
+    wefti_levels *levels;
+    int nranks;
+    int rails; /* of the network, where it is crossed */
+} routing;
+
+typedef struct route {
+    const char *algorithm, *fabric, *why;
+    size_t chunk_bytes;
+} route;
+
+/* ---- which ranks ----------------------------------------------------------
+ */
+
+static weft_status read_count(const char *text, int *count_out)
+{
+    char *end;
+    long count = strtol(text, &end, 10);
+    if (end == text || *end || count < 1 || count > RANKS_MOST) {
+        return wefti_error(WEFT_ERR_INVALID, "-n %s: allowed is 1 to %d", text,
+                           RANKS_MOST);
+    }
+    *count_out = (int)count;
+    return WEFT_OK;
+}
+
+/* One a GPU, else one a CPU, else one a host. */
+static weft_status usual_count(const wefti_paths *paths, bool live,
+                               int *count_out)
+{
+    wefti_cpus allowed;
+    *count_out = paths->gpu_count > 0 ? paths->gpu_count : paths->host_count;
+    if (paths->gpu_count > 0 || !live) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_cpus_allowed(&allowed);
+    *count_out = status == WEFT_OK ? wefti_cpus_count(&allowed) : 1;
+    return status;
+}
+
+/* Host by host: as many ranks as GPUs, or even shares where there are none. */
+static weft_status fill_hosts(const wefti_paths *paths, int nranks, int *hosts)
+{
+    int at = 0, places = paths->gpu_count;
+    bool even = places == 0 || paths->host_count == 1;
+    if (!even && nranks > places) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "-n %d: allowed is 1 to %d, the machine's GPUs",
+                           nranks, places);
+    }
+    for (int host = 0; host < paths->host_count; host++) {
+        int end = even ? (int)((int64_t)nranks * (host + 1) / paths->host_count)
+                       : at + paths->hosts[host].gpu_count;
+        while (at < end && at < nranks) {
+            hosts[at++] = host;
+        }
+    }
+    return WEFT_OK;
+}
+
+static int compare_ints(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+static weft_status find_levels(const wefti_paths *paths, routing *r)
+{
+    int *hosts = calloc((size_t)r->nranks, sizeof(*hosts));
+    if (!hosts) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", r->nranks);
+    }
+    weft_status status = WEFT_OK;
+    if (r->job) {
+        memcpy(hosts, r->job->cluster.hosts,
+               (size_t)r->nranks * sizeof(*hosts));
+        qsort(hosts, (size_t)r->nranks, sizeof(*hosts), compare_ints);
+    } else {
+        status = fill_hosts(paths, r->nranks, hosts);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_levels_create_of(paths, hosts, r->nranks, &r->levels);
+    }
+    free(hosts);
+    return status;
+}
+
+/* Interfaces that messages are spread over; without a job, those that will be
+ * asked for. */
+static int count_rails(const wefti_info_job *job)
+{
+    int rails = 1;
+    if (job) {
+        return wefti_comm_rails(job->comm);
+    }
+    for (const char *c = wefti_setting_text(WEFTI_SETTING_NET_INTERFACE); *c;
+         c++) {
+        rails += *c == ',';
+    }
+    return rails;
+}
+
+static weft_status routing_init(const wefti_report *report, const char *ranks,
+                                const wefti_info_job *job, bool live,
+                                routing *r)
+{
+    *r = (routing){.job = job, .rails = count_rails(job)};
+    weft_status status;
+    if (job) {
+        r->nranks = weft_comm_get_nranks(job->comm);
+        r->tuning = *wefti_comm_tuning(job->comm);
+        status = WEFT_OK;
+    } else {
+        status = ranks ? read_count(ranks, &r->nranks)
+                       : usual_count(report->paths, live, &r->nranks);
+        if (status == WEFT_OK) {
+            status = wefti_tuning_read(&r->tuning);
+        }
+    }
+    return status == WEFT_OK ? find_levels(report->paths, r) : status;
+}
+
+/* ---- routes ---------------------------------------------------------------
+ */
+
+/* Of f32, bytes counted as weft-perf does: the larger of the two buffers. */
+static weft_op op_of(weft_collective collective, size_t bytes, int nranks)
+{
+    const wefti_shape *shape = wefti_shape_get(collective);
+    size_t count = collective == WEFT_COLLECTIVE_BARRIER ? 0 : bytes / 4;
+    if (shape->send_parts || shape->recv_parts) {
+        count = (count + (size_t)nranks - 1) / (size_t)nranks;
+    }
+    return (weft_op){.size_bytes = sizeof(weft_op),
+                     .collective = collective,
+                     .dtype = WEFT_DTYPE_F32,
+                     .count = count};
+}
+
+static bool is_network(const routing *r, int level)
+{
+    return strcmp(r->levels->names[level], "network") == 0;
+}
+
+/* The largest number of ranks that meet at that level. */
+static int ranks_of(const wefti_levels *levels, int level)
+{
+    const int *domains = levels->domains[level];
+    int most = 0, run = 0;
+    for (int i = 0; i < levels->place_count; i++) {
+        run = i > 0 && domains[i] == domains[i - 1] ? run + 1 : 1;
+        most = run > most ? run : most;
+    }
+    return most;
+}
+
+static const char *fabric_of(const routing *r, const weft_op *op)
+{
+    int top = r->levels->level_count - 1;
+    const char *fabric;
+    if (r->job) {
+        (void)wefti_comm_explain(r->job->comm, op, &fabric);
+        return fabric;
+    }
+    if (top < 0 || !is_network(r, top)) {
+        return r->nranks > 1 ? "shm" : "self";
+    }
+    return top > 0 ? "shm+net" : "net";
+}
+
+static route find_route(const routing *r, const weft_op *op)
+{
+    wefti_choice choice = wefti_select(&r->tuning, r->nranks, op);
+    return (route){
+        .algorithm = choice.pattern ? choice.pattern->name : "oneshot",
+        .fabric = fabric_of(r, op),
+        .why = wefti_select_why(&r->tuning, r->nranks, op),
+        .chunk_bytes = choice.pattern
+                           ? choice.chunk_elems * weft_dtype_bytes(op->dtype)
+                           : 0};
+}
+
+static bool is_shown(weft_collective collective)
+{
+    return collective != WEFT_COLLECTIVE_SEND &&
+           collective != WEFT_COLLECTIVE_RECV;
+}
+
+/* A barrier has but one size. */
+static size_t count_sizes(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_BARRIER ? 1 : WEFTI_COUNT_OF(sizes);
+}
+
+/* ---- JSON -----------------------------------------------------------------
+ */
+
+static void write_levels(const routing *r, wefti_json *json)
+{
+    wefti_json_array_open(json, "levels");
+    for (int level = 0; level < r->levels->level_count; level++) {
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "name", r->levels->names[level]);
+        wefti_json_int(json, "ranks", ranks_of(r->levels, level));
+        wefti_json_text(json, "fabric", is_network(r, level) ? "net" : "shm");
+        wefti_json_int(json, "rails", is_network(r, level) ? r->rails : 1);
+        if (r->levels->GBps[level] > 0) {
+            wefti_json_real(json, "GBps", r->levels->GBps[level]);
+        } else {
+            wefti_json_null(json, "GBps");
+        }
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+static void write_route(const routing *r, weft_collective collective,
+                        const size_class *size, wefti_json *json)
+{
+    weft_op op = op_of(collective, size->bytes, r->nranks);
+    route found = find_route(r, &op);
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "collective", weft_collective_text(collective));
+    wefti_json_text(json, "size", size->name);
+    wefti_json_int(json, "bytes", op.count > 0 ? (int64_t)size->bytes : 0);
+    write_levels(r, json);
+    wefti_json_text(json, "algorithm", found.algorithm);
+    wefti_json_text(json, "fabric", found.fabric);
+    int top = r->levels->level_count - 1;
+    wefti_json_int(json, "rails",
+                   top >= 0 && is_network(r, top) ? r->rails : 1);
+    wefti_json_uint(json, "chunk_bytes", found.chunk_bytes);
+    wefti_json_text(json, "why", found.why);
+    wefti_json_object_close(json);
+}
+
+static void write_all(const routing *r, wefti_json *json)
+{
+    wefti_json_array_open(json, "routes");
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        weft_collective collective = (weft_collective)c;
+        for (size_t i = 0; is_shown(collective) && i < count_sizes(collective);
+             i++) {
+            write_route(r, collective, &sizes[i], json);
+        }
+    }
+    wefti_json_array_close(json);
+}
+
+/* ---- text -----------------------------------------------------------------
+ */
+
+static void print_levels(const routing *r, FILE *file)
+{
+    fprintf(file, "\nRoutes of %d rank%s\n", r->nranks,
+            r->nranks == 1 ? "" : "s");
+    for (int level = 0; level < r->levels->level_count; level++) {
+        bool network = is_network(r, level);
+        fprintf(file, "%-9s%d ranks meet", r->levels->names[level],
+                ranks_of(r->levels, level));
+        if (r->levels->GBps[level] > 0) {
+            fprintf(file, ", %.4g GB/s between two", r->levels->GBps[level]);
+        }
+        fprintf(file, ", by %s%s\n", network ? "net" : "shared memory",
+                network && r->rails > 1 ? " over several rails" : "");
+    }
+}
+
+/* The reason's number, told once below the table. */
+static int note_why(const char *why, const char **whys, int *count)
+{
+    int at = 0;
+    while (at < *count && strcmp(whys[at], why) != 0) {
+        at++;
+    }
+    if (at == *count && at < WHYS_MOST) {
+        whys[(*count)++] = why;
+    }
+    return at + 1;
+}
+
+static route route_of(const routing *r, weft_collective collective, size_t size)
+{
+    weft_op op = op_of(collective, sizes[size].bytes, r->nranks);
+    return find_route(r, &op);
+}
+
+/* Literals all: one address, one text. */
+static bool is_same(const route *a, const route *b)
+{
+    return a->algorithm == b->algorithm && a->chunk_bytes == b->chunk_bytes &&
+           a->why == b->why;
+}
+
+/* "small..large" */
+static void print_sizes(weft_collective collective, size_t first, size_t last,
+                        char text[24])
+{
+    if (collective == WEFT_COLLECTIVE_BARRIER) {
+        snprintf(text, 24, "-");
+    } else if (first == last) {
+        snprintf(text, 24, "%s", sizes[first].name);
+    } else {
+        snprintf(text, 24, "%s..%s", sizes[first].name, sizes[last].name);
+    }
+}
+
+static void print_all(const routing *r, FILE *file)
+{
+    const char *whys[WHYS_MOST];
+    int why_count = 0;
+    print_levels(r, file);
+    fprintf(file, "%-17s%-14s%-10s%-9s%12s  %s\n", "collective", "size",
+            "algorithm", "fabric", "chunk, bytes", "why");
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        weft_collective collective = (weft_collective)c;
+        size_t count = is_shown(collective) ? count_sizes(collective) : 0;
+        for (size_t i = 0, next; i < count; i = next) {
+            route found = route_of(r, collective, i);
+            for (next = i + 1; next < count; next++) {
+                route other = route_of(r, collective, next);
+                if (!is_same(&found, &other)) {
+                    break;
+                }
+            }
+            char size[24];
+            print_sizes(collective, i, next - 1, size);
+            fprintf(file, "%-17s%-14s%-10s%-9s%12zu  (%d)\n",
+                    i == 0 ? weft_collective_text(collective) : "", size,
+                    found.algorithm, found.fabric, found.chunk_bytes,
+                    note_why(found.why, whys, &why_count));
+        }
+    }
+    for (int i = 0; i < why_count; i++) {
+        fprintf(file, "(%d) %s\n", i + 1, whys[i]);
+    }
+}
+
+weft_status wefti_info_routes_show(const wefti_report *report,
+                                   const char *ranks, const wefti_info_job *job,
+                                   bool live, wefti_json *json, FILE *file)
+{
+    routing r;
+    weft_status status = routing_init(report, ranks, job, live, &r);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (json) {
+        write_all(&r, json);
+    } else if (file) {
+        print_all(&r, file);
+    }
+    wefti_levels_destroy(r.levels);
+    return WEFT_OK;
+}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # weft_folder(NAME SOURCES ... [SEES folder ...] [LINKS target ...]
-#             [DEFINES ...]) - one folder as one object library.
+#             [DEFINES ...] [INLINED]) - one folder as one object library;
+# INLINED: the linker may inline across its files (WeftOptions).
 #
 # Its include path is a generated root that holds links to the folder itself,
 # to the public headers and to the folders after SEES, and nothing else: an
@@ -22,13 +23,14 @@ function(weft_include_root name result)
 endfunction()
 
 function(weft_folder name)
-    cmake_parse_arguments(arg "" "FOLDER" "SOURCES;SEES;LINKS;DEFINES" ${ARGN})
+    cmake_parse_arguments(arg "INLINED" "FOLDER" "SOURCES;SEES;LINKS;DEFINES" ${ARGN})
     if(NOT arg_FOLDER)
         set(arg_FOLDER ${name})
     endif()
     string(REPLACE "/" "_" target weft_${name})
     weft_include_root(${name} root ${arg_FOLDER} ${arg_SEES})
     add_library(${target} OBJECT ${arg_SOURCES})
+    set_target_properties(${target} PROPERTIES WEFT_INLINED ${arg_INLINED})
     target_include_directories(${target} PRIVATE ${root})
     target_compile_definitions(${target} PRIVATE ${arg_DEFINES})
     target_link_libraries(${target}

@@ -11,6 +11,7 @@ add_library(weft SHARED ${weft_objects})
 set_target_properties(weft PROPERTIES
     VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}
+    WEFT_INLINED ON
     LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/weft.map)
 target_link_options(weft PRIVATE
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/weft.map)

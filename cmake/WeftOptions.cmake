@@ -31,6 +31,19 @@ if(WEFT_SANITIZE)
     target_link_options(weft_flags INTERFACE ${sanitizers})
 endif()
 
+# A small operation passes through a dozen files of the lower layers: inlined
+# across them it costs a fifth less. Targets with the property WEFT_INLINED take
+# part; their objects keep plain code too, so that the tests, a hundred of
+# programs, link without a second compilation.
+option(WEFT_LTO "inline across files, in what a release installs" ON)
+if(WEFT_LTO AND CMAKE_C_COMPILER_ID STREQUAL "GNU" AND NOT WEFT_SANITIZE)
+    set(inlined $<BOOL:$<TARGET_PROPERTY:WEFT_INLINED>>)
+    target_compile_options(weft_flags INTERFACE
+        $<$<AND:$<CONFIG:Release>,${inlined}>:-flto=auto;-ffat-lto-objects>)
+    target_link_options(weft_flags INTERFACE
+        $<$<CONFIG:Release>:$<IF:${inlined},-flto=auto,-fno-lto>>)
+endif()
+
 # Fuzzing counts the lines it reaches, and every stray access ends it.
 if(WEFT_FUZZ)
     if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")

@@ -46,7 +46,7 @@ void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op)
 static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer,
                          const wefti_entry *entry)
 {
-    if (!wefti_shape_get(op->desc.collective)->varied) {
+    if (!op->role.shape->varied) {
         return true;
     }
     const uint64_t *declared = (const void *)entry->payload;
@@ -94,13 +94,13 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
 bool wefti_op_needs(const wefti_op *op, int peer)
 {
     return op->desc.collective == WEFT_COLLECTIVE_BARRIER ||
-           wefti_shape_moves(wefti_shape_get(op->desc.collective),
-                             op->desc.root, peer, op->problem.rank);
+           (op->role.receives &&
+            wefti_who_has(op->role.shape->sends, peer, op->desc.root));
 }
 
 bool wefti_op_check_sources(weft_comm *comm, wefti_op *op)
 {
-    bool varied = wefti_shape_get(op->desc.collective)->varied;
+    bool varied = op->role.shape->varied;
     for (; varied && op->missing < comm->nranks; op->missing++) {
         if (wefti_op_needs(op, op->missing) &&
             !wefti_op_check_peer(comm, op, op->missing)) {

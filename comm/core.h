@@ -18,6 +18,7 @@
 #include "comm/fabric/mapping.h"
 #include "comm/observer.h"
 #include "comm/pattern/pattern.h"
+#include "comm/pattern/shape.h"
 #include "comm/select.h"
 #include "device/device.h"
 #include "weft/mem.h"
@@ -95,6 +96,7 @@ typedef struct wefti_op {
     bool watching; /* its ready gate wakes the engine */
     weft_status status;
     weft_op desc;
+    wefti_role role;        /* of this rank in desc */
     unsigned char scale[8]; /* desc.scale points here, if anywhere */
     uint64_t epoch;
     uint64_t number; /* collectives: of the communicator; else of the pair */

@@ -20,11 +20,11 @@ static weft_status too_many(const weft_op *op, const char *name, size_t count)
 }
 
 /* Bytes of count elements, and of so many for each of `parts`. */
-static weft_status measure_count(const weft_op *op, size_t parts,
-                                 size_t *part_out, size_t *all_out)
+static weft_status measure_count(const weft_op *op, const wefti_role *role,
+                                 size_t parts, size_t *part_out,
+                                 size_t *all_out)
 {
-    if (__builtin_mul_overflow(op->count, weft_dtype_bytes(op->dtype),
-                               part_out) ||
+    if (__builtin_mul_overflow(op->count, role->elem_bytes, part_out) ||
         __builtin_mul_overflow(*part_out, parts, all_out) ||
         *all_out > most_bytes) {
         return too_many(op, "count", op->count);
@@ -33,10 +33,11 @@ static weft_status measure_count(const weft_op *op, size_t parts,
 }
 
 /* A buffer that is one piece, of a v form. */
-static weft_status measure_whole(const weft_op *op, wefti_span *span_out)
+static weft_status measure_whole(const weft_op *op, const wefti_role *role,
+                                 wefti_span *span_out)
 {
     size_t bytes, all;
-    weft_status status = measure_count(op, 1, &bytes, &all);
+    weft_status status = measure_count(op, role, 1, &bytes, &all);
     if (status == WEFT_OK) {
         *span_out = (wefti_span){0, bytes, 0};
     }
@@ -120,10 +121,11 @@ static weft_status check_own(const char *counts_name, size_t counted,
                              counts_name, rank, counted, name, elems);
 }
 
-static weft_status measure_varied(const weft_op *op, const wefti_shape *shape,
-                                  int rank, int nranks, bool sends,
-                                  bool receives, wefti_extent *extent)
+static weft_status measure_varied(const weft_op *op, const wefti_role *role,
+                                  int rank, int nranks, wefti_extent *extent)
 {
+    const wefti_shape *shape = role->shape;
+    bool sends = role->sends, receives = role->receives;
     runs out = {"send_counts", "send_displs", op->send_counts, op->send_displs,
                 nranks};
     runs in = {"recv_counts", "recv_displs", op->recv_counts, op->recv_displs,
@@ -131,11 +133,11 @@ static weft_status measure_varied(const weft_op *op, const wefti_shape *shape,
     weft_status status = WEFT_OK;
     if (sends) {
         status = shape->send_parts ? measure_runs(op, &out, rank, &extent->send)
-                                   : measure_whole(op, &extent->send);
+                                   : measure_whole(op, role, &extent->send);
     }
     if (status == WEFT_OK && receives) {
         status = shape->recv_parts ? measure_runs(op, &in, rank, &extent->recv)
-                                   : measure_whole(op, &extent->recv);
+                                   : measure_whole(op, role, &extent->recv);
     }
     if (status == WEFT_OK && receives && shape->recv_parts && in.displs) {
         status = check_apart(&in);
@@ -152,31 +154,28 @@ static weft_status measure_varied(const weft_op *op, const wefti_shape *shape,
                                             in.counts[rank], rank);
 }
 
-weft_status wefti_extent_measure(const weft_op *op, int rank, int nranks,
-                                 wefti_extent *extent_out)
+weft_status wefti_extent_measure(const weft_op *op, const wefti_role *role,
+                                 int rank, int nranks, wefti_extent *extent_out)
 {
-    const wefti_shape *shape = wefti_shape_get(op->collective);
-    bool sends = wefti_who_has(shape->sends, rank, op->root);
-    bool receives = wefti_who_has(shape->receives, rank, op->root);
+    const wefti_shape *shape = role->shape;
     *extent_out = (wefti_extent){{0, 0, 0}, {0, 0, 0}};
     if (shape->varied) {
-        return measure_varied(op, shape, rank, nranks, sends, receives,
-                              extent_out);
+        return measure_varied(op, role, rank, nranks, extent_out);
     }
     /* The limit is that of all parts together, on every rank alike. */
     size_t part, all;
-    weft_status status = measure_count(op, (size_t)nranks, &part, &all);
+    weft_status status = measure_count(op, role, (size_t)nranks, &part, &all);
     if (status != WEFT_OK) {
         return status;
     }
     wefti_span whole = {0, part, 0}, parts = {0, all, (size_t)rank * part};
-    if (sends) {
+    if (role->sends) {
         extent_out->send = shape->send_parts ? parts : whole;
     }
     /* A broadcast's root has what it sends, and need not receive it. */
     bool keeps =
-        op->collective == WEFT_COLLECTIVE_BROADCAST && sends && !op->recv;
-    if (receives && !keeps) {
+        op->collective == WEFT_COLLECTIVE_BROADCAST && role->sends && !op->recv;
+    if (role->receives && !keeps) {
         extent_out->recv = shape->recv_parts ? parts : whole;
     }
     return WEFT_OK;
@@ -215,9 +214,9 @@ bool wefti_extent_is_apart(const weft_op *op, const wefti_extent *extent)
            recv + in->end_byte <= send + out->first_byte;
 }
 
-bool wefti_extent_is_in_place(const weft_op *op, const wefti_extent *extent)
+bool wefti_extent_is_in_place(const weft_op *op, const wefti_shape *shape,
+                              const wefti_extent *extent)
 {
-    const wefti_shape *shape = wefti_shape_get(op->collective);
     bool pairs = shape->send_parts && shape->recv_parts;
     return !pairs && (uintptr_t)op->send + extent->send.own_byte ==
                          (uintptr_t)op->recv + extent->recv.own_byte;

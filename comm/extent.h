@@ -5,6 +5,7 @@
 #ifndef COMM_EXTENT_H
 #define COMM_EXTENT_H
 
+#include "comm/pattern/shape.h"
 #include "weft/op.h"
 
 #include <stdbool.h>
@@ -29,8 +30,9 @@ typedef struct wefti_extent {
  * Returns     OK | ERR_INVALID: counts are missing, contradict each other,
  *             exceed memory, or parts of recv overlap; the text names which.
  */
-WEFT_NODISCARD weft_status wefti_extent_measure(const weft_op *op, int rank,
-                                                int nranks,
+WEFT_NODISCARD weft_status wefti_extent_measure(const weft_op *op,
+                                                const wefti_role *role,
+                                                int rank, int nranks,
                                                 wefti_extent *extent_out);
 
 /*
@@ -43,6 +45,7 @@ void wefti_extent_copy_counts(weft_op *op, size_t *room, int nranks);
 bool wefti_extent_is_apart(const weft_op *op, const wefti_extent *extent);
 
 /* Whether send and recv lie as the collective's in-place form has them. */
-bool wefti_extent_is_in_place(const weft_op *op, const wefti_extent *extent);
+bool wefti_extent_is_in_place(const weft_op *op, const wefti_shape *shape,
+                              const wefti_extent *extent);
 
 #endif

@@ -217,10 +217,11 @@ static void load(weft_comm *comm, wefti_letters *queue)
     const weft_op *desc = &letter->desc;
     wefti_op *op = queue->op;
     op->number = ++queue->number;
-    wefti_op_init(comm, op, desc, letter->epoch, false);
+    wefti_role role =
+        wefti_role_of(desc->collective, desc->dtype, desc->root, comm->rank);
+    wefti_op_init(comm, op, desc, &role, letter->epoch, false);
     op->signature = sign(desc);
-    op->problem.chunk_elems =
-        WEFTI_LETTER_BYTES / weft_dtype_bytes(desc->dtype);
+    op->problem.chunk_elems = WEFTI_LETTER_BYTES / role.elem_bytes;
     op->slots[0] = WEFTI_LETTER_SLOTS;
     wefti_track_start_all(op);
     op->state = WEFTI_OP_POSTED;

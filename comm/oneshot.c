@@ -42,34 +42,32 @@ static void copy(weft_comm *comm, wefti_op *op, void *dst, const void *src,
     }
 }
 
-static bool contributes(const weft_comm *comm, const wefti_op *op)
+static size_t part_bytes(const wefti_op *op)
 {
-    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
-    return wefti_who_has(shape->sends, comm->rank, op->desc.root);
+    return op->desc.count * op->role.elem_bytes;
 }
 
 /* What this rank's peers take of its payload, and it of theirs. */
 static void measure(const weft_comm *comm, const wefti_op *op,
                     size_t *sent_bytes, size_t *taken_bytes)
 {
-    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
-    size_t part_bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
-    size_t all_bytes = part_bytes * ((size_t)comm->nranks - 1);
+    const wefti_role *role = &op->role;
+    size_t part = part_bytes(op), all = part * ((size_t)comm->nranks - 1);
     bool root = comm->rank == op->desc.root;
-    *sent_bytes = shape->receives == WEFTI_WHO_ALL ? all_bytes
-                  : root                           ? 0
-                                                   : part_bytes;
-    *taken_bytes = shape->sends == WEFTI_WHO_ALL ? all_bytes
-                   : root                        ? 0
-                                                 : part_bytes;
-    *sent_bytes *= wefti_who_has(shape->sends, comm->rank, op->desc.root);
-    *taken_bytes *= wefti_who_has(shape->receives, comm->rank, op->desc.root);
+    *sent_bytes = !role->sends                             ? 0
+                  : role->shape->receives == WEFTI_WHO_ALL ? all
+                  : root                                   ? 0
+                                                           : part;
+    *taken_bytes = !role->receives                       ? 0
+                   : role->shape->sends == WEFTI_WHO_ALL ? all
+                   : root                                ? 0
+                                                         : part;
 }
 
 /* Whether peer reads what this rank's entry carries. */
 static bool reads_payload(const weft_comm *comm, const wefti_op *op, int peer)
 {
-    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
+    const wefti_shape *shape = op->role.shape;
     return shape->varied ||
            wefti_shape_moves(shape, op->desc.root, comm->rank, peer);
 }
@@ -108,8 +106,8 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
 void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
 {
     size_t bytes = 0;
-    if (contributes(comm, op)) {
-        bytes = wefti_oneshot_bytes(comm->nranks, &op->desc);
+    if (op->role.sends) {
+        bytes = wefti_oneshot_bytes(comm->nranks, &op->desc, &op->role);
     }
     if (bytes) {
         copy(comm, op, entry_of(comm, op, comm->rank)->payload, op->desc.send,
@@ -120,8 +118,7 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
         if (op->desc.scale) {
             unsigned char *payload = entry_of(comm, op, comm->rank)->payload;
             wefti_scale(payload, payload, op->desc.scale,
-                        bytes / weft_dtype_bytes(op->desc.dtype),
-                        op->desc.dtype);
+                        bytes / op->role.elem_bytes, op->desc.dtype);
         }
     }
     size_t sent_bytes, taken_bytes;
@@ -157,8 +154,7 @@ static bool arrived(weft_comm *comm, wefti_op *op, int peer)
 static void fold(weft_comm *comm, wefti_op *op, size_t first)
 {
     const void **sources = op->tracks[0].sources;
-    size_t offset = first * weft_dtype_bytes(op->desc.dtype);
-    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    size_t offset = first * op->role.elem_bytes;
     for (int rank = 0; rank < comm->nranks; rank++) {
         sources[rank] = entry_of(comm, op, rank)->payload + offset;
     }
@@ -167,14 +163,14 @@ static void fold(weft_comm *comm, wefti_op *op, size_t first)
     wefti_fold(result, sources, (size_t)comm->nranks, op->desc.count,
                op->desc.dtype, op->desc.redop);
     if (device) {
-        copy(comm, op, op->desc.recv, result, bytes);
+        copy(comm, op, op->desc.recv, result, part_bytes(op));
     }
 }
 
 /* Takes part `part` of every rank's payload, one after another. */
 static void gather(weft_comm *comm, wefti_op *op, size_t part)
 {
-    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    size_t bytes = part_bytes(op);
     for (int rank = 0; rank < comm->nranks; rank++) {
         copy(comm, op, (char *)op->desc.recv + (size_t)rank * bytes,
              entry_of(comm, op, rank)->payload + part * bytes, bytes);
@@ -184,7 +180,7 @@ static void gather(weft_comm *comm, wefti_op *op, size_t part)
 /* Takes part `part` of the root's payload; a root need not. */
 static void take(weft_comm *comm, wefti_op *op, size_t part)
 {
-    size_t bytes = op->desc.count * weft_dtype_bytes(op->desc.dtype);
+    size_t bytes = part_bytes(op);
     if (op->desc.recv) {
         copy(comm, op, op->desc.recv,
              entry_of(comm, op, op->desc.root)->payload + part * bytes, bytes);

@@ -75,7 +75,7 @@ static size_t sum_of(const size_t *counts, int nranks)
 static void size_up(weft_comm *comm, wefti_op *op)
 {
     weft_op *desc = &op->desc;
-    const wefti_shape *shape = wefti_shape_get(desc->collective);
+    const wefti_shape *shape = op->role.shape;
     if (shape->varied) {
         int nranks = comm->nranks;
         wefti_extent_copy_counts(desc, op->counts, nranks);
@@ -86,10 +86,10 @@ static void size_up(weft_comm *comm, wefti_op *op)
                              ? sum_of(desc->recv_counts, nranks)
                              : desc->count;
     } else {
-        op->send_elems = wefti_shape_send_elems(shape, desc->root, desc->count,
-                                                comm->rank, comm->nranks);
-        op->recv_elems = wefti_shape_recv_elems(shape, desc->root, desc->count,
-                                                comm->rank, comm->nranks);
+        op->send_elems =
+            wefti_role_send_elems(&op->role, desc->count, comm->nranks);
+        op->recv_elems =
+            wefti_role_recv_elems(&op->role, desc->count, comm->nranks);
     }
     op->problem = (wefti_problem){.collective = desc->collective,
                                   .rank = comm->rank,
@@ -108,7 +108,7 @@ static void cut_blocks(wefti_op *op)
 {
     const weft_op *desc = &op->desc;
     op->blocks = 1;
-    if (wefti_shape_get(desc->collective)->varied) {
+    if (op->role.shape->varied) {
         op->gate_elems = SIZE_MAX; /* one chunk, whatever its span */
         return;
     }
@@ -127,11 +127,12 @@ static void cut_blocks(wefti_op *op)
 }
 
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
-                   uint64_t epoch, bool on_stream)
+                   const wefti_role *role, uint64_t epoch, bool on_stream)
 {
     op->desc = *desc;
+    op->role = *role;
     if (desc->scale) {
-        memcpy(op->scale, desc->scale, weft_dtype_bytes(desc->dtype));
+        memcpy(op->scale, desc->scale, role->elem_bytes);
         op->desc.scale = op->scale;
     }
     op->epoch = epoch;
@@ -155,20 +156,6 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     }
 }
 
-/* Whether this rank has a send buffer, and a receive buffer. */
-static bool sends(const wefti_op *op)
-{
-    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
-    return wefti_who_has(shape->sends, op->problem.rank, op->desc.root);
-}
-
-static bool receives(const wefti_op *op)
-{
-    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
-    return op->desc.recv &&
-           wefti_who_has(shape->receives, op->problem.rank, op->desc.root);
-}
-
 /* Also of nothing there is one. */
 static size_t gate_chunks(const wefti_op *op, size_t elems)
 {
@@ -177,7 +164,7 @@ static size_t gate_chunks(const wefti_op *op, size_t elems)
 
 bool wefti_op_all_ready(const wefti_op *op)
 {
-    if (!op->desc.ready || !sends(op)) {
+    if (!op->desc.ready || !op->role.sends) {
         return true;
     }
     size_t chunks = gate_chunks(op, op->send_elems);
@@ -311,7 +298,7 @@ static void enter(weft_comm *comm, wefti_op *op)
         wefti_op_piece_open(comm, op);
     }
     size_t declared_bytes = 0;
-    if (wefti_shape_get(op->desc.collective)->varied) {
+    if (op->role.shape->varied) {
         wefti_op_declare_counts(comm, op);
         declared_bytes = (size_t)comm->nranks * sizeof(uint64_t);
     }
@@ -394,7 +381,7 @@ static void drain(weft_comm *comm, wefti_op *op)
         comm->windows_used &= ~(1u << op->window);
     }
     op->state = WEFTI_OP_FREE;
-    comm->active &= ~(1u << (op - comm->ops));
+    comm->active &= ~(1u << op->number % WEFTI_LANES);
 }
 
 /* Pushes a running operation, and asks why if it does not move. */
@@ -446,12 +433,13 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     if (op->watching) {
         wefti_gate_unwatch(op->desc.ready, &op->watcher);
     }
-    bool varied = wefti_shape_get(op->desc.collective)->varied;
-    if (status == WEFT_OK && (op->desc.count == 0 || varied || !receives(op))) {
-        wefti_op_all_arrived(op);
-    }
-    if (status != WEFT_OK && op->desc.arrived) {
-        wefti_gate_fail(op->desc.arrived, status);
+    if (op->desc.arrived) {
+        bool receives = op->role.receives && op->desc.recv;
+        if (status != WEFT_OK) {
+            wefti_gate_fail(op->desc.arrived, status);
+        } else if (op->desc.count == 0 || op->role.shape->varied || !receives) {
+            wefti_op_all_arrived(op);
+        }
     }
     bool collective = op->ring != WEFTI_RING_LETTERS;
     op->state = collective ? WEFTI_OP_DRAINING : WEFTI_OP_FREE;

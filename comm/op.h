@@ -13,7 +13,7 @@
  * chunks, chooses nothing.
  */
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
-                   uint64_t epoch, bool on_stream);
+                   const wefti_role *role, uint64_t epoch, bool on_stream);
 
 /* One push: returns whether anything moved. */
 bool wefti_op_advance(weft_comm *comm, wefti_op *op);

@@ -55,7 +55,8 @@ static weft_status check_reduction(const weft_op *op)
     return WEFT_OK;
 }
 
-static weft_status check_buffers(const weft_op *op, const wefti_extent *extent)
+static weft_status check_buffers(const weft_op *op, const wefti_role *role,
+                                 const wefti_extent *extent)
 {
     const wefti_span *send = &extent->send, *recv = &extent->recv;
     if (send->first_byte < send->end_byte && !op->send) {
@@ -68,10 +69,9 @@ static weft_status check_buffers(const weft_op *op, const wefti_extent *extent)
                            "recv is NULL: allowed is a buffer of %zu bytes",
                            recv->end_byte);
     }
-    const wefti_shape *shape = wefti_shape_get(op->collective);
     if (!wefti_extent_is_apart(op, extent) &&
-        !wefti_extent_is_in_place(op, extent)) {
-        bool pairs = shape->send_parts && shape->recv_parts;
+        !wefti_extent_is_in_place(op, role->shape, extent)) {
+        bool pairs = role->shape->send_parts && role->shape->recv_parts;
         return wefti_error(WEFT_ERR_INVALID,
                            "recv %p of %zu bytes overlaps send %p of %zu "
                            "bytes: allowed is apart%s%s",
@@ -109,14 +109,10 @@ static weft_status check_gate(const char *name, const weft_gate *gate,
 }
 
 static weft_status check_gates(const weft_op *op, uint64_t epoch,
-                               const weft_comm *comm)
+                               const wefti_role *role, const weft_comm *comm)
 {
-    if ((op->ready || op->arrived) && epoch == 0) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "epoch 0 with gates: allowed is 1 and more");
-    }
-    const wefti_shape *shape = wefti_shape_get(op->collective);
-    if (shape->varied && op->gate_elems) {
+    bool varied = role->shape->varied;
+    if (varied && op->gate_elems) {
         return wefti_error(WEFT_ERR_INVALID,
                            "gate_elems %zu in %s: allowed is 0, for its parts "
                            "have no common length",
@@ -126,12 +122,14 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
     if (!op->ready && !op->arrived) {
         return WEFT_OK;
     }
+    if (epoch == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "epoch 0 with gates: allowed is 1 and more");
+    }
     size_t send_elems = 0, recv_elems = 0; /* one chunk */
-    if (!shape->varied) {
-        send_elems = wefti_shape_send_elems(shape, op->root, op->count,
-                                            comm->rank, comm->nranks);
-        recv_elems = wefti_shape_recv_elems(shape, op->root, op->count,
-                                            comm->rank, comm->nranks);
+    if (!varied) {
+        send_elems = wefti_role_send_elems(role, op->count, comm->nranks);
+        recv_elems = wefti_role_recv_elems(role, op->count, comm->nranks);
     }
     weft_status status = check_gate("ready", op->ready, op->ready_chunk,
                                     send_elems, op->gate_elems);
@@ -144,8 +142,7 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
 /* The v forms declare a count to each rank in their entry. */
 static weft_status check_size(const weft_op *op, const weft_comm *comm)
 {
-    return comm->nranks <= WEFTI_COUNTS_MAX ||
-                   !wefti_shape_get(op->collective)->varied
+    return comm->nranks <= WEFTI_COUNTS_MAX
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
                              "%s on %d ranks: allowed is up to %d ranks",
@@ -154,66 +151,64 @@ static weft_status check_size(const weft_op *op, const weft_comm *comm)
 }
 
 /* Arrays that this rank does not need are not looked at. */
-static void forget_unused(weft_op *op, int rank)
+static void forget_unused(weft_op *op, const wefti_role *role)
 {
-    const wefti_shape *shape = wefti_shape_get(op->collective);
-    bool sends = wefti_who_has(shape->sends, rank, op->root);
-    bool receives = wefti_who_has(shape->receives, rank, op->root);
-    if (!shape->varied || !shape->send_parts || !sends) {
+    const wefti_shape *shape = role->shape;
+    if (!shape->varied || !shape->send_parts || !role->sends) {
         op->send_counts = op->send_displs = NULL;
     }
-    if (!shape->varied || !shape->recv_parts || !receives) {
+    if (!shape->varied || !shape->recv_parts || !role->receives) {
         op->recv_counts = op->recv_displs = NULL;
     }
 }
 
-weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
-                           const weft_comm *comm, weft_op *op_out)
+/* What has no meaning for the collective is not looked at either. */
+static weft_status settle(weft_op *op, const wefti_role *role)
 {
-    if (!op || op->size_bytes < sizeof(*op)) {
-        return wefti_error(
-            WEFT_ERR_INVALID, "op %s: allowed is a weft_op with size_bytes %zu",
-            op ? "has too small a size_bytes" : "is NULL", sizeof(*op));
+    forget_unused(op, role);
+    if (op->class_id == WEFT_CLASS_COMPUTE) {
+        op->class_id = WEFT_CLASS_DP;
     }
+    if (role->shape->reduces) {
+        return check_reduction(op);
+    }
+    op->redop = WEFT_REDOP_SUM;
+    op->scale = NULL;
+    if (op->collective == WEFT_COLLECTIVE_BARRIER) {
+        op->count = 0;
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
+                           wefti_role *role_out)
+{
     weft_status status = check_enums(op);
     if (status != WEFT_OK) {
         return status;
     }
-    if (op->root < 0 || op->root >= comm->nranks) {
+    if ((unsigned)op->root >= (unsigned)comm->nranks) {
         return wefti_error(WEFT_ERR_INVALID, "%s %d: allowed is 0..%d",
                            op->collective >= WEFT_COLLECTIVE_SEND ? "peer"
                                                                   : "root",
                            op->root, comm->nranks - 1);
     }
-    *op_out = *op;
-    if (op->collective == WEFT_COLLECTIVE_BARRIER) {
-        op_out->count = 0; /* it moves nothing */
+    wefti_role role =
+        wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
+    *role_out = role;
+    status = settle(op, &role);
+    if (status == WEFT_OK && role.shape->varied) {
+        status = check_size(op, comm);
     }
-    if (wefti_shape_get(op->collective)->reduces) {
-        status = check_reduction(op);
-    } else {
-        op_out->redop = WEFT_REDOP_SUM; /* it has no meaning */
-        op_out->scale = NULL;
-    }
-    forget_unused(op_out, comm->rank);
     wefti_extent extent;
     if (status == WEFT_OK) {
-        status = check_size(op_out, comm);
-    }
-    if (status == WEFT_OK) {
         status =
-            wefti_extent_measure(op_out, comm->rank, comm->nranks, &extent);
+            wefti_extent_measure(op, &role, comm->rank, comm->nranks, &extent);
     }
     if (status == WEFT_OK) {
-        status = check_buffers(op_out, &extent);
+        status = check_buffers(op, &role, &extent);
     }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (op->class_id == WEFT_CLASS_COMPUTE) {
-        op_out->class_id = WEFT_CLASS_DP;
-    }
-    return check_gates(op_out, epoch, comm);
+    return status == WEFT_OK ? check_gates(op, epoch, &role, comm) : status;
 }
 
 weft_status wefti_check_stream(const weft_stream *stream, const weft_comm *comm)

@@ -8,15 +8,15 @@
 #include "comm/core.h"
 
 /*
- * wefti_check_op - every argument of weft_op_post; fills *op_out with a copy
- * in which buffers that this rank does not use are NULL.
+ * wefti_check_op - every argument of weft_op_post but op's size; *op is this
+ * rank's copy, and what has no meaning for its collective is cleared there.
  *
- * Returns     OK | ERR_INVALID: the text names the argument, its value and
- *             what is allowed.
+ * Returns     OK, *role_out filled in | ERR_INVALID with a text that names the
+ *             argument.
  */
-WEFT_NODISCARD weft_status wefti_check_op(const weft_op *op, uint64_t epoch,
+WEFT_NODISCARD weft_status wefti_check_op(weft_op *op, uint64_t epoch,
                                           const weft_comm *comm,
-                                          weft_op *op_out);
+                                          wefti_role *role_out);
 
 /*
  * wefti_check_stream - whether the communicator's gates can stand in it.

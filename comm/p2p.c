@@ -160,23 +160,25 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                            "buffer is NULL: allowed is one of %zu %s",
                            part->count, weft_dtype_text(part->dtype));
     }
-    weft_op op = {.size_bytes = sizeof(op),
-                  .collective =
-                      send ? WEFT_COLLECTIVE_SEND : WEFT_COLLECTIVE_RECV,
-                  .send = send ? part->buffer : NULL,
-                  .recv = send ? NULL : part->buffer,
-                  .count = part->count,
-                  .dtype = part->dtype,
-                  .root = part->peer,
-                  .ready = part->ready,
-                  .arrived = part->arrived,
-                  .gate_elems = part->gate_elems,
-                  .ready_chunk = part->ready_chunk,
-                  .arrived_chunk = part->arrived_chunk,
-                  .class_id = part->class_id,
-                  .label = part->label};
+    weft_op *op = &letter_out->desc;
+    *op = (weft_op){.size_bytes = sizeof(*op),
+                    .collective =
+                        send ? WEFT_COLLECTIVE_SEND : WEFT_COLLECTIVE_RECV,
+                    .send = send ? part->buffer : NULL,
+                    .recv = send ? NULL : part->buffer,
+                    .count = part->count,
+                    .dtype = part->dtype,
+                    .root = part->peer,
+                    .ready = part->ready,
+                    .arrived = part->arrived,
+                    .gate_elems = part->gate_elems,
+                    .ready_chunk = part->ready_chunk,
+                    .arrived_chunk = part->arrived_chunk,
+                    .class_id = part->class_id,
+                    .label = part->label};
     letter_out->epoch = epoch ? epoch : part->epoch;
-    return wefti_check_op(&op, letter_out->epoch, comm, &letter_out->desc);
+    wefti_role role; /* looked up again when its turn comes */
+    return wefti_check_op(op, letter_out->epoch, comm, &role);
 }
 
 /* Whether a part that is written shares bytes with any other. */

@@ -49,7 +49,7 @@ static wefti_op *take_lane(weft_comm *comm, const wefti_prepared *prepared,
     uint64_t number = ++comm->number;
     wefti_op *op = &comm->ops[number % WEFTI_LANES];
     op->number = op->turn = number;
-    wefti_op_init(comm, op, &prepared->desc, epoch, on_stream);
+    wefti_op_init(comm, op, &prepared->desc, &prepared->role, epoch, on_stream);
     op->choice = prepared->choice;
     op->signature = prepared->signature;
     op->state = WEFTI_OP_POSTED;
@@ -167,23 +167,41 @@ static weft_status post_on_stream(weft_comm *comm,
     return status;
 }
 
+static weft_status refuse_comm(void)
+{
+    return wefti_error(WEFT_ERR_INVALID,
+                       "comm is NULL: allowed is a communicator");
+}
+
+/* All of *prepared that follows from its desc. */
+static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
+                           const weft_comm *comm)
+{
+    weft_op *desc = &prepared->desc;
+    weft_status status = wefti_check_op(desc, epoch, comm, &prepared->role);
+    if (status != WEFT_OK || wefti_is_letter(desc)) {
+        return status;
+    }
+    prepared->choice =
+        wefti_select(&comm->tuning, comm->nranks, desc, &prepared->role);
+    prepared->signature = wefti_signature_pack(desc, prepared->choice.digest);
+    return WEFT_OK;
+}
+
 weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
                                const weft_comm *comm,
                                wefti_prepared *prepared_out)
 {
     if (!comm) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm is NULL: allowed is a communicator");
+        return refuse_comm();
     }
-    weft_op *desc = &prepared_out->desc;
-    weft_status status = wefti_check_op(op, epoch, comm, desc);
-    if (status != WEFT_OK || wefti_is_letter(desc)) {
-        return status;
+    if (!op || op->size_bytes < sizeof(*op)) {
+        return wefti_error(
+            WEFT_ERR_INVALID, "op %s: allowed is a weft_op with size_bytes %zu",
+            op ? "has too small a size_bytes" : "is NULL", sizeof(*op));
     }
-    prepared_out->choice = wefti_select(&comm->tuning, comm->nranks, desc);
-    prepared_out->signature =
-        wefti_signature_pack(desc, prepared_out->choice.digest);
-    return WEFT_OK;
+    prepared_out->desc = *op;
+    return prepare(prepared_out, epoch, comm);
 }
 
 weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
@@ -216,15 +234,24 @@ static weft_status post_plain(weft_collective collective, const void *send,
                               weft_redop redop, int root, weft_comm *comm,
                               weft_stream *stream)
 {
-    weft_op op = {.size_bytes = sizeof(op),
-                  .collective = collective,
-                  .send = send,
-                  .recv = recv,
-                  .count = count,
-                  .dtype = dtype,
-                  .redop = redop,
-                  .root = root};
-    return weft_op_post(&op, 0, comm, stream);
+    /* Copied: a processor does that faster than it clears as much. */
+    static const weft_op empty = {.size_bytes = sizeof(empty)};
+    if (!comm) {
+        return refuse_comm();
+    }
+    wefti_prepared prepared;
+    weft_op *op = &prepared.desc;
+    *op = empty;
+    op->collective = collective;
+    op->send = send;
+    op->recv = recv;
+    op->count = count;
+    op->dtype = dtype;
+    op->redop = redop;
+    op->root = root;
+    weft_status status = prepare(&prepared, 0, comm);
+    return status == WEFT_OK ? wefti_post_prepared(&prepared, 0, comm, stream)
+                             : status;
 }
 
 weft_status weft_allreduce(const void *send, void *recv, size_t count,

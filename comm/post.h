@@ -11,6 +11,7 @@
 /* An operation with all that does not change from post to post. */
 typedef struct wefti_prepared {
     weft_op desc; /* checked */
+    wefti_role role;
     wefti_choice choice;
     wefti_signature signature;
 } wefti_prepared;

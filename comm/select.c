@@ -119,30 +119,26 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     return WEFT_OK;
 }
 
-size_t wefti_oneshot_bytes(int nranks, const weft_op *op)
+size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
+                           const wefti_role *role)
 {
-    const wefti_shape *shape = wefti_shape_get(op->collective);
-    size_t elems = op->count;
-    if (shape->send_parts &&
+    size_t elems = op->count, bytes;
+    if (role->shape->send_parts &&
         __builtin_mul_overflow(elems, (size_t)nranks, &elems)) {
         return SIZE_MAX;
     }
-    size_t bytes;
-    return __builtin_mul_overflow(elems, weft_dtype_bytes(op->dtype), &bytes)
-               ? SIZE_MAX
-               : bytes;
+    return __builtin_mul_overflow(elems, role->elem_bytes, &bytes) ? SIZE_MAX
+                                                                   : bytes;
 }
 
-static bool fits_oneshot(int nranks, const weft_op *op)
+static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
 {
-    if (wefti_shape_get(op->collective)->varied) {
+    if (role->shape->varied) {
         return false; /* its sizes are not everybody's to know */
     }
-    size_t limit = ONESHOT_READ_BYTES / (size_t)nranks;
-    if (limit > ONESHOT_LIMIT_BYTES) {
-        limit = ONESHOT_LIMIT_BYTES;
-    }
-    return op->count == 0 || wefti_oneshot_bytes(nranks, op) <= limit;
+    size_t bytes = wefti_oneshot_bytes(nranks, op, role);
+    return op->count == 0 || (bytes <= ONESHOT_LIMIT_BYTES &&
+                              bytes * (size_t)nranks <= ONESHOT_READ_BYTES);
 }
 
 static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
@@ -191,11 +187,11 @@ static const wefti_pattern *first_supporting(const wefti_problem *problem)
 }
 
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const weft_op *op)
+                          const weft_op *op, const wefti_role *role)
 {
     wefti_choice choice = {NULL, 1, 0};
     int forced = tuning->forced[op->collective];
-    if (forced <= FORCED_ONESHOT && fits_oneshot(nranks, op)) {
+    if (forced <= FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
         return choice;
     }
     choice.chunk_elems = chunk_elems(tuning, nranks, op->dtype);
@@ -251,7 +247,9 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out)
 {
     *fabric_out = wefti_fabric_name(&comm->fabric);
-    wefti_choice choice = wefti_select(&comm->tuning, comm->nranks, op);
+    wefti_role role =
+        wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
+    wefti_choice choice = wefti_select(&comm->tuning, comm->nranks, op, &role);
     return choice.pattern ? choice.pattern->name : "oneshot";
 }
 

@@ -7,6 +7,7 @@
 #define COMM_SELECT_H
 
 #include "comm/pattern/pattern.h"
+#include "comm/pattern/shape.h"
 #include "weft/op.h"
 
 /*
@@ -38,7 +39,7 @@ typedef struct wefti_choice {
 WEFT_NODISCARD weft_status wefti_tuning_read(wefti_tuning *tuning_out);
 
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const weft_op *op);
+                          const weft_op *op, const wefti_role *role);
 
 /* Why wefti_select chooses as it does, in one sentence; lives for ever. */
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
@@ -46,7 +47,8 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
 
 /* Bytes that one rank contributes in an entry when the operation is one-shot.
  */
-size_t wefti_oneshot_bytes(int nranks, const weft_op *op);
+size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
+                           const wefti_role *role);
 
 /*
  * wefti_comm_explain - the name of the algorithm that op would get on comm,

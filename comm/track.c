@@ -33,7 +33,7 @@ static wefti_problem block_problem(const wefti_op *op, size_t block)
 static size_t whole_elem(const wefti_op *op, wefti_buffer buffer, size_t block,
                          size_t block_elems, size_t elem)
 {
-    const wefti_shape *shape = wefti_shape_get(op->desc.collective);
+    const wefti_shape *shape = op->role.shape;
     bool parts =
         buffer == WEFTI_BUFFER_SEND ? shape->send_parts : shape->recv_parts;
     if (op->blocks == 1 || buffer == WEFTI_BUFFER_SCRATCH) {

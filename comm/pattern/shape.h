@@ -58,21 +58,46 @@ static inline bool wefti_shape_moves(const wefti_shape *shape, int root,
 }
 
 /*
- * Elements of an even buffer: count for each rank where it has parts and rank
- * has one; a whole one counts on every rank, whoever looks at it.
+ * A collective as one rank takes part in it: looked up once when it is posted,
+ * for small operations are as fast as what they do not look up again.
+ *
+ * sends, receives   whether the rank has that buffer.
+ * elem_bytes        of an element of its type.
  */
-static inline size_t wefti_shape_send_elems(const wefti_shape *shape, int root,
-                                            size_t count, int rank, int nranks)
+typedef struct wefti_role {
+    const wefti_shape *shape;
+    size_t elem_bytes;
+    bool sends, receives;
+} wefti_role;
+
+static inline wefti_role wefti_role_of(weft_collective collective,
+                                       weft_dtype dtype, int root, int rank)
 {
-    bool owned = wefti_who_has(shape->sends, rank, root);
-    return !shape->send_parts ? count : owned ? count * (size_t)nranks : 0;
+    const wefti_shape *shape = wefti_shape_get(collective);
+    return (wefti_role){.shape = shape,
+                        .elem_bytes = weft_dtype_bytes(dtype),
+                        .sends = wefti_who_has(shape->sends, rank, root),
+                        .receives = wefti_who_has(shape->receives, rank, root)};
 }
 
-static inline size_t wefti_shape_recv_elems(const wefti_shape *shape, int root,
-                                            size_t count, int rank, int nranks)
+/*
+ * Elements of an even buffer: count for each rank where it has parts and the
+ * rank has one; a whole one counts on every rank, whoever looks at it.
+ */
+static inline size_t wefti_role_send_elems(const wefti_role *role, size_t count,
+                                           int nranks)
 {
-    bool owned = wefti_who_has(shape->receives, rank, root);
-    return !shape->recv_parts ? count : owned ? count * (size_t)nranks : 0;
+    return !role->shape->send_parts ? count
+           : role->sends            ? count * (size_t)nranks
+                                    : 0;
+}
+
+static inline size_t wefti_role_recv_elems(const wefti_role *role, size_t count,
+                                           int nranks)
+{
+    return !role->shape->recv_parts ? count
+           : role->receives         ? count * (size_t)nranks
+                                    : 0;
 }
 
 #endif

@@ -113,10 +113,12 @@ WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
  *                     elsewhere. In place at root: recv == send.
  * weft_alltoall       recv[p][0..count) = send_p[rank][0..count): send and recv
  *                     have shape [nranks][count]. Never in place.
- * weft_gather         at root recv[p * count ..) = send_p[0..count); recv may
- * be NULL elsewhere. In place at root: send == &recv[root][0]. weft_scatter
- * recv[0..count) = root's send[rank][0..count); send has shape [nranks][count]
- * at root and may be NULL elsewhere. In place at root: recv == &send[root][0].
+ * weft_gather         at root recv[p * count ..) = send_p[0..count); elsewhere
+ *                     recv may be NULL. In place at root:
+ *                     send == &recv[root][0].
+ * weft_scatter        recv[0..count) = root's send[rank][0..count); send has
+ *                     shape [nranks][count] at root, elsewhere it may be NULL.
+ *                     In place at root: recv == &send[root][0].
  * weft_barrier        nobody leaves before everybody has entered.
  * weft_send, _recv    count elements to or from one peer, which may be this
  *                     rank itself (on different streams).

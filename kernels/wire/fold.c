@@ -14,6 +14,7 @@
 #include "base/cpu.h"
 #include "kernels/wire/fold_level.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -133,35 +134,48 @@ void wefti_fold_by(const wefti_fold_level *level, void *dst,
     }
 }
 
+/* Looked up once: all threads find the same, so nobody orders anything. */
+static const wefti_fold_level *best_level(void)
+{
+    static const wefti_fold_level *_Atomic best;
+    const wefti_fold_level *level =
+        atomic_load_explicit(&best, memory_order_relaxed);
+    if (!level) {
+        level = wefti_fold_level_at(0);
+        atomic_store_explicit(&best, level, memory_order_relaxed);
+    }
+    return level;
+}
+
 void wefti_fold(void *dst, const void *const *sources, size_t source_count,
                 size_t elems, weft_dtype dtype, weft_redop redop)
 {
-    wefti_fold_by(wefti_fold_level_at(0), dst, sources, source_count, elems,
-                  dtype, redop);
+    wefti_fold_by(best_level(), dst, sources, source_count, elems, dtype,
+                  redop);
 }
 
 void wefti_widen(void *wide_dst, const void *src, size_t elems,
                  weft_dtype dtype)
 {
-    wefti_widen_by(wefti_fold_level_at(0), wide_dst, src, elems, dtype);
+    wefti_widen_by(best_level(), wide_dst, src, elems, dtype);
 }
 
 void wefti_narrow(void *dst, const void *wide_src, size_t source_count,
                   size_t elems, weft_dtype dtype, weft_redop redop)
 {
     WEFTI_ASSERT(source_count > 0);
-    wefti_narrow_by(wefti_fold_level_at(0), dst, wide_src, source_count, elems,
-                    dtype, redop);
+    wefti_narrow_by(best_level(), dst, wide_src, source_count, elems, dtype,
+                    redop);
 }
 
 void wefti_combine(void *wide_dst, const void *wide_src, size_t elems,
                    weft_dtype dtype, weft_redop redop)
 {
-    wefti_fold_level_at(0)->combine[dtype][redop](wide_dst, wide_src, elems);
+    best_level()->combine[dtype][redop](wide_dst, wide_src, elems);
 }
 
 void wefti_scale(void *dst, const void *src, const void *scalar, size_t elems,
                  weft_dtype dtype)
 {
-    wefti_fold_level_at(0)->scale[dtype](dst, src, scalar, elems);
+    best_level()->scale[dtype](dst, src, scalar, elems);
 }

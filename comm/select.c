@@ -219,7 +219,8 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
                              const weft_op *op)
 {
-    wefti_choice choice = wefti_select(tuning, nranks, op);
+    wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
+    wefti_choice choice = wefti_select(tuning, nranks, op, &role);
     int forced = tuning->forced[op->collective];
     if (!choice.pattern) {
         return op->count == 0 ? "nothing to move: ranks only meet"
@@ -236,7 +237,7 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
         return "one hop: all read all of so little sooner than a second hop "
                "takes";
     }
-    return wefti_shape_get(op->collective)->reduces
+    return role.shape->reduces
                ? "each byte moves once to whoever reduces it, in chunks that "
                  "overlap"
                : "each byte moves once, straight to whoever wants it, in "

@@ -205,7 +205,8 @@ static const char *fabric_of(const routing *r, const weft_op *op)
 
 static route find_route(const routing *r, const weft_op *op)
 {
-    wefti_choice choice = wefti_select(&r->tuning, r->nranks, op);
+    wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
+    wefti_choice choice = wefti_select(&r->tuning, r->nranks, op, &role);
     return (route){
         .algorithm = choice.pattern ? choice.pattern->name : "oneshot",
         .fabric = fabric_of(r, op),

@@ -24,3 +24,9 @@ target_link_libraries(weft PRIVATE weft_flags Threads::Threads
 add_library(weft_inside STATIC ${weft_objects})
 target_link_libraries(weft_inside PUBLIC weft_flags Threads::Threads
     PkgConfig::SODIUM m)
+
+# The machine and a job's machines, for programs: hwloc and expat come along.
+add_library(weft_machines STATIC
+    $<TARGET_OBJECTS:weft_topo> $<TARGET_OBJECTS:weft_comm_cluster>)
+target_link_libraries(weft_machines PUBLIC weft_inside PkgConfig::HWLOC
+    PkgConfig::EXPAT ${CMAKE_DL_LIBS} m)

@@ -22,6 +22,11 @@
 /* Beyond any machine. */
 #define GRAPH_BYTES_MOST ((uint64_t)64 << 20)
 
+bool wefti_cluster_is_wide(const weft_comm *comm)
+{
+    return comm->near_count < comm->nranks;
+}
+
 /* The lowest rank of the communicator that shares memory with it. */
 static int leader_of(const weft_comm *comm, int rank)
 {

@@ -12,6 +12,8 @@
 
 #include "weft/comm.h"
 
+#include <stdbool.h>
+
 struct wefti_live_config;
 struct wefti_topo;
 
@@ -20,6 +22,9 @@ typedef struct wefti_cluster {
     int *hosts;              /* [nranks] the host of each rank, by ordinal */
     int host_count;
 } wefti_cluster;
+
+/* Whether some of its ranks share no memory. */
+bool wefti_cluster_is_wide(const weft_comm *comm);
 
 /*
  * wefti_cluster_open - collective over comm; the same graph on every rank.

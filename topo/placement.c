@@ -283,6 +283,17 @@ static void sum_levels(const planner *p, double out[WEFTI_LEVELS_MOST])
     }
 }
 
+/* Ranks that run do not move for nothing. */
+static void keep_if_as_good(planner *p, const cost *before,
+                            wefti_placement *best)
+{
+    cost after = cost_of(p, best->places);
+    if (p->job->now && !is_less(&after, before)) {
+        memcpy(best->places, p->job->now,
+               (size_t)p->rank_count * sizeof(*best->places));
+    }
+}
+
 weft_status wefti_place_plan(const wefti_levels *levels,
                              const wefti_place_job *job, wefti_placement *out)
 {
@@ -309,9 +320,10 @@ weft_status wefti_place_plan(const wefti_levels *levels,
         for (int rank = 0; rank < p.rank_count; rank++) {
             trial[rank] = job->now ? job->now[rank] : rank;
         }
-        count_traffic(&p, trial);
+        cost before = cost_of(&p, trial);
         sum_levels(&p, out->before);
         exchange(&p, try_orders(&p, trial, out), out);
+        keep_if_as_good(&p, &before, out);
         count_traffic(&p, out->places);
         sum_levels(&p, out->after);
         memcpy(out->by_axis, p.by_axis, sizeof(out->by_axis));

@@ -30,7 +30,9 @@ const char *wefti_axis_text(wefti_axis axis);
 typedef struct wefti_place_job {
     int sizes[WEFTI_AXIS_COUNT];    /* 1: not used */
     double bytes[WEFTI_AXIS_COUNT]; /* a rank sends in its group a step */
-    const int *now; /* the place each rank has; NULL: rank i place i */
+    /* The place each rank has, kept where none is better; NULL: rank i has
+     * place i, and nothing runs yet. */
+    const int *now;
 } wefti_place_job;
 
 typedef struct wefti_placement {

@@ -47,11 +47,15 @@ void wefti_placement_print(const wefti_levels *levels,
     fprintf(file, "\n%-10s%12s%14s%14s  %s\n", "level", "GB/s", "before, bytes",
             "after, bytes", "of which");
     for (int level = 0; level < levels->level_count; level++) {
-        fprintf(file, "%-10s%12.4g%14.4g%14.4g  ", levels->names[level],
-                levels->GBps[level], p->before[level], p->after[level]);
+        char GBps[24] = "-"; /* nothing known of CPUs */
+        if (levels->GBps[level] > 0) {
+            snprintf(GBps, sizeof(GBps), "%.4g", levels->GBps[level]);
+        }
+        fprintf(file, "%-10s%12s%14.4g%14.4g ", levels->names[level], GBps,
+                p->before[level], p->after[level]);
         for (int axis = 0; axis < WEFTI_AXIS_COUNT; axis++) {
             if (p->by_axis[axis][level] > 0) {
-                fprintf(file, "%s ", wefti_axis_text((wefti_axis)axis));
+                fprintf(file, " %s", wefti_axis_text((wefti_axis)axis));
             }
         }
         fputc('\n', file);

@@ -18,6 +18,7 @@
 #include "trainer/generate.h"
 #include "trainer/loop.h"
 #include "trainer/ngram.h"
+#include "trainer/seats.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +76,55 @@ static weft_status open_config(run_state *state)
                              : status;
 }
 
+static wefti_shape shape_of(const wefti_config *config)
+{
+    return (wefti_shape){
+        .layers = (size_t)config->model.layers,
+        .hidden = (size_t)config->model.hidden_size,
+        .heads = (size_t)config->model.heads,
+        .kv_heads = (size_t)config->model.kv_heads,
+        .head_dim = (size_t)(config->model.hidden_size / config->model.heads),
+        .ffn = (size_t)config->model.ffn_size,
+        .vocab = (size_t)config->model.vocab,
+        .seq = (size_t)config->model.seq_length,
+        .rope_theta = config->model.rope_theta,
+        .tied = config->model.tie_embeddings};
+}
+
+/* Goes on with another one, or with none. */
+static void replace_comm(run_state *state, weft_comm *comm)
+{
+    wefti_flight_unwatch(state->how.flight, state->comm);
+    weft_comm_destroy(state->comm);
+    state->comm = comm;
+    wefti_flight_watch(state->how.flight, state->comm);
+}
+
+/* The ranks in the order that suits the machines they run on. */
+static weft_status take_seats(run_state *state)
+{
+    const wefti_config *config = &state->config;
+    const wefti_shape shape = shape_of(config);
+    int nranks = weft_comm_get_nranks(state->comm);
+    wefti_parameters plan;
+    wefti_place_job job;
+    weft_comm *seated;
+    weft_status status =
+        wefti_parameters_plan(&shape, (size_t)(config->overlap.bucket_mb * 1e6),
+                              (size_t)nranks, &plan);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_seats_job(config, plan.parameter_count, nranks, &job);
+    wefti_parameters_fini(&plan);
+    status = wefti_seats_take(state->comm, &job,
+                              tells(state) ? state->how.err : NULL, &seated);
+    if (status == WEFT_OK && seated) {
+        replace_comm(state, seated);
+    }
+    return status;
+}
+
 static weft_status open_comm(run_state *state)
 {
     weft_status status = weft_device_open("host", 0, &state->device);
@@ -88,16 +138,7 @@ static weft_status open_comm(run_state *state)
                                .device = state->device};
     status = weft_comm_create(&config, &state->comm);
     wefti_flight_watch(state->how.flight, state->comm);
-    return status;
-}
-
-/* Goes on with another one, or with none. */
-static void replace_comm(run_state *state, weft_comm *comm)
-{
-    wefti_flight_unwatch(state->how.flight, state->comm);
-    weft_comm_destroy(state->comm);
-    state->comm = comm;
-    wefti_flight_watch(state->how.flight, state->comm);
+    return status == WEFT_OK ? take_seats(state) : status;
 }
 
 static void note_skipped(void *context, const char *line)
@@ -121,21 +162,6 @@ static weft_status open_data(run_state *state)
     weft_status status = wefti_data_init(&state->data, &config);
     state->has_data = status == WEFT_OK;
     return status;
-}
-
-static wefti_shape shape_of(const wefti_config *config)
-{
-    return (wefti_shape){
-        .layers = (size_t)config->model.layers,
-        .hidden = (size_t)config->model.hidden_size,
-        .heads = (size_t)config->model.heads,
-        .kv_heads = (size_t)config->model.kv_heads,
-        .head_dim = (size_t)(config->model.hidden_size / config->model.heads),
-        .ffn = (size_t)config->model.ffn_size,
-        .vocab = (size_t)config->model.vocab,
-        .seq = (size_t)config->model.seq_length,
-        .rope_theta = config->model.rope_theta,
-        .tied = config->model.tie_embeddings};
 }
 
 static wefti_optimizer_config optimizer_of(const wefti_config *config)

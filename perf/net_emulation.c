@@ -4,7 +4,9 @@
  *
  * A shaped link has a token bucket at both ends, so that the rate holds each
  * way; its burst is small, since a large one lets short messages through
- * unhindered.
+ * unhindered. The kernel then may not hand over more at once than half of it:
+ * it would be cut up again into packets at each bucket, and half of the rate
+ * be lost.
  */
 #include "perf/net_emulation.h"
 
@@ -125,9 +127,10 @@ static weft_status plug_in(const net_emulation *emulation, const net_spec *spec,
                      rail, node, rail, (int)getpid(), emulation->switch_fd,
                      rail, node + 1, rail, rail);
         if (status == WEFT_OK && spec->kbit[rail]) {
-            status = run("tc qdisc add dev eth%d root tbf rate %lldkbit burst "
+            status = run("ip link set eth%d gso_max_size 8192 && "
+                         "tc qdisc add dev eth%d root tbf rate %lldkbit burst "
                          "16kb latency 50ms",
-                         rail, (long long)spec->kbit[rail]);
+                         rail, rail, (long long)spec->kbit[rail]);
         }
     }
     return status;

@@ -6,9 +6,9 @@
  * is ended, with the names of slot and peer; memory comes back.
  *
  * Method: ranks as threads or processes (argument) pass changing patterns and
- * acknowledge them by signals alone; every byte is looked at. With the
- * argument far, each rank is a domain of its own and shares no memory.
+ * acknowledge them by signals alone; every byte is looked at.
  */
+#include "tests/comm/spread.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
@@ -364,7 +364,7 @@ static int bad_arguments(weft_comm *comm, void *context)
     failures += weft_mem_get_bytes(mem) != 100;
     failures += weft_mem_get_peer_base(mem, 2) != NULL;
     failures += weft_mem_get_peer_base(mem, rank) != weft_mem_get_base(mem);
-    bool near = strcmp(mode, "far") != 0;
+    bool near = !spread_parts(0, 1);
     failures += (weft_mem_get_peer_base(mem, 1 - rank) != NULL) != near;
     failures += expect(weft_put(mem, 90, data, 11, WEFT_DTYPE_U8, 1, NULL),
                        WEFT_ERR_INVALID, "dst_offset 90 and 11 u8");

@@ -8,9 +8,10 @@
  * expected values are a table (values.h); inputs change with every operation,
  * outputs are poisoned first and have guard bytes around them, all buffers
  * have odd addresses. Every pair of type and reduction comes with one of the
- * counts in each world, with --long with all. Argument: threads, processes or
- * shadow.
+ * counts in each world, with --long with all; over a network in one of three
+ * tests, which differ in the algorithm. Argument: threads, processes or shadow.
  */
+#include "tests/comm/spread.h"
 #include "tests/comm/values.h"
 #include "tests/comm/world.h"
 
@@ -38,11 +39,13 @@ enum {
     POISON = 0xA5,
     MOST_ELEMS = 70001,
     LARGE_ELEMS = 1 << 19,
-    MOST_RANKS = 9
+    MOST_RANKS = 16
 };
 
 static const char *mode;
 static bool is_long;
+static bool is_far; /* over a network: fewer worlds, and in each of the */
+static int third;   /* three tests a third of the pairs of type and reduction */
 
 /* One case of the matrix as one rank sees it. */
 struct probe {
@@ -367,7 +370,7 @@ static void sweep_large(struct probe *probe)
 static void sweep(struct probe *probe)
 {
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
-    size_t many = is_long ? 6 : is_slow ? 4 : 5;
+    size_t many = is_long ? 6 : is_slow || is_far ? 4 : 5;
     unsigned turn_root = 0;
     int pairs = WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT;
     for (size_t c = 0; c < many; c++) {
@@ -377,8 +380,9 @@ static void sweep(struct probe *probe)
             probe->dtype = (weft_dtype)(pair / WEFT_REDOP_COUNT);
             probe->redop = (weft_redop)(pair % WEFT_REDOP_COUNT);
             probe->root = (int)(turn_root++ % (unsigned)probe->nranks);
-            if (weft_redop_applies(probe->redop, probe->dtype) &&
-                (is_long || turn == c)) {
+            bool mine = is_far ? turn == c && (pair + (int)c) % 3 == third
+                               : is_long || turn == c;
+            if (weft_redop_applies(probe->redop, probe->dtype) && mine) {
                 probe_all(probe);
                 if (is_long) {
                     probe_roots(probe);
@@ -427,7 +431,9 @@ static int run_matrix(weft_comm *comm, void *context)
     probe.recv = recv + GUARD_BYTES + 3;
     probe.host_send = malloc(probe.room_bytes);
     probe.host_recv = malloc(probe.room_bytes);
-    sweep(&probe);
+    if (!is_far || is_long) {
+        sweep(&probe);
+    }
     weft_device *host = NULL;
     if (!probe.device) {
         assert_int_equal(weft_device_open("host", 0, &host), WEFT_OK);
@@ -460,19 +466,23 @@ static int run_world(int nranks, weft_device *device)
 
 /* Of 4 to 9 ranks those whose trees have shapes of their own; where everything
  * is slow, nine only with what the library chooses itself. */
-static bool is_left_out(int nranks)
+static bool is_worth(int nranks)
 {
+    static const char *const few[] = {"1234579", "12359", "5", "5"};
     bool forced = getenv("WEFT_ALGORITHM") != NULL;
-    return !is_long && (nranks == 6 || nranks == 8 ||
-                        (is_slow && (nranks == 4 || nranks == 7 ||
-                                     (nranks == MOST_RANKS && forced))));
+    if (is_long) {
+        return !is_far || nranks <= 9 || nranks % 3 == 1; /* 10, 13, 16 */
+    }
+    return nranks <= 9 && !(is_slow && forced && nranks == 9) &&
+           strchr(few[is_slow + 2 * is_far], '0' + nranks);
 }
 
-static int run_worlds(void)
+static int run_worlds(int which)
 {
     int failures = 0;
+    third = which;
     for (int nranks = 1; nranks <= MOST_RANKS; nranks++) {
-        if (is_left_out(nranks)) {
+        if (!is_worth(nranks)) {
             continue;
         }
         weft_device *device = NULL;
@@ -488,7 +498,7 @@ static int run_worlds(void)
 static void test_ops_default_choice_exact(void **state)
 {
     (void)state;
-    assert_int_equal(run_worlds(), 0);
+    assert_int_equal(run_worlds(0), 0);
 }
 
 static void test_ops_direct_small_chunks_exact(void **state)
@@ -499,7 +509,7 @@ static void test_ops_direct_small_chunks_exact(void **state)
            "all_gather:direct,reduce_scatter:direct",
            1);
     setenv("WEFT_CHUNK_BYTES", "1000", 1);
-    assert_int_equal(run_worlds(), 0);
+    assert_int_equal(run_worlds(1), 0);
     unsetenv("WEFT_CHUNK_BYTES");
     unsetenv("WEFT_ALGORITHM");
 }
@@ -509,7 +519,7 @@ static void test_ops_tree_exact(void **state)
     (void)state;
     setenv("WEFT_ALGORITHM", "all_reduce:tree,reduce:tree,broadcast:tree", 1);
     setenv("WEFT_CHUNK_BYTES", "4096", 1);
-    assert_int_equal(run_worlds(), 0);
+    assert_int_equal(run_worlds(2), 0);
     unsetenv("WEFT_CHUNK_BYTES");
     unsetenv("WEFT_ALGORITHM");
 }
@@ -518,6 +528,7 @@ int main(int count, char **arguments)
 {
     mode = count > 1 ? arguments[1] : "threads";
     is_long = getenv("WEFT_TEST_LONG") != NULL;
+    is_far = spread_is_wide();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ops_default_choice_exact),
         cmocka_unit_test(test_ops_direct_small_chunks_exact),

@@ -9,6 +9,7 @@
  * A message's bytes are a formula of its sender, receiver and number; what is
  * received is poisoned first. Argument: threads, processes or shadow.
  */
+#include "tests/comm/spread.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
@@ -31,7 +32,7 @@ enum { MANY = 3000, ROUNDS = 3 };
 enum { MANY = 10000, ROUNDS = 8 };
 #endif
 
-enum { MOST_RANKS = 9, MOST_MESSAGES = 120, POISON = 0xA5 };
+enum { MOST_RANKS = 16, MOST_MESSAGES = 120, POISON = 0xA5 };
 
 static const char *mode;
 static bool is_long;
@@ -306,6 +307,22 @@ static int run(const struct world *world)
                                           : world_run_threads(world);
 }
 
+/* Over a network one world of a test, unless --long. */
+static bool is_brief(void)
+{
+    return spread_is_wide() && !is_long;
+}
+
+static int least_ranks(int only)
+{
+    return is_brief() ? only : 1;
+}
+
+static int most_ranks(void)
+{
+    return is_brief() ? 5 : is_long ? MOST_RANKS : 9;
+}
+
 static void test_p2p_random_lists_exact(void **state)
 {
     (void)state;
@@ -314,7 +331,7 @@ static void test_p2p_random_lists_exact(void **state)
         weft_device *device;
     } context = {random_seed(), NULL};
     bool shadow = strcmp(mode, "shadow") == 0;
-    for (int nranks = 1; nranks <= MOST_RANKS; nranks++) {
+    for (int nranks = least_ranks(5); nranks <= most_ranks(); nranks++) {
         if (shadow) {
             assert_int_equal(weft_device_open("shadow", 0, &context.device),
                              WEFT_OK);
@@ -367,7 +384,7 @@ static int many_at_once(weft_comm *comm, void *context)
 static void test_p2p_ten_thousand_in_one_list_exact(void **state)
 {
     (void)state;
-    for (int nranks = 1; nranks <= 4; nranks++) {
+    for (int nranks = least_ranks(4); nranks <= 4; nranks++) {
         struct world world = {.nranks = nranks, .call = many_at_once};
         assert_int_equal(run(&world), 0);
     }
@@ -451,7 +468,7 @@ static int rings(weft_comm *comm, void *context)
 static void test_p2p_rings_and_selves_in_any_order_no_deadlock(void **state)
 {
     (void)state;
-    for (int nranks = 1; nranks <= 5; nranks++) {
+    for (int nranks = least_ranks(5); nranks <= 5; nranks++) {
         struct world world = {.nranks = nranks, .call = rings};
         assert_int_equal(run(&world), 0);
     }

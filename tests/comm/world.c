@@ -5,6 +5,7 @@
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
+#include "tests/comm/spread.h"
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -64,6 +65,7 @@ static void *thread_main(void *argument)
 
 int world_run_threads(const struct world *world)
 {
+    const char *spread = spread_get();
     rank_thread *ranks = calloc((size_t)world->nranks, sizeof(*ranks));
     weft_unique_id id;
     if (!ranks || weft_unique_id_create(&id) != WEFT_OK) {
@@ -71,7 +73,12 @@ int world_run_threads(const struct world *world)
         free(ranks);
         return 1;
     }
+    if (spread_has_nodes(spread)) {
+        fprintf(stderr, "%s: hosts have processes, not threads\n", spread);
+        abort();
+    }
     int failures = 0;
+    spread_set_domains(spread, world->nranks);
     for (int rank = 0; rank < world->nranks; rank++) {
         ranks[rank].world = world;
         ranks[rank].id = id;
@@ -85,15 +92,17 @@ int world_run_threads(const struct world *world)
         pthread_join(ranks[rank].thread, NULL);
         failures += ranks[rank].failures;
     }
+    spread_unset_domains(spread);
     free(ranks);
     return failures;
 }
 
-/* A listening loopback socket, and its address as text. */
-static int listen_somewhere(char *address, size_t address_bytes)
+/* A listening socket on a host's address, and both as text. */
+static int listen_somewhere(const char *host, char *address,
+                            size_t address_bytes)
 {
     struct sockaddr_in where = {.sin_family = AF_INET,
-                                .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+                                .sin_addr.s_addr = inet_addr(host)};
     socklen_t length = sizeof(where);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 ||
@@ -103,7 +112,21 @@ static int listen_somewhere(char *address, size_t address_bytes)
         perror("listening socket");
         abort();
     }
-    snprintf(address, address_bytes, "127.0.0.1:%d", ntohs(where.sin_port));
+    snprintf(address, address_bytes, "%s:%d", host, ntohs(where.sin_port));
+    return listener;
+}
+
+/* The same where rank 0 will be. */
+static int listen_at_root(const char *spread, int nranks, char *address,
+                          size_t address_bytes)
+{
+    if (!spread_has_nodes(spread)) {
+        return listen_somewhere("127.0.0.1", address, address_bytes);
+    }
+    spread_make_nodes(spread, nranks);
+    const char *host = spread_enter_network(spread_domain(spread, 0));
+    int listener = listen_somewhere(host, address, address_bytes);
+    spread_leave_network();
     return listener;
 }
 
@@ -116,8 +139,10 @@ static void set_number(const char *name, int value)
 
 void world_start_processes(const struct world *world, world_processes *started)
 {
+    const char *spread = spread_get();
     char address[32];
-    int listener = listen_somewhere(address, sizeof(address));
+    int listener =
+        listen_at_root(spread, world->nranks, address, sizeof(address));
     memset(started, 0, sizeof(*started));
     started->nranks = world->nranks;
     fflush(NULL);
@@ -132,6 +157,10 @@ void world_start_processes(const struct world *world, world_processes *started)
         if (getppid() != parent) {
             _exit(1);
         }
+        if (spread_has_nodes(spread)) {
+            spread_move_in(spread_domain(spread, rank));
+        }
+        spread_set_domains(spread, world->nranks);
         set_number("WEFT_RANK", rank);
         set_number("WEFT_NRANKS", world->nranks);
         setenv("WEFT_RENDEZVOUS", address, 1);

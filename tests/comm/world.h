@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tests/comm/world.h - run one function on every rank of a world, as threads
- * of this process or as processes of their own.
+ * of this process or as processes of their own, sharing memory as
+ * tests/comm/spread.h says.
  */
 #ifndef TESTS_COMM_WORLD_H
 #define TESTS_COMM_WORLD_H

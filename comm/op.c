@@ -358,7 +358,7 @@ static void publish_settled(weft_comm *comm)
     wefti_rank_page *page =
         wefti_shared_get_page(&comm->fabric.shared, comm->rank);
     atomic_store(&page->completed, number);
-    wefti_remote_tell_completed(&comm->fabric, -1);
+    wefti_remote_note_completed(&comm->fabric);
     for (int peer = 0; peer < comm->nranks; peer++) {
         if (peer != comm->rank) {
             wefti_doorbell_ring(comm->bells[peer]);

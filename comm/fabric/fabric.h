@@ -71,12 +71,14 @@ typedef struct wefti_fabric_table {
 } wefti_fabric_table;
 
 /*
- * What has gone to, and come from, a peer over the network. leaves_after: its
- * farewell counts once so many of its messages have come.
+ * What has gone to, and come from, a peer over the network. told: how far this
+ * rank has come, as the peer knows. leaves_after: its farewell counts once so
+ * many of its messages have come.
  */
 typedef struct wefti_line {
     int world_rank;
     uint64_t sent, got;
+    uint64_t told;
     bool leaving;
     uint64_t leaves_after;
 } wefti_line;

@@ -19,7 +19,8 @@
 
 enum {
     WAITING_NS = 100000000, /* between two words of being waiting */
-    FAULT_NS = 100000000
+    FAULT_NS = 100000000,
+    TOLD_AT_LEAST = WEFTI_LANES / 4 /* operations that peers may not know of */
 };
 
 weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
@@ -48,6 +49,12 @@ void wefti_remote_fini(wefti_fabric *fabric)
     fabric->net = NULL;
 }
 
+static uint64_t own_completed(const wefti_fabric *fabric)
+{
+    return atomic_load(
+        &wefti_shared_get_page(&fabric->shared, fabric->rank)->completed);
+}
+
 static wefti_wire begin(const wefti_fabric *fabric, wefti_wire_kind kind)
 {
     return (wefti_wire){.key = fabric->net->key,
@@ -55,6 +62,7 @@ static wefti_wire begin(const wefti_fabric *fabric, wefti_wire_kind kind)
                         .version = WEFTI_WIRE_VERSION,
                         .kind = (uint16_t)kind,
                         .from = (uint32_t)fabric->rank,
+                        .completed = own_completed(fabric),
                         .sent_ns = wefti_clock_ns()};
 }
 
@@ -63,6 +71,7 @@ static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
 {
     wefti_line *line = &fabric->lines[peer];
     wire->before = line->sent++;
+    line->told = wire->completed;
     wefti_net_send(fabric->net, line->world_rank, wire, data, data_bytes);
 }
 
@@ -95,20 +104,30 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     tell(fabric, peer, &wire, entry->payload, payload_bytes);
 }
 
-void wefti_remote_tell_completed(wefti_fabric *fabric, int peer)
+/* To whoever does not know of the last `behind` operations. */
+static void tell_completed(wefti_fabric *fabric, uint64_t behind)
 {
     if (!fabric->net) {
         return;
     }
-    wefti_rank_page *page =
-        wefti_shared_get_page(&fabric->shared, fabric->rank);
-    wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
-    wire.words[0] = atomic_load(&page->completed);
-    if (peer < 0) {
-        tell_all(fabric, &wire, NULL, 0);
-    } else if (wefti_remote_is(fabric, peer)) {
-        tell(fabric, peer, &wire, NULL, 0);
+    const uint64_t completed = own_completed(fabric);
+    for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
+        if (wefti_remote_is(fabric, peer) &&
+            completed - fabric->lines[peer].told >= behind) {
+            wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
+            tell(fabric, peer, &wire, NULL, 0);
+        }
     }
+}
+
+void wefti_remote_note_completed(wefti_fabric *fabric)
+{
+    tell_completed(fabric, TOLD_AT_LEAST);
+}
+
+void wefti_remote_tell_completed(wefti_fabric *fabric)
+{
+    tell_completed(fabric, 1);
 }
 
 void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane)

@@ -33,8 +33,12 @@ static inline bool wefti_remote_is(const wefti_fabric *fabric, int peer)
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
                              size_t payload_bytes);
 
-/* How far this rank has come; peer -1: to all. */
-void wefti_remote_tell_completed(wefti_fabric *fabric, int peer);
+/*
+ * How far this rank has come. All messages say so, and there will be more:
+ * note tells only those who are far behind; tell, before a pause, everybody.
+ */
+void wefti_remote_note_completed(wefti_fabric *fabric);
+void wefti_remote_tell_completed(wefti_fabric *fabric);
 
 /* That this rank waits for a peer on a lane. */
 void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane);

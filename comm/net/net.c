@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/control/fault.h"
+#include "comm/fabric/remote.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -214,8 +215,17 @@ void wefti_net_keep(wefti_net *net, wefti_mapping *mapping)
     }
 }
 
+/* Before a pause: peers may wait for this rank to have come so far. */
+static void tell_completed(wefti_net *net)
+{
+    for (weft_comm *comm = net->engine->comms; comm; comm = comm->next) {
+        wefti_remote_tell_completed(&comm->fabric);
+    }
+}
+
 bool wefti_net_arm(wefti_net *net)
 {
+    tell_completed(net);
     if (!net->table->arm(net->port)) {
         return false;
     }
@@ -223,10 +233,21 @@ bool wefti_net_arm(wefti_net *net)
     return true;
 }
 
+static void hand_over(wefti_net *net)
+{
+    tell_completed(net);
+    while (!net->table->arm(net->port)) {
+        (void)wefti_net_progress(net);
+    }
+    wefti_net_watch_arm(net->watch);
+}
+
 void wefti_net_leave(wefti_net *net)
 {
-    while (!wefti_net_arm(net)) {
-        (void)wefti_net_progress(net);
+    if (net->table->unsent(net->port) > 0) {
+        hand_over(net);
+    } else {
+        wefti_net_watch_leave(net->watch);
     }
 }
 
@@ -237,7 +258,7 @@ void wefti_net_attend(void *context)
     pthread_mutex_lock(&engine->lock);
     (void)wefti_net_drain(net);
     if (atomic_load(&engine->drivers) == 0) {
-        wefti_net_leave(net);
+        hand_over(net);
     }
     wefti_doorbell *bell = engine->bell;
     pthread_mutex_unlock(&engine->lock);

@@ -104,7 +104,8 @@ void wefti_net_keep(wefti_net *net, wefti_mapping *mapping);
 void wefti_net_attend(void *net);
 
 /* Nobody may drive the engine for a while: the watcher does, with the next
- * news, among which is that more of what was sent fits into a connection. */
+ * news, among which is that more of what was sent fits into a connection; at
+ * once, if there is such, else after a moment. */
 void wefti_net_leave(wefti_net *net);
 
 /* Whether the engine's bell will ring with the next news; false: there is

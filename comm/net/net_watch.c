@@ -12,6 +12,18 @@
  * If armed = true comes after armed = false, the watcher polls again, and the
  * descriptor is readable if anything came since. If it comes before, so did
  * seen, and the wake moves the count that the sleeper compares.
+ *
+ * Who goes away does not arm: he is mostly back at once, and waking a thread
+ * each time would cost more than a small operation. He sets left, and the
+ * watcher looks after a while whether anybody has come since:
+ *
+ *   goer                              watcher
+ *   left = true                       left was set: left = false
+ *   lingering? else ring(ask)         lingering = true, sleep LINGER_NS
+ *                                     lingering = false
+ *                                     left again? linger again : news
+ *
+ * Either the goer sees that nobody lingers and rings, or the watcher sees left.
  */
 #include "comm/net/net_watch.h"
 
@@ -26,28 +38,43 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-enum { IDLE_NS = 1000000000 };
+enum { IDLE_NS = 1000000000, LINGER_NS = 1000000 };
 
 struct wefti_net_watch {
     int event_fd, stop_fd;
     void (*news)(void *context);
     void *context;
-    wefti_doorbell ask;    /* the thread sleeps here while nobody asks */
-    _Atomic bool armed;    /* pairs with itself: set by sleepers, seq_cst */
+    wefti_doorbell ask; /* the thread sleeps here while nobody asks */
+    _Atomic bool armed; /* pairs with itself: set by sleepers, seq_cst */
+    _Atomic bool left;  /* as is each of these two, by goers */
+    _Atomic bool lingering;
     _Atomic bool stopping; /* stored before ask is rung */
     pthread_t thread;
 };
+
+/* Until the port is armed; news, once somebody has left and nobody since. */
+static void rest(wefti_net_watch *watch)
+{
+    uint32_t seen = wefti_doorbell_arm(&watch->ask);
+    bool lingers = atomic_exchange(&watch->left, false);
+    atomic_store(&watch->lingering, lingers);
+    if (!atomic_load(&watch->armed) && !atomic_load(&watch->stopping)) {
+        wefti_doorbell_sleep(&watch->ask, seen, lingers ? LINGER_NS : IDLE_NS);
+    }
+    wefti_doorbell_disarm(&watch->ask);
+    atomic_store(&watch->lingering, false);
+    if (lingers && !atomic_load(&watch->left) && !atomic_load(&watch->armed) &&
+        !atomic_load(&watch->stopping)) {
+        watch->news(watch->context);
+    }
+}
 
 static void *watch_port(void *argument)
 {
     wefti_net_watch *watch = argument;
     while (!atomic_load(&watch->stopping)) {
-        uint32_t seen = wefti_doorbell_arm(&watch->ask);
-        if (!atomic_load(&watch->armed) && !atomic_load(&watch->stopping)) {
-            wefti_doorbell_sleep(&watch->ask, seen, IDLE_NS);
-        }
-        wefti_doorbell_disarm(&watch->ask);
         if (!atomic_load(&watch->armed)) {
+            rest(watch);
             continue;
         }
         struct pollfd wait[2] = {{.fd = watch->event_fd, .events = POLLIN},
@@ -110,4 +137,12 @@ void wefti_net_watch_arm(wefti_net_watch *watch)
 {
     atomic_store(&watch->armed, true);
     wefti_doorbell_ring(&watch->ask);
+}
+
+void wefti_net_watch_leave(wefti_net_watch *watch)
+{
+    atomic_store(&watch->left, true);
+    if (!atomic_load(&watch->lingering)) {
+        wefti_doorbell_ring(&watch->ask);
+    }
 }

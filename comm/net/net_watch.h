@@ -28,4 +28,8 @@ void wefti_net_watch_stop(wefti_net_watch *watch); /* NULL is legal */
  */
 void wefti_net_watch_arm(wefti_net_watch *watch);
 
+/* wefti_net_watch_leave - news once the caller has been away for a while
+ * without a word. Threads: any. */
+void wefti_net_watch_leave(wefti_net_watch *watch);
+
 #endif

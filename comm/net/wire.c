@@ -89,7 +89,7 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                       const wefti_wire_view *view)
 {
     if (wire->from >= (uint32_t)view->shared->layout.nranks ||
-        wire->from == (uint32_t)view->rank) {
+        wire->from == (uint32_t)view->rank || !is_near(wire->completed, view)) {
         return false;
     }
     switch ((wefti_wire_kind)wire->kind) {
@@ -99,10 +99,9 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
         return check_message(wire, data_bytes, view);
     case WEFTI_WIRE_RELEASE:
         return check_release(wire, data_bytes, view);
-    case WEFTI_WIRE_COMPLETED:
-        return data_bytes == 0 && is_near(wire->words[0], view);
     case WEFTI_WIRE_WAITING:
         return data_bytes == 0 && wire->words[0] < WEFTI_LANES;
+    case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_OBSERVED:
     case WEFTI_WIRE_LEFT:
         return data_bytes == 0;
@@ -189,19 +188,18 @@ void wefti_wire_apply(const wefti_wire *wire, const void *data,
                                         at.channel),
               wire->words[1]);
         break;
-    case WEFTI_WIRE_COMPLETED:
-        raise(&page->completed, wire->words[0]);
-        break;
     case WEFTI_WIRE_WAITING:
         atomic_store(&page->waiting_ns[wire->words[0]], now_ns);
         break;
     case WEFTI_WIRE_OBSERVED:
         atomic_store(&view->shared->header->observed, 1);
         break;
+    case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_LEFT:
     case WEFTI_WIRE_FAULT:
     case WEFTI_WIRE_BYE:
     case WEFTI_WIRE_END:
         break;
     }
+    raise(&page->completed, wire->completed);
 }

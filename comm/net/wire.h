@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-enum { WEFTI_WIRE_VERSION = 1, WEFTI_WIRE_WORDS = 7 };
+enum { WEFTI_WIRE_VERSION = 2, WEFTI_WIRE_WORDS = 7 };
 
 /*
  * The words of each kind:
@@ -24,7 +24,7 @@ enum { WEFTI_WIRE_VERSION = 1, WEFTI_WIRE_WORDS = 7 };
  * MESSAGE    ring, channel (16 bits each), sequence, offset, ready_ns,
  *            signature; data: the staged bytes
  * RELEASE    ring, channel, value
- * COMPLETED  value
+ * COMPLETED  - (what every header says of it)
  * WAITING    lane
  * OBSERVED   -
  * LEFT       - (the last on its communicator)
@@ -50,6 +50,7 @@ typedef enum wefti_wire_kind {
  * from      the sender: a rank of it, or of the job if it is of none
  * before    how many messages of this sender to this receiver went before it
  *           on this communicator
+ * completed what the sender has done of it, all up to this number
  * sent_ns   the sender's clock
  */
 typedef struct wefti_wire {
@@ -59,6 +60,7 @@ typedef struct wefti_wire {
     uint16_t kind;
     uint32_t from;
     uint64_t before;
+    uint64_t completed;
     int64_t sent_ns;
     uint64_t words[WEFTI_WIRE_WORDS];
 } wefti_wire;

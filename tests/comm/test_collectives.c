@@ -435,7 +435,9 @@ static void sweep(struct probe *probe)
                                  chunk, chunk + 1, 3 * chunk, MOST_ELEMS};
         size_t many = WEFTI_COUNT_OF(counts) - !is_long;
         for (size_t c = 0; c < many; c++) {
-            if (!is_long && (c + d) % (is_slow || is_far ? 4 : 2)) {
+            if (!is_long && (c + d) % (is_slow && is_far   ? 8
+                                       : is_slow || is_far ? 4
+                                                           : 2)) {
                 continue;
             }
             probe->count = counts[c] < most ? counts[c] : most;

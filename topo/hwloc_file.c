@@ -86,10 +86,12 @@ weft_status wefti_hwloc_list(wefti_hwloc_import *in)
                                in->path, o->element->line);
         }
     }
-    if (count == 0 || in->objects[0].type != WEFTI_HWLOC_MACHINE) {
+    /* hwloc 1.x leaves a Machine out that has but one node. */
+    if (count == 0 || (in->objects[0].type != WEFTI_HWLOC_MACHINE &&
+                       in->objects[0].type != WEFTI_HWLOC_NUMANODE)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s:%d: <topology> does not begin with <object "
-                           "type=\"Machine\">",
+                           "type=\"Machine\"> or \"NUMANode\"",
                            in->path, root->line);
     }
     in->version = wefti_hwloc_info(&in->objects[0], "hwlocVersion");

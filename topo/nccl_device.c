@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Some files give kb/s, which reads as a thousand times too much. */
+#define PORT_GBPS_MOST 6400
+
 void wefti_nccl_read_pci(const wefti_element *element, wefti_pci *pci)
 {
     wefti_bus_normalise(wefti_element_text(element, "busid"), pci->bus);
@@ -116,7 +119,7 @@ int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
     return index;
 }
 
-/* A template's GPU of a stated model: all its links go to one switch. */
+/* A GPU of the stated model that lists no links: they go to one switch. */
 void wefti_nccl_claim_model(wefti_nccl_import *in, int gpu)
 {
     if (in->model && in->model->links > 0 && in->model->sm >= 80 &&
@@ -182,6 +185,13 @@ static int add_port(wefti_nccl_import *in, const wefti_element *pci_element,
         device->nic.card_guid =
             strtoull(wefti_element_text(net, "guid"), NULL, 16);
         gbps = wefti_element_number(net, "speed", 0) / 1000;
+    }
+    if (gbps > PORT_GBPS_MOST) {
+        char label[64];
+        wefti_topo_warn(in->topo, 17, wefti_topo_label(in->topo, index, label),
+                        "speed \"%.20s\" is beyond any port: not believed",
+                        wefti_element_text(net, "speed"));
+        gbps = 0;
     }
     if (gbps > 0) {
         device->nic.gbps = gbps;

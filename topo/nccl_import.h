@@ -37,8 +37,14 @@ void wefti_nccl_link_pci(wefti_nccl_import *in, const wefti_element *element,
 int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
                        const wefti_element *element, int parent, bool own_link);
 
-/* A template's GPU of a stated model: all its links go to one switch. */
+/* A GPU of the stated model that lists no links: they go to one switch. */
 void wefti_nccl_claim_model(wefti_nccl_import *in, int gpu);
+
+/*
+ * wefti_nccl_complete_links - where no GPU of the host lists a link: those of
+ * the stated model, or a word that they are unknown where they are likely.
+ */
+void wefti_nccl_complete_links(wefti_nccl_import *in);
 
 /* A card with its ports; nic NULL: a template's. */
 void wefti_nccl_add_nic(wefti_nccl_import *in, const wefti_element *pci_element,

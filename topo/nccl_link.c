@@ -178,3 +178,57 @@ void wefti_nccl_claim_links(wefti_nccl_import *in, const wefti_element *system,
     }
     in->topo->switch_chips = seen_count;
 }
+
+/* Whether GPUs of that kind mostly come with links: by the model where its PCI
+ * id is known, else by the generation. */
+static bool is_likely_linked(const wefti_device *d)
+{
+    const wefti_gpu_model *model =
+        wefti_gpu_model_find(d->pci.vendor, d->pci.device, NULL);
+    if (model) {
+        return model->sxm;
+    }
+    int sm = d->gpu.sm;
+    return d->gpu.amd ? sm >= 908
+                      : sm == 60 || sm == 70 || sm == 80 || sm == 90 ||
+                            (sm >= 100 && sm < 110);
+}
+
+void wefti_nccl_complete_links(wefti_nccl_import *in)
+{
+    wefti_topo *topo = in->topo;
+    int likely = 0, links = 0, first = -1;
+    for (int i = 0; i < in->claims.count; i++) {
+        links += in->claims.list[i].type == WEFTI_LINK_NVL ||
+                 in->claims.list[i].type == WEFTI_LINK_XGMI;
+    }
+    for (int i = 0; i < topo->device_count; i++) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->kind == WEFTI_TOPO_GPU && !d->gpu.template_of &&
+            is_likely_linked(d)) {
+            first = first < 0 ? i : first;
+            likely++;
+        }
+    }
+    if (links > 0 || likely < 2) {
+        return;
+    }
+    for (int i = 0; i < topo->device_count && in->model; i++) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->kind == WEFTI_TOPO_GPU && d->gpu.sm == in->model->sm) {
+            wefti_nccl_claim_model(in, i);
+        }
+    }
+    if (in->model && in->claims.count > 0) {
+        wefti_topo_warn(topo, 19, in->path,
+                        "no NVLinks listed: those of a %s taken, as stated",
+                        in->model->name);
+        return;
+    }
+    topo->links_unknown = true;
+    wefti_topo_warn(topo, 21, in->path,
+                    "links unknown: the file lists none for %d GPUs (%.40s), "
+                    "which mostly have some; say the GPUs' model, or read the "
+                    "live machine, to plan with them",
+                    likely, topo->devices[first].name);
+}

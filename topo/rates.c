@@ -15,23 +15,45 @@
 #define AMD      0x1002
 #define MELLANOX 0x15b3
 
-/* Names are looked for in this order: longer ones before what they contain. */
+/*
+ * Names are looked for in this order: longer ones before what they contain.
+ *
+ * Source: pci.ids of 2023 (Debian) for ids up to Hopper and MI200; NVIDIA's
+ * gpu-admin-tools for later Hoppers; of the others GB200's id has been seen in
+ * a recorded machine, the rest is from memory.
+ */
 static const wefti_gpu_model models[] = {
     {"GB300", NVIDIA, 0x31c2, 103, 18, true, 6},
     {"GB200", NVIDIA, 0x2941, 100, 18, true, 6},
     {"B300", NVIDIA, 0x3182, 103, 18, true, 6},
     {"B200", NVIDIA, 0x2901, 100, 18, true, 5},
     {"GH200", NVIDIA, 0x2342, 90, 18, true, 5},
+    {"GH200", NVIDIA, 0x2343, 90, 18, true, 5},
+    {"GH200", NVIDIA, 0x2345, 90, 18, true, 5},
+    {"GH200", NVIDIA, 0x2348, 90, 18, true, 5},
+    {"H200 NVL", NVIDIA, 0x233b, 90, 18, false, 5},
     {"H200", NVIDIA, 0x2335, 90, 18, true, 5},
     {"H100 PCIe", NVIDIA, 0x2331, 90, 12, false, 5},
+    {"H100 NVL", NVIDIA, 0x2321, 90, 12, false, 5},
+    {"H100 CNX", NVIDIA, 0x2313, 90, 12, false, 5},
     {"H100", NVIDIA, 0x2330, 90, 18, true, 5},
+    {"H100", NVIDIA, 0x2336, 90, 18, true, 5},
+    {"H100", NVIDIA, 0x2337, 90, 18, true, 5},
+    {"H100", NVIDIA, 0x2338, 90, 18, true, 5},
+    {"H100", NVIDIA, 0x2339, 90, 18, true, 5},
+    {"H100", NVIDIA, 0x233d, 90, 18, true, 5},
+    {"H800 PCIe", NVIDIA, 0x2322, 90, 8, false, 5},
     {"H800", NVIDIA, 0x2324, 90, 8, true, 5},
     {"H20", NVIDIA, 0x2329, 90, 18, true, 5},
+    {"H20", NVIDIA, 0x232c, 90, 18, true, 5},
     {"A100-PCIE", NVIDIA, 0x20f1, 80, 12, false, 4},
     {"A100 80GB PCIe", NVIDIA, 0x20b5, 80, 12, false, 4},
     {"A100-PG509", NVIDIA, 0x20b1, 80, 12, false, 4},
     {"A100-SXM4-40GB", NVIDIA, 0x20b0, 80, 12, true, 4},
     {"A100", NVIDIA, 0x20b2, 80, 12, true, 4},
+    {"A100", NVIDIA, 0x20b3, 80, 12, true, 4},
+    {"A800 80GB PCIe", NVIDIA, 0x20f5, 80, 8, false, 4},
+    {"A800 40GB", NVIDIA, 0x20f6, 80, 8, false, 4},
     {"A800", NVIDIA, 0x20f3, 80, 8, true, 4},
     {"A30", NVIDIA, 0x20b7, 80, 4, false, 4},
     {"V100-PCIE-16GB", NVIDIA, 0x1db4, 70, 0, false, 3},
@@ -41,7 +63,9 @@ static const wefti_gpu_model models[] = {
     {"V100-SXM2-32GB", NVIDIA, 0x1db5, 70, 6, true, 3},
     {"V100-SXM3", NVIDIA, 0x1db8, 70, 6, true, 3},
     {"V100-DGXS", NVIDIA, 0x1db2, 70, 4, true, 3},
-    {"V100", NVIDIA, 0x1db7, 70, 6, true, 3},
+    {"V100-DGXS", NVIDIA, 0x1db7, 70, 4, true, 3},
+    {"V100-FHHL", NVIDIA, 0x1db3, 70, 0, false, 3},
+    {"V100", NVIDIA, 0x1df5, 70, 6, true, 3},
     {"P100-PCIE-12GB", NVIDIA, 0x15f7, 60, 0, false, 3},
     {"P100-PCIE", NVIDIA, 0x15f8, 60, 0, false, 3},
     {"P100", NVIDIA, 0x15f9, 60, 4, true, 3},
@@ -64,6 +88,7 @@ static const wefti_gpu_model models[] = {
     {"MI210", AMD, 0x740f, 910, 3, false, 4},
     {"MI200", AMD, 0, 910, 8, true, 4},
     {"MI100", AMD, 0x738c, 908, 3, false, 4},
+    {"MI100", AMD, 0x738e, 908, 3, false, 4},
     {"MI60", AMD, 0x66a1, 906, 2, false, 4},
     {"MI50", AMD, 0x66a0, 906, 2, false, 4},
 };
@@ -237,6 +262,8 @@ double wefti_rate_sys(const wefti_cpu *cpu)
     return 10;
 }
 
+/* Source: pci.ids of 2023 for the ids; what a card's fastest port does. EFA by
+ * instance: efa0 p4d, efa1 p5, efa2 p5en, efa3 later ones. */
 double wefti_rate_nic(uint16_t vendor, uint16_t device)
 {
     static const struct {
@@ -250,20 +277,22 @@ double wefti_rate_nic(uint16_t vendor, uint16_t device)
         {MELLANOX, 0x1018, 100}, {MELLANOX, 0x1019, 100},
         {MELLANOX, 0x101a, 100}, {MELLANOX, 0x101b, 200},
         {MELLANOX, 0x101c, 200}, {MELLANOX, 0x101d, 200},
-        {MELLANOX, 0x101e, 200}, {MELLANOX, 0x1021, 400},
-        {MELLANOX, 0x1023, 800}, {MELLANOX, 0x1025, 800},
-        {MELLANOX, 0xa2d6, 100}, {MELLANOX, 0xa2dc, 400},
-        {0x1d0f, 0xefa0, 100},   {0x1d0f, 0xefa1, 100},
-        {0x1d0f, 0xefa2, 200},   {0x1d0f, 0xefa3, 200},
-        {0x17db, 0x0501, 200},   {0x8086, 0x24f0, 100},
-        {0x8086, 0x1592, 100},   {0x8086, 0x1593, 100},
-        {0x14e4, 0x1750, 200},   {0x14e4, 0x1760, 400},
-        {0x14e4, 0x1657, 1},     {0x14e4, 0x165f, 1},
-        {0x8086, 0x1521, 1},     {0x8086, 0x1533, 1},
-        {0x8086, 0x1563, 10},    {0x8086, 0x10fb, 10},
-        {0x8086, 0x1528, 10},    {0x8086, 0x1572, 10},
-        {0x8086, 0x1583, 40},    {0x8086, 0x158b, 25},
-        {0x8086, 0x37d0, 10},    {0x8086, 0x37d2, 10},
+        {MELLANOX, 0x101e, 200}, {MELLANOX, 0x101f, 50},
+        {MELLANOX, 0x1021, 400}, {MELLANOX, 0x1023, 800},
+        {MELLANOX, 0x1025, 800}, {MELLANOX, 0xa2d2, 100},
+        {MELLANOX, 0xa2d3, 100}, {MELLANOX, 0xa2d6, 100},
+        {MELLANOX, 0xa2dc, 400}, {0x1d0f, 0xefa0, 100},
+        {0x1d0f, 0xefa1, 100},   {0x1d0f, 0xefa2, 200},
+        {0x1d0f, 0xefa3, 200},   {0x17db, 0x0501, 200},
+        {0x8086, 0x24f0, 100},   {0x8086, 0x1592, 100},
+        {0x8086, 0x1593, 100},   {0x14e4, 0x1750, 200},
+        {0x14e4, 0x1760, 400},   {0x14e4, 0x1657, 1},
+        {0x14e4, 0x165f, 1},     {0x8086, 0x1521, 1},
+        {0x8086, 0x1533, 1},     {0x8086, 0x1563, 10},
+        {0x8086, 0x10fb, 10},    {0x8086, 0x1528, 10},
+        {0x8086, 0x1572, 10},    {0x8086, 0x1583, 40},
+        {0x8086, 0x158b, 25},    {0x8086, 0x37d0, 10},
+        {0x8086, 0x37d2, 10},
     };
     for (size_t i = 0; i < WEFTI_COUNT_OF(nics); i++) {
         if (nics[i].vendor == vendor && nics[i].device == device) {

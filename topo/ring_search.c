@@ -130,7 +130,9 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
 {
     int at = order[depth - 1], count = 0, preferred[2] = {-1, -1};
     double keys[256];
-    if (s->ring_count > 0) {
+    /* Every second attempt takes no ring twice but what is widest: repeating
+     * uses some links up while others are never asked for. */
+    if (s->ring_count > 0 && s->attempt % 2 == 0) {
         const int *last = s->orders + (s->ring_count - 1) * s->gpu_count;
         for (int i = 0; i < s->gpu_count; i++) {
             if (last[i] == at) {

@@ -199,6 +199,7 @@ static weft_status import_host(wefti_nccl_import *in,
     if (status == WEFT_OK) {
         wefti_nccl_claim_links(in, system, host);
         tell_template(in);
+        wefti_nccl_complete_links(in);
         status = wefti_topo_finish(in->topo, &in->claims);
     }
     wefti_claims_fini(&in->claims);

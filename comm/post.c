@@ -2,10 +2,11 @@
 /*
  * comm/post.c - the public calls that post operations; comm's front door.
  *
- *   weft_allreduce -> weft_op_post -> wefti_post_prepare: wefti_check_op,
- *   wefti_select, the signature (a plan has them) -> wefti_op_init
- *     NULL stream: wefti_engine_drive until it is done
- *     a stream:    start gate, done gate on the stream; the thread drives
+ *   weft_allreduce, weft_op_post
+ *     prepare: wefti_check_op, wefti_select, the signature (a plan has them)
+ *     wefti_post_prepared: take_op, wefti_op_init
+ *       NULL stream: wefti_engine_drive until it is done
+ *       a stream:    start gate, done gate on the stream; the thread drives
  */
 #include "comm/post.h"
 

@@ -219,6 +219,7 @@ typedef struct weft_comm_bytes {
 WEFT_NODISCARD weft_status weft_comm_get_bytes(weft_comm *comm,
                                                weft_comm_bytes *bytes_out);
 
+/* How a report is written. */
 typedef enum weft_comm_format {
     WEFT_COMM_TEXT,
     WEFT_COMM_JSON

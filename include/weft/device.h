@@ -47,8 +47,8 @@ WEFT_NODISCARD weft_status weft_device_open(const char *kind, int index,
                                             weft_device **device_out);
 
 /*
- * weft_device_close - while anything made from the device still exists, this
- * logs an error and closes nothing. NULL is legal.
+ * weft_device_close - give it back; while anything made from the device still
+ * exists, this logs an error and closes nothing. NULL is legal.
  */
 void weft_device_close(weft_device *device);
 
@@ -114,14 +114,24 @@ WEFT_NODISCARD weft_status weft_stream_call(weft_stream *stream,
 WEFT_NODISCARD weft_status weft_stream_wait(weft_stream *stream);
 
 /*
- * Events. post marks the end of what is queued on stream now (NULL: happens at
- * once); test says OK or INPROGRESS; wait makes stream (NULL: the caller) wait
- * for the latest post at that time, whatever is posted later. An event never
- * posted counts as happened.
+ * Events. One that was never posted counts as happened.
+ *
+ * weft_event_create   an event for streams of the device.
+ * weft_event_destroy  not while posted; NULL is legal.
+ * weft_event_post     marks the end of what is queued on stream now (NULL: it
+ *                     happens at once).
+ * weft_event_test     whether it has happened.
+ * weft_event_wait     makes stream (NULL: the caller) wait for the latest post
+ *                     at that time, whatever is posted later.
+ *
+ * Returns     OK | INPROGRESS (test: not yet) | ERR_INVALID (something is
+ *             NULL, or a stream is of another kind) | ERR_NO_MEMORY (create;
+ *             the stream's queue could not grow).
+ * Threads     any.  Blocks: wait, if stream is NULL.
  */
 WEFT_NODISCARD weft_status weft_event_create(weft_device *device,
                                              weft_event **event_out);
-void weft_event_destroy(weft_event *event); /* not while posted; NULL legal */
+void weft_event_destroy(weft_event *event);
 WEFT_NODISCARD weft_status weft_event_post(weft_event *event,
                                            weft_stream *stream);
 WEFT_NODISCARD weft_status weft_event_test(weft_event *event);
@@ -176,6 +186,9 @@ WEFT_NODISCARD weft_status weft_gate_wait(weft_gate *gate, size_t chunk,
 
 /*
  * weft_gate_test - like wait, but says INPROGRESS instead of blocking.
+ *
+ * Returns     OK | INPROGRESS | ERR_INVALID | the error the gate was released
+ *             with.  Threads: any.  Blocks: no.  Allocates: no.
  */
 WEFT_NODISCARD weft_status weft_gate_test(weft_gate *gate, size_t chunk,
                                           uint64_t epoch);

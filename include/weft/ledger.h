@@ -80,8 +80,8 @@ WEFT_NODISCARD weft_status weft_ledger_create(size_t spans_per_step,
 void weft_ledger_destroy(weft_ledger *ledger); /* after detach; NULL legal */
 
 /*
- * weft_ledger_attach - record the operations of comm from now on; detach ends
- * that. A communicator feeds at most one ledger.
+ * weft_ledger_attach, _detach - record the operations of comm from now on, and
+ * no longer. A communicator feeds at most one ledger.
  *
  * Returns     OK | ERR_INVALID (something is NULL, or comm feeds a ledger).
  * Threads     not while operations are in flight on comm.

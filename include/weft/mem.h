@@ -60,9 +60,11 @@ WEFT_NODISCARD weft_status weft_mem_create(weft_comm *comm, size_t bytes,
 void weft_mem_destroy(weft_mem *mem);
 
 /*
- * weft_mem_get_base, _peer_base, _bytes - where this rank's memory begins;
- * where a peer's does, if it can be reached by loads and stores (it shares
- * memory with this rank), else NULL; how large each is.
+ * weft_mem_get_base       where this rank's memory begins.
+ * weft_mem_get_peer_base  where a peer's does, if it can be reached by loads
+ *                         and stores (it shares memory with this rank), else
+ *                         NULL.
+ * weft_mem_get_bytes      how large each rank's is.
  */
 void *weft_mem_get_base(const weft_mem *mem);
 void *weft_mem_get_peer_base(const weft_mem *mem, int peer);

@@ -138,7 +138,8 @@ WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
  *                     send_displs may be NULL elsewhere.
  * weft_allgatherv     recv_counts on all ranks; send_elems is what it says
  *                     there for this rank.
- * weft_reducescatterv send has recv_counts[p] elements for each rank p, one
+ * weft_reducescatterv
+ *                     send has recv_counts[p] elements for each rank p, one
  *                     after another; rank r gets those that are its own,
  *                     reduced over all ranks. In weft_op these counts are
  *                     send_counts, and count is this rank's own.

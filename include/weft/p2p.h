@@ -20,6 +20,7 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/* Which way a part of a list goes. */
 typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
 
 /*

@@ -40,16 +40,18 @@ extern "C" {
 #define WEFT_SCHEDULE_MICROBATCHES_MOST 1048576
 
 /*
- * The kinds of action: X(NAME, text, of a micro-batch, of torch).
+ * The kinds of action. X(NAME, text, of a micro-batch, of torch).
  *
  * F, I, W, B    forward; backward for inputs; backward for weights (needs I);
  *               full backward = I, then W
  * FB            F of one and B of another micro-batch, run overlapped; both
  *               inputs are there before it starts, both results when it ends
- * SEND_F        sends F's output to the next stage    RECV_F  receives F's
- * input SEND_B        sends the gradient of F's input to the stage before
+ * SEND_F        sends F's output to the next stage
+ * RECV_F        receives F's input
+ * SEND_B        sends the gradient of F's input to the stage before
  * RECV_B        receives the gradient of F's output
- * UNSHARD       gathers the stage's parameters        RESHARD drops them
+ * UNSHARD       gathers the stage's parameters
+ * RESHARD       drops them
  * REDUCE_GRAD   starts the stage's data-parallel gradient reduction
  * OPT           optimizer step of the stage, waits for its reduction
  * GATHER_PARAM  starts gathering the parameters which OPT has updated in slices
@@ -172,7 +174,7 @@ void weft_schedule_destroy(weft_schedule *schedule); /* NULL legal */
 const char *weft_schedule_name(int i);
 const char *weft_schedule_meaning(int i);
 
-/* weft_schedule_info - what a schedule is about. */
+/* weft_schedule_info - the numbers of a schedule. */
 typedef struct weft_schedule_info {
     size_t size_bytes; /* set by the caller */
     int ranks;
@@ -186,6 +188,11 @@ typedef struct weft_schedule_info {
     char name[32];    /* the generator's, or "csv" */
 } weft_schedule_info;
 
+/*
+ * weft_schedule_get_info - what a schedule is about.
+ *
+ * Returns     OK | ERR_INVALID (info->size_bytes).
+ */
 WEFT_NODISCARD weft_status weft_schedule_get_info(const weft_schedule *schedule,
                                                   weft_schedule_info *info);
 
@@ -242,7 +249,8 @@ WEFT_NODISCARD weft_status weft_schedule_write(const weft_schedule *schedule,
  *              the other side of each has been posted
  * RENDEZVOUS   each message by itself blocks until the other side is there
  * EAGER        a send blocks only while eager_slots sends of its ordered pair
- * of ranks have not been received; a receive until its send is done
+ *              of ranks have not been received; a receive until its send is
+ *              done
  */
 typedef enum weft_semantics {
     WEFT_SEMANTICS_GROUPED,
@@ -329,14 +337,15 @@ typedef struct weft_verdict {
 WEFT_NODISCARD weft_status weft_schedule_check(const weft_schedule *schedule,
                                                const weft_check_config *config,
                                                weft_verdict *verdict_out);
-void weft_verdict_fini(weft_verdict *verdict);
+void weft_verdict_fini(weft_verdict *verdict); /* frees what it points to */
 
 /* ---- passes ---------------------------------------------------------------
  *
- * Each changes the schedule in place and returns OK, or with the schedule as it
- * was ERR_INVALID (it does not apply here; the text says why) or ERR_NO_MEMORY.
- * The order in which they make sense: merge, recompute, shard, reduce,
- * optimize, lower, release, group.
+ * Each changes the schedule in place. The order in which they make sense:
+ * merge, recompute, shard, reduce, optimize, lower, release, group.
+ *
+ * Returns     OK | with the schedule as it was ERR_INVALID (it does not apply
+ *             here; the text says why), ERR_NO_MEMORY.
  */
 
 /* Each I that its own W follows at once becomes a B. */
@@ -362,6 +371,7 @@ typedef enum weft_lowering {
     WEFT_LOWERING_DUALPIPE
 } weft_lowering;
 
+/* Puts messages between the compute actions. */
 WEFT_NODISCARD weft_status weft_schedule_lower(weft_schedule *schedule,
                                                weft_lowering lowering);
 
@@ -432,8 +442,9 @@ typedef struct weft_stage_cost {
  * route        the indices of the links from a rank to another, in links_out
  *              [WEFT_ROUTE_LINKS_MOST]; returns how many.
  * reduce       REDUCE_GRAD of a rank's stages; a rank does one at a time,
- * beside its compute. gather       UNSHARD or GATHER_PARAM of a rank's stages,
- * likewise. optimizer    OPT of a rank's stages; counts as compute.
+ *              beside its compute.
+ * gather       UNSHARD or GATHER_PARAM of a rank's stages, likewise.
+ * optimizer    OPT of a rank's stages; counts as compute.
  */
 typedef struct weft_schedule_cost {
     size_t size_bytes;
@@ -504,7 +515,7 @@ typedef struct weft_schedule_run {
 WEFT_NODISCARD weft_status weft_schedule_simulate(
     const weft_schedule *schedule, const weft_schedule_cost *cost,
     bool keep_spans, weft_schedule_run *run_out);
-void weft_schedule_run_fini(weft_schedule_run *plan);
+void weft_schedule_run_fini(weft_schedule_run *plan); /* frees its spans */
 
 /* ---- the painter ----------------------------------------------------------
  */

@@ -19,6 +19,9 @@ extern "C" {
 #define WEFT_NODISCARD
 #endif
 
+/*
+ * What came of a call. Only OK and INPROGRESS are no errors.
+ */
 /* X(name, value, text) */
 #define WEFT_STATUS_LIST(X)                                                    \
     X(OK, 0, "success")                                                        \

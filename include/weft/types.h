@@ -44,6 +44,7 @@ typedef enum weft_dtype {
         WEFT_DTYPE_COUNT
 } weft_dtype;
 
+/* What an element type is made of. */
 typedef enum weft_kind {
     WEFT_KIND_SIGNED,
     WEFT_KIND_UNSIGNED,
@@ -103,6 +104,9 @@ typedef enum weft_redop {
         WEFT_REDOP_COUNT
 } weft_redop;
 
+/*
+ * What an operation does; weft/op.h says it for each.
+ */
 /* X(name, text) */
 #define WEFT_COLLECTIVE_LIST(X)                                                \
     X(BARRIER, "barrier")                                                      \
@@ -151,10 +155,11 @@ typedef enum weft_class {
 } weft_class;
 
 /*
- * weft_dtype_bytes, _kind, _text - size of one element, what it is, and the
- * short names.
- *
- * weft_redop_applies - 1 where the reduction is defined for the type, else 0.
+ * weft_dtype_bytes     how large one element is.
+ * weft_dtype_kind      SIGNED, UNSIGNED or FLOAT.
+ * weft_redop_applies   1 where the reduction is defined for the type, else 0.
+ * weft_dtype_text, weft_redop_text, weft_collective_text, weft_class_text
+ *                      the short name, as in the lists above.
  *
  * Returns     0, FLOAT or "?" for a value outside its enum.
  * Threads     any.  Blocks: no.  Allocates: no.

@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 typedef struct wefti_doorbell {
-    _Atomic uint32_t count;
-    _Atomic uint32_t sleepers;
+    _Atomic uint32_t count;    /* wake -> the kernel's comparison in sleep */
+    _Atomic uint32_t sleepers; /* arm -> ring */
 } wefti_doorbell;
 
 void wefti_doorbell_init(wefti_doorbell *bell);

@@ -145,6 +145,16 @@ typedef struct wefti_list {
     uint64_t times;
 } wefti_list;
 
+/*
+ * Its flags (each pairs with loads in comm/engine.c; the work itself is under
+ * the lock):
+ *
+ * pending    raised before the progress thread's bell is rung, loaded by it
+ *            between arm and sleep (base/doorbell.h)
+ * stopping   wefti_engine_release -> progress, likewise
+ * drivers    whoever takes it to 0 arms the network's watcher; the watcher
+ *            loads it after it has drained: alone
+ */
 typedef struct wefti_engine {
     pthread_mutex_t lock;
     wefti_doorbell *bell; /* in shared memory: peers, gates and posts ring it */
@@ -241,10 +251,13 @@ struct weft_comm {
     weft_stream *copies;
     wefti_gate_watcher start_watcher, copied_watcher;
 
-    weft_status failed;          /* this rank has acted on the fault */
-    int64_t half_fault_ns;       /* since when a fault is being written */
-    _Atomic bool fault_told;     /* this rank must tell other domains of it */
-    _Atomic uint32_t fault_seen; /* a copy of the fault is in fault */
+    weft_status failed;    /* this rank has acted on the fault */
+    int64_t half_fault_ns; /* since when a fault is being written */
+    /* This rank must tell other domains of it: stored before the fault page's
+     * state, loaded after it. */
+    _Atomic bool fault_told;
+    /* wefti_fault_act -> weft_comm_get_fault: a copy is in fault. */
+    _Atomic uint32_t fault_seen;
     weft_fault fault;
 };
 

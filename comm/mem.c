@@ -28,7 +28,7 @@ _Static_assert(sizeof(card) <= sizeof(wefti_verdict),
 
 /* The domain's page of a memory. */
 typedef struct header {
-    _Atomic uint32_t gone; /* ranks that have destroyed it */
+    _Atomic uint32_t gone; /* fetch-and-add by each that leaves, to the last */
 } header;
 
 static size_t round_up(size_t bytes)

@@ -36,7 +36,11 @@ struct weft_mem {
     bool engaged; /* keeps the engine's thread awake for far peers */
 };
 
-/* The counter of rank that source raises. near ranks only. */
+/*
+ * The counter of rank that source raises. near ranks only. Raised by
+ * fetch-and-add (for a far source by its messages, mem_far.c), loaded by
+ * weft_mem_get_signal: what source had put before may then be read.
+ */
 _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
                                      int slot);
 unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank);

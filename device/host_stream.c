@@ -77,12 +77,12 @@ typedef struct host_stream {
     item *ring;             /* [capacity], a power of two */
     size_t capacity;
     uint64_t posted;       /* items ever queued */
-    _Atomic uint64_t done; /* items ever finished; waiters read it unlocked */
+    _Atomic uint64_t done; /* items ever finished: take -> is_drained */
     bool busy, dirty, handed, closing, quit, has_thread;
 
     pthread_t thread;    /* set before has_thread */
     wefti_doorbell bell; /* rung after done has moved */
-    _Atomic int error;   /* first error of a gate or copy; stays */
+    _Atomic int error;   /* the first one stays; stored before done moves */
     weft_gate *watched;  /* where watcher is, or NULL */
     wefti_gate_watcher watcher;
     struct host_stream *next_due; /* in the turn of the busy thread */

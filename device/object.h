@@ -23,7 +23,8 @@ struct weft_device {
     bool spins; /* waiting threads may spin: there are several CPUs */
     void *own;  /* the kind's state */
 
-    /* Allocations, streams, events, gates alive; the top bit: abandoned. */
+    /* Allocations, streams, events, gates alive; the top bit: abandoned. The
+     * subtraction that leaves nothing pairs with all before it. */
     _Atomic size_t objects;
     pthread_mutex_t spare_lock; /* guards spare_gates */
     weft_gate *spare_gates;     /* destroyed, kept for the next create */
@@ -47,7 +48,9 @@ typedef struct wefti_gate_pass wefti_gate_pass;
  * Signaller                          Waiter or watcher
  *   word = max(word, epoch)            sleepers + 1, or watched + 1
  *   look at sleepers and watched       look at the word
- * all seq_cst: one of the two sees the other.
+ * all seq_cst: one of the two sees the other. The swap that raises a word is
+ * also the release, and the look at it the acquire, of what the signaller wrote
+ * before; failure is stored before the words rise, and loaded after.
  */
 struct weft_gate {
     weft_device *device;

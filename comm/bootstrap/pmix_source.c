@@ -330,7 +330,7 @@ static weft_status meet(launcher *self, const wefti_bootstrap_request *request,
 static weft_status join(const wefti_bootstrap_request *request,
                         wefti_membership *membership_out)
 {
-    static _Atomic uint64_t meetings;
+    static _Atomic uint64_t meetings; /* alone: a number for each */
     launcher *self;
     if (request->nranks == 1) {
         return wefti_source_join_alone(request, membership_out);

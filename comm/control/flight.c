@@ -24,7 +24,7 @@ enum {
 
 struct wefti_flight {
     pthread_t thread;
-    _Atomic bool closing; /* stored before the signal that ends the thread */
+    _Atomic bool closing; /* alone; stored before the signal that wakes run */
     pthread_mutex_t lock; /* guards comms */
     weft_comm *comms[WATCHED_MOST];
     char text[TEXT_BYTES];

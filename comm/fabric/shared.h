@@ -27,7 +27,9 @@
  *
  * Every flag is stored and loaded sequentially consistent: the bell needs it
  * (base/doorbell.h), and the store is also the release that publishes the
- * plain bytes written before it to whoever loads it.
+ * plain bytes written before it to whoever loads it. Beside each flag stands
+ * which store pairs with which load, and what that load may then read; what is
+ * "alone" publishes nothing but itself.
  */
 #ifndef COMM_FABRIC_SHARED_H
 #define COMM_FABRIC_SHARED_H
@@ -52,6 +54,9 @@ enum {
 /*
  * An operation that a rank has entered. number is stored last; the other
  * words are atomic only because diagnosis reads them at any time.
+ *
+ * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it
+ *          and the payload. The way back is page.completed.
  */
 typedef struct wefti_entry {
     _Alignas(64) _Atomic uint64_t number;
@@ -69,7 +74,12 @@ enum {
     WEFTI_COUNTS_MAX = WEFTI_PAYLOAD_BYTES / (int)sizeof(uint64_t)
 };
 
-/* One message; sequence is stored last and publishes the rest. */
+/*
+ * One message. sequence: fabric post -> peek, stored last: the words beside it
+ * and the staged bytes. The way back are the reader's "consumed" counters:
+ * release -> has_room and read_by, so that a slot is written again only after
+ * it has been read.
+ */
 typedef struct wefti_message {
     _Alignas(64) _Atomic uint64_t sequence;
     uint64_t offset; /* of its bytes, from the sender's region */
@@ -81,7 +91,8 @@ typedef struct wefti_message {
 
 /*
  * Why the communicator has failed. state goes 0 -> 1 (one writer has won) ->
- * 2 (the rest is written).
+ * 2 (the rest is written): comm/control/fault.c, write_page -> learn and
+ * weft_comm_get_fault.
  */
 typedef struct wefti_fault_page {
     _Alignas(64) _Atomic uint32_t state;
@@ -94,6 +105,9 @@ typedef struct wefti_fault_page {
 /*
  * One attempt of the survivors to agree who is left; see comm/shrink.c. Each
  * word is set once, by compare-and-swap: whoever is first decides for all.
+ *
+ * decided   propose -> decide: the author's proposal
+ * outcome   conclude -> conclude: what a rank that could not build has written
  */
 typedef struct wefti_shrink_round {
     _Atomic uint32_t decided; /* 1 + the rank whose proposal it is; 0: nobody */
@@ -115,8 +129,10 @@ typedef struct wefti_proposal {
 } wefti_proposal;
 
 /*
- * A rank's part in shrinking. round (store) publishes that it waits in that
- * round; built[k] (store, last) that it has built, or text, why it could not.
+ * A rank's part in shrinking.
+ *
+ * round      decide -> has_entered: alone
+ * built[k]   build -> look_at_builders, stored last: status and text
  */
 typedef struct wefti_shrink_page {
     _Atomic uint32_t round;
@@ -126,6 +142,13 @@ typedef struct wefti_shrink_page {
     wefti_proposal proposals[WEFTI_SHRINK_ROUNDS];
 } wefti_shrink_page;
 
+/*
+ * next_offset   fetch-and-add, alone: ranges are handed out in its order
+ * gone          fetch-and-add by each that leaves: the last one's addition
+ *               pairs with all before it, and nobody uses the memory any more
+ * observed      wefti_comm_observe -> wefti_oneshot_announce, which loads it
+ *               relaxed: alone, and an operation sooner or later is the same
+ */
 typedef struct wefti_shared_header {
     wefti_fault_page fault;
     wefti_shrink_round shrink[WEFTI_SHRINK_ROUNDS];
@@ -135,6 +158,13 @@ typedef struct wefti_shared_header {
     _Atomic uint32_t observed; /* some rank wants exact times of entry */
 } wefti_shared_header;
 
+/*
+ * completed    publish_settled -> lane_free: the rank has read all it needs of
+ *              the peers' entries and windows of these operations, which may
+ *              be written again
+ * left         weft_comm_destroy -> wefti_watch_lost: alone
+ * waiting_ns   leave_mark -> is_only_waiting: alone
+ */
 typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */
     _Alignas(128) _Atomic uint64_t completed;

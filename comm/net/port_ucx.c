@@ -48,6 +48,7 @@ struct wefti_port {
     int event_fd;
 };
 
+/* Alone: a function, set before UCX can log. */
 static _Atomic(void (*)(const char *)) say_to;
 
 /* UCX prints to stdout; a library has no business there. */

@@ -47,7 +47,9 @@ size_t wefti_split_cards_bytes(int nranks);
  * wefti_comm_read_config - config (NULL: all defaults) with every zero
  * replaced by the environment's value or the default.
  *
- * Returns     OK | ERR_INVALID.
+ * Returns     OK | ERR_INVALID: *config_out serves to meet the other ranks and
+ *             tell them all the same; its size_bytes is 0 where it does not,
+ *             because not even this rank's number is known.
  */
 WEFT_NODISCARD weft_status wefti_comm_read_config(
     const weft_comm_config *config, weft_comm_config *config_out);

@@ -4,8 +4,8 @@
  * each builds its own end.
  *
  * Whatever can fail on one rank alone happens between the meeting's welcome
- * and its verdict, so that all ranks succeed or all learn which one did not,
- * and why.
+ * and its verdict, or is told there if it failed before, so that all ranks
+ * succeed or all learn which one did not, and why.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -48,7 +48,7 @@ static bool is_crowded(const wefti_membership *members)
 
 /* What a rank brings to the meeting, and takes home from it. */
 typedef struct building {
-    wefti_engine *engine;
+    wefti_engine *engine; /* NULL if it could not be made */
     const weft_comm_config *config;
     weft_status early; /* failed before the meeting: the others must know */
     char early_text[512];
@@ -126,9 +126,6 @@ static weft_status prepare(void *context, const wefti_membership *members)
 {
     building *own = context;
     wefti_tuning tuning;
-    if (own->early != WEFT_OK) {
-        return wefti_error(own->early, "%s", own->early_text);
-    }
     memcpy(&tuning, members->tuning, sizeof(tuning));
     if (members->nranks > 1) {
         weft_status status = size_memory(members->memory_fd);
@@ -168,6 +165,8 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
     wefti_bootstrap_request request = {.id = config->id,
                                        .rank = config->rank,
                                        .nranks = config->nranks,
+                                       .refused = own->early,
+                                       .refused_text = own->early_text,
                                        .warn_ms = config->warn_ms,
                                        .timeout_ms = config->timeout_ms,
                                        .exchange = {make_card, take_card},
@@ -214,14 +213,16 @@ weft_status weft_comm_create(const weft_comm_config *config,
                            "communicator");
     }
     *comm_out = NULL;
-    weft_status status = wefti_comm_read_config(config, &full);
-    if (status == WEFT_OK) {
-        status = wefti_engine_create(&own.engine);
+    own.early = wefti_comm_read_config(config, &full);
+    if (!full.size_bytes) {
+        return own.early;
     }
-    if (status != WEFT_OK) {
-        return status;
+    if (own.early == WEFT_OK) {
+        own.early = wefti_engine_create(&own.engine);
     }
-    own.early = wefti_log_check();
+    if (own.early == WEFT_OK) {
+        own.early = wefti_log_check();
+    }
     if (own.early == WEFT_OK) {
         own.early = wefti_tuning_read(&tuning);
     }
@@ -230,10 +231,12 @@ weft_status weft_comm_create(const weft_comm_config *config,
         snprintf(own.early_text, sizeof(own.early_text), "%s",
                  weft_error_text());
     }
-    status = meet(&own, &tuning);
+    weft_status status = meet(&own, &tuning);
     weft_comm *comm = own.comm;
     if (status != WEFT_OK && !comm) {
-        wefti_engine_release(own.engine);
+        if (own.engine) {
+            wefti_engine_release(own.engine);
+        }
         return status;
     }
     if (status == WEFT_OK) {
@@ -246,6 +249,10 @@ weft_status weft_comm_create(const weft_comm_config *config,
         weft_comm_destroy(comm);
         return status;
     }
+    wefti_log(WEFTI_LOG_INFO, comm->rank,
+              "%d ranks, of which %d share memory with this one: %s",
+              comm->nranks, comm->near_count - 1,
+              wefti_fabric_name(&comm->fabric));
     if (comm->tuning.emulate_gbps > 0 && comm->rank == 0) {
         wefti_log(WEFTI_LOG_WARN, comm->rank,
                   "WEFT_EMULATE_GBPS: every rank's sending is limited to %g "

@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 1000, TERM_MS = 2000 };
+enum { WAIT_MS = 2000, TERM_MS = 2000 };
 
 typedef enum stage { STAGE_RUN, STAGE_WAIT, STAGE_TERM, STAGE_KILL } stage;
 

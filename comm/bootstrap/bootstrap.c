@@ -12,7 +12,12 @@
 #include "comm/bootstrap/stranger.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <sys/resource.h>
+
+/* How long a rank that cannot take part tries to find a server: rank 0 may
+ * have the same limit, and then there is none. */
+enum { TELL_MS = 1000 };
 
 static weft_status check_limit(const char *name, int64_t limit_ms)
 {
@@ -40,7 +45,7 @@ static weft_status check_ranks(const wefti_bootstrap_request *request)
 
 /*
  * Every rank asks for what the neediest does, one that serves, so that all of
- * a job with one limit are refused alike, and at once.
+ * a job with one limit are refused alike, and soon.
  */
 static weft_status check_descriptors(int nranks)
 {
@@ -81,11 +86,18 @@ weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
     if (own.nranks == 0) {
         status = source->look(&own.rank, &own.nranks);
     }
-    if (status == WEFT_OK) {
-        status = check_descriptors(own.nranks);
+    char reason[512];
+    weft_status lacking =
+        status == WEFT_OK ? check_descriptors(own.nranks) : WEFT_OK;
+    if (status != WEFT_OK || (lacking != WEFT_OK && own.rank == 0)) {
+        return status != WEFT_OK ? status : lacking; /* nobody could be told */
     }
-    if (status != WEFT_OK) {
-        return status;
+    if (lacking != WEFT_OK) {
+        snprintf(reason, sizeof(reason), "%s", weft_error_text());
+        own.refused = lacking;
+        own.refused_text = reason;
+        own.stay_ms = own.timeout_ms;
+        own.timeout_ms = own.timeout_ms < TELL_MS ? own.timeout_ms : TELL_MS;
     }
     wefti_log(WEFTI_LOG_INFO, own.rank, "rank %d of %d, by %s: %s", own.rank,
               own.nranks, source->name, source->sign);

@@ -60,6 +60,11 @@ typedef struct wefti_card_exchange {
  * id           NULL: from WEFT_RENDEZVOUS, WEFT_SECRET or WEFT_SECRET_FILE.
  * rank         with id NULL and nranks 0: from WEFT_RANK, WEFT_NRANKS.
  * tuning       opaque; everybody receives rank 0's.
+ * refused      OK; or why this rank will not take part, whatever the others
+ *              bring: it meets them only to tell them refused_text (borrowed),
+ *              and prepare is not called.
+ * stay_ms      if not 0, a member's time limit in place of timeout_ms, which
+ *              then is for becoming one.
  * warn_ms      whoever waits logs (warn) which ranks are missing.
  * timeout_ms   and gives up.
  * prepare      what has to succeed on every rank before any rank returns OK:
@@ -73,6 +78,9 @@ typedef struct wefti_bootstrap_request {
     int rank;
     int nranks;
     unsigned char tuning[WEFTI_TUNING_BYTES];
+    weft_status refused;
+    const char *refused_text;
+    int64_t stay_ms;
     int64_t warn_ms;
     int64_t timeout_ms;
     weft_status (*prepare)(void *context, const wefti_membership *membership);

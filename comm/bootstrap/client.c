@@ -37,10 +37,12 @@ typedef struct client {
     const wefti_endpoint *endpoint;
     const wefti_secret *secret;
     const wefti_bootstrap_request *request;
-    int64_t deadline_ns;
-    int64_t warn_at_ns; /* INT64_MAX once warned, or accepted */
-    bool challenged;    /* a server has answered at least once */
+    int64_t limit_ns;    /* of a member */
+    int64_t deadline_ns; /* of what is under way */
+    int64_t warn_at_ns;  /* INT64_MAX once warned, or accepted */
+    bool challenged;     /* a server has answered at least once */
     bool accepted;
+    bool judged;      /* has heard a verdict */
     int last_failure; /* errno of the last connect, 0: it succeeded */
     wefti_link link;
     wefti_session session;
@@ -151,8 +153,12 @@ static weft_status await_frame(client *self, unsigned allowed, bool sealed)
         struct pollfd wait[1 + WEFTI_GIVER_POLLED];
         wait[0] = (struct pollfd){.fd = self->link.fd, .events = events};
         wefti_giver_watch(&self->giver, wait + 1);
-        (void)poll(wait, 1 + WEFTI_GIVER_POLLED,
-                   (int)least(wait_ns / 1000000 + 1, 3600000));
+        /* poll refuses more places than there may be descriptors. */
+        nfds_t places = 1 + WEFTI_GIVER_POLLED;
+        while (places > 1 && wait[places - 1].fd < 0) {
+            places--;
+        }
+        (void)poll(wait, places, (int)least(wait_ns / 1000000 + 1, 3600000));
         if (wait[0].revents & POLLOUT) {
             wefti_link_flush(&self->link);
         }
@@ -187,6 +193,7 @@ static weft_status await_as_member(client *self, wefti_message_kind kind)
                       said->text);
         } else if (self->message.kind == WEFTI_MESSAGE_VERDICT &&
                    said->status != WEFT_OK) {
+            self->judged = true;
             return wefti_error(said->status, "%s", said->text);
         } else if (self->message.kind == kind) {
             return WEFT_OK;
@@ -225,7 +232,7 @@ static weft_status check_version(const client *self)
 /* The server decides first, so that all hear the same. */
 static uint32_t server_limit_ms(const client *self)
 {
-    int64_t left_ms = (self->deadline_ns - wefti_clock_ns()) / 1000000;
+    int64_t left_ms = (self->limit_ns - wefti_clock_ns()) / 1000000;
     int64_t margin_ms = least(self->request->timeout_ms / 8, MARGIN_MOST_MS);
     return left_ms > margin_ms ? (uint32_t)(left_ms - margin_ms) : 0;
 }
@@ -276,6 +283,7 @@ static weft_status introduce(client *self)
                              self->request->rank, self->endpoint->name);
     } else if (status == WEFT_OK &&
                self->message.kind == WEFTI_MESSAGE_VERDICT) {
+        self->judged = true;
         status = wefti_error(WEFT_ERR_BOOTSTRAP, "%s",
                              self->message.as.verdict.text);
     }
@@ -394,6 +402,11 @@ static weft_status collect(client *self, wefti_membership *membership,
     if (status != WEFT_OK || report->outcome != WEFTI_OUTCOME_COMPLETE) {
         return status;
     }
+    if (self->request->refused != WEFT_OK) {
+        refuse_part(message, wefti_error(self->request->refused, "%s",
+                                         self->request->refused_text));
+        return WEFT_OK;
+    }
     int subject = wefti_membership_watch(membership);
     if (subject >= 0 && errno == ESRCH) {
         report->subject = (uint32_t)subject;
@@ -487,7 +500,7 @@ static weft_status take_part(client *self, wefti_membership *membership)
     const wefti_bootstrap_request *request = self->request;
     wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
     self->accepted = true;
-    self->deadline_ns += VERDICT_GRACE_MS * INT64_C(1000000);
+    self->deadline_ns = self->limit_ns + VERDICT_GRACE_MS * INT64_C(1000000);
     self->warn_at_ns = INT64_MAX; /* the server warns now */
     weft_status status = await_as_member(self, WEFTI_MESSAGE_WELCOME);
     if (status == WEFT_OK) {
@@ -514,9 +527,12 @@ weft_status wefti_client_meet(const wefti_endpoint *endpoint,
                               wefti_membership *membership_out)
 {
     const int64_t start_ns = wefti_clock_ns();
+    const int64_t stay_ms =
+        request->stay_ms ? request->stay_ms : request->timeout_ms;
     client self = {.endpoint = endpoint,
                    .secret = secret,
                    .request = request,
+                   .limit_ns = start_ns + stay_ms * 1000000,
                    .deadline_ns = start_ns + request->timeout_ms * 1000000,
                    .warn_at_ns = start_ns + request->warn_ms * 1000000,
                    .link = {.fd = -1}};
@@ -538,7 +554,9 @@ weft_status wefti_client_meet(const wefti_endpoint *endpoint,
     wefti_session_fini(&self.session);
     if (status != WEFT_OK) {
         wefti_membership_fini(&membership);
-        return status;
+        return request->refused != WEFT_OK && !self.judged
+                   ? wefti_error(request->refused, "%s", request->refused_text)
+                   : status;
     }
     *membership_out = membership;
     return WEFT_OK;

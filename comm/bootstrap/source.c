@@ -40,6 +40,9 @@ weft_status wefti_source_look(int *rank_out, int *nranks_out)
 weft_status wefti_source_join_alone(const wefti_bootstrap_request *request,
                                     wefti_membership *membership_out)
 {
+    if (request->refused != WEFT_OK) {
+        return wefti_error(request->refused, "%s", request->refused_text);
+    }
     weft_status status =
         wefti_membership_alone(request->tuning, membership_out);
     if (status == WEFT_OK && request->prepare) {

@@ -3,8 +3,9 @@
  * Goal    creating and splitting end alike on all ranks: all succeed, or all
  *         return the reason of the one that could not.
  * Method  worlds of processes in which one rank is given an impossible setting
- *         or too little address space; every rank checks status, text and the
- *         time it took. And a crowd of 256 ranks, as threads.
+ *         or config, or too little address space or descriptors; every rank
+ *         checks status, text and the time it took. And a crowd of 256 ranks,
+ *         as threads.
  */
 #include "base/clock.h"
 #include "tests/comm/world.h"
@@ -34,6 +35,7 @@ typedef struct scene {
     weft_status status;
     const char *text;
     int64_t begin_ns;
+    void (*spoil)(weft_comm_config *config);
 } scene;
 
 static void before(int rank, void *context)
@@ -41,6 +43,14 @@ static void before(int rank, void *context)
     const scene *own = context;
     if (rank == VICTIM && own->harm) {
         own->harm();
+    }
+}
+
+static void configure(int rank, weft_comm_config *config, void *context)
+{
+    const scene *own = context;
+    if (rank == VICTIM && own->spoil) {
+        own->spoil(config);
     }
 }
 
@@ -77,6 +87,7 @@ static void run(scene *own, world_rank_call call)
                           .call = call,
                           .context = own,
                           .before = before,
+                          .configure = configure,
                           .refused = refused};
     assert_int_equal(world_run_processes(&world), 0);
 }
@@ -94,6 +105,36 @@ static void spoil_log(void)
 static void spoil_algorithm(void)
 {
     setenv("WEFT_ALGORITHM", "all_reduce:magic", 1);
+}
+
+static void spoil_warn(void)
+{
+    setenv("WEFT_WARN_MS", "soon", 1);
+}
+
+static void spoil_spin(void)
+{
+    setenv("WEFT_SPIN_US", "-7", 1);
+}
+
+static void spoil_flags(weft_comm_config *config)
+{
+    config->flags = 4;
+}
+
+static void spoil_lanes(weft_comm_config *config)
+{
+    config->ops_in_flight = 99;
+}
+
+static void spoil_name(weft_comm_config *config)
+{
+    config->name = "a name of more bytes than there is room for";
+}
+
+static void spoil_limit(weft_comm_config *config)
+{
+    config->timeout_ms = -1;
 }
 
 /* Bytes of address space in use. */
@@ -125,15 +166,38 @@ static void take_file_size(void)
     }
 }
 
+static void take_descriptors(void)
+{
+    struct rlimit limit = {40, 40};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        abort();
+    }
+}
+
 static void test_create_where_one_rank_cannot_build_fails_alike(void **state)
 {
     (void)state;
     scene scenes[] = {
-        {spoil_board, WEFT_ERR_SYSTEM, "rank 1: WEFT_BOARD_FD=9999", 0},
-        {spoil_log, WEFT_ERR_INVALID, "rank 1: WEFT_LOG=loud: allowed", 0},
-        {spoil_algorithm, WEFT_ERR_INVALID, "rank 1: WEFT_ALGORITHM", 0},
-        {take_space, WEFT_ERR_NO_MEMORY, "(RLIMIT_AS, ulimit -v)", 0},
-        {take_file_size, WEFT_ERR_SYSTEM, "(RLIMIT_FSIZE, ulimit -f)", 0},
+        {spoil_board, WEFT_ERR_SYSTEM, "rank 1: WEFT_BOARD_FD=9999", 0, NULL},
+        {spoil_log, WEFT_ERR_INVALID, "rank 1: WEFT_LOG=loud: allowed", 0,
+         NULL},
+        {spoil_algorithm, WEFT_ERR_INVALID, "rank 1: WEFT_ALGORITHM", 0, NULL},
+        {spoil_warn, WEFT_ERR_INVALID, "rank 1: WEFT_WARN_MS=soon: allowed", 0,
+         NULL},
+        {spoil_spin, WEFT_ERR_INVALID, "rank 1: WEFT_SPIN_US=-7: allowed", 0,
+         NULL},
+        {take_space, WEFT_ERR_NO_MEMORY, "(RLIMIT_AS, ulimit -v)", 0, NULL},
+        {take_file_size, WEFT_ERR_SYSTEM, "(RLIMIT_FSIZE, ulimit -f)", 0, NULL},
+        {take_descriptors, WEFT_ERR_SYSTEM,
+         "rank 1: the limit on open files (RLIMIT_NOFILE, ulimit -n) is 40", 0,
+         NULL},
+        {NULL, WEFT_ERR_INVALID, "rank 1: flags 0x4: allowed is 0", 0,
+         spoil_flags},
+        {NULL, WEFT_ERR_INVALID, "rank 1: ops_in_flight 99: allowed", 0,
+         spoil_lanes},
+        {NULL, WEFT_ERR_INVALID, "rank 1: name \"a name of", 0, spoil_name},
+        {NULL, WEFT_ERR_INVALID, "rank 1: timeout_ms -1: allowed", 0,
+         spoil_limit},
     };
     for (size_t i = 0; i < sizeof(scenes) / sizeof(scenes[0]); i++) {
         run(&scenes[i], must_not_begin);
@@ -150,6 +214,29 @@ static void test_create_alone_with_a_misspelt_level_is_refused(void **state)
     assert_int_equal(status, WEFT_ERR_INVALID);
     assert_null(comm);
     assert_non_null(strstr(weft_error_text(), "WEFT_LOG=loud"));
+}
+
+/* With a number that nobody has, and without any meeting to be told at. */
+static void
+test_create_with_a_wrong_config_alone_is_refused_at_once(void **state)
+{
+    weft_comm *comm;
+    weft_unique_id id = {{0}};
+    weft_comm_config config = {.size_bytes = sizeof(config), .flags = 1};
+    int64_t begin_ns = wefti_clock_ns();
+    (void)state;
+    assert_int_equal(weft_comm_create(&config, &comm), WEFT_ERR_INVALID);
+    assert_string_equal(weft_error_text(), "flags 0x1: allowed is 0");
+    config.id = &id;
+    config.nranks = 2;
+    assert_int_equal(weft_comm_create(&config, &comm), WEFT_ERR_INVALID);
+    config.rank = 2;
+    assert_int_equal(weft_comm_create(&config, &comm), WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_error_text(), "rank 2 of nranks 2"));
+    config.size_bytes = 8;
+    assert_int_equal(weft_comm_create(&config, &comm), WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_error_text(), "config->size_bytes 8"));
+    assert_true(wefti_clock_ns() - begin_ns < SOON_MS * INT64_C(1000000));
 }
 
 static int split_in_a_corner(weft_comm *comm, void *context)
@@ -185,7 +272,7 @@ static void test_split_where_one_rank_has_no_memory_fails_alike(void **state)
 {
     (void)state;
     scene own = {NULL, WEFT_ERR_NO_MEMORY,
-                 "rank 1 could not join the split: cannot map", 0};
+                 "rank 1 could not join the split: cannot map", 0, NULL};
     run(&own, split_in_a_corner);
 }
 
@@ -212,6 +299,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create_where_one_rank_cannot_build_fails_alike),
         cmocka_unit_test(test_create_alone_with_a_misspelt_level_is_refused),
+        cmocka_unit_test(
+            test_create_with_a_wrong_config_alone_is_refused_at_once),
         cmocka_unit_test(test_split_where_one_rank_has_no_memory_fails_alike),
         cmocka_unit_test(test_create_of_a_crowd_of_threads_is_quick),
     };

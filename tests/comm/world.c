@@ -38,6 +38,9 @@ static int run_rank(const struct world *world, int rank,
     if (world->before) {
         world->before(rank, world->context);
     }
+    if (world->configure) {
+        world->configure(rank, config, world->context);
+    }
     weft_status status = weft_comm_create(config, &comm);
     if (status != WEFT_OK && world->refused) {
         return world->refused(rank, status, world->context);

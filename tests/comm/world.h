@@ -20,6 +20,7 @@ typedef int (*world_rank_call)(weft_comm *comm, void *context);
  * config's id, rank and nranks are set by the world.
  *
  * before    called on each rank before it creates its communicator; NULL: not.
+ * configure may change the rank's config, after before; NULL: not.
  * refused   called instead of call where that failed, with weft_error_text()
  *           saying why; returns failed checks. NULL: counts as a failure.
  */
@@ -30,6 +31,7 @@ struct world {
     void *context;
     int deadline_s; /* 0: 60 */
     void (*before)(int rank, void *context);
+    void (*configure)(int rank, weft_comm_config *config, void *context);
     int (*refused)(int rank, weft_status status, void *context);
 };
 

@@ -24,8 +24,8 @@
     X(RENDEZVOUS, TEXT, "", 0, 0,                                              \
       "where the ranks meet: host:port of rank 0, or file:/path")              \
     X(HOST, TEXT, "", 0, 0,                                                    \
-      "address of rank 0's machine, where file:/path or PMIx is to be used "   \
-      "between machines")                                                      \
+      "address of rank 0's machine, where file:/path, PMIx or a unique id "    \
+      "is to be used between machines")                                        \
     X(PORT, INT, "", 1, 65535,                                                 \
       "port of the meeting under torchrun; MASTER_PORT + 1 if not set")        \
     X(RENDEZVOUS_FD, INT, "", 0, 65535,                                        \

@@ -153,6 +153,46 @@ weft_status wefti_endpoint_host(const char *source, const char *host,
     return WEFT_OK;
 }
 
+void wefti_endpoint_pack(const wefti_endpoint *endpoint,
+                         unsigned char bytes_out[WEFTI_ADDRESS_BYTES])
+{
+    const bool v4 = endpoint->address.ss_family == AF_INET;
+    const struct sockaddr_in *as_v4 = (const void *)&endpoint->address;
+    const struct sockaddr_in6 *as_v6 = (const void *)&endpoint->address;
+    memset(bytes_out, 0, WEFTI_ADDRESS_BYTES);
+    bytes_out[0] = v4 ? 4 : 6;
+    memcpy(bytes_out + 1, v4 ? &as_v4->sin_port : &as_v6->sin6_port, 2);
+    memcpy(bytes_out + 3,
+           v4 ? (const void *)&as_v4->sin_addr
+              : (const void *)&as_v6->sin6_addr,
+           v4 ? 4 : 16);
+}
+
+bool wefti_endpoint_unpack(const unsigned char bytes[WEFTI_ADDRESS_BYTES],
+                           wefti_endpoint *endpoint_out)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    *endpoint_out = (wefti_endpoint){.address_bytes = 0};
+    if (bytes[0] == 4) {
+        memcpy(&v4.sin_port, bytes + 1, 2);
+        memcpy(&v4.sin_addr, bytes + 3, 4);
+        memcpy(&endpoint_out->address, &v4, sizeof(v4));
+        endpoint_out->address_bytes = sizeof(v4);
+    } else if (bytes[0] == 6) {
+        memcpy(&v6.sin6_port, bytes + 1, 2);
+        memcpy(&v6.sin6_addr, bytes + 3, 16);
+        memcpy(&endpoint_out->address, &v6, sizeof(v6));
+        endpoint_out->address_bytes = sizeof(v6);
+    }
+    if (!endpoint_out->address_bytes || !(bytes[1] | bytes[2]) ||
+        is_any_address(&endpoint_out->address)) {
+        return false;
+    }
+    set_text(endpoint_out);
+    return true;
+}
+
 bool wefti_endpoint_is_loopback(const wefti_endpoint *endpoint)
 {
     if (endpoint->address.ss_family == AF_INET) {

@@ -49,6 +49,19 @@ WEFT_NODISCARD weft_status wefti_endpoint_host(const char *source,
                                                const char *host,
                                                wefti_endpoint *endpoint_out);
 
+enum { WEFTI_ADDRESS_BYTES = 19 }; /* of an endpoint packed */
+
+/*
+ * wefti_endpoint_pack, _unpack - the address as bytes: 4 or 6, the port, the
+ * address in network order, zeros.
+ *
+ * Returns     unpack: false if bytes are no endpoint.
+ */
+void wefti_endpoint_pack(const wefti_endpoint *endpoint,
+                         unsigned char bytes_out[WEFTI_ADDRESS_BYTES]);
+bool wefti_endpoint_unpack(const unsigned char bytes[WEFTI_ADDRESS_BYTES],
+                           wefti_endpoint *endpoint_out);
+
 bool wefti_endpoint_is_loopback(const wefti_endpoint *endpoint);
 
 /*

@@ -3,9 +3,9 @@
  * comm/bootstrap/unique_id.c - 128 bytes that say where a job meets and hold
  * its secret.
  *
- *     magic, 8 | version, 3 x 2 | port, 2 | secret, 32 | zero, 80
+ *     magic, 8 | version, 3 x 2 | secret, 32 | address, 19 | zero, 63
  *
- * The address is the loopback of this host.
+ * The address is this host's loopback, or what WEFT_HOST names of it.
  */
 #include "comm/bootstrap/unique_id.h"
 
@@ -16,43 +16,47 @@
 #include "comm/bootstrap/message.h"
 #include "comm/bootstrap/server.h"
 
-#include <netinet/in.h>
 #include <sodium.h>
 
 static const unsigned char magic[8] = {'w', 'e', 'f', 't', '-', 'i', 'd', 0};
 
-enum { RAW_SECRET_BYTES = 32, REST_BYTES = 80 };
+enum { RAW_SECRET_BYTES = 32, REST_BYTES = 63 };
 
-static void pack(weft_unique_id *id, uint16_t port,
+static void pack(weft_unique_id *id, const wefti_endpoint *endpoint,
                  const unsigned char raw_secret[RAW_SECRET_BYTES])
 {
     static const unsigned char rest[REST_BYTES];
+    unsigned char address[WEFTI_ADDRESS_BYTES];
     const wefti_version own = wefti_version_own();
     wefti_writer writer = {id->bytes, sizeof(id->bytes), false};
+    wefti_endpoint_pack(endpoint, address);
     wefti_writer_bytes(&writer, magic, sizeof(magic));
     wefti_writer_number(&writer, own.major, 2);
     wefti_writer_number(&writer, own.minor, 2);
     wefti_writer_number(&writer, own.patch, 2);
-    wefti_writer_number(&writer, port, 2);
     wefti_writer_bytes(&writer, raw_secret, RAW_SECRET_BYTES);
+    wefti_writer_bytes(&writer, address, sizeof(address));
     wefti_writer_bytes(&writer, rest, sizeof(rest));
 }
 
-static weft_status unpack(const weft_unique_id *id, uint16_t *port_out,
+static weft_status unpack(const weft_unique_id *id,
+                          wefti_endpoint *endpoint_out,
                           wefti_secret *secret_out)
 {
     unsigned char found[sizeof(magic)], raw[RAW_SECRET_BYTES];
+    unsigned char address[WEFTI_ADDRESS_BYTES];
     wefti_reader reader = {id->bytes, sizeof(id->bytes), false};
     wefti_reader_bytes(&reader, found, sizeof(found));
     wefti_version version;
     version.major = (uint16_t)wefti_reader_number(&reader, 2);
     version.minor = (uint16_t)wefti_reader_number(&reader, 2);
     version.patch = (uint16_t)wefti_reader_number(&reader, 2);
-    *port_out = (uint16_t)wefti_reader_number(&reader, 2);
     wefti_reader_bytes(&reader, raw, sizeof(raw));
+    wefti_reader_bytes(&reader, address, sizeof(address));
     wefti_secret_init(secret_out, raw, sizeof(raw));
     sodium_memzero(raw, sizeof(raw));
-    if (memcmp(found, magic, sizeof(magic)) != 0 || *port_out == 0) {
+    if (memcmp(found, magic, sizeof(magic)) != 0 ||
+        !wefti_endpoint_unpack(address, endpoint_out)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "config.id: not made by weft_unique_id_create");
     }
@@ -67,10 +71,15 @@ static weft_status unpack(const weft_unique_id *id, uint16_t *port_out,
     return WEFT_OK;
 }
 
-static uint16_t port_of(const wefti_endpoint *endpoint)
+/* Where the meeting is to be: one address, and never all. */
+static weft_status find_endpoint(wefti_endpoint *endpoint_out)
 {
-    const struct sockaddr_in *address = (const void *)&endpoint->address;
-    return ntohs(address->sin_port);
+    if (wefti_setting_given(WEFTI_SETTING_HOST)) {
+        return wefti_endpoint_host(
+            "WEFT_HOST", wefti_setting_text(WEFTI_SETTING_HOST), endpoint_out);
+    }
+    wefti_endpoint_loopback(0, endpoint_out);
+    return WEFT_OK;
 }
 
 weft_status weft_unique_id_create(weft_unique_id *id_out)
@@ -85,11 +94,12 @@ weft_status weft_unique_id_create(weft_unique_id *id_out)
     }
     weft_status status =
         wefti_setting_int(WEFTI_SETTING_TIMEOUT_MS, &config.timeout_ms);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status = find_endpoint(&config.endpoint);
     }
-    wefti_endpoint_loopback(0, &config.endpoint);
-    status = wefti_endpoint_listen(&config.endpoint, 0, &config.listen_fd);
+    if (status == WEFT_OK) {
+        status = wefti_endpoint_listen(&config.endpoint, 0, &config.listen_fd);
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -97,7 +107,7 @@ weft_status weft_unique_id_create(weft_unique_id *id_out)
     wefti_secret_init(&config.secret, raw, sizeof(raw));
     status = wefti_server_start(&config, NULL);
     if (status == WEFT_OK) {
-        pack(id_out, port_of(&config.endpoint), raw);
+        pack(id_out, &config.endpoint, raw);
     }
     sodium_memzero(raw, sizeof(raw));
     wefti_secret_fini(&config.secret);
@@ -109,10 +119,8 @@ weft_status wefti_unique_id_join(const wefti_bootstrap_request *request,
 {
     wefti_endpoint endpoint;
     wefti_secret secret;
-    uint16_t port;
-    weft_status status = unpack(request->id, &port, &secret);
+    weft_status status = unpack(request->id, &endpoint, &secret);
     if (status == WEFT_OK) {
-        wefti_endpoint_loopback(port, &endpoint);
         status = wefti_client_meet(&endpoint, &secret, request, membership_out);
     }
     wefti_secret_fini(&secret);

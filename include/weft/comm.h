@@ -69,10 +69,13 @@ typedef struct weft_fault {
 /*
  * weft_unique_id_create - open a meeting point in this process and describe it.
  *
- * Send the id to all ranks by any private way. The meeting point closes when
- * all ranks have met or the time limit is over.
+ * Send the id to all ranks by any private way: it holds the job's secret. The
+ * meeting point is on this machine's loopback, or, for ranks of several
+ * machines, on the address of this one that WEFT_HOST names; never on all
+ * addresses. It closes when all ranks have met or the time limit is over.
  *
- * Returns     OK | ERR_SYSTEM (no socket, no thread).
+ * Returns     OK | ERR_INVALID (WEFT_HOST, WEFT_TIMEOUT_MS) | ERR_SYSTEM (no
+ *             socket, no thread; WEFT_HOST is no address of this machine).
  * Threads     any.  Blocks: no.
  */
 WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
@@ -84,10 +87,11 @@ WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
  *
  * Returns     OK | ERR_INVALID | ERR_BOOTSTRAP (who is missing, or whose
  *             version, secret or settings differ: weft_error_text()) |
- *             ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM. Ranks that
- *             have met get the same verdict; one that is refused before (its
- *             id was altered) hears so at once, the others that it is
- *             missing.
+ *             ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM. All ranks get the same
+ *             verdict: also where one has a config, a setting or a limit that
+ *             it cannot work with, as long as it knows who it is and finds the
+ *             meeting. One that does not (its id was altered, its rank is out
+ *             of range) hears so at once, the others that it is missing.
  * Threads     any; several ranks may be threads of one process.
  * Blocks      until all ranks have met, at most timeout_ms.
  */

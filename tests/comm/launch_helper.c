@@ -4,6 +4,8 @@
  *
  *   launch_helper N        N times: create from the environment, all-reduce,
  *                          destroy
+ *   launch_helper id FILE  from a unique id that rank 0 leaves in FILE, at the
+ *                          address of WEFT_RENDEZVOUS; WEFT_RANK, WEFT_NRANKS
  *   launch_helper_mpi HOW  the same program built with MPI, which weft is used
  *                          beside: HOW is "before" or "after" MPI_Init for a
  *                          communicator from the environment; then one from a
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static void must(bool right, const char *what)
 {
@@ -44,6 +47,44 @@ static void use(weft_comm *comm)
                         NULL) == WEFT_OK,
          "all-reduce");
     must(sum == nranks * (nranks - 1) / 2, "sum");
+}
+
+/* Rank 0 leaves the id in the file, whole; the others wait for it there. */
+static void exchange(int rank, const char *path, weft_unique_id *id)
+{
+    char beside[256], host[64];
+    const struct timespec pause = {.tv_nsec = 10000000};
+    FILE *file = NULL;
+    snprintf(beside, sizeof(beside), "%s.new", path);
+    if (rank == 0) {
+        snprintf(host, sizeof(host), "%s", getenv("WEFT_RENDEZVOUS"));
+        *strrchr(host, ':') = 0;
+        setenv("WEFT_HOST", host, 1);
+        must(weft_unique_id_create(id) == WEFT_OK, "unique id");
+        file = fopen(beside, "w");
+        must(file && fwrite(id, sizeof(*id), 1, file) == 1, beside);
+        must(fclose(file) == 0 && rename(beside, path) == 0, path);
+        return;
+    }
+    for (int i = 0; i < 2000 && !(file = fopen(path, "r")); i++) {
+        nanosleep(&pause, NULL);
+    }
+    must(file && fread(id, sizeof(*id), 1, file) == 1, path);
+    fclose(file);
+}
+
+static void run_by_id(const char *path)
+{
+    weft_unique_id id;
+    weft_comm_config config = {.size_bytes = sizeof(config),
+                               .id = &id,
+                               .rank = atoi(getenv("WEFT_RANK")),
+                               .nranks = atoi(getenv("WEFT_NRANKS"))};
+    exchange(config.rank, path, &id);
+    weft_comm *comm = create(&config);
+    use(comm);
+    weft_comm_destroy(comm);
+    printf("rank %d of %d: ok\n", config.rank, config.nranks);
 }
 
 #ifdef WITH_MPI
@@ -93,6 +134,10 @@ static void run(int *argc, char ***argv)
 
 int main(int argc, char **argv)
 {
-    run(&argc, &argv);
+    if (argc == 3 && strcmp(argv[1], "id") == 0) {
+        run_by_id(argv[2]);
+    } else {
+        run(&argc, &argv);
+    }
     return 0;
 }

@@ -36,13 +36,13 @@ static inline void raw_require(bool condition)
 /* Where an id says: see comm/bootstrap/unique_id.c. */
 static inline int raw_id_port(const weft_unique_id *id)
 {
-    return id->bytes[14] | id->bytes[15] << 8;
+    return id->bytes[47] << 8 | id->bytes[48];
 }
 
 static inline wefti_secret raw_id_secret(const weft_unique_id *id)
 {
     wefti_secret secret;
-    wefti_secret_init(&secret, id->bytes + 16, 32);
+    wefti_secret_init(&secret, id->bytes + 14, 32);
     return secret;
 }
 

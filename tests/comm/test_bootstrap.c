@@ -11,6 +11,7 @@
 #include "comm/bootstrap/bootstrap.h"
 #include "tests/comm/crowd.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -103,6 +104,66 @@ static void test_join_by_id_all_ranks_meet(void **state)
     }
 }
 
+/* Whether somebody listens at 127.0.0.last. */
+static bool is_open(unsigned char last, const unsigned char port[2])
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    address.sin_addr.s_addr = htonl(0x7f000000u | last);
+    memcpy(&address.sin_port, port, 2);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int refused =
+        connect(fd, (const struct sockaddr *)&address, sizeof(address));
+    close(fd);
+    return refused == 0;
+}
+
+static void test_join_by_id_at_a_chosen_address_all_ranks_meet(void **state)
+{
+    static const unsigned char chosen[] = {127, 0, 0, 9};
+    (void)state;
+    weft_unique_id id;
+    crowd all;
+    setenv("WEFT_HOST", "127.0.0.9", 1);
+    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
+    unsetenv("WEFT_HOST"); /* the others need not know */
+    assert_memory_equal(id.bytes + 49, chosen, sizeof(chosen));
+    assert_true(is_open(9, id.bytes + 47));
+    assert_false(is_open(1, id.bytes + 47));
+    crowd_init(&all, 3, &id);
+    crowd_join(&all);
+    assert_all_ok(&all);
+    assert_same_job(&all);
+    crowd_fini(&all);
+}
+
+static void test_id_at_no_address_of_this_machine_is_refused(void **state)
+{
+    weft_unique_id id;
+    wefti_membership membership;
+    (void)state;
+    setenv("WEFT_HOST", "0.0.0.0", 1);
+    assert_int_equal(weft_unique_id_create(&id), WEFT_ERR_INVALID);
+    assert_non_null(
+        strstr(weft_error_text(), "WEFT_HOST=0.0.0.0: allowed is one address"));
+    setenv("WEFT_HOST", "192.0.2.1", 1);
+    assert_int_equal(weft_unique_id_create(&id), WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_error_text(), "192.0.2.1"));
+    unsetenv("WEFT_HOST");
+    setenv("WEFT_TIMEOUT_MS", "100", 1); /* of the server, that nobody meets */
+    assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
+    unsetenv("WEFT_TIMEOUT_MS");
+    const wefti_bootstrap_request request = {
+        .id = &id, .nranks = 2, .warn_ms = 1000, .timeout_ms = 1000};
+    const unsigned char kinds[] = {0, 5, 6}; /* a v6 of no port is none */
+    for (size_t i = 0; i < sizeof(kinds); i++) {
+        id.bytes[46] = kinds[i];
+        memset(id.bytes + 47, 0, i == 2 ? 2 : 0);
+        assert_int_equal(wefti_bootstrap_join(&request, &membership),
+                         WEFT_ERR_INVALID);
+        assert_non_null(strstr(weft_error_text(), "config.id: not made by"));
+    }
+}
+
 static void test_join_by_environment_all_ranks_meet(void **state)
 {
     (void)state;
@@ -169,6 +230,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_join_by_id_all_ranks_meet),
+        cmocka_unit_test(test_join_by_id_at_a_chosen_address_all_ranks_meet),
+        cmocka_unit_test(test_id_at_no_address_of_this_machine_is_refused),
         cmocka_unit_test(test_join_by_environment_all_ranks_meet),
         cmocka_unit_test(test_join_alone_needs_no_settings),
         cmocka_unit_test(test_join_missing_rank_is_named_to_all),

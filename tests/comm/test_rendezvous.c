@@ -389,8 +389,7 @@ static void test_rendezvous_false_server_is_seen_through(void **state)
         getsockname(server.listen_fd, (struct sockaddr *)&address, &bytes);
         weft_unique_id id;
         assert_int_equal(weft_unique_id_create(&id), WEFT_OK);
-        id.bytes[14] = (unsigned char)ntohs(address.sin_port);
-        id.bytes[15] = (unsigned char)(ntohs(address.sin_port) >> 8);
+        memcpy(&id.bytes[47], &address.sin_port, 2); /* see unique_id.c */
         pthread_create(&server.thread, NULL, run_false_server, &server);
         const wefti_bootstrap_request request = {
             .id = &id, .nranks = 2, .warn_ms = 10000, .timeout_ms = 20000};

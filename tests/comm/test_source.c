@@ -156,7 +156,7 @@ static pid_t start_stranger(int *port_out)
                                    .nranks = 2,
                                    .timeout_ms = 1500};
         bool made = weft_unique_id_create(&id) == WEFT_OK;
-        int port = id.bytes[14] | id.bytes[15] << 8;
+        int port = id.bytes[47] << 8 | id.bytes[48]; /* see unique_id.c */
         made = made && write(ends[1], &port, sizeof(port)) == sizeof(port);
         _exit(!made || weft_comm_create(&config, &comm) != WEFT_ERR_TIMEOUT);
     }

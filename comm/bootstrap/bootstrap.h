@@ -65,6 +65,8 @@ typedef struct wefti_card_exchange {
  *              and prepare is not called.
  * stay_ms      if not 0, a member's time limit in place of timeout_ms, which
  *              then is for becoming one.
+ * foreign_out  set where the server that answers has another secret; NULL: not
+ *              asked for.
  * warn_ms      whoever waits logs (warn) which ranks are missing.
  * timeout_ms   and gives up.
  * prepare      what has to succeed on every rank before any rank returns OK:
@@ -81,6 +83,7 @@ typedef struct wefti_bootstrap_request {
     weft_status refused;
     const char *refused_text;
     int64_t stay_ms;
+    bool *foreign_out;
     int64_t warn_ms;
     int64_t timeout_ms;
     weft_status (*prepare)(void *context, const wefti_membership *membership);

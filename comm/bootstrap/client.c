@@ -278,6 +278,9 @@ static weft_status introduce(client *self)
                              true);
     }
     if (status == WEFT_OK && self->message.kind == WEFTI_MESSAGE_REFUSAL) {
+        if (self->request->foreign_out) {
+            *self->request->foreign_out = true;
+        }
         status = wefti_error(WEFT_ERR_BOOTSTRAP,
                              "rank %d: refused by %s: the secret differs",
                              self->request->rank, self->endpoint->name);

@@ -166,10 +166,14 @@ static weft_status accept_invitation(const wefti_bootstrap_request *request,
     if (!is_answered(&endpoint)) {
         status = WEFT_INPROGRESS;
     } else {
-        status = wefti_rendezvous_meet(request, &endpoint, &secret, -1,
+        bool foreign = false;
+        wefti_bootstrap_request asking = *request;
+        asking.foreign_out = &foreign;
+        status = wefti_rendezvous_meet(&asking, &endpoint, &secret, -1,
                                        membership_out);
-        if (status == WEFT_ERR_BOOTSTRAP && read_file(path, now) == WEFT_OK &&
-            now[0] && strcmp(now, text) != 0) {
+        if (status == WEFT_ERR_BOOTSTRAP &&
+            (foreign || (read_file(path, now) == WEFT_OK && now[0] &&
+                         strcmp(now, text) != 0))) {
             status = WEFT_INPROGRESS; /* that was an earlier job's */
         }
     }

@@ -5,10 +5,12 @@
  *
  * Method: the arithmetic is walked without memory: every message of a pair
  * begins where the one before ended, both ends count the same, and the piece at
- * any index is the one that a plain enumeration of rounds has there. The
- * transfer (with --long a second one) runs on address space that maps the same
- * few pages again and again, so that it needs no memory; its data repeat with
- * the same period.
+ * any index is the one that a plain enumeration of rounds has there. And every
+ * step of every pattern for counts and chunks 2^36 times as large is the small
+ * one's (which tests/comm/test_pattern.c proves), 2^36 times as large. The
+ * transfer (with --long also a broadcast and an all-reduce) runs on address
+ * space that maps the same few pages again and again, so that it needs no
+ * memory; its data repeat with the same period.
  */
 #include "base/check.h"
 #include "comm/pattern/parts.h"
@@ -199,6 +201,89 @@ static void test_side_at_any_index_as_enumerated(void **state)
     }
 }
 
+/* ---- the same, so many times as large -------------------------------------
+ */
+
+static const size_t times = ((size_t)1 << 36) + 3;
+
+/* A problem and the four arrays of its v forms, all counts times scale. */
+struct sized {
+    wefti_problem problem;
+    size_t counts[MOST_RANKS], displs[MOST_RANKS];
+};
+
+static void size_up(struct sized *sized, size_t scale, size_t elems,
+                    size_t chunk)
+{
+    size_t end = 0;
+    wefti_problem *problem = &sized->problem;
+    for (int p = 0; p < problem->nranks; p++) {
+        sized->counts[p] = (elems / 3 * (size_t)(p % 3) + 5) * scale;
+        sized->displs[p] = end;
+        end += sized->counts[p];
+    }
+    problem->count = elems * scale;
+    problem->chunk_elems = chunk * scale;
+    problem->send_counts = problem->recv_counts = sized->counts;
+    problem->send_displs = problem->recv_displs = sized->displs;
+}
+
+/* How many steps were compared. */
+static size_t compare_tracks(const wefti_pattern *pattern,
+                             const struct sized *small,
+                             const struct sized *large)
+{
+    size_t compared = 0;
+    for (int track = 0; track < WEFTI_TRACKS; track++) {
+        size_t steps = pattern->step_count(&small->problem, track);
+        assert_int_equal(pattern->step_count(&large->problem, track), steps);
+        for (size_t i = 0; i < steps; i++) {
+            wefti_step one, other;
+            pattern->step_at(&small->problem, track, i, &one);
+            pattern->step_at(&large->problem, track, i, &other);
+            assert_int_equal(one.kind, other.kind);
+            assert_int_equal(one.src, other.src);
+            assert_int_equal(one.dst, other.dst);
+            assert_int_equal(one.peer, other.peer);
+            assert_int_equal(one.channel, other.channel);
+            assert_true(one.src_elem * times == other.src_elem);
+            assert_true(one.dst_elem * times == other.dst_elem);
+            assert_true(one.elems * times == other.elems);
+            compared++;
+        }
+    }
+    return compared;
+}
+
+/* Shares are whole lines of 16 elements, so counts are such that they are. */
+static void test_every_pattern_of_huge_counts_is_the_small_one(void **state)
+{
+    static const size_t chunks[] = {7, 64, 1000, 100000};
+    size_t compared = 0;
+    (void)state;
+    for (size_t i = 0; wefti_patterns[i]; i++) {
+        for (int c = 0; c < WEFT_COLLECTIVE_COUNT * 4 * 6; c++) {
+            struct sized small = {
+                .problem = {.collective = (weft_collective)(c / 24),
+                            .nranks = 1 + c % 6}};
+            size_t before = compared, chunk = chunks[c / 6 % 4];
+            if (!wefti_patterns[i]->supports(&small.problem)) {
+                continue;
+            }
+            for (int rank = 0; rank < small.problem.nranks; rank++) {
+                small.problem.rank = rank;
+                small.problem.root = small.problem.nranks / 2;
+                struct sized large = small;
+                size_up(&small, 1, 960, chunk);
+                size_up(&large, times, 960, chunk);
+                compared += compare_tracks(wefti_patterns[i], &small, &large);
+            }
+            assert_true(compared > before || small.problem.nranks == 1);
+        }
+    }
+    print_message("%zu steps compared\n", compared);
+}
+
 /* Address space of many bytes that is WINDOW bytes of memory, repeated. */
 static const size_t window_bytes = (size_t)16 << 20;
 
@@ -270,6 +355,49 @@ static int transfer(weft_comm *comm, void *context)
     return failures;
 }
 
+/* How many bytes are not the sums of both ranks. */
+static size_t count_sums(const unsigned char *recv)
+{
+    size_t wrong = 0;
+    for (size_t i = 0; i < window_bytes; i++) {
+        wrong += recv[i] != (unsigned char)(2 * (i % 251) + 1);
+    }
+    return wrong;
+}
+
+/* Collectives of as many elements, whose ends are never all there at once. */
+static int broadcast_and_reduce(weft_comm *comm, void *context)
+{
+    (void)context;
+    int rank = weft_comm_get_rank(comm), failures = 0;
+    unsigned char *send = map_again_and_again(large);
+    unsigned char *recv = map_again_and_again(large);
+    for (size_t i = 0; i < window_bytes; i++) {
+        send[i] = (unsigned char)(i % 251 + (size_t)rank);
+    }
+    memset(recv, 0xA5, window_bytes);
+    failures += weft_broadcast(send, recv, large, WEFT_DTYPE_U8, 1, comm,
+                               NULL) != WEFT_OK;
+    failures += count_wrong(recv) != 0;
+    memset(recv, 0xA5, window_bytes);
+    failures += weft_allreduce(send, recv, large, WEFT_DTYPE_U8, WEFT_REDOP_SUM,
+                               comm, NULL) != WEFT_OK;
+    failures += count_sums(recv) != 0;
+    munmap(send, (large / window_bytes + 1) * window_bytes);
+    munmap(recv, (large / window_bytes + 1) * window_bytes);
+    return failures;
+}
+
+static void test_collectives_beyond_int_exact(void **state)
+{
+    (void)state;
+    struct world world = {
+        .nranks = 2, .call = broadcast_and_reduce, .deadline_s = 100};
+    if (getenv("WEFT_TEST_LONG")) {
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
 static void test_transfer_beyond_int_arrives(void **state)
 {
     (void)state;
@@ -284,7 +412,9 @@ int main(void)
         cmocka_unit_test(test_pairwise_counts_beyond_memory_complete),
         cmocka_unit_test(test_even_counts_beyond_int_complete),
         cmocka_unit_test(test_side_at_any_index_as_enumerated),
+        cmocka_unit_test(test_every_pattern_of_huge_counts_is_the_small_one),
         cmocka_unit_test(test_transfer_beyond_int_arrives),
+        cmocka_unit_test(test_collectives_beyond_int_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

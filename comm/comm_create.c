@@ -121,6 +121,32 @@ static weft_status name_limit(weft_status status)
                        weft_error_text(), (unsigned long long)limit.rlim_cur);
 }
 
+/*
+ * Pages count for a memory cgroup once they are touched, and beyond its limit
+ * the kernel ends a process without a word: so it is asked whether one large
+ * operation of all ranks of the domain has room.
+ */
+static weft_status check_memory(wefti_engine *engine,
+                                const wefti_membership *members)
+{
+    const uint64_t each =
+        WEFTI_WINDOW_BYTES + (uint64_t)WEFTI_TRACKS * WEFTI_SCRATCH_BYTES;
+    uint64_t needed = 0;
+    for (int rank = 0; rank < members->nranks; rank++) {
+        needed += wefti_membership_is_near(members, rank) ? each : 0;
+    }
+    wefti_memory_limit_read("", &engine->memory);
+    if (members->nranks > 1 && engine->memory.bytes < needed) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "the memory limit %s is %llu bytes; the ranks here "
+                           "need %llu for one large operation: raise it",
+                           engine->memory.file,
+                           (unsigned long long)engine->memory.bytes,
+                           (unsigned long long)needed);
+    }
+    return WEFT_OK;
+}
+
 /* Between the welcome and the verdict: everything that can still fail. */
 static weft_status prepare(void *context, const wefti_membership *members)
 {
@@ -134,7 +160,10 @@ static weft_status prepare(void *context, const wefti_membership *members)
         }
     }
     own->engine->crowded = is_crowded(members);
-    weft_status status = build_world(own, members, &tuning, &own->comm);
+    weft_status status = check_memory(own->engine, members);
+    if (status == WEFT_OK) {
+        status = build_world(own, members, &tuning, &own->comm);
+    }
     if (status == WEFT_OK && own->engine->net) {
         status = wefti_net_start(own->engine->net);
     }

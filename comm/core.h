@@ -12,6 +12,7 @@
 #define COMM_CORE_H
 
 #include "base/doorbell.h"
+#include "base/memory_limit.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/control/board.h"
 #include "comm/fabric/fabric.h"
@@ -167,13 +168,14 @@ typedef struct wefti_engine {
     weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
-    bool crowded;         /* more ranks than cores */
-    int64_t spin_ns;      /* how long a waiting caller spins */
-    int64_t link_free_ns; /* the emulated link */
-    int64_t due_ns;       /* next time something becomes visible */
-    wefti_net *net;       /* NULL: all ranks share memory */
-    bool failed;          /* some communicator of it has */
-    wefti_list *lists;    /* [list_count]; see comm/group.c */
+    bool crowded;              /* more ranks than cores */
+    int64_t spin_ns;           /* how long a waiting caller spins */
+    int64_t link_free_ns;      /* the emulated link */
+    int64_t due_ns;            /* next time something becomes visible */
+    wefti_net *net;            /* NULL: all ranks share memory */
+    bool failed;               /* some communicator of it has */
+    wefti_memory_limit memory; /* as it was when the ranks met */
+    wefti_list *lists;         /* [list_count]; see comm/group.c */
     size_t list_count;
     wefti_membership *members; /* NULL: a job of one rank */
     wefti_mapping *mapping;    /* holds the bell while the thread lives */

@@ -317,6 +317,7 @@ weft_status run_job_start(const run_options *options, run_job *job_out)
                          .start_ns = wefti_clock_ns()};
     nursery home = {.job = job_out, .parent = getpid()};
     const int count = options->nranks / options->ranks_per_process;
+    wefti_memory_limit_read("", &job_out->memory);
     job_out->processes = calloc((size_t)count, sizeof(*job_out->processes));
     if (!job_out->processes) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d processes", count);

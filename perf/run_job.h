@@ -5,6 +5,7 @@
 #ifndef PERF_RUN_JOB_H
 #define PERF_RUN_JOB_H
 
+#include "base/memory_limit.h"
 #include "comm/control/board.h"
 #include "perf/run_options.h"
 #include "perf/run_orphans.h"
@@ -45,6 +46,7 @@ typedef struct run_job {
     int output_errno; /* why labelled output was lost; 0: it was not */
     run_strangers strangers;
     int64_t start_ns, end_ns;
+    wefti_memory_limit memory; /* as it was at the start */
 } run_job;
 
 /*

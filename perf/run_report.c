@@ -135,6 +135,19 @@ void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES])
     }
 }
 
+void run_report_memory(const run_job *job, char text_out[RUN_REPORT_BYTES])
+{
+    wefti_memory_limit now;
+    wefti_memory_limit_read("", &now);
+    text_out[0] = '\0';
+    if (now.file[0] && now.kills > job->memory.kills) {
+        snprintf(text_out, RUN_REPORT_BYTES,
+                 "the kernel has ended processes for want of memory: raise %s, "
+                 "now %llu bytes",
+                 now.file, (unsigned long long)now.bytes);
+    }
+}
+
 int run_report_exit_status(const run_job *job)
 {
     if (job->failure_stage) {

@@ -18,6 +18,10 @@ void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES]);
 void run_report_failure(const run_job *job, int index,
                         char text_out[RUN_REPORT_BYTES]);
 
+/* Which limit to raise, if the kernel has ended processes of this memory cgroup
+ * since the job began; else "". */
+void run_report_memory(const run_job *job, char text_out[RUN_REPORT_BYTES]);
+
 /* weft-run's own exit status. */
 int run_report_exit_status(const run_job *job);
 

@@ -36,6 +36,10 @@ static int run(const run_options *options)
             int own = complain(EXIT_OWN_FAILURE);
             exit_status = exit_status ? exit_status : own;
         }
+        run_report_memory(&job, last_line);
+        if (last_line[0]) {
+            fprintf(stderr, "weft-run: %s\n", last_line);
+        }
         run_report_last_line(&job, last_line);
         if (last_line[0]) {
             fprintf(stderr, "weft-run: %s\n", last_line);

@@ -150,11 +150,12 @@ static void append_rank(char *text, size_t text_bytes, int rank, int *listed)
     }
 }
 
-/* Writes whom op waits for and who waits; returns the first awaited, or -1. */
+/* Writes whom op waits for and who waits; returns the first awaited, or who
+ * holds that one up; -1: nobody. */
 static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
                     size_t text_bytes)
 {
-    char absent[160] = "", waiting[96] = "";
+    char absent[200] = "", waiting[96] = "";
     int first = -1, listed = 0, more = 0;
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered = true;
@@ -205,6 +206,20 @@ const char *wefti_watch_lost(weft_comm *comm, int peer)
                                              : NULL;
 }
 
+void wefti_watch_lost_text(weft_comm *comm, int peer, const char *how,
+                           char *text, size_t text_bytes)
+{
+    wefti_memory_limit now;
+    int used = snprintf(text, text_bytes, "rank %d %s", peer, how);
+    wefti_memory_limit_read("", &now);
+    if (used > 0 && (size_t)used < text_bytes && now.file[0] &&
+        now.kills > comm->engine->memory.kills) {
+        snprintf(text + used, text_bytes - (size_t)used,
+                 ": the kernel ended it for want of memory; raise %s (%llu)",
+                 now.file, (unsigned long long)now.bytes);
+    }
+}
+
 /*
  * A peer that will never come: its process has ended, or it has left. It may
  * have done its part just before, so a first look only suspects it: what it
@@ -228,8 +243,10 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
         }
         char text[96];
         wefti_op_text(comm, op, text, sizeof(text));
-        wefti_fault_publish(comm, WEFT_ERR_PEER, peer, op->number,
-                            "%s: rank %d %s", text, peer, how);
+        char lost[400];
+        wefti_watch_lost_text(comm, peer, how, lost, sizeof(lost));
+        wefti_fault_publish(comm, WEFT_ERR_PEER, peer, op->number, "%s: %s",
+                            text, lost);
         return true;
     }
     return false;

@@ -29,4 +29,9 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
  * was not. In a job of several ranks. */
 const char *wefti_watch_lost(weft_comm *comm, int peer);
 
+/* "rank 3 has died", how being what wefti_watch_lost said; and which limit to
+ * raise, if the kernel has ended processes for want of memory meanwhile. */
+void wefti_watch_lost_text(weft_comm *comm, int peer, const char *how,
+                           char *text, size_t text_bytes);
+
 #endif

@@ -28,8 +28,9 @@ static bool fail_if_lost(weft_comm *comm, wefti_stall *stall, int peer,
         stall->checked_ns -= LOOK_NS;
         return true;
     }
-    wefti_fault_publish(comm, WEFT_ERR_PEER, peer, 0, "%s: rank %d %s", what,
-                        peer, how);
+    char lost[400];
+    wefti_watch_lost_text(comm, peer, how, lost, sizeof(lost));
+    wefti_fault_publish(comm, WEFT_ERR_PEER, peer, 0, "%s: %s", what, lost);
     return true;
 }
 

@@ -6,6 +6,8 @@
  *                          destroy
  *   launch_helper id FILE  from a unique id that rank 0 leaves in FILE, at the
  *                          address of WEFT_RENDEZVOUS; WEFT_RANK, WEFT_NRANKS
+ *   launch_helper hog      rank 1 takes memory until it is ended for that; the
+ *                          others wait for it, and print what they are told
  *   launch_helper_mpi HOW  the same program built with MPI, which weft is used
  *                          beside: HOW is "before" or "after" MPI_Init for a
  *                          communicator from the environment; then one from a
@@ -87,6 +89,22 @@ static void run_by_id(const char *path)
     printf("rank %d of %d: ok\n", config.rank, config.nranks);
 }
 
+static void run_hog(void)
+{
+    enum { PIECE_BYTES = 1 << 20 };
+    weft_comm *comm = create(NULL);
+    while (weft_comm_get_rank(comm) == 1) {
+        unsigned char *piece = malloc(PIECE_BYTES);
+        must(piece != NULL, "malloc");
+        for (size_t at = 0; at < PIECE_BYTES; at += 4096) {
+            ((_Atomic unsigned char *)piece)[at] = 1;
+        }
+    }
+    must(weft_barrier(comm, NULL) == WEFT_ERR_PEER, "the barrier");
+    printf("rank %d: %s\n", weft_comm_get_rank(comm), weft_error_text());
+    weft_comm_destroy(comm);
+}
+
 #ifdef WITH_MPI
 static void run(int *argc, char ***argv)
 {
@@ -136,6 +154,8 @@ int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "id") == 0) {
         run_by_id(argv[2]);
+    } else if (argc == 2 && strcmp(argv[1], "hog") == 0) {
+        run_hog();
     } else {
         run(&argc, &argv);
     }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/control/fault.h"
+#include "comm/control/stuck.h"
 #include "comm/fabric/remote.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
@@ -99,6 +100,9 @@ static bool is_only_waiting(weft_comm *comm, const wefti_op *op, int peer)
 static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
 {
     if (op->ring == WEFTI_RING_LETTERS) {
+        if (op->tracks[0].wait == WEFTI_WAIT_PEER) {
+            wefti_stuck_note(comm, op, now_ns);
+        }
         return;
     }
     for (int peer = 0; peer < comm->nranks; peer++) {
@@ -139,6 +143,35 @@ static void describe(weft_comm *comm, const wefti_op *op, int peer,
     }
 }
 
+/* Appends what keeps a rank away that has not entered. */
+static void append_stuck(weft_comm *comm, int rank, char *text,
+                         size_t text_bytes)
+{
+    char what[96];
+    double waited_s;
+    size_t used = strlen(text);
+    if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) >= 0) {
+        snprintf(text + used, text_bytes - used, ": it waits in %s", what);
+    }
+}
+
+/*
+ * Who holds up rank, which has not come: whoever it waits for, point to point,
+ * and whom that one waits for; rank itself where they wait in a circle.
+ */
+static int find_cause(weft_comm *comm, int rank)
+{
+    int cause = rank;
+    for (int i = 0; i < comm->nranks; i++) {
+        int next = wefti_stuck_get(comm, cause, NULL, 0, NULL);
+        if (next < 0) {
+            return cause;
+        }
+        cause = next;
+    }
+    return rank;
+}
+
 /* Appends " 3" or, for many, only the first few ranks. */
 static void append_rank(char *text, size_t text_bytes, int rank, int *listed)
 {
@@ -170,6 +203,10 @@ static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
         } else if (first < 0) {
             first = peer;
             describe(comm, op, peer, entered, absent, sizeof(absent));
+            if (op->ring != WEFTI_RING_LETTERS && !entered) {
+                append_stuck(comm, peer, absent, sizeof(absent));
+                first = find_cause(comm, peer);
+            }
         } else {
             more++;
         }

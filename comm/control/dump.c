@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/control/dump.c - the flight record of all ranks, read from their
- * entries.
+ * entries; and this rank's sends and receives, which have none.
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/control/stuck.h"
+#include "comm/letters.h"
 #include "comm/net/net.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 
-enum { LAST_OPS = 4 }; /* of each rank */
+enum {
+    LAST_OPS = 4, /* of each rank */
+    QUEUES_MOST = 16,
+    COUNTED_MOST = 100000
+};
 
 struct writer {
     char *text;
@@ -61,7 +67,54 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
                (unsigned long long)wanted, what,
                age_ns > 0 ? (double)age_ns / 1e9 : 0.0);
     }
+    char what[96];
+    double waited_s;
+    if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) >= 0) {
+        append(writer, ", waits in %s (%.3f s)", what, waited_s);
+    }
     append(writer, "\n");
+}
+
+/* Letters of a queue: how many, counted up to a limit, and the first. */
+static void dump_queue(const wefti_letters *queue, struct writer *writer)
+{
+    const weft_op *desc = &queue->first->desc;
+    bool loaded = queue->op->state != WEFTI_OP_FREE;
+    int count = 0;
+    for (const wefti_letter *letter = queue->first;
+         letter && count < COUNTED_MOST; letter = letter->next) {
+        count++;
+    }
+    append(writer, "%s %s rank %d: %d%s, the first #%llu of %llu %s",
+           weft_collective_text(desc->collective),
+           desc->collective == WEFT_COLLECTIVE_SEND ? "to" : "from", desc->root,
+           count, count == COUNTED_MOST ? " or more" : "",
+           (unsigned long long)(queue->number + (loaded ? 0 : 1)),
+           (unsigned long long)desc->count, weft_dtype_text(desc->dtype));
+    append(writer, "%s\n", desc->ready || desc->arrived ? ", gated" : "");
+}
+
+/* Sends and receives of this rank that are not done; of the others only what
+ * they wait in is known. Lock held. */
+static void dump_pending(weft_comm *comm, struct writer *writer)
+{
+    int listed = 0, more = 0;
+    for (const wefti_letters *queue = comm->busy_queues; queue;
+         queue = queue->next_busy) {
+        if (!queue->first) {
+            continue;
+        }
+        if (listed++ < QUEUES_MOST) {
+            append(writer, "rank %d pending: ", comm->rank);
+            dump_queue(queue, writer);
+        } else {
+            more++;
+        }
+    }
+    if (more) {
+        append(writer, "rank %d pending: with %d more ranks or directions\n",
+               comm->rank, more);
+    }
 }
 
 weft_status weft_comm_dump(weft_comm *comm, char *text_out, size_t text_bytes)
@@ -79,6 +132,9 @@ weft_status weft_comm_dump(weft_comm *comm, char *text_out, size_t text_bytes)
     for (int rank = 0; rank < comm->nranks; rank++) {
         dump_rank(comm, rank, &writer);
     }
+    pthread_mutex_lock(&comm->engine->lock);
+    dump_pending(comm, &writer);
+    pthread_mutex_unlock(&comm->engine->lock);
     append(&writer, "shm: payload sent %llu bytes\n",
            (unsigned long long)comm->fabric.payload_bytes);
     if (comm->fabric.net) {

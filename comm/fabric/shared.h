@@ -159,6 +159,17 @@ typedef struct wefti_shared_header {
 } wefti_shared_header;
 
 /*
+ * What a rank waits in, point to point; see comm/control/stuck.h. For people: a
+ * reader may see words of two waits. seen_ns is stored last.
+ *
+ * pair   the other rank, times 2, plus 1 for a receive
+ */
+typedef struct wefti_stuck {
+    _Atomic uint64_t number, pair, count, dtype;
+    _Atomic int64_t since_ns, seen_ns;
+} wefti_stuck;
+
+/*
  * completed    publish_settled -> lane_free: the rank has read all it needs of
  *              the peers' entries and windows of these operations, which may
  *              be written again
@@ -171,6 +182,7 @@ typedef struct wefti_rank_page {
     _Atomic uint32_t left; /* destroyed the communicator */
     /* Per lane: when it last found itself waiting for a peer. Diagnosis. */
     _Atomic int64_t waiting_ns[WEFTI_LANES];
+    wefti_stuck stuck;
     wefti_shrink_page shrink;
 } wefti_rank_page;
 

@@ -200,9 +200,14 @@ int weft_comm_get_nranks(const weft_comm *comm);
  * weft_comm_dump - the flight record of all ranks as text, one line each: last
  * operations, what is in flight, whom it waits for.
  *
+ * Then the sends and receives of this rank that are not done. Of the others is
+ * known which one they have waited in for longest, if they share memory with
+ * this rank.
+ *
  * text_out     room for text_bytes, always ends in a zero byte.
  *
- * Returns     OK | ERR_INVALID.  Threads: any.  Blocks: no.
+ * Returns     OK | ERR_INVALID.  Threads: any.  Blocks: no, but for the
+ *             engine's lock.
  */
 WEFT_NODISCARD weft_status weft_comm_dump(weft_comm *comm, char *text_out,
                                           size_t text_bytes);

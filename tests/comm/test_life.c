@@ -443,6 +443,68 @@ static void test_dump_shows_all_that_is_in_flight(void **state)
     assert_int_equal(world_run_threads(&world), 0);
 }
 
+/* Dumps until the text has both parts, or too long. */
+static int await_dump(weft_comm *comm, const char *one, const char *other)
+{
+    char text[4096] = "";
+    int64_t end_ns = wefti_clock_ns() + INT64_C(20000000000);
+    int failures = 0;
+    while (!failures && (!strstr(text, one) || !strstr(text, other)) &&
+           wefti_clock_ns() < end_ns) {
+        failures += weft_comm_dump(comm, text, sizeof(text)) != WEFT_OK;
+        sched_yield();
+    }
+    if (!strstr(text, one) || !strstr(text, other)) {
+        fprintf(stderr, "\"%s\" or \"%s\" is not in:\n%s", one, other, text);
+        failures++;
+    }
+    return failures;
+}
+
+/* Rank 0 has posted three receives; both see what it waits for. */
+static int dump_pending(weft_comm *comm, void *context)
+{
+    static const char waits[] = ", waits in recv #1 from rank 1 of 4 f32 (";
+    static const char pending[] =
+        "rank 0 pending: recv from rank 1: 3, the first #1 of 4 f32\n";
+    float data[3][4] = {{0}}, go = 1;
+    int rank = weft_comm_get_rank(comm), failures = 0;
+    weft_device *device;
+    weft_stream *stream;
+    (void)context;
+    failures += weft_device_open("host", 0, &device) != WEFT_OK ||
+                weft_stream_create(device, 0, &stream) != WEFT_OK;
+    for (int i = 0; i < 3 && rank == 0; i++) {
+        failures +=
+            weft_recv(data[i], 4, WEFT_DTYPE_F32, 1, comm, stream) != WEFT_OK;
+    }
+    failures += await_dump(comm, waits, rank == 0 ? pending : waits);
+    failures += weft_barrier(comm, NULL) != WEFT_OK;
+    for (int i = 0; i < 3 && rank == 1; i++) {
+        data[i][0] = (float)i + 1;
+        failures +=
+            weft_send(data[i], 4, WEFT_DTYPE_F32, 0, comm, NULL) != WEFT_OK;
+    }
+    failures += weft_stream_wait(stream) != WEFT_OK;
+    failures += rank == 0 && data[2][0] != 3;
+    /* What is over is no longer told. */
+    failures += weft_allreduce(&go, &go, 1, WEFT_DTYPE_F32, WEFT_REDOP_SUM,
+                               comm, NULL) != WEFT_OK;
+    char text[4096];
+    failures += weft_comm_dump(comm, text, sizeof(text)) != WEFT_OK;
+    failures += strstr(text, "pending") != NULL;
+    weft_stream_destroy(stream);
+    weft_device_close(device);
+    return failures;
+}
+
+static void test_dump_shows_sends_and_receives_that_wait(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 2, .call = dump_pending};
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -454,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_post_on_failed_comm_releases_its_gates),
         cmocka_unit_test(test_health_says_how_it_stands),
         cmocka_unit_test(test_dump_shows_all_that_is_in_flight),
+        cmocka_unit_test(test_dump_shows_sends_and_receives_that_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

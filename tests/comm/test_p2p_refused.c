@@ -198,6 +198,39 @@ static int never_sent(weft_comm *comm, void *context)
                   "recv #1 from rank 1 on \"world\": rank 1 has not sent");
 }
 
+/* The ranks in the all-reduce give up first. */
+static void be_patient(int rank, weft_comm_config *config, void *context)
+{
+    (void)context;
+    config->timeout_ms = rank == 2 ? 60000 : 1000;
+}
+
+/* Rank 2 comes to the all-reduce after what rank 0 forgets to send. */
+static int forgotten(weft_comm *comm, void *context)
+{
+    (void)context;
+    float data[4] = {0};
+    int failures = 0;
+    weft_status status = weft_comm_get_rank(comm) == 2
+                             ? weft_recv(data, 4, WEFT_DTYPE_F32, 0, comm, NULL)
+                             : weft_allreduce(data, data, 4, WEFT_DTYPE_F32,
+                                              WEFT_REDOP_SUM, comm, NULL);
+    failures += expect(status, WEFT_ERR_TIMEOUT, "rank 2 has not entered");
+    failures += expect(status, WEFT_ERR_TIMEOUT,
+                       ": it waits in recv #1 from rank 0 of 4 f32");
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    failures += weft_comm_get_fault(comm, &fault) != WEFT_OK;
+    return failures + (fault.rank != 0);
+}
+
+static void test_p2p_forgotten_send_named_by_who_waits_elsewhere(void **state)
+{
+    (void)state;
+    struct world world = {
+        .nranks = 3, .call = forgotten, .configure = be_patient};
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 static void test_p2p_peer_never_sends_timeout_names_it(void **state)
 {
     (void)state;
@@ -378,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_p2p_mismatch_both_sides_named_on_both),
         cmocka_unit_test(test_p2p_mismatch_already_there_named),
         cmocka_unit_test(test_p2p_peer_never_sends_timeout_names_it),
+        cmocka_unit_test(test_p2p_forgotten_send_named_by_who_waits_elsewhere),
         cmocka_unit_test(test_p2p_gated_ring_chunk_by_chunk_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
  */
 #include "base/check.h"
 #include "comm/pattern/parts.h"
+#include "comm/pattern/shape.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
 
@@ -224,8 +225,11 @@ static void size_up(struct sized *sized, size_t scale, size_t elems,
     }
     problem->count = elems * scale;
     problem->chunk_elems = chunk * scale;
-    problem->send_counts = problem->recv_counts = sized->counts;
-    problem->send_displs = problem->recv_displs = sized->displs;
+    if (wefti_shape_get(problem->collective)->varied) {
+        problem->count = sized->counts[problem->rank];
+        problem->send_counts = problem->recv_counts = sized->counts;
+        problem->send_displs = problem->recv_displs = sized->displs;
+    }
 }
 
 /* How many steps were compared. */

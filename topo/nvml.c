@@ -91,8 +91,8 @@ static void tell(const library *l, const char *call, int gpu, result status)
 {
     char device[32];
     snprintf(device, sizeof(device), gpu < 0 ? "NVML" : "NVML GPU %d", gpu);
-    if (status < 0) {
-        wefti_topo_warn(l->topo, 24, device, "%s is missing in this NVML",
+    if (status < 0) { /* once, whichever GPU it was wanted for */
+        wefti_topo_warn(l->topo, 24, "NVML", "%s is missing in this library",
                         call);
     } else {
         wefti_topo_warn(l->topo, 24, device, "%s returned %d", call, status);

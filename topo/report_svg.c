@@ -22,6 +22,7 @@
 #define LEAF_W     86
 #define HOST_H     430
 #define MARGIN     20
+#define LEGEND_W   720 /* what the words below need */
 enum { ROW_NUMA = 70, ROW_BRIDGE = 140, ROW_LEAF = 230, ROW_SWITCH = 350 };
 
 typedef struct canvas {
@@ -173,6 +174,18 @@ static void draw_box(const canvas *c, int device, double w, double h,
     }
 }
 
+/* Without whose it is: the box is narrow. */
+static const char *short_name(const char *name)
+{
+    static const char *const makers[] = {"NVIDIA ", "Tesla ", "AMD ",
+                                         "Instinct "};
+    for (size_t i = 0; i < sizeof(makers) / sizeof(makers[0]); i++) {
+        size_t bytes = strlen(makers[i]);
+        name += strncmp(name, makers[i], bytes) == 0 ? bytes : 0;
+    }
+    return name;
+}
+
 static void draw_device(canvas *c, int device, double left, double right)
 {
     const wefti_topo *topo = c->report->topo;
@@ -193,12 +206,14 @@ static void draw_device(canvas *c, int device, double left, double right)
                 c->x[device], c->y[device], id, d->pci.bus);
         break;
     case WEFTI_TOPO_GPU:
-        snprintf(more, sizeof(more), "%.13s", d->name);
+        snprintf(more, sizeof(more), "%.11s", short_name(d->name));
         draw_box(c, device, LEAF_W - 10, 44, "#e2f3dc", id, more);
         break;
     case WEFTI_TOPO_NIC:
-        snprintf(more, sizeof(more), "%.4g Gb/s%s", d->nic.gbps,
-                 d->nic.state == WEFTI_NIC_DOWN ? " down" : "");
+        snprintf(more, sizeof(more), "%.4g Gb/s", d->nic.gbps);
+        if (d->nic.state == WEFTI_NIC_DOWN) {
+            snprintf(more, sizeof(more), "down");
+        }
         draw_box(c, device, LEAF_W - 10, 44,
                  d->nic.state == WEFTI_NIC_DOWN ? "#f8d7d5" : "#dbe8fb", id,
                  more);
@@ -305,14 +320,15 @@ void wefti_report_write_svg(const wefti_report *report, FILE *file)
         return;
     }
     double width =
-        (count_leaves(topo, drawn, report->paths) + 1) * LEAF_W + 5 * MARGIN;
+        (count_leaves(topo, drawn, report->paths)) * LEAF_W + 5 * MARGIN;
+    width = fmax(width, LEGEND_W);
     fprintf(file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
             "height=\"%d\" font-family=\"sans-serif\" font-size=\"13\">\n"
             "<style>.s{font-size:10px}.h{font-size:15px;font-weight:bold}"
             "</style>\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>"
             "\n",
-            width, drawn * HOST_H + 60);
+            width, drawn * HOST_H + 80);
     for (int i = 0; i < drawn; i++) {
         c.next_x = MARGIN;
         draw_host(&c, i, MARGIN + i * HOST_H);
@@ -327,9 +343,12 @@ void wefti_report_write_svg(const wefti_report *report, FILE *file)
     fprintf(file, "<text x=\"%d\" y=\"%d\">", MARGIN, drawn * HOST_H + 30);
     put_text(file, topo->source);
     fprintf(file,
-            ": %d hosts%s. Green NVLink, grey PCIe, orange between NUMA "
-            "nodes, blue ports; dashed red is down.</text>\n</svg>\n",
-            hosts, hosts > drawn ? ", the first eight drawn" : "");
+            ": %d host%s%s</text>\n<text x=\"%d\" y=\"%d\">Green NVLink, "
+            "purple C2C, grey PCIe, orange between NUMA nodes, blue ports; "
+            "dashed red is down.</text>\n</svg>\n",
+            hosts, hosts == 1 ? "" : "s",
+            hosts > drawn ? ", the first eight drawn" : "", MARGIN,
+            drawn * HOST_H + 52);
     free(c.x);
     free(c.y);
 }

@@ -60,19 +60,20 @@ static weft_status import_hwloc(wefti_topo *topo, wefti_claims *claims)
     return status;
 }
 
-/* What hwloc alone could not know of NVLinks, NVML may have told. */
-static void forget_unknown_links(wefti_topo *topo, const wefti_claims *claims)
+/* What hwloc alone could not know of GPUs and their links, NVML may have
+ * told. */
+static void forget_unknown(wefti_topo *topo, const wefti_claims *claims)
 {
+    bool gpus = topo->kind_counts[WEFTI_TOPO_GPU] > 0;
     int kept = 0;
-    for (int i = 0; i < topo->warning_count && claims->count > 0; i++) {
-        if (topo->warnings[i].code != 21) {
+    for (int i = 0; i < topo->warning_count; i++) {
+        int code = topo->warnings[i].code;
+        if (!(code == 21 && claims->count > 0) && !(code == 2 && gpus)) {
             topo->warnings[kept++] = topo->warnings[i];
         }
     }
-    if (claims->count > 0) {
-        topo->warning_count = kept;
-        topo->links_unknown = false;
-    }
+    topo->warning_count = kept;
+    topo->links_unknown = topo->links_unknown && claims->count == 0;
 }
 
 weft_status wefti_topo_open_live(const wefti_live_config *config,
@@ -96,7 +97,7 @@ weft_status wefti_topo_open_live(const wefti_live_config *config,
     }
     if (status == WEFT_OK) {
         wefti_nvml_apply(topo, gpus, count, &claims);
-        forget_unknown_links(topo, &claims);
+        forget_unknown(topo, &claims);
         status = wefti_topo_finish(topo, &claims);
     }
     free(gpus);

@@ -12,6 +12,7 @@ Usage: test_weft_info.py BIN_DIR DATA_DIR
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -136,6 +137,19 @@ class Info(unittest.TestCase):
         self.assertIsNone(facts["probe"])
         done = run(WEFT_PROBE="perhaps")
         self.assertIn("allowed is on or off", done.stderr)
+
+    def test_gpus_of_nvml_alone_are_no_contradiction(self):
+        fake = os.path.join(os.path.dirname(INFO), "..", "tests",
+                            "libfake_nvml_box.so")
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(fake, os.path.join(folder, "libnvidia-ml.so.1"))
+            done = run("--json", "-", LD_LIBRARY_PATH=folder, WEFT_PROBE="off")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        self.assertEqual(len(facts["gpus"]), 8)
+        self.assertEqual(facts["switches"], 4)
+        self.assertFalse([w for w in facts["warnings"]
+                          if "no GPU" in w["text"] or w["code"] == 21])
 
     def test_binding_is_shown(self):
         facts = json.loads(run("--bind", "2", "--json", "-",

@@ -221,6 +221,11 @@ void wefti_nccl_add_nic(wefti_nccl_import *in, const wefti_element *pci_element,
     }
     if (ports == 0 && !nic) {
         add_port(in, pci_element, card, NULL);
+    } else if (ports == 0 && card >= 0) {
+        char label[64];
+        wefti_topo_warn(in->topo, 19, wefti_topo_label(in->topo, card, label),
+                        "a <nic> without <net>: its ports are unknown, left "
+                        "out");
     }
     in->described += ports;
 }

@@ -41,6 +41,12 @@ static void claim_link(wefti_nccl_import *in, int gpu,
                         element->name, claim.count);
         return;
     }
+    if (!target[0]) {
+        wefti_topo_warn(topo, 8, label,
+                        "line %d: <%s> without a target, which NCCL refuses%s",
+                        element->line, element->name,
+                        kind >> 8 == 0x0680 ? ": taken as a switch" : "");
+    }
     if (strcmp(target, topo->devices[gpu].pci.bus) == 0) {
         wefti_topo_warn(topo, 6, label,
                         "%d links to itself left out: a fault of the machine "

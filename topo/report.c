@@ -246,7 +246,7 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
     }
     print_nics(report, colour, file);
     print_matrix(report, file);
-    if (report->rings.channels > 0) {
+    if (report->rings.channels > 0 || report->net.channels > 0) {
         fputs("\nChannels, by NCCL's table of link rates\n", file);
         print_rings("rings in a host", &report->rings, file);
         print_rings("chains for trees", &report->chains, file);

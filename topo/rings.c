@@ -244,10 +244,11 @@ static weft_status plan(const wefti_paths *paths, int host,
         status = wefti_error(WEFT_ERR_NO_MEMORY, "rings over %d GPUs", gpus);
     }
     if (status == WEFT_OK) {
-        if (gpus > 1 || shape == WEFTI_SHAPE_NET) {
+        bool joins = gpus > 1 || shape == WEFTI_SHAPE_NET;
+        if (joins) {
             try_types(&s, rings_out);
         }
-        if (rings_out->channels == 0) {
+        if (joins && rings_out->channels == 0) {
             fall_back(&s, rings_out);
         }
         double_channels(&s, rings_out);

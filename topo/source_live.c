@@ -12,6 +12,7 @@
 #include "topo/nvml.h"
 #include "topo/sysfs.h"
 
+#include <dlfcn.h>
 #include <hwloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,9 @@ static weft_status discover(hwloc_topology_t *out)
     if (hwloc_topology_init(&topology) != 0) {
         return wefti_error_system("hwloc_topology_init");
     }
+    /* hwloc's writer of XML may be on libxml2, which keeps something for each
+     * thread until that ends: it must not be gone by then. */
+    (void)dlopen("libxml2.so.2", RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     for (size_t i = 0; i < WEFTI_COUNT_OF(unasked); i++) {
         (void)hwloc_topology_set_components(
             topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, unasked[i]);

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "topo/nccl_import.h"
+#include "topo/number.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,37 @@ static weft_status import_bridge(wefti_nccl_import *in,
     return import_tree(in, element, bridge);
 }
 
+/* Whether it reads as domain:bus:device.function. */
+static bool is_address(const char *bus)
+{
+    static const char *const before[4] = {"", ":", ":", "."};
+    uint64_t part;
+    int count = 0;
+    while (count < 4 && wefti_number_skip(&bus, before[count]) &&
+           wefti_number_read(&bus, 16, UINT32_MAX, &part)) {
+        count++;
+    }
+    return count == 4 && !*bus;
+}
+
+/* What a tree of devices stands on: each has an address of its own. */
+static void doubt_address(wefti_nccl_import *in, const wefti_element *element)
+{
+    char bus[24], label[64];
+    wefti_bus_normalise(wefti_element_text(element, "busid"), bus);
+    int other = wefti_topo_find_bus(in->topo, 0, bus);
+    if (!is_address(bus)) {
+        wefti_topo_warn(in->topo, 3, bus,
+                        "line %d: busid is no PCI address: nothing can refer "
+                        "to it",
+                        element->line);
+    } else if (other >= 0) {
+        wefti_topo_warn(in->topo, 3, wefti_topo_label(in->topo, other, label),
+                        "line %d: another device with the same busid",
+                        element->line);
+    }
+}
+
 static weft_status import_pci(wefti_nccl_import *in,
                               const wefti_element *element, int parent)
 {
@@ -68,6 +100,7 @@ static weft_status import_pci(wefti_nccl_import *in,
                            "%s:%d: more than %d devices in one host", in->path,
                            element->line, WEFTI_HOST_DEVICES_MOST);
     }
+    doubt_address(in, element);
     const char *class_text = wefti_element_get(element, "class");
     uint32_t kind = wefti_element_hex(element, "class") >> 16;
     uint32_t vendor = wefti_element_hex(element, "vendor");
@@ -181,6 +214,34 @@ static void tell_template(wefti_nccl_import *in)
     }
 }
 
+/* GPUs that lack what their neighbours have: NCCL leaves out who has no rank,
+ * and the rates of links follow from sm. */
+static void tell_unranked(wefti_nccl_import *in)
+{
+    wefti_topo *topo = in->topo;
+    int ranked = 0;
+    for (int i = 0; i < topo->device_count; i++) {
+        ranked += topo->devices[i].gpu.rank >= 0;
+    }
+    for (int i = 0; i < topo->device_count; i++) {
+        const wefti_device *d = &topo->devices[i];
+        char label[64];
+        if (d->kind != WEFTI_TOPO_GPU || d->gpu.template_of) {
+            continue;
+        }
+        wefti_topo_label(topo, i, label);
+        if (ranked > 0 && d->gpu.rank < 0) {
+            wefti_topo_warn(topo, 19, label,
+                            "has no rank: NCCL leaves it out, weft does not");
+        }
+        if (d->gpu.sm == 0) {
+            wefti_topo_warn(topo, 19, label,
+                            "has no sm, and its model is unknown: rates of "
+                            "its links are assumed");
+        }
+    }
+}
+
 /* A fault of one host ends the reading; nothing partial is handed out. */
 static weft_status import_host(wefti_nccl_import *in,
                                const wefti_element *system, const char *host)
@@ -200,6 +261,7 @@ static weft_status import_host(wefti_nccl_import *in,
         wefti_nccl_claim_links(in, system, host);
         tell_template(in);
         wefti_nccl_complete_links(in);
+        tell_unranked(in);
         status = wefti_topo_finish(in->topo, &in->claims);
     }
     wefti_claims_fini(&in->claims);

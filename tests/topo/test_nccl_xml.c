@@ -157,6 +157,25 @@ static const trap traps[] = {
      SYSTEM(CPU "<pci busid=\"1:2:3.0\" class=\"0x030200\"/></cpu>")},
     {19, "m.xml", "1 devices without a class",
      SYSTEM("<cpu numaid=\"0\"><pci busid=\"1:2:3.0\"/></cpu>")},
+    {3, "hello", "no PCI address", SYSTEM(CPU GPU("hello", "0", "") "</cpu>")},
+    {3, "gpu0 0000:07:00.0", "the same busid",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", "")
+                GPU("0000:07:00.0", "1", "") "</cpu>")},
+    {8, "gpu0", "without a target",
+     SYSTEM(CPU GPU("0000:07:00.0", "0",
+                    "<nvlink count=\"4\" tclass=\"0x068000\"/>") "</cpu>")},
+    {19, "card0 0000:0c:00.0", "without <net>",
+     SYSTEM(CPU "<pci busid=\"0000:0c:00.0\" class=\"0x020700\" "
+                "link_speed=\"16 GT/s\" link_width=\"16\"><nic/></pci></cpu>")},
+    {19, "gpu1", "no rank",
+     SYSTEM(CPU GPU("0000:07:00.0", "0",
+                    "") "<pci busid=\"0000:08:00.0\" class=\"0x030200\" "
+                        "link_speed=\"16 GT/s\" link_width=\"16\"><gpu "
+                        "dev=\"1\" sm=\"80\"/></pci></cpu>")},
+    {19, "gpu0", "no sm",
+     SYSTEM(CPU "<pci busid=\"0000:08:00.0\" class=\"0x030200\" "
+                "link_speed=\"16 GT/s\" link_width=\"16\"><gpu "
+                "dev=\"0\"/></pci></cpu>")},
     {22, "bridge0", "2 GPUs",
      SYSTEM(CPU "<pci busid=\"0000:07:00.0\" class=\"0x030200\"><gpu dev=\"0\" "
                 "sm=\"80\"/><gpu dev=\"1\" sm=\"80\"/></pci></cpu>")},

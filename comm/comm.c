@@ -136,13 +136,14 @@ static void tear_gates(weft_comm *comm)
     weft_gate_destroy(comm->start);
 }
 
-/* Where each member is woken: its world's bell; in a mirror nobody sleeps. */
+/* Where each member is woken: its world's bell; in a mirror, which goes with
+ * its communicator, nobody sleeps. */
 static void find_bells(weft_comm *comm, const wefti_comm_parts *parts)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
         comm->peers[peer].world_rank = parts->world_ranks[peer];
         comm->bells[peer] =
-            parts->parent
+            parts->parent && !wefti_remote_is(&comm->fabric, peer)
                 ? parts->parent->bells[parts->parent_ranks[peer]]
                 : &wefti_shared_get_page(&comm->fabric.shared, peer)->bell;
     }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/comm.h"
+#include "comm/control/channel.h"
 #include "comm/engine.h"
 #include "comm/net/net.h"
 
@@ -216,6 +217,10 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
     pthread_mutex_lock(&own->engine->lock);
     own->engine->members = members;
     pthread_mutex_unlock(&own->engine->lock);
+    if (own->engine->control) {
+        wefti_control_activate(own->engine->control,
+                               config->timeout_ms * 1000000);
+    }
     return WEFT_OK;
 }
 

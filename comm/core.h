@@ -139,6 +139,7 @@ typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
 
 typedef struct wefti_net wefti_net;
+typedef struct wefti_control wefti_control;
 
 /* A list of ranks that became a communicator, and how often. */
 typedef struct wefti_list {
@@ -173,6 +174,7 @@ typedef struct wefti_engine {
     int64_t link_free_ns;      /* the emulated link */
     int64_t due_ns;            /* next time something becomes visible */
     wefti_net *net;            /* NULL: all ranks share memory */
+    wefti_control *control;    /* with a net */
     bool failed;               /* some communicator of it has */
     wefti_memory_limit memory; /* as it was when the ranks met */
     wefti_list *lists;         /* [list_count]; see comm/group.c */
@@ -253,8 +255,10 @@ struct weft_comm {
     weft_stream *copies;
     wefti_gate_watcher start_watcher, copied_watcher;
 
-    weft_status failed;    /* this rank has acted on the fault */
-    int64_t half_fault_ns; /* since when a fault is being written */
+    weft_status failed;         /* this rank has acted on the fault */
+    int64_t half_fault_ns;      /* since when a fault is being written */
+    int64_t ripens_ns, ripe_ns; /* when it is acted on, at the latest */
+    int64_t asked_ns;           /* when last whether hosts answer */
     /* This rank must tell other domains of it: stored before the fault page's
      * state, loaded after it. */
     _Atomic bool fault_told;

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/relax.h"
 #include "base/settings.h"
+#include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/letters.h"
 #include "comm/mem.h"
@@ -84,6 +85,7 @@ void wefti_engine_release(wefti_engine *engine)
         pthread_join(engine->thread, NULL);
     }
     wefti_net_close(engine->net);
+    wefti_control_close(engine->control);
     free(engine->lists);
     wefti_board_close(engine->board);
     wefti_mapping_close(engine->mapping);
@@ -129,7 +131,7 @@ static bool push_comm(weft_comm *comm)
     for (int i = 0; i < LAST_PUSHES && push_ops(comm); i++) {
         moved = true;
     }
-    return wefti_fault_act(comm) || moved;
+    return (wefti_fault_is_ripe(comm, moved) && wefti_fault_act(comm)) || moved;
 }
 
 bool wefti_engine_push(wefti_engine *engine)

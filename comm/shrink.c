@@ -2,20 +2,25 @@
 /*
  * comm/shrink.c - the survivors of a communicator agree who they are.
  *
- * The parent has failed, so they talk through its shared memory alone, in
- * rounds:
+ * The parent has failed, so they talk through the memory that a domain shares
+ * and, between domains, over the control channel, in rounds:
  *
- *   enter     say so, and wait until every rank has entered or is gone
+ *   enter     say so, and wait until every rank of the domain has entered or is
+ *             gone
  *   decide    write down who entered, and swap one's name into "decided": the
- *             first one's list is everybody's, also if it dies right after
+ *             first one's list is the domain's, also if it dies right after;
+ *             the domains' lists become one by a ballot (control/ballot.h)
  *   build     each on the list builds its end and says how that went
- *   conclude  wait until all on the list have said so or are gone, and swap the
- *             outcome in: all of it, once more without who was lost, or failed
+ *   conclude  wait until all of the domain on the list have said so or are
+ *             gone, swap the outcome in, and vote on it: all of it, once more
+ *             without who was lost, or failed
  *
  * Swaps are what makes it an agreement: whatever each has seen, one view wins,
  * and nobody has to stay alive for it. A rank that is only slow is waited for
  * as long as the parent's time limit; then the others go on without it, and it
- * learns that from the list.
+ * learns that from the list. Domains that were cut off from each other would
+ * each make a list of its own: only the one that can outvote those of whom it
+ * does not know that they are dead goes on.
  *
  * Source: M. Herlihy, "Wait-free synchronization", 1991: consensus by
  * compare-and-swap.
@@ -24,6 +29,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/control/ballot.h"
+#include "comm/control/channel.h"
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
@@ -31,14 +38,19 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { BUILT = 1, NOT_BUILT = 2 };
+enum { BUILT = 1, NOT_BUILT = 2, SPEAKERS = 2 /* one may die */ };
+enum { ASK_WHO, ASK_BUILT };
 
 typedef struct shrinking {
     weft_comm *comm;
-    uint32_t round; /* from 0 */
-    const wefti_proposal *list;
+    uint32_t round;             /* from 0 */
+    const wefti_proposal *near; /* the domain's own list */
+    wefti_vote list;            /* everybody's */
     int64_t until_ns;
+    wefti_ballot ballot;
+    wefti_vote own, result;
     int *members; /* [nranks] of the parent */
     int count;
 } shrinking;
@@ -61,9 +73,16 @@ static bool is_gone(const shrinking *own, int rank)
                                        wefti_peer_has_died(own->comm, rank));
 }
 
-static bool is_listed(const wefti_proposal *list, int rank)
+static bool is_near(const shrinking *own, int rank)
 {
-    return list->alive[rank / 64] >> (rank % 64) & 1;
+    const weft_comm *comm = own->comm;
+    return wefti_membership_is_near(comm->engine->members,
+                                    comm->peers[rank].world_rank);
+}
+
+static bool has_far(const shrinking *own)
+{
+    return own->comm->near_count < own->comm->nranks;
 }
 
 static void ring_all(const weft_comm *comm)
@@ -78,7 +97,19 @@ static bool has_entered(const shrinking *own, int rank)
     return atomic_load(&page_of(own, rank)->round) > own->round;
 }
 
-/* Whether a list is there, or can be written. */
+/* The first ones of the domain that are here speak for it. */
+static bool is_speaker(const void *context)
+{
+    const shrinking *own = context;
+    int before = 0;
+    for (int rank = 0; rank < own->comm->rank; rank++) {
+        before +=
+            is_near(own, rank) && has_entered(own, rank) && !is_gone(own, rank);
+    }
+    return before < SPEAKERS;
+}
+
+/* Whether the domain's list is there, or can be written. */
 static bool may_decide(const void *context)
 {
     const shrinking *own = context;
@@ -87,7 +118,8 @@ static bool may_decide(const void *context)
         return true;
     }
     for (int rank = 0; rank < own->comm->nranks; rank++) {
-        if (!has_entered(own, rank) && !is_gone(own, rank)) {
+        if (is_near(own, rank) && !has_entered(own, rank) &&
+            !is_gone(own, rank)) {
             return false;
         }
     }
@@ -99,17 +131,116 @@ static void propose(shrinking *own)
 {
     weft_comm *comm = own->comm;
     wefti_proposal *list = &page_of(own, comm->rank)->proposals[own->round];
-    int count = 0;
     for (int rank = 0; rank < comm->nranks; rank++) {
-        if (has_entered(own, rank) && !is_gone(own, rank)) {
+        if (is_near(own, rank) && has_entered(own, rank) &&
+            !is_gone(own, rank)) {
             list->alive[rank / 64] |= UINT64_C(1) << (rank % 64);
-            count++;
         }
     }
-    list->offset = wefti_group_place(comm, count);
     uint32_t nobody = 0;
     atomic_compare_exchange_strong(&round_of(own)->decided, &nobody,
                                    (uint32_t)comm->rank + 1);
+}
+
+/* What a driven engine asks for; the shrinking itself changes meanwhile. */
+typedef struct voting {
+    shrinking *own;
+} voting;
+
+static bool has_voted(const void *context)
+{
+    shrinking *own = ((const voting *)context)->own;
+    return wefti_ballot_advance(&own->ballot, &own->own, &own->result);
+}
+
+/* What all domains make of this one's vote; the vote itself if it is alone. */
+static void vote(shrinking *own, uint32_t question, const uint64_t *voters,
+                 void (*combine)(wefti_vote *ours, const wefti_vote *theirs))
+{
+    const weft_comm *comm = own->comm;
+    const voting now = {own};
+    own->result = own->own;
+    if (!has_far(own)) {
+        return;
+    }
+    /* Another domain may wait its time limit for a rank before it votes. */
+    own->ballot =
+        (wefti_ballot){.comm = own->comm,
+                       .round = own->round,
+                       .question = question,
+                       .voters = voters,
+                       .combine = combine,
+                       .is_speaker = is_speaker,
+                       .context = own,
+                       .until_ns = wefti_clock_ns() + comm->timeout_ns * 3 / 2,
+                       .timeout_ns = comm->timeout_ns};
+    wefti_engine_drive(comm->engine, has_voted, &now);
+}
+
+static void unite(wefti_vote *ours, const wefti_vote *theirs)
+{
+    for (int i = 0; theirs && i < WEFTI_VOTE_WORDS; i++) {
+        ours->words[i] |= theirs->words[i];
+    }
+}
+
+static weft_status come_too_late(const shrinking *own)
+{
+    const weft_comm *comm = own->comm;
+    return wefti_error(WEFT_ERR_PEER,
+                       "the other ranks of \"%s\" have gone on without rank "
+                       "%d: it came to shrink more than %lld ms late",
+                       comm->name, comm->rank,
+                       (long long)(comm->timeout_ns / 1000000));
+}
+
+/*
+ * Whether those on the list may go on. Ranks of other domains that are neither
+ * on it nor known to be dead may live behind a cut link, and make a list too:
+ * the larger part goes on, of two halves the one with the lowest rank.
+ */
+static weft_status check_part(const shrinking *own)
+{
+    const weft_comm *comm = own->comm;
+    int unknown = 0, first_unknown = comm->nranks;
+    for (int rank = comm->nranks - 1; rank >= 0; rank--) {
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, rank);
+        if (wefti_vote_has(own->list.words, rank) || is_near(own, rank) ||
+            atomic_load(&page->left)) {
+            continue;
+        }
+        wefti_fate fate = wefti_control_get_fate(comm->engine->control,
+                                                 comm->peers[rank].world_rank);
+        if (fate != WEFTI_FATE_DEAD && fate != WEFTI_FATE_LEFT) {
+            unknown++;
+            first_unknown = rank;
+        }
+    }
+    if (unknown < own->count ||
+        (unknown == own->count && own->members[0] < first_unknown)) {
+        return WEFT_OK;
+    }
+    return wefti_error(WEFT_ERR_PEER,
+                       "%d ranks of \"%s\" that cannot be reached may be alive "
+                       "and have gone on without the %d here, rank %d among "
+                       "them",
+                       unknown, comm->name, own->count, comm->rank);
+}
+
+/* Where the domain's part of the new communicator lies; the first one says. */
+static uint64_t place(const shrinking *own)
+{
+    _Atomic uint64_t *offset = &round_of(own)->offset;
+    uint64_t none = 0;
+    if (atomic_load(offset) == 0) {
+        uint64_t mine = wefti_group_place(own->comm, own->count);
+        if (!atomic_compare_exchange_strong(offset, &none, mine + 1)) {
+            wefti_group_release(own->comm, mine,
+                                wefti_layout_plan(own->count).total_bytes);
+        }
+    }
+    return atomic_load(offset) - 1;
 }
 
 /* Enters the next round and leaves it with the list that all have. */
@@ -133,21 +264,22 @@ static weft_status decide(shrinking *own)
         ring_all(comm);
     }
     int author = (int)atomic_load(&round_of(own)->decided) - 1;
-    own->list = &page_of(own, author)->proposals[own->round];
-    if (!is_listed(own->list, comm->rank)) {
-        return wefti_error(WEFT_ERR_PEER,
-                           "the other ranks of \"%s\" have gone on without "
-                           "rank %d: it came to shrink more than %lld ms late",
-                           comm->name, comm->rank,
-                           (long long)(comm->timeout_ns / 1000000));
+    own->near = &page_of(own, author)->proposals[own->round];
+    if (!wefti_vote_has(own->near->alive, comm->rank)) {
+        return come_too_late(own);
     }
+    own->own.number = 0;
+    memcpy(own->own.words, own->near->alive, sizeof(own->own.words));
+    vote(own, ASK_WHO, NULL, unite);
+    own->list = own->result;
     own->count = 0;
     for (int rank = 0; rank < comm->nranks; rank++) {
-        if (is_listed(own->list, rank)) {
+        if (wefti_vote_has(own->list.words, rank)) {
             own->members[own->count++] = rank;
         }
     }
-    return WEFT_OK;
+    return wefti_vote_has(own->list.words, comm->rank) ? WEFT_OK
+                                                       : come_too_late(own);
 }
 
 static void build(shrinking *own, weft_comm **comm_out)
@@ -155,10 +287,13 @@ static void build(shrinking *own, weft_comm **comm_out)
     weft_comm *comm = own->comm;
     wefti_shrink_page *mine = page_of(own, comm->rank);
     weft_comm_config config;
-    weft_status status = wefti_group_read_config(comm, NULL, &config);
+    weft_status status = has_far(own) ? check_part(own) : WEFT_OK;
     if (status == WEFT_OK) {
-        status = wefti_group_build(comm, own->members, own->count,
-                                   own->list->offset, &config, comm_out);
+        status = wefti_group_read_config(comm, NULL, &config);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_group_build(comm, own->members, own->count, place(own),
+                                   &config, comm_out);
     }
     if (status != WEFT_OK) {
         mine->status = status;
@@ -175,6 +310,9 @@ static uint32_t look_at_builders(const shrinking *own)
     uint32_t outcome = WEFTI_SHRINK_AGREED;
     for (int i = 0; i < own->count; i++) {
         int rank = own->members[i];
+        if (!is_near(own, rank)) {
+            continue; /* its own domain votes on it */
+        }
         _Atomic uint32_t *built = &page_of(own, rank)->built[own->round];
         if (!atomic_load(built)) {
             /* What it said before it went has to be seen: look again. */
@@ -200,8 +338,19 @@ static bool may_conclude(const void *context)
     return atomic_load(&round_of(own)->outcome) || look_at_builders(own);
 }
 
-/* The outcome of the round, the same for all. */
-static uint32_t conclude(shrinking *own)
+/* Of two outcomes the worse one; a domain that has ended needs another round.
+ */
+static void worsen(wefti_vote *ours, const wefti_vote *theirs)
+{
+    if (!theirs && ours->number < WEFTI_SHRINK_AGAIN) {
+        ours->number = WEFTI_SHRINK_AGAIN;
+    } else if (theirs && theirs->number > ours->number) {
+        *ours = *theirs;
+    }
+}
+
+/* The outcome of the round, the same for all, in own->result. */
+static void conclude(shrinking *own)
 {
     _Atomic uint32_t *outcome = &round_of(own)->outcome;
     own->until_ns = wefti_clock_ns() + own->comm->timeout_ns;
@@ -211,17 +360,30 @@ static uint32_t conclude(shrinking *own)
         atomic_compare_exchange_strong(outcome, &open, mine);
         ring_all(own->comm);
     }
-    return atomic_load(outcome);
+    memset(&own->own, 0, sizeof(own->own));
+    own->own.number = atomic_load(outcome);
+    if (own->own.number >= WEFTI_SHRINK_FAILED) {
+        const wefti_shrink_page *theirs =
+            page_of(own, (int)(own->own.number - WEFTI_SHRINK_FAILED));
+        own->own.words[0] = (uint64_t) - (int64_t)theirs->status;
+        memcpy(&own->own.words[1], theirs->text,
+               sizeof(own->own.words) - sizeof(own->own.words[0]));
+    }
+    vote(own, ASK_BUILT, own->list.words, worsen);
 }
 
-static weft_status tell_failure(const shrinking *own, uint32_t outcome)
+static weft_status tell_failure(const shrinking *own)
 {
-    int rank = (int)(outcome - WEFTI_SHRINK_FAILED);
-    const wefti_shrink_page *theirs = page_of(own, rank);
-    return wefti_error((weft_status)theirs->status,
-                       "rank %d could not join what is left of \"%s\": %.*s",
-                       rank, own->comm->name, (int)sizeof(theirs->text) - 1,
-                       theirs->text);
+    char text[sizeof(own->result.words) - sizeof(own->result.words[0]) + 1];
+    memcpy(text, &own->result.words[1], sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    for (char *at = text; *at; at++) {
+        *at = *at >= ' ' && *at <= '~' ? *at : '?';
+    }
+    return wefti_error((weft_status) - (int64_t)own->result.words[0],
+                       "rank %d could not join what is left of \"%s\": %s",
+                       (int)(own->result.number - WEFTI_SHRINK_FAILED),
+                       own->comm->name, text);
 }
 
 static weft_status shrink(shrinking *own, weft_comm **comm_out)
@@ -232,8 +394,8 @@ static weft_status shrink(shrinking *own, weft_comm **comm_out)
             return status;
         }
         build(own, comm_out);
-        uint32_t outcome = conclude(own);
-        if (outcome == WEFTI_SHRINK_AGREED) {
+        conclude(own);
+        if (own->result.number == WEFTI_SHRINK_AGREED) {
             WEFTI_ASSERT(*comm_out);
             wefti_log(WEFTI_LOG_INFO, own->comm->rank,
                       "\"%s\" goes on with %d of %d ranks", own->comm->name,
@@ -242,8 +404,8 @@ static weft_status shrink(shrinking *own, weft_comm **comm_out)
         }
         weft_comm_destroy(*comm_out);
         *comm_out = NULL;
-        if (outcome != WEFTI_SHRINK_AGAIN) {
-            return tell_failure(own, outcome);
+        if (own->result.number != WEFTI_SHRINK_AGAIN) {
+            return tell_failure(own);
         }
     }
 }
@@ -257,13 +419,6 @@ weft_status weft_comm_shrink(weft_comm *comm, weft_comm **comm_out)
                                 : "a communicator");
     }
     *comm_out = NULL;
-    if (comm->near_count < comm->nranks) {
-        return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "\"%s\" has ranks that share no memory with rank "
-                           "%d: those of one host can be shrunk (split by host "
-                           "first)",
-                           comm->name, comm->rank);
-    }
     shrinking own = {.comm = comm};
     own.members = calloc((size_t)comm->nranks, sizeof(*own.members));
     if (!own.members) {

@@ -60,6 +60,7 @@ void wefti_link_receive(wefti_link *link)
     } else if (got == 0 ||
                (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
         link->ended = true;
+        link->failure = got < 0 ? errno : 0;
     }
 }
 
@@ -118,6 +119,7 @@ void wefti_link_flush(wefti_link *link)
             break;
         }
         link->out_sent_bytes += (size_t)sent;
+        link->sent_bytes += (uint64_t)sent;
     }
     link->out_bytes = 0;
     link->out_sent_bytes = 0;

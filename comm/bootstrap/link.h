@@ -16,7 +16,9 @@ typedef struct wefti_link {
     size_t in_taken_bytes; /* of a frame that next has handed out */
     unsigned char *out;
     size_t out_bytes, out_sent_bytes;
-    bool ended; /* the peer has closed, or the connection broke */
+    bool ended;          /* the peer has closed, or the connection broke */
+    uint64_t sent_bytes; /* in all */
+    int failure;         /* errno of what broke it; 0: it was closed */
 } wefti_link;
 
 typedef enum wefti_arrival {

@@ -24,6 +24,7 @@ enum {
     REPORT_BYTES = 1 + 4 + 2,
     CARD_REST_BYTES = 1 + 4 + 2,
     VERDICT_REST_BYTES = 1 + 2,
+    NOTE_REST_BYTES = 2,
     RANK_LIMIT = 1 << 20,
     ERROR_NUMBER_MOST = 4095
 };
@@ -54,6 +55,8 @@ static const kind_row kinds[WEFTI_MESSAGE_KIND_END] = {
     [WEFTI_MESSAGE_VERDICT] = {VERDICT_REST_BYTES,
                                VERDICT_REST_BYTES + WEFTI_MESSAGE_TEXT_MOST,
                                true},
+    [WEFTI_MESSAGE_NOTE] = {NOTE_REST_BYTES, NOTE_REST_BYTES + WEFTI_NOTE_BYTES,
+                            true},
 };
 
 _Static_assert(WEFTI_MESSAGE_HEADER_BYTES + WELCOME_REST_BYTES +
@@ -73,6 +76,8 @@ _Static_assert(WEFTI_MESSAGE_HEADER_BYTES + CARD_REST_BYTES + WEFTI_CARD_BYTES +
                        WEFTI_MESSAGE_MAC_BYTES <=
                    WEFTI_MESSAGE_CLIENT_MOST,
                "a card must fit");
+_Static_assert((int)WEFTI_NOTE_BYTES <= (int)WEFTI_CARD_BYTES,
+               "a note must fit");
 
 wefti_version wefti_version_own(void)
 {
@@ -314,6 +319,23 @@ static bool read_card(wefti_reader *reader, wefti_message_card *card)
     return true;
 }
 
+static void write_note(wefti_writer *writer, const wefti_message_note *note)
+{
+    WEFTI_ASSERT(note->used_bytes <= WEFTI_NOTE_BYTES);
+    wefti_writer_number(writer, note->used_bytes, 2);
+    wefti_writer_bytes(writer, note->bytes, note->used_bytes);
+}
+
+static bool read_note(wefti_reader *reader, wefti_message_note *note)
+{
+    note->used_bytes = wefti_reader_number(reader, 2);
+    if (note->used_bytes > WEFTI_NOTE_BYTES) {
+        return false;
+    }
+    wefti_reader_bytes(reader, note->bytes, note->used_bytes);
+    return true;
+}
+
 static void write_body(wefti_writer *writer, const wefti_message *message)
 {
     switch (message->kind) {
@@ -337,6 +359,9 @@ static void write_body(wefti_writer *writer, const wefti_message *message)
         break;
     case WEFTI_MESSAGE_CARD:
         write_card(writer, &message->as.card);
+        break;
+    case WEFTI_MESSAGE_NOTE:
+        write_note(writer, &message->as.note);
         break;
     case WEFTI_MESSAGE_REPORT:
         write_report(writer, &message->as.report);
@@ -406,6 +431,8 @@ static bool read_body(wefti_reader *reader, wefti_message *message)
         return read_claim(reader, &message->as.claim);
     case WEFTI_MESSAGE_CARD:
         return read_card(reader, &message->as.card);
+    case WEFTI_MESSAGE_NOTE:
+        return read_note(reader, &message->as.note);
     case WEFTI_MESSAGE_REPORT:
         return read_report(reader, &message->as.report);
     case WEFTI_MESSAGE_REFUSAL:

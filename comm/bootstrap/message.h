@@ -34,7 +34,8 @@ enum {
     WEFTI_NONCE_BYTES = 32,
     WEFTI_TOKEN_BYTES = 32,
     WEFTI_SOCKET_NAME_BYTES = 16,
-    WEFTI_BOX_BYTES = 24 + 16 + WEFTI_JOB_KEY_BYTES
+    WEFTI_BOX_BYTES = 24 + 16 + WEFTI_JOB_KEY_BYTES,
+    WEFTI_NOTE_BYTES = 480
 };
 
 /*
@@ -52,6 +53,9 @@ enum {
  * VERDICT S             sealed: the end, good or bad, the same for all
  * VERDICT C             sealed: I cannot take part, in my own words; at most
  *                       WEFTI_MESSAGE_REASON_MOST characters
+ * NOTE                  sealed: between ranks that have met, after a HELLO and
+ *                       a CHALLENGE of their own; comm/control/note.h says
+ *                       what is in it
  */
 typedef enum wefti_message_kind {
     WEFTI_MESSAGE_HELLO = 1,
@@ -66,6 +70,7 @@ typedef enum wefti_message_kind {
     WEFTI_MESSAGE_CARD,
     WEFTI_MESSAGE_REPORT,
     WEFTI_MESSAGE_VERDICT,
+    WEFTI_MESSAGE_NOTE,
     WEFTI_MESSAGE_KIND_END
 } wefti_message_kind;
 
@@ -127,6 +132,11 @@ typedef struct wefti_message_card {
     unsigned char bytes[WEFTI_CARD_BYTES];
 } wefti_message_card;
 
+typedef struct wefti_message_note {
+    uint32_t used_bytes;
+    unsigned char bytes[WEFTI_NOTE_BYTES];
+} wefti_message_note;
+
 typedef struct wefti_message_verdict { /* NOTICE too, with status OK */
     /* OK, ERR_INVALID, _SYSTEM, _BOOTSTRAP, _TIMEOUT, _NO_MEMORY,
      * _UNSUPPORTED; others travel as _SYSTEM */
@@ -144,6 +154,7 @@ typedef struct wefti_message {
         wefti_message_card card;
         wefti_message_report report;
         wefti_message_verdict verdict;
+        wefti_message_note note;
     } as;
 } wefti_message;
 

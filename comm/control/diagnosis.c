@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/control/stuck.h"
 #include "comm/fabric/remote.h"
@@ -22,7 +23,9 @@
 enum {
     LOOK_NS = 20000000,    /* between looks at a stalled operation */
     PAUSE_NS = 1000000000, /* no look for so long: it was us who stood still */
-    FRESH_NS = 400000000,  /* a mark older than this is of somebody stopped */
+    LEFT_NS = 500000000,
+    ASK_NS = 1000000000,  /* between questions whether hosts answer */
+    FRESH_NS = 400000000, /* a mark older than this is of somebody stopped */
     LISTED_RANKS = 16
 };
 
@@ -235,12 +238,32 @@ bool wefti_peer_has_died(const weft_comm *comm, int peer)
     return pidfd >= 0 && poll(&ended, 1, 0) == 1;
 }
 
+bool wefti_peer_is_cut(const weft_comm *comm, int peer)
+{
+    return wefti_remote_is(&comm->fabric, peer) &&
+           wefti_control_get_fate(comm->engine->control,
+                                  comm->peers[peer].world_rank) ==
+               WEFTI_FATE_CUT;
+}
+
+/* Who leaves because of a fault has told it, but that may come a little later
+ * from another host. */
+static bool has_left(weft_comm *comm, int peer)
+{
+    const wefti_fabric *fabric = &comm->fabric;
+    wefti_rank_page *page = wefti_shared_get_page(&fabric->shared, peer);
+    return atomic_load(&page->left) != 0 &&
+           (!wefti_remote_is(fabric, peer) ||
+            wefti_clock_ns() - fabric->lines[peer].left_ns > LEFT_NS);
+}
+
 const char *wefti_watch_lost(weft_comm *comm, int peer)
 {
-    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
-    return atomic_load(&page->left) != 0     ? "has destroyed its communicator"
-           : wefti_peer_has_died(comm, peer) ? "has died"
-                                             : NULL;
+    return has_left(comm, peer)               ? "has destroyed its communicator"
+           : !wefti_peer_has_died(comm, peer) ? NULL
+           : wefti_peer_is_cut(comm, peer)
+               ? "does not answer: its host, or the link to it, is down"
+               : "has died";
 }
 
 void wefti_watch_lost_text(weft_comm *comm, int peer, const char *how,
@@ -289,6 +312,35 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
     return false;
 }
 
+void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t now_ns,
+                       bool (*awaits)(weft_comm *comm, const void *context,
+                                      int peer),
+                       const void *context)
+{
+    int64_t patience_ns = comm->timeout_ns / 2;
+    patience_ns = comm->warn_ns < patience_ns ? comm->warn_ns : patience_ns;
+    if (!comm->fabric.net || stalled_ns < patience_ns ||
+        now_ns - comm->asked_ns < ASK_NS) {
+        return;
+    }
+    comm->asked_ns = now_ns;
+    int asked = -1; /* ranks of a domain mostly stand together */
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (wefti_remote_is(&comm->fabric, peer) &&
+            awaits(comm, context, peer) &&
+            wefti_control_first_of(comm, peer) != asked) {
+            asked = wefti_control_first_of(comm, peer);
+            wefti_control_ask(comm, peer);
+        }
+    }
+}
+
+static bool awaits(weft_comm *comm, const void *context, int peer)
+{
+    bool entered;
+    return is_awaited(comm, context, peer, &entered);
+}
+
 void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
 {
     int64_t now_ns = wefti_clock_coarse_ns();
@@ -312,6 +364,7 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
         return;
     }
     int64_t stalled_ns = now_ns - op->moved_ns;
+    wefti_watch_hosts(comm, stalled_ns, now_ns, awaits, op);
     if (stalled_ns < comm->warn_ns && stalled_ns < comm->timeout_ns) {
         return;
     }

@@ -21,6 +21,18 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op);
  */
 bool wefti_peer_has_died(const weft_comm *comm, int peer);
 
+/* Whether its host does not answer any more. Threads: any. */
+bool wefti_peer_is_cut(const weft_comm *comm, int peer);
+
+/*
+ * wefti_watch_hosts - once a wait is long enough for a warning, or half as long
+ * as it may be, ask now and then whether the awaited ranks' hosts answer.
+ */
+void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t now_ns,
+                       bool (*awaits)(weft_comm *comm, const void *context,
+                                      int peer),
+                       const void *context);
+
 /* The newest operation that rank has entered; 0: none. Threads: any. */
 uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
                                  weft_collective *what, int64_t *when_ns);

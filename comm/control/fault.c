@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/control/channel.h"
 #include "comm/fabric/remote.h"
 #include "comm/letters.h"
 #include "comm/mem.h"
@@ -21,7 +22,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HALF_WRITTEN_NS = 200000000 }; /* then its writer is taken for dead */
+enum {
+    HALF_WRITTEN_NS = 200000000, /* then its writer is taken for dead */
+    RIPE_NS = 300000000,         /* nothing has come for so long */
+    RIPE_MOST_NS = 1000000000
+};
 
 static wefti_fault_page *page_of(weft_comm *comm)
 {
@@ -48,6 +53,7 @@ static bool write_page(weft_comm *comm, const wefti_fault_page *fault)
     page->status = fault->status;
     page->rank = fault->rank;
     page->op_number = fault->op_number;
+    page->completed = fault->completed;
     atomic_store(&page->state, 2);
     wefti_log(WEFTI_LOG_ERROR, comm->rank, "%s", page->text);
     wake_everybody(comm);
@@ -62,8 +68,12 @@ void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault)
 void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
                          uint64_t op_number, const char *format, ...)
 {
-    wefti_fault_page fault = {
-        .status = status, .rank = rank, .op_number = op_number};
+    wefti_rank_page *own =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
+    wefti_fault_page fault = {.status = status,
+                              .rank = rank,
+                              .op_number = op_number,
+                              .completed = atomic_load(&own->completed)};
     if (wefti_fault_is_published(comm)) {
         return;
     }
@@ -114,6 +124,23 @@ static bool learn(weft_comm *comm)
     return true;
 }
 
+/* Up to where, as far as is known here, some rank has come: what all must have
+ * sent for that is there, or on its way. */
+static uint64_t most_completed(weft_comm *comm)
+{
+    wefti_fault_page *page = page_of(comm);
+    uint64_t most = comm->completed;
+    if (atomic_load(&page->state) == 2 && page->completed > most) {
+        most = page->completed;
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        uint64_t theirs = atomic_load(
+            &wefti_shared_get_page(&comm->fabric.shared, rank)->completed);
+        most = theirs > most ? theirs : most;
+    }
+    return most;
+}
+
 /* Once by who found it, and once by each domain's first: one may die. */
 static void tell_other_domains(weft_comm *comm)
 {
@@ -122,12 +149,34 @@ static void tell_other_domains(weft_comm *comm)
         first++;
     }
     if (first == comm->rank || atomic_load(&comm->fault_told)) {
-        wefti_fault_page page = {.status = comm->fault.status,
-                                 .rank = comm->fault.rank,
-                                 .op_number = comm->fault.op_number};
-        memcpy(page.text, comm->fault.text, sizeof(page.text));
-        wefti_remote_tell_fault(&comm->fabric, &page);
+        wefti_note note = {.kind = WEFTI_NOTE_FAULT,
+                           .status = comm->fault.status,
+                           .rank = comm->fault.rank,
+                           .op_number = comm->fault.op_number,
+                           .completed = most_completed(comm)};
+        memcpy(note.text, comm->fault.text, sizeof(note.text));
+        wefti_control_tell_all(comm, &note);
     }
+}
+
+bool wefti_fault_is_ripe(weft_comm *comm, bool moved)
+{
+    const int64_t now_ns = wefti_clock_ns();
+    if (!comm->fabric.net || comm->completed >= most_completed(comm)) {
+        return true;
+    }
+    if (comm->ripens_ns == 0) {
+        comm->ripe_ns = now_ns + RIPE_MOST_NS;
+    }
+    if (comm->ripens_ns == 0 || moved) {
+        comm->ripens_ns = now_ns + RIPE_NS;
+    }
+    int64_t due_ns =
+        comm->ripens_ns < comm->ripe_ns ? comm->ripens_ns : comm->ripe_ns;
+    if (due_ns < comm->engine->due_ns) {
+        comm->engine->due_ns = due_ns;
+    }
+    return now_ns >= due_ns;
 }
 
 bool wefti_fault_act(weft_comm *comm)

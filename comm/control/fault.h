@@ -28,6 +28,14 @@ void wefti_fault_repeat(weft_comm *comm, const wefti_fault_page *fault);
 bool wefti_fault_is_published(weft_comm *comm);
 
 /*
+ * wefti_fault_is_ripe - whether a published fault may be acted on: a fault can
+ * be quicker than data that were sent over the network before it. An operation
+ * that some rank has completed lacks nothing else, so they are waited for, for
+ * a moment. moved: whether some came just now. Engine's lock held.
+ */
+bool wefti_fault_is_ripe(weft_comm *comm, bool moved);
+
+/*
  * wefti_fault_act - if a fault is published, end all operations of comm with
  * it. Engine's lock held.
  *

@@ -31,7 +31,7 @@ static rank_view view(weft_comm *comm, int rank)
     if (atomic_load(&page->left)) {
         seen.state = "left";
     } else if (comm->engine->members && wefti_peer_has_died(comm, rank)) {
-        seen.state = "dead";
+        seen.state = wefti_peer_is_cut(comm, rank) ? "unreachable" : "dead";
     }
     seen.completed = atomic_load(&page->completed);
     seen.entered = wefti_peer_last_entered(comm, rank, &seen.what, &when_ns);

@@ -34,6 +34,13 @@ static bool fail_if_lost(weft_comm *comm, wefti_stall *stall, int peer,
     return true;
 }
 
+static bool awaits(weft_comm *comm, const void *context, int peer)
+{
+    const int *awaited = context;
+    (void)comm;
+    return *awaited == WEFTI_ALL_PEERS || *awaited == peer;
+}
+
 void wefti_stall_look(weft_comm *comm, wefti_stall *stall, int peer,
                       void (*describe)(const void *context, char *text_out,
                                        size_t text_bytes),
@@ -62,6 +69,7 @@ void wefti_stall_look(weft_comm *comm, wefti_stall *stall, int peer,
         }
     }
     int64_t stalled_ns = now_ns - stall->since_ns;
+    wefti_watch_hosts(comm, stalled_ns, now_ns, awaits, &peer);
     if (stalled_ns >= comm->timeout_ns) {
         wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, peer, 0, "%s, after %.1f s",
                             what, (double)stalled_ns / 1e9);

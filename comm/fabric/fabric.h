@@ -73,7 +73,7 @@ typedef struct wefti_fabric_table {
 /*
  * What has gone to, and come from, a peer over the network. told: how far this
  * rank has come, as the peer knows. leaves_after: its farewell counts once so
- * many of its messages have come.
+ * many of its messages have come, which was at left_ns.
  */
 typedef struct wefti_line {
     int world_rank;
@@ -81,6 +81,7 @@ typedef struct wefti_line {
     uint64_t told;
     bool leaving;
     uint64_t leaves_after;
+    int64_t left_ns;
 } wefti_line;
 
 /*

@@ -15,11 +15,9 @@
 #include "comm/net/net.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
-    WAITING_NS = 100000000, /* between two words of being waiting */
-    FAULT_NS = 100000000,
+    WAITING_NS = 100000000,         /* between two words of being waiting */
     TOLD_AT_LEAST = WEFTI_LANES / 4 /* operations that peers may not know of */
 };
 
@@ -156,19 +154,6 @@ void wefti_remote_tell_left(wefti_fabric *fabric)
     if (fabric->net) {
         wefti_wire wire = begin(fabric, WEFTI_WIRE_LEFT);
         tell_all(fabric, &wire, NULL, 0);
-    }
-}
-
-void wefti_remote_tell_fault(wefti_fabric *fabric, const wefti_fault_page *page)
-{
-    if (fabric->net) {
-        wefti_wire wire = begin(fabric, WEFTI_WIRE_FAULT);
-        wire.words[0] = (uint64_t)page->status;
-        wire.words[1] = (uint64_t)page->rank;
-        wire.words[2] = page->op_number;
-        tell_all(fabric, &wire, page->text,
-                 strnlen(page->text, sizeof(page->text) - 1));
-        wefti_net_flush(fabric->net, FAULT_NS);
     }
 }
 

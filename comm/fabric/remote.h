@@ -49,8 +49,4 @@ void wefti_remote_tell_observed(wefti_fabric *fabric);
 /* That this rank has destroyed the communicator. */
 void wefti_remote_tell_left(wefti_fabric *fabric);
 
-/* The domain's fault; returns once it is on its way, or after 100 ms. */
-void wefti_remote_tell_fault(wefti_fabric *fabric,
-                             const wefti_fault_page *page);
-
 #endif

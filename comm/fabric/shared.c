@@ -15,7 +15,11 @@ wefti_layout wefti_layout_plan(int nranks)
 {
     size_t peers = (size_t)nranks;
     wefti_layout plan = {.nranks = nranks};
-    plan.header_bytes = round_up(sizeof(wefti_shared_header), PAGE_BYTES);
+    plan.cells = round_up(sizeof(wefti_shared_header), 64);
+    plan.header_bytes = round_up(
+        plan.cells + (size_t)WEFTI_SHRINK_ROUNDS * WEFTI_BALLOT_QUESTIONS *
+                         WEFTI_BALLOT_TURNS * peers * sizeof(wefti_ballot_cell),
+        PAGE_BYTES);
     plan.entries = round_up(sizeof(wefti_rank_page), 128);
     size_t end = plan.entries + (size_t)WEFTI_LANES * WEFTI_ENTRY_BYTES;
     /* A writer polls one reader's counters: lines of their own per pair. */
@@ -25,7 +29,7 @@ wefti_layout wefti_layout_plan(int nranks)
     end = plan.consumed + peers * plan.consumed_stride;
     plan.messages = round_up(end, 128);
     end = plan.messages + peers * WEFTI_RINGS * WEFTI_CHANNELS * WEFTI_DEPTH *
-                              sizeof(wefti_message);
+                              sizeof(wefti_posted_message);
     plan.windows = round_up(end, PAGE_BYTES);
     end = plan.windows + (size_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
     plan.letters = end;
@@ -64,14 +68,14 @@ _Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
                     cell * sizeof(uint64_t));
 }
 
-wefti_message *wefti_shared_get_message(const wefti_shared *shared, int writer,
-                                        int reader, int ring, int channel,
-                                        uint64_t sequence)
+wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
+                                               int writer, int reader, int ring,
+                                               int channel, uint64_t sequence)
 {
     size_t cell =
         ((size_t)reader * WEFTI_RINGS + (size_t)ring) * WEFTI_CHANNELS +
         (size_t)channel;
     cell = cell * WEFTI_DEPTH + (size_t)(sequence % WEFTI_DEPTH);
     return (void *)(shared->regions[writer] + shared->layout.messages +
-                    cell * sizeof(wefti_message));
+                    cell * sizeof(wefti_posted_message));
 }

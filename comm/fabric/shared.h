@@ -80,14 +80,14 @@ enum {
  * release -> has_room and read_by, so that a slot is written again only after
  * it has been read.
  */
-typedef struct wefti_message {
+typedef struct wefti_posted_message {
     _Alignas(64) _Atomic uint64_t sequence;
     uint64_t offset; /* of its bytes, from the sender's region */
     uint64_t bytes;
     int64_t ready_ns;   /* when the sender's data were there */
     int64_t visible_ns; /* not to be read before (rate limit); 0: at once */
     wefti_signature signature; /* of point-to-point operations */
-} wefti_message;
+} wefti_posted_message;
 
 /*
  * Why the communicator has failed. state goes 0 -> 1 (one writer has won) ->
@@ -99,6 +99,7 @@ typedef struct wefti_fault_page {
     int32_t status;
     int32_t rank;
     uint64_t op_number;
+    uint64_t completed; /* by who found it */
     char text[256];
 } wefti_fault_page;
 
@@ -112,6 +113,8 @@ typedef struct wefti_fault_page {
 typedef struct wefti_shrink_round {
     _Atomic uint32_t decided; /* 1 + the rank whose proposal it is; 0: nobody */
     _Atomic uint32_t outcome; /* 0: open; else WEFTI_SHRINK_* */
+    _Atomic uint64_t
+        offset; /* of the new communicator's memory, + 1; 0: none */
 } wefti_shrink_round;
 
 enum {
@@ -124,7 +127,6 @@ enum {
 
 /* What a rank proposes in a round: written before its swap of decided. */
 typedef struct wefti_proposal {
-    uint64_t offset; /* of the new communicator's memory */
     uint64_t alive[WEFTI_SHRINK_RANKS_MOST / 64];
 } wefti_proposal;
 
@@ -142,6 +144,39 @@ typedef struct wefti_shrink_page {
     wefti_proposal proposals[WEFTI_SHRINK_ROUNDS];
 } wefti_shrink_page;
 
+/* How a rank of the job has ended, as its domain or another knows it. */
+typedef enum wefti_fate {
+    WEFTI_FATE_NONE = 0, /* it has not, as far as is known */
+    WEFTI_FATE_DEAD,     /* its process is gone: its host's kernel says so */
+    WEFTI_FATE_CUT,      /* its host does not answer */
+    WEFTI_FATE_LEFT      /* it has ended well */
+} wefti_fate;
+
+enum {
+    WEFTI_VOTE_WORDS = WEFTI_SHRINK_RANKS_MOST / 64,
+    WEFTI_BALLOT_QUESTIONS = 2, /* of a round: who is left; have all built */
+    WEFTI_BALLOT_TURNS = 2      /* what a domain says first, and in its turn */
+};
+
+/* What a domain says in a ballot; what it means is comm/shrink.c's. */
+typedef struct wefti_vote {
+    uint64_t number;
+    uint64_t words[WEFTI_VOTE_WORDS];
+} wefti_vote;
+
+/*
+ * A domain's vote, as this domain has it. state goes once, by
+ * compare-and-swap, from 0 to one of WEFTI_CELL_*, which publishes the words:
+ * all who write them write the same.
+ */
+typedef struct wefti_ballot_cell {
+    _Atomic uint32_t state;
+    _Atomic uint64_t number;
+    _Atomic uint64_t words[WEFTI_VOTE_WORDS];
+} wefti_ballot_cell;
+
+enum { WEFTI_CELL_VOTED = 1, WEFTI_CELL_LOST = 2 };
+
 /*
  * next_offset   fetch-and-add, alone: ranges are handed out in its order
  * gone          fetch-and-add by each that leaves: the last one's addition
@@ -152,6 +187,8 @@ typedef struct wefti_shrink_page {
 typedef struct wefti_shared_header {
     wefti_fault_page fault;
     wefti_shrink_round shrink[WEFTI_SHRINK_ROUNDS];
+    /* Of all ranks of the job, wefti_fate; used in the world's header. */
+    _Atomic uint8_t fates[WEFTI_SHRINK_RANKS_MOST];
     /* Where the next split's memory starts; used in the world's header. */
     _Atomic uint64_t next_offset;
     _Atomic uint32_t gone;     /* ranks that have destroyed it */
@@ -192,6 +229,7 @@ typedef struct wefti_layout {
     size_t header_bytes;
     size_t region_bytes;
     size_t total_bytes;
+    size_t cells; /* in the header, behind it: comm/control/ballot.h */
     size_t entries, consumed, consumed_stride, messages, windows, letters;
 } wefti_layout;
 
@@ -217,8 +255,8 @@ wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
 _Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
                                             int reader, int writer, int ring,
                                             int channel);
-wefti_message *wefti_shared_get_message(const wefti_shared *shared, int writer,
-                                        int reader, int ring, int channel,
-                                        uint64_t sequence);
+wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
+                                               int writer, int reader, int ring,
+                                               int channel, uint64_t sequence);
 
 #endif

@@ -46,7 +46,7 @@ static void post(wefti_fabric *fabric, wefti_path path,
                  const wefti_outgoing *outgoing)
 {
     uint64_t sequence = ++fabric->posted[wefti_fabric_cell(&path)];
-    wefti_message *message =
+    wefti_posted_message *message =
         wefti_shared_get_message(&fabric->shared, fabric->rank, path.peer,
                                  path.ring, path.channel, sequence);
     const unsigned char *region = fabric->shared.regions[fabric->rank];
@@ -65,7 +65,7 @@ static bool peek(wefti_fabric *fabric, wefti_path path,
                  wefti_incoming *message_out, int64_t *due_ns)
 {
     uint64_t sequence = fabric->taken[wefti_fabric_cell(&path)] + 1;
-    wefti_message *message =
+    wefti_posted_message *message =
         wefti_shared_get_message(&fabric->shared, path.peer, fabric->rank,
                                  path.ring, path.channel, sequence);
     if (atomic_load(&message->sequence) != sequence) {

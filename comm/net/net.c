@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/fabric/remote.h"
 
@@ -24,7 +25,9 @@ enum {
     LINGER_FAILED_NS = 200000000, /* when some of them may be dead */
     LINGER_LOOK_MS = 5,
     CLOSE_MS = 200,
-    PROGRESS_MOST = 64 /* in a row, by who has other things to do */
+    PROGRESS_MOST = 64, /* in a row, by who has other things to do */
+    UNTOLD_NS = 1000000000,
+    LAST_WORDS_NS = 100000000
 };
 
 static void learn_skew(wefti_net_peer *peer, int64_t sent_ns, int64_t now_ns)
@@ -64,18 +67,6 @@ static void warn_strange(wefti_net *net)
     net->strange = true;
 }
 
-static void receive_fault(weft_comm *comm, const wefti_wire *wire,
-                          const void *data, size_t data_bytes)
-{
-    wefti_fault_page page = {.status = (int32_t)wire->words[0],
-                             .rank = (int32_t)wire->words[1],
-                             .op_number = wire->words[2]};
-    memcpy(page.text, data, data_bytes); /* shorter than text: checked */
-    if (page.status < 0 && page.rank >= -1 && page.rank < comm->nranks) {
-        wefti_fault_repeat(comm, &page);
-    }
-}
-
 /* LEFT counts once all that was sent before it has come. */
 static void note_leaving(weft_comm *comm, const wefti_wire *wire)
 {
@@ -88,6 +79,7 @@ static void note_leaving(weft_comm *comm, const wefti_wire *wire)
     if (line->leaving && line->got > line->leaves_after) {
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, (int)wire->from);
+        line->left_ns = wefti_clock_ns();
         atomic_store(&page->left, 1);
     }
 }
@@ -119,14 +111,12 @@ static void deliver(wefti_net *net, weft_comm *comm, const wefti_wire *wire,
     wefti_net_peer *peer = &net->peers[comm->peers[path.peer].world_rank];
     const int64_t now_ns = wefti_clock_ns();
     peer->spoken = true;
+    atomic_store_explicit(&peer->heard_ns, now_ns, memory_order_relaxed);
     learn_skew(peer, wire->sent_ns, now_ns);
     if (wire->kind == WEFTI_WIRE_MESSAGE || wire->kind == WEFTI_WIRE_ENTRY) {
         net->received_bytes += data_bytes;
     }
     wefti_wire_apply(wire, data, data_bytes, &view, skew_of(peer), now_ns);
-    if (wire->kind == WEFTI_WIRE_FAULT) {
-        receive_fault(comm, wire, data, data_bytes);
-    }
     note_leaving(comm, wire);
 }
 
@@ -158,6 +148,8 @@ void wefti_net_lost(void *context, int peer, const char *why)
 {
     wefti_net *net = context;
     net->peers[peer].lost = true;
+    atomic_store_explicit(&net->peers[peer].lost_ns, wefti_clock_ns(),
+                          memory_order_relaxed);
     net->news = true;
     wefti_log(WEFTI_LOG_DEBUG, net->rank, "net: rank %d is lost: %s", peer,
               why);
@@ -265,9 +257,33 @@ void wefti_net_attend(void *context)
     wefti_doorbell_wake(bell);
 }
 
-bool wefti_net_is_lost(const wefti_net *net, int peer)
+/*
+ * The channel knows who has died, and why. What a peer had sent before may
+ * still be on its way, so its connection, if there is one, has the last word;
+ * and the first where the channel is silent, because whoever leads there is
+ * stopped.
+ */
+bool wefti_net_is_lost(wefti_net *net, int peer)
 {
-    return net->peers[peer].lost;
+    wefti_net_peer *other = &net->peers[peer];
+    const wefti_fate fate = wefti_control_get_fate(net->engine->control, peer);
+    const int64_t now_ns = wefti_clock_ns();
+    const int64_t lost_ns =
+        atomic_load_explicit(&other->lost_ns, memory_order_relaxed);
+    int64_t told_ns =
+        atomic_load_explicit(&other->told_ns, memory_order_relaxed);
+    if (fate == WEFTI_FATE_NONE) {
+        return lost_ns && now_ns - lost_ns > UNTOLD_NS;
+    }
+    if (told_ns == 0) {
+        atomic_store_explicit(&other->told_ns, now_ns, memory_order_relaxed);
+        told_ns = now_ns;
+    }
+    const int64_t heard_ns =
+        atomic_load_explicit(&other->heard_ns, memory_order_relaxed);
+    return fate == WEFTI_FATE_CUT || lost_ns ||
+           (now_ns - told_ns > LAST_WORDS_NS &&
+            now_ns - heard_ns > LAST_WORDS_NS);
 }
 
 static bool all_gone(const wefti_net *net)

@@ -22,12 +22,16 @@
  * farewell   it has said BYE: when it is lost, it has not died
  * skew_ns    the least (our clock at arrival - its clock at sending), of this
  *            period and of the one before: clocks drift apart
+ * heard_ns   its last message; lost_ns, told_ns: when its connection was lost,
+ *            when the control channel's word of its end was first looked at.
+ *            Read without the lock, relaxed: each stands for itself.
  */
 typedef struct wefti_net_peer {
     unsigned char *address;
     bool lost, spoken, farewell;
     int64_t skew_ns[2];
     int64_t skew_since_ns;
+    _Atomic int64_t heard_ns, lost_ns, told_ns;
 } wefti_net_peer;
 
 struct wefti_net {
@@ -112,8 +116,8 @@ void wefti_net_leave(wefti_net *net);
  * some already. */
 bool wefti_net_arm(wefti_net *net);
 
-/* Whether rank peer of the job cannot be reached any more. */
-bool wefti_net_is_lost(const wefti_net *net, int peer);
+/* Whether rank peer of the job cannot be reached any more. Threads: any. */
+bool wefti_net_is_lost(wefti_net *net, int peer);
 
 /* A line for the flight record; empty if net is NULL. */
 void wefti_net_text(const wefti_net *net, char *text_out, size_t text_bytes);

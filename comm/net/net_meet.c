@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/settings.h"
+#include "comm/control/channel.h"
 #include "comm/net/net.h"
 #include "comm/net/port_library.h"
 
@@ -12,7 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert((int)WEFTI_PORT_ADDRESS_BYTES <= (int)WEFTI_CARD_BYTES,
+/* Where the control channel answers stands before the port's address. */
+enum { ENDPOINT_BYTES = sizeof(uint32_t) + sizeof(uint16_t) };
+
+_Static_assert((int)WEFTI_PORT_ADDRESS_BYTES + (int)ENDPOINT_BYTES <=
+                   (int)WEFTI_CARD_BYTES,
                "an address must fit on a card");
 
 static uint64_t derive_key(const wefti_membership *membership)
@@ -50,8 +55,37 @@ static weft_status begin(wefti_engine *engine,
                              : status;
 }
 
+/* The control channel listens on the first interface in use. */
+static weft_status open_control(wefti_net *net,
+                                const wefti_membership *membership,
+                                unsigned char *card)
+{
+    wefti_interface list[WEFTI_INTERFACES_MOST];
+    const int count = wefti_interface_list(list);
+    const size_t characters = strcspn(net->use.names, ",");
+    int used = 0;
+    while (used < count &&
+           (strlen(list[used].name) != characters ||
+            strncmp(list[used].name, net->use.names, characters) != 0)) {
+        used++;
+    }
+    if (used == count) {
+        return wefti_error(WEFT_ERR_SYSTEM, "%s has no address any more",
+                           net->use.names);
+    }
+    weft_status status = wefti_control_open(
+        net->engine, membership, list[used].address, &net->engine->control);
+    if (status == WEFT_OK) {
+        const wefti_endpoint4 own =
+            wefti_control_get_endpoint(net->engine->control);
+        memcpy(card, &own.address, sizeof(own.address));
+        memcpy(card + sizeof(own.address), &own.port, sizeof(own.port));
+    }
+    return status;
+}
+
 /* Round 1: the port, on the interfaces that lead somewhere. */
-static weft_status open_port(wefti_net *net,
+static weft_status open_port(wefti_net *net, const wefti_membership *membership,
                              unsigned char card_out[WEFTI_CARD_BYTES],
                              size_t *card_bytes_out)
 {
@@ -71,8 +105,14 @@ static weft_status open_port(wefti_net *net,
     if (net->table->open(&config, &net->port, why, sizeof(why)) != 0) {
         return wefti_error(WEFT_ERR_SYSTEM, "cannot open the network: %s", why);
     }
-    *card_bytes_out = net->table->address(net->port, card_out);
-    return *card_bytes_out
+    status = open_control(net, membership, card_out);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    size_t address_bytes =
+        net->table->address(net->port, card_out + ENDPOINT_BYTES);
+    *card_bytes_out = ENDPOINT_BYTES + address_bytes;
+    return address_bytes
                ? WEFT_OK
                : wefti_error(WEFT_ERR_SYSTEM,
                              "the network address on %s does not fit into %d "
@@ -86,7 +126,7 @@ weft_status wefti_net_make_card(wefti_engine *engine,
                                 size_t *card_bytes_out)
 {
     if (round > 0) {
-        return open_port(engine->net, card_out, card_bytes_out);
+        return open_port(engine->net, membership, card_out, card_bytes_out);
     }
     weft_status status = begin(engine, membership);
     return status == WEFT_OK
@@ -102,10 +142,16 @@ weft_status wefti_net_take_card(wefti_engine *engine, int round, int rank,
         return wefti_reach_take(net->reach, rank, card, card_bytes);
     }
     wefti_net_peer *peer = &net->peers[rank];
-    if (peer->address || card_bytes == 0) {
+    if (peer->address || card_bytes <= ENDPOINT_BYTES) {
         return wefti_error(WEFT_ERR_BOOTSTRAP,
                            "rank %d's card holds no address", rank);
     }
+    wefti_endpoint4 there;
+    memcpy(&there.address, card, sizeof(there.address));
+    memcpy(&there.port, card + sizeof(there.address), sizeof(there.port));
+    wefti_control_learn(engine->control, rank, there);
+    card += ENDPOINT_BYTES;
+    card_bytes -= ENDPOINT_BYTES;
     peer->address = malloc(card_bytes);
     if (!peer->address) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an address");
@@ -118,8 +164,11 @@ weft_status wefti_net_take_card(wefti_engine *engine, int round, int rank,
 weft_status wefti_net_start(wefti_net *net)
 {
     wefti_net_settle(net);
-    return wefti_net_watch_start(net->table->event_fd(net->port),
-                                 wefti_net_attend, net, &net->watch);
+    weft_status status = wefti_control_start(net->engine->control);
+    return status == WEFT_OK
+               ? wefti_net_watch_start(net->table->event_fd(net->port),
+                                       wefti_net_attend, net, &net->watch)
+               : status;
 }
 
 void wefti_net_settle(wefti_net *net)

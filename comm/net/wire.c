@@ -105,8 +105,6 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
     case WEFTI_WIRE_OBSERVED:
     case WEFTI_WIRE_LEFT:
         return data_bytes == 0;
-    case WEFTI_WIRE_FAULT:
-        return data_bytes < sizeof(((wefti_fault_page *)0)->text);
     case WEFTI_WIRE_BYE:
     case WEFTI_WIRE_END:
         break;
@@ -144,7 +142,7 @@ static void apply_message(const wefti_wire *wire, const void *data,
     path at;
     (void)unpack_path(wire->words[0], &at);
     const uint64_t sequence = wire->words[1];
-    wefti_message *message =
+    wefti_posted_message *message =
         wefti_shared_get_message(view->shared, (int)wire->from, view->rank,
                                  at.ring, at.channel, sequence);
     message->offset = wire->words[2];
@@ -196,7 +194,6 @@ void wefti_wire_apply(const wefti_wire *wire, const void *data,
         break;
     case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_LEFT:
-    case WEFTI_WIRE_FAULT:
     case WEFTI_WIRE_BYE:
     case WEFTI_WIRE_END:
         break;

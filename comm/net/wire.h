@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-enum { WEFTI_WIRE_VERSION = 2, WEFTI_WIRE_WORDS = 7 };
+enum { WEFTI_WIRE_VERSION = 3, WEFTI_WIRE_WORDS = 7 };
 
 /*
  * The words of each kind:
@@ -28,7 +28,6 @@ enum { WEFTI_WIRE_VERSION = 2, WEFTI_WIRE_WORDS = 7 };
  * WAITING    lane
  * OBSERVED   -
  * LEFT       - (the last on its communicator)
- * FAULT      status, rank, op_number; data: the text
  * BYE        - (the last of all; of no communicator)
  */
 typedef enum wefti_wire_kind {
@@ -39,7 +38,6 @@ typedef enum wefti_wire_kind {
     WEFTI_WIRE_WAITING,
     WEFTI_WIRE_OBSERVED,
     WEFTI_WIRE_LEFT,
-    WEFTI_WIRE_FAULT,
     WEFTI_WIRE_BYE,
     WEFTI_WIRE_END
 } wefti_wire_kind;
@@ -85,7 +83,7 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
 /*
  * wefti_wire_apply - write a message that was found right into the mirror of
  * its sender: data first, and last, as a release, the flag that publishes it.
- * FAULT and LEFT change no mirror; they are the caller's.
+ * LEFT changes no mirror; it is the caller's.
  *
  * skew_ns    what to add to the sender's clock to get the receiver's
  * now_ns     the receiver's clock

@@ -125,13 +125,19 @@ WEFT_NODISCARD weft_status weft_comm_split(weft_comm *comm, int color, int key,
  * be destroyed. A communicator can be shrunk 8 times, each rank lost during the
  * agreement counting once more; what came of it, again as often.
  *
- * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (ranks on several hosts) |
- *             ERR_PEER (the others went on without this rank, or it was shrunk
- *             too often) | ERR_NO_MEMORY, ERR_SYSTEM (a
- *             survivor could not build its end: the same on all).
+ * Hosts that lost each other, their ranks still alive, would each go on with
+ * their own. So where ranks of other hosts cannot be reached, and are not known
+ * to have died, the larger part goes on; of two halves the one that has the
+ * lowest of these ranks.
+ *
+ * Returns     OK | ERR_INVALID | ERR_PEER (the others went on without this
+ *             rank, or may have; or it was shrunk too often) | ERR_NO_MEMORY,
+ *             ERR_SYSTEM (a survivor could not build its end: the same on all).
  * Threads     one caller per comm at a time.  Blocks: at most 2 timeout_ms for
- *             each rank that is lost.
- * Source      M. Herlihy, "Wait-free synchronization", 1991; comm/shrink.c.
+ *             each rank that is lost, 6 between hosts; mostly milliseconds.
+ * Source      M. Herlihy, "Wait-free synchronization", 1991; between hosts
+ *             T. Chandra, S. Toueg, "Unreliable failure detectors for reliable
+ *             distributed systems", 1996; comm/shrink.c, comm/control/ballot.c.
  */
 WEFT_NODISCARD weft_status weft_comm_shrink(weft_comm *comm,
                                             weft_comm **comm_out);
@@ -236,7 +242,8 @@ typedef enum weft_comm_format {
 
 /*
  * weft_comm_get_health - state, fault, fabric, memory, and of each rank whether
- * it is alive, dead or has left, its last operation and how long ago that was.
+ * it is alive, dead, unreachable (its host does not answer) or has left, its
+ * last operation and how long ago that was.
  *
  * text_out    room for text_bytes: about 300 + 160 for each rank. JSON: one
  *             object with name, state (healthy, failed), rank, nranks, fabric,

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { MESSAGE_SAMPLE_COUNT = 23 };
+enum { MESSAGE_SAMPLE_COUNT = 25 };
 
 static inline void sample_hello(wefti_message *message, bool challenge)
 {
@@ -70,6 +70,13 @@ static inline void sample_card(wefti_message *message, uint32_t round,
     memset(message->as.card.bytes, 0x75, bytes);
 }
 
+static inline void sample_note(wefti_message *message, uint32_t bytes)
+{
+    message->kind = WEFTI_MESSAGE_NOTE;
+    message->as.note.used_bytes = bytes;
+    memset(message->as.note.bytes, 0x76, bytes);
+}
+
 static inline void sample_text(wefti_message *message, wefti_message_kind kind,
                                weft_status status, size_t characters)
 {
@@ -124,6 +131,12 @@ static inline void message_sample(int index, wefti_message *message)
         break;
     case 22:
         sample_card(message, WEFTI_CARD_ROUNDS - 1, WEFTI_CARD_BYTES);
+        break;
+    case 23:
+        sample_note(message, 0);
+        break;
+    case 24:
+        sample_note(message, WEFTI_NOTE_BYTES);
         break;
     case 14:
         sample_text(message, WEFTI_MESSAGE_NOTICE, WEFT_OK, 40);

@@ -7,6 +7,8 @@
  * Method: worlds of three processes that note their phase in memory shared
  * with the parent; the parent strikes each rank in each phase at a random
  * moment (seed printed), lets the survivors report, and counts what it hit.
+ * With an argument the same over the network, for ranks that share memory as it
+ * says (WEFT_DOMAIN).
  */
 #include "tests/comm/world.h"
 
@@ -244,16 +246,47 @@ static int rounds(void)
     return getenv("WEFT_TEST_LONG") ? 20 : 2;
 }
 
+static bool is_short_and_far(void)
+{
+    return getenv("WEFT_DOMAIN") && !getenv("WEFT_TEST_LONG");
+}
+
+/* Over the network, where each takes longer: every rank in some phase. */
+static void strike_some(int signal_number, const char *name, int strikes)
+{
+    const int first = (int)(next_random() % RANKS);
+    for (int i = 0; i < strikes; i++) {
+        int victim = (first + i) % RANKS;
+        int hit = strike(victim, (int)(next_random() % PHASES), signal_number);
+        printf("%s hit: rank %d %s\n", name, victim, phase_names[hit]);
+    }
+}
+
 static void test_faults_kill_each_rank_each_phase_named(void **state)
 {
     (void)state;
+    if (is_short_and_far()) {
+        strike_some(SIGKILL, "SIGKILL", 2 * RANKS);
+        return;
+    }
     strike_everywhere(SIGKILL, "SIGKILL", rounds());
 }
 
 static void test_faults_stop_each_rank_each_phase_named(void **state)
 {
     (void)state;
+    if (is_short_and_far()) {
+        strike_some(SIGSTOP, "SIGSTOP", 1);
+        return;
+    }
     strike_everywhere(SIGSTOP, "SIGSTOP", getenv("WEFT_TEST_LONG") ? 5 : 1);
+}
+
+/* Over the network by processes: what UCX loads, it loads in each thread. */
+static int run(const struct world *world)
+{
+    return getenv("WEFT_DOMAIN") ? world_run_processes(world)
+                                 : world_run_threads(world);
 }
 
 /* What rank 1 does differently from the others. */
@@ -308,7 +341,7 @@ static void test_faults_mismatch_each_kind_both_sides_named(void **state)
                               .config = {.timeout_ms = 500, .warn_ms = 200},
                               .call = differ,
                               .context = &kind};
-        int failures = world_run_threads(&world);
+        int failures = run(&world);
         if (failures) {
             fprintf(stderr, "difference in %s\n", difference_names[kind]);
         }
@@ -341,7 +374,7 @@ static void test_faults_abort_from_another_thread_all_return(void **state)
 {
     (void)state;
     struct world world = {.nranks = RANKS, .call = blocked_until_abort};
-    assert_int_equal(world_run_threads(&world), 0);
+    assert_int_equal(run(&world), 0);
 }
 
 static int leave_early(weft_comm *comm, void *context)
@@ -359,7 +392,7 @@ static void test_faults_peer_left_named(void **state)
 {
     (void)state;
     struct world world = {.nranks = RANKS, .call = leave_early};
-    assert_int_equal(world_run_threads(&world), 0);
+    assert_int_equal(run(&world), 0);
 }
 
 static int failed_stream(weft_comm *comm, void *context)
@@ -397,7 +430,7 @@ static void test_faults_on_stream_gates_and_stream_released(void **state)
 {
     (void)state;
     struct world world = {.nranks = RANKS, .call = failed_stream};
-    assert_int_equal(world_run_threads(&world), 0);
+    assert_int_equal(run(&world), 0);
 }
 
 static int count_entries(const char *folder)
@@ -433,6 +466,10 @@ static void test_faults_after_all_nothing_left_behind(void **state)
 {
     (void)state;
     struct world world = {.nranks = RANKS, .call = only_anonymous};
+    if (getenv("WEFT_DOMAIN")) {
+        assert_int_equal(run(&world), 0);
+        return;
+    }
     assert_int_equal(world_run_threads(&world), 0);
     int descriptors = count_entries("/proc/self/fd");
     int threads = count_entries("/proc/self/task");
@@ -443,8 +480,11 @@ static void test_faults_after_all_nothing_left_behind(void **state)
     assert_int_equal(count_entries("/proc/self/task"), threads);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        setenv("WEFT_DOMAIN", argv[1], 1);
+    }
     /* Others of this machine may come and go there meanwhile. */
     const char *given = getenv("WEFT_TEST_SEED");
     seed =

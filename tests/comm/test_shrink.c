@@ -3,6 +3,8 @@
  * Goal    the ranks that are left agree who they are and go on: after a death,
  *         after another one during the agreement, without one that stands
  *         still, and not at all where a survivor cannot build its end.
+ *         With an argument the same over the network, for ranks that share
+ *         memory as it says (WEFT_DOMAIN).
  * Method  worlds of processes that work and shrink until the parent says stop;
  *         it kills, stops and continues them at random moments (seed printed).
  *         Each survivor checks its communicator by a sum over world ranks.
@@ -168,9 +170,12 @@ static void strike(const world_processes *started, int rank)
     assert_int_equal(kill(started->pids[rank], SIGKILL), 0);
 }
 
+/* Over the network there are half as many: each takes longer. */
 static int rounds(int few, int many)
 {
-    return getenv("WEFT_TEST_LONG") ? many : few;
+    return getenv("WEFT_TEST_LONG") ? many
+           : getenv("WEFT_DOMAIN")  ? few / 2
+                                    : few;
 }
 
 static void test_shrink_after_a_death_goes_on_without_it(void **state)
@@ -341,8 +346,11 @@ static int set_up(void **state)
     return arena == MAP_FAILED;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        setenv("WEFT_DOMAIN", argv[1], 1);
+    }
     /* Processes first: a process with threads must not fork. */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shrink_after_a_death_goes_on_without_it),

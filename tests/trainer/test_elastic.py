@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""test_elastic.py BIN_DIR - an elastic run loses ranks and goes on.
+"""test_elastic.py BIN_DIR [NODES] - an elastic run loses ranks and goes on.
 
 Goal: when a rank of four is killed at a random moment, the job ends well with
 three; its losses from the checkpoint on are, bit for bit, those of a run of
 three that resumes from that checkpoint. So it is when rank 0 is the one, when
-the batch does not divide, and when a second rank dies later.
+the batch does not divide, and when a second rank dies later. With NODES, such
+as 2x2, the four stand on emulated nodes (root and iproute2), and a whole node
+is lost.
 
 Method: weft-run --elastic with a tiny model; the test waits until the metrics
 have a random number of lines (seed printed), kills by pid, and afterwards
@@ -22,6 +24,7 @@ import tempfile
 import time
 
 BIN = sys.argv[1]
+NODES = ["--net-emulate", sys.argv[2]] if len(sys.argv) > 2 else []
 DEADLINE_S = 120
 STEPS = 40
 CONFIG = """
@@ -51,7 +54,8 @@ def make_folder(batch):
 
 
 def start(folder, nranks, *more):
-    command = [BIN + "/weft-run", "-n", str(nranks), "--elastic",
+    nodes = NODES if nranks == 4 else []
+    command = [BIN + "/weft-run", "-n", str(nranks), "--elastic", *nodes,
                "--timeout", str(DEADLINE_S), BIN + "/weft-train",
                folder + "/job.yaml", *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE,
@@ -164,6 +168,11 @@ def main():
     seed = int(os.environ.get("TEST_SEED", time.time_ns() % 10**9))
     print("TEST_SEED=%d" % seed)
     random.seed(seed)
+    if NODES:
+        run_case(24, random.choice([[0], [3], [2, 3]]))
+        for _ in range(20 if os.environ.get("WEFT_TEST_LONG") else 0):
+            run_case(24, random.sample(range(4), random.randint(1, 3)))
+        return
     check_that_none_left_is_a_failure()
     run_case(24, [random.randint(1, 3)])
     run_case(16, [0, random.randint(1, 3)])
@@ -173,4 +182,8 @@ def main():
             run_case(24, random.sample(range(4), 2))
 
 
+if NODES and (os.geteuid() != 0 or not shutil.which("ip") or
+              not shutil.which("tc")):
+    print("skipped: emulated nodes need root and iproute2")
+    sys.exit(77)
 main()

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/control/channel.c - the channel's life, and asking for fates.
+ */
+#include "comm/control/channel_state.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    CONTACTS_EACH = 2, /* two may call each other at once */
+    CONTACTS_MORE = 16,
+    SILENT_LEAST_NS = 250000000,
+    SILENT_PART = 4 /* of the time limit */
+};
+static const int64_t silent_most_ns = 10 * INT64_C(1000000000);
+
+static weft_status listen_on(wefti_control *control, uint32_t address)
+{
+    struct sockaddr_in where = {.sin_family = AF_INET,
+                                .sin_addr.s_addr = address};
+    socklen_t where_bytes = sizeof(where);
+    control->listen_fd =
+        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (control->listen_fd < 0 || control->wake_fd < 0 ||
+        bind(control->listen_fd, (struct sockaddr *)&where, sizeof(where)) !=
+            0 ||
+        listen(control->listen_fd, SOMAXCONN) != 0 ||
+        getsockname(control->listen_fd, (struct sockaddr *)&where,
+                    &where_bytes) != 0) {
+        return wefti_error_system("socket of the control channel");
+    }
+    control->own = (wefti_endpoint4){address, where.sin_port};
+    return WEFT_OK;
+}
+
+static void tear(wefti_control *control)
+{
+    for (int i = 0; control->contacts && i < control->contact_count; i++) {
+        wefti_contact_close(&control->contacts[i]);
+    }
+    wefti_strangers_fini(&control->strangers);
+    if (control->listen_fd >= 0) {
+        close(control->listen_fd);
+    }
+    if (control->wake_fd >= 0) {
+        close(control->wake_fd);
+    }
+    wefti_errands_take(control, 0);
+    while (control->errands) {
+        wefti_errand *next = control->errands->next;
+        free(control->errands);
+        control->errands = next;
+    }
+    pthread_mutex_destroy(&control->lock);
+    wefti_secret_fini(&control->self.secret);
+    free(control->domains);
+    free(control->endpoints);
+    free(control->contacts);
+    free(control->lost_times);
+    free(control->watched);
+    free(control->polled);
+    free(control->polled_as);
+    free(control);
+}
+
+static bool allocate(wefti_control *control, size_t ranks)
+{
+    control->contact_count = CONTACTS_EACH * (int)ranks + CONTACTS_MORE;
+    /* Strangers, contacts, processes, and the two of our own. */
+    control->polled_room =
+        WEFTI_STRANGERS_MOST + control->contact_count + (int)ranks + 2;
+    const size_t room = (size_t)control->polled_room;
+    control->domains = calloc(ranks, sizeof(*control->domains));
+    control->endpoints = calloc(ranks, sizeof(*control->endpoints));
+    control->contacts =
+        calloc((size_t)control->contact_count, sizeof(*control->contacts));
+    control->lost_times = calloc(ranks, sizeof(*control->lost_times));
+    control->watched = calloc(ranks, sizeof(*control->watched));
+    control->polled = calloc(room, sizeof(*control->polled));
+    control->polled_as = calloc(room, sizeof(*control->polled_as));
+    return control->domains && control->endpoints && control->contacts &&
+           control->lost_times && control->watched && control->polled &&
+           control->polled_as;
+}
+
+weft_status wefti_control_open(wefti_engine *engine,
+                               const wefti_membership *membership,
+                               uint32_t address, wefti_control **control_out)
+{
+    wefti_control *control = calloc(1, sizeof(*control));
+    if (!control) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the control channel");
+    }
+    control->engine = engine;
+    control->listen_fd = control->wake_fd = -1;
+    control->inbox_end = &control->inbox;
+    control->self.rank = membership->rank;
+    control->self.nranks = membership->nranks;
+    wefti_secret_init(&control->self.secret, membership->job_key,
+                      WEFTI_JOB_KEY_BYTES);
+    pthread_mutex_init(&control->lock, NULL);
+    wefti_strangers_init(&control->strangers);
+    weft_status status = allocate(control, (size_t)membership->nranks)
+                             ? listen_on(control, address)
+                             : wefti_error(WEFT_ERR_NO_MEMORY,
+                                           "no memory for the control channel");
+    if (status != WEFT_OK) {
+        tear(control);
+        return status;
+    }
+    for (int rank = 0; rank < membership->nranks; rank++) {
+        control->domains[rank] = membership->members[rank].domain;
+    }
+    *control_out = control;
+    return WEFT_OK;
+}
+
+wefti_endpoint4 wefti_control_get_endpoint(const wefti_control *control)
+{
+    return control->own;
+}
+
+void wefti_control_learn(wefti_control *control, int rank,
+                         wefti_endpoint4 endpoint)
+{
+    control->endpoints[rank] = endpoint;
+}
+
+weft_status wefti_control_start(wefti_control *control)
+{
+    /* Signals are the program's business, not this thread's. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    errno = pthread_create(&control->thread, NULL, wefti_control_run, control);
+    control->started = errno == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return control->started ? WEFT_OK
+                            : wefti_error_system("thread of the control "
+                                                 "channel");
+}
+
+static void wake(const wefti_control *control)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(control->wake_fd, &one, sizeof(one));
+    (void)written;
+}
+
+void wefti_control_activate(wefti_control *control, int64_t timeout_ns)
+{
+    const wefti_engine *engine = control->engine;
+    wefti_shared_header *header = wefti_mapping_get_base(engine->mapping);
+    int64_t silent_ns = timeout_ns / SILENT_PART;
+    silent_ns = silent_ns < SILENT_LEAST_NS ? SILENT_LEAST_NS : silent_ns;
+    control->self.silent_ns =
+        silent_ns > silent_most_ns ? silent_most_ns : silent_ns;
+    for (int rank = 0; rank < control->self.nranks; rank++) {
+        control->watched[rank] = engine->members->members[rank].pidfd >= 0;
+    }
+    control->fates = header->fates;
+    control->began_ns = wefti_clock_ns();
+    atomic_store(&control->active, true);
+    wake(control);
+}
+
+void wefti_control_close(wefti_control *control)
+{
+    if (!control) {
+        return;
+    }
+    atomic_store(&control->closing, true);
+    if (control->started) {
+        wake(control);
+        pthread_join(control->thread, NULL);
+    }
+    tear(control);
+}
+
+wefti_fate wefti_control_get_fate(const wefti_control *control, int rank)
+{
+    return atomic_load(&control->active)
+               ? (wefti_fate)atomic_load(&control->fates[rank])
+               : WEFTI_FATE_NONE;
+}
+
+int wefti_control_first_of(const weft_comm *comm, int peer)
+{
+    const int *domains = comm->engine->control->domains;
+    const int domain = domains[comm->peers[peer].world_rank];
+    int first = 0;
+    while (domains[comm->peers[first].world_rank] != domain) {
+        first++;
+    }
+    return first;
+}

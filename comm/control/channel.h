@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/control/channel.h - the control channel between domains: who has died
+ * there, whether a host still answers, and what every domain must hear of.
+ *
+ * The lowest rank of each domain that lives leads it; leaders are meshed. A
+ * leader sees the processes of its domain end, and says so; a leader's own end
+ * closes its connections, and the others then call the next rank of its domain.
+ * Any rank that has something to tell a domain calls a rank of it, and another
+ * one if that does not hear. While all is well nothing is sent.
+ *
+ * One thread per rank, which sleeps; only jobs of several domains have it.
+ */
+#ifndef COMM_CONTROL_CHANNEL_H
+#define COMM_CONTROL_CHANNEL_H
+
+#include "comm/control/contact.h"
+#include "comm/core.h"
+
+/*
+ * wefti_control_open - listen on address (network order), while ranks meet.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status
+wefti_control_open(wefti_engine *engine, const wefti_membership *membership,
+                   uint32_t address, wefti_control **control_out);
+
+/* Where this rank listens; where rank, of another domain, does. */
+wefti_endpoint4 wefti_control_get_endpoint(const wefti_control *control);
+void wefti_control_learn(wefti_control *control, int rank,
+                         wefti_endpoint4 endpoint);
+
+/*
+ * wefti_control_start - its thread, which does nothing yet.
+ *
+ * Returns     OK | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_control_start(wefti_control *control);
+
+/* The ranks have met, and the engine has its members and its memory. */
+void wefti_control_activate(wefti_control *control, int64_t timeout_ns);
+
+/* Lets go out what was told, for half a second at most. NULL is legal. */
+void wefti_control_close(wefti_control *control);
+
+/*
+ * wefti_control_tell - see that some rank of comm in peer's domain hears note.
+ * control NULL: nothing happens. Without memory the note is lost, and logged.
+ *
+ * Threads     any, with or without the engine's lock.
+ */
+void wefti_control_tell(weft_comm *comm, int peer, const wefti_note *note);
+
+/* The same for each other domain of comm. */
+void wefti_control_tell_all(weft_comm *comm, const wefti_note *note);
+
+/* Ask whether peer's host still answers; its fate tells. */
+void wefti_control_ask(weft_comm *comm, int peer);
+
+/* What is known of rank of the job. Threads: any. */
+wefti_fate wefti_control_get_fate(const wefti_control *control, int rank);
+
+/* The lowest rank of comm that shares memory with peer. */
+int wefti_control_first_of(const weft_comm *comm, int peer);
+
+#endif

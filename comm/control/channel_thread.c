@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/control/channel_thread.c - the channel's thread: who leads, whom it
+ * calls, and what the end of a connection or of a process means.
+ */
+#include "comm/control/channel_state.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <unistd.h>
+
+enum {
+    GLARE_NS = 300000000, /* the lower rank waits to be called so long */
+    LOST_TIMES_MOST = 20, /* then somebody else listens there */
+    LOST_PAUSE_NS = 5000000,
+    CLOSING_NS = 500000000
+};
+
+static const char *fate_text(wefti_fate fate)
+{
+    return fate == WEFTI_FATE_DEAD  ? "has died"
+           : fate == WEFTI_FATE_CUT ? "does not answer"
+                                    : "has left";
+}
+
+static void set_fate(wefti_control *control, int rank, wefti_fate fate)
+{
+    uint8_t none = WEFTI_FATE_NONE;
+    if (atomic_compare_exchange_strong(&control->fates[rank], &none,
+                                       (uint8_t)fate)) {
+        wefti_log(WEFTI_LOG_INFO, control->self.rank, "control: rank %d %s",
+                  rank, fate_text(fate));
+    }
+}
+
+static bool is_near(const wefti_control *control, int rank)
+{
+    return control->domains[rank] == control->domains[control->self.rank];
+}
+
+/* The lowest rank of a domain that has not ended; -1: all have. */
+static int find_leader(const wefti_control *control, int domain)
+{
+    for (int rank = domain; rank < control->self.nranks; rank++) {
+        if (control->domains[rank] == domain &&
+            wefti_control_get_fate(control, rank) == WEFTI_FATE_NONE) {
+            return rank;
+        }
+    }
+    return -1;
+}
+
+wefti_contact *wefti_control_find_contact(wefti_control *control, int rank)
+{
+    wefti_contact *found = NULL;
+    for (int i = 0; i < control->contact_count; i++) {
+        wefti_contact *contact = &control->contacts[i];
+        if (contact->state != WEFTI_CONTACT_NONE && contact->peer == rank &&
+            !contact->leaving &&
+            (!found || contact->state == WEFTI_CONTACT_OPEN)) {
+            found = contact;
+        }
+    }
+    return found;
+}
+
+static wefti_contact *find_place(wefti_control *control)
+{
+    for (int i = 0; i < control->contact_count; i++) {
+        if (control->contacts[i].state == WEFTI_CONTACT_NONE) {
+            return &control->contacts[i];
+        }
+    }
+    return NULL;
+}
+
+void wefti_control_call(wefti_control *control, int rank, int64_t at_ns)
+{
+    wefti_contact *place = find_place(control);
+    if (place) {
+        wefti_contact_call(place, rank, control->endpoints[rank], at_ns,
+                           wefti_clock_ns());
+    }
+}
+
+/* What has become of this domain's ranks, to who asks. */
+static void tell_fates(wefti_control *control, wefti_contact *contact)
+{
+    for (int rank = 0; rank < control->self.nranks; rank++) {
+        wefti_fate fate = wefti_control_get_fate(control, rank);
+        if (is_near(control, rank) && rank != control->self.rank &&
+            fate != WEFTI_FATE_NONE) {
+            const wefti_note note = {
+                .kind = WEFTI_NOTE_FATE, .rank = rank, .fate = (uint32_t)fate};
+            wefti_contact_say(contact, &note);
+        }
+    }
+}
+
+static void tell_fates_to_all(wefti_control *control)
+{
+    for (int i = 0; i < control->contact_count; i++) {
+        if (control->contacts[i].state == WEFTI_CONTACT_OPEN) {
+            tell_fates(control, &control->contacts[i]);
+        }
+    }
+}
+
+/* A host that is cut off takes all its ranks along. */
+static void cut_domain(wefti_control *control, int domain)
+{
+    for (int rank = 0; rank < control->self.nranks; rank++) {
+        if (control->domains[rank] == domain) {
+            set_fate(control, rank, WEFTI_FATE_CUT);
+        }
+    }
+}
+
+/*
+ * A contact has ended. Closed or reset, its process has most likely ended, but
+ * only its kernel's refusal proves that: so it is called once more.
+ */
+static void lose(wefti_control *control, wefti_contact *contact,
+                 wefti_contact_news news, int64_t now_ns)
+{
+    const int peer = contact->peer;
+    const bool left = contact->leaving;
+    wefti_contact_close(contact);
+    if (wefti_control_get_fate(control, peer) != WEFTI_FATE_NONE || left) {
+        return;
+    }
+    if (news == WEFTI_CONTACT_SILENT) {
+        cut_domain(control, control->domains[peer]);
+    } else if (news == WEFTI_CONTACT_REFUSED ||
+               ++control->lost_times[peer] > LOST_TIMES_MOST) {
+        set_fate(control, peer, WEFTI_FATE_DEAD);
+    } else if (!wefti_control_find_contact(control, peer)) {
+        wefti_control_call(control, peer,
+                           now_ns + (control->lost_times[peer] - 1) *
+                                        (int64_t)LOST_PAUSE_NS);
+    }
+}
+
+static void look_at(wefti_control *control, wefti_contact *contact,
+                    int64_t now_ns)
+{
+    wefti_note note;
+    while (contact->state != WEFTI_CONTACT_NONE) {
+        wefti_contact_news news =
+            wefti_contact_look(contact, &control->self, now_ns, &note);
+        switch (news) {
+        case WEFTI_CONTACT_QUIET:
+            return;
+        case WEFTI_CONTACT_READY:
+            control->lost_times[contact->peer] = 0;
+            tell_fates(control, contact);
+            break;
+        case WEFTI_CONTACT_SAID:
+            if (note.kind == WEFTI_NOTE_FATE && note.rank != contact->peer &&
+                control->domains[note.rank] ==
+                    control->domains[contact->peer]) {
+                set_fate(control, note.rank, (wefti_fate)note.fate);
+            } else if (note.kind == WEFTI_NOTE_BYE) {
+                contact->leaving = true;
+                set_fate(control, contact->peer, WEFTI_FATE_LEFT);
+            } else {
+                wefti_control_hear(control, contact, &note);
+            }
+            break;
+        case WEFTI_CONTACT_LOST:
+        case WEFTI_CONTACT_REFUSED:
+        case WEFTI_CONTACT_SILENT:
+            lose(control, contact, news, now_ns);
+            return;
+        }
+    }
+}
+
+/* A leader holds a contact with each other one. Returns when to look again. */
+static int64_t keep_mesh(wefti_control *control, int64_t now_ns)
+{
+    const int own = control->self.rank;
+    int64_t next_ns = INT64_MAX;
+    if (find_leader(control, control->domains[own]) != own) {
+        return next_ns;
+    }
+    for (int domain = 0; domain < control->self.nranks; domain++) {
+        if (control->domains[domain] != domain || is_near(control, domain)) {
+            continue;
+        }
+        int leader = find_leader(control, domain);
+        if (leader < 0 || wefti_control_find_contact(control, leader)) {
+            continue;
+        }
+        /* Of two that may call each other, the higher one does. */
+        if (own > leader || now_ns >= control->began_ns + GLARE_NS) {
+            wefti_control_call(control, leader, now_ns);
+        } else {
+            next_ns = control->began_ns + GLARE_NS;
+        }
+    }
+    return next_ns;
+}
+
+static void add(wefti_control *control, int fd, short events,
+                wefti_polled_kind kind, int index)
+{
+    if (fd >= 0 && control->polled_count < control->polled_room) {
+        control->polled[control->polled_count] =
+            (struct pollfd){.fd = fd, .events = events};
+        control->polled_as[control->polled_count++] =
+            (wefti_polled){kind, index};
+    }
+}
+
+static short wants(const wefti_link *link)
+{
+    return wefti_link_has_output(link) ? POLLIN | POLLOUT : POLLIN;
+}
+
+/* Only what is open: poll counts the others against the limit on files. */
+static void watch(wefti_control *control)
+{
+    control->polled_count = 0;
+    add(control, control->wake_fd, POLLIN, WEFTI_POLLED_WAKE, 0);
+    if (!atomic_load(&control->active)) {
+        return;
+    }
+    add(control, control->listen_fd, POLLIN, WEFTI_POLLED_LISTEN, 0);
+    for (int i = 0; i < WEFTI_STRANGERS_MOST; i++) {
+        const wefti_link *link = &control->strangers.places[i].link;
+        add(control, link->fd, wants(link), WEFTI_POLLED_STRANGER, i);
+    }
+    for (int i = 0; i < control->contact_count; i++) {
+        const wefti_contact *contact = &control->contacts[i];
+        if (contact->state != WEFTI_CONTACT_NONE) {
+            add(control, contact->link.fd,
+                contact->state == WEFTI_CONTACT_CALLING ? POLLOUT
+                                                        : wants(&contact->link),
+                WEFTI_POLLED_CONTACT, i);
+        }
+    }
+    for (int rank = 0; rank < control->self.nranks; rank++) {
+        if (control->watched[rank]) {
+            add(control, control->engine->members->members[rank].pidfd, POLLIN,
+                WEFTI_POLLED_PROCESS, rank);
+        }
+    }
+}
+
+static void hear_stranger(wefti_control *control, int index, short revents,
+                          int64_t now_ns)
+{
+    wefti_stranger *stranger = &control->strangers.places[index];
+    wefti_contact *place = find_place(control);
+    if (stranger->link.fd < 0) {
+        return;
+    }
+    if (revents & POLLOUT) {
+        wefti_link_flush(&stranger->link);
+    }
+    if (revents & ~POLLOUT &&
+        wefti_contact_admit(place, stranger, &control->self)) {
+        control->lost_times[place->peer] = 0;
+        tell_fates(control, place);
+        look_at(control, place, now_ns);
+    }
+}
+
+static void attend(wefti_control *control, int64_t now_ns)
+{
+    bool ended = false;
+    for (int i = 0; i < control->polled_count; i++) {
+        const struct pollfd *polled = &control->polled[i];
+        const int index = control->polled_as[i].index;
+        if (!polled->revents) {
+            continue;
+        }
+        switch (control->polled_as[i].kind) {
+        case WEFTI_POLLED_WAKE: {
+            uint64_t count;
+            ssize_t got = read(control->wake_fd, &count, sizeof(count));
+            (void)got;
+            break;
+        }
+        case WEFTI_POLLED_LISTEN:
+            wefti_strangers_accept(&control->strangers, control->listen_fd,
+                                   false);
+            break;
+        case WEFTI_POLLED_STRANGER:
+            hear_stranger(control, index, polled->revents, now_ns);
+            break;
+        case WEFTI_POLLED_CONTACT:
+            wefti_contact_attend(&control->contacts[index], polled->revents);
+            break;
+        case WEFTI_POLLED_PROCESS:
+            control->watched[index] = false;
+            set_fate(control, index, WEFTI_FATE_DEAD);
+            ended = true;
+            break;
+        }
+    }
+    if (ended) {
+        tell_fates_to_all(control);
+    }
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Everything that does not wait for poll. Returns when to come again. */
+static int64_t advance(wefti_control *control, int64_t now_ns)
+{
+    int64_t next_ns = INT64_MAX;
+    wefti_strangers_expire(&control->strangers, now_ns);
+    for (int i = 0; i < control->contact_count; i++) {
+        look_at(control, &control->contacts[i], now_ns);
+    }
+    if (!atomic_load(&control->closing)) {
+        next_ns = keep_mesh(control, now_ns);
+    }
+    wefti_errands_take(control, now_ns);
+    next_ns = least(next_ns, wefti_errands_advance(control, now_ns));
+    next_ns = least(next_ns, wefti_strangers_next_ns(&control->strangers));
+    for (int i = 0; i < control->contact_count; i++) {
+        wefti_contact *contact = &control->contacts[i];
+        /* What was just said may be owed an acknowledgement. */
+        look_at(control, contact, now_ns);
+        if (contact->state != WEFTI_CONTACT_NONE) {
+            next_ns =
+                least(next_ns,
+                      wefti_contact_next_ns(contact, &control->self, now_ns));
+        }
+    }
+    return next_ns;
+}
+
+/* Whether the channel may end: nothing is to be told, or it took too long. */
+static bool is_over(wefti_control *control, int64_t now_ns)
+{
+    if (!atomic_load(&control->closing)) {
+        return false;
+    }
+    if (control->closing_ns == 0) {
+        control->closing_ns = now_ns;
+    }
+    return !atomic_load(&control->active) || !control->errands ||
+           now_ns - control->closing_ns > CLOSING_NS;
+}
+
+static void say_farewell(wefti_control *control)
+{
+    const wefti_note bye = {.kind = WEFTI_NOTE_BYE};
+    set_fate(control, control->self.rank, WEFTI_FATE_LEFT);
+    for (int i = 0; i < control->contact_count; i++) {
+        if (control->contacts[i].state == WEFTI_CONTACT_OPEN) {
+            wefti_contact_say(&control->contacts[i], &bye);
+        }
+    }
+}
+
+static int wait_ms(int64_t until_ns, int64_t now_ns)
+{
+    const int64_t left_ns = until_ns - now_ns;
+    return until_ns == INT64_MAX            ? -1
+           : left_ns <= 0                   ? 0
+           : left_ns > INT64_C(60000000000) ? 60000
+                                            : (int)(left_ns / 1000000) + 1;
+}
+
+void *wefti_control_run(void *argument)
+{
+    wefti_control *control = argument;
+    for (;;) {
+        int64_t now_ns = wefti_clock_ns(), next_ns = INT64_MAX;
+        if (atomic_load(&control->active)) {
+            next_ns = advance(control, now_ns);
+        }
+        if (is_over(control, now_ns)) {
+            break;
+        }
+        if (control->closing_ns) {
+            next_ns = least(next_ns, control->closing_ns + CLOSING_NS + 1);
+        }
+        watch(control);
+        if (poll(control->polled, (nfds_t)control->polled_count,
+                 wait_ms(next_ns, now_ns)) > 0) {
+            attend(control, wefti_clock_ns());
+        }
+    }
+    if (atomic_load(&control->active)) {
+        say_farewell(control);
+    }
+    return NULL;
+}

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Goal: between hosts, as on one, nothing hangs without a name. Of a job on
+emulated nodes a rank is killed or stopped, or a node's link is set down or
+drops every packet: all that can still speak end in bounded time, long before
+the time limit where the kernel can tell, and name the rank and the operation.
+Method: weft-run --net-emulate runs weft-perf on three nodes; what is hit is the
+root, a node's leader or a leaf, at a random moment (seed printed). With
+WEFT_TEST_LONG 200 kills in a row, whose roles are counted. Needs root and
+iproute2.
+"""
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+BIN = sys.argv.pop(1)
+LONG = "WEFT_TEST_LONG" in os.environ
+LIMIT_S = 60
+NODES = "1+2+1,1gbit"
+RANKS = 4
+ROLES = {0: "root", 1: "leader", 2: "leaf", 3: "node of one"}
+NODE_OF = {0: 0, 1: 1, 2: 1, 3: 2}
+
+
+class Job:
+    """weft-perf on emulated nodes, and the processes of its ranks."""
+
+    def __init__(self, timeout_ms, warn_ms):
+        kept = {name: value for name, value in os.environ.items()
+                if not name.startswith("WEFT_")}
+        kept.update(WEFT_TIMEOUT_MS=str(timeout_ms), WEFT_WARN_MS=str(warn_ms))
+        # Those that are left get the time to say what they know.
+        self.job = subprocess.Popen(
+            [os.path.join(BIN, "weft-run"), "-n", str(RANKS), "--elastic",
+             "--net-emulate", NODES, os.path.join(BIN, "weft-perf"),
+             "all_reduce", "--sizes", "64K", "-n", "1000000", "-c", "0"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            env=kept)
+        self.pids = {}
+
+    def find_ranks(self):
+        path = f"/proc/{self.job.pid}/task/{self.job.pid}/children"
+        until = time.monotonic() + 20
+        while len(self.pids) < RANKS:
+            if time.monotonic() > until:
+                raise AssertionError("the ranks do not start")
+            with open(path) as children:
+                pids = children.read().split()
+            for pid in pids:
+                try:
+                    with open(f"/proc/{pid}/environ") as settings:
+                        found = re.search(r"\0?WEFT_RANK=(\d+)\0",
+                                          settings.read())
+                except OSError:
+                    found = None
+                if found:
+                    self.pids[int(found[1])] = int(pid)
+        return self
+
+    def wait_for_work(self):
+        """Until every rank has the control channel and two others threads."""
+        until = time.monotonic() + 20
+        for pid in self.pids.values():
+            while (len(os.listdir(f"/proc/{pid}/task")) < 3 and
+                   time.monotonic() < until):
+                time.sleep(0.01)
+        time.sleep(0.3 + random.random() / 5)
+        return self
+
+    def inside(self, rank, *command):
+        subprocess.run(["nsenter", "-t", str(self.pids[rank]), "-n", *command],
+                       check=True)
+
+    def finish(self):
+        """Seconds until it ended, and what it said."""
+        begun = time.monotonic()
+        try:
+            _, err = self.job.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self.job.kill()
+            _, err = self.job.communicate()
+            raise AssertionError("it hangs:\n" + err)
+        return time.monotonic() - begun, err
+
+
+class NetworkFaults(unittest.TestCase):
+    def named_by(self, err, speakers, culprits, how):
+        for rank in speakers:
+            self.assertRegex(
+                err, rf'weft-perf: rank {rank}: \w+ #\d+ on "world": '
+                rf'rank ({culprits}) {how}')
+
+    def kill(self, victim):
+        job = Job(30000, 20000).find_ranks().wait_for_work()
+        os.kill(job.pids[victim], signal.SIGKILL)
+        took_s, err = job.finish()
+        self.assertLess(took_s, 10)
+        self.named_by(err, set(range(RANKS)) - {victim}, victim, "has died")
+        self.assertRegex(err, rf'rank {victim}: SIGKILL after \w+ #\d+ on '
+                         '"world"')
+
+    def test_killed_rank_is_named_at_once(self):
+        hits = dict.fromkeys(ROLES, 0)
+        for round_number in range(200 if LONG else 1):
+            victim = (round_number % RANKS if round_number < RANKS and LONG
+                      else random.randrange(RANKS))
+            with self.subTest(round=round_number, victim=victim):
+                self.kill(victim)
+            hits[victim] += 1
+        print("SIGKILL hits:", ", ".join(
+            f"{ROLES[rank]} {count}" for rank, count in hits.items()))
+
+    def cut(self, victim, *command):
+        """A node without a link; no rank waits for its time limit."""
+        job = Job(6000, 300).find_ranks().wait_for_work()
+        job.inside(victim, *command)
+        took_s, err = job.finish()
+        self.assertLess(took_s, 5.5)
+        behind = {rank for rank in range(RANKS)
+                  if NODE_OF[rank] == NODE_OF[victim]}
+        others = set(range(RANKS)) - behind
+        self.named_by(err, others, "|".join(map(str, behind)),
+                      "does not answer")
+        self.named_by(err, behind, "|".join(map(str, others)),
+                      "does not answer")
+
+    def test_link_down_is_found_by_asking(self):
+        for victim in range(RANKS) if LONG else [random.randrange(RANKS)]:
+            with self.subTest(victim=victim):
+                self.cut(victim, "ip", "link", "set", "eth0", "down")
+
+    def test_link_that_drops_all_is_found_by_asking(self):
+        """The same as a link that is down, so not in the short suite."""
+        for victim in range(RANKS) if LONG else []:
+            with self.subTest(victim=victim):
+                # No packet is as short as this bucket's burst.
+                self.cut(victim, "tc", "qdisc", "replace", "dev", "eth0",
+                         "root", "tbf", "rate", "8bit", "burst", "1",
+                         "latency", "1ms")
+
+    def stop(self, victim):
+        """Stopped, named after the time limit, and continued."""
+        job = Job(1500, 700).find_ranks().wait_for_work()
+        os.kill(job.pids[victim], signal.SIGSTOP)
+        others = {pid for rank, pid in job.pids.items() if rank != victim}
+        until = time.monotonic() + LIMIT_S
+        while time.monotonic() < until and any(
+                os.path.exists(f"/proc/{pid}/fd/0") for pid in others):
+            time.sleep(0.02)
+        os.kill(job.pids[victim], signal.SIGCONT)
+        took_s, err = job.finish()
+        self.assertLess(took_s, 10)
+        self.named_by(err, set(range(RANKS)) - {victim}, victim,
+                      "(has not entered|entered)")
+        self.assertRegex(err, rf"weft-(perf|run): rank {victim}: ")
+
+    def test_stopped_rank_is_named_and_wakes_up_to_an_error(self):
+        """Its short form is comm/test_faults_far's."""
+        for victim in range(RANKS) if LONG else []:
+            with self.subTest(victim=victim):
+                self.stop(victim)
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("tc"):
+        print("skipped: emulated nodes need root and iproute2")
+        sys.exit(77)
+    seed = int(os.environ.get("TEST_SEED", time.time_ns() % 10**9))
+    print(f"TEST_SEED={seed}")
+    random.seed(seed)
+    unittest.main(verbosity=2)

@@ -4,13 +4,19 @@
  */
 #include "perf/info_job.h"
 
-#include "base/settings.h"
 #include "comm/bootstrap/source.h"
+
+#include <stdio.h>
 
 bool wefti_info_job_is_there(void)
 {
-    int rank, nranks;
-    return wefti_source_look(&rank, &nranks) == WEFT_OK && nranks > 1;
+    int rank, nranks = 1;
+    if (wefti_source_look(&rank, &nranks) != WEFT_OK) {
+        fprintf(stderr, "weft-info: not as a rank of a job: %s\n",
+                weft_error_text());
+        return false;
+    }
+    return nranks > 1;
 }
 
 weft_status wefti_info_job_open(wefti_info_job *job_out)

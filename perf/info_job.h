@@ -15,7 +15,8 @@ typedef struct wefti_info_job {
     wefti_cluster cluster;
 } wefti_info_job;
 
-/* Whether a launcher has started several of us. */
+/* Whether a launcher has started several of us; what is wrong with what it
+ * left is told on stderr, and is no job. */
 bool wefti_info_job_is_there(void);
 
 /*

@@ -256,10 +256,17 @@ static weft_status show_machine(const wefti_info_options *options)
 }
 
 /* Settings alone are asked for without a machine. */
+static bool wants_machine(const wefti_info_options *options)
+{
+    return !options->settings || options->input || options->routes ||
+           options->place || options->bind || options->svg_path ||
+           options->nccl_path;
+}
+
 static weft_status run(const wefti_info_options *options, int *wrong_out)
 {
     weft_status status = WEFT_OK;
-    if (!options->settings || options->input) {
+    if (wants_machine(options)) {
         status = show_machine(options);
     } else if (options->json_path) {
         status = write_json(options, NULL);

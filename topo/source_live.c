@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <hwloc.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -43,7 +44,11 @@ static weft_status discover(hwloc_topology_t *out)
     return WEFT_OK;
 }
 
-static weft_status import_hwloc(wefti_topo *topo, wefti_claims *claims)
+/* What hwloc loads for it is not made for several threads. */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+/* The caller holds the lock. */
+static weft_status import_locked(wefti_topo *topo, wefti_claims *claims)
 {
     hwloc_topology_t topology;
     char *text;
@@ -61,6 +66,14 @@ static weft_status import_hwloc(wefti_topo *topo, wefti_claims *claims)
         hwloc_free_xmlbuffer(topology, text);
     }
     hwloc_topology_destroy(topology);
+    return status;
+}
+
+static weft_status import_hwloc(wefti_topo *topo, wefti_claims *claims)
+{
+    pthread_mutex_lock(&one_at_a_time);
+    weft_status status = import_locked(topo, claims);
+    pthread_mutex_unlock(&one_at_a_time);
     return status;
 }
 

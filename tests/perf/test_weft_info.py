@@ -124,6 +124,21 @@ class Info(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("WEFT_TIMEOUT_MS", done.stdout)
 
+    def test_settings_and_routes_go_together(self):
+        done = run("--settings", "--routes", "-n", "2", "--json", "-",
+                   WEFT_PROBE="off")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        self.assertTrue(facts["settings"])
+        self.assertTrue(facts["routes"])
+
+    def test_a_job_that_cannot_be_is_told_and_left_out(self):
+        done = run("--json", "-", WEFT_RANK="5", WEFT_NRANKS="x",
+                   WEFT_RENDEZVOUS="127.0.0.1:1", WEFT_PROBE="off")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("WEFT_NRANKS", done.stderr)
+        self.assertEqual(json.loads(done.stdout)["source"], "live")
+
     def test_this_machine_is_shown(self):
         done = run("--json", "-")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -195,8 +210,8 @@ class Info(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(words, done.stderr)
             self.assertEqual(done.stdout, "")
-        for ranks in ("1", "3", "4096"):
-            done = run("--input", "512x(8xH100)", "--routes", "-n", ranks)
+        for ranks in ("1", "3", "128"):
+            done = run("--input", "16x(8xH100)", "--routes", "-n", ranks)
             self.assertEqual(done.returncode, 0, done.stderr)
             for line in done.stdout.split("\n"):
                 self.assertLessEqual(len(line), 80, line)

@@ -135,6 +135,17 @@ static void failed(void *argument, ucp_ep_h endpoint, ucs_status_t status)
     lose(argument, status);
 }
 
+/*
+ * So that a chunk of a large operation, of 128 KiB, comes in one piece, which
+ * is then handed over where it was received: else UCX puts it together from
+ * pieces of 64 KiB first. It costs nothing but speed where UCX has no such
+ * setting, or no tcp.
+ */
+static void ask_for_whole_chunks(ucp_config_t *settings)
+{
+    (void)ucp_config_modify(settings, "RX_SEG_SIZE", "144k");
+}
+
 static ucs_status_t configure(const wefti_port_config *config,
                               ucp_config_t **settings_out)
 {
@@ -155,6 +166,7 @@ static ucs_status_t configure(const wefti_port_config *config,
             return status;
         }
     }
+    ask_for_whole_chunks(*settings_out);
     return UCS_OK;
 }
 

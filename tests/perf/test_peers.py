@@ -97,6 +97,19 @@ class Run(unittest.TestCase):
                 self.assertEqual(row["ratio"],
                                  row["peer_us"] / row["weft_us"])
 
+    def test_emulated_hosts(self):
+        if os.geteuid() != 0:
+            return  # nobody else may make them
+        done = run("--net-emulate", "2x1", "--sizes", "2K", "--rounds", "1",
+                   "--iterations", "5", "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        document = json.loads(done.stdout)
+        self.assertEqual(document["failed"], {})
+        row, = document["rows"]
+        self.assertEqual((row["ranks"], row["bytes"]), (2, 2048))
+        self.assertEqual(set(row["all"]),
+                         {"openmpi"} - set(document["absent"]))
+
     def test_without_peers_they_are_named_absent(self):
         # A place with python3 and the like, but no mpirun.
         done = run("--sizes", "8", "--rounds", "1", "--iterations", "5",
@@ -106,7 +119,8 @@ class Run(unittest.TestCase):
 
     def test_mistakes_are_refused(self):
         for flags in (["--sizes", "8x"], ["--ops", "alltoallv"],
-                      ["--ranks", "0"], ["--rounds", "0"]):
+                      ["--ranks", "0"], ["--rounds", "0"],
+                      ["--net-emulate", "2y1"]):
             done = run(*flags)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(flags[0], done.stderr)

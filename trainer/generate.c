@@ -20,7 +20,8 @@ static unsigned char draw(const real *logits, double temperature,
     double weight[BYTES];
     double most = (double)logits[1];
     for (size_t i = 2; i < BYTES; i++) {
-        most = fmax(most, (double)logits[i]);
+        /* not fmax: gcc 12 breaks down over it on AArch64 */
+        most = (double)logits[i] > most ? (double)logits[i] : most;
     }
     double sum = 0;
     for (size_t i = 1; i < BYTES; i++) {

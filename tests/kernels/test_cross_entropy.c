@@ -18,7 +18,7 @@ static void check_row(const real *x, const real *dx, real loss, size_t vocab,
     double top = -(double)INFINITY, sum = 0;
 
     for (size_t j = 0; j < vocab; j++)
-        top = fmax(top, (double)x[j]);
+        top = (double)x[j] > top ? (double)x[j] : top;
     for (size_t j = 0; j < vocab; j++)
         sum += exp((double)x[j] - top);
 

@@ -23,7 +23,6 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -38,20 +37,25 @@ enum {
     PORTS_MOST = 16,
     STRANGERS = 1000,
     ELEMS = 5000,
-    ROUNDS = 20, /* before, and after the strangers have come */
-    AHEAD = 50,  /* rounds that no rank is further than another */
+    ROUNDS = 20,        /* before, and after the strangers have come */
+    NOTICE = 2 * RANKS, /* rounds that a word needs to get round, and more */
     LIMIT_S = 40,
     TCP_LISTEN_STATE = 10, /* in /proc/net/tcp */
     LINE_FIELDS = 14
 };
 
 /*
- * What ranks and the test tell each other: how far each is, and from which
- * round on all ranks speak to all others, and end. Each word by itself.
+ * What ranks and the test tell each other: how far each is, whether all ranks
+ * are to speak to all others, and to end. Each word by itself.
  */
 struct slate {
     _Atomic unsigned rounds[RANKS];
-    _Atomic unsigned meet_at, end_at;
+    _Atomic bool meet, end;
+};
+
+/* From which round on; no rank may learn it later than that. */
+struct plan {
+    int32_t meet_at, end_at;
 };
 
 struct ports {
@@ -59,7 +63,8 @@ struct ports {
     int count;
 };
 
-static int pass_round(weft_comm *comm, unsigned round)
+/* What rank 0 has decided goes round with the data, a rank a round. */
+static int pass_round(weft_comm *comm, unsigned round, struct plan *plan)
 {
     int rank = weft_comm_get_rank(comm);
     int next = (rank + 1) % RANKS, before = (rank + RANKS - 1) % RANKS;
@@ -68,6 +73,8 @@ static int pass_round(weft_comm *comm, unsigned round)
         out[i] = (int32_t)round * 7 + rank * 1000 + i;
         in[i] = -1;
     }
+    out[0] = plan->meet_at;
+    out[1] = plan->end_at;
     const weft_p2p list[] = {{.size_bytes = sizeof(weft_p2p),
                               .kind = WEFT_P2P_SEND,
                               .buffer = out,
@@ -81,7 +88,10 @@ static int pass_round(weft_comm *comm, unsigned round)
                               .dtype = WEFT_DTYPE_I32,
                               .peer = before}};
     int failures = weft_p2p_post(list, 2, comm, NULL) != WEFT_OK;
-    for (int i = 0; i < ELEMS; i++) {
+    if (rank > 0 && !failures) {
+        *plan = (struct plan){in[0], in[1]};
+    }
+    for (int i = 2; i < ELEMS; i++) {
         failures += in[i] != (int32_t)round * 7 + before * 1000 + i;
     }
     return failures;
@@ -104,14 +114,21 @@ static int sum_all(weft_comm *comm, unsigned round)
 static int go_on(weft_comm *comm, void *context)
 {
     struct slate *slate = context;
+    struct plan plan = {INT32_MAX, INT32_MAX};
     int rank = weft_comm_get_rank(comm), failures = 0;
-    for (unsigned round = 1; round < atomic_load(&slate->end_at) && !failures;
-         round++) {
-        failures += pass_round(comm, round);
-        if (round >= atomic_load(&slate->meet_at)) {
-            failures += sum_all(comm, round);
+    for (int32_t round = 1; round < plan.end_at && !failures; round++) {
+        if (rank == 0 && plan.meet_at == INT32_MAX &&
+            atomic_load(&slate->meet)) {
+            plan.meet_at = round + NOTICE;
         }
-        atomic_store(&slate->rounds[rank], round);
+        if (rank == 0 && plan.end_at == INT32_MAX && atomic_load(&slate->end)) {
+            plan.end_at = round + NOTICE;
+        }
+        failures += pass_round(comm, (unsigned)round, &plan);
+        if (round >= plan.meet_at) {
+            failures += sum_all(comm, (unsigned)round);
+        }
+        atomic_store(&slate->rounds[rank], (unsigned)round);
     }
     if (failures) {
         fprintf(stderr, "rank %d: %d wrong: %s\n", rank, failures,
@@ -120,22 +137,19 @@ static int go_on(weft_comm *comm, void *context)
     return failures < 63 ? failures : 63;
 }
 
-/* Until every rank has done so many more rounds. Returns the furthest. */
-static unsigned await_rounds(const struct slate *slate, unsigned more)
+/* Until every rank has done so many more rounds. */
+static void await_rounds(const struct slate *slate, unsigned more)
 {
-    unsigned begun[RANKS], furthest = 0;
+    unsigned begun[RANKS];
     const int64_t until_ns = wefti_clock_ns() + LIMIT_S * INT64_C(1000000000);
     for (int rank = 0; rank < RANKS; rank++) {
         begun[rank] = atomic_load(&slate->rounds[rank]);
     }
     for (int rank = 0; rank < RANKS;) {
-        unsigned now = atomic_load(&slate->rounds[rank]);
-        furthest = now > furthest ? now : furthest;
-        rank += now - begun[rank] >= more;
+        rank += atomic_load(&slate->rounds[rank]) - begun[rank] >= more;
         assert_true(wefti_clock_ns() < until_ns);
         (void)poll(NULL, 0, 1);
     }
-    return furthest;
 }
 
 /*
@@ -236,22 +250,21 @@ static void test_net_strangers_on_its_ports_change_nothing(void **state)
     struct slate *slate = mmap(NULL, sizeof(*slate), PROT_READ | PROT_WRITE,
                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(slate != MAP_FAILED);
-    atomic_store(&slate->meet_at, UINT_MAX);
-    atomic_store(&slate->end_at, UINT_MAX);
     struct world world = {.nranks = RANKS, .call = go_on, .context = slate};
     world_processes started;
     setenv("WEFT_DOMAIN", "a,b,c,d", 1);
     world_start_processes(&world, &started);
-    (void)await_rounds(slate, ROUNDS);
+    await_rounds(slate, ROUNDS);
     for (int rank = 0; rank < RANKS; rank++) {
         find_ports(started.pids[rank], &ports);
     }
     assert_true(ports.count >= RANKS);
     bring_strangers(&ports, fds, &seed);
     /* Ranks that have not spoken yet connect while all these are there. */
-    atomic_store(&slate->meet_at, await_rounds(slate, ROUNDS) + AHEAD);
-    atomic_store(&slate->end_at,
-                 await_rounds(slate, AHEAD + 2 * ROUNDS) + AHEAD);
+    await_rounds(slate, ROUNDS);
+    atomic_store(&slate->meet, true);
+    await_rounds(slate, NOTICE + 2 * ROUNDS);
+    atomic_store(&slate->end, true);
     assert_int_equal(world_finish_processes(&started, LIMIT_S), 0);
     for (int i = 0; i < STRANGERS; i++) {
         if (fds[i] >= 0) {

@@ -149,6 +149,19 @@ static void find_bells(weft_comm *comm, const wefti_comm_parts *parts)
     }
 }
 
+/* Only for who asks other domains: it takes a while where ranks are many. */
+static void find_firsts(weft_comm *comm, const wefti_member *members)
+{
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        const int domain = members[comm->peers[peer].world_rank].domain;
+        int first = 0;
+        while (members[comm->peers[first].world_rank].domain != domain) {
+            first++;
+        }
+        comm->peers[peer].first = first;
+    }
+}
+
 static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
 {
     wefti_layout layout = wefti_layout_plan(parts->nranks);
@@ -242,6 +255,9 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
                           comm->nranks);
     if (status == WEFT_OK) {
         find_bells(comm, parts);
+        if (comm->near_count < comm->nranks) {
+            find_firsts(comm, parts->members->members);
+        }
         status = build_ops(comm);
     }
     if (status == WEFT_OK) {

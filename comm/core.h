@@ -188,6 +188,7 @@ typedef struct wefti_engine {
 /* One member as seen by this rank. */
 typedef struct wefti_peer {
     int world_rank;
+    int first; /* the lowest rank here that shares memory with it */
     bool dead;
 } wefti_peer;
 

@@ -73,7 +73,7 @@ void wefti_ballot_take(weft_comm *comm, const wefti_ballot_place *place,
 static bool has_ended(weft_comm *comm, int domain)
 {
     for (int rank = domain; rank < comm->nranks; rank++) {
-        if (wefti_control_first_of(comm, rank) == domain &&
+        if (comm->peers[rank].first == domain &&
             !wefti_watch_lost(comm, rank)) {
             return false;
         }
@@ -85,7 +85,7 @@ static bool votes(const wefti_ballot *ballot, int domain)
 {
     const weft_comm *comm = ballot->comm;
     for (int rank = domain; rank < comm->nranks; rank++) {
-        if (wefti_control_first_of(comm, rank) == domain &&
+        if (comm->peers[rank].first == domain &&
             (!ballot->voters || wefti_vote_has(ballot->voters, rank))) {
             return true;
         }
@@ -117,9 +117,8 @@ static void tell(wefti_ballot *ballot, const wefti_ballot_place *place,
     const wefti_note note = {
         .kind = WEFTI_NOTE_BALLOT, .place = *place, .vote = *vote};
     for (int rank = 0; rank < comm->nranks; rank++) {
-        if (wefti_control_first_of(comm, rank) == rank &&
-            rank != wefti_control_first_of(comm, comm->rank) &&
-            votes(ballot, rank)) {
+        if (comm->peers[rank].first == rank &&
+            rank != comm->peers[comm->rank].first && votes(ballot, rank)) {
             wefti_control_tell(comm, rank, &note);
         }
     }
@@ -130,16 +129,14 @@ static bool gather(wefti_ballot *ballot, const wefti_vote *own,
                    wefti_vote *estimate)
 {
     weft_comm *comm = ballot->comm;
-    wefti_ballot_place place = {
-        ballot->round, ballot->question, VOTE,
-        (uint32_t)wefti_control_first_of(comm, comm->rank)};
+    wefti_ballot_place place = {ballot->round, ballot->question, VOTE,
+                                (uint32_t)comm->peers[comm->rank].first};
     tell(ballot, &place, own);
     *estimate = *own;
     for (int domain = 0; domain < comm->nranks; domain++) {
         wefti_vote theirs;
-        if (wefti_control_first_of(comm, domain) != domain ||
-            domain == wefti_control_first_of(comm, comm->rank) ||
-            !votes(ballot, domain)) {
+        if (comm->peers[domain].first != domain ||
+            domain == comm->peers[comm->rank].first || !votes(ballot, domain)) {
             continue;
         }
         place.domain = (uint32_t)domain;
@@ -157,13 +154,12 @@ bool wefti_ballot_advance(wefti_ballot *ballot, const wefti_vote *own,
                           wefti_vote *result_out)
 {
     weft_comm *comm = ballot->comm;
-    const int home = wefti_control_first_of(comm, comm->rank);
+    const int home = comm->peers[comm->rank].first;
     if (!gather(ballot, own, result_out)) {
         return false;
     }
     for (int domain = 0; domain < comm->nranks; domain++) {
-        if (wefti_control_first_of(comm, domain) != domain ||
-            !votes(ballot, domain)) {
+        if (comm->peers[domain].first != domain || !votes(ballot, domain)) {
             continue;
         }
         const wefti_ballot_place place = {ballot->round, ballot->question,

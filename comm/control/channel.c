@@ -66,7 +66,7 @@ static void tear(wefti_control *control)
     free(control->domains);
     free(control->endpoints);
     free(control->contacts);
-    free(control->lost_times);
+    free(control->lost_ns);
     free(control->watched);
     free(control->polled);
     free(control->polled_as);
@@ -84,12 +84,12 @@ static bool allocate(wefti_control *control, size_t ranks)
     control->endpoints = calloc(ranks, sizeof(*control->endpoints));
     control->contacts =
         calloc((size_t)control->contact_count, sizeof(*control->contacts));
-    control->lost_times = calloc(ranks, sizeof(*control->lost_times));
+    control->lost_ns = calloc(ranks, sizeof(*control->lost_ns));
     control->watched = calloc(ranks, sizeof(*control->watched));
     control->polled = calloc(room, sizeof(*control->polled));
     control->polled_as = calloc(room, sizeof(*control->polled_as));
     return control->domains && control->endpoints && control->contacts &&
-           control->lost_times && control->watched && control->polled &&
+           control->lost_ns && control->watched && control->polled &&
            control->polled_as;
 }
 
@@ -193,15 +193,4 @@ wefti_fate wefti_control_get_fate(const wefti_control *control, int rank)
     return atomic_load(&control->active)
                ? (wefti_fate)atomic_load(&control->fates[rank])
                : WEFTI_FATE_NONE;
-}
-
-int wefti_control_first_of(const weft_comm *comm, int peer)
-{
-    const int *domains = comm->engine->control->domains;
-    const int domain = domains[comm->peers[peer].world_rank];
-    int first = 0;
-    while (domains[comm->peers[first].world_rank] != domain) {
-        first++;
-    }
-    return first;
 }

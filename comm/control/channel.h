@@ -61,7 +61,4 @@ void wefti_control_ask(weft_comm *comm, int peer);
 /* What is known of rank of the job. Threads: any. */
 wefti_fate wefti_control_get_fate(const wefti_control *control, int rank);
 
-/* The lowest rank of comm that shares memory with peer. */
-int wefti_control_first_of(const weft_comm *comm, int peer);
-
 #endif

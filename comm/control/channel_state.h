@@ -64,8 +64,8 @@ struct wefti_control {
     wefti_strangers strangers;
     wefti_contact *contacts; /* [contact_count] */
     int contact_count;
-    int *lost_times; /* [nranks] in a row, of contacts that did not open */
-    bool *watched;   /* [nranks] its pidfd has not fired yet */
+    int64_t *lost_ns; /* [nranks] since when contacts end; 0: the last opened */
+    bool *watched;    /* [nranks] its pidfd has not fired yet */
     wefti_errand *errands;
     uint32_t serial;
     int64_t began_ns, closing_ns;

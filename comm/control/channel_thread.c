@@ -12,10 +12,12 @@
 
 enum {
     GLARE_NS = 300000000, /* the lower rank waits to be called so long */
-    LOST_TIMES_MOST = 20, /* then somebody else listens there */
     LOST_PAUSE_NS = 5000000,
     CLOSING_NS = 500000000
 };
+
+/* Then somebody else listens there; a crowd of strangers does not last. */
+static const int64_t lost_most_ns = 5 * INT64_C(1000000000);
 
 static const char *fate_text(wefti_fate fate)
 {
@@ -132,13 +134,18 @@ static void lose(wefti_control *control, wefti_contact *contact,
     }
     if (news == WEFTI_CONTACT_SILENT) {
         cut_domain(control, control->domains[peer]);
-    } else if (news == WEFTI_CONTACT_REFUSED ||
-               ++control->lost_times[peer] > LOST_TIMES_MOST) {
+        return;
+    }
+    const bool again = control->lost_ns[peer] != 0;
+    if (!again) {
+        control->lost_ns[peer] = now_ns;
+    }
+    if (news == WEFTI_CONTACT_REFUSED ||
+        now_ns - control->lost_ns[peer] > lost_most_ns) {
         set_fate(control, peer, WEFTI_FATE_DEAD);
     } else if (!wefti_control_find_contact(control, peer)) {
         wefti_control_call(control, peer,
-                           now_ns + (control->lost_times[peer] - 1) *
-                                        (int64_t)LOST_PAUSE_NS);
+                           again ? now_ns + LOST_PAUSE_NS : now_ns);
     }
 }
 
@@ -153,7 +160,7 @@ static void look_at(wefti_control *control, wefti_contact *contact,
         case WEFTI_CONTACT_QUIET:
             return;
         case WEFTI_CONTACT_READY:
-            control->lost_times[contact->peer] = 0;
+            control->lost_ns[contact->peer] = 0;
             tell_fates(control, contact);
             break;
         case WEFTI_CONTACT_SAID:
@@ -262,7 +269,7 @@ static void hear_stranger(wefti_control *control, int index, short revents,
     }
     if (revents & ~POLLOUT &&
         wefti_contact_admit(place, stranger, &control->self)) {
-        control->lost_times[place->peer] = 0;
+        control->lost_ns[place->peer] = 0;
         tell_fates(control, place);
         look_at(control, place, now_ns);
     }

@@ -327,9 +327,8 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t now_ns,
     int asked = -1; /* ranks of a domain mostly stand together */
     for (int peer = 0; peer < comm->nranks; peer++) {
         if (wefti_remote_is(&comm->fabric, peer) &&
-            awaits(comm, context, peer) &&
-            wefti_control_first_of(comm, peer) != asked) {
-            asked = wefti_control_first_of(comm, peer);
+            awaits(comm, context, peer) && comm->peers[peer].first != asked) {
+            asked = comm->peers[peer].first;
             wefti_control_ask(comm, peer);
         }
     }

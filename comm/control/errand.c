@@ -58,9 +58,8 @@ void wefti_control_tell_all(weft_comm *comm, const wefti_note *note)
 {
     const wefti_control *control = comm->engine->control;
     for (int peer = 0; control && peer < comm->nranks; peer++) {
-        if (wefti_control_first_of(comm, peer) == peer &&
-            control->domains[comm->peers[peer].world_rank] !=
-                control->domains[control->self.rank]) {
+        if (comm->peers[peer].first == peer &&
+            peer != comm->peers[comm->rank].first) {
             wefti_control_tell(comm, peer, note);
         }
     }

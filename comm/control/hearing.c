@@ -39,7 +39,7 @@ static bool take_ballot(weft_comm *comm, const wefti_contact *contact,
     if (domain < comm->nranks) {
         const int *domains = comm->engine->control->domains;
         const int world_rank = comm->peers[domain].world_rank;
-        if (wefti_control_first_of(comm, domain) == domain &&
+        if (comm->peers[domain].first == domain &&
             domains[world_rank] == domains[contact->peer]) {
             wefti_ballot_take(comm, &note->place, &note->vote);
         }

@@ -5,7 +5,8 @@
  *         said again; and who knows the key is heard.
  * Method  ranks as threads in two domains; one throws all that at another's
  *         port while all of them work, and in the end shows, with the job's
- *         key, that a fault comes in by the same door.
+ *         key, that a fault comes in by the same door. Threads and descriptors
+ *         are counted before and after.
  */
 #include "comm/control/channel_state.h"
 #include "tests/comm/raw_peer.h"
@@ -19,6 +20,8 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+
+#include <dirent.h>
 
 enum { RANKS = 4, CROWD = 300 };
 
@@ -172,12 +175,45 @@ static void test_control_strangers_change_nothing(void **state)
     assert_int_equal(world_run_threads(&world), 0);
 }
 
+static int count_entries(const char *folder)
+{
+    int entries = 0;
+    DIR *open_folder = opendir(folder);
+    raw_require(open_folder != NULL);
+    while (readdir(open_folder)) {
+        entries++;
+    }
+    closedir(open_folder);
+    return entries;
+}
+
+static int meet(weft_comm *comm, void *context)
+{
+    (void)context;
+    return weft_barrier(comm, NULL) != WEFT_OK;
+}
+
+static void test_control_leaves_no_thread_and_no_descriptor(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = RANKS, .call = meet};
+    assert_int_equal(world_run_threads(&world), 0);
+    const int descriptors = count_entries("/proc/self/fd");
+    const int threads = count_entries("/proc/self/task");
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+    assert_int_equal(count_entries("/proc/self/fd"), descriptors);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
+}
+
 int main(void)
 {
     setenv("WEFT_DOMAIN", "a,a,b,b", 1);
     setenv("WEFT_NET_INTERFACE", "lo", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_control_strangers_change_nothing),
+        cmocka_unit_test(test_control_leaves_no_thread_and_no_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,6 +145,22 @@ class NetworkFaults(unittest.TestCase):
                          "root", "tbf", "rate", "8bit", "burst", "1",
                          "latency", "1ms")
 
+    def test_link_down_at_any_moment_ends_the_job(self):
+        """While ranks meet, before the first operation, inside, not in the
+        short suite."""
+        for _ in range(30 if LONG else 0):
+            victim = random.randrange(RANKS)
+            delay_s = random.random() * 0.4
+            with self.subTest(victim=victim, delay_s=delay_s):
+                job = Job(6000, 300).find_ranks()
+                time.sleep(delay_s)
+                job.inside(victim, "ip", "link", "set", "eth0", "down")
+                took_s, err = job.finish()
+                self.assertLess(took_s, 15)
+                for rank in range(RANKS):
+                    self.assertRegex(err, rf"weft-perf: (rank {rank}: )?.*"
+                                     r"rank \d")
+
     def stop(self, victim):
         """Stopped, named after the time limit, and continued."""
         job = Job(1500, 700).find_ranks().wait_for_work()

@@ -7,7 +7,7 @@ three; its losses from the checkpoint on are, bit for bit, those of a run of
 three that resumes from that checkpoint. So it is when rank 0 is the one, when
 the batch does not divide, and when a second rank dies later. With NODES, such
 as 2x2, the four stand on emulated nodes (root and iproute2), and a whole node
-is lost.
+is lost; or only its link, and then one side alone goes on.
 
 Method: weft-run --elastic with a tiny model; the test waits until the metrics
 have a random number of lines (seed printed), kills by pid, and afterwards
@@ -156,6 +156,32 @@ def run_case(batch, victims):
     shutil.rmtree(folder)
 
 
+def cut_case(nodes, victim, losers):
+    """A node's link is set down: one side goes on, the other must not."""
+    folder = make_folder(24)
+    metrics = folder + "/metrics.jsonl"
+    os.environ.update(WEFT_TIMEOUT_MS="8000", WEFT_WARN_MS="300")
+    NODES[1] = nodes
+    job = start(folder, 4, "--metrics", metrics)
+    end = time.monotonic() + DEADLINE_S
+    while len(read_lines(metrics)) < 12 and time.monotonic() < end:
+        time.sleep(0.005)
+    subprocess.run(["nsenter", "-t", str(find_rank(job.pid, victim)), "-n",
+                    "ip", "link", "set", "eth0", "down"], check=True)
+    err = finish(job)
+    step = begin_step(err, 4 - len(losers), 4)
+    for rank in range(4):
+        lost = "rank %d: exit 1" % rank in err
+        if lost != (rank in losers):
+            fail("cut of %d in %s: rank %d: %s" % (victim, nodes, rank, err))
+    if "may be alive and have gone on without" not in err:
+        fail("not told why:\n" + err)
+    if sorted(read_lines(metrics)) != list(range(1, STEPS + 1)):
+        fail("steps told: %s" % sorted(read_lines(metrics)))
+    print("link of rank %d in %s cut, from step %d" % (victim, nodes, step))
+    shutil.rmtree(folder)
+
+
 def check_that_none_left_is_a_failure():
     end = subprocess.run([BIN + "/weft-run", "-n", "2", "--elastic", "sh", "-c",
                           "exit 3"], stderr=subprocess.PIPE, text=True,
@@ -172,6 +198,10 @@ def main():
         run_case(24, random.choice([[0], [3], [2, 3]]))
         for _ in range(20 if os.environ.get("WEFT_TEST_LONG") else 0):
             run_case(24, random.sample(range(4), random.randint(1, 3)))
+        if os.environ.get("WEFT_TEST_LONG"):
+            cut_case("3+1,1gbit", 3, [3])
+            cut_case("2x2,1gbit", 1, [2, 3])
+            cut_case("1+3,1gbit", 0, [0])
         return
     check_that_none_left_is_a_failure()
     run_case(24, [random.randint(1, 3)])

@@ -99,6 +99,20 @@ static bool is_only_waiting(weft_comm *comm, const wefti_op *op, int peer)
                FRESH_NS;
 }
 
+/* Whether op also waits for what this rank itself has yet to make. */
+static bool awaits_itself(const wefti_op *op)
+{
+    bool tracks = op->ring == WEFTI_RING_LETTERS || op->choice.pattern;
+    for (int t = 0; tracks && t < WEFTI_TRACKS; t++) {
+        const wefti_track *track = &op->tracks[t];
+        if (track->next < track->count && (track->wait == WEFTI_WAIT_GATE ||
+                                           track->wait == WEFTI_WAIT_DEVICE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Tells the others that this rank waits for a peer, not for itself. */
 static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
 {
@@ -108,7 +122,7 @@ static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
         }
         return;
     }
-    for (int peer = 0; peer < comm->nranks; peer++) {
+    for (int peer = 0; peer < comm->nranks && !awaits_itself(op); peer++) {
         bool entered;
         if (peer != comm->rank && is_awaited(comm, op, peer, &entered)) {
             atomic_store(waiting_mark(comm, op, comm->rank), now_ns);
@@ -195,7 +209,9 @@ static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
     int first = -1, listed = 0, more = 0;
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered = true;
-        if (peer == comm->rank || !is_awaited(comm, op, peer, &entered)) {
+        /* A letter to oneself may wait for a call that never comes. */
+        bool other = peer != comm->rank || op->ring == WEFTI_RING_LETTERS;
+        if (!other || !is_awaited(comm, op, peer, &entered)) {
             if (entered && op->ring != WEFTI_RING_LETTERS) {
                 append_rank(waiting, sizeof(waiting), peer, &listed);
             }
@@ -340,6 +356,20 @@ static bool awaits(weft_comm *comm, const void *context, int peer)
     return is_awaited(comm, context, peer, &entered);
 }
 
+/*
+ * Whether somebody has entered something else: a rank whose part is only to
+ * send looks at no entry on its way, and would wait for such a peer for ever.
+ */
+static bool has_strangers(weft_comm *comm, wefti_op *op)
+{
+    bool inside =
+        op->state == WEFTI_OP_RUNNING || op->state == WEFTI_OP_DRAINING;
+    for (int peer = 0; inside && peer < comm->nranks; peer++) {
+        (void)wefti_op_check_peer(comm, op, peer);
+    }
+    return wefti_fault_is_published(comm);
+}
+
 void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
 {
     int64_t now_ns = wefti_clock_coarse_ns();
@@ -359,6 +389,9 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
     }
     op->checked_ns = now_ns;
     leave_mark(comm, op, now_ns);
+    if (has_strangers(comm, op)) {
+        return;
+    }
     if (comm->engine->members && find_lost(comm, op)) {
         return;
     }
@@ -370,10 +403,17 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
     char text[96], who[256];
     wefti_op_text(comm, op, text, sizeof(text));
     int awaited = diagnose(comm, op, who, sizeof(who));
-    if (awaited < 0) {
+    if (awaited < 0 && awaits_itself(op)) {
         return; /* this rank's own compute is late: no fault of a peer */
     }
-    if (stalled_ns >= comm->timeout_ns) {
+    if (awaited < 0 && stalled_ns / 2 < comm->timeout_ns) {
+        return; /* whoever waits for the cause will name it */
+    }
+    if (awaited < 0) { /* which nobody has done */
+        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, comm->rank, op->number,
+                            "%s: whoever rank %d waits for waits too%s", text,
+                            comm->rank, who);
+    } else if (stalled_ns >= comm->timeout_ns) {
         wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, awaited, op->number,
                             "%s: %s", text, who);
     } else if (!op->warned) {

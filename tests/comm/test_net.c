@@ -21,6 +21,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -326,6 +327,39 @@ static void test_net_payload_counted_to_the_byte(void **state)
     assert_int_equal(world_run_threads(&world), 0);
 }
 
+/* A root may be as many operations ahead of a reader as there are lanes,
+ * also of one that has not said of the last few that it has done them. */
+static int go_ahead(weft_comm *comm, void *context)
+{
+    enum { TOGETHER = 7, LANES = 16, WAIT_MS = 10000 };
+    _Atomic bool *ahead = context;
+    const bool reads = weft_comm_get_rank(comm) == 1;
+    int32_t word = 7;
+    int failures = 0;
+    for (int i = 0; i < TOGETHER + LANES; i++) {
+        bool away = reads && i == TOGETHER;
+        for (int ms = 0; away && !atomic_load(ahead) && ms < WAIT_MS; ms++) {
+            (void)poll(NULL, 0, 1);
+        }
+        failures += away && !atomic_load(ahead);
+        failures += weft_broadcast(&word, &word, 1, WEFT_DTYPE_I32, 0, comm,
+                                   NULL) != WEFT_OK;
+    }
+    if (!reads) {
+        atomic_store(ahead, true);
+    }
+    return failures + (weft_barrier(comm, NULL) != WEFT_OK);
+}
+
+static void test_net_root_goes_ahead_of_absent_reader(void **state)
+{
+    (void)state;
+    _Atomic bool ahead = false;
+    struct world world = {.nranks = 2, .call = go_ahead, .context = &ahead};
+    setenv("WEFT_DOMAIN", "a,b", 1);
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 static int nothing(weft_comm *comm, void *context)
 {
     (void)context;
@@ -448,6 +482,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_net_sleepers_are_woken),
         cmocka_unit_test(test_net_abort_reaches_other_domains),
         cmocka_unit_test(test_net_payload_counted_to_the_byte),
+        cmocka_unit_test(test_net_root_goes_ahead_of_absent_reader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,9 @@ import sys
 import time
 
 
+GCC_ONLY = (" -flto=auto", " -ffat-lto-objects")
+
+
 def first_of_each(build_dir, source_dir, prefixes):
     with open(os.path.join(build_dir, "compile_commands.json")) as file:
         entries = json.load(file)
@@ -28,6 +31,8 @@ def first_of_each(build_dir, source_dir, prefixes):
         if prefixes:
             wanted = path.startswith(tuple(prefixes))
         if wanted:
+            for flag in GCC_ONLY:
+                entry["command"] = entry["command"].replace(flag, "")
             kept.setdefault(path, entry)
     return kept
 

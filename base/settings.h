@@ -2,8 +2,8 @@
 /*
  * base/settings.h - every WEFT_* variable, once: name, default, range, meaning.
  *
- * Nothing else in weft calls getenv. To add a variable, add a
- * row; weft-info and the docs list them from here.
+ * Nothing else in weft calls getenv, which tests/house/test_style.py sees to.
+ * To add a variable, add a row; weft-info and the docs list them from here.
  */
 #ifndef BASE_SETTINGS_H
 #define BASE_SETTINGS_H
@@ -93,7 +93,8 @@ WEFT_NODISCARD weft_status wefti_setting_check(wefti_setting setting);
 /* The value, or the default where the variable is unset or empty. */
 const char *wefti_setting_text(wefti_setting setting);
 
-/* A variable that another launcher leaves; NULL: not set, or empty. */
+/* A variable that is not weft's own (another launcher's, the user's HOME);
+ * NULL: not set, or empty. */
 const char *wefti_setting_foreign(const char *name);
 
 /* Whether the environment gives it. */

@@ -48,6 +48,11 @@ static weft_status check(const weft_comm_config *config)
                            "ops_in_flight %d: allowed is 1..%d, 0 = default",
                            config->ops_in_flight, WEFTI_LANES);
     }
+    if (config->sm_budget < 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "sm_budget %d: allowed is 0 = default, and more",
+                           config->sm_budget);
+    }
     if (config->flags) {
         return wefti_error(WEFT_ERR_INVALID, "flags 0x%x: allowed is 0",
                            config->flags);
@@ -57,7 +62,7 @@ static weft_status check(const weft_comm_config *config)
                            "name \"%.40s...\": allowed is up to 31 bytes",
                            config->name);
     }
-    return WEFT_OK;
+    return wefti_setting_check(WEFTI_SETTING_RANKS_PER_PROCESS);
 }
 
 weft_status wefti_comm_read_config(const weft_comm_config *config,

@@ -284,8 +284,8 @@ weft_status weft_comm_create(const weft_comm_config *config,
         return status;
     }
     wefti_log(WEFTI_LOG_INFO, comm->rank,
-              "%d ranks, of which %d share memory with this one: %s",
-              comm->nranks, comm->near_count - 1,
+              "%d rank%s, of which %d share memory with this one: %s",
+              comm->nranks, comm->nranks == 1 ? "" : "s", comm->near_count - 1,
               wefti_fabric_name(&comm->fabric));
     if (comm->tuning.emulate_gbps > 0 && comm->rank == 0) {
         wefti_log(WEFTI_LOG_WARN, comm->rank,

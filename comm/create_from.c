@@ -69,11 +69,15 @@ static weft_status check_list(const weft_comm *parent, const int *ranks,
                               int count)
 {
     bool own = false;
-    if (!ranks || count < 1 || count > parent->nranks) {
+    if (!ranks) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "%s: allowed is a list of 1 to %d ranks",
-                           ranks ? "rank_count out of range" : "ranks is NULL",
-                           parent->nranks);
+                           "ranks is NULL: allowed is a list of ranks");
+    }
+    if (count < 1 || count > parent->nranks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "rank_count %d: allowed is 1 to %d, the ranks of "
+                           "the parent",
+                           count, parent->nranks);
     }
     for (int i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->nranks) {

@@ -147,12 +147,11 @@ bool wefti_engine_push(wefti_engine *engine)
     return moved;
 }
 
-static int64_t sleep_ns(const wefti_engine *engine, int64_t due_ns)
+static int64_t sleep_ns(int64_t due_ns)
 {
     if (due_ns == INT64_MAX) {
         return SLEEP_NS;
     }
-    (void)engine;
     int64_t left_ns = due_ns - wefti_clock_ns();
     return left_ns < 1000 ? 1000 : left_ns < SLEEP_NS ? left_ns : SLEEP_NS;
 }
@@ -211,7 +210,7 @@ static bool park(wefti_engine *engine, bool (*done)(const void *),
     bool moved = push_locked(engine, 1, done, context, &finished, &due_ns);
     if (!moved && !finished && !atomic_load(&engine->stopping) &&
         arm_net(engine)) {
-        wefti_doorbell_sleep(engine->bell, seen, sleep_ns(engine, due_ns));
+        wefti_doorbell_sleep(engine->bell, seen, sleep_ns(due_ns));
     }
     wefti_doorbell_disarm(engine->bell);
     return finished;

@@ -126,7 +126,11 @@ static weft_status measure_varied(const weft_op *op, const wefti_role *role,
 {
     const wefti_shape *shape = role->shape;
     bool sends = role->sends, receives = role->receives;
-    runs out = {"send_counts", "send_displs", op->send_counts, op->send_displs,
+    /* As the call names them whose arguments these are, and weft_op. */
+    const char *out_name = op->collective == WEFT_COLLECTIVE_REDUCESCATTERV
+                               ? "recv_counts (in weft_op: send_counts)"
+                               : "send_counts";
+    runs out = {out_name, "send_displs", op->send_counts, op->send_displs,
                 nranks};
     runs in = {"recv_counts", "recv_displs", op->recv_counts, op->recv_displs,
                nranks};
@@ -145,13 +149,15 @@ static weft_status measure_varied(const weft_op *op, const wefti_role *role,
     if (status != WEFT_OK || !sends || !receives) {
         return status;
     }
-    return !shape->recv_parts   ? check_own("send_counts", out.counts[rank],
-                                            "count", op->count, rank)
-           : !shape->send_parts ? check_own("recv_counts", in.counts[rank],
-                                            "count", op->count, rank)
-                                : check_own("send_counts", out.counts[rank],
-                                            "recv_counts of the same rank",
-                                            in.counts[rank], rank);
+    return !shape->recv_parts
+               ? check_own(out_name, out.counts[rank],
+                           "recv_elems (in weft_op: count)", op->count, rank)
+           : !shape->send_parts
+               ? check_own("recv_counts", in.counts[rank],
+                           "send_elems (in weft_op: count)", op->count, rank)
+               : check_own("send_counts", out.counts[rank],
+                           "recv_counts of the same rank", in.counts[rank],
+                           rank);
 }
 
 weft_status wefti_extent_measure(const weft_op *op, const wefti_role *role,

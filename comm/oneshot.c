@@ -124,7 +124,7 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
     size_t sent_bytes, taken_bytes;
     measure(comm, op, &sent_bytes, &taken_bytes);
     if (comm->observer.moved) {
-        wefti_op_piece_open(comm, op);
+        wefti_op_piece_open(op);
         op->piece.bytes = sent_bytes + taken_bytes;
     }
     wefti_oneshot_announce(comm, op, bytes, sent_bytes);

@@ -191,14 +191,13 @@ void wefti_op_all_arrived(wefti_op *op)
     }
 }
 
-void wefti_op_piece_open(weft_comm *comm, wefti_op *op)
+void wefti_op_piece_open(wefti_op *op)
 {
     if (!op->piece.open) {
         op->piece.open = true;
         op->piece.posted_ns = wefti_clock_ns();
         op->piece.ready_ns = op->piece.posted_ns;
     }
-    (void)comm;
 }
 
 void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns)
@@ -279,7 +278,7 @@ static void enter(weft_comm *comm, wefti_op *op)
     op->state = WEFTI_OP_RUNNING;
     op->entered_ns = op->moved_ns = wefti_clock_coarse_ns();
     if (op->ring == WEFTI_RING_LETTERS) {
-        wefti_op_piece_open(comm, op);
+        wefti_op_piece_open(op);
         return;
     }
     op->checked[comm->rank] = op->number;
@@ -295,7 +294,7 @@ static void enter(weft_comm *comm, wefti_op *op)
     wefti_track_start_all(op);
     open_window(comm, op);
     if (!op->desc.ready) {
-        wefti_op_piece_open(comm, op);
+        wefti_op_piece_open(op);
     }
     size_t declared_bytes = 0;
     if (op->role.shape->varied) {

@@ -26,7 +26,7 @@ void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
                    const char *what);
 
 /* Marks the start of a transfer (idempotent), or its end. */
-void wefti_op_piece_open(weft_comm *comm, wefti_op *op);
+void wefti_op_piece_open(wefti_op *op);
 void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);
 
 /* Elements of the whole send and receive buffer. */

@@ -10,6 +10,7 @@
  */
 #include "comm/select.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/core.h"
@@ -26,16 +27,33 @@ enum {
     CHUNK_BYTES = 128 << 10,
     EXCHANGE_READ_BYTES = 16 << 10, /* of all peers together; measured */
     FORCED_ONESHOT = 1,
-    FORCED_PATTERN = 2
+    FORCED_PATTERN = 2,
+    LIST_BYTES = 64 /* of one collective's algorithms */
 };
 
-/* The choice of that name for the collective; 0: it has no such algorithm. */
+/* The table begins with what moves each byte once. */
+static const wefti_pattern *first_supporting(const wefti_problem *problem)
+{
+    size_t i = 0;
+    while (wefti_patterns[i] && !wefti_patterns[i]->supports(problem)) {
+        i++;
+    }
+    return wefti_patterns[i];
+}
+
+/*
+ * The choice of that name for the collective; 0: it has no such algorithm. What
+ * moves by a pattern, and in parts of one size, may also move in one shot.
+ */
 static int choice_of(const char *name, weft_collective collective)
 {
     const wefti_problem problem = {
         .collective = collective, .nranks = 2, .count = 1, .chunk_elems = 1};
     if (strcmp(name, "oneshot") == 0) {
-        return FORCED_ONESHOT;
+        return first_supporting(&problem) &&
+                       !wefti_shape_get(collective)->varied
+                   ? FORCED_ONESHOT
+                   : 0;
     }
     for (int i = 0; wefti_patterns[i]; i++) {
         if (strcmp(wefti_patterns[i]->name, name) == 0) {
@@ -46,26 +64,62 @@ static int choice_of(const char *name, weft_collective collective)
     return 0;
 }
 
+/* "oneshot|direct|tree", or "" where nothing can be forced. */
+static void list_algorithms(weft_collective collective, char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    if (choice_of("oneshot", collective)) {
+        used = (size_t)snprintf(text, room, "oneshot");
+    }
+    for (int i = 0; wefti_patterns[i]; i++) {
+        if (choice_of(wefti_patterns[i]->name, collective)) {
+            used += (size_t)snprintf(text + used, room - used, "%s%s",
+                                     used ? "|" : "", wefti_patterns[i]->name);
+        }
+    }
+}
+
+/* The names of all collectives from c on that have c's list, and the list. */
+static size_t tell_alike(char (*lists)[LIST_BYTES], int c, char *text,
+                         size_t room)
+{
+    size_t used = 0;
+    for (int also = c; also < WEFT_COLLECTIVE_COUNT; also++) {
+        if (strcmp(lists[c], lists[also]) == 0) {
+            used += (size_t)snprintf(
+                text + used, room - used, "%s%s", also > c ? "," : "",
+                weft_collective_text((weft_collective)also));
+        }
+    }
+    return used + (size_t)snprintf(text + used, room - used, ":%s", lists[c]);
+}
+
 static weft_status bad_algorithm(const char *text)
 {
-    char allowed[640] = "";
+    char lists[WEFT_COLLECTIVE_COUNT][LIST_BYTES];
+    char allowed[320] = "";
+    size_t used = 0;
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
-        bool first = true;
-        for (int i = 0; wefti_patterns[i]; i++) {
-            if (!choice_of(wefti_patterns[i]->name, (weft_collective)c)) {
-                continue;
-            }
-            size_t used = strlen(allowed);
-            snprintf(allowed + used, sizeof(allowed) - used, "%s%s%s|%s",
-                     first ? "; " : "",
-                     first ? weft_collective_text((weft_collective)c) : "",
-                     first ? ":oneshot" : "", wefti_patterns[i]->name);
-            first = false;
+        list_algorithms((weft_collective)c, lists[c], LIST_BYTES);
+    }
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        int first = 0;
+        while (strcmp(lists[first], lists[c]) != 0) {
+            first++;
+        }
+        if (lists[c][0] && first == c) {
+            used += (size_t)snprintf(allowed + used, sizeof(allowed) - used,
+                                     "%s", used ? "; " : "");
+            used +=
+                tell_alike(lists, c, allowed + used, sizeof(allowed) - used);
+            WEFTI_ASSERT(used < sizeof(allowed));
         }
     }
     return wefti_error(WEFT_ERR_INVALID,
-                       "WEFT_ALGORITHM=%s: allowed is, separated by commas: %s",
-                       text, allowed + 2);
+                       "WEFT_ALGORITHM=%.60s: allowed is OPERATION:ALGORITHM, "
+                       "separated by commas, of %s",
+                       text, allowed);
 }
 
 /* One "collective:algorithm" of length bytes. */
@@ -174,16 +228,6 @@ static uint8_t digest_of(const wefti_pattern *pattern)
         digest++;
     }
     return digest;
-}
-
-/* The table begins with what moves each byte once. */
-static const wefti_pattern *first_supporting(const wefti_problem *problem)
-{
-    size_t i = 0;
-    while (wefti_patterns[i] && !wefti_patterns[i]->supports(problem)) {
-        i++;
-    }
-    return wefti_patterns[i];
 }
 
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,

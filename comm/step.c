@@ -274,7 +274,7 @@ static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         if (!source_ready(op, step)) {
             return WEFTI_WAIT_GATE;
         }
-        wefti_op_piece_open(comm, op);
+        wefti_op_piece_open(op);
         int blocker = ring_blocker(comm, op, step);
         if (blocker < 0) {
             blocker = slot_blocker(comm, op, step->channel);
@@ -335,7 +335,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
-    wefti_op_piece_open(comm, op);
+    wefti_op_piece_open(op);
     if (!on_device(comm, dst)) {
         size_t whole_bytes =
             wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
@@ -360,7 +360,7 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
         if (!source_ready(op, step)) {
             return WEFTI_WAIT_GATE;
         }
-        wefti_op_piece_open(comm, op);
+        wefti_op_piece_open(op);
         if (on_device(comm, src)) {
             copy_post(comm, op, track, bounce(track), src,
                       step->elems * elem_bytes(op, step->src));
@@ -481,7 +481,7 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         if (!source_ready(op, step)) {
             return WEFTI_WAIT_GATE;
         }
-        wefti_op_piece_open(comm, op);
+        wefti_op_piece_open(op);
         if (src != dst && (on_device(comm, src) || on_device(comm, dst))) {
             copy_post(comm, op, track, dst, src, bytes);
             track->phase = WEFTI_PHASE_STORE;

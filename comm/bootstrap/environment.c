@@ -15,6 +15,12 @@
 weft_status wefti_environment_look(int *rank_out, int *nranks_out)
 {
     int64_t rank = 0, nranks = 1;
+    if (!wefti_setting_given(WEFTI_SETTING_NRANKS) &&
+        wefti_setting_given(WEFTI_SETTING_RENDEZVOUS)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_NRANKS=(not set): where WEFT_RENDEZVOUS is "
+                           "set, allowed is a whole number of ranks to meet");
+    }
     if (wefti_setting_given(WEFTI_SETTING_NRANKS)) {
         weft_status status = wefti_setting_int(WEFTI_SETTING_NRANKS, &nranks);
         if (status != WEFT_OK) {

@@ -221,12 +221,12 @@ static weft_status join(const wefti_bootstrap_request *request,
                         wefti_membership *membership_out)
 {
     const char *path;
-    if (request->nranks == 1) {
-        return wefti_source_join_alone(request, membership_out);
-    }
     weft_status status = find_path(&path);
     if (status != WEFT_OK) {
         return status;
+    }
+    if (request->nranks == 1) {
+        return wefti_source_join_alone(request, membership_out);
     }
     return request->rank == 0 ? serve(request, path, membership_out)
                               : come(request, path, membership_out);

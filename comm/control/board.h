@@ -2,7 +2,8 @@
 /*
  * comm/control/board.h - one line per rank in memory that weft-run shares with
  * its ranks: the last operation each has entered, so that the launcher can say
- * where a killed rank was.
+ * where a killed rank was, and whose failure ended it, so that the launcher
+ * names the one that began.
  */
 #ifndef COMM_CONTROL_BOARD_H
 #define COMM_CONTROL_BOARD_H
@@ -21,6 +22,7 @@
 typedef struct wefti_board_line {
     _Alignas(128) _Atomic uint64_t op_number; /* 0: none yet */
     _Atomic uint32_t collective;
+    _Atomic uint32_t blamed; /* 1 + the rank that failed first; 0: nobody */
     _Atomic uint64_t comm_name[4]; /* 32 bytes of text, zero at the end */
 } wefti_board_line;
 
@@ -60,6 +62,13 @@ static inline void wefti_board_set_name(wefti_board_line *line,
         atomic_store_explicit(&line->comm_name[i], words[i],
                               memory_order_relaxed);
     }
+}
+
+/* A rank of the job, other than this one, has failed, and this one will. */
+static inline void wefti_board_blame(wefti_board_line *line, int rank)
+{
+    atomic_store_explicit(&line->blamed, (uint32_t)rank + 1,
+                          memory_order_relaxed);
 }
 
 /* The name as it stands; what is not printable ASCII reads as '?'. */

@@ -126,8 +126,8 @@ weft_status weft_comm_dump(weft_comm *comm, char *text_out, size_t text_bytes)
     }
     struct writer writer = {text_out, text_bytes, 0};
     append(&writer,
-           "\"%s\", %d ranks, seen by rank %d, which has staged %llu bytes\n",
-           comm->name, comm->nranks, comm->rank,
+           "\"%s\", %d rank%s, seen by rank %d, which has staged %llu bytes\n",
+           comm->name, comm->nranks, comm->nranks == 1 ? "" : "s", comm->rank,
            (unsigned long long)comm->fabric.payload_bytes);
     for (int rank = 0; rank < comm->nranks; rank++) {
         dump_rank(comm, rank, &writer);

@@ -179,6 +179,13 @@ bool wefti_fault_is_ripe(weft_comm *comm, bool moved)
     return now_ns >= due_ns;
 }
 
+void wefti_fault_blame(weft_comm *comm, int rank)
+{
+    if (comm->engine->board && rank >= 0 && rank != comm->rank) {
+        wefti_board_blame(comm->engine->board, comm->peers[rank].world_rank);
+    }
+}
+
 bool wefti_fault_act(weft_comm *comm)
 {
     if (comm->failed != WEFT_OK) {
@@ -190,6 +197,7 @@ bool wefti_fault_act(weft_comm *comm)
     comm->failed = comm->fault.status;
     comm->engine->failed = true;
     atomic_store(&comm->fault_seen, 1);
+    wefti_fault_blame(comm, comm->fault.rank);
     tell_other_domains(comm);
     if (comm->copies) {
         /* Buffers are their owners' again when the operations have ended. */

@@ -43,6 +43,12 @@ bool wefti_fault_is_ripe(weft_comm *comm, bool moved);
  */
 bool wefti_fault_act(weft_comm *comm);
 
+/*
+ * wefti_fault_blame - tell weft-run, if it looks on, that this rank fails for
+ * what another one did. Nothing where rank is -1, or this one. Threads: any.
+ */
+void wefti_fault_blame(weft_comm *comm, int rank);
+
 /* Sets the thread's error text from the fault and returns its status. */
 weft_status wefti_fault_status(weft_comm *comm);
 

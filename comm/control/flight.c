@@ -8,6 +8,7 @@
 #include "comm/control/flight.h"
 
 #include "base/error.h"
+#include "comm/control/fault.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -119,4 +120,9 @@ void wefti_flight_unwatch(wefti_flight *flight, weft_comm *comm)
     if (flight && comm) {
         replace(flight, comm, NULL);
     }
+}
+
+void wefti_flight_blame(weft_comm *comm, int rank)
+{
+    wefti_fault_blame(comm, rank);
 }

@@ -30,4 +30,10 @@ void wefti_flight_close(wefti_flight *flight); /* NULL is legal */
 void wefti_flight_watch(wefti_flight *flight, weft_comm *comm);
 void wefti_flight_unwatch(wefti_flight *flight, weft_comm *comm);
 
+/*
+ * wefti_flight_blame - tell weft-run, if it looks on, that this rank fails for
+ * what another one did. Nothing where rank is -1, or this one. Threads: any.
+ */
+void wefti_flight_blame(weft_comm *comm, int rank);
+
 #endif

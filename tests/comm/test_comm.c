@@ -170,13 +170,30 @@ static void test_create_wrong_config_refused_by_name(void **state)
     config = (weft_comm_config){.size_bytes = sizeof(config),
                                 .name = "0123456789012345678901234567890123"};
     assert_int_equal(refused(weft_comm_create(&config, &comm), "name"), 0);
+    config = (weft_comm_config){.size_bytes = sizeof(config), .sm_budget = -1};
+    assert_int_equal(refused(weft_comm_create(&config, &comm), "sm_budget -1"),
+                     0);
+    setenv("WEFT_RANKS_PER_PROCESS", "0", 1);
+    assert_int_equal(
+        refused(weft_comm_create(NULL, &comm), "WEFT_RANKS_PER_PROCESS=0"), 0);
+    unsetenv("WEFT_RANKS_PER_PROCESS");
     setenv("WEFT_ALGORITHM", "all_reduce:magic", 1);
     assert_int_equal(refused(weft_comm_create(NULL, &comm), "WEFT_ALGORITHM"),
                      0);
     setenv("WEFT_ALGORITHM", "all_reduce:tree,all_gather:tree", 1);
-    assert_int_equal(
-        refused(weft_comm_create(NULL, &comm), "all_gather:oneshot|direct;"),
-        0);
+    assert_int_equal(refused(weft_comm_create(NULL, &comm),
+                             "all_gather,reduce_scatter:oneshot|direct; "),
+                     0);
+    static const char *const none[] = {"alltoallv:oneshot", "gatherv:oneshot",
+                                       "send:oneshot", "barrier:oneshot"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        setenv("WEFT_ALGORITHM", none[i], 1);
+        assert_int_equal(refused(weft_comm_create(NULL, &comm), none[i]), 0);
+        /* To the end: whoever has a long value sees what is allowed too. */
+        assert_int_equal(refused(weft_comm_create(NULL, &comm),
+                                 "all_gatherv,reduce_scatterv:uneven"),
+                         0);
+    }
     setenv("WEFT_ALGORITHM", "barrier:tree", 1);
     assert_int_equal(refused(weft_comm_create(NULL, &comm), "barrier:tree"), 0);
     unsetenv("WEFT_ALGORITHM");

@@ -316,14 +316,14 @@ static int misuse_counts(weft_comm *comm, struct buffers *at)
         refused(weft_alltoallv(s, fours, NULL, s, fours, NULL, f32, comm, NULL),
                 "never in place");
     failures += refused(weft_allgatherv(s, 3, r, fours, NULL, f32, comm, NULL),
-                        "recv_counts[");
+                        "4: allowed is send_elems (in weft_op: count), 3");
     failures += refused(
         weft_allgatherv(r + 1, 4, r, fours, NULL, f32, comm, NULL), "in-place");
     failures += refused(weft_allgatherv(s, 4, r, NULL, NULL, f32, comm, NULL),
                         "recv_counts is NULL");
     failures += refused(
         weft_reducescatterv(s, r, NULL, f32, WEFT_REDOP_SUM, comm, NULL),
-        "send_counts is NULL");
+        "recv_counts (in weft_op: send_counts) is NULL");
     return failures;
 }
 

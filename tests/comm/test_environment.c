@@ -61,6 +61,9 @@ static void test_environment_missing_variables_are_named(void **state)
     setenv("WEFT_RANK", "one", 1);
     assert_refused(WEFT_ERR_INVALID, "WEFT_RANK=one");
     unsetenv("WEFT_NRANKS");
+    assert_refused(WEFT_ERR_INVALID, "WEFT_NRANKS=(not set): where "
+                                     "WEFT_RENDEZVOUS is set");
+    unsetenv("WEFT_RENDEZVOUS");
     setenv("WEFT_RANK", "1", 1);
     assert_refused(WEFT_ERR_INVALID, "WEFT_RANK=1: allowed is 0..0");
 }

@@ -152,7 +152,7 @@ static int list_ranks(weft_comm *world, void *context)
 {
     static const int odd[] = {3, 1, 0}, rest[] = {2, 4};
     static const char *const wrong[] = {
-        "rank_count out of range", "ranks is NULL", "ranks[1] is 9",
+        "rank_count 6: allowed is 1 to 5", "ranks is NULL", "ranks[1] is 9",
         "ranks[0] and ranks[2] are both", "ranks lacks this rank"};
     const int far[] = {0, 9}, twice[] = {1, 0, 1};
     int rank = weft_comm_get_rank(world), failures = 0;

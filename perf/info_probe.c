@@ -14,8 +14,8 @@
 /* The cache folder; NULL where the user has none. */
 static const char *find_folder(char path[PATH_MAX])
 {
-    const char *cache = getenv("XDG_CACHE_HOME");
-    const char *home = getenv("HOME");
+    const char *cache = wefti_setting_foreign("XDG_CACHE_HOME");
+    const char *home = wefti_setting_foreign("HOME");
     if (cache && cache[0] == '/') {
         snprintf(path, PATH_MAX, "%s/weft", cache);
     } else if (home && home[0] == '/') {

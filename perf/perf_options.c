@@ -54,7 +54,7 @@ static const char help_text[] =
 static const char flags_text[] =
     "\n"
     "  -b MIN -e MAX    sizes in bytes, K M G are powers of 1024 (8, 16M)\n"
-    "  -f FACTOR        from one size to the next (8)\n"
+    "  -f FACTOR        from one size to the next (8); 1 comes after 0\n"
     "  --sizes LIST     exactly these sizes instead: 8,64K,4M\n"
     "  -n ITERS         timed calls a size (300 up to 64K, fewer above)\n"
     "  -w WARMUP        calls before them (a tenth of ITERS + 3)\n"
@@ -120,12 +120,12 @@ static weft_status read_bytes(const char *flag, const char *text,
                               size_t *bytes_out)
 {
     const unsigned long long most = 1ull << 40;
-    const char *suffixes = "KMG";
+    const char *suffixes = "KkMmGg";
     char *end;
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
-    const char *suffix = *end ? strchr(suffixes, *end & ~0x20) : NULL;
-    int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+    const char *suffix = *end ? strchr(suffixes, *end) : NULL;
+    int shift = suffix ? 10 * ((int)(suffix - suffixes) / 2 + 1) : 0;
     bool clean = text[0] >= '0' && text[0] <= '9' && !errno &&
                  (!*end || (suffix && !end[1]));
     if (!clean || value > most >> shift) {
@@ -162,8 +162,15 @@ static weft_status read_sizes(const char *list, wefti_perf_options *options)
         at += *at == ',';
         char text[SIZE_CHARS];
         size_t chars = strcspn(at, ","), bytes = 0;
-        snprintf(text, sizeof(text), "%.*s", (int)chars, at);
-        weft_status status = read_bytes("--sizes", text, &bytes);
+        /* One too long for text is no size, cut or not. */
+        int length = snprintf(text, sizeof(text), "%.*s", (int)chars, at);
+        weft_status status =
+            length < SIZE_CHARS
+                ? read_bytes("--sizes", text, &bytes)
+                : wefti_error(WEFT_ERR_INVALID,
+                              "--sizes %.*s: allowed is a size such as 8, 64K, "
+                              "16M, 1G",
+                              (int)chars, at);
         if (status == WEFT_OK) {
             status = add_size(options, bytes);
         }
@@ -174,7 +181,7 @@ static weft_status read_sizes(const char *list, wefti_perf_options *options)
     return WEFT_OK;
 }
 
-/* From -b to -e by -f, unless --sizes has listed them. */
+/* From -b to -e by -f, after 0 from 1, unless --sizes has listed them. */
 static weft_status make_sizes(wefti_perf_options *options)
 {
     if (options->op->kind == WEFTI_PERF_BARRIER) {
@@ -186,8 +193,9 @@ static weft_status make_sizes(wefti_perf_options *options)
     bool more = options->size_count == 0;
     while (more && status == WEFT_OK) {
         status = add_size(options, bytes);
-        more = bytes > 0 && bytes <= options->max_bytes / options->factor;
-        bytes *= options->factor;
+        more = bytes > 0 ? bytes <= options->max_bytes / options->factor
+                         : options->max_bytes > 0;
+        bytes = bytes > 0 ? bytes * options->factor : 1;
     }
     return status;
 }

@@ -78,7 +78,6 @@ void wefti_perf_row_print(const wefti_perf_row *row)
         print_hiding(row->hiding);
     }
     printf("\n");
-    (void)fflush(stdout);
 }
 
 static void write_hiding(const wefti_perf_hiding *hiding, wefti_json *json)

@@ -120,6 +120,39 @@ static bool has_failed(const run_job *job)
     return job->first_failed >= 0 && !(job->options->elastic && good);
 }
 
+/*
+ * Who began it: a rank that has failed because another one did says which. One
+ * that was killed has no say, and one that did not fail of itself no fault.
+ */
+static int find_first(const run_job *job)
+{
+    const int per_process = job->options->ranks_per_process;
+    int index = job->first_failed;
+    for (int i = 0; i < job->process_count; i++) {
+        const wefti_board_line *line = &job->board[index * per_process];
+        uint32_t blamed =
+            atomic_load_explicit(&line->blamed, memory_order_relaxed);
+        if (WIFSIGNALED(job->processes[index].wait_status) || blamed == 0 ||
+            blamed > (uint32_t)job->options->nranks) {
+            break;
+        }
+        int next = (int)(blamed - 1) / per_process;
+        int status = job->processes[next].wait_status;
+        if (WIFSIGNALED(status) || !run_job_is_failure(status)) {
+            break;
+        }
+        index = next;
+    }
+    return index;
+}
+
+void run_report_blame(run_job *job)
+{
+    if (job->first_failed >= 0 && !job->options->elastic) {
+        job->first_failed = find_first(job);
+    }
+}
+
 void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES])
 {
     char reason[96];
@@ -230,6 +263,9 @@ weft_status run_report_json(const run_job *job)
     wefti_json_init(&json, file);
     write_job(&json, job);
     weft_status status = wefti_json_fini(&json);
+    if (status != WEFT_OK) {
+        status = wefti_error(status, "--json %s: %s", path, weft_error_text());
+    }
     if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
         status = wefti_error_system("--json %s", path);
     }

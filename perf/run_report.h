@@ -14,6 +14,12 @@
 enum { RUN_REPORT_BYTES = 4096 };
 void run_report_last_line(const run_job *job, char text_out[RUN_REPORT_BYTES]);
 
+/*
+ * run_report_blame - after the watch: of the failed ranks, first_failed becomes
+ * the one that the others blame. Not of an elastic job: it tells each loss.
+ */
+void run_report_blame(run_job *job);
+
 /* How process index, which has failed, did: the same form. */
 void run_report_failure(const run_job *job, int index,
                         char text_out[RUN_REPORT_BYTES]);

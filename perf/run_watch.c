@@ -9,7 +9,8 @@
  *
  * Which rank failed first: the kernel keeps the sender of the first SIGCHLD
  * that is pending, so of several that are found dead at once it is that one;
- * failing that one killed by a signal, for survivors leave by exit.
+ * failing that one killed by a signal, for survivors leave by exit. One that
+ * left by exit may then blame another on the board (run_report_blame).
  */
 #include "perf/run_job.h"
 

@@ -254,6 +254,9 @@ weft_status wefti_sched_open(const char *flag, const char *path,
 
 weft_status wefti_sched_close(const char *path, FILE *file, weft_status status)
 {
+    if (status != WEFT_OK) {
+        status = wefti_error(status, "%s: %s", path, weft_error_text());
+    }
     if (file != stdout && fclose(file) != 0 && status == WEFT_OK) {
         status = wefti_error_system("writing %s", path);
     }

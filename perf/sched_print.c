@@ -18,9 +18,10 @@ static const char *const lowering_names[] = {"sender", "gap", "naive",
 static void print_head(const wefti_sched_job *job)
 {
     const weft_schedule_info *info = &job->info;
-    printf("%s: %d ranks, %d micro-batches, %d %s a rank", info->name,
-           info->ranks, info->microbatches, info->chunks,
-           info->chunks == 1 ? "chunk" : "chunks");
+    printf("%s: %d rank%s, %d micro-batch%s, %d chunk%s a rank", info->name,
+           info->ranks, info->ranks == 1 ? "" : "s", info->microbatches,
+           info->microbatches == 1 ? "" : "es", info->chunks,
+           info->chunks == 1 ? "" : "s");
     if (info->directions == 2) {
         printf(", two directions (two copies of the model)");
     }

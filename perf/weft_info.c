@@ -92,8 +92,10 @@ static weft_status write_json(const wefti_info_options *options,
         wefti_info_settings_write(&json);
     }
     wefti_json_object_close(&json);
-    weft_status ended = wefti_json_fini(&json);
-    status = status != WEFT_OK ? status : ended;
+    if (wefti_json_fini(&json) != WEFT_OK && status == WEFT_OK) {
+        status = wefti_error(WEFT_ERR_SYSTEM, "--json %s: %s",
+                             options->json_path, weft_error_text());
+    }
     weft_status closed = close_out("--json", options->json_path, file);
     return status != WEFT_OK ? status : closed;
 }

@@ -14,6 +14,7 @@
 #include "perf/perf_measure.h"
 #include "weft/version.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -40,7 +41,9 @@ typedef struct rank_thread {
 /* Rank 0's output. */
 typedef struct output {
     bool text;
-    FILE *file; /* of the JSON; NULL: none */
+    int lost_errno;   /* why text was lost; 0: it was not */
+    const char *path; /* of the JSON */
+    FILE *file;       /* NULL: none */
     wefti_json json;
 } output;
 
@@ -59,7 +62,8 @@ static weft_status open_output(output *out, const job *world,
     const wefti_perf_options *options = world->options;
     const char *path = options->json_path;
     bool to_stdout = path && strcmp(path, "-") == 0;
-    *out = (output){.text = !to_stdout, .file = to_stdout ? stdout : NULL};
+    *out = (output){
+        .text = !to_stdout, .path = path, .file = to_stdout ? stdout : NULL};
     if (path && !to_stdout) {
         out->file = fopen(path, "w");
         if (!out->file) {
@@ -68,9 +72,10 @@ static weft_status open_output(output *out, const job *world,
     }
     const char *barrier = self->line ? "shared memory" : "weft";
     if (out->text) {
-        printf("# %s, %d ranks, memory %s, started together by %s; time of a "
+        printf("# %s, %d rank%s, memory %s, started together by %s; time of a "
                "call = slowest rank; GB = 1e9 bytes\n",
-               options->op->name, world->nranks, options->memory, barrier);
+               options->op->name, world->nranks, world->nranks == 1 ? "" : "s",
+               options->memory, barrier);
         if (world->emulated_GBps > 0) {
             printf("# WEFT_EMULATE_GBPS: each rank's sending is limited to %g "
                    "GB/s; these are not this machine's own figures\n",
@@ -96,14 +101,21 @@ static weft_status open_output(output *out, const job *world,
 static weft_status close_output(output *out)
 {
     weft_status status = WEFT_OK;
+    if (out->lost_errno) {
+        errno = out->lost_errno;
+        status = wefti_error_system("output was lost");
+    }
     if (!out->file) {
         return status;
     }
     wefti_json_array_close(&out->json);
     wefti_json_object_close(&out->json);
-    status = wefti_json_fini(&out->json);
+    if (wefti_json_fini(&out->json) != WEFT_OK) {
+        status = wefti_error(WEFT_ERR_SYSTEM, "--json %s: %s", out->path,
+                             weft_error_text());
+    }
     if (out->file != stdout && fclose(out->file) != 0 && status == WEFT_OK) {
-        status = wefti_error_system("closing the JSON file");
+        status = wefti_error_system("--json %s", out->path);
     }
     return status;
 }
@@ -112,6 +124,9 @@ static void put_row(output *out, const wefti_perf_row *row)
 {
     if (out->text) {
         wefti_perf_row_print(row);
+        if (fflush(stdout) != 0 && !out->lost_errno) {
+            out->lost_errno = errno;
+        }
     }
     if (out->file) {
         wefti_perf_row_write(row, &out->json);

@@ -31,6 +31,7 @@ static int run(const run_options *options)
     if (run_job_watch(&job) != WEFT_OK) {
         (void)complain(EXIT_OWN_FAILURE);
     } else {
+        run_report_blame(&job);
         exit_status = run_report_exit_status(&job);
         if (run_report_json(&job) != WEFT_OK) {
             int own = complain(EXIT_OWN_FAILURE);

@@ -38,7 +38,8 @@ FORBIDDEN = [
                              "comm/net/port_guard.c")),  # puts them back
     (re.compile(r"\bgetenv\s*\("), "getenv", ("base/settings.c",)),
 ]
-GETENV_WEFT = re.compile(r'\bgetenv\s*\(\s*"WEFT_')
+GETENV = re.compile(r"\b(secure_)?getenv\s*\(")
+GETENV_READER = "base/settings.c"
 
 
 class Report:
@@ -104,9 +105,10 @@ def check_c(report, path, text, lines):
     for number, line in enumerate(lines, 1):
         if len(line.expandtabs(8)) > 80:
             report.breach(path, number, "%d columns" % len(line))
-        if GETENV_WEFT.search(line) and not path.startswith("tests/"):
-            report.breach(path, number, "WEFT_ variables have one reader, "
-                          "base/settings.h")
+        if (GETENV.search(line) and path != GETENV_READER
+                and not path.startswith("tests/")):
+            report.breach(path, number, "variables have one reader, "
+                          + GETENV_READER)
     code = strip_comments(text).split("\n")
     for number, line in enumerate(code, 1):
         if OUR_T.search(line):

@@ -8,7 +8,6 @@ Method: start each under weft-run, wait until its ranks hold the signal back,
 send it to weft-run, which forwards it, and wait for the record of every rank's
 view.
 """
-import shutil
 import signal
 import subprocess
 import sys
@@ -47,7 +46,6 @@ class Job:
         while not right():
             if time.monotonic() > end or self.process.poll() is not None:
                 print("FAILED: waited for %s:\n%s" % (what, self.text))
-                self.process.kill()
                 sys.exit(1)
             time.sleep(0.01)
 
@@ -77,6 +75,14 @@ class Job:
 
 
 def check(job):
+    try:
+        ask_thrice(job)
+    finally:
+        job.process.terminate()
+        job.process.wait(DEADLINE_S)
+
+
+def ask_thrice(job):
     job.until(job.listens, "the beginning")
     for times in (1, 2, 3):
         job.until(lambda: job.ask(times), "record %d" % times)
@@ -86,17 +92,20 @@ def check(job):
                        if part.endswith("s ago)")):
         print("FAILED: a negative age:\n" + job.text)
         sys.exit(1)
-    job.process.terminate()
-    job.process.wait(DEADLINE_S)
 
 
-folder = tempfile.mkdtemp(prefix="weft-flight-")
-with open(folder + "/text.txt", "w") as file:
-    file.write("warp and weft " * 400)
-with open(folder + "/job.yaml", "w") as file:
-    file.write(CONFIG)
-check(Job(BIN + "/weft-perf", "all_reduce", "-b", "256K", "-e", "256K", "-n",
-          "1000000", "-w", "1"))
-check(Job(BIN + "/weft-train", folder + "/job.yaml"))
-shutil.rmtree(folder)
-print("both programs answer")
+def main():
+    # As an exception, so that the folder and the job go with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory(prefix="weft-flight-") as folder:
+        with open(folder + "/text.txt", "w") as file:
+            file.write("warp and weft " * 400)
+        with open(folder + "/job.yaml", "w") as file:
+            file.write(CONFIG)
+        check(Job(BIN + "/weft-perf", "all_reduce", "-b", "256K", "-e", "256K",
+                  "-n", "1000000", "-w", "1"))
+        check(Job(BIN + "/weft-train", folder + "/job.yaml"))
+    print("both programs answer")
+
+
+main()

@@ -44,10 +44,12 @@ static void test_read_sizes_step_by_factor(void **state)
     } rows[] = {{"all_reduce -b 8 -e 128 -f 4", 3, 8, 128},
                 {"all_reduce -b 8 -e 127 -f 4", 2, 8, 32},
                 {"-b 1K -e 1m all_reduce -f 1024", 2, 1024, 1 << 20},
-                {"all_reduce --minbytes 0", 1, 0, 0},
+                {"all_reduce --minbytes 0", 10, 0, 16 << 20},
                 {"all_reduce -b 1G", 1, 1 << 30, 1 << 30},
                 {"all_reduce -e 4", 1, 4, 4},
                 {"all_reduce --sizes 8,64K,5", 3, 8, 5},
+                {"all_reduce -b 0 -e 64", 4, 0, 64},
+                {"all_reduce -b 0 -e 0", 1, 0, 0},
                 {"barrier -b 8 -e 64", 1, 0, 0}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         wefti_perf_options options;
@@ -131,6 +133,8 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"all_reduce -b 2048G", "-b 2048G"},
                 {"all_reduce -b 8KB", "-b 8KB"},
                 {"all_reduce --sizes 8,,9", "--sizes"},
+                {"all_reduce --sizes 8,00000000000000000000000000000064K",
+                 "--sizes 0000"},
                 {"all_reduce -b 16 -e 8", "-b 16"},
                 {"all_reduce -f 1", "-f 1"},
                 {"all_reduce -n 0", "-n 0"},
@@ -241,10 +245,27 @@ static void test_sample_known_times_give_known_quantiles(void **state)
     assert_true(near(sample.p10_us, 4.0) && near(sample.max_us, 4.0));
 }
 
+/* Past the splitting at spaces: the shell lets quoted ones through. */
+static void test_read_size_with_a_blank_is_refused(void **state)
+{
+    (void)state;
+    static const char *const sizes[] = {"1 ", " 1", "1K ", "1\t", "+1", ""};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char name[] = "weft-perf", op[] = "all_reduce", flag[] = "-b", size[8];
+        char *args[] = {name, op, flag, size, NULL};
+        wefti_perf_options options;
+        snprintf(size, sizeof(size), "%s", sizes[i]);
+        assert_int_equal(wefti_perf_options_read(4, args, &options),
+                         WEFT_ERR_INVALID);
+        assert_non_null(strstr(weft_error_text(), "allowed is a size"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read_sizes_step_by_factor),
+        cmocka_unit_test(test_read_size_with_a_blank_is_refused),
         cmocka_unit_test(test_read_all_flags_are_kept),
         cmocka_unit_test(test_read_types_and_reductions_by_any_name),
         cmocka_unit_test(test_read_bad_lines_are_refused_by_name),

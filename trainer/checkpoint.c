@@ -85,6 +85,29 @@ static weft_status make_folders(const char *dir)
     return status;
 }
 
+weft_status wefti_checkpoint_try(const char *dir, uint32_t rank)
+{
+    char name[32];
+    int dir_fd = -1;
+    weft_status status = rank == 0 ? make_folders(dir) : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = open_folder(AT_FDCWD, dir, &dir_fd);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    snprintf(name, sizeof(name), ".try_%05" PRIu32, rank);
+    int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0 || unlinkat(dir_fd, name, 0) != 0) {
+        status = wefti_error_system("%s: nothing can be written there", dir);
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    close(dir_fd);
+    return status;
+}
+
 weft_status wefti_checkpoint_begin(const char *dir, uint64_t step)
 {
     char name[WEFTI_CHECKPOINT_FOLDER_BYTES];

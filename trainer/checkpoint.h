@@ -57,6 +57,12 @@ WEFT_NODISCARD weft_status wefti_checkpoint_begin(const char *dir,
                                                   uint64_t step);
 
 /*
+ * wefti_checkpoint_try - whether rank can write in dir, which rank 0 makes
+ * where it is missing. Leaves nothing else there.
+ */
+WEFT_NODISCARD weft_status wefti_checkpoint_try(const char *dir, uint32_t rank);
+
+/*
  * A rank's file being written. After an error of add only abort is legal.
  */
 typedef struct wefti_checkpoint_writer wefti_checkpoint_writer;

@@ -153,9 +153,18 @@ WEFT_NODISCARD weft_status wefti_config_init_text(
 void wefti_config_fini(wefti_config *config);
 
 /*
+ * wefti_config_where - where the value of section.name came from, and the key:
+ * "job.yaml:3:9: data.paths", "--set data.paths", "--set train.steps=4:
+ * train.steps", "job.yaml (default): data.paths". Returns text.
+ */
+char *wefti_config_where(const wefti_config *config, const char *section,
+                         const char *name, char *text, size_t text_bytes);
+
+/*
  * wefti_config_check - whether the layout is possible on nranks ranks: the
- * divisibilities of heads and batch; the text has the values nearest to those
- * given that work.
+ * divisibilities of heads and batch, and with train.deterministic that ranks
+ * have whole subtrees of micro-batches; the text has the values nearest to
+ * those given that work.
  *
  * Returns      OK | ERR_INVALID.
  */

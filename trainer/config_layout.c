@@ -12,6 +12,30 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+char *wefti_config_where(const wefti_config *config, const char *section,
+                         const char *name, char *text, size_t text_bytes)
+{
+    const wefti_config_key *key = wefti_config_key_find(section, name);
+    WEFTI_ASSERT(key != NULL);
+    wefti_config_place place = config->places[key - wefti_config_keys];
+    char value[64];
+    if (place.line < 0 &&
+        (key->kind == WEFTI_CONFIG_PATHS || key->kind == WEFTI_CONFIG_PATH)) {
+        snprintf(text, text_bytes, "--set %s.%s", section, name);
+    } else if (place.line < 0) {
+        snprintf(text, text_bytes, "--set %s.%s=%s: %s.%s", section, name,
+                 wefti_config_key_print(config, key, value, sizeof(value)),
+                 section, name);
+    } else if (place.line == 0) {
+        snprintf(text, text_bytes, "%.200s (default): %s.%s", config->path,
+                 section, name);
+    } else {
+        snprintf(text, text_bytes, "%.200s:%d:%d: %s.%s", config->path,
+                 place.line, place.column, section, name);
+    }
+    return text;
+}
+
 /* Refuses the value of section.name, at the place it came from. */
 __attribute__((format(printf, 4, 5))) static weft_status
 refuse_key(const wefti_config *config, const char *section, const char *name,
@@ -19,25 +43,16 @@ refuse_key(const wefti_config *config, const char *section, const char *name,
 {
     const wefti_config_key *key = wefti_config_key_find(section, name);
     WEFTI_ASSERT(key != NULL);
-    wefti_config_place place = config->places[key - wefti_config_keys];
-    char where[256];
+    char where[352];
     char value[64];
     char text[256];
     wefti_config_key_print(config, key, value, sizeof(value));
-    if (place.line < 0) {
-        snprintf(where, sizeof(where), "--set %s.%s=%s", section, name, value);
-    } else if (place.line == 0) {
-        snprintf(where, sizeof(where), "%.200s (default)", config->path);
-    } else {
-        snprintf(where, sizeof(where), "%.200s:%d:%d", config->path, place.line,
-                 place.column);
-    }
+    wefti_config_where(config, section, name, where, sizeof(where));
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    return wefti_error(WEFT_ERR_INVALID, "%s: %s.%s: %s %s", where, section,
-                       name, value, text);
+    return wefti_error(WEFT_ERR_INVALID, "%s: %s %s", where, value, text);
 }
 
 typedef bool works(const wefti_config *config, int64_t value);
@@ -122,10 +137,11 @@ static weft_status check_uneven(const wefti_config *config, int nranks)
         return WEFT_OK;
     }
     return refuse_key(config, "train", "global_batch_size",
-                      "does not give %d ranks whole micro-batches of %" PRId64
+                      "does not give %d rank%s whole micro-batches of %" PRId64
                       ", one each at least; allowed are multiples of %" PRId64
                       " from %" PRId64,
-                      nranks, micro, micro, nranks * micro);
+                      nranks, nranks == 1 ? "" : "s", micro, micro,
+                      nranks * micro);
 }
 
 /* Each rank gets the same number of whole micro-batches in each step. */
@@ -151,15 +167,55 @@ static weft_status check_batch(const wefti_config *config, int nranks)
                  ranks == 1 ? "" : "s");
     }
     return refuse_key(config, "train", "global_batch_size",
-                      "is not divisible by %d ranks * micro_batch_size %" PRId64
-                      " = %" PRId64 "; nearest that work: %s%s",
-                      nranks, micro, unit,
+                      "is not divisible by %d rank%s * micro_batch_size "
+                      "%" PRId64 " = %" PRId64 "; nearest that work: %s%s",
+                      nranks, nranks == 1 ? "" : "s", micro, unit,
                       multiples(global, unit, sizes, sizeof(sizes)), fewer);
+}
+
+/* Whether ranks that each have so many micro-batches add in the one tree. */
+static bool holds_tree(const wefti_config *config, int ranks)
+{
+    int64_t unit = ranks * config->train.micro_batch_size;
+    int64_t each = config->train.global_batch_size / unit;
+    return ranks == 1 || (config->train.global_batch_size % unit == 0 &&
+                          (each & (each - 1)) == 0);
+}
+
+/*
+ * The same bits on every layout: each rank's run of micro-batches must be a
+ * whole subtree of the tree over all of them (trainer/gradient.h).
+ */
+static weft_status check_tree(const wefti_config *config, int nranks)
+{
+    int64_t micro = config->train.micro_batch_size;
+    int64_t all = config->train.global_batch_size / micro;
+    int64_t below = 1; /* the power of two in what each rank has */
+    int ranks = nranks;
+    if (!config->train.deterministic || holds_tree(config, nranks)) {
+        return WEFT_OK;
+    }
+    while (2 * below <= all / nranks) {
+        below *= 2;
+    }
+    while (!holds_tree(config, ranks)) {
+        ranks--;
+    }
+    return refuse_key(config, "train", "deterministic",
+                      "does not hold where %d ranks share %" PRId64
+                      " micro-batches: each must have a power of two of them; "
+                      "nearest that work: global_batch_size %" PRId64
+                      " or %" PRId64 ", or %d rank%s",
+                      nranks, all, below * nranks * micro,
+                      2 * below * nranks * micro, ranks, ranks == 1 ? "" : "s");
 }
 
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
     weft_status status = check_heads(config);
-    return status == WEFT_OK ? check_batch(config, nranks) : status;
+    if (status == WEFT_OK) {
+        status = check_batch(config, nranks);
+    }
+    return status == WEFT_OK ? check_tree(config, nranks) : status;
 }

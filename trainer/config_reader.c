@@ -384,8 +384,9 @@ static weft_status take_stream(reader *in, const wefti_config_key *key)
         status = next(in);
     }
     if (status == WEFT_OK && in->event.type != YAML_DOCUMENT_START_EVENT) {
-        return refuse(in, WEFT_ERR_INVALID, in->event.start_mark, "%s",
-                      key != NULL ? "empty value" : "the file says nothing");
+        return key != NULL ? refuse_value(in, key, "is an empty value")
+                           : refuse(in, WEFT_ERR_INVALID, in->event.start_mark,
+                                    "the file says nothing");
     }
     if (status == WEFT_OK) {
         status = next(in);

@@ -213,6 +213,10 @@ static weft_status take_entry(walk *walker, int folder_fd, const char *folder,
     }
     *links += S_ISLNK(what.st_mode) ? 1 : 0;
     if (!S_ISREG(what.st_mode) && !S_ISDIR(what.st_mode)) {
+        if (!S_ISLNK(what.st_mode)) { /* links are told together */
+            tell(walker, "skipped %s/%s: neither a file nor a folder", folder,
+                 name);
+        }
         return WEFT_OK;
     }
     int fd =

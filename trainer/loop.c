@@ -56,7 +56,8 @@ static wefti_metrics_step describe(const wefti_loop *loop,
     step.bubble_ms = (double)report->bubble_ns * ms_per_ns;
     step.skew_ms = (double)report->skew_ns * ms_per_ns;
     step.idle_ms = (double)report->idle_ns * ms_per_ns;
-    if (report->xfer_all_ns > 0) {
+    /* What a single rank sends itself is no transfer. */
+    if (report->xfer_all_ns > 0 && replica->nranks > 1) {
         step.overlap_ratio =
             (double)report->hidden_all_ns / (double)report->xfer_all_ns;
     }

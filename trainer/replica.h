@@ -58,6 +58,7 @@ typedef struct wefti_replica {
     size_t arrived;           /* buckets known to be here since the last step */
     weft_span span;           /* of the compute going on */
     const char *label;        /* of that span */
+    int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 
 /* Times of a step that ranks tell each other: step, compute, bubble. */

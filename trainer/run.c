@@ -18,6 +18,7 @@
 #include "trainer/generate.h"
 #include "trainer/loop.h"
 #include "trainer/ngram.h"
+#include "trainer/run_plan.h"
 #include "trainer/seats.h"
 
 #include <stdlib.h>
@@ -51,6 +52,13 @@ static bool tells(const run_state *state)
     return weft_comm_get_rank(state->comm) == 0;
 }
 
+/* Whether only a communicator fails so. */
+static bool is_of_comm(weft_status status)
+{
+    return status == WEFT_ERR_PEER || status == WEFT_ERR_TIMEOUT ||
+           status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
+}
+
 /* How many ranks there will be, before they meet. */
 static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
 {
@@ -76,21 +84,6 @@ static weft_status open_config(run_state *state)
                              : status;
 }
 
-static wefti_shape shape_of(const wefti_config *config)
-{
-    return (wefti_shape){
-        .layers = (size_t)config->model.layers,
-        .hidden = (size_t)config->model.hidden_size,
-        .heads = (size_t)config->model.heads,
-        .kv_heads = (size_t)config->model.kv_heads,
-        .head_dim = (size_t)(config->model.hidden_size / config->model.heads),
-        .ffn = (size_t)config->model.ffn_size,
-        .vocab = (size_t)config->model.vocab,
-        .seq = (size_t)config->model.seq_length,
-        .rope_theta = config->model.rope_theta,
-        .tied = config->model.tie_embeddings};
-}
-
 /* Goes on with another one, or with none. */
 static void replace_comm(run_state *state, weft_comm *comm)
 {
@@ -104,7 +97,7 @@ static void replace_comm(run_state *state, weft_comm *comm)
 static weft_status take_seats(run_state *state)
 {
     const wefti_config *config = &state->config;
-    const wefti_shape shape = shape_of(config);
+    const wefti_shape shape = wefti_run_shape(config);
     int nranks = weft_comm_get_nranks(state->comm);
     wefti_parameters plan;
     wefti_place_job job;
@@ -161,36 +154,22 @@ static weft_status open_data(run_state *state)
         .note_context = state};
     weft_status status = wefti_data_init(&state->data, &config);
     state->has_data = status == WEFT_OK;
+    if (status != WEFT_OK) {
+        char where[352];
+        status = wefti_error(status, "%s: %s",
+                             wefti_config_where(&state->config, "data", "paths",
+                                                where, sizeof(where)),
+                             weft_error_text());
+    }
     return status;
-}
-
-static wefti_optimizer_config optimizer_of(const wefti_config *config)
-{
-    return (wefti_optimizer_config){.lr = config->train.lr,
-                                    .warmup_steps =
-                                        (uint64_t)config->train.warmup_steps,
-                                    .steps = (uint64_t)config->train.steps,
-                                    .weight_decay = config->train.weight_decay,
-                                    .clip = config->train.clip,
-                                    .beta1 = WEFTI_ADAMW_BETA1,
-                                    .beta2 = WEFTI_ADAMW_BETA2,
-                                    .epsilon = WEFTI_ADAMW_EPSILON};
-}
-
-/* Spans and transfers of one step: every tensor twice, some to spare. */
-static size_t spans_of_step(const wefti_config *config)
-{
-    size_t tensors = 3 + 6 * (size_t)config->model.layers;
-    size_t passes = (size_t)(config->train.global_batch_size /
-                             config->train.micro_batch_size);
-    return 4 * tensors * passes + 16384;
 }
 
 static weft_status open_replica(run_state *state)
 {
     const wefti_config *config = &state->config;
-    weft_status status =
-        weft_ledger_create(spans_of_step(config), &state->ledger);
+    size_t spans = wefti_run_spans(config, weft_comm_get_nranks(state->comm),
+                                   wefti_data_validation_windows(&state->data));
+    weft_status status = weft_ledger_create(spans, &state->ledger);
     if (status == WEFT_OK) {
         status = weft_ledger_attach(state->ledger, state->comm);
     }
@@ -202,14 +181,30 @@ static weft_status open_replica(run_state *state)
         .device = state->device,
         .ledger = state->ledger,
         .data = &state->data,
-        .shape = shape_of(config),
-        .optimizer = optimizer_of(config),
+        .shape = wefti_run_shape(config),
+        .optimizer = wefti_run_optimizer(config),
         .micro_batch = (size_t)config->train.micro_batch_size,
         .global_batch = (size_t)config->train.global_batch_size,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
         .seed = (uint64_t)config->train.seed};
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
+    return status;
+}
+
+/* Before training, so that nobody trains for hours to learn that. */
+static weft_status try_folder(run_state *state)
+{
+    char where[352];
+    weft_status status =
+        wefti_savepoint_try(&state->savepoint, &state->replica);
+    if (status != WEFT_OK &&
+        state->replica.failed == 1 + (int)state->replica.rank) {
+        status = wefti_error(status, "%s: %s",
+                             wefti_config_where(&state->config, "checkpoint",
+                                                "dir", where, sizeof(where)),
+                             weft_error_text());
+    }
     return status;
 }
 
@@ -228,6 +223,12 @@ static weft_status open_files(run_state *state)
             return status;
         }
         state->savepoint.dir = state->config.checkpoint.dir;
+    }
+    if (state->config.checkpoint.every > 0) {
+        weft_status status = try_folder(state);
+        if (status != WEFT_OK) {
+            return status;
+        }
     }
     if (tells(state) && options->json) {
         weft_status status = wefti_summary_try(options->json);
@@ -265,11 +266,12 @@ static void describe_start(const run_state *state)
 {
     const wefti_replica *replica = &state->replica;
     fprintf(state->how.err,
-            "weft-train: %zu parameters in %zu buckets on %zu rank%s; %zu "
-            "bytes of text in %zu files, %zu to validate\n",
+            "weft-train: %zu parameters in %zu bucket%s on %zu rank%s; %zu "
+            "bytes of text in %zu file%s, %zu to validate\n",
             replica->plan.parameter_count, replica->plan.bucket_count,
-            replica->nranks, replica->nranks == 1 ? "" : "s",
-            state->data.text_bytes, state->data.files_taken,
+            replica->plan.bucket_count == 1 ? "" : "s", replica->nranks,
+            replica->nranks == 1 ? "" : "s", state->data.text_bytes,
+            state->data.files_taken, state->data.files_taken == 1 ? "" : "s",
             state->data.text_bytes - state->data.train_bytes);
     if (replica->step > 0) {
         fprintf(state->how.err, "weft-train: goes on after step %llu\n",
@@ -439,15 +441,30 @@ static void close_all(run_state *state)
     }
 }
 
-/* The fault's own text where the communicator has failed. */
-static void describe_error(run_state *state, char *error_out)
+/*
+ * This rank's own error stands, whatever befell the others meanwhile. What
+ * only a communicator says is told in its fault's words, which say of whom.
+ */
+static void describe_error(const run_state *state, weft_status status,
+                           char *error_out)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
     snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", weft_error_text());
-    if (state->comm && !state->alone &&
+    if (state->comm && !state->alone && is_of_comm(status) &&
         weft_comm_get_fault(state->comm, &fault) == WEFT_OK &&
         fault.status != WEFT_OK) {
         snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", fault.text);
+    }
+}
+
+/* After a failure: the others learn of it, if they do not know yet. */
+static void tell_others(const run_state *state)
+{
+    if (state->replica.failed > 0) {
+        wefti_flight_blame(state->comm, state->replica.failed - 1);
+    } else if (!state->alone && !state->loop.diverged) {
+        /* Operations may wait for what will never be ready. */
+        (void)!weft_comm_abort(state->comm);
     }
 }
 
@@ -555,11 +572,10 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
         config->inspect(config->inspect_context, &state->replica);
     }
     if (status != WEFT_OK) {
-        describe_error(state, error_out);
+        describe_error(state, status, error_out);
         *everywhere |= state->loop.diverged;
-        if (opened && !state->alone && !state->loop.diverged) {
-            /* Operations may wait for what will never be ready. */
-            (void)!weft_comm_abort(state->comm);
+        if (opened || state->replica.failed > 0) {
+            tell_others(state);
         }
         (void)!close_files(state);
     }

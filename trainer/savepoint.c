@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { COUNTERS = WEFTI_SAVEPOINT_COUNTERS, PARTS = WEFTI_SAVEPOINT_PARTS };
 
@@ -43,21 +44,48 @@ void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
              bucket);
 }
 
-/* What every rank's verdict comes to; also a barrier. */
+/*
+ * What every rank's verdict comes to; also a barrier. A rank that has failed
+ * keeps its own error, whatever becomes of the others meanwhile.
+ */
 static weft_status agree(wefti_replica *replica, weft_status own,
                          const char *what)
 {
-    int32_t failed = own != WEFT_OK;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    /* The first of those that failed has the most. */
+    int32_t failed =
+        own == WEFT_OK ? 0 : (int32_t)(replica->nranks - replica->rank);
     weft_status status =
         weft_allreduce(&failed, &failed, 1, WEFT_DTYPE_I32, WEFT_REDOP_MAX,
                        replica->config.comm, NULL);
-    if (own != WEFT_OK || status != WEFT_OK) {
-        return own != WEFT_OK ? own : status;
+    if (status == WEFT_OK && failed) {
+        replica->failed = (int)replica->nranks - failed + 1;
     }
-    return failed ? wefti_error(WEFT_ERR_SYSTEM,
-                                "%s: another rank has failed, see its message",
-                                what)
-                  : WEFT_OK;
+    if (own != WEFT_OK) {
+        return wefti_error(own, "%s", why);
+    }
+    if (status != WEFT_OK || !failed) {
+        return status;
+    }
+    return wefti_error(WEFT_ERR_SYSTEM,
+                       "%s: rank %d has failed, see its message", what,
+                       replica->failed - 1);
+}
+
+weft_status wefti_savepoint_try(const wefti_savepoint *point,
+                                wefti_replica *replica)
+{
+    weft_status status =
+        replica->rank == 0 ? wefti_checkpoint_try(point->dir, 0) : WEFT_OK;
+    status = agree(replica, status, "checkpoint.dir");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (replica->rank > 0) {
+        status = wefti_checkpoint_try(point->dir, (uint32_t)replica->rank);
+    }
+    return agree(replica, status, "checkpoint.dir");
 }
 
 wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
@@ -270,9 +298,10 @@ static weft_status read_newest(const wefti_savepoint *point,
     if (replica->rank == 0) { /* one rank chooses, also while another saves */
         status = find_newest(point->dir, &newest);
         if (status == WEFT_OK && newest.step < 0 && must) {
-            status = wefti_error(WEFT_ERR_INVALID,
-                                 "--resume %s: holds no complete checkpoint",
-                                 point->dir);
+            status = wefti_error(
+                WEFT_ERR_INVALID, "--resume %s: %s", point->dir,
+                access(point->dir, F_OK) == 0 ? "holds no complete checkpoint"
+                                              : "there is no such folder");
         }
     }
     status = agree(replica, status, "--resume");

@@ -29,6 +29,16 @@ typedef struct wefti_savepoint {
 } wefti_savepoint;
 
 /*
+ * wefti_savepoint_try - all ranks: whether dir, made where missing, takes every
+ * rank's file, so that nobody trains for hours to learn that it does not.
+ *
+ * Returns     OK | this rank's error | ERR_SYSTEM where only others failed |
+ *             the communicator's fault.
+ */
+WEFT_NODISCARD weft_status wefti_savepoint_try(const wefti_savepoint *point,
+                                               wefti_replica *replica);
+
+/*
  * wefti_savepoint_write - all ranks after the same step; when it returns OK
  * the step is complete and durable.
  *

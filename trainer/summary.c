@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/summary.c - medians over a run's last steps, and the closing lines.
+ * trainer/summary.c - the median one of a run's last steps, and the closing
+ * lines. The terms are all of that one step, so that they add up to it.
  */
 #include "trainer/summary.h"
 
@@ -11,12 +12,16 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* A step's terms as one value each; the classes are taken together. */
+/* The median step's terms, the classes taken together, and what is counted
+ * over all that are kept. */
 typedef struct breakdown {
     double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
-    double tokens_per_s, overlap_ratio, cpu_share;
+    double tokens_per_s;
+    double fastest_ms, slowest_ms;   /* steps */
+    double overlap_ratio, cpu_share; /* medians of their own */
 } breakdown;
 
 void wefti_summary_init(wefti_summary *summary)
@@ -85,30 +90,49 @@ static double median_of(const wefti_summary *summary,
     return count ? wefti_numbers_median(values, count) : (double)NAN;
 }
 
-#define FIELD(name)                                                            \
-    static double name##_of(const wefti_metrics_step *step)                    \
-    {                                                                          \
-        return step->name;                                                     \
-    }
-FIELD(step_ms)
-FIELD(compute_ms)
-FIELD(bubble_ms)
-FIELD(skew_ms)
-FIELD(idle_ms)
-FIELD(tokens_per_s)
-FIELD(overlap_ratio)
-FIELD(cpu_share)
-#undef FIELD
+static double overlap_ratio_of(const wefti_metrics_step *step)
+{
+    return step->overlap_ratio;
+}
+
+static double cpu_share_of(const wefti_metrics_step *step)
+{
+    return step->cpu_share;
+}
+
+static int by_step_ms(const void *a, const void *b)
+{
+    double left = (*(const wefti_metrics_step *const *)a)->step_ms;
+    double right = (*(const wefti_metrics_step *const *)b)->step_ms;
+    return (left > right) - (left < right);
+}
 
 static breakdown break_down(const wefti_summary *summary)
 {
-    return (breakdown){.step_ms = median_of(summary, step_ms_of),
-                       .compute_ms = median_of(summary, compute_ms_of),
-                       .exposed_ms = median_of(summary, exposed_of),
-                       .bubble_ms = median_of(summary, bubble_ms_of),
-                       .skew_ms = median_of(summary, skew_ms_of),
-                       .idle_ms = median_of(summary, idle_ms_of),
-                       .tokens_per_s = median_of(summary, tokens_per_s_of),
+    const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
+    wefti_metrics_step none;
+    size_t count = 0;
+    wefti_metrics_step_init(&none);
+    sorted[0] = &none;
+    for (; count < summary->step_count && count < (size_t)WEFTI_SUMMARY_STEPS;
+         count++) {
+        sorted[count] = &summary->steps[count];
+    }
+    if (count > 0) {
+        qsort(sorted, count, sizeof(sorted[0]), by_step_ms);
+    }
+    const size_t last = count > 0 ? count - 1 : 0;
+    const wefti_metrics_step *median = sorted[last / 2];
+    return (breakdown){.step_ms = median->step_ms,
+                       .compute_ms = median->compute_ms,
+                       .exposed_ms =
+                           count > 0 ? exposed_of(median) : (double)NAN,
+                       .bubble_ms = median->bubble_ms,
+                       .skew_ms = median->skew_ms,
+                       .idle_ms = median->idle_ms,
+                       .tokens_per_s = median->tokens_per_s,
+                       .fastest_ms = sorted[0]->step_ms,
+                       .slowest_ms = sorted[last]->step_ms,
                        .overlap_ratio = median_of(summary, overlap_ratio_of),
                        .cpu_share = median_of(summary, cpu_share_of)};
 }
@@ -139,9 +163,11 @@ static void print_steps(const wefti_summary *summary, FILE *file)
             summary->nranks, summary->nranks == 1 ? "" : "s");
     fprintf(file,
             "%-18s %7.2f ms = compute %.2f + exposed %.2f + bubble %.2f + skew "
-            "%.2f + idle %.2f  (medians of the last %zu)\n",
+            "%.2f + idle %.2f  (the median one of the last %zu, %.2f to %.2f "
+            "ms)\n",
             "step", parts.step_ms, parts.compute_ms, parts.exposed_ms,
-            parts.bubble_ms, parts.skew_ms, parts.idle_ms, counted);
+            parts.bubble_ms, parts.skew_ms, parts.idle_ms, counted,
+            parts.fastest_ms, parts.slowest_ms);
     if (isnan(parts.overlap_ratio)) {
         fprintf(file, "%-18s     n/a\n", "transfers hidden");
     } else {
@@ -221,6 +247,8 @@ static void write_all(const wefti_summary *summary, wefti_json *json)
     wefti_json_real(json, "bubble_ms", parts.bubble_ms);
     wefti_json_real(json, "skew_ms", parts.skew_ms);
     wefti_json_real(json, "idle_ms", parts.idle_ms);
+    wefti_json_real(json, "fastest_step_ms", parts.fastest_ms);
+    wefti_json_real(json, "slowest_step_ms", parts.slowest_ms);
     wefti_json_real(json, "overlap_ratio", parts.overlap_ratio);
     wefti_json_real(json, "cpu_share", parts.cpu_share);
     wefti_json_uint(json, "dropped", summary->dropped);
@@ -254,6 +282,9 @@ weft_status wefti_summary_write(const wefti_summary *summary, const char *path)
     wefti_json_init(&json, file);
     write_all(summary, &json);
     weft_status status = wefti_json_fini(&json);
+    if (status != WEFT_OK) {
+        status = wefti_error(status, "--json %s: %s", path, weft_error_text());
+    }
     if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
         status = wefti_error_system("--json %s", path);
     }

@@ -75,23 +75,29 @@ static int run_ranks(const wefti_options *options, wefti_flight *flight)
 {
     wefti_run_config config = {
         .options = options, .out = stdout, .err = stderr, .flight = flight};
-    int64_t count, first = 0, nranks = 0;
+    int64_t per_process;
+    int first = 0, nranks = 1;
+    weft_unique_id id;
     weft_status status =
-        wefti_setting_int(WEFTI_SETTING_RANKS_PER_PROCESS, &count);
-    if (status == WEFT_OK && count == 1) {
+        wefti_setting_int(WEFTI_SETTING_RANKS_PER_PROCESS, &per_process);
+    if (status == WEFT_OK && per_process == 1) {
         return run_rank(&config) ? 0 : EXIT_FAILED;
     }
     if (status == WEFT_OK) {
-        status = wefti_setting_int(WEFTI_SETTING_RANK, &first);
+        status = wefti_source_look(&first, &nranks);
     }
-    if (status == WEFT_OK) {
-        status = wefti_setting_int(WEFTI_SETTING_NRANKS, &nranks);
+    if (status == WEFT_OK && nranks == 1) { /* these are the whole job */
+        nranks = (int)per_process;
+        config.id = &id;
+        status = weft_unique_id_create(&id);
     }
     if (status != WEFT_OK) {
         fprintf(stderr, "weft-train: %s\n", weft_error_text());
         return EXIT_FAILED;
     }
-    return run_threads(&config, (int)first, (int)count, (int)nranks);
+    int left = nranks - first;
+    return run_threads(&config, first,
+                       left < per_process ? left : (int)per_process, nranks);
 }
 
 /* With SIGUSR1 as the way to ask where all ranks are. */

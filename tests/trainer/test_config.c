@@ -386,6 +386,17 @@ static void test_config_layout_names_nearest_that_work(void **state)
     check_layout("train: {global_batch_size: 2, micro_batch_size: 4}", 1,
                  "= 4; nearest that work: 4");
     check_layout("", 64, "dir/c.yaml (default): train.global_batch_size: 32 ");
+    check_layout("train: {deterministic: true, global_batch_size: 48}", 1,
+                 NULL);
+    check_layout("train: {deterministic: true, global_batch_size: 48}", 3,
+                 NULL);
+    check_layout("train: {deterministic: true, global_batch_size: 48}", 4,
+                 "dir/c.yaml:2:24: train.deterministic: true does not hold "
+                 "where 4 ranks share 48 micro-batches: each must have a power "
+                 "of two of them; nearest that work: global_batch_size 32 or "
+                 "64, or 3 ranks");
+    check_layout("train: {deterministic: true, elastic: true}", 5,
+                 "or 4 ranks");
     check_layout("model: {hidden_size: 250}", 1,
                  "2:22: model.hidden_size: 250 does not give 8 heads of one "
                  "even size (it must be divisible by 16); nearest that work: "

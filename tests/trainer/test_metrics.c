@@ -197,6 +197,38 @@ static void test_summary_tells_what_the_ledger_dropped(void **state)
     free(text);
 }
 
+/* The medians of the terms alone would add up to 4 ms, not to 6. */
+static void test_summary_terms_are_those_of_the_median_step(void **state)
+{
+    (void)state;
+    static const double steps[][3] = {/* compute, skew, idle */
+                                      {1, 5, 0},
+                                      {4, 0, 4},
+                                      {2, 1, 1}};
+    wefti_summary summary;
+    char *text = NULL;
+    size_t bytes = 0;
+    wefti_summary_init(&summary);
+    for (size_t i = 0; i < 3; i++) {
+        wefti_metrics_step step;
+        wefti_metrics_step_init(&step);
+        step.compute_ms = steps[i][0];
+        step.skew_ms = steps[i][1];
+        step.idle_ms = steps[i][2];
+        step.bubble_ms = 0;
+        step.step_ms = steps[i][0] + steps[i][1] + steps[i][2];
+        wefti_summary_add(&summary, &step);
+    }
+    FILE *file = open_memstream(&text, &bytes);
+    assert_non_null(file);
+    wefti_summary_print(&summary, file);
+    fclose(file);
+    assert_non_null(strstr(text, "6.00 ms = compute 1.00 + exposed 0.00 + "
+                                 "bubble 0.00 + skew 5.00 + idle 0.00  (the "
+                                 "median one of the last 3, 4.00 to 8.00 ms)"));
+    free(text);
+}
+
 /* Steps 1 .. 100 at one a second; returns what was shown, to be freed. */
 static char *show_steps(bool on_terminal)
 {
@@ -273,6 +305,7 @@ int main(void)
         cmocka_unit_test(test_metrics_unwritable_file_is_told),
         cmocka_unit_test(test_metrics_after_a_step_keeps_the_lines_up_to_it),
         cmocka_unit_test(test_summary_tells_what_the_ledger_dropped),
+        cmocka_unit_test(test_summary_terms_are_those_of_the_median_step),
         cmocka_unit_test(test_progress_plain_lines_come_every_so_often),
         cmocka_unit_test(test_progress_terminal_line_is_rewritten),
     };

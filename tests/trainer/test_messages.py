@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_messages.py BIN_DIR
+
+Goal: whatever makes training impossible is told once, by the rank that met it,
+with its place and what is allowed; the others and weft-run name that rank, and
+nobody trains first. What is printed of a step adds up.
+
+Method: weft-train alone and under weft-run, on a tiny model, with one mistake
+each; stderr, exit status and JSON are compared with what is due. Failures that
+several ranks race to report are repeated.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BIN = sys.argv.pop(1)
+RUN = os.path.join(BIN, "weft-run")
+TRAIN = os.path.join(BIN, "weft-train")
+DEADLINE_S = 60
+REPEATS = 6
+CONFIG = """\
+model: {layers: 1, hidden_size: 16, heads: 2, kv_heads: 1, ffn_size: 24,
+        seq_length: 16}
+data: {paths: [text], validation_fraction: 0.1}
+train: {steps: 6, micro_batch_size: 1, global_batch_size: 8, warmup_steps: 2}
+checkpoint: {dir: ckpt, every: 2, keep: 9}
+"""
+
+
+class Messages(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="weft-messages-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.config = self.path("job.yaml")
+        os.mkdir(self.path("text"))
+        self.write("text/a.txt", "warp and weft and a shuttle\n" * 100)
+        self.write("job.yaml", CONFIG)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def run_program(self, command, **variables):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("WEFT_")}
+        environment.update(variables)
+        return subprocess.run(command, env=environment, text=True,
+                              capture_output=True, timeout=DEADLINE_S)
+
+    def train(self, nranks, *more, **variables):
+        launcher = [RUN, "-n", str(nranks)] if nranks > 1 else []
+        return self.run_program([*launcher, TRAIN, self.config, *more],
+                                **variables)
+
+    def refuse(self, said, nranks, *more, **variables):
+        """Fails, and says so once. Returns stderr."""
+        got = self.train(nranks, *more, **variables)
+        self.assertEqual(got.returncode, 1, got.stderr)
+        self.assertEqual(got.stderr.count(said), 1,
+                         "%r in\n%s" % (said, got.stderr))
+        return got.stderr
+
+    def check_culprit(self, text, nranks, rank):
+        """The others and weft-run name the rank that failed."""
+        blaming = re.findall(r"rank (\d+) has failed, see its message", text)
+        self.assertEqual(blaming, [str(rank)] * (nranks - 1), text)
+        self.assertNotIn("aborted", text)
+        last = text.strip().split("\n")[-1]
+        self.assertTrue(last.startswith("weft-run: rank %d: exit 1" % rank),
+                        text)
+
+    # ---- the rank that has the error says it -------------------------------
+
+    def test_bad_folder_is_told_by_its_rank_before_training(self):
+        self.write("afile", "")
+        for _ in range(REPEATS):
+            text = self.refuse("afile: cannot be opened: Not a directory", 4,
+                               "--set", "checkpoint.dir=afile", "--metrics",
+                               self.path("metrics"))
+            self.assertIn("--set checkpoint.dir: ", text)
+            self.check_culprit(text, 4, 0)
+            self.assertFalse(os.path.exists(self.path("metrics")))
+
+    def test_folder_that_cannot_be_made_is_told_with_its_place(self):
+        self.write("job.yaml", CONFIG.replace("ckpt", "/proc/weft/x"))
+        text = self.refuse("job.yaml:5:19: checkpoint.dir: /proc/weft", 1)
+        self.assertNotIn("parameters in", text)
+
+    def test_failed_save_is_told_by_its_rank(self):
+        os.mkdir(self.path("ckpt"))
+        for _ in range(REPEATS):
+            # In the way of step 4 alone: training has begun by then.
+            self.write("ckpt/.step_00000004.new", "")
+            text = self.refuse("weft-train: .step_00000004.new: cannot be "
+                               "listed: Not a directory", 4)
+            self.check_culprit(text, 4, 0)
+            self.assertTrue(os.path.isdir(self.path("ckpt/step_00000002")))
+            shutil.rmtree(self.path("ckpt/step_00000002"))
+
+    def test_damaged_file_is_told_by_its_rank(self):
+        self.assertEqual(self.train(4).returncode, 0)
+        damaged = self.path("ckpt/step_00000006/rank_00002.weft")
+        os.truncate(damaged, os.path.getsize(damaged) - 1)
+        for _ in range(REPEATS):
+            text = self.refuse("rank_00002.weft", 4, "--resume",
+                               self.path("ckpt"))
+            self.check_culprit(text, 4, 2)
+
+    # ---- configurations ----------------------------------------------------
+
+    def test_many_micro_batches_are_no_mistake(self):
+        got = self.train(1, "--set", "model.layers=24", "--set",
+                         "train.global_batch_size=2048", "--set",
+                         "train.steps=0", "--set", "data.seed=2")
+        self.assertEqual(got.returncode, 0, got.stderr)
+
+    def test_missing_text_is_told_with_its_place(self):
+        self.write("job.yaml", CONFIG.replace("[text]", "[nowhere.txt]"))
+        self.refuse("job.yaml:3:15: data.paths: %s: No such file"
+                    % self.path("nowhere.txt"), 1)
+        self.refuse("--set data.paths: %s: No such file" % self.path("gone"),
+                    1, "--set", "data.paths=[gone]")
+
+    def test_what_is_neither_file_nor_folder_has_a_line(self):
+        os.mkfifo(self.path("text/pipe"))
+        got = self.train(1)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertIn("skipped %s: neither a file nor a folder"
+                      % self.path("text/pipe"), got.stderr)
+
+    def test_resume_from_nowhere_says_so(self):
+        text = self.refuse("there is no such folder", 1, "--resume",
+                           self.path("gone"))
+        self.assertIn(self.path("gone"), text)
+        os.mkdir(self.path("empty"))
+        self.refuse("holds no complete checkpoint", 1, "--resume",
+                    self.path("empty"))
+
+    def test_empty_setting_says_what_is_allowed(self):
+        self.refuse("--set train.steps=: train.steps: is an empty value; "
+                    "allowed is a whole number 0..1000000000", 1, "--set",
+                    "train.steps=")
+
+    def test_deterministic_is_refused_where_it_cannot_hold(self):
+        self.refuse("train.deterministic: true does not hold where 4 ranks "
+                    "share 48 micro-batches: each must have a power of two of "
+                    "them; nearest that work: global_batch_size 32 or 64, or "
+                    "3 ranks", 4, "--set", "train.deterministic=true", "--set",
+                    "train.global_batch_size=48")
+
+    def losses(self, nranks):
+        metrics = self.path("metrics")
+        got = self.train(nranks, "--metrics", metrics, "--set",
+                         "train.deterministic=true", "--set",
+                         "train.global_batch_size=48", "--set",
+                         "train.steps=3", "--set", "checkpoint.every=0")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        with open(metrics) as file:
+            return [json.loads(line)["loss"] for line in file]
+
+    def test_deterministic_holds_where_it_is_accepted(self):
+        alone = self.losses(1)
+        self.assertEqual(len(alone), 3)
+        self.assertEqual(alone, self.losses(3))
+        self.assertEqual(alone, self.losses(6))
+
+    # ---- ranks from the environment ----------------------------------------
+
+    def test_ranks_per_process_alone_are_the_whole_job(self):
+        got = self.train(1, WEFT_RANKS_PER_PROCESS="2")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertIn(" on 2 ranks", got.stdout)
+        for count in ("0", "x", "1025"):
+            self.refuse("WEFT_RANKS_PER_PROCESS=%s: allowed is" % count, 1,
+                        WEFT_RANKS_PER_PROCESS=count)
+
+    def test_meeting_point_without_ranks_is_refused(self):
+        for where in ("127.0.0.1:1", "file:", "file:/tmp/nobody"):
+            self.refuse("WEFT_NRANKS=(not set): where WEFT_RENDEZVOUS is set",
+                        1, WEFT_RENDEZVOUS=where)
+        self.refuse("WEFT_RENDEZVOUS=file:: allowed is file: and an absolute",
+                    1, WEFT_RENDEZVOUS="file:", WEFT_NRANKS="1",
+                    WEFT_RANK="0")
+
+    # ---- what is printed ---------------------------------------------------
+
+    def check_sum(self, whole, parts, within):
+        self.assertLess(abs(whole - sum(parts)), within, (whole, parts))
+
+    def test_steps_add_up_in_text_and_json(self):
+        for nranks in (1, 3):
+            path = self.path("summary")
+            got = self.train(nranks, "--json", path, "--set",
+                             "train.steps=24", "--set",
+                             "train.global_batch_size=6")
+            self.assertEqual(got.returncode, 0, got.stderr)
+            with open(path) as file:
+                said = json.load(file)
+            self.check_sum(said["step_ms"],
+                           [said[term + "_ms"] for term in
+                            ("compute", "exposed", "bubble", "skew", "idle")],
+                           1e-3)
+            self.assertLessEqual(said["fastest_step_ms"], said["step_ms"])
+            self.assertLessEqual(said["step_ms"], said["slowest_step_ms"])
+            line = re.search(r"^step +([0-9.]+) ms = (.*?) +\(the median one "
+                             r"of the last 24,", got.stdout, re.M)
+            self.assertTrue(line, got.stdout)
+            self.check_sum(float(line[1]),
+                           [float(part.split()[-1])
+                            for part in line[2].split(" + ")], 0.031)
+            hidden = re.search(r"^transfers hidden +(\S+)", got.stdout, re.M)
+            self.assertEqual(hidden[1] == "n/a", nranks == 1, got.stdout)
+            self.assertEqual(said["overlap_ratio"] is None, nranks == 1)
+            os.remove(path)
+            shutil.rmtree(self.path("ckpt"))
+
+    def test_full_disk_is_told_with_the_file(self):
+        self.refuse("--json /dev/full: writing JSON: No space left", 1,
+                    "--json", "/dev/full")
+        self.refuse("--metrics /dev/full: cannot be written: No space left", 1,
+                    "--metrics", "/dev/full")
+
+
+if __name__ == "__main__":
+    unittest.main()

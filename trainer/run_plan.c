@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/run_plan.c - shapes, settings and sizes from the configuration.
+ */
+#include "trainer/run_plan.h"
+
+enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
+
+wefti_shape wefti_run_shape(const wefti_config *config)
+{
+    return (wefti_shape){
+        .layers = (size_t)config->model.layers,
+        .hidden = (size_t)config->model.hidden_size,
+        .heads = (size_t)config->model.heads,
+        .kv_heads = (size_t)config->model.kv_heads,
+        .head_dim = (size_t)(config->model.hidden_size / config->model.heads),
+        .ffn = (size_t)config->model.ffn_size,
+        .vocab = (size_t)config->model.vocab,
+        .seq = (size_t)config->model.seq_length,
+        .rope_theta = config->model.rope_theta,
+        .tied = config->model.tie_embeddings};
+}
+
+wefti_optimizer_config wefti_run_optimizer(const wefti_config *config)
+{
+    return (wefti_optimizer_config){.lr = config->train.lr,
+                                    .warmup_steps =
+                                        (uint64_t)config->train.warmup_steps,
+                                    .steps = (uint64_t)config->train.steps,
+                                    .weight_decay = config->train.weight_decay,
+                                    .clip = config->train.clip,
+                                    .beta1 = WEFTI_ADAMW_BETA1,
+                                    .beta2 = WEFTI_ADAMW_BETA2,
+                                    .epsilon = WEFTI_ADAMW_EPSILON};
+}
+
+static size_t divide_up(size_t all, size_t by)
+{
+    return (all + by - 1) / by;
+}
+
+/*
+ * A pass opens one span a layer each way, and one a bucket; buckets are no more
+ * than tensors. A step has as many again for norm, update and both transfers.
+ */
+size_t wefti_run_spans(const wefti_config *config, int nranks,
+                       size_t validation_windows)
+{
+    const size_t to_spare = 4096;
+    size_t layers = (size_t)config->model.layers;
+    size_t tensors = 3 + 6 * layers;
+    size_t micro = (size_t)config->train.micro_batch_size;
+    size_t passes = divide_up((size_t)config->train.global_batch_size / micro,
+                              (size_t)nranks);
+    size_t evaluations =
+        divide_up(divide_up(validation_windows, micro), (size_t)nranks);
+    size_t spans = (2 * layers + 8 + tensors) * passes +
+                   (layers + 4) * evaluations + 6 * tensors + to_spare;
+    return spans < SPANS_MOST ? spans : SPANS_MOST;
+}

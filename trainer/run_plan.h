@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/run_plan.h - what a configuration comes to, for those who do the
+ * work: the model's shape, the optimizer's settings, the ledger's room.
+ */
+#ifndef TRAINER_RUN_PLAN_H
+#define TRAINER_RUN_PLAN_H
+
+#include "trainer/config.h"
+#include "trainer/model.h"
+#include "trainer/optimizer.h"
+
+wefti_shape wefti_run_shape(const wefti_config *config);
+wefti_optimizer_config wefti_run_optimizer(const wefti_config *config);
+
+/*
+ * How many spans and transfers of one step a rank's ledger takes: all, or of
+ * very many micro-batches as many as a ledger can; the rest is counted as
+ * dropped, and said.
+ */
+size_t wefti_run_spans(const wefti_config *config, int nranks,
+                       size_t validation_windows);
+
+#endif

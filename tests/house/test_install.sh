@@ -109,4 +109,13 @@ for program in weft-run weft-perf weft-sched weft-train weft-info; do
         fail "$program --version does not say $version"
 done
 
+# Every type and reduction, in one shot and in chunks, through what was inlined.
+for op in all_reduce reduce_scatter; do
+    "$prefix/bin/weft-run" -n 3 "$prefix/bin/weft-perf" "$op" -d all -o all \
+        --sizes 768,192K -n 1 -w 0 -c 1 >"$work/perf.log" 2>&1 ||
+        fail "weft-perf $op: $(tail -3 "$work/perf.log")"
+    rows=$(grep -cE '^ +[0-9]' "$work/perf.log")
+    [ "$rows" = 180 ] || fail "weft-perf $op: $rows lines"
+done
+
 [ "$failures" = 0 ]

@@ -156,10 +156,12 @@ static weft_status open_data(run_state *state)
     state->has_data = status == WEFT_OK;
     if (status != WEFT_OK) {
         char where[352];
+        const char *why = weft_error_text();
+        why += strncmp(why, "data: ", 6) == 0 ? 6 : 0; /* the place says it */
         status = wefti_error(status, "%s: %s",
                              wefti_config_where(&state->config, "data", "paths",
                                                 where, sizeof(where)),
-                             weft_error_text());
+                             why);
     }
     return status;
 }

@@ -129,6 +129,9 @@ class Messages(unittest.TestCase):
                     % self.path("nowhere.txt"), 1)
         self.refuse("--set data.paths: %s: No such file" % self.path("gone"),
                     1, "--set", "data.paths=[gone]")
+        self.write("text/a.txt", "short")
+        self.refuse("--set data.paths: the training part has 5 bytes, one "
+                    "sequence needs 17", 1, "--set", "data.paths=[text]")
 
     def test_what_is_neither_file_nor_folder_has_a_line(self):
         os.mkfifo(self.path("text/pipe"))
@@ -226,8 +229,13 @@ class Messages(unittest.TestCase):
     def test_full_disk_is_told_with_the_file(self):
         self.refuse("--json /dev/full: writing JSON: No space left", 1,
                     "--json", "/dev/full")
-        self.refuse("--metrics /dev/full: cannot be written: No space left", 1,
-                    "--metrics", "/dev/full")
+        for _ in range(REPEATS):
+            text = self.refuse("weft-train: --metrics /dev/full: cannot be "
+                               "written: No space left", 3, "--metrics",
+                               "/dev/full", "--set",
+                               "train.global_batch_size=6")
+            self.assertEqual(text.count("weft-train: rank 0 aborted"), 2, text)
+            self.assertIn("\nweft-run: rank 0: exit 1 ", text)
 
 
 if __name__ == "__main__":

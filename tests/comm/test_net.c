@@ -414,11 +414,12 @@ static void start_refused(pid_t *pids, const char *program)
     }
 }
 
-static void expect_refused(const char *program, const char *port)
+/* They meet at a file in folder. */
+static void expect_refused(const char *program, const char *folder)
 {
     pid_t pids[2];
-    char where[32];
-    snprintf(where, sizeof(where), "127.0.0.1:%s", port);
+    char where[64];
+    snprintf(where, sizeof(where), "file:%s/meeting", folder);
     setenv("WEFT_RENDEZVOUS", where, 1);
     start_refused(pids, program);
     for (int rank = 0; rank < 2; rank++) {
@@ -426,6 +427,7 @@ static void expect_refused(const char *program, const char *port)
         assert_int_equal(waitpid(pids[rank], &status, 0), pids[rank]);
         assert_int_equal(status, 0);
     }
+    (void)unlink(where + strlen("file:")); /* unless rank 0 has */
     unsetenv("WEFT_RENDEZVOUS");
 }
 
@@ -438,19 +440,20 @@ static void own_path(char path_out[512])
 
 static void test_net_unknown_interface_refused_on_all(void **state)
 {
-    char program[512], port[8];
+    char program[512], folder[] = "/tmp/weft-net-XXXXXX";
     (void)state;
     own_path(program);
-    snprintf(port, sizeof(port), "%d", 20000 + (int)(getpid() % 10000));
+    assert_non_null(mkdtemp(folder));
     setenv("WEFT_NET_INTERFACE", "no-such-one", 1);
-    expect_refused(program, port);
+    expect_refused(program, folder);
     unsetenv("WEFT_NET_INTERFACE");
+    assert_int_equal(rmdir(folder), 0);
 }
 
 /* A copy of this program in a folder of its own finds no module beside it. */
 static void test_net_without_module_refused_on_all(void **state)
 {
-    char program[512], folder[] = "/tmp/weft-net-XXXXXX", copy[64], port[8];
+    char program[512], folder[] = "/tmp/weft-net-XXXXXX", copy[64];
     char command[700];
     (void)state;
     own_path(program);
@@ -458,8 +461,7 @@ static void test_net_without_module_refused_on_all(void **state)
     snprintf(copy, sizeof(copy), "%s/test_net", folder);
     snprintf(command, sizeof(command), "cp %s %s", program, copy);
     assert_int_equal(system(command), 0);
-    snprintf(port, sizeof(port), "%d", 30000 + (int)(getpid() % 10000));
-    expect_refused(copy, port);
+    expect_refused(copy, folder);
     assert_int_equal(unlink(copy), 0);
     assert_int_equal(rmdir(folder), 0);
 }

@@ -467,15 +467,16 @@ static int run_world(int nranks, weft_device *device)
 }
 
 /* Of 4 to 9 ranks those whose trees have shapes of their own; where everything
- * is slow, nine only with what the library chooses itself. */
+ * is slow, the many only as threads with what the library chooses itself. */
 static bool is_worth(int nranks)
 {
     static const char *const few[] = {"1234579", "12359", "5", "5"};
     bool forced = getenv("WEFT_ALGORITHM") != NULL;
+    bool usual = !forced && strcmp(mode, "threads") == 0;
     if (is_long) {
         return !is_far || nranks <= 9 || nranks % 3 == 1; /* 10, 13, 16 */
     }
-    return nranks <= 9 && !(is_slow && forced && nranks == 9) &&
+    return nranks <= 9 && !(is_slow && !usual && nranks > 3 && !is_far) &&
            strchr(few[is_slow + 2 * is_far], '0' + nranks);
 }
 

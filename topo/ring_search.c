@@ -312,6 +312,49 @@ static bool find_ring(wefti_ring_search *s)
 /* ---- one speed ------------------------------------------------------------
  */
 
+/* Whether nothing but other rings could forbid that hop. */
+static bool hop_allowed(const wefti_ring_search *s, int a, int b)
+{
+    const wefti_route *route = route_of(s, a, b);
+    if (a == b || path_type(s, a, b) > s->limit) {
+        return false;
+    }
+    for (int i = 0; i < route->count; i++) {
+        int step = route->steps[i];
+        if (s->paths->topo->links[step / 2].nccl_GBps <
+            cost(s, route, step, s->speed) - ROUNDING) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool wefti_ring_search_may_fit(wefti_ring_search *s, double speed)
+{
+    int list[256], known = 1, ends = 0;
+    s->speed = speed;
+    memset(s->visited, 0, (size_t)s->gpu_count);
+    list[0] = 0;
+    s->visited[0] = 1;
+    for (int i = 0; i < known; i++) {
+        int hops = 0;
+        for (int gpu = 0; gpu < s->gpu_count; gpu++) {
+            if (!hop_allowed(s, list[i], gpu)) {
+                continue;
+            }
+            hops++;
+            if (!s->visited[gpu]) {
+                s->visited[gpu] = 1;
+                list[known++] = gpu;
+            }
+        }
+        ends += hops < 2;
+    }
+    /* A GPU with one neighbour can only be an end. */
+    bool closed = s->shape == WEFTI_SHAPE_RING && s->gpu_count > 2;
+    return known == s->gpu_count && ends <= (closed ? 0 : 2);
+}
+
 int wefti_ring_search_pack(wefti_ring_search *s, double speed)
 {
     s->speed = speed;

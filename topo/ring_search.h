@@ -38,6 +38,10 @@ WEFT_NODISCARD weft_status wefti_ring_search_init(wefti_ring_search *s,
                                                   wefti_ring_shape shape);
 void wefti_ring_search_fini(wefti_ring_search *s);
 
+/* False: no ring of that speed, whatever is searched; takes no step of a
+ * budget. */
+bool wefti_ring_search_may_fit(wefti_ring_search *s, double speed);
+
 /* How many rings of that speed were found; they are in orders and nics. */
 int wefti_ring_search_pack(wefti_ring_search *s, double speed);
 

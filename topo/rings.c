@@ -17,7 +17,9 @@
 #define FALLBACK_GBps 0.1
 /* Searches for one speed, each with another order of equals. */
 #define ATTEMPTS_MOST 12
-/* Steps of all searches of one plan together: what bounds its time. */
+/* Steps of all searches for one kind of paths between GPUs: what bounds the
+ * time of a plan. A share of each, lest a narrow kind that has no answer
+ * leaves none for a wider one that has. */
 #define ALL_STEPS_MOST (1 << 17)
 
 /* NCCL's lists; below 3 GB/s within a host, where it gives up, our own. */
@@ -158,7 +160,8 @@ static void try_speeds(wefti_ring_search *s, wefti_rings *best)
         double total = best->channels * best->GBps;
         if (all.list[i] > fastest + ROUNDING || total >= most - ROUNDING ||
             s->all_steps > ALL_STEPS_MOST ||
-            WEFTI_RINGS_MOST * all.list[i] <= total) {
+            WEFTI_RINGS_MOST * all.list[i] <= total ||
+            !wefti_ring_search_may_fit(s, all.list[i])) {
             continue;
         }
         for (s->attempt = 0; s->attempt < ATTEMPTS_MOST; s->attempt++) {
@@ -186,6 +189,7 @@ static void try_types(wefti_ring_search *s, wefti_rings *best)
     size_t nic_count =
         s->shape == WEFTI_SHAPE_NET ? WEFTI_COUNT_OF(nic_limits) : 1;
     for (size_t i = 0; i < WEFTI_COUNT_OF(gpu_limits); i++) {
+        s->all_steps = 0;
         for (size_t j = 0; j < nic_count; j++) {
             s->limit = gpu_limits[i];
             s->nic_limit = nic_limits[j];

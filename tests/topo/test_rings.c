@@ -17,12 +17,34 @@ typedef struct fixture {
     wefti_paths *paths;
 } fixture;
 
-static fixture open_text(const char *text)
+/* Takes a GPU's links from it, as where they are all dead; -1: nobody's. */
+static void isolate(wefti_topo *topo, int gpu)
+{
+    int device = wefti_topo_find(topo, WEFTI_TOPO_GPU, gpu), kept = 0;
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link link = topo->links[i];
+        if (link.type != WEFTI_LINK_NVL ||
+            (link.a != device && link.b != device)) {
+            topo->links[kept++] = link;
+        }
+    }
+    topo->link_count = kept;
+}
+
+static fixture open_isolated(const char *text, int gpu)
 {
     fixture f;
     assert_int_equal(wefti_topo_read_synthetic(text, &f.topo), WEFT_OK);
+    if (gpu >= 0) {
+        isolate(f.topo, gpu);
+    }
     assert_int_equal(wefti_paths_create(f.topo, &f.paths), WEFT_OK);
     return f;
+}
+
+static fixture open_text(const char *text)
+{
+    return open_isolated(text, -1);
 }
 
 static void close_text(fixture f)
@@ -180,6 +202,35 @@ static void test_rings_of_sixteen_are_found_soon(void **state)
     close_text(f);
 }
 
+/* What reaches it is PCIe, and there is an answer by PCIe. */
+static void test_rings_reach_a_gpu_without_links(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"8xH100,8xCX7", "8xV100,4xCX5",
+                                        "16xV100,8xCX6", "16xH100,8xCX7"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (int gpu = 0; gpu < 8; gpu += 5) {
+            fixture f = open_isolated(texts[i], gpu);
+            wefti_rings rings;
+            int64_t begin = wefti_clock_thread_ns();
+            assert_int_equal(wefti_rings_plan_net(f.paths, 0, &rings), WEFT_OK);
+            int64_t spent = wefti_clock_thread_ns() - begin;
+            print_message("%s without links of gpu%d: %d x %g %s, %.2f ms\n",
+                          texts[i], gpu, rings.channels, rings.GBps,
+                          wefti_path_type_text(rings.type),
+                          (double)spent / 1e6);
+            assert_true(rings.channels * rings.GBps >= 5);
+            assert_true(rings.type > WEFTI_PATH_NVB);
+            check_rings(f.paths, &rings, false);
+#ifdef NDEBUG
+            assert_true(spent < 50000000);
+#endif
+            wefti_rings_fini(&rings);
+            close_text(f);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -188,6 +239,7 @@ int main(void)
         cmocka_unit_test(test_rings_without_nics_fall_back_in_the_open),
         cmocka_unit_test(test_chains_fit_in_both_directions),
         cmocka_unit_test(test_rings_are_the_same_every_time),
+        cmocka_unit_test(test_rings_reach_a_gpu_without_links),
         cmocka_unit_test(test_rings_of_sixteen_are_found_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

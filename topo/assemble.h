@@ -68,4 +68,9 @@ WEFT_NODISCARD weft_status wefti_topo_finish(wefti_topo *topo,
 void wefti_claims_settle(wefti_topo *topo, const wefti_claims *claims);
 void wefti_traps_find(wefti_topo *topo);
 
+/* Whether the port above a device is a hypervisor's, whose rate is not to be
+ * believed: told (11) by the port's bus. */
+bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
+                      double child_GBps);
+
 #endif

@@ -175,6 +175,27 @@ static bool has_os_device(const wefti_hwloc_import *in,
     return false;
 }
 
+/* The port above a device is the link's other end. It is told where it says
+ * less, and is not believed where that cannot be (a hypervisor's). */
+static double believe_port(wefti_hwloc_import *in,
+                           const wefti_hwloc_object *port, double own,
+                           double above)
+{
+    wefti_pci ids = {0};
+    if (above <= 0 || own <= 0 || above >= 0.99 * own) {
+        return above > 0 && (above < own || own <= 0) ? above : own;
+    }
+    wefti_hwloc_read_ids(port, &ids);
+    if (wefti_port_doubt(in->topo, ids.bus, above, own)) {
+        return own;
+    }
+    wefti_topo_warn(in->topo, 11, ids.bus,
+                    "port at %.3g GB/s above a device at %.3g: a bottleneck, "
+                    "if it is true",
+                    above, own);
+    return above;
+}
+
 void wefti_hwloc_read_pci(wefti_hwloc_import *in,
                           const wefti_hwloc_object *object, wefti_pci *out)
 {
@@ -183,7 +204,7 @@ void wefti_hwloc_read_pci(wefti_hwloc_import *in,
     double above = wefti_hwloc_is_pci_bridge(object->parent)
                        ? wefti_hwloc_link_speed(object->parent)
                        : 0;
-    double speed = above > 0 && (above < own || own == 0) ? above : own;
+    double speed = believe_port(in, object->parent, own, above);
     bool nvml = has_os_device(in, object, "nvml");
     if (nvml && own > 15.7 && own < 15.8 && above > 16 &&
         (strncmp(in->version, "2.9", 3) == 0 ||

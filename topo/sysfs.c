@@ -55,10 +55,22 @@ static bool read_end(const char *folder, int *gen_out, int *width_out)
     return *width_out > 0 && *width_out <= 32;
 }
 
+/* The folder that holds a device's is its port's. */
+static const char *name_above(const char *folder, char bus[24])
+{
+    const char *end = strrchr(folder, '/'), *begin = end;
+    while (begin > folder && begin[-1] != '/') {
+        begin--;
+    }
+    snprintf(bus, 24, "%.*s", (int)(end - begin), begin);
+    return bus;
+}
+
 static void apply_pci(wefti_topo *topo, const char *root, int device)
 {
     wefti_device *d = &topo->devices[device];
     char folder[PATH_MAX], real[PATH_MAX], above[PATH_MAX + 8];
+    char bus[24];
     int gen, width, up_gen, up_width;
     int link = wefti_topo_find_link(topo, d->parent, device, WEFTI_LINK_PCI);
     snprintf(folder, sizeof(folder), "%s/bus/pci/devices/%s", root, d->pci.bus);
@@ -66,7 +78,10 @@ static void apply_pci(wefti_topo *topo, const char *root, int device)
         return;
     }
     snprintf(above, sizeof(above), "%s/..", real);
-    if (read_end(above, &up_gen, &up_width)) {
+    if (read_end(above, &up_gen, &up_width) &&
+        !wefti_port_doubt(topo, name_above(real, bus),
+                          wefti_rate_pci(up_gen, up_width).GBps,
+                          wefti_rate_pci(gen, width).GBps)) {
         gen = up_gen < gen ? up_gen : gen;
         width = up_width < width ? up_width : width;
     }

@@ -138,10 +138,27 @@ static int uplink(const wefti_topo *topo, int device)
     return -1;
 }
 
-/*
- * A bridge slower than what hangs on it. A hypervisor's pseudo bridge (bus
- * ffff:, or a quarter of a child's rate and less) is not believed; a real one
- * is, and told.
+/* A hypervisor's bridge: its bus is ffff:, or it says a quarter of its child's
+ * rate and less. */
+static bool is_pseudo(const char *bus, double GBps, double child_GBps)
+{
+    return strncmp(bus, "ffff", 4) == 0 || GBps <= child_GBps / 4;
+}
+
+bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
+                      double child_GBps)
+{
+    bool pseudo = GBps < 0.99 * child_GBps && is_pseudo(port, GBps, child_GBps);
+    if (pseudo) {
+        wefti_topo_warn(topo, 11, port,
+                        "port says %.3g GB/s above a device at %.3g: not "
+                        "believed",
+                        GBps, child_GBps);
+    }
+    return pseudo;
+}
+
+/* A bridge slower than what hangs on it: told, and a pseudo one not believed.
  */
 static void doubt_bridge(wefti_topo *topo, int bridge)
 {
@@ -160,8 +177,7 @@ static void doubt_bridge(wefti_topo *topo, int bridge)
     }
     char label[64];
     double own = topo->links[up].GBps, child = topo->links[fastest].GBps;
-    bool pseudo = strncmp(topo->devices[bridge].pci.bus, "ffff", 4) == 0 ||
-                  own <= child / 4;
+    bool pseudo = is_pseudo(topo->devices[bridge].pci.bus, own, child);
     wefti_topo_label(topo, bridge, label);
     if (!pseudo) {
         wefti_topo_warn(topo, 11, label,

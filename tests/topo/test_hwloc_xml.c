@@ -153,6 +153,50 @@ static void test_hwloc_cut_anywhere_is_an_error_with_a_line(void **state)
     }
 }
 
+/* A guest's root port says 2.5 GT/s x1 above whatever hangs on it. */
+static void test_hwloc_port_of_a_guest_is_named_not_believed(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *port, *text;
+        double GBps;
+    } rows[] = {{"0.250000", "not believed", 63},
+                {"8.000000", "not believed", 63},
+                {"31.507692", "bottleneck", 31.5}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[2048];
+        wefti_topo *topo;
+        int bytes =
+            snprintf(text, sizeof(text),
+                     "<topology version=\"2.0\"><object type=\"Machine\" "
+                     "os_index=\"0\" cpuset=\"0x1\" nodeset=\"0x1\">"
+                     "<object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x1\" "
+                     "nodeset=\"0x1\"/>"
+                     "<object type=\"Bridge\" bridge_type=\"0-1\" "
+                     "bridge_pci=\"0000:[10-19]\">"
+                     "<object type=\"Bridge\" bridge_type=\"1-1\" "
+                     "pci_busid=\"0000:10:01.0\" bridge_pci=\"0000:[13-13]\" "
+                     "pci_type=\"0604 [1b36:000c] [0000:0000] 00\" "
+                     "pci_link_speed=\"%s\">"
+                     "<object type=\"PCIDev\" pci_busid=\"0000:13:00.0\" "
+                     "pci_type=\"0302 [10de:2330] [10de:16c1] a1\" "
+                     "pci_link_speed=\"63.015385\"/>"
+                     "</object></object></object></topology>",
+                     rows[i].port);
+        assert_int_equal(
+            wefti_topo_read_hwloc("guest", text, (size_t)bytes, &topo),
+            WEFT_OK);
+        int gpu = wefti_topo_find(topo, WEFTI_TOPO_GPU, 0);
+        assert_true(gpu >= 0);
+        int link = wefti_topo_find_link(topo, topo->devices[gpu].parent, gpu,
+                                        WEFTI_LINK_PCI);
+        double GBps = topo->links[link].GBps;
+        assert_true(GBps > rows[i].GBps - 0.1 && GBps < rows[i].GBps + 0.1);
+        assert_warned(topo, 11, "0000:10:01.0", rows[i].text);
+        wefti_topo_destroy(topo);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_hwloc_without_devices_loads_and_says_so),
         cmocka_unit_test(test_hwloc_version_3_is_refused_with_the_way_out),
         cmocka_unit_test(test_hwloc_cut_anywhere_is_an_error_with_a_line),
+        cmocka_unit_test(test_hwloc_port_of_a_guest_is_named_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

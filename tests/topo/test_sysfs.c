@@ -89,6 +89,14 @@ static void test_sysfs_slower_end_of_a_pci_link_counts(void **state)
     gpu = device_of(topo, WEFTI_TOPO_GPU, 0);
     assert_int_equal(gpu->pci.gen, 3);
     assert_int_equal(gpu->pci.width, 8);
+    /* A hypervisor's port: 0.25 GB/s is not what the GPU has. */
+    put("devices/port/max_link_speed", "2.5 GT/s PCIe");
+    put("devices/port/max_link_width", "1");
+    wefti_sysfs_apply(topo, root);
+    gpu = device_of(topo, WEFTI_TOPO_GPU, 0);
+    assert_int_equal(gpu->pci.gen, 4);
+    assert_int_equal(gpu->pci.width, 8);
+    assert_warned(topo, 11, "port", "not believed");
     wefti_topo_destroy(topo);
 }
 

@@ -19,7 +19,7 @@
 
 typedef void *handle;
 typedef int result; /* nvmlReturn_t */
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2 };
+enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3 };
 enum {
     FIELD_COMMON_RATE = 90,
     FIELD_LINK_COUNT = 91,
@@ -162,7 +162,8 @@ static double number(const field_value *f)
 /* ---- one link -------------------------------------------------------------
  */
 
-/* Whether there is such a link, and whether it is up. */
+/* Whether there is such a link, and whether it is up. From Hopper on the field
+ * tells; before, the call does. A GPU of no known kind is asked both. */
 static bool read_state(const library *l, handle gpu, int sm, unsigned number_of,
                        wefti_nvml_link *link, bool *past_end)
 {
@@ -173,6 +174,11 @@ static bool read_state(const library *l, handle gpu, int sm, unsigned number_of,
         return true;
     }
     result status = l->link_state ? l->link_state(gpu, number_of, &state) : -1;
+    if (status != SUCCESS && status != INVALID_ARGUMENT && sm < 90 &&
+        get_field(l, gpu, FIELD_LINK_STATE, number_of, &f)) {
+        link->up = number(&f) > 0;
+        return true;
+    }
     *past_end = status == INVALID_ARGUMENT || status < 0;
     link->up = state != 0;
     return status == SUCCESS;
@@ -205,7 +211,8 @@ static void read_link(const library *l, int index, handle gpu, unsigned at,
                                ? WEFTI_NVML_REMOTE_IBM
                                : WEFTI_NVML_REMOTE_UNKNOWN;
         }
-    } else if (link->up && link->remote != WEFTI_NVML_REMOTE_SWITCH) {
+    } else if (link->up &&
+               (link->remote != WEFTI_NVML_REMOTE_SWITCH || status < 0)) {
         tell(l, "nvmlDeviceGetNvLinkRemotePciInfo_v2", index, status);
     }
     if (get_field(l, gpu, FIELD_LINK_RATE, at, &f) ||
@@ -215,20 +222,37 @@ static void read_link(const library *l, int index, handle gpu, unsigned at,
     }
 }
 
+/* No link was found: none is there only where the calls that list them were
+ * answered, be it by "not supported" for the one field or link. */
+static void doubt_links(const library *l, int index, handle gpu, bool counted,
+                        wefti_nvml_gpu *out)
+{
+    unsigned state = 0;
+    field_value f = {.field = FIELD_LINK_COUNT};
+    result fields = l->get_fields ? l->get_fields(gpu, 1, &f) : -1;
+    result link = l->link_state ? l->link_state(gpu, 0, &state) : -1;
+    bool by_field = out->sm == 0 || out->sm >= 90;
+    bool refused = link != NOT_SUPPORTED && link != INVALID_ARGUMENT;
+    if (by_field && fields != SUCCESS) {
+        tell(l, "nvmlDeviceGetFieldValues", index, fields);
+        out->links_unknown = true;
+    } else if (counted || (out->sm < 90 && refused)) {
+        tell(l, "nvmlDeviceGetNvLinkState", index, link);
+        out->links_unknown = true;
+    }
+}
+
 static void read_links(const library *l, int index, handle gpu,
                        wefti_nvml_gpu *out)
 {
     field_value f;
-    int most = WEFTI_NVML_LINKS_MOST;
-    if (get_field(l, gpu, FIELD_LINK_COUNT, 0, &f)) {
+    int most = WEFTI_NVML_LINKS_MOST, found = 0;
+    bool counted = get_field(l, gpu, FIELD_LINK_COUNT, 0, &f);
+    if (counted) {
         most = (int)number(&f);
         most = most < 0                       ? 0
                : most > WEFTI_NVML_LINKS_MOST ? WEFTI_NVML_LINKS_MOST
                                               : most;
-    }
-    if (!l->link_state && !l->get_fields) {
-        tell(l, "nvmlDeviceGetNvLinkState", index, -1);
-        return;
     }
     for (int at = 0; at < most; at++) {
         wefti_nvml_link *link = &out->links[at];
@@ -240,8 +264,12 @@ static void read_links(const library *l, int index, handle gpu,
         }
         out->link_count = at + 1;
         if (link->exists) {
+            found++;
             read_link(l, index, gpu, (unsigned)at, link);
         }
+    }
+    if (found == 0 && !(counted && most == 0)) {
+        doubt_links(l, index, gpu, counted, out);
     }
 }
 

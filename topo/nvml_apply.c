@@ -173,6 +173,14 @@ void wefti_nvml_apply(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
         apply_pcie(topo, devices[i], &gpus[i]);
     }
     for (int i = 0; i < count && i < GPUS_MOST; i++) {
+        char label[64];
+        if (gpus[i].links_unknown) {
+            topo->links_unknown = true;
+            wefti_topo_warn(topo, 21, wefti_topo_label(topo, devices[i], label),
+                            "links unknown: NVML cannot be asked for its "
+                            "NVLinks (nvmlDeviceGetFieldValues, "
+                            "nvmlDeviceGetNvLinkState)");
+        }
         apply_links(topo, gpus, count, devices, i, claims);
         if (gpus[i].c2c_GBps > 0 && wefti_topo_numa(topo, devices[i]) >= 0) {
             wefti_claims_add(

@@ -102,6 +102,8 @@ static void print_gpus(const wefti_report *report, FILE *file)
         sum_links(report->topo, device, &count, &down, &GBps);
         if (count + down > 0) {
             snprintf(links, sizeof(links), "%d = %.4g", count, GBps);
+        } else if (report->topo->links_unknown) {
+            snprintf(links, sizeof(links), "unknown");
         }
         int near = wefti_paths_nic_of(paths, i);
         if (near >= 0) {

@@ -77,20 +77,28 @@ static weft_status import_hwloc(wefti_topo *topo, wefti_claims *claims)
     return status;
 }
 
-/* What hwloc alone could not know of GPUs and their links, NVML may have
- * told. */
-static void forget_unknown(wefti_topo *topo, const wefti_claims *claims)
+/* What hwloc alone could not know of GPUs and their links is left to NVML,
+ * which has been read and is about to be applied. */
+static void forget_unknown(wefti_topo *topo, const wefti_nvml_gpu *gpus,
+                           int count)
 {
-    bool gpus = topo->kind_counts[WEFTI_TOPO_GPU] > 0;
+    bool links = false;
     int kept = 0;
+    for (int i = 0; i < count; i++) {
+        links = links || gpus[i].c2c_GBps > 0;
+        for (int at = 0; at < gpus[i].link_count; at++) {
+            links = links || gpus[i].links[at].exists;
+        }
+    }
+    bool any = count > 0 || topo->kind_counts[WEFTI_TOPO_GPU] > 0;
     for (int i = 0; i < topo->warning_count; i++) {
         int code = topo->warnings[i].code;
-        if (!(code == 21 && claims->count > 0) && !(code == 2 && gpus)) {
+        if (!(code == 21 && links) && !(code == 2 && any)) {
             topo->warnings[kept++] = topo->warnings[i];
         }
     }
     topo->warning_count = kept;
-    topo->links_unknown = topo->links_unknown && claims->count == 0;
+    topo->links_unknown = topo->links_unknown && !links;
 }
 
 weft_status wefti_topo_open_live(const wefti_live_config *config,
@@ -113,8 +121,8 @@ weft_status wefti_topo_open_live(const wefti_live_config *config,
         status = wefti_nvml_read(config->nvml_library, topo, &gpus, &count);
     }
     if (status == WEFT_OK) {
+        forget_unknown(topo, gpus, count);
         wefti_nvml_apply(topo, gpus, count, &claims);
-        forget_unknown(topo, &claims);
         status = wefti_topo_finish(topo, &claims);
     }
     free(gpus);

@@ -166,6 +166,21 @@ class Info(unittest.TestCase):
         self.assertFalse([w for w in facts["warnings"]
                           if "no GPU" in w["text"] or w["code"] == 21])
 
+    def test_links_that_nvml_refuses_to_tell_are_unknown(self):
+        fake = os.path.join(os.path.dirname(INFO), "..", "tests",
+                            "libfake_nvml_mute.so")
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(fake, os.path.join(folder, "libnvidia-ml.so.1"))
+            done = run("--json", "-", LD_LIBRARY_PATH=folder, WEFT_PROBE="off")
+            text = run(LD_LIBRARY_PATH=folder, WEFT_PROBE="off").stdout
+        facts = json.loads(done.stdout)
+        self.assertTrue(facts["links_unknown"])
+        self.assertTrue([w for w in facts["warnings"] if w["code"] == 24 and
+                         "nvmlDeviceGetFieldValues" in w["text"]])
+        row = next(line for line in text.splitlines()
+                   if line.startswith("gpu0 ") and "H100" in line)
+        self.assertIn(" unknown ", row)
+
     def test_binding_is_shown(self):
         facts = json.loads(run("--bind", "2", "--json", "-",
                                WEFT_PROBE="off").stdout)

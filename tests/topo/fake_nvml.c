@@ -10,17 +10,24 @@
  *   MACHINE_BROKEN   nvmlInit works, everything else is refused
  *   MACHINE_OLD      two V100 by a driver that lacks half of the symbols; pairs
  *   MACHINE_DRIVER   nvmlInit fails, as when the driver does not match
+ *   MACHINE_MUTE     the box by a driver that refuses what is asked of links
+ *   MACHINE_UNNAMED  the box without nvmlDeviceGetCudaComputeCapability and
+ *                    nvmlDeviceGetNvLinkRemotePciInfo_v2
+ *   MACHINE_SLOW     the box, GPU 2 with links at half their rate
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MACHINE_BOX    1
-#define MACHINE_DEAD   2
-#define MACHINE_GUEST  3
-#define MACHINE_BROKEN 4
-#define MACHINE_OLD    5
-#define MACHINE_DRIVER 6
+#define MACHINE_BOX     1
+#define MACHINE_DEAD    2
+#define MACHINE_GUEST   3
+#define MACHINE_BROKEN  4
+#define MACHINE_OLD     5
+#define MACHINE_DRIVER  6
+#define MACHINE_MUTE    7
+#define MACHINE_UNNAMED 8
+#define MACHINE_SLOW    9
 
 #if MACHINE == MACHINE_OLD
 enum { GPUS = 2, LINKS = 6, MAJOR = 7, MINOR = 0 };
@@ -132,7 +139,7 @@ int nvmlDeviceGetName(void *gpu, char *name, unsigned bytes)
     return answer();
 }
 
-#if MACHINE != MACHINE_OLD
+#if MACHINE != MACHINE_OLD && MACHINE != MACHINE_UNNAMED
 int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor)
 {
     (void)gpu;
@@ -140,7 +147,9 @@ int nvmlDeviceGetCudaComputeCapability(void *gpu, int *major, int *minor)
     *minor = MINOR;
     return answer();
 }
+#endif
 
+#if MACHINE != MACHINE_OLD
 int nvmlDeviceGetMaxPcieLinkGeneration(void *gpu, unsigned *out)
 {
     (void)gpu;
@@ -157,6 +166,9 @@ int nvmlDeviceGetMaxPcieLinkWidth(void *gpu, unsigned *out)
 
 int nvmlDeviceGetFieldValues(void *gpu, int count, field_value *values)
 {
+    if (MACHINE == MACHINE_MUTE) {
+        return NOT_SUPPORTED;
+    }
     for (int i = 0; i < count; i++) {
         field_value *f = &values[i];
         f->type = 1;
@@ -166,7 +178,8 @@ int nvmlDeviceGetFieldValues(void *gpu, int count, field_value *values)
             f->value.u32 = LINKS;
             break;
         case 164:
-            f->value.u32 = 26562;
+            f->value.u32 =
+                MACHINE == MACHINE_SLOW && number_of(gpu) == 2 ? 13281 : 26562;
             break;
         case 165:
             f->value.u32 = !(MACHINE == MACHINE_DEAD && number_of(gpu) == 5 &&
@@ -198,6 +211,9 @@ int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *out)
 {
     (void)gpu;
     *out = 1;
+    if (MACHINE == MACHINE_MUTE || MACHINE == MACHINE_UNNAMED) {
+        return NOT_SUPPORTED; /* as on Hopper, where a field tells */
+    }
     return link < LINKS ? answer() : INVALID;
 }
 
@@ -209,6 +225,7 @@ int nvmlDeviceGetNvLinkRemoteDeviceType(void *gpu, unsigned link, unsigned *out)
 }
 #endif
 
+#if MACHINE != MACHINE_UNNAMED
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, pci_info *out)
 {
     if (MACHINE == MACHINE_GUEST || MACHINE == MACHINE_BROKEN) {
@@ -223,3 +240,4 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, pci_info *out)
     }
     return OK;
 }
+#endif

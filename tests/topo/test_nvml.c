@@ -3,7 +3,7 @@
  * Goal: what NVML says becomes GPUs and links; what it refuses or lacks is
  * told by the name of the call and stops nothing else.
  * Method: libraries that answer like an eight-GPU box, one with dead links, a
- * guest, a broken and an old driver (fake_nvml.c).
+ * guest, broken, mute and old drivers (fake_nvml.c).
  */
 #include "tests/topo/machine.h"
 #include "topo/nvml.h"
@@ -121,6 +121,33 @@ static void test_nvml_old_library_goes_on_without_its_symbols(void **state)
     close_library(f);
 }
 
+static void test_nvml_refused_fields_mean_links_unknown(void **state)
+{
+    (void)state;
+    fixture f = open_library("libfake_nvml_mute.so");
+    assert_int_equal(f.count, 8);
+    assert_true(f.topo->links_unknown);
+    assert_warned(f.topo, 21, "gpu7", "links unknown");
+    assert_warned(f.topo, 24, "GPU 7", "nvmlDeviceGetFieldValues returned 3");
+    close_library(f);
+    f = open_library("libfake_nvml_box.so");
+    assert_false(f.topo->links_unknown);
+    close_library(f);
+}
+
+static void test_nvml_links_are_found_without_the_capability(void **state)
+{
+    (void)state;
+    fixture f = open_library("libfake_nvml_unnamed.so");
+    assert_int_equal(wefti_path_gpu_gpu(f.paths, 0, 7).type, WEFTI_PATH_NVL);
+    assert_false(f.topo->links_unknown);
+    assert_warned(f.topo, 24, "NVML",
+                  "nvmlDeviceGetCudaComputeCapability is missing");
+    assert_warned(f.topo, 24, "NVML",
+                  "nvmlDeviceGetNvLinkRemotePciInfo_v2 is missing");
+    close_library(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -130,6 +157,8 @@ int main(void)
         cmocka_unit_test(test_nvml_guest_has_links_to_a_hidden_switch),
         cmocka_unit_test(test_nvml_refused_calls_are_named),
         cmocka_unit_test(test_nvml_old_library_goes_on_without_its_symbols),
+        cmocka_unit_test(test_nvml_refused_fields_mean_links_unknown),
+        cmocka_unit_test(test_nvml_links_are_found_without_the_capability),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

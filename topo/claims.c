@@ -5,6 +5,7 @@
 #include "topo/assemble.h"
 #include "topo/rates.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 bool wefti_claims_add(wefti_topo *topo, wefti_claims *claims, wefti_claim claim)
@@ -76,6 +77,8 @@ static void add(wefti_topo *topo, const wefti_claim *claim, int to, int count)
         GBps =
             claim->count > 0 ? claim->GBps * count / claim->count : claim->GBps;
         origin = claim->origin;
+        /* A link that was read as slow is not planned for as a fast one. */
+        nccl_GBps = fmin(nccl_GBps, GBps);
     }
     if (claim->type == WEFTI_LINK_C2C || claim->type == WEFTI_LINK_PCI) {
         nccl_GBps = GBps;

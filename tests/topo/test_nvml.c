@@ -8,6 +8,7 @@
 #include "tests/topo/machine.h"
 #include "topo/nvml.h"
 #include "topo/paths.h"
+#include "topo/rings.h"
 
 #include <stdlib.h>
 
@@ -148,6 +149,19 @@ static void test_nvml_links_are_found_without_the_capability(void **state)
     close_library(f);
 }
 
+static void test_nvml_slow_links_bound_the_plan(void **state)
+{
+    (void)state;
+    wefti_rings rings;
+    fixture f = open_library("libfake_nvml_slow.so");
+    assert_warned(f.topo, 5, "gpu2", "siblings");
+    assert_int_equal(wefti_rings_plan(f.paths, 0, &rings), WEFT_OK);
+    assert_true(rings.channels * rings.GBps <= 239.1); /* 18 x 13.281 */
+    assert_true(rings.channels * rings.GBps >= 180);
+    wefti_rings_fini(&rings);
+    close_library(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -159,6 +173,7 @@ int main(void)
         cmocka_unit_test(test_nvml_old_library_goes_on_without_its_symbols),
         cmocka_unit_test(test_nvml_refused_fields_mean_links_unknown),
         cmocka_unit_test(test_nvml_links_are_found_without_the_capability),
+        cmocka_unit_test(test_nvml_slow_links_bound_the_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

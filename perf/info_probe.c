@@ -54,6 +54,10 @@ void wefti_info_probe_print(const wefti_probe *probe, FILE *file)
         fprintf(file, "from one core to another    %8.4g us\n",
                 probe->handover_us);
     }
+    if (!probe->steady) {
+        fputs("disturbed by other work: not kept, measured anew next time\n",
+              file);
+    }
     for (int i = 0; i < probe->pair_count; i++) {
         fprintf(file, "from NUMA node %d to %d       %8.4g GB/s\n",
                 probe->pairs[i][0], probe->pairs[i][1], probe->pair_GBps[i]);
@@ -73,6 +77,7 @@ void wefti_info_probe_write(const wefti_probe *probe, wefti_json *json)
     } else {
         wefti_json_null(json, "handover_us");
     }
+    wefti_json_bool(json, "steady", probe->steady);
     wefti_json_bool(json, "from_cache", probe->from_cache);
     wefti_json_object_close(json);
 }

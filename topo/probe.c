@@ -20,24 +20,40 @@
 
 #define COPY_BYTES       ((size_t)16 << 20)
 #define COPY_ROUNDS      5
-#define ROUND_TRIPS      2000
-#define TRIPS_ROUNDS     5
-#define HANDOVER_MOST_US 100.0
+#define ROUND_TRIPS      500
+#define TRIPS_ROUNDS     20
+#define HANDOVER_MOST_US 5.0
+#define ROUNDS_APART     2.5 /* the middle one to the shortest */
+
+static int compare_rounds(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double wefti_probe_settle(double *rounds, int count, bool *steady)
+{
+    qsort(rounds, (size_t)count, sizeof(*rounds), compare_rounds);
+    if (rounds[count / 2] > ROUNDS_APART * rounds[0]) {
+        *steady = false;
+    }
+    return rounds[0];
+}
 
 /* ---- copies ---------------------------------------------------------------
  */
 
-static double copy_GBps(char *to, const char *from)
+static double copy_GBps(char *to, const char *from, bool *steady)
 {
-    double best = 0;
+    double rounds_ns[COPY_ROUNDS];
     memcpy(to, from, COPY_BYTES); /* pages */
     for (int i = 0; i < COPY_ROUNDS; i++) {
         int64_t begin = wefti_clock_ns();
         memcpy(to, from, COPY_BYTES);
-        int64_t ns = wefti_clock_ns() - begin;
-        best = fmax(best, (double)COPY_BYTES / (double)(ns > 0 ? ns : 1));
+        rounds_ns[i] = fmax(1, (double)(wefti_clock_ns() - begin));
     }
-    return best;
+    return (double)COPY_BYTES /
+           wefti_probe_settle(rounds_ns, COPY_ROUNDS, steady);
 }
 
 /* A thread on one node that fills a buffer, or copies it on another. */
@@ -46,7 +62,7 @@ typedef struct place_job {
     int numa; /* device */
     char *to, *from;
     double GBps;
-    bool fill;
+    bool fill, steady;
 } place_job;
 
 static void *run_on_node(void *arg)
@@ -68,7 +84,7 @@ static void *run_on_node(void *arg)
         memset(job->from, 1, COPY_BYTES);
         job->GBps = 1;
     } else {
-        job->GBps = copy_GBps(job->to, job->from);
+        job->GBps = copy_GBps(job->to, job->from, &job->steady);
     }
     return NULL;
 }
@@ -89,7 +105,7 @@ static void measure_pair(const wefti_topo *topo, int a, int b,
                          wefti_probe *probe)
 {
     place_job fill = {.topo = topo, .numa = a, .fill = true};
-    place_job copy = {.topo = topo, .numa = b};
+    place_job copy = {.topo = topo, .numa = b, .steady = true};
     fill.from = copy.from = malloc(COPY_BYTES);
     copy.to = malloc(COPY_BYTES);
     if (fill.from && copy.to && run_job(&fill) && run_job(&copy)) {
@@ -97,6 +113,7 @@ static void measure_pair(const wefti_topo *topo, int a, int b,
         probe->pairs[at][0] = topo->devices[a].os_index;
         probe->pairs[at][1] = topo->devices[b].os_index;
         probe->pair_GBps[at] = copy.GBps;
+        probe->steady &= copy.steady;
     }
     free(fill.from);
     free(copy.to);
@@ -139,6 +156,22 @@ static void *return_ball(void *arg)
     }
 }
 
+/* Microseconds a throw, over one round or until it is given up. */
+static double throw_ball(ball *b, int64_t give_up)
+{
+    int64_t begin = wefti_clock_ns();
+    int trips = 0;
+    do {
+        unsigned value = atomic_load_explicit(&b->value, memory_order_relaxed);
+        atomic_store_explicit(&b->value, value + 1, memory_order_release);
+        while (atomic_load_explicit(&b->value, memory_order_acquire) ==
+               value + 1) {
+        }
+        trips++;
+    } while (trips < ROUND_TRIPS && wefti_clock_ns() < give_up);
+    return (double)(wefti_clock_ns() - begin) / 1e3 / trips / 2;
+}
+
 static weft_status measure_handover(wefti_probe *probe)
 {
     ball b;
@@ -155,28 +188,19 @@ static weft_status measure_handover(wefti_probe *probe)
         return wefti_error(WEFT_ERR_SYSTEM, "a thread to measure with: %s",
                            strerror(error));
     }
-    double best = 1e9;
+    double rounds_us[TRIPS_ROUNDS];
+    int rounds = 0;
     int64_t give_up = wefti_clock_ns() + 100000000;
-    for (int round = 0; round < TRIPS_ROUNDS; round++) {
-        int64_t begin = wefti_clock_ns();
-        int trips = 0;
-        for (; trips < ROUND_TRIPS && wefti_clock_ns() < give_up; trips++) {
-            unsigned value =
-                atomic_load_explicit(&b.value, memory_order_relaxed);
-            atomic_store_explicit(&b.value, value + 1, memory_order_release);
-            while (atomic_load_explicit(&b.value, memory_order_acquire) ==
-                   value + 1) {
-            }
-        }
-        if (trips > 0) {
-            double us = (double)(wefti_clock_ns() - begin) / 1e3 / trips / 2;
-            best = us < best ? us : best;
-        }
+    while (rounds < TRIPS_ROUNDS && wefti_clock_ns() < give_up) {
+        rounds_us[rounds++] = throw_ball(&b, give_up);
     }
     atomic_store_explicit(&b.stop, true, memory_order_relaxed);
     pthread_join(thread, NULL);
+    double best =
+        rounds > 0 ? wefti_probe_settle(rounds_us, rounds, &probe->steady) : 0;
     /* More than that is a queue for cores, not what lies between them. */
     probe->handover_us = best < HANDOVER_MOST_US ? best : 0;
+    probe->steady &= rounds == TRIPS_ROUNDS && probe->handover_us > 0;
     return WEFT_OK;
 }
 
@@ -187,12 +211,12 @@ static weft_status measure(const wefti_topo *topo, wefti_probe *probe)
 {
     char *from = malloc(COPY_BYTES), *to = malloc(COPY_BYTES);
     weft_status status = WEFT_OK;
-    *probe = (wefti_probe){0};
+    *probe = (wefti_probe){.steady = true};
     if (!from || !to) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "memory to measure with");
     } else {
         memset(from, 1, COPY_BYTES);
-        probe->copy_GBps = copy_GBps(to, from);
+        probe->copy_GBps = copy_GBps(to, from, &probe->steady);
         measure_pairs(topo, probe);
         status = measure_handover(probe);
     }
@@ -220,6 +244,14 @@ weft_status wefti_probe_name(const wefti_topo *topo,
     return WEFT_OK;
 }
 
+/* One that was kept while there was one core lacks the hand-over. */
+static bool is_whole(const wefti_probe *probe)
+{
+    wefti_cpus allowed;
+    return probe->handover_us > 0 || wefti_cpus_allowed(&allowed) != WEFT_OK ||
+           wefti_cpus_count(&allowed) < 2;
+}
+
 weft_status wefti_probe_run(const wefti_topo *topo, const char *folder,
                             wefti_probe *probe_out)
 {
@@ -231,12 +263,12 @@ weft_status wefti_probe_run(const wefti_topo *topo, const char *folder,
     if (folder) {
         int bytes = snprintf(path, sizeof(path), "%s/%s", folder, name);
         if (bytes < (int)sizeof(path) &&
-            wefti_probe_load(path, name, probe_out)) {
+            wefti_probe_load(path, name, probe_out) && is_whole(probe_out)) {
             return WEFT_OK;
         }
     }
     status = measure(topo, probe_out);
-    if (status == WEFT_OK && folder) {
+    if (status == WEFT_OK && folder && probe_out->steady) {
         wefti_probe_store(folder, name, probe_out);
     }
     return status;

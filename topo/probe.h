@@ -5,7 +5,7 @@
  *
  * Results are kept in a file whose name is the topology's hash. Writers may
  * race: each writes a file of its own and renames it. A file that is damaged,
- * or of another topology, is measured anew.
+ * or of another topology, is measured anew. What was disturbed is not kept.
  */
 #ifndef TOPO_PROBE_H
 #define TOPO_PROBE_H
@@ -17,11 +17,12 @@
 typedef struct wefti_probe {
     double copy_GBps;   /* one thread, memory to memory */
     double handover_us; /* a cache line to another core and back, halved; 0:
-                           there is one core only */
+                           there is one core only, or others took the cores */
     int pair_count;     /* of NUMA nodes, by the system's numbers */
     int pairs[WEFTI_PROBE_PAIRS_MOST][2];
     double pair_GBps[WEFTI_PROBE_PAIRS_MOST];
     bool from_cache;
+    bool steady; /* all of it was measured, and its rounds agree */
 } wefti_probe;
 
 /*
@@ -43,6 +44,13 @@ void wefti_probe_apply(const wefti_probe *probe, wefti_topo *topo);
 #define WEFTI_PROBE_NAME_BYTES 48
 WEFT_NODISCARD weft_status wefti_probe_name(const wefti_topo *topo,
                                             char name[WEFTI_PROBE_NAME_BYTES]);
+
+/*
+ * wefti_probe_settle - the shortest of several rounds; sorts them.
+ *
+ * steady      becomes false where half of them took far longer than that.
+ */
+double wefti_probe_settle(double *rounds, int count, bool *steady);
 
 /* The parts of it that keep files (probe_cache.c). */
 bool wefti_probe_load(const char *path, const char *name, wefti_probe *out);

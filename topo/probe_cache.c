@@ -2,7 +2,7 @@
 /*
  * topo/probe_cache.c - what was measured, as a file:
  *
- *     weft-probe 1 NAME
+ *     weft-probe 2 NAME
  *     copy 11.8
  *     handover 0.11
  *     pair 0 1 9.3
@@ -13,6 +13,7 @@
 #include "topo/number.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static bool read_text(char *text, const char *name, wefti_probe *out)
         return false;
     }
     *last = '\0';
-    snprintf(head, sizeof(head), "weft-probe 1 %s", name);
+    snprintf(head, sizeof(head), "weft-probe 2 %s", name);
     char *rest = text;
     const char *line = strsep(&rest, "\n");
     if (strcmp(line, head) != 0) {
@@ -95,11 +96,27 @@ static bool read_text(char *text, const char *name, wefti_probe *out)
     return out->copy_GBps > 0;
 }
 
+/* A pipe or a device at that path would keep its reader waiting. */
+static FILE *open_regular(const char *path)
+{
+    struct stat about;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return NULL;
+    }
+    bool regular = fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+    FILE *file = regular ? fdopen(fd, "r") : NULL;
+    if (!file) {
+        close(fd);
+    }
+    return file;
+}
+
 bool wefti_probe_load(const char *path, const char *name, wefti_probe *out)
 {
     char text[FILE_BYTES_MOST];
-    FILE *file = fopen(path, "re");
-    *out = (wefti_probe){.from_cache = true};
+    FILE *file = open_regular(path);
+    *out = (wefti_probe){.from_cache = true, .steady = true};
     if (!file) {
         return false;
     }
@@ -128,7 +145,7 @@ static size_t write_text(const char *name, const wefti_probe *probe,
                          char text[FILE_BYTES_MOST])
 {
     int used = snprintf(text, FILE_BYTES_MOST,
-                        "weft-probe 1 %s\ncopy %.6g\nhandover %.6g\n", name,
+                        "weft-probe 2 %s\ncopy %.6g\nhandover %.6g\n", name,
                         probe->copy_GBps, probe->handover_us);
     for (int i = 0; i < probe->pair_count; i++) {
         used += snprintf(text + used, (size_t)(FILE_BYTES_MOST - used),

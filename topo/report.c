@@ -54,6 +54,21 @@ void wefti_report_fini(wefti_report *report)
 /* ---- text -----------------------------------------------------------------
  */
 
+void wefti_report_wrap(const char *text, int indent, int column, FILE *file)
+{
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (column + (int)word + 1 > COLUMNS && column > indent) {
+            fprintf(file, "\n%*s", indent, "");
+            column = indent;
+        }
+        fprintf(file, " %.*s", (int)word, text);
+        column += (int)word + 1;
+        text += word + (text[word] == ' ');
+    }
+    fputc('\n', file);
+}
+
 /* Bandwidth and number of its links to other GPUs and switches. */
 static void sum_links(const wefti_topo *topo, int gpu, int *count_out,
                       int *down_out, double *GBps_out)
@@ -173,6 +188,28 @@ static void print_matrix(const wefti_report *report, FILE *file)
     fputc('\n', file);
 }
 
+/* One ring, over as many lines as it takes. */
+static void print_order(const wefti_rings *rings, int ring, int width,
+                        FILE *file)
+{
+    const int *order = rings->orders + ring * rings->gpu_count;
+    char nic[24] = "";
+    if (rings->nics[ring] >= 0) {
+        snprintf(nic, sizeof(nic), "  by nic%d", rings->nics[ring]);
+    }
+    int column = fprintf(file, "%4s", "");
+    for (int i = 0; i < rings->gpu_count; i++) {
+        if (column + width > COLUMNS) {
+            column = fprintf(file, "\n%6s", "") - 1;
+        }
+        column += fprintf(file, "%*d", width, order[i]);
+    }
+    if (column + (int)strlen(nic) > COLUMNS) {
+        fprintf(file, "\n%4s", "");
+    }
+    fprintf(file, "%s\n", nic);
+}
+
 static void print_rings(const char *what, const wefti_rings *rings, FILE *file)
 {
     if (rings->channels == 0) {
@@ -185,38 +222,13 @@ static void print_rings(const char *what, const wefti_rings *rings, FILE *file)
         fprintf(file, ", to NICs %s", wefti_path_type_text(rings->nic_type));
     }
     fprintf(file, ", %.0f%% used\n", 100 * rings->most_use);
-    int width = rings->gpu_count > 10 ? 3 : 2;
+    int width = rings->gpu_count > 100 ? 4 : rings->gpu_count > 10 ? 3 : 2;
     for (int r = 0; r < rings->distinct && rings->gpu_count > 1 && r < 4; r++) {
-        fputs("    ", file);
-        for (int i = 0; i < rings->gpu_count && 4 + (i + 1) * width < COLUMNS;
-             i++) {
-            fprintf(file, "%*d", width,
-                    rings->orders[r * rings->gpu_count + i]);
-        }
-        if (rings->nics[r] >= 0) {
-            fprintf(file, "  by nic%d", rings->nics[r]);
-        }
-        fputc('\n', file);
+        print_order(rings, r, width, file);
     }
     if (rings->distinct > 4) {
         fprintf(file, "    and %d more orders\n", rings->distinct - 4);
     }
-}
-
-/* A text broken at blanks, with an indent. */
-static void print_wrapped(const char *text, int indent, int column, FILE *file)
-{
-    while (*text) {
-        size_t word = strcspn(text, " ");
-        if (column + (int)word + 1 > COLUMNS && column > indent) {
-            fprintf(file, "\n%*s", indent, "");
-            column = indent;
-        }
-        fprintf(file, " %.*s", (int)word, text);
-        column += (int)word + 1;
-        text += word + (text[word] == ' ');
-    }
-    fputc('\n', file);
 }
 
 static void print_warnings(const wefti_topo *topo, bool colour, FILE *file)
@@ -231,7 +243,7 @@ static void print_warnings(const wefti_topo *topo, bool colour, FILE *file)
         int column = fprintf(file, "%3d", w->code);
         char text[512];
         snprintf(text, sizeof(text), "%s: %s", w->device, w->text);
-        print_wrapped(text, 4, column, file);
+        wefti_report_wrap(text, 4, column, file);
     }
 }
 
@@ -239,7 +251,7 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
 {
     const wefti_topo *topo = report->topo;
     const int *counts = topo->kind_counts;
-    print_wrapped(topo->source, 4, 0, file);
+    wefti_report_wrap(topo->source, 4, 0, file);
     fprintf(file, " hosts %d, NUMA nodes %d, GPUs %d, NICs %d, NVSwitches %d\n",
             counts[WEFTI_TOPO_HOST], counts[WEFTI_TOPO_NUMA],
             counts[WEFTI_TOPO_GPU], counts[WEFTI_TOPO_NIC], topo->switch_chips);

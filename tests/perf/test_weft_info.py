@@ -146,8 +146,11 @@ class Info(unittest.TestCase):
         self.assertEqual(facts["source"], "live")
         self.assertTrue(facts["fabrics"])
         self.assertGreater(facts["probe"]["copy_GBps"], 0)
-        facts = json.loads(run("--json", "-").stdout)
-        self.assertTrue(facts["probe"]["from_cache"])
+        again = json.loads(run("--json", "-").stdout)
+        if facts["probe"]["steady"]:
+            self.assertTrue(again["probe"]["from_cache"])
+        else:  # other work disturbed it
+            self.assertFalse(facts["probe"]["from_cache"])
         facts = json.loads(run("--json", "-", WEFT_PROBE="off").stdout)
         self.assertIsNone(facts["probe"])
         done = run(WEFT_PROBE="perhaps")

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "comm/net/port_library.h"
+#include "topo/report.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -123,8 +124,9 @@ void wefti_info_fabrics_print(const wefti_transports *transports, FILE *file)
     for (size_t i = 0; i < WEFTI_COUNT_OF(fabrics); i++) {
         const char *why;
         bool usable = is_usable(&fabrics[i], &why);
-        fprintf(file, "%-7s%-4s %s\n", fabrics[i].name, usable ? "yes" : "no",
-                why);
+        int column =
+            fprintf(file, "%-7s%-4s", fabrics[i].name, usable ? "yes" : "no");
+        wefti_report_wrap(why, 11, column, file);
         if (transports && strcmp(fabrics[i].name, "net") == 0) {
             print_transports(transports, file);
         }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "topo/report.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -51,6 +52,25 @@ static const char *source_of(const wefti_setting_info *info)
     return info->from_environment ? "environment" : "default";
 }
 
+/* One line where it fits, else the meaning in lines of its own, and a long
+ * value in its own before. */
+static void print_setting(const wefti_setting_info *info, const char *value,
+                          FILE *file)
+{
+    bool longer = strlen(value) > 20;
+    int column = fprintf(file, "%-24s ", info->name);
+    if (longer) {
+        fprintf(file, "%s\n", source_of(info));
+        wefti_report_wrap(value, 4, fprintf(file, "%4s", ""), file);
+    } else {
+        longer = 59 + strlen(info->meaning) > 80;
+        column += fprintf(file, longer ? "%-20s %s\n" : "%-20s %-12s", value,
+                          source_of(info));
+    }
+    column = longer ? fprintf(file, "%4s", "") : column;
+    wefti_report_wrap(info->meaning, 4, column, file);
+}
+
 int wefti_info_settings_print(FILE *file)
 {
     int wrong = 0;
@@ -59,18 +79,18 @@ int wefti_info_settings_print(FILE *file)
     for (wefti_setting i = 0; i < WEFTI_SETTING_COUNT; i++) {
         wefti_setting_info info = wefti_setting_describe(i);
         const char *value = shown(i, &info);
-        fprintf(file, "%-24s %-20s %-12s %s\n", info.name,
-                value[0] ? value : "-", source_of(&info), info.meaning);
+        print_setting(&info, value[0] ? value : "-", file);
         if (check(i) != WEFT_OK) {
             wrong++;
-            fprintf(file, "  ! %s\n", weft_error_text());
+            wefti_report_wrap(weft_error_text(), 4, fprintf(file, "  !"), file);
         }
     }
     for (char **variable = environ; *variable; variable++) {
         if (is_unknown(*variable)) {
             wrong++;
-            fprintf(file, "%.*s: weft does not know this variable\n",
-                    (int)strcspn(*variable, "="), *variable);
+            fprintf(file, "%.*s:%s weft does not know this variable\n",
+                    (int)strcspn(*variable, "="), *variable,
+                    strcspn(*variable, "=") > 44 ? "\n   " : "");
         }
     }
     return wrong;

@@ -57,13 +57,14 @@ void wefti_report_fini(wefti_report *report)
 void wefti_report_wrap(const char *text, int indent, int column, FILE *file)
 {
     while (*text) {
-        size_t word = strcspn(text, " ");
-        if (column + (int)word + 1 > COLUMNS && column > indent) {
+        int word = (int)strcspn(text, " "), room = COLUMNS - indent - 1;
+        if (column + word + 1 > COLUMNS && column > indent) {
             fprintf(file, "\n%*s", indent, "");
             column = indent;
         }
-        fprintf(file, " %.*s", (int)word, text);
-        column += (int)word + 1;
+        word = word > room ? room : word; /* too long for any line */
+        fprintf(file, " %.*s", word, text);
+        column += word + 1;
         text += word + (text[word] == ' ');
     }
     fputc('\n', file);

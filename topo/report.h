@@ -29,6 +29,10 @@ void wefti_report_fini(wefti_report *report);
 /* Lines of at most 80 columns; colour marks what is wrong. */
 void wefti_report_print(const wefti_report *report, bool colour, FILE *file);
 
+/* A text and its end of line, from that column on (of 80) with a blank before
+ * each word, broken at blanks; further lines begin after the indent. */
+void wefti_report_wrap(const char *text, int indent, int column, FILE *file);
+
 /* Members source, warnings, gpus .. rings_multinode of an open object. */
 void wefti_report_write_json(const wefti_report *report, wefti_json *json);
 

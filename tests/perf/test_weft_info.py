@@ -67,11 +67,32 @@ class Info(unittest.TestCase):
 
     def test_text_keeps_to_80_columns(self):
         for machine in ("8xH100,8xCX7", "16xV100", "2x(4xA100,4xCX6)",
-                        os.path.join(DATA, "hwloc_4gpu.xml"), "64x(8xH100)"):
-            done = run("--input", machine)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            for line in done.stdout.split("\n"):
-                self.assertLessEqual(len(line), 80, line)
+                        os.path.join(DATA, "hwloc_4gpu.xml"), "64x(8xH100)",
+                        "32xH100,32xCX7"):
+            self.keeps_to_80_columns(run("--input", machine))
+        self.keeps_to_80_columns(run("--settings"))
+        self.keeps_to_80_columns(run("--settings", WEFT_LOG="debug",
+                                     WEFT_SECRET_FILE="/" + "far/" * 40))
+        self.keeps_to_80_columns(run(WEFT_PROBE="off"))
+        with tempfile.TemporaryDirectory() as folder:  # no network module
+            alone = os.path.join(folder, "bin", "weft-info")
+            os.mkdir(os.path.dirname(alone))
+            shutil.copy(INFO, alone)
+            done = subprocess.run([alone], capture_output=True, text=True,
+                                  timeout=60, env={**os.environ,
+                                                   "WEFT_PROBE": "off"})
+            self.keeps_to_80_columns(done)
+
+    def keeps_to_80_columns(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line in done.stdout.split("\n"):
+            self.assertLessEqual(len(line), 80, line)
+
+    def test_every_gpu_of_a_long_ring_is_printed(self):
+        text = run("--input", "40xH100,40xCX7").stdout
+        ring = text[text.index("rings in a host"):].split("\n", 1)[1]
+        words = ring.split()
+        self.assertEqual(sorted(map(int, words[:40])), list(range(40)))
 
     def test_picture_is_well_formed(self):
         for machine in ("8xH100,8xCX7", "2x(8xV100,4xCX5)",

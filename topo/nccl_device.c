@@ -5,14 +5,17 @@
 #include "topo/nccl_import.h"
 
 #include "topo/assemble.h"
+#include "topo/number.h"
 #include "topo/rates.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Some files give kb/s, which reads as a thousand times too much. */
-#define PORT_GBPS_MOST 6400
+#define PORT_GBPS_MOST  6400
+#define PORT_MBPS_LEAST 10
 
 void wefti_nccl_read_pci(const wefti_element *element, wefti_pci *pci)
 {
@@ -62,10 +65,29 @@ void wefti_nccl_link_pci(wefti_nccl_import *in, const wefti_element *element,
     }
 }
 
+int wefti_nccl_int(wefti_nccl_import *in, const wefti_element *element,
+                   const char *name, int least, int fallback)
+{
+    const char *text = wefti_element_get(element, name);
+    char *end;
+    if (!text) {
+        return fallback;
+    }
+    long value = strtol(text, &end, 10);
+    if (end == text || *end || value < least || value > INT_MAX) {
+        wefti_topo_warn(in->topo, 19, in->path,
+                        "line %d: <%s> %s \"%.40s\" is no such number: not "
+                        "believed",
+                        element->line, element->name, name, text);
+        return fallback;
+    }
+    return (int)value;
+}
+
 static int gcn_of(const wefti_element *element)
 {
     const char *text = wefti_element_text(element, "gcn");
-    if (strncmp(text, "gfx90a", 6) == 0) {
+    if (strncmp(text, "gfx90a", 6) == 0) { /* RCCL counts it so */
         return 910;
     }
     text += strncmp(text, "gfx", 3) == 0 ? 3 : 0;
@@ -79,7 +101,12 @@ static void name_gpu(wefti_device *device, const wefti_gpu_model *model)
         device->gpu.sm = device->gpu.sm ? device->gpu.sm : model->sm;
         device->gpu.amd = model->vendor == 0x1002;
     } else if (device->gpu.amd) {
-        snprintf(device->name, sizeof(device->name), "gfx%d", device->gpu.sm);
+        if (device->gpu.sm == 910) {
+            snprintf(device->name, sizeof(device->name), "gfx90a");
+        } else {
+            snprintf(device->name, sizeof(device->name), "gfx%d",
+                     device->gpu.sm);
+        }
     } else if (device->gpu.sm) {
         snprintf(device->name, sizeof(device->name), "sm%d", device->gpu.sm);
     }
@@ -99,9 +126,9 @@ int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
                    wefti_element_child(element, "xgmi");
         device->gpu.amd = amd;
         device->gpu.sm =
-            amd ? gcn_of(element) : wefti_element_int(element, "sm", 0);
-        device->gpu.dev = wefti_element_int(element, "dev", -1);
-        device->gpu.rank = wefti_element_int(element, "rank", -1);
+            amd ? gcn_of(element) : wefti_nccl_int(in, element, "sm", 0, 0);
+        device->gpu.dev = wefti_nccl_int(in, element, "dev", -1, -1);
+        device->gpu.rank = wefti_nccl_int(in, element, "rank", -1, -1);
         device->gpu.gdr = wefti_element_int(element, "gdr", 1) != 0;
         in->described++;
     } else {
@@ -160,6 +187,35 @@ static int card_at(wefti_nccl_import *in, const wefti_element *pci_element,
     return card;
 }
 
+/* Gb/s of a port, 0 where the file says none that can be true. */
+static double read_speed(wefti_nccl_import *in, const wefti_element *net,
+                         int port)
+{
+    const char *text = wefti_element_text(net, "speed"), *at = text;
+    double mbps = 0;
+    char label[64];
+    const char *wrong = NULL;
+    bool number = wefti_number_read_real(&at, &mbps) && !*at;
+    if (!wefti_element_get(net, "dev")) {
+        wefti_topo_warn(in->topo, 19, wefti_topo_label(in->topo, port, label),
+                        "line %d: <net> has no dev, which NCCL refuses: its "
+                        "place in the file is taken",
+                        net->line);
+    }
+    if (text[0] && !number) {
+        wrong = "is no number of Mb/s";
+    } else if (mbps > PORT_GBPS_MOST * 1000.0) {
+        wrong = "is beyond any port";
+    } else if (mbps > 0 && mbps < PORT_MBPS_LEAST) {
+        wrong = "is below any port (it counts Mb/s)";
+    }
+    if (wrong) {
+        wefti_topo_warn(in->topo, 17, wefti_topo_label(in->topo, port, label),
+                        "speed \"%.20s\" %s: not believed", text, wrong);
+    }
+    return wrong ? 0 : mbps / 1000;
+}
+
 static int add_port(wefti_nccl_import *in, const wefti_element *pci_element,
                     int card, const wefti_element *net)
 {
@@ -179,19 +235,12 @@ static int add_port(wefti_nccl_import *in, const wefti_element *pci_element,
     device->nic.state = WEFTI_NIC_ACTIVE;
     double gbps = 0;
     if (net) {
-        device->nic.dev = wefti_element_int(net, "dev", -1);
-        device->nic.port = wefti_element_int(net, "port", 1);
+        device->nic.dev = wefti_nccl_int(in, net, "dev", -1, -1);
+        device->nic.port = wefti_nccl_int(in, net, "port", -1, 1);
         device->nic.gdr = wefti_element_int(net, "gdr", 1) != 0;
         device->nic.card_guid =
             strtoull(wefti_element_text(net, "guid"), NULL, 16);
-        gbps = wefti_element_number(net, "speed", 0) / 1000;
-    }
-    if (gbps > PORT_GBPS_MOST) {
-        char label[64];
-        wefti_topo_warn(in->topo, 17, wefti_topo_label(in->topo, index, label),
-                        "speed \"%.20s\" is beyond any port: not believed",
-                        wefti_element_text(net, "speed"));
-        gbps = 0;
+        gbps = read_speed(in, net, index);
     }
     if (gbps > 0) {
         device->nic.gbps = gbps;

@@ -24,6 +24,13 @@ typedef struct wefti_nccl_import {
     bool too_many; /* links */
 } wefti_nccl_import;
 
+/*
+ * wefti_nccl_int - a whole number of at least 0 (-1 too where least says so);
+ * what else stands there gets a warning, and the fallback is taken.
+ */
+int wefti_nccl_int(wefti_nccl_import *in, const wefti_element *element,
+                   const char *name, int least, int fallback);
+
 void wefti_nccl_read_pci(const wefti_element *element, wefti_pci *pci);
 
 /* The link above a pci element, with what had to be assumed of it. */

@@ -4,6 +4,7 @@
  */
 #include "topo/nccl_import.h"
 
+#include "topo/number.h"
 #include "topo/rates.h"
 
 #include <stdlib.h>
@@ -11,6 +12,8 @@
 
 /* Of one host: counted for the reader, all are one node of the graph. */
 #define SWITCHES_MOST 64
+#define LINKS_MOST    64
+#define C2C_MBPS_MOST 1e7
 
 static int find_gpu_at(const wefti_topo *topo, const char *bus)
 {
@@ -21,6 +24,67 @@ static int find_gpu_at(const wefti_topo *topo, const char *bus)
         }
     }
     return -1;
+}
+
+/* How many links the element tells of, or -1 and a warning: what is no number
+ * of links is not made one. NCCL itself refuses an element without count. */
+static int count_of(wefti_nccl_import *in, const wefti_element *element,
+                    const char *label)
+{
+    const char *text = wefti_element_get(element, "count");
+    int count;
+    if (!text) {
+        wefti_topo_warn(in->topo, 7, label,
+                        "line %d: <%s> without a count, which NCCL refuses: "
+                        "left out",
+                        element->line, element->name);
+        return -1;
+    }
+    count = wefti_number_get(text, -1);
+    if (count < 1 || count > LINKS_MOST) {
+        wefti_topo_warn(in->topo, 7, label,
+                        "line %d: <%s> count \"%.40s\" is no number from 1 to "
+                        "%d: left out",
+                        element->line, element->name, text, LINKS_MOST);
+        return -1;
+    }
+    return count;
+}
+
+/* More links than any such GPU has; 0 where nothing is known of it. */
+static int links_most(const wefti_device *d)
+{
+    const wefti_gpu_model *model =
+        wefti_gpu_model_find(d->pci.vendor, d->pci.device, NULL);
+    int sm = d->gpu.sm;
+    return model && model->links > 0 ? model->links
+           : d->gpu.amd              ? 0
+           : sm == 60                ? 4
+           : sm == 70                ? 6
+           : sm == 80                ? 12
+           : sm >= 90 && sm < 110    ? 18
+                                     : 0;
+}
+
+/* A GPU whose elements together tell of more links than it can have. */
+static void doubt_sum(wefti_nccl_import *in, int gpu)
+{
+    const wefti_device *d = &in->topo->devices[gpu];
+    int most = links_most(d), sum = 0;
+    char label[64];
+    for (int i = 0; i < in->claims.count; i++) {
+        const wefti_claim *claim = &in->claims.list[i];
+        sum += claim->from == gpu && (claim->type == WEFTI_LINK_NVL ||
+                                      claim->type == WEFTI_LINK_XGMI)
+                   ? claim->count
+                   : 0;
+    }
+    if (most > 0 && sum > most) {
+        wefti_topo_warn(in->topo, 7, wefti_topo_label(in->topo, gpu, label),
+                        "%d links listed, its kind has %d at most: as read, "
+                        "rates of it are too high",
+                        sum, most);
+    }
 }
 
 static void claim_link(wefti_nccl_import *in, int gpu,
@@ -35,10 +99,8 @@ static void claim_link(wefti_nccl_import *in, int gpu,
                          .to = find_gpu_at(topo, target),
                          .type = element->name[0] == 'x' ? WEFTI_LINK_XGMI
                                                          : WEFTI_LINK_NVL,
-                         .count = wefti_element_int(element, "count", 1)};
-    if (claim.count < 1 || claim.count > 64) {
-        wefti_topo_warn(topo, 7, label, "%s with count %d left out",
-                        element->name, claim.count);
+                         .count = count_of(in, element, label)};
+    if (claim.count < 0) {
         return;
     }
     if (!target[0]) {
@@ -98,10 +160,23 @@ static void count_switches(wefti_nccl_import *in, const wefti_element *element,
 static void claim_c2c(wefti_nccl_import *in, int gpu,
                       const wefti_element *element)
 {
+    char label[64];
+    wefti_topo_label(in->topo, gpu, label);
     int numa = wefti_topo_numa(in->topo, gpu);
-    int count = wefti_element_int(element, "count", 1);
-    double GBps = wefti_element_number(element, "bw", 0) * count / 1000;
-    if (numa >= 0 && GBps > 0) {
+    int count =
+        wefti_element_get(element, "count") ? count_of(in, element, label) : 1;
+    const char *text = wefti_element_text(element, "bw"), *at = text;
+    double GBps = 0;
+    if (!wefti_number_read_real(&at, &GBps) || *at || !(GBps > 0) ||
+        GBps > C2C_MBPS_MOST) {
+        wefti_topo_warn(in->topo, 7, label,
+                        "line %d: <c2c> bw \"%.40s\" is no bandwidth: left "
+                        "out",
+                        element->line, text);
+        return;
+    }
+    GBps = GBps * count / 1000;
+    if (numa >= 0 && count > 0) {
         wefti_claims_add(in->topo, &in->claims,
                          (wefti_claim){.from = gpu,
                                        .to = numa,
@@ -162,6 +237,9 @@ static void claim_tree(wefti_nccl_import *in, const wefti_element *element,
             } else if (strcmp(link->name, "c2c") == 0) {
                 claim_c2c(in, gpu, link);
             }
+        }
+        if (gpu >= 0) {
+            doubt_sum(in, gpu);
         }
     }
 }

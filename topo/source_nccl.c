@@ -160,6 +160,16 @@ static weft_status import_cpu(wefti_nccl_import *in,
                            "from -1 to %d",
                            in->path, element->line, id, 1 << 20);
     }
+    for (int i = 0; i < in->topo->device_count; i++) {
+        const wefti_device *d = &in->topo->devices[i];
+        if (d->kind == WEFTI_TOPO_NUMA && number >= 0 &&
+            d->os_index == (int)number) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "%s:%d: <cpu> numaid \"%.40s\": an earlier "
+                               "<cpu> of this host has it",
+                               in->path, element->line, id);
+        }
+    }
     int numa = wefti_topo_add_device(in->topo, WEFTI_TOPO_NUMA, 0, "");
     if (numa < 0) {
         return wefti_topo_check(in->topo);
@@ -172,8 +182,8 @@ static weft_status import_cpu(wefti_nccl_import *in,
              wefti_element_text(element, "vendor"));
     snprintf(device->cpu.affinity, sizeof(device->cpu.affinity), "%s",
              wefti_element_text(element, "affinity"));
-    device->cpu.family = wefti_element_int(element, "familyid", 0);
-    device->cpu.model = wefti_element_int(element, "modelid", 0);
+    device->cpu.family = wefti_nccl_int(in, element, "familyid", -1, 0);
+    device->cpu.model = wefti_nccl_int(in, element, "modelid", -1, 0);
     in->no_arch += device->cpu.arch[0] == '\0';
     return import_tree(in, element, numa);
 }
@@ -233,6 +243,18 @@ static void tell_unranked(wefti_nccl_import *in)
         if (ranked > 0 && d->gpu.rank < 0) {
             wefti_topo_warn(topo, 19, label,
                             "has no rank: NCCL leaves it out, weft does not");
+        }
+        for (int k = 0; k < i && d->gpu.rank >= 0; k++) {
+            const wefti_device *other = &topo->devices[k];
+            if (other->kind == WEFTI_TOPO_GPU &&
+                other->gpu.rank == d->gpu.rank) {
+                wefti_topo_warn(topo, 19, label,
+                                "has rank %d and dev %d, rank %d is also that "
+                                "of %.24s",
+                                d->gpu.rank, d->gpu.dev, d->gpu.rank,
+                                other->pci.bus);
+                break;
+            }
         }
         if (d->gpu.sm == 0) {
             wefti_topo_warn(topo, 19, label,

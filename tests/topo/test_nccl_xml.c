@@ -176,6 +176,39 @@ static const trap traps[] = {
      SYSTEM(CPU "<pci busid=\"0000:08:00.0\" class=\"0x030200\" "
                 "link_speed=\"16 GT/s\" link_width=\"16\"><gpu "
                 "dev=\"0\"/></pci></cpu>")},
+    {7, "gpu0", "count \"99999999999\" is no number",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", SWITCH("99999999999")) "</cpu>")},
+    {7, "gpu0", "count \"abc\" is no number",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", SWITCH("abc")) "</cpu>")},
+    {7, "gpu0", "without a count, which NCCL refuses",
+     SYSTEM(CPU GPU("0000:07:00.0", "0",
+                    "<nvlink target=\"0000:c1:00.0\" "
+                    "tclass=\"0x068000\"/>") "</cpu>")},
+    {7, "gpu0", "64 links listed, its kind has 12 at most",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", SWITCH("64")) "</cpu>")},
+    {7, "gpu0", "bw \"\" is no bandwidth",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", "<c2c count=\"1\"/>") "</cpu>")},
+    {7, "gpu0", "bw \"abc\" is no bandwidth",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", "<c2c bw=\"abc\"/>") "</cpu>")},
+    {7, "gpu0", "bw \"-5\" is no bandwidth",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", "<c2c bw=\"-5\"/>") "</cpu>")},
+    {17, "nic0 mlx5_0", "\"400Gb\" is no number of Mb/s",
+     SYSTEM(CPU NIC("0000:07:00.0",
+                    "name=\"mlx5_0\" dev=\"0\" speed=\"400Gb\"") "</cpu>")},
+    {17, "nic0 mlx5_0", "\"1\" is below any port",
+     SYSTEM(CPU NIC("0000:07:00.0",
+                    "name=\"mlx5_0\" dev=\"0\" speed=\"1\"") "</cpu>")},
+    {19, "nic0 mlx5_0", "has no dev, which NCCL refuses",
+     SYSTEM(
+         CPU NIC("0000:07:00.0", "name=\"mlx5_0\" speed=\"100000\"") "</cpu>")},
+    {19, "m.xml", "modelid \"abc\" is no such number",
+     SYSTEM("<cpu numaid=\"0\" arch=\"x86_64\" modelid=\"abc\"/>")},
+    {19, "m.xml", "sm \"-90\" is no such number",
+     SYSTEM(CPU "<pci busid=\"0000:08:00.0\" class=\"0x030200\"><gpu "
+                "dev=\"0\" sm=\"-90\"/></pci></cpu>")},
+    {19, "gpu1", "has rank 0 and dev 0, rank 0 is also",
+     SYSTEM(CPU GPU("0000:07:00.0", "0", "")
+                GPU("0000:08:00.0", "0", "") "</cpu>")},
     {22, "bridge0", "2 GPUs",
      SYSTEM(CPU "<pci busid=\"0000:07:00.0\" class=\"0x030200\"><gpu dev=\"0\" "
                 "sm=\"80\"/><gpu dev=\"1\" sm=\"80\"/></pci></cpu>")},
@@ -197,6 +230,18 @@ static void test_nccl_link_of_one_end_carries_nothing(void **state)
     wefti_topo *topo = read_text(SYSTEM(
         CPU GPU("0000:07:00.0", "0", LINK("0000:08:00.0", "4", "0x030200"))
             GPU("0000:08:00.0", "1", "") "</cpu>"));
+    assert_int_equal(links_between(topo, 0, 1), 0);
+    wefti_topo_destroy(topo);
+}
+
+/* What is no number of links must not become one link. */
+static void test_nccl_links_without_a_count_carry_nothing(void **state)
+{
+    (void)state;
+    wefti_topo *topo = read_text(SYSTEM(
+        CPU GPU("0000:07:00.0", "0", LINK("0000:08:00.0", "x", "0x030200"))
+            GPU("0000:08:00.0", "1",
+                LINK("0000:07:00.0", "x", "0x030200")) "</cpu>"));
     assert_int_equal(links_between(topo, 0, 1), 0);
     wefti_topo_destroy(topo);
 }
@@ -294,6 +339,8 @@ static const struct {
     {"<system version=\"1\"><cpu", {"m.xml:1", "", ""}},
     {"<system>\n</system>", {"m.xml:1", "<system>", "\"version\""}},
     {"<system version=\"7\"/>", {"m.xml:1", "version \"7\"", "allowed"}},
+    {"<system version=\"1\"><cpu numaid=\"0\"/>\n<cpu numaid=\"0\"/></system>",
+     {"m.xml:2", "numaid \"0\"", "earlier <cpu>"}},
     {"<system version=\"1\">\n<cpu/></system>",
      {"m.xml:2", "<cpu>", "\"numaid\""}},
     {"<system version=\"1\"><cpu numaid=\"x\"/></system>",
@@ -332,6 +379,7 @@ int main(void)
         cmocka_unit_test(test_nccl_pair_told_by_both_counts_once),
         cmocka_unit_test(test_nccl_each_trap_is_told),
         cmocka_unit_test(test_nccl_link_of_one_end_carries_nothing),
+        cmocka_unit_test(test_nccl_links_without_a_count_carry_nothing),
         cmocka_unit_test(test_nccl_pseudo_bridge_is_no_bottleneck),
         cmocka_unit_test(test_nccl_template_of_stated_model_has_links),
         cmocka_unit_test(test_nccl_fused_hosts_stay_apart),

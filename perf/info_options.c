@@ -126,6 +126,24 @@ weft_status wefti_info_options_read(int arg_count, char **args,
         return wefti_error(WEFT_ERR_INVALID, "-n %s: only with --routes",
                            options->ranks);
     }
+    if (options->model && !options->input) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--model %s: only of a recorded machine, with "
+                           "--input",
+                           options->model);
+    }
+    const char *const paths[] = {options->svg_path, options->nccl_path,
+                                 options->json_path};
+    int outs = 0;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(paths); i++) {
+        outs += paths[i] && strcmp(paths[i], "-") == 0;
+    }
+    if (outs > 1) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%d files to standard output (-): allowed is one of "
+                           "--svg, --export-nccl, --json",
+                           outs);
+    }
     if (options->bind && options->input) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--bind %s: only of this machine, without --input",

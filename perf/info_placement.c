@@ -7,6 +7,9 @@
 #include "base/error.h"
 #include "topo/placement.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static void write_placement(const wefti_levels *levels,
                             const wefti_placement *p, wefti_json *json)
 {
@@ -34,16 +37,42 @@ static void write_placement(const wefti_levels *levels,
     wefti_json_object_close(json);
 }
 
+static int compare_ints(const void *a, const void *b)
+{
+    return *(const int *)a - *(const int *)b;
+}
+
+/* A place for each rank of the job, host by host. */
+static weft_status open_levels(const wefti_report *report,
+                               const wefti_info_job *running,
+                               wefti_levels **levels_out)
+{
+    int nranks = weft_comm_get_nranks(running->comm);
+    size_t bytes = (size_t)nranks * sizeof(int);
+    int *hosts = malloc(bytes);
+    if (!hosts) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "hosts of %d ranks", nranks);
+    }
+    memcpy(hosts, running->cluster.hosts, bytes);
+    qsort(hosts, (size_t)nranks, sizeof(int), compare_ints);
+    weft_status status =
+        wefti_levels_create_of(report->paths, hosts, nranks, levels_out);
+    free(hosts);
+    return status;
+}
+
 weft_status wefti_info_placement_show(const wefti_report *report,
-                                      const char *sizes, wefti_json *json,
-                                      FILE *file)
+                                      const char *sizes,
+                                      const wefti_info_job *running,
+                                      wefti_json *json, FILE *file)
 {
     wefti_place_job job;
     wefti_placement placement;
     wefti_levels *levels;
     weft_status status = wefti_place_job_read(sizes, &job);
     if (status == WEFT_OK) {
-        status = wefti_levels_create(report->paths, 1, &levels);
+        status = running ? open_levels(report, running, &levels)
+                         : wefti_levels_create(report->paths, 1, &levels);
     }
     if (status != WEFT_OK) {
         return wefti_error(status, "--place %s: %s", sizes, weft_error_text());

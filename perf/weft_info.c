@@ -57,8 +57,8 @@ static weft_status write_machine(const subject *s, wefti_json *json)
     wefti_info_fabrics_write(!options->input, s->transports, json);
     wefti_info_probe_write(s->probe, json);
     if (options->place) {
-        status =
-            wefti_info_placement_show(&s->report, options->place, json, NULL);
+        status = wefti_info_placement_show(&s->report, options->place, s->job,
+                                           json, NULL);
     }
     if (options->routes && status == WEFT_OK) {
         status = wefti_info_routes_show(&s->report, options->ranks, s->job,
@@ -155,8 +155,8 @@ static weft_status print_machine(const subject *s)
         wefti_info_probe_print(s->probe, stdout);
     }
     if (options->place) {
-        status =
-            wefti_info_placement_show(&s->report, options->place, NULL, stdout);
+        status = wefti_info_placement_show(&s->report, options->place, s->job,
+                                           NULL, stdout);
     }
     if (status == WEFT_OK && options->routes) {
         status = wefti_info_routes_show(&s->report, options->ranks, s->job,
@@ -175,8 +175,8 @@ static weft_status check_wishes(const subject *s)
     const wefti_info_options *options = s->options;
     weft_status status = WEFT_OK;
     if (options->place) {
-        status =
-            wefti_info_placement_show(&s->report, options->place, NULL, NULL);
+        status = wefti_info_placement_show(&s->report, options->place, s->job,
+                                           NULL, NULL);
     }
     if (status == WEFT_OK && options->routes) {
         status = wefti_info_routes_show(&s->report, options->ranks, s->job,

@@ -155,6 +155,21 @@ static bool is_flat(const wefti_hwloc_matrix *d)
     return d->count > 2;
 }
 
+/* The line of a matrix of links, whatever it holds; 0: there is none. */
+static int find_matrix(const wefti_element *root)
+{
+    for (int i = 0; i < root->child_count; i++) {
+        const wefti_element *child = root->children[i];
+        const char *name = wefti_element_text(child, "name");
+        if (strncmp(child->name, "distances2", 10) == 0 &&
+            (strcmp(name, "NVLinkBandwidth") == 0 ||
+             strcmp(name, "XGMIBandwidth") == 0)) {
+            return child->line;
+        }
+    }
+    return 0;
+}
+
 static void tell_unknown(wefti_hwloc_import *in)
 {
     int gpus = 0;
@@ -171,12 +186,17 @@ static void tell_unknown(wefti_hwloc_import *in)
         }
     }
     if (gpus > 1) {
+        int line = find_matrix(in->markup->root);
+        char why[80] = "the file holds no bandwidth matrix";
+        if (line > 0) {
+            snprintf(why, sizeof(why),
+                     "the bandwidth matrix in line %d is not usable", line);
+        }
         in->topo->links_unknown = true;
         wefti_topo_warn(in->topo, 21, in->path,
-                        "links unknown: %d GPUs (%.60s) have links, the file "
-                        "holds no bandwidth matrix; NVML or an NCCL XML can "
-                        "tell",
-                        gpus, name);
+                        "links unknown: %d GPUs (%.60s) have links, %s; NVML "
+                        "or an NCCL XML can tell",
+                        gpus, name, why);
     }
 }
 

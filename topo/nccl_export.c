@@ -104,6 +104,21 @@ static void write_gpu(const writer *w, int device, int number, int depth)
     fputs("</pci>\n", w->file);
 }
 
+/* In the GUID's place: says which ports are of one card, and no more. */
+static int card_number(const wefti_topo *topo, int nic)
+{
+    int number = 0;
+    for (int i = 0; i <= nic; i++) {
+        const wefti_device *d = &topo->devices[i];
+        number += d->kind == WEFTI_TOPO_NIC;
+        if (d->kind == WEFTI_TOPO_NIC &&
+            d->nic.card_guid == topo->devices[nic].nic.card_guid) {
+            break;
+        }
+    }
+    return number;
+}
+
 /* Ports that are down are left out, as NCCL's own dump does. */
 static void write_nic(const writer *w, int card, int depth)
 {
@@ -123,11 +138,13 @@ static void write_nic(const writer *w, int card, int depth)
         indent(w, depth + pci + 1);
         fputs("<net name=\"", w->file);
         wefti_markup_write_value(d->name, w->file);
-        fprintf(w->file,
-                "\" dev=\"%d\" speed=\"%.0f\" port=\"%d\" guid=\"0x%llx\" "
-                "maxconn=\"262144\" gdr=\"%d\"/>\n",
+        fprintf(w->file, "\" dev=\"%d\" speed=\"%.0f\" port=\"%d\"",
                 d->nic.dev >= 0 ? d->nic.dev : d->ordinal, 1000 * d->nic.gbps,
-                d->nic.port, (unsigned long long)d->nic.card_guid, d->nic.gdr);
+                d->nic.port);
+        if (d->nic.card_guid) {
+            fprintf(w->file, " guid=\"0x%x\"", card_number(topo, i));
+        }
+        fprintf(w->file, " maxconn=\"262144\" gdr=\"%d\"/>\n", d->nic.gdr);
     }
     indent(w, depth + pci);
     fputs("</nic>\n", w->file);

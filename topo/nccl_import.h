@@ -21,7 +21,8 @@ typedef struct wefti_nccl_import {
     int template_gpus, template_nics;
     int bare_leaves; /* pci elements of which nobody knows what they are */
     int no_class, no_link, no_arch;
-    bool too_many; /* links */
+    int hidden_links; /* of the GPU that is read */
+    bool too_many;    /* links */
 } wefti_nccl_import;
 
 /*

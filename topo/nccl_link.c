@@ -87,6 +87,18 @@ static void doubt_sum(wefti_nccl_import *in, int gpu)
     }
 }
 
+/* Once a GPU, however many elements tell of it. */
+static void tell_hidden(wefti_nccl_import *in, int gpu)
+{
+    char label[64];
+    if (in->hidden_links > 0) {
+        wefti_topo_warn(in->topo, 8, wefti_topo_label(in->topo, gpu, label),
+                        "%d links to a hidden device: taken as a switch",
+                        in->hidden_links);
+    }
+    in->hidden_links = 0;
+}
+
 static void claim_link(wefti_nccl_import *in, int gpu,
                        const wefti_element *element)
 {
@@ -127,9 +139,7 @@ static void claim_link(wefti_nccl_import *in, int gpu,
         return;
     }
     if (claim.to < 0 && wefti_bus_is_hidden(target)) {
-        wefti_topo_warn(topo, 8, label,
-                        "%d links to a hidden device (%s): taken as a switch",
-                        claim.count, target);
+        in->hidden_links += claim.count;
     }
     wefti_claims_add(topo, &in->claims, claim);
 }
@@ -240,6 +250,7 @@ static void claim_tree(wefti_nccl_import *in, const wefti_element *element,
         }
         if (gpu >= 0) {
             doubt_sum(in, gpu);
+            tell_hidden(in, gpu);
         }
     }
 }

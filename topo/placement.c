@@ -250,7 +250,7 @@ const char *wefti_axis_text(wefti_axis axis)
 static weft_status check_job(const wefti_levels *levels,
                              const wefti_place_job *job)
 {
-    int64_t product = 1;
+    double product = 1; /* 2^100 at most */
     for (int axis = 0; axis < WEFTI_AXIS_COUNT; axis++) {
         const char *name = wefti_axis_text((wefti_axis)axis);
         if (job->sizes[axis] < 1 || job->sizes[axis] > 1 << 20) {
@@ -263,14 +263,13 @@ static weft_status check_job(const wefti_levels *levels,
                                job->bytes[axis]);
         }
         product *= job->sizes[axis];
-        product = product > INT32_MAX ? INT32_MAX : product;
     }
     if (product != levels->place_count) {
         return wefti_error(WEFT_ERR_INVALID,
                            "tp x cp x ep x dp x pp = %d x %d x %d x %d x %d = "
-                           "%lld ranks, the machine has %d places",
+                           "%.15g ranks, the machine has %d places",
                            job->sizes[0], job->sizes[1], job->sizes[2],
-                           job->sizes[3], job->sizes[4], (long long)product,
+                           job->sizes[3], job->sizes[4], product,
                            levels->place_count);
     }
     return WEFT_OK;

@@ -82,6 +82,13 @@ static weft_status read_pair(const char *text, size_t length,
             const char *name = wefti_axis_text((wefti_axis)axis);
             bool bytes =
                 strncmp(pair, name, 2) == 0 && strcmp(pair + 2, "_bytes") == 0;
+            bool twice = bytes ? job->bytes[axis] >= 0
+                               : strcmp(pair, name) == 0 && job->sizes[axis];
+            if (twice) {
+                return wefti_error(WEFT_ERR_INVALID,
+                                   "\"%s\" is said twice: allowed is once",
+                                   pair);
+            }
             if (bytes && value >= 0 && value < 1e18) {
                 job->bytes[axis] = value;
                 return WEFT_OK;
@@ -104,7 +111,7 @@ weft_status wefti_place_job_read(const char *text, wefti_place_job *job)
 {
     job->now = NULL;
     for (int axis = 0; axis < WEFTI_AXIS_COUNT; axis++) {
-        job->sizes[axis] = 1;
+        job->sizes[axis] = 0;
         job->bytes[axis] = -1;
     }
     while (*text) {
@@ -118,6 +125,7 @@ weft_status wefti_place_job_read(const char *text, wefti_place_job *job)
     /* What usual jobs send: much in TP, then CP and EP, then DP, then PP. */
     static const double usual[WEFTI_AXIS_COUNT] = {16e9, 4e9, 4e9, 2e9, 1e9};
     for (int axis = 0; axis < WEFTI_AXIS_COUNT; axis++) {
+        job->sizes[axis] += job->sizes[axis] == 0;
         if (job->bytes[axis] < 0) {
             job->bytes[axis] = job->sizes[axis] > 1 ? usual[axis] : 0;
         }

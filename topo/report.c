@@ -4,6 +4,8 @@
  */
 #include "topo/report.h"
 
+#include "topo/rates.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,6 +134,16 @@ static void print_gpus(const wefti_report *report, FILE *file)
     }
 }
 
+/* By its PCI id a rate is inferred; where that tells nothing, assumed. */
+static const char *rate_text(const wefti_device *nic)
+{
+    if (!nic->nic.gbps_assumed) {
+        return wefti_origin_text(nic->nic.gbps_origin);
+    }
+    return wefti_rate_nic(nic->pci.vendor, nic->pci.device) > 0 ? "inferred"
+                                                                : "assumed";
+}
+
 static void print_nics(const wefti_report *report, bool colour, FILE *file)
 {
     const wefti_paths *paths = report->paths;
@@ -150,9 +162,7 @@ static void print_nics(const wefti_report *report, bool colour, FILE *file)
                 colour && down ? "\033[31m" : "",
                 wefti_nic_state_text(d->nic.state),
                 colour && down ? "\033[0m" : "", d->pci.bus,
-                numa_text(report->topo, paths->nics[i], numa),
-                d->nic.gbps_assumed ? "inferred"
-                                    : wefti_origin_text(d->nic.gbps_origin));
+                numa_text(report->topo, paths->nics[i], numa), rate_text(d));
     }
 }
 

@@ -165,7 +165,10 @@ static void write_links(const wefti_topo *topo, wefti_json *json)
         wefti_json_real(json, "GBps", link->GBps);
         wefti_json_real(json, "nccl_GBps", link->nccl_GBps);
         wefti_json_text(json, "from", wefti_origin_text(link->origin));
-        wefti_json_bool(json, "assumed", link->assumed);
+        /* A port's link is as fast as its NIC, and as sure. */
+        wefti_json_bool(json, "assumed",
+                        link->assumed ||
+                            (port && topo->devices[link->b].nic.gbps_assumed));
         wefti_json_real(json, "latency_us", link->latency_us);
         wefti_json_text(json, "latency_from",
                         wefti_origin_text(link->latency_origin));

@@ -174,6 +174,8 @@ static void draw_box(const canvas *c, int device, double w, double h,
     }
 }
 
+#define NAME_MOST 11 /* letters in a box */
+
 /* Without whose it is: the box is narrow. */
 static const char *short_name(const char *name)
 {
@@ -184,6 +186,19 @@ static const char *short_name(const char *name)
         name += strncmp(name, makers[i], bytes) == 0 ? bytes : 0;
     }
     return name;
+}
+
+/* How many bytes of it fit, cut between words where there are several. */
+static int whole_words(const char *name)
+{
+    int bytes = (int)strlen(name);
+    if (bytes <= NAME_MOST) {
+        return bytes;
+    }
+    for (bytes = NAME_MOST; bytes > 0 && !strchr(" -/", name[bytes]);) {
+        bytes--;
+    }
+    return bytes > 0 ? bytes : NAME_MOST;
 }
 
 static void draw_device(canvas *c, int device, double left, double right)
@@ -206,7 +221,8 @@ static void draw_device(canvas *c, int device, double left, double right)
                 c->x[device], c->y[device], id, d->pci.bus);
         break;
     case WEFTI_TOPO_GPU:
-        snprintf(more, sizeof(more), "%.11s", short_name(d->name));
+        snprintf(more, sizeof(more), "%.*s", whole_words(short_name(d->name)),
+                 short_name(d->name));
         draw_box(c, device, LEAF_W - 10, 44, "#e2f3dc", id, more);
         break;
     case WEFTI_TOPO_NIC:

@@ -200,16 +200,21 @@ static void tell_template(wefti_nccl_import *in)
         0) {
         return;
     }
+    char lacks[96] = "";
+    if (in->no_class + in->no_link + in->no_arch > 0) {
+        snprintf(lacks, sizeof(lacks),
+                 "; lacks %d classes, %d link speeds, %d CPU kinds: assumed",
+                 in->no_class, in->no_link, in->no_arch);
+    }
     topo->is_template = gpus + nics + in->bare_leaves > 0;
     wefti_topo_warn(
         topo, 19, in->path,
         "%s: %d GPUs and %d ports described, %d GPUs and %d ports by their PCI "
-        "address only, %d devices without a class; lacks %d classes, %d link "
-        "speeds, %d CPU kinds: assumed%s",
+        "address only, %d devices without a class%s%s",
         topo->is_template ? "template" : "incomplete",
         topo->kind_counts[WEFTI_TOPO_GPU] - gpus,
         topo->kind_counts[WEFTI_TOPO_NIC] - nics, gpus, nics, in->bare_leaves,
-        in->no_class, in->no_link, in->no_arch,
+        lacks,
         gpus && !in->model ? "; links between the GPUs are unknown" : "");
     topo->links_unknown = gpus > 0 && !in->model;
     if (topo->links_unknown) {

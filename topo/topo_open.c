@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "topo/markup.h"
+#include "topo/rates.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -46,6 +47,14 @@ static wefti_topo_format recognise(const char *text, size_t text_bytes)
     return WEFTI_FORMAT_ANY;
 }
 
+static bool is_utf16(const char *text, size_t text_bytes)
+{
+    return text_bytes >= 2 &&
+           (memcmp(text, "\xff\xfe", 2) == 0 ||
+            memcmp(text, "\xfe\xff", 2) == 0 || memcmp(text, "<\0", 2) == 0 ||
+            memcmp(text, "\0<", 2) == 0);
+}
+
 static weft_status open_file(const char *path, wefti_topo_format format,
                              const char *model, wefti_topo **topo_out)
 {
@@ -54,6 +63,11 @@ static weft_status open_file(const char *path, wefti_topo_format format,
     weft_status status = wefti_file_read(path, &text, &text_bytes);
     if (status != WEFT_OK) {
         return status;
+    }
+    if (is_utf16(text, text_bytes)) {
+        free(text);
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s:1:1: encoded as UTF-16: allowed is UTF-8", path);
     }
     if (format == WEFTI_FORMAT_ANY) {
         format = recognise(text, text_bytes);
@@ -83,6 +97,12 @@ weft_status wefti_topo_open(const char *input, wefti_topo_format format,
 {
     bool description = isdigit((unsigned char)input[0]) && strchr(input, 'x') &&
                        access(input, F_OK) != 0;
+    if (model && !wefti_gpu_model_find(0, 0, model)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "GPU model \"%.40s\" is not known; such as H100, "
+                           "A100, V100 are",
+                           model);
+    }
     if (format == WEFTI_FORMAT_SYNTHETIC ||
         (format == WEFTI_FORMAT_ANY && description)) {
         return wefti_topo_read_synthetic(input, topo_out);

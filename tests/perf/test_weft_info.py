@@ -327,6 +327,18 @@ class Info(unittest.TestCase):
                             (["--input", "8xH100", "--place", "tp=3",
                               "--json", "/dev/null", "--svg", "-"],
                              "places"),
+                            (["--input", "8xH100", "--place",
+                              "tp=8,tp=4"], "twice"),
+                            (["--input", "8xH100", "--place",
+                              "tp=8,tp_bytes=1,tp_bytes=2"], "twice"),
+                            (["--input", "8xH100", "--place",
+                              "tp=1048576,pp=1048576"],
+                             "1099511627776 ranks"),
+                            (["--input", "8xH100", "--model", "Q100"],
+                             "Q100"),
+                            (["--model", "H100"], "--input"),
+                            (["--input", "8xH100", "--json", "-", "--svg",
+                              "-"], "standard output"),
                             (["--input", "/nowhere.xml"], "/nowhere.xml"),
                             (["--input", "8xZ9"], "column 3"),
                             (["--input", os.path.join(
@@ -336,6 +348,67 @@ class Info(unittest.TestCase):
             self.assertIn(words, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
             self.assertEqual(done.stdout, "")
+
+    def test_another_encoding_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.xml")
+            for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+                with open(path, "w", encoding=encoding) as file:
+                    file.write('<system version="1"/>')
+                for form in ([], ["--format", "nccl"]):
+                    done = run("--input", path, *form)
+                    self.assertEqual(done.returncode, 1)
+                    self.assertIn("UTF-16: allowed is UTF-8", done.stderr)
+
+    def test_a_rate_that_is_assumed_is_so_everywhere(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.xml")
+            with open(path, "w") as file:
+                file.write('<system version="1"><cpu numaid="0" arch="x86_64">'
+                           '<nic><net name="eth9" dev="0" speed="0"/></nic>'
+                           '</cpu></system>')
+            facts = read(path)
+            self.assertTrue(facts["nics"][0]["gbps_assumed"])
+            link, = [l for l in facts["links"] if l["type"] == "NET"]
+            self.assertTrue(link["assumed"])
+            text = run("--input", path).stdout
+            self.assertIn("  assumed\n", text)
+            self.assertNotIn("inferred", text)
+        for link in read("8xH100,8xCX7")["links"]:
+            self.assertFalse(link["assumed"] and link["type"] == "NET")
+
+    def test_exports_hold_no_guid_of_hwloc(self):
+        with open(os.path.join(DATA, "hwloc_4gpu.xml")) as file:
+            text = file.read()
+        done = run("--input", os.path.join(DATA, "hwloc_4gpu.xml"),
+                   "--export-nccl", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("SysImageGUID", text)
+        for net in tree.fromstring(done.stdout).iter("net"):
+            self.assertLess(int(net.get("guid", "0"), 16), 100)
+
+    def test_a_model_in_the_picture_is_cut_between_words(self):
+        with open(os.path.join(DATA, "hwloc_4gpu.xml")) as file:
+            text = file.read()
+        done = run("--input", os.path.join(DATA, "hwloc_4gpu.xml"), "--svg",
+                   "-")
+        drawn = {t.strip() for t in tree.fromstring(done.stdout).itertext()}
+        self.assertTrue([t for t in drawn if "A100" in t or "H100" in t],
+                        drawn)
+        for name in drawn:
+            at = text.find(name) + len(name)
+            if "00" in name and at >= len(name):
+                self.assertIn(text[at], ' -/"', name)
+
+    def test_a_job_is_placed_on_the_ranks_it_has(self):
+        launch = os.path.join(sys.argv[1], "weft-run")
+        done = subprocess.run(
+            [launch, "-n", "4", INFO, "--json", "-", "--place", "dp=4"],
+            capture_output=True, text=True, timeout=60,
+            env={**os.environ, "WEFT_PROBE": "off"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        self.assertEqual(len(facts["placement"]["gpus"]), 4)
 
     def test_a_cluster_of_512_hosts_is_soon_shown(self):
         facts = read("512x(8xH100,8xCX7)")

@@ -116,6 +116,10 @@ static const trap traps[] = {
     {8, "gpu0", "hidden",
      SYSTEM(CPU GPU("0000:07:00.0", "0",
                     LINK("fffffff:ff:ff.0", "12", "0x068000")) "</cpu>")},
+    {8, "gpu0", "12 links to a hidden device", /* once for both */
+     SYSTEM(CPU GPU("0000:07:00.0", "0",
+                    LINK("fffffff:ff:ff.0", "8", "0x068000")
+                        LINK("fffffff:ff:ff.0", "4", "0x068000")) "</cpu>")},
     {8, "gpu0", "not in the file",
      SYSTEM(CPU GPU("0000:07:00.0", "0",
                     LINK("0000:99:00.0", "4", "0x030200")) "</cpu>")},

@@ -387,6 +387,22 @@ class Info(unittest.TestCase):
         for net in tree.fromstring(done.stdout).iter("net"):
             self.assertLess(int(net.get("guid", "0"), 16), 100)
 
+    def test_a_broken_matrix_is_not_called_missing(self):
+        with open(os.path.join(DATA, "hwloc_4gpu.xml")) as file:
+            text = file.read()
+        start = text.index("<distances2")
+        at = text.index('nbobjs="', start) + len('nbobjs="')
+        line = text.count("\n", 0, start) + 1
+        broken = text[:at] + "-" + text[at:]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.xml")
+            with open(path, "w") as file:
+                file.write(broken)
+            told = [w["text"] for w in read(path)["warnings"]
+                    if w["code"] == 21]
+            self.assertEqual(len(told), 1)
+            self.assertIn("line %d is not usable" % line, told[0])
+
     def test_a_model_in_the_picture_is_cut_between_words(self):
         with open(os.path.join(DATA, "hwloc_4gpu.xml")) as file:
             text = file.read()
@@ -399,6 +415,23 @@ class Info(unittest.TestCase):
             at = text.find(name) + len(name)
             if "00" in name and at >= len(name):
                 self.assertIn(text[at], ' -/"', name)
+
+    def test_a_pipe_in_the_place_of_the_cache_is_no_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = os.path.join(folder, "weft")
+            for _ in range(20):  # other work may disturb it
+                run(XDG_CACHE_HOME=folder)
+                if os.path.isdir(kept) and os.listdir(kept):
+                    break
+            else:
+                print("never undisturbed")
+                return
+            path = os.path.join(kept, os.listdir(kept)[0])
+            os.remove(path)
+            os.mkfifo(path)
+            done = run("--json", "-", XDG_CACHE_HOME=folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertFalse(json.loads(done.stdout)["probe"]["from_cache"])
 
     def test_a_job_is_placed_on_the_ranks_it_has(self):
         launch = os.path.join(sys.argv[1], "weft-run")

@@ -288,6 +288,19 @@ static void test_nccl_template_of_stated_model_has_links(void **state)
         WEFT_ERR_INVALID);
 }
 
+static void test_nccl_template_that_lacks_nothing_says_no_lack(void **state)
+{
+    (void)state;
+    wefti_topo *topo = read_text(
+        SYSTEM(CPU "<pci busid=\"1:2:3.0\" class=\"0x030200\" link_speed=\"16 "
+                   "GT/s\" link_width=\"16\"/></cpu>"));
+    assert_warned(topo, 19, "m.xml", "template");
+    for (int i = 0; i < topo->warning_count; i++) {
+        assert_null(strstr(topo->warnings[i].text, "lacks"));
+    }
+    wefti_topo_destroy(topo);
+}
+
 static void test_nccl_fused_hosts_stay_apart(void **state)
 {
     (void)state;
@@ -333,6 +346,9 @@ static void test_nccl_amd_links_are_xgmi(void **state)
     assert_true(link >= 0);
     assert_true(topo->links[link].GBps == 50);
     assert_true(topo->links[link].nccl_GBps == 36);
+    /* RCCL writes gfx90a as 910. */
+    assert_string_equal(
+        topo->devices[wefti_topo_find(topo, WEFTI_TOPO_GPU, 0)].name, "gfx90a");
     wefti_topo_destroy(topo);
 }
 
@@ -386,6 +402,7 @@ int main(void)
         cmocka_unit_test(test_nccl_links_without_a_count_carry_nothing),
         cmocka_unit_test(test_nccl_pseudo_bridge_is_no_bottleneck),
         cmocka_unit_test(test_nccl_template_of_stated_model_has_links),
+        cmocka_unit_test(test_nccl_template_that_lacks_nothing_says_no_lack),
         cmocka_unit_test(test_nccl_fused_hosts_stay_apart),
         cmocka_unit_test(test_nccl_amd_links_are_xgmi),
         cmocka_unit_test(test_nccl_wrong_files_are_refused_with_their_place),

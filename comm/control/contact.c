@@ -246,6 +246,13 @@ static bool is_silent(wefti_contact *contact, const wefti_contact_self *self,
     return now_ns - contact->unheard_ns > self->silent_ns;
 }
 
+/* Whether a note names ranks that the job has; those of a communicator are
+ * looked at where it is known. */
+static bool fits(const wefti_note *note, const wefti_contact_self *self)
+{
+    return note->kind != WEFTI_NOTE_FATE || note->rank < self->nranks;
+}
+
 /* A frame of a kind that this state allows; false: it breaks the contact. */
 static bool take_frame(wefti_contact *contact, const wefti_contact_self *self,
                        const unsigned char *frame, size_t frame_bytes,
@@ -265,7 +272,7 @@ static bool take_frame(wefti_contact *contact, const wefti_contact_self *self,
     }
     return wefti_session_verify(&contact->session, frame, frame_bytes) &&
            wefti_message_decode(frame, frame_bytes, &message) &&
-           wefti_note_decode(&message, note_out);
+           wefti_note_decode(&message, note_out) && fits(note_out, self);
 }
 
 wefti_contact_news wefti_contact_look(wefti_contact *contact,

@@ -2,7 +2,8 @@
 /*
  * Goal    strangers at the control channel change nothing: not noise, not a
  *         crowd of connections, not a wrong key, not what a rank once said,
- *         said again; and who knows the key is heard.
+ *         said again, nor a rank that the job has not; and who knows the key
+ *         is heard.
  * Method  ranks as threads in two domains; one throws all that at another's
  *         port while all of them work, and in the end shows, with the job's
  *         key, that a fault comes in by the same door. Threads and descriptors
@@ -130,6 +131,26 @@ static void tell(const weft_comm *comm, int port)
     close(peer.fd);
 }
 
+/* The fate of a rank beyond the last: who says that is not listened to. */
+static void tell_of_nobody(const weft_comm *comm, int port)
+{
+    const wefti_secret secret = key_of(comm);
+    const wefti_note notes[] = {
+        {.kind = WEFTI_NOTE_PRESENT, .rank = 0},
+        {.kind = WEFTI_NOTE_FATE, .rank = RANKS, .fate = WEFTI_FATE_DEAD},
+        {.kind = WEFTI_NOTE_PING, .serial = 7}};
+    raw_peer peer;
+    raw_require(raw_greet(&peer, port, &secret));
+    for (int i = 0; i < 3; i++) {
+        wefti_message message = {.kind = WEFTI_MESSAGE_NOTE};
+        wefti_note_encode(&notes[i], &message);
+        raw_say(peer.fd, &peer.session, &message);
+    }
+    raw_require(raw_hear(peer.fd, &peer.session, &peer.message)); /* PRESENT */
+    raw_require(!raw_hear(peer.fd, &peer.session, &peer.message));
+    close(peer.fd);
+}
+
 static int endure(weft_comm *comm, void *context)
 {
     const int rank = weft_comm_get_rank(comm);
@@ -141,6 +162,7 @@ static int endure(weft_comm *comm, void *context)
         crowd(port);
         lie(comm, port);
         replay(comm, port);
+        tell_of_nobody(comm, port);
     }
     for (int i = 0; i < 20; i++) {
         failures += weft_barrier(comm, NULL) != WEFT_OK;

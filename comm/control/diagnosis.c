@@ -360,7 +360,7 @@ static bool awaits(weft_comm *comm, const void *context, int peer)
  * Whether somebody has entered something else: a rank whose part is only to
  * send looks at no entry on its way, and would wait for such a peer for ever.
  */
-static bool has_strangers(weft_comm *comm, wefti_op *op)
+static bool somebody_differs(weft_comm *comm, wefti_op *op)
 {
     bool inside =
         op->state == WEFTI_OP_RUNNING || op->state == WEFTI_OP_DRAINING;
@@ -389,7 +389,7 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
     }
     op->checked_ns = now_ns;
     leave_mark(comm, op, now_ns);
-    if (has_strangers(comm, op)) {
+    if (somebody_differs(comm, op)) {
         return;
     }
     if (comm->engine->members && find_lost(comm, op)) {

@@ -6,10 +6,12 @@
 #ifndef TESTS_DEVICE_DEVICE_TEST_H
 #define TESTS_DEVICE_DEVICE_TEST_H
 
+#include "base/clock.h"
 #include "device/object.h"
 
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -73,6 +75,20 @@ static inline int count_threads(void)
     }
     closedir(tasks);
     return count - 2; /* . and .. */
+}
+
+/*
+ * Fails unless count threads are left. The kernel lists one for a moment after
+ * it was joined, so that is given ten seconds.
+ */
+static inline void assert_threads_left(int count)
+{
+    int64_t begin = wefti_clock_ns();
+    while (count_threads() > count &&
+           wefti_clock_ns() - begin < INT64_C(10000000000)) {
+        sched_yield();
+    }
+    assert_int_equal(count_threads(), count);
 }
 
 static inline weft_gate *make_gate(weft_device *device, size_t chunks)

@@ -89,7 +89,7 @@ static void test_memory_small_copy_needs_no_thread_large_one_does(void **state)
     ok(weft_stream_wait(stream));
     assert_memory_equal(dst, src, 8192);
     weft_stream_destroy(stream);
-    assert_int_equal(count_threads(), before);
+    assert_threads_left(before);
 }
 
 static void test_memory_copies_run_behind_the_work_before(void **state)

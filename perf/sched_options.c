@@ -185,24 +185,19 @@ static bool next_word(const char **list, char word[WORD_BYTES])
 
 static weft_status read_cost(const char *word, weft_schedule_cost *cost)
 {
-    static const struct {
+    const struct {
         const char *name;
-        size_t offset;
-    } keys[] = {{"F", offsetof(weft_schedule_cost, f)},
-                {"I", offsetof(weft_schedule_cost, i)},
-                {"W", offsetof(weft_schedule_cost, w)},
-                {"B", offsetof(weft_schedule_cost, b)},
-                {"FB", offsetof(weft_schedule_cost, fb)},
-                {"p2p", offsetof(weft_schedule_cost, p2p)},
-                {"reduce", offsetof(weft_schedule_cost, reduce)},
-                {"gather", offsetof(weft_schedule_cost, gather)},
-                {"opt", offsetof(weft_schedule_cost, optimizer)}};
+        double *value;
+    } keys[] = {{"F", &cost->f},           {"I", &cost->i},
+                {"W", &cost->w},           {"B", &cost->b},
+                {"FB", &cost->fb},         {"p2p", &cost->p2p},
+                {"reduce", &cost->reduce}, {"gather", &cost->gather},
+                {"opt", &cost->optimizer}};
     const char *equals = strchr(word, '=');
     for (size_t k = 0; equals && k < sizeof(keys) / sizeof(keys[0]); k++) {
         if (strlen(keys[k].name) == (size_t)(equals - word) &&
             strncmp(keys[k].name, word, (size_t)(equals - word)) == 0) {
-            return read_real("--cost", equals + 1,
-                             (double *)((char *)cost + keys[k].offset));
+            return read_real("--cost", equals + 1, keys[k].value);
         }
     }
     return wefti_error(WEFT_ERR_INVALID,

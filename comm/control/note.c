@@ -7,6 +7,11 @@
 #include "base/check.h"
 #include "comm/bootstrap/cursor.h"
 
+#include <assert.h>
+
+static_assert((int)WEFTI_BOOTSTRAP_RANKS_MOST <= (int)WEFTI_SHRINK_RANKS_MOST,
+              "fates and votes have room for every rank of a job");
+
 enum { TEXT_MOST = sizeof(((wefti_note *)0)->text) - 1, STATUS_MOST = 1000 };
 
 static void write_long(wefti_writer *writer, uint64_t value)

@@ -52,10 +52,10 @@ struct wefti_port {
 static _Atomic(void (*)(const char *)) say_to;
 
 /* UCX prints to stdout; a library has no business there. */
-static ucs_log_func_rc_t take_log(const char *file, unsigned line,
-                                  const char *function, ucs_log_level_t level,
-                                  const ucs_log_component_config_t *component,
-                                  const char *format, va_list args)
+__attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t
+take_log(const char *file, unsigned line, const char *function,
+         ucs_log_level_t level, const ucs_log_component_config_t *component,
+         const char *format, va_list args)
 {
     (void)function;
     (void)component;
@@ -64,7 +64,7 @@ static ucs_log_func_rc_t take_log(const char *file, unsigned line,
         const char *name = strrchr(file, '/');
         char text[400];
         int used = snprintf(text, sizeof(text),
-                            "ucx %s:%u: ", name ? name + 1 : file, line);
+                            "ucx %.80s:%u: ", name ? name + 1 : file, line);
         vsnprintf(text + used, sizeof(text) - (size_t)used, format, args);
         say(text);
     }

@@ -366,11 +366,13 @@ void weft_comm_destroy(weft_comm *comm)
             break;
         }
     }
-    wefti_remote_tell_left(&comm->fabric);
+    const wefti_leave how =
+        comm->failed == WEFT_OK ? WEFTI_LEAVE_WELL : WEFTI_LEAVE_AFTER_FAULT;
+    wefti_remote_tell_left(&comm->fabric, how);
     pthread_mutex_unlock(&engine->lock);
     wefti_rank_page *page =
         wefti_shared_get_page(&comm->fabric.shared, comm->rank);
-    atomic_store(&page->left, 1);
+    atomic_store(&page->left, how);
     for (int peer = 0; peer < comm->nranks; peer++) {
         wefti_doorbell_ring(comm->bells[peer]);
     }

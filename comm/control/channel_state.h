@@ -83,6 +83,9 @@ wefti_contact *wefti_control_find_contact(wefti_control *control, int rank);
 /* Begins to call rank, unless there is no place or address. */
 void wefti_control_call(wefti_control *control, int rank, int64_t at_ns);
 
+/* The connection to rank has ended: what was said on it is said again. */
+void wefti_errands_lost(wefti_control *control, int rank);
+
 /* Pushes all errands. Returns when to do so again; INT64_MAX: with news. */
 int64_t wefti_errands_advance(wefti_control *control, int64_t now_ns);
 

@@ -13,7 +13,7 @@
 enum {
     GLARE_NS = 300000000, /* the lower rank waits to be called so long */
     LOST_PAUSE_NS = 5000000,
-    CLOSING_NS = 500000000
+    CLOSING_NS = 2000000000 /* for what is still to be told */
 };
 
 /* Then somebody else listens there; a crowd of strangers does not last. */
@@ -129,6 +129,7 @@ static void lose(wefti_control *control, wefti_contact *contact,
     const int peer = contact->peer;
     const bool left = contact->leaving;
     wefti_contact_close(contact);
+    wefti_errands_lost(control, peer);
     if (wefti_control_get_fate(control, peer) != WEFTI_FATE_NONE || left) {
         return;
     }

@@ -23,9 +23,8 @@
 enum {
     LOOK_NS = 20000000,    /* between looks at a stalled operation */
     PAUSE_NS = 1000000000, /* no look for so long: it was us who stood still */
-    LEFT_NS = 500000000,
-    ASK_NS = 1000000000,  /* between questions whether hosts answer */
-    FRESH_NS = 400000000, /* a mark older than this is of somebody stopped */
+    ASK_NS = 1000000000,   /* between questions whether hosts answer */
+    FRESH_NS = 400000000,  /* a mark older than this is of somebody stopped */
     LISTED_RANKS = 16
 };
 
@@ -262,20 +261,30 @@ bool wefti_peer_is_cut(const weft_comm *comm, int peer)
                WEFTI_FATE_CUT;
 }
 
-/* Who leaves because of a fault has told it, but that may come a little later
- * from another host. */
-static bool has_left(weft_comm *comm, int peer)
+/* Who leaves because of a fault has told it, but from another host that comes
+ * by another way, and later. */
+static const char *find_leave(weft_comm *comm, int peer, wefti_leave how)
 {
-    const wefti_fabric *fabric = &comm->fabric;
-    wefti_rank_page *page = wefti_shared_get_page(&fabric->shared, peer);
-    return atomic_load(&page->left) != 0 &&
-           (!wefti_remote_is(fabric, peer) ||
-            wefti_clock_ns() - fabric->lines[peer].left_ns > LEFT_NS);
+    if (wefti_remote_is(&comm->fabric, peer)) {
+        const int64_t since_ns =
+            wefti_clock_ns() - comm->fabric.lines[peer].left_ns;
+        const int64_t told_ns =
+            how == WEFTI_LEAVE_WELL ? INT64_C(500000000) : INT64_C(5000000000);
+        if (since_ns < told_ns) {
+            return NULL;
+        }
+    }
+    return how == WEFTI_LEAVE_WELL
+               ? "has destroyed its communicator"
+               : "has destroyed its communicator after a fault of which "
+                 "nothing was heard here";
 }
 
 const char *wefti_watch_lost(weft_comm *comm, int peer)
 {
-    return has_left(comm, peer)               ? "has destroyed its communicator"
+    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
+    const wefti_leave how = (wefti_leave)atomic_load(&page->left);
+    return how != WEFTI_LEAVE_NONE            ? find_leave(comm, peer, how)
            : !wefti_peer_has_died(comm, peer) ? NULL
            : wefti_peer_is_cut(comm, peer)
                ? "does not answer: its host, or the link to it, is down"

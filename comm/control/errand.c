@@ -144,6 +144,16 @@ int64_t wefti_errands_advance(wefti_control *control, int64_t now_ns)
     return next_ns;
 }
 
+void wefti_errands_lost(wefti_control *control, int rank)
+{
+    for (wefti_errand *errand = control->errands; errand;
+         errand = errand->next) {
+        if (errand->at < errand->count && errand->ranks[errand->at] == rank) {
+            errand->said = false;
+        }
+    }
+}
+
 void wefti_errands_heard(wefti_control *control, const wefti_note *heard)
 {
     for (wefti_errand **link = &control->errands; *link;

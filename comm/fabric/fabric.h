@@ -79,7 +79,7 @@ typedef struct wefti_line {
     int world_rank;
     uint64_t sent, got;
     uint64_t told;
-    bool leaving;
+    wefti_leave leaving;
     uint64_t leaves_after;
     int64_t left_ns;
 } wefti_line;

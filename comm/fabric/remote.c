@@ -149,10 +149,11 @@ void wefti_remote_tell_observed(wefti_fabric *fabric)
     }
 }
 
-void wefti_remote_tell_left(wefti_fabric *fabric)
+void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
 {
     if (fabric->net) {
         wefti_wire wire = begin(fabric, WEFTI_WIRE_LEFT);
+        wire.words[0] = how;
         tell_all(fabric, &wire, NULL, 0);
     }
 }

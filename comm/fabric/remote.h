@@ -47,6 +47,6 @@ void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane);
 void wefti_remote_tell_observed(wefti_fabric *fabric);
 
 /* That this rank has destroyed the communicator. */
-void wefti_remote_tell_left(wefti_fabric *fabric);
+void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how);
 
 #endif

@@ -206,17 +206,24 @@ typedef struct wefti_stuck {
     _Atomic int64_t since_ns, seen_ns;
 } wefti_stuck;
 
+/* How a rank has destroyed its communicator. */
+typedef enum wefti_leave {
+    WEFTI_LEAVE_NONE, /* it has not */
+    WEFTI_LEAVE_WELL,
+    WEFTI_LEAVE_AFTER_FAULT /* which it has told the others */
+} wefti_leave;
+
 /*
  * completed    publish_settled -> lane_free: the rank has read all it needs of
  *              the peers' entries and windows of these operations, which may
  *              be written again
- * left         weft_comm_destroy -> wefti_watch_lost: alone
+ * left         weft_comm_destroy -> wefti_watch_lost: alone; a wefti_leave
  * waiting_ns   leave_mark -> is_only_waiting: alone
  */
 typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */
     _Alignas(128) _Atomic uint64_t completed;
-    _Atomic uint32_t left; /* destroyed the communicator */
+    _Atomic uint32_t left;
     /* Per lane: when it last found itself waiting for a peer. Diagnosis. */
     _Atomic int64_t waiting_ns[WEFTI_LANES];
     wefti_stuck stuck;

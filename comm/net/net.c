@@ -72,15 +72,15 @@ static void note_leaving(weft_comm *comm, const wefti_wire *wire)
 {
     wefti_line *line = &comm->fabric.lines[wire->from];
     if (wire->kind == WEFTI_WIRE_LEFT) {
-        line->leaving = true;
+        line->leaving = (wefti_leave)wire->words[0];
         line->leaves_after = wire->before;
     }
     line->got++;
-    if (line->leaving && line->got > line->leaves_after) {
+    if (line->leaving != WEFTI_LEAVE_NONE && line->got > line->leaves_after) {
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, (int)wire->from);
         line->left_ns = wefti_clock_ns();
-        atomic_store(&page->left, 1);
+        atomic_store(&page->left, line->leaving);
     }
 }
 

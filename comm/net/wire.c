@@ -103,8 +103,10 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
         return data_bytes == 0 && wire->words[0] < WEFTI_LANES;
     case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_OBSERVED:
-    case WEFTI_WIRE_LEFT:
         return data_bytes == 0;
+    case WEFTI_WIRE_LEFT:
+        return data_bytes == 0 && (wire->words[0] == WEFTI_LEAVE_WELL ||
+                                   wire->words[0] == WEFTI_LEAVE_AFTER_FAULT);
     case WEFTI_WIRE_BYE:
     case WEFTI_WIRE_END:
         break;

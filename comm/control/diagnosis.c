@@ -112,12 +112,22 @@ static bool awaits_itself(const wefti_op *op)
     return false;
 }
 
+/* After so long without a step other hosts are spoken to. */
+static int64_t patience_of(const weft_comm *comm)
+{
+    const int64_t half_ns = comm->timeout_ns / 2;
+    return comm->warn_ns < half_ns ? comm->warn_ns : half_ns;
+}
+
 /* Tells the others that this rank waits for a peer, not for itself. */
 static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
 {
     if (op->ring == WEFTI_RING_LETTERS) {
         if (op->tracks[0].wait == WEFTI_WAIT_PEER) {
             wefti_stuck_note(comm, op, now_ns);
+            if (now_ns - op->moved_ns > patience_of(comm) / 2) {
+                wefti_remote_tell_stuck(&comm->fabric);
+            }
         }
         return;
     }
@@ -342,9 +352,7 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t now_ns,
                                       int peer),
                        const void *context)
 {
-    int64_t patience_ns = comm->timeout_ns / 2;
-    patience_ns = comm->warn_ns < patience_ns ? comm->warn_ns : patience_ns;
-    if (!comm->fabric.net || stalled_ns < patience_ns ||
+    if (!comm->fabric.net || stalled_ns < patience_of(comm) ||
         now_ns - comm->asked_ns < ASK_NS) {
         return;
     }

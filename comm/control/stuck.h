@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/control/stuck.h - the send or receive in which a rank has waited for
- * longest, where all ranks that share its memory can see it: point-to-point
- * operations have no entries, and yet may be why their rank does not come.
+ * longest, where all ranks can see it (of other hosts, once it has lasted):
+ * point-to-point operations have no entries, and yet may be why their rank does
+ * not come.
  */
 #ifndef COMM_CONTROL_STUCK_H
 #define COMM_CONTROL_STUCK_H

@@ -141,6 +141,25 @@ void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane)
     }
 }
 
+void wefti_remote_tell_stuck(wefti_fabric *fabric)
+{
+    if (!fabric->net) {
+        return;
+    }
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_STUCK);
+    if (wire.sent_ns - fabric->stuck_told_ns >= WAITING_NS) {
+        const wefti_stuck *own =
+            &wefti_shared_get_page(&fabric->shared, fabric->rank)->stuck;
+        fabric->stuck_told_ns = wire.sent_ns;
+        wire.words[0] = atomic_load(&own->number);
+        wire.words[1] = atomic_load(&own->pair);
+        wire.words[2] = atomic_load(&own->count);
+        wire.words[3] = atomic_load(&own->dtype);
+        wire.words[4] = (uint64_t)atomic_load(&own->since_ns);
+        tell_all(fabric, &wire, NULL, 0);
+    }
+}
+
 void wefti_remote_tell_observed(wefti_fabric *fabric)
 {
     if (fabric->net) {

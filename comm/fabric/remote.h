@@ -43,6 +43,9 @@ void wefti_remote_tell_completed(wefti_fabric *fabric);
 /* That this rank waits for a peer on a lane. */
 void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane);
 
+/* What this rank waits in, point to point: its page's wefti_stuck. */
+void wefti_remote_tell_stuck(wefti_fabric *fabric);
+
 /* That somebody here wants exact times of entry. */
 void wefti_remote_tell_observed(wefti_fabric *fabric);
 

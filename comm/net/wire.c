@@ -85,6 +85,14 @@ static bool check_release(const wefti_wire *wire, size_t data_bytes,
            wire->words[1] <= view->posted[cell(at)];
 }
 
+static bool check_stuck(const wefti_wire *wire, size_t data_bytes,
+                        const wefti_wire_view *view)
+{
+    return data_bytes == 0 &&
+           wire->words[1] >> 1 < (uint64_t)view->shared->layout.nranks &&
+           wire->words[3] < WEFT_DTYPE_COUNT;
+}
+
 bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                       const wefti_wire_view *view)
 {
@@ -107,6 +115,8 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
     case WEFTI_WIRE_LEFT:
         return data_bytes == 0 && (wire->words[0] == WEFTI_LEAVE_WELL ||
                                    wire->words[0] == WEFTI_LEAVE_AFTER_FAULT);
+    case WEFTI_WIRE_STUCK:
+        return check_stuck(wire, data_bytes, view);
     case WEFTI_WIRE_BYE:
     case WEFTI_WIRE_END:
         break;
@@ -160,6 +170,17 @@ static void apply_message(const wefti_wire *wire, const void *data,
     atomic_store(&message->sequence, sequence);
 }
 
+static void apply_stuck(const wefti_wire *wire, wefti_stuck *stuck,
+                        int64_t skew_ns, int64_t now_ns)
+{
+    atomic_store(&stuck->number, wire->words[0]);
+    atomic_store(&stuck->pair, wire->words[1]);
+    atomic_store(&stuck->count, wire->words[2]);
+    atomic_store(&stuck->dtype, wire->words[3]);
+    atomic_store(&stuck->since_ns, (int64_t)wire->words[4] + skew_ns);
+    atomic_store(&stuck->seen_ns, now_ns);
+}
+
 /* On several rails a smaller value may come after a greater one. */
 static void raise(_Atomic uint64_t *flag, uint64_t value)
 {
@@ -190,6 +211,9 @@ void wefti_wire_apply(const wefti_wire *wire, const void *data,
         break;
     case WEFTI_WIRE_WAITING:
         atomic_store(&page->waiting_ns[wire->words[0]], now_ns);
+        break;
+    case WEFTI_WIRE_STUCK:
+        apply_stuck(wire, &page->stuck, skew_ns, now_ns);
         break;
     case WEFTI_WIRE_OBSERVED:
         atomic_store(&view->shared->header->observed, 1);

@@ -27,8 +27,9 @@ enum { WEFTI_WIRE_VERSION = 3, WEFTI_WIRE_WORDS = 7 };
  * COMPLETED  - (what every header says of it)
  * WAITING    lane
  * OBSERVED   -
- * LEFT       - (the last on its communicator)
+ * LEFT       how (the last on its communicator)
  * BYE        - (the last of all; of no communicator)
+ * STUCK      number, pair, count, dtype, since_ns
  */
 typedef enum wefti_wire_kind {
     WEFTI_WIRE_ENTRY = 1,
@@ -39,6 +40,7 @@ typedef enum wefti_wire_kind {
     WEFTI_WIRE_OBSERVED,
     WEFTI_WIRE_LEFT,
     WEFTI_WIRE_BYE,
+    WEFTI_WIRE_STUCK,
     WEFTI_WIRE_END
 } wefti_wire_kind;
 

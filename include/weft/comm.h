@@ -207,8 +207,8 @@ int weft_comm_get_nranks(const weft_comm *comm);
  * operations, what is in flight, whom it waits for.
  *
  * Then the sends and receives of this rank that are not done. Of the others is
- * known which one they have waited in for longest, if they share memory with
- * this rank.
+ * known which one they have waited in for longest; from other hosts, once that
+ * is half as long as what warn_ms and half of timeout_ms allow.
  *
  * text_out     room for text_bytes, always ends in a zero byte.
  *

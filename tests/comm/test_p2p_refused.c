@@ -202,6 +202,7 @@ static int never_sent(weft_comm *comm, void *context)
 static void be_patient(int rank, weft_comm_config *config, void *context)
 {
     (void)context;
+    config->warn_ms = 500;
     config->timeout_ms = rank == 2 ? 60000 : 1000;
 }
 

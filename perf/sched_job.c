@@ -8,6 +8,7 @@
 #include "perf/sched_job.h"
 
 #include "base/error.h"
+#include "perf/sched_links.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -203,45 +204,20 @@ static weft_status lower_and_prove(wefti_sched_job *job)
 /* ---- pricing and drawing --------------------------------------------------
  */
 
-/* Nodes' ports: 2 x node goes out, the next comes in. */
-static int route_by_node(void *context, int from_rank, int to_rank,
-                         int *links_out)
-{
-    int node_ranks = *(const int *)context;
-    int from = from_rank / node_ranks, to = to_rank / node_ranks;
-    if (from == to) {
-        return 0;
-    }
-    links_out[0] = 2 * from;
-    links_out[1] = 2 * to + 1;
-    return 2;
-}
-
 static weft_status price(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     weft_schedule_cost cost = options->cost;
-    weft_link *links = NULL;
-    int node_ranks = options->node_ranks;
+    wefti_sched_links links;
     bool keep = options->command == WEFTI_SCHED_SHOW || options->svg_path ||
                 options->trace_path;
-    if (node_ranks > 0) {
-        cost.link_count = 2 * ((job->info.ranks - 1) / node_ranks + 1);
-        links = calloc((size_t)cost.link_count, sizeof(*links));
-        if (!links) {
-            return wefti_error(WEFT_ERR_NO_MEMORY, "--nodes");
-        }
-        for (int l = 0; l < cost.link_count; l++) {
-            links[l].busy = options->node_busy;
-        }
-        cost.links = links;
-        cost.route = route_by_node;
-        cost.context = &node_ranks;
-    }
     weft_status status =
-        weft_schedule_simulate(job->schedule, &cost, keep, &job->run);
-    job->priced = status == WEFT_OK;
-    free(links);
+        wefti_sched_links_init(&links, options, job->info.ranks, &cost);
+    if (status == WEFT_OK) {
+        status = weft_schedule_simulate(job->schedule, &cost, keep, &job->run);
+        job->priced = status == WEFT_OK;
+        wefti_sched_links_fini(&links);
+    }
     return status;
 }
 

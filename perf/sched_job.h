@@ -38,6 +38,10 @@ WEFT_NODISCARD weft_status wefti_sched_write_json(const wefti_sched_job *job);
 /* Chrome's trace format: one ms for each unit of cost. */
 WEFT_NODISCARD weft_status wefti_sched_write_trace(const wefti_sched_job *job);
 
+/* All schedules compared: for people, or as JSON where a path is given. */
+WEFT_NODISCARD weft_status
+wefti_sched_compare(const wefti_sched_options *options);
+
 /* A file to write, "-": stdout; close with wefti_sched_close. */
 WEFT_NODISCARD weft_status wefti_sched_open(const char *flag, const char *path,
                                             FILE **file_out);

@@ -31,6 +31,12 @@ enum {
     PASSES,
     MAX_ACTIVATIONS,
     MAX_EARLY,
+    LAYERS,
+    MAX_MEMORY,
+    COPY_MEMORY,
+    TOPOLOGY,
+    BYTES,
+    PLACES,
     COLUMNS,
     CSV,
     TORCH,
@@ -58,6 +64,12 @@ static const struct option long_flags[] = {
     {"passes", required_argument, NULL, PASSES},
     {"max-activations", required_argument, NULL, MAX_ACTIVATIONS},
     {"max-early", required_argument, NULL, MAX_EARLY},
+    {"layers", required_argument, NULL, LAYERS},
+    {"max-memory", required_argument, NULL, MAX_MEMORY},
+    {"copy-memory", required_argument, NULL, COPY_MEMORY},
+    {"topology", required_argument, NULL, TOPOLOGY},
+    {"bytes", required_argument, NULL, BYTES},
+    {"places", required_argument, NULL, PLACES},
     {"columns", required_argument, NULL, COLUMNS},
     {"csv", required_argument, NULL, CSV},
     {"torch", no_argument, NULL, TORCH},
@@ -67,75 +79,6 @@ static const struct option long_flags[] = {
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, VERSION},
     {0}};
-
-static const char help_text[] =
-    "usage: weft-sched show|check|simulate|list --schedule NAME|FILE.csv\n"
-    "                  --ranks P --microbatches M [flags]\n"
-    "\n"
-    "Pipeline schedules: makes one, proves it, prices it, draws it.\n"
-    "\n"
-    "  show       draws the timeline\n"
-    "  check      proves that it is complete, in order and free of deadlock;\n"
-    "             exit status 1 and what is wrong where it is not\n"
-    "  simulate   time, bubble, memory, and what each rank waits for\n"
-    "  list       the actions of each rank; without --schedule, all schedules\n"
-    "\n"
-    "  --schedule NAME       gpipe 1f1b interleaved zb_h1 zb_h2 zbv dualpipe\n"
-    "                        dualpipev, or a CSV file: one row per rank\n"
-    "  --ranks P             pipeline ranks (a file's own)\n"
-    "  --microbatches M      of a step, both directions together (a file's "
-    "own)\n"
-    "  --chunks V            interleaved: chunks a rank (2)\n"
-    "  --group N             interleaved: micro-batches a chunk runs in turn "
-    "(P)\n"
-    "  --overlap             interleaved: steady pairs run as one FB\n"
-    "  --directions 1|2      of a file (2 where it can only be that)\n"
-    "  --old-torch           a file of older torch: B is I, BW is B\n"
-    "\n"
-    "  --cost LIST           "
-    "F=1,I=1,W=1,B=2,FB=3,p2p=0,reduce=0,gather=0,opt=0:\n"
-    "                        of all stages a rank has of one direction, p2p "
-    "of\n"
-    "                        each message (B: I+W, FB: F+B)\n"
-    "  --nodes N:T           nodes of N ranks; each message between nodes "
-    "takes\n"
-    "                        the sending and the receiving node's port for T\n"
-    "\n"
-    "  --lowering HOW        how messages are placed: sender (default), gap,\n"
-    "                        naive, dualpipe\n"
-    "  --semantics HOW       grouped (default), rendezvous, eager:K; "
-    "--grouped\n"
-    "                        and --rendezvous are short for the first two\n"
-    "  --passes LIST         merge,recompute,shard,reduce,optimize,release\n"
-    "  --max-activations A   check: no rank may hold more (device units)\n"
-    "  --max-early N         check: nor more messages before their use\n"
-    "\n"
-    "  --csv FILE            the actions as CSV; with messages if --lowering "
-    "is\n"
-    "                        given; --torch leaves out what torch lacks\n"
-    "  --svg FILE            the timeline as a picture\n"
-    "  --trace FILE          the timeline for Perfetto or chrome://tracing; "
-    "one\n"
-    "                        unit of cost is one ms\n"
-    "  --json FILE, -J FILE  the facts as JSON; for all files, - is stdout\n"
-    "  --columns N           width of the drawing (the terminal's, or 120)\n"
-    "  --help, --version\n"
-    "\n"
-    "examples:\n"
-    "  weft-sched show --schedule dualpipev --ranks 4 --microbatches 10\n"
-    "  weft-sched simulate --schedule interleaved --ranks 8 --microbatches 32 "
-    "\\\n"
-    "      --chunks 4 --cost F=1,I=1,W=1,p2p=0.1\n"
-    "  weft-sched check --schedule zbv --ranks 4 --microbatches 16 \\\n"
-    "      --lowering gap\n"
-    "  weft-sched check --schedule mine.csv --semantics eager:2\n"
-    "  weft-sched show --schedule dualpipe --ranks 8 --microbatches 20 \\\n"
-    "      --cost FB=2.4 --svg dualpipe.svg\n";
-
-void wefti_sched_options_print_help(void)
-{
-    fputs(help_text, stdout);
-}
 
 static weft_status read_int(const char *flag, const char *text, int least,
                             int most, int *value_out)
@@ -212,6 +155,40 @@ static weft_status read_costs(const char *list, weft_schedule_cost *cost)
     weft_status status = WEFT_OK;
     while (status == WEFT_OK && next_word(&list, word)) {
         status = read_cost(word, cost);
+    }
+    return status;
+}
+
+/* Whole numbers a,b,c; at least one. */
+static weft_status read_ints(const char *flag, const char *list, int least,
+                             int most, int *values, int room, int *count_out)
+{
+    char word[WORD_BYTES];
+    weft_status status = WEFT_OK;
+    *count_out = 0;
+    while (status == WEFT_OK && next_word(&list, word)) {
+        if (*count_out == room) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "%s: allowed are up to %d numbers", flag, room);
+        }
+        status = read_int(flag, word, least, most, &values[(*count_out)++]);
+    }
+    return status;
+}
+
+/* The first is what the costs are of. */
+static weft_status read_microbatches(const char *text,
+                                     wefti_sched_options *options)
+{
+    int all[WEFT_ADVICE_CHOICES_MOST + 1] = {0};
+    int count;
+    weft_status status =
+        read_ints("--microbatches", text, 1, WEFT_SCHEDULE_MICROBATCHES_MOST,
+                  all, WEFT_ADVICE_CHOICES_MOST + 1, &count);
+    if (status == WEFT_OK) {
+        options->microbatches = all[0];
+        options->choice_count = count - 1;
+        memcpy(options->choices, all + 1, (size_t)(count - 1) * sizeof(int));
     }
     return status;
 }
@@ -307,9 +284,7 @@ static weft_status read_shape(int flag, const char *text,
         return read_int("--ranks", text, 1, WEFT_SCHEDULE_RANKS_MOST,
                         &options->ranks);
     case MICROBATCHES:
-        return read_int("--microbatches", text, 1,
-                        WEFT_SCHEDULE_MICROBATCHES_MOST,
-                        &options->microbatches);
+        return read_microbatches(text, options);
     case CHUNKS:
         return read_int("--chunks", text, 1, WEFT_SCHEDULE_STAGES_MOST,
                         &options->chunks);
@@ -323,6 +298,19 @@ static weft_status read_shape(int flag, const char *text,
     case MAX_EARLY:
         return read_int("--max-early", text, 1, WEFT_SCHEDULE_MICROBATCHES_MOST,
                         &options->early_most);
+    case LAYERS:
+        return read_int("--layers", text, 1, WEFT_SCHEDULE_STAGES_MOST,
+                        &options->layers);
+    case PLACES:
+        return read_ints("--places", text, 0, WEFT_SCHEDULE_RANKS_MOST,
+                         options->places, WEFTI_SCHED_PLACES_MOST,
+                         &options->place_count);
+    case BYTES:
+        return read_real("--bytes", text, &options->message_bytes);
+    case MAX_MEMORY:
+        return read_real("--max-memory", text, &options->memory_most);
+    case COPY_MEMORY:
+        return read_real("--copy-memory", text, &options->copy_memory);
     default:
         return read_real("--max-activations", text, &options->activations_most);
     }
@@ -365,6 +353,9 @@ static weft_status take_flag(int flag, const char *text, const char *word,
     case TORCH:
         options->for_torch = true;
         return WEFT_OK;
+    case TOPOLOGY:
+        options->topology = text;
+        return WEFT_OK;
     case CSV:
         options->csv_path = text;
         return WEFT_OK;
@@ -404,15 +395,56 @@ static weft_status take_flag(int flag, const char *text, const char *word,
 
 static weft_status take_command(const char *word, wefti_sched_options *options)
 {
-    static const char *const names[] = {"show", "check", "simulate", "list"};
-    for (int k = 0; k < 4; k++) {
+    static const char *const names[] = {"show", "check", "simulate", "list",
+                                        "compare"};
+    for (int k = 0; k < 5; k++) {
         if (strcmp(names[k], word) == 0) {
             options->command = (wefti_sched_command)k;
             return WEFT_OK;
         }
     }
     return wefti_error(WEFT_ERR_INVALID,
-                       "%s: allowed is show, check, simulate or list", word);
+                       "%s: allowed is show, check, simulate, list or "
+                       "compare",
+                       word);
+}
+
+/* compare makes all schedules itself, and writes no files of any. */
+static weft_status check_compare(const wefti_sched_options *options)
+{
+    if (options->schedule || options->chunks || options->group ||
+        options->overlap || options->directions || options->csv_path ||
+        options->svg_path || options->trace_path) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "compare takes no --schedule, --chunks, --group, "
+                           "--overlap, --directions, --csv, --svg or --trace");
+    }
+    if (options->ranks == 0 || options->microbatches == 0 ||
+        options->layers == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "compare needs --ranks P, --microbatches M and "
+                           "--layers L");
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_topology(const wefti_sched_options *options)
+{
+    if (options->topology && options->node_ranks > 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--topology and --nodes: allowed is one of them");
+    }
+    if (options->topology && options->message_bytes <= 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--topology needs --bytes N, what a message "
+                           "carries; costs are then in us");
+    }
+    if (!options->topology &&
+        (options->message_bytes > 0 || options->place_count > 0)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--bytes and --places are for --topology");
+    }
+    return WEFT_OK;
 }
 
 /* Rules between flags. */
@@ -420,8 +452,18 @@ static weft_status check_together(const wefti_sched_options *options, int words)
 {
     if (words != 1) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "one command is needed: show, check, simulate or "
-                           "list; see weft-sched --help");
+                           "one command is needed: show, check, simulate, list "
+                           "or compare; see weft-sched --help");
+    }
+    weft_status status = check_topology(options);
+    if (status != WEFT_OK || options->command == WEFTI_SCHED_COMPARE) {
+        return status == WEFT_OK ? check_compare(options) : status;
+    }
+    if (options->choice_count > 0 || options->layers > 0 ||
+        options->memory_most > 0 || options->copy_memory > 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--layers, --max-memory, --copy-memory and several "
+                           "--microbatches are for compare");
     }
     if (!options->schedule && options->command != WEFTI_SCHED_LIST) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -5,14 +5,17 @@
 #ifndef PERF_SCHED_OPTIONS_H
 #define PERF_SCHED_OPTIONS_H
 
-#include "weft/schedule.h"
+#include "weft/advice.h"
 
 typedef enum wefti_sched_command {
     WEFTI_SCHED_SHOW,
     WEFTI_SCHED_CHECK,
     WEFTI_SCHED_SIMULATE,
-    WEFTI_SCHED_LIST
+    WEFTI_SCHED_LIST,
+    WEFTI_SCHED_COMPARE
 } wefti_sched_command;
+
+enum { WEFTI_SCHED_PLACES_MOST = 4096 };
 
 typedef struct wefti_sched_options {
     wefti_sched_command command;
@@ -21,8 +24,11 @@ typedef struct wefti_sched_options {
     int directions;                         /* 0: as the file says */
     bool overlap, old_torch;
     weft_schedule_cost cost;
-    double node_busy; /* with --nodes: each message over the node's port */
-    int node_ranks;   /* 0: not given */
+    double node_busy;     /* with --nodes: each message over the node's port */
+    int node_ranks;       /* 0: not given */
+    const char *topology; /* NULL: none */
+    double message_bytes; /* with it */
+    int places[WEFTI_SCHED_PLACES_MOST], place_count; /* 0: in order */
     bool lower, lowering_given;
     weft_lowering lowering;
     weft_semantics semantics;
@@ -30,6 +36,10 @@ typedef struct wefti_sched_options {
     bool reduce, optimize, shard, recompute, release, merge;
     double activations_most;
     int early_most;
+    /* compare: further numbers of micro-batches, ... */
+    int choices[WEFT_ADVICE_CHOICES_MOST], choice_count;
+    int layers;
+    double memory_most, copy_memory;
     int columns; /* of the terminal form; 0: by terminal */
     const char *csv_path, *svg_path, *trace_path, *json_path; /* NULL: none */
     bool for_torch;

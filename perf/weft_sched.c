@@ -14,6 +14,9 @@
 static weft_status run(const wefti_sched_options *options, bool *valid_out)
 {
     wefti_sched_job job;
+    if (options->command == WEFTI_SCHED_COMPARE) {
+        return wefti_sched_compare(options);
+    }
     if (!options->schedule) {
         return wefti_sched_print_names(options->json_path);
     }

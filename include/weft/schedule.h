@@ -414,7 +414,7 @@ WEFT_NODISCARD weft_status weft_schedule_release(weft_schedule *schedule);
  */
 
 /* Most links that a message passes through. */
-#define WEFT_ROUTE_LINKS_MOST 8
+#define WEFT_ROUTE_LINKS_MOST 128
 
 /*
  * weft_link - something that messages share: a port, a cable, a bus. It carries

@@ -5,6 +5,7 @@
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H
 
+#include "weft/advice.h"
 #include "weft/comm.h"
 #include "weft/device.h"
 #include "weft/ledger.h"

@@ -154,12 +154,81 @@ class WeftSched(unittest.TestCase):
                 (["check", *shape("1f1b"), "--semantics", "eager:0"], "eager"),
                 (["check", *shape("1f1b"), "--lowering", "dualpipe"],
                  "dualpipev"),
+                (["compare", "--ranks", 4, "--microbatches", 8], "--layers"),
+                (["compare", *shape("1f1b")], "--schedule"),
+                (["show", *shape("1f1b"), "--layers", 8], "compare"),
+                (["show", *shape("1f1b"), "--bytes", 8], "--topology"),
+                (["show", *shape("1f1b"), "--topology", "1x(4xH100)"],
+                 "--bytes"),
+                (["show", *shape("1f1b"), "--topology", "1x(2xH100)",
+                  "--bytes", 8], "rank 2 has no place"),
+                (["show", *shape("1f1b"), "--topology", "2x(2xH100)",
+                  "--bytes", 8], "no usable NIC"),
+                (["show", *shape("1f1b", 2), "--topology", "1x(2xH100)",
+                  "--bytes", 8, "--places", "1,1"], "both at 1"),
+                (["show", *shape("1f1b", 2), "--topology", "1x(2xH100)",
+                  "--bytes", 8, "--places", "1"], "1 given for 2"),
+                (["show", *shape("1f1b", 2), "--topology", "/none.xml",
+                  "--bytes", 8], "/none.xml"),
                 (["show", *shape("interleaved", 3, 7)], "works is 6"),
                 (["show", *shape("dualpipe", 4, 6)], "works is 8")]:
             done = run(*words, status=1)
             self.assertIn(said, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
             self.assertEqual(done.stdout, "")
+
+    def test_compare_agrees_with_simulate(self):
+        words = ["--ranks", 4, "--microbatches", "16,32", "--layers", 16,
+                 "--cost", "F=1,I=1.25,W=0.75,FB=2.5,p2p=0.125"]
+        got = facts("compare", *words, "--max-memory", 8)
+        self.assertEqual(got["best"], got["candidates"][0]["schedule"])
+        self.assertIn(got["best"], got["reason"])
+        names = set()
+        for entry in got["candidates"]:
+            names.add(entry["schedule"])
+            self.assertEqual(entry["possible"], entry["why"] is None)
+            if entry["microbatches"] != 16 or entry["makespan"] is None:
+                continue
+            more = ["--chunks", entry["chunks"]] \
+                if entry["schedule"] == "interleaved" else []
+            more += ["--overlap"] if entry["overlap"] else []
+            one = facts("simulate", *shape(entry["schedule"]), "--cost",
+                        words[-1], *more)
+            for field in ["makespan", "bubble", "bubble_ratio",
+                          "peak_activation", "p2p_messages", "param_copies"]:
+                self.assertEqual(one[field], entry[field])
+            self.assertEqual(entry["possible"], entry["memory"] <= 8)
+        self.assertEqual(names, set(NAMES))
+        text = run("compare", *words, "--max-memory", 8).stdout
+        self.assertIn(got["reason"], text)
+        few = run("compare", "--ranks", 8, "--microbatches", 4, "--layers", 8)
+        self.assertIn("warning: even so", few.stdout)
+
+    def test_shared_port_lengthens_the_step(self):
+        def on(machine, places):
+            return facts("simulate", *shape("1f1b"), "--topology", machine,
+                         "--places", places, "--bytes", "16e6", "--cost",
+                         "F=300,I=300,W=300")["makespan"]
+        shared = on("2x(2xH100,1xCX7)", "0,2,1,3")
+        apart = on("2x(2xH100,2xCX7)", "0,2,1,3")
+        near = on("1x(4xH100,4xCX7)", "0,1,2,3")
+        self.assertGreater(shared, 1.01 * apart)
+        self.assertGreater(apart, near)
+        # Without a message in its way: 3 hops there and back, ports at 50 GB/s
+        # both, GPU to switch to NIC at more.
+        alone = facts("simulate", *shape("1f1b", 2, 1), "--topology",
+                      "2x(1xH100,1xCX7)", "--bytes", "16e6", "--cost",
+                      "F=300,I=300,W=300")
+        self.assertTrue(math.isclose(alone["makespan"], 1800 + 640,
+                                     rel_tol=0.01))
+        # Hosts without GPUs: ranks of one host meet in memory.
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.json")
+            run("compare", "--ranks", 2, "--microbatches", 4, "--layers", 4,
+                "--topology", "2x(1xNUMA,1xCX7)", "--bytes", "1e6", "--json",
+                path)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file)["command"], "compare")
 
     def test_help_and_names(self):
         self.assertIn("examples:", run("--help").stdout)

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * weft/advice.h - which pipeline schedule suits a job: all of them priced with
+ * the costs that were measured, the best one first, and why.
+ *
+ *     weft_advice_config config = {.size_bytes = sizeof(config), .ranks = 4,
+ *                                  .microbatches = 32, .layers = 32,
+ *                                  .cost = &measured};
+ *     status = weft_schedule_advise(&config, &advice);
+ *     advice.candidates[0] is what to run, advice.reason says why
+ *     weft_advice_fini(&advice);
+ *
+ * Threads: any; nothing is kept between calls.
+ */
+#ifndef WEFT_ADVICE_H
+#define WEFT_ADVICE_H
+
+#include "weft/schedule.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* Most numbers of micro-batches that are compared at once. */
+#define WEFT_ADVICE_CHOICES_MOST 64
+
+/* A planned bubble above this share of the step is warned of. */
+#define WEFT_ADVICE_BUBBLE_WARNED 0.15
+
+/*
+ * weft_advice_config - what is known of a job. Memory is in device units: the
+ * activations of one micro-batch through all layers of a rank are 1.
+ *
+ * size_bytes     sizeof(weft_advice_config); must be set.
+ * ranks          P, from 1.
+ * microbatches   m of a step, for which the costs were measured.
+ * choices        [choice_count] other m that the global batch allows; NULL:
+ *                none. The batch stays, so with fewer micro-batches each is
+ *                larger: its costs, messages and memory grow in proportion,
+ *                latencies do not.
+ * layers         of the model; stages must divide them evenly.
+ * cost           of a micro-batch on a rank; its stages must be NULL. reduce,
+ *                gather and optimizer are of a step, and their actions are in
+ *                the list where one of them is above 0.
+ * memory_most    a rank may use so many units; 0: any.
+ * copy_memory    units of one copy of a rank's parameters, with all that
+ *                belongs to them; 0: they are not counted.
+ */
+typedef struct weft_advice_config {
+    size_t size_bytes;
+    int ranks;
+    int microbatches;
+    const int *choices;
+    int choice_count;
+    int layers;
+    const weft_schedule_cost *cost;
+    double memory_most;
+    double copy_memory;
+} weft_advice_config;
+
+/*
+ * weft_schedule_candidate - one schedule that was looked at. Times and memory
+ * are NAN where it could not be made.
+ *
+ * possible       false: why says what is in the way.
+ * bubble         of the worst rank; bubble_ratio: its share of the makespan.
+ * activations    peak of the worst rank, in units of the micro-batch that the
+ *                costs are of.
+ * memory         the same, and all copies of the parameters.
+ */
+typedef struct weft_schedule_candidate {
+    char name[32];
+    int microbatches;
+    int chunks;
+    bool overlap;
+    bool possible;
+    double makespan, ideal, bubble, bubble_ratio;
+    double activations, memory;
+    size_t messages; /* between ranks in a step */
+    int param_copies;
+    char why[224];
+} weft_schedule_candidate;
+
+/*
+ * weft_advice - all candidates: those that are possible first, by makespan,
+ * then copies of the parameters, memory and messages.
+ *
+ * reason    one sentence: which is the best and why, or why there is none.
+ * warning   "" or one sentence on the bubble of the best.
+ */
+typedef struct weft_advice {
+    size_t count;
+    weft_schedule_candidate *candidates;
+    char reason[512];
+    char warning[224];
+} weft_advice;
+
+/*
+ * weft_schedule_advise - simulates every schedule there is: interleaved for
+ * each V that the layers allow, also with overlap where fb is below f + b.
+ *
+ * Returns     OK (fini it; also where nothing is possible) | ERR_INVALID (a
+ *             number or cost out of range) | ERR_NO_MEMORY.
+ * Blocks      no; it computes for as long as the simulations take.
+ */
+WEFT_NODISCARD weft_status
+weft_schedule_advise(const weft_advice_config *config, weft_advice *advice_out);
+void weft_advice_fini(weft_advice *advice); /* frees its candidates */
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: the advice is what simulating each schedule by hand says, in the right
+ * order, with what is in the way of the others; wrong questions are refused.
+ *
+ * Method: each candidate is made, completed and simulated again here, with its
+ * own scaled costs, over random jobs; the order is checked pair by pair. Then
+ * single cases whose answer is known: the figures of docs/schedules.md, limits
+ * of memory, layers that do not divide, a batch cut otherwise.
+ */
+#include "tests/overlap/schedules.h"
+#include "weft/advice.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static weft_schedule_cost make_cost(double f, double i, double w)
+{
+    return (weft_schedule_cost){
+        .size_bytes = sizeof(weft_schedule_cost), .f = f, .i = i, .w = w};
+}
+
+static weft_advice_config make_job(int ranks, int microbatches, int layers,
+                                   const weft_schedule_cost *cost)
+{
+    return (weft_advice_config){.size_bytes = sizeof(weft_advice_config),
+                                .ranks = ranks,
+                                .microbatches = microbatches,
+                                .layers = layers,
+                                .cost = cost};
+}
+
+static weft_advice advise(const weft_advice_config *config)
+{
+    weft_advice advice;
+    ASSERT_OK(weft_schedule_advise(config, &advice));
+    return advice;
+}
+
+static const weft_schedule_candidate *
+find(const weft_advice *advice, const char *name, int microbatches, int chunks)
+{
+    for (size_t k = 0; k < advice->count; k++) {
+        const weft_schedule_candidate *c = &advice->candidates[k];
+        if (strcmp(c->name, name) == 0 && c->microbatches == microbatches &&
+            (chunks == 0 || c->chunks == chunks) && !c->overlap) {
+            return c;
+        }
+    }
+    static const weft_schedule_candidate none;
+    fail_msg("no %s with m = %d, V = %d", name, microbatches, chunks);
+    return &none;
+}
+
+/* ---- against simulations by hand ------------------------------------------
+ */
+
+static weft_schedule_cost scaled(const weft_schedule_cost *cost, double by)
+{
+    weft_schedule_cost other = *cost;
+    other.f *= by;
+    other.i *= by;
+    other.w *= by;
+    other.b *= by;
+    other.fb *= by;
+    other.p2p *= by;
+    return other;
+}
+
+static void check_one(const weft_advice_config *config,
+                      const weft_schedule_candidate *c)
+{
+    weft_schedule_config shape =
+        make_config(c->name, config->ranks, c->microbatches,
+                    strcmp(c->name, "interleaved") == 0 ? c->chunks : 0);
+    double by = (double)config->microbatches / c->microbatches;
+    weft_schedule_cost cost = scaled(config->cost, by);
+    weft_schedule *schedule;
+    weft_schedule_run run;
+    shape.overlap = c->overlap;
+    ASSERT_OK(weft_schedule_create(&shape, &schedule));
+    if (cost.reduce > 0 || cost.optimizer > 0) {
+        ASSERT_OK(weft_schedule_reduce(schedule, true));
+        ASSERT_OK(weft_schedule_optimize(schedule));
+    }
+    ASSERT_OK(weft_schedule_simulate(schedule, &cost, false, &run));
+    assert_true(c->makespan == run.makespan);
+    assert_true(c->bubble == run.bubble);
+    assert_true(c->bubble_ratio == run.bubble / run.makespan);
+    assert_true(c->activations == run.activations * by);
+    assert_true(fabs(c->memory -
+                     (c->activations + c->param_copies * config->copy_memory)) <
+                1e-9);
+    assert_int_equal(c->param_copies, strcmp(c->name, "dualpipe") ? 1 : 2);
+    bool fits = config->memory_most <= 0 || c->memory <= config->memory_most;
+    assert_int_equal(c->possible, fits);
+    assert_int_equal(c->why[0] != '\0', !fits);
+    weft_schedule_run_fini(&run);
+    weft_schedule_destroy(schedule);
+}
+
+static void check_order(const weft_advice *advice)
+{
+    for (size_t k = 1; k < advice->count; k++) {
+        const weft_schedule_candidate *a = &advice->candidates[k - 1];
+        const weft_schedule_candidate *b = &advice->candidates[k];
+        assert_true(a->possible || !b->possible);
+        if (a->possible == b->possible && !isnan(b->makespan)) {
+            assert_true((float)a->makespan <= (float)b->makespan);
+        }
+    }
+}
+
+static double real(uint64_t *seed, double least, double most)
+{
+    return least + (most - least) * (double)below(seed, 1000) / 1000;
+}
+
+static void test_advise_random_jobs_agree_with_simulations(void **state)
+{
+    uint64_t seed = random_seed();
+    (void)state;
+    for (int job = 0; job < 60; job++) {
+        weft_schedule_cost cost = make_cost(
+            real(&seed, 0.5, 2), real(&seed, 0.5, 2), real(&seed, 0.5, 2));
+        int ranks = 1 + (int)below(&seed, 6);
+        int choices[2] = {1 + (int)below(&seed, 24), 1 + (int)below(&seed, 24)};
+        cost.p2p = below(&seed, 2) ? real(&seed, 0, 0.5) : 0;
+        cost.fb = below(&seed, 2) ? real(&seed, 1, 4) : 0;
+        cost.reduce = below(&seed, 2) ? real(&seed, 0, 4) : 0;
+        cost.optimizer = below(&seed, 2) ? real(&seed, 0, 2) : 0;
+        weft_advice_config config =
+            make_job(ranks, 1 + (int)below(&seed, 24),
+                     ranks * (1 + (int)below(&seed, 8)), &cost);
+        config.choices = choices;
+        config.choice_count = (int)below(&seed, 3);
+        config.memory_most = below(&seed, 2) ? real(&seed, 1, 20) : 0;
+        config.copy_memory = below(&seed, 2) ? real(&seed, 0, 4) : 0;
+        weft_advice advice = advise(&config);
+        check_order(&advice);
+        for (size_t k = 0; k < advice.count; k++) {
+            const weft_schedule_candidate *c = &advice.candidates[k];
+            if (!isnan(c->makespan)) {
+                check_one(&config, c);
+            } else {
+                assert_false(c->possible);
+                assert_int_not_equal(c->why[0], '\0');
+            }
+        }
+        assert_true(advice.reason[0] != '\0');
+        bool warned = advice.candidates[0].possible &&
+                      advice.candidates[0].bubble_ratio > 0.15;
+        assert_int_equal(advice.warning[0] != '\0', warned);
+        weft_advice_fini(&advice);
+    }
+}
+
+/* ---- cases with known answers ---------------------------------------------
+ */
+
+static void test_advise_equal_costs_prefers_least_bubble(void **state)
+{
+    (void)state;
+    weft_schedule_cost cost = make_cost(1, 1, 1);
+    weft_advice_config config = make_job(8, 32, 64, &cost);
+    weft_advice advice = advise(&config);
+    assert_true(find(&advice, "1f1b", 32, 0)->bubble == 21);
+    assert_true(find(&advice, "interleaved", 32, 4)->bubble == 5.25);
+    assert_true(find(&advice, "interleaved", 32, 8)->bubble == 2.625);
+    assert_true(find(&advice, "zbv", 32, 0)->bubble == 3.5);
+    assert_string_equal(advice.candidates[0].name, "interleaved");
+    assert_int_equal(advice.candidates[0].chunks, 8);
+    assert_non_null(strstr(advice.reason, "interleaved with V = 8"));
+    assert_non_null(strstr(advice.reason, "1f1b takes 117"));
+    assert_string_equal(advice.warning, "");
+    weft_advice_fini(&advice);
+}
+
+static void test_advise_overlap_that_pays_is_found(void **state)
+{
+    (void)state;
+    weft_schedule_cost cost = make_cost(1, 1, 1);
+    cost.fb = 2;
+    weft_advice_config config = make_job(8, 32, 16, &cost);
+    weft_advice advice = advise(&config);
+    /* Less bubble, but fewer pairs: it is the step that counts. */
+    assert_true(find(&advice, "dualpipe", 32, 0)->bubble == 3);
+    assert_true(find(&advice, "dualpipev", 32, 0)->bubble == 3.5);
+    assert_string_equal(advice.candidates[0].name, "dualpipev");
+    weft_advice_fini(&advice);
+    config.copy_memory = 3; /* 8.5 and one copy are too much then */
+    config.memory_most = 11;
+    advice = advise(&config);
+    const weft_schedule_candidate *barred = find(&advice, "dualpipev", 32, 0);
+    assert_false(barred->possible);
+    assert_string_equal(barred->why,
+                        "needs 11.5 units of memory; allowed is 11");
+    assert_true(advice.candidates[0].possible);
+    assert_non_null(strstr(advice.reason, "that fits"));
+    assert_non_null(strstr(advice.reason, "dualpipev would take"));
+    weft_advice_fini(&advice);
+}
+
+static void test_advise_limits_leave_what_fits(void **state)
+{
+    (void)state;
+    weft_schedule_cost cost = make_cost(1, 1, 1);
+    weft_advice_config config = make_job(4, 32, 4, &cost);
+    config.memory_most = 4;
+    weft_advice advice = advise(&config);
+    assert_string_equal(advice.candidates[0].name, "zb_h1");
+    assert_string_equal(find(&advice, "interleaved", 32, 0)->why,
+                        "4 layers do not divide into 8 stages");
+    assert_string_equal(find(&advice, "zb_h2", 32, 0)->why,
+                        "needs 7 units of memory; allowed is 4");
+    weft_advice_fini(&advice);
+    config.memory_most = 1;
+    advice = advise(&config);
+    assert_false(advice.candidates[0].possible);
+    assert_non_null(strstr(advice.reason, "no schedule is possible"));
+    assert_string_equal(advice.warning, "");
+    weft_advice_fini(&advice);
+}
+
+static void test_advise_few_microbatches_are_warned_of(void **state)
+{
+    (void)state;
+    weft_schedule_cost cost = make_cost(1, 1, 1);
+    weft_advice_config config = make_job(8, 4, 8, &cost);
+    weft_advice advice = advise(&config);
+    assert_non_null(strstr(advice.warning, "of the step is bubble"));
+    assert_non_null(strstr(find(&advice, "dualpipe", 4, 0)->why, "16"));
+    weft_advice_fini(&advice);
+    /* The same batch in 64 parts: shorter, and less memory each. */
+    int choices[] = {64, 4};
+    config.choices = choices;
+    config.choice_count = 2;
+    advice = advise(&config);
+    assert_int_equal(advice.candidates[0].microbatches, 64);
+    assert_string_equal(advice.warning, "");
+    double work = find(&advice, "1f1b", 4, 0)->ideal;
+    assert_true(fabs(find(&advice, "1f1b", 64, 0)->ideal - work) < 1e-9);
+    assert_true(find(&advice, "1f1b", 64, 0)->activations == 8.0 / 16);
+    weft_advice_fini(&advice);
+}
+
+static void test_advise_wrong_question_is_refused(void **state)
+{
+    (void)state;
+    weft_schedule_cost cost = make_cost(1, 1, 1);
+    weft_stage_cost stages[8] = {{1, 1, 1, 2}};
+    int choices[] = {0};
+    const weft_advice_config good = make_job(4, 8, 8, &cost);
+    weft_advice_config bad[8];
+    const char *const said[] = {"size_bytes", "ranks 0",     "microbatches -1",
+                                "layers 0",   "memory_most", "copy_memory",
+                                "choices 0",  "choice_count"};
+    for (int k = 0; k < 8; k++) {
+        bad[k] = good;
+    }
+    bad[0].size_bytes = 3;
+    bad[1].ranks = 0;
+    bad[2].microbatches = -1;
+    bad[3].layers = 0;
+    bad[4].memory_most = (double)NAN;
+    bad[5].copy_memory = -1;
+    bad[6].choices = choices;
+    bad[6].choice_count = 1;
+    bad[7].choice_count = 2;
+    for (int k = 0; k < 8; k++) {
+        weft_advice advice;
+        assert_int_equal(weft_schedule_advise(&bad[k], &advice),
+                         WEFT_ERR_INVALID);
+        assert_non_null(strstr(weft_error_text(), said[k]));
+    }
+    weft_advice advice;
+    cost.stages = stages;
+    assert_int_equal(weft_schedule_advise(&good, &advice), WEFT_ERR_INVALID);
+    cost.stages = NULL;
+    cost.f = -1;
+    assert_int_equal(weft_schedule_advise(&good, &advice), WEFT_ERR_INVALID);
+    assert_non_null(strstr(weft_error_text(), "F"));
+    assert_int_equal(weft_schedule_advise(&good, NULL), WEFT_ERR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_advise_random_jobs_agree_with_simulations),
+        cmocka_unit_test(test_advise_equal_costs_prefers_least_bubble),
+        cmocka_unit_test(test_advise_overlap_that_pays_is_found),
+        cmocka_unit_test(test_advise_limits_leave_what_fits),
+        cmocka_unit_test(test_advise_few_microbatches_are_warned_of),
+        cmocka_unit_test(test_advise_wrong_question_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

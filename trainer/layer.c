@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/layer.c - one decoder layer over the math kernels.
+ * trainer/layer.c - one decoder layer over the math kernels: forward, and what
+ * both directions have in common.
  */
 #include "trainer/layer.h"
-
-#include "trainer/linear.h"
 
 #include <math.h>
 #include <string.h>
@@ -32,20 +31,20 @@ real *wefti_pass_gradients(const wefti_pass *pass, size_t tensor)
     return pass->gradients + pass->plan->tensors[tensor].start_elems;
 }
 
-static size_t qkv_width(const wefti_shape *shape)
+size_t wefti_layer_qkv_width(const wefti_shape *shape)
 {
     return (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
 }
 
-static wefti_attention attention_shape(const wefti_shape *shape, size_t length)
+wefti_attention wefti_layer_attention(const wefti_shape *shape, size_t length)
 {
     return (wefti_attention){.q_tokens = length,
                              .kv_tokens = length,
                              .heads = shape->heads,
                              .kv_heads = shape->kv_heads,
                              .head_size = shape->head_dim,
-                             .q_stride = qkv_width(shape),
-                             .kv_stride = qkv_width(shape),
+                             .q_stride = wefti_layer_qkv_width(shape),
+                             .kv_stride = wefti_layer_qkv_width(shape),
                              .o_stride = shape->heads * shape->head_dim,
                              .scale =
                                  (real)(1.0 / sqrt((double)shape->head_dim)),
@@ -54,18 +53,29 @@ static wefti_attention attention_shape(const wefti_shape *shape, size_t length)
 
 size_t wefti_layer_scratch_elems(const wefti_shape *shape, size_t length)
 {
-    wefti_attention attention = attention_shape(shape, length);
+    wefti_attention attention = wefti_layer_attention(shape, length);
     return wefti_attention_scratch_elems(&attention);
 }
 
-/* The linear map of one of the layer's matrices. */
-static wefti_linear linear_of(const wefti_pass *pass, size_t tensor)
+wefti_linear wefti_pass_linear(const wefti_pass *pass, size_t tensor)
 {
     const wefti_tensor *row = &pass->plan->tensors[tensor];
     return (wefti_linear){pass->math, pass->sequences * pass->length, row->rows,
                           row->columns};
 }
 
+size_t wefti_pass_chunk(const wefti_pass *pass, size_t first)
+{
+    size_t left = pass->sequences * pass->length - first;
+    return left < WEFTI_LAYER_CHUNK_ROWS ? left : WEFTI_LAYER_CHUNK_ROWS;
+}
+
+weft_status wefti_row_hook_tell(const wefti_row_hook *rows, size_t rows_end)
+{
+    return rows && rows->call ? rows->call(rows->context, rows_end) : WEFT_OK;
+}
+
+/* y = x W^T, or y += x W^T. */
 static weft_status apply(const wefti_pass *pass, size_t layer,
                          wefti_layer_tensor which, const real *x, real *y,
                          bool add)
@@ -75,39 +85,58 @@ static weft_status apply(const wefti_pass *pass, size_t layer,
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_linear linear = linear_of(pass, tensor);
+    wefti_linear linear = wefti_pass_linear(pass, tensor);
     wefti_linear_forward(&linear, x, wefti_pass_values(pass, tensor), y, add);
     return WEFT_OK;
 }
 
-static weft_status normalise(const wefti_pass *pass, size_t layer,
-                             wefti_layer_tensor which, const real *x, real *y,
-                             real *rstd)
+/* Norm and qkv, as the input comes. */
+static weft_status enter(const wefti_pass *pass, size_t layer,
+                         const wefti_layer_state *state,
+                         const wefti_row_hook *arriving)
 {
-    size_t tensor = wefti_tensor_of_layer(layer, which);
-    weft_status status = wefti_pass_use(pass, tensor);
-    if (status != WEFT_OK) {
-        return status;
+    const wefti_shape *shape = &pass->plan->shape;
+    size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_ATTENTION_NORM);
+    size_t qkv = wefti_tensor_of_layer(layer, WEFTI_LAYER_QKV);
+    size_t tokens = pass->sequences * pass->length;
+    wefti_linear linear = wefti_pass_linear(pass, qkv);
+    weft_status status = wefti_pass_use(pass, norm);
+    if (status == WEFT_OK) {
+        status = wefti_pass_use(pass, qkv);
     }
-    pass->math->rmsnorm_forward(y, rstd, x, wefti_pass_values(pass, tensor),
-                                pass->sequences * pass->length,
-                                pass->plan->shape.hidden, WEFTI_NORM_EPSILON);
-    return WEFT_OK;
+    for (size_t row = 0; row < tokens && status == WEFT_OK;
+         row += linear.rows) {
+        linear.rows = wefti_pass_chunk(pass, row);
+        status = wefti_row_hook_tell(arriving, row + linear.rows);
+        if (status != WEFT_OK) {
+            break;
+        }
+        real *normed = state->attention_normed + row * shape->hidden;
+        pass->math->rmsnorm_forward(normed, state->attention_rstd + row,
+                                    state->input + row * shape->hidden,
+                                    wefti_pass_values(pass, norm), linear.rows,
+                                    shape->hidden, WEFTI_NORM_EPSILON);
+        wefti_linear_forward(&linear, normed, wefti_pass_values(pass, qkv),
+                             state->qkv + row * wefti_layer_qkv_width(shape),
+                             false);
+    }
+    return status;
 }
 
 static void attend(const wefti_pass *pass, const wefti_layer_state *state)
 {
     const wefti_shape *shape = &pass->plan->shape;
-    wefti_attention attention = attention_shape(shape, pass->length);
+    wefti_attention attention = wefti_layer_attention(shape, pass->length);
+    size_t width = wefti_layer_qkv_width(shape);
     size_t queries = shape->heads * shape->head_dim;
     size_t keys = shape->kv_heads * shape->head_dim;
     for (size_t i = 0; i < pass->sequences; i++) {
         size_t token = i * pass->length;
-        real *q = state->qkv + token * qkv_width(shape);
+        real *q = state->qkv + token * width;
         /* Queries and keys lie side by side: one turn for all their heads. */
         pass->math->rope_forward(q, pass->rope, pass->length,
                                  shape->heads + shape->kv_heads,
-                                 shape->head_dim, qkv_width(shape));
+                                 shape->head_dim, width);
         pass->math->attention_forward(
             state->attended + token * queries,
             state->lse + token * shape->heads, q, q + queries,
@@ -115,141 +144,68 @@ static void attend(const wefti_pass *pass, const wefti_layer_state *state)
     }
 }
 
-weft_status wefti_layer_forward(const wefti_pass *pass, size_t layer,
-                                const wefti_layer_state *state, real *output)
+static weft_status normalise_middle(const wefti_pass *pass, size_t layer,
+                                    const wefti_layer_state *state)
+{
+    size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_FFN_NORM);
+    weft_status status = wefti_pass_use(pass, norm);
+    if (status == WEFT_OK) {
+        pass->math->rmsnorm_forward(
+            state->ffn_normed, state->ffn_rstd, state->middle,
+            wefti_pass_values(pass, norm), pass->sequences * pass->length,
+            pass->plan->shape.hidden, WEFTI_NORM_EPSILON);
+    }
+    return status;
+}
+
+/* SwiGLU and down, and off with the output. */
+static weft_status leave(const wefti_pass *pass, size_t layer,
+                         const wefti_layer_state *state, real *output,
+                         const wefti_row_hook *leaving)
 {
     const wefti_shape *shape = &pass->plan->shape;
+    size_t down = wefti_tensor_of_layer(layer, WEFTI_LAYER_DOWN);
     size_t tokens = pass->sequences * pass->length;
-    size_t residual_bytes = tokens * shape->hidden * sizeof(real);
-    weft_status status =
-        normalise(pass, layer, WEFTI_LAYER_ATTENTION_NORM, state->input,
-                  state->attention_normed, state->attention_rstd);
-    if (status == WEFT_OK) {
-        status = apply(pass, layer, WEFTI_LAYER_QKV, state->attention_normed,
-                       state->qkv, false);
+    wefti_linear linear = wefti_pass_linear(pass, down);
+    weft_status status = wefti_pass_use(pass, down);
+    for (size_t row = 0; row < tokens && status == WEFT_OK;
+         row += linear.rows) {
+        linear.rows = wefti_pass_chunk(pass, row);
+        real *gate = state->gate_up + row * 2 * shape->ffn;
+        real *gated = state->gated + row * shape->ffn;
+        real *out = output + row * shape->hidden;
+        pass->math->swiglu_forward(gated, gate, gate + shape->ffn, linear.rows,
+                                   shape->ffn, 2 * shape->ffn);
+        memcpy(out, state->middle + row * shape->hidden,
+               linear.rows * shape->hidden * sizeof(real));
+        wefti_linear_forward(&linear, gated, wefti_pass_values(pass, down), out,
+                             true);
+        status = wefti_row_hook_tell(leaving, row + linear.rows);
     }
+    return status;
+}
+
+weft_status wefti_layer_forward(const wefti_pass *pass, size_t layer,
+                                const wefti_layer_state *state, real *output,
+                                const wefti_row_hook *arriving,
+                                const wefti_row_hook *leaving)
+{
+    weft_status status = enter(pass, layer, state, arriving);
     if (status == WEFT_OK) {
         attend(pass, state);
-        memcpy(state->middle, state->input, residual_bytes);
+        memcpy(state->middle, state->input,
+               pass->sequences * pass->length * pass->plan->shape.hidden *
+                   sizeof(real));
         status = apply(pass, layer, WEFTI_LAYER_ATTENTION_OUT, state->attended,
                        state->middle, true);
     }
     if (status == WEFT_OK) {
-        status = normalise(pass, layer, WEFTI_LAYER_FFN_NORM, state->middle,
-                           state->ffn_normed, state->ffn_rstd);
+        status = normalise_middle(pass, layer, state);
     }
     if (status == WEFT_OK) {
         status = apply(pass, layer, WEFTI_LAYER_GATE_UP, state->ffn_normed,
                        state->gate_up, false);
     }
-    if (status == WEFT_OK) {
-        pass->math->swiglu_forward(state->gated, state->gate_up,
-                                   state->gate_up + shape->ffn, tokens,
-                                   shape->ffn, 2 * shape->ffn);
-        memcpy(output, state->middle, residual_bytes);
-        status =
-            apply(pass, layer, WEFTI_LAYER_DOWN, state->gated, output, true);
-    }
-    return status;
-}
-
-/* dW from dy and x, told as finished; dx from dy. */
-static weft_status unapply(const wefti_pass *pass, size_t layer,
-                           wefti_layer_tensor which, const real *dy,
-                           const real *x, real *dx)
-{
-    size_t tensor = wefti_tensor_of_layer(layer, which);
-    wefti_linear linear = linear_of(pass, tensor);
-    wefti_linear_input_gradient(&linear, dy, wefti_pass_values(pass, tensor),
-                                dx);
-    wefti_linear_weight_gradient(&linear, dy, x,
-                                 wefti_pass_gradients(pass, tensor));
-    return wefti_pass_finish(pass, tensor);
-}
-
-/* Adds the norm's input gradient to that of the residual beside it. */
-static weft_status unnormalise(const wefti_pass *pass, size_t layer,
-                               wefti_layer_tensor which, const real *dy,
-                               const real *x, const real *rstd,
-                               real *residual_gradient)
-{
-    size_t tensor = wefti_tensor_of_layer(layer, which);
-    size_t hidden = pass->plan->shape.hidden;
-    real *dweight = wefti_pass_gradients(pass, tensor);
-    pass->math->fill(dweight, WEFTI_REAL(0), hidden);
-    pass->math->rmsnorm_backward(residual_gradient, dweight, dy, x,
-                                 wefti_pass_values(pass, tensor), rstd,
-                                 pass->sequences * pass->length, hidden, true);
-    return wefti_pass_finish(pass, tensor);
-}
-
-/* From the gradient of attended in narrow to that of qkv in wide. */
-static void unattend(const wefti_pass *pass, const wefti_layer_state *state)
-{
-    const wefti_shape *shape = &pass->plan->shape;
-    wefti_attention attention = attention_shape(shape, pass->length);
-    size_t width = qkv_width(shape);
-    size_t queries = shape->heads * shape->head_dim;
-    size_t keys = shape->kv_heads * shape->head_dim;
-    pass->math->fill(pass->wide, WEFTI_REAL(0),
-                     pass->sequences * pass->length * width);
-    for (size_t i = 0; i < pass->sequences; i++) {
-        size_t token = i * pass->length;
-        const real *dout = pass->narrow + token * queries;
-        const real *q = state->qkv + token * width;
-        real *dq = pass->wide + token * width;
-        real *delta = pass->delta + token * shape->heads;
-        pass->math->attention_delta(delta, state->attended + token * queries,
-                                    dout, &attention);
-        pass->math->attention_backward(dq, dq + queries, dq + queries + keys,
-                                       dout, q, q + queries, q + queries + keys,
-                                       state->lse + token * shape->heads, delta,
-                                       &attention, pass->attention_scratch);
-        pass->math->rope_backward(dq, pass->rope, pass->length,
-                                  shape->heads + shape->kv_heads,
-                                  shape->head_dim, width);
-    }
-}
-
-static weft_status ffn_backward(const wefti_pass *pass, size_t layer,
-                                const wefti_layer_state *state, real *gradient)
-{
-    const wefti_shape *shape = &pass->plan->shape;
-    weft_status status = unapply(pass, layer, WEFTI_LAYER_DOWN, gradient,
-                                 state->gated, pass->wide);
-    if (status == WEFT_OK) {
-        real *gate = state->gate_up;
-        real *up = state->gate_up + shape->ffn;
-        pass->math->swiglu_backward(gate, up, pass->wide, gate, up,
-                                    pass->sequences * pass->length, shape->ffn,
-                                    2 * shape->ffn);
-        status = unapply(pass, layer, WEFTI_LAYER_GATE_UP, state->gate_up,
-                         state->ffn_normed, pass->narrow);
-    }
-    if (status == WEFT_OK) {
-        status = unnormalise(pass, layer, WEFTI_LAYER_FFN_NORM, pass->narrow,
-                             state->middle, state->ffn_rstd, gradient);
-    }
-    return status;
-}
-
-weft_status wefti_layer_backward(const wefti_pass *pass, size_t layer,
-                                 const wefti_layer_state *state, real *gradient)
-{
-    weft_status status = ffn_backward(pass, layer, state, gradient);
-    if (status == WEFT_OK) {
-        status = unapply(pass, layer, WEFTI_LAYER_ATTENTION_OUT, gradient,
-                         state->attended, pass->narrow);
-    }
-    if (status == WEFT_OK) {
-        unattend(pass, state);
-        status = unapply(pass, layer, WEFTI_LAYER_QKV, pass->wide,
-                         state->attention_normed, pass->narrow);
-    }
-    if (status == WEFT_OK) {
-        status =
-            unnormalise(pass, layer, WEFTI_LAYER_ATTENTION_NORM, pass->narrow,
-                        state->input, state->attention_rstd, gradient);
-    }
-    return status;
+    return status == WEFT_OK ? leave(pass, layer, state, output, leaving)
+                             : status;
 }

@@ -10,6 +10,15 @@
  * Activations are [tokens][width], tokens = sequences * length, a sequence's
  * tokens in a row.
  *
+ * What reads the layer's input first and what writes its output last, forward
+ * and backward, runs in chunks of WEFTI_LAYER_CHUNK_ROWS rows, so that a chunk
+ * can be used before the next has arrived. It always does, at every layer:
+ * products of other shapes have other bits.
+ *
+ * The backward is two halves. The first makes the gradient of the input and
+ * leaves in state what the second needs; the second makes those of the
+ * weights, any time later.
+ *
  * Source: Touvron et al. 2023 (LLaMA, arXiv 2302.13971); Ainslie et al. 2023
  * (grouped queries, arXiv 2305.13245).
  */
@@ -17,6 +26,7 @@
 #define TRAINER_LAYER_H
 
 #include "kernels/math/math_table.h"
+#include "trainer/linear.h"
 #include "trainer/parameters.h"
 
 /*
@@ -31,19 +41,37 @@ typedef struct wefti_model_hooks {
     weft_status (*finish)(void *context, size_t tensor);
 } wefti_model_hooks;
 
-/* What a layer keeps from forward to backward. */
+/*
+ * Told that rows 0 .. rows_end - 1 of an activation are about to be read, or
+ * are final. call NULL: nobody is.
+ */
+typedef struct wefti_row_hook {
+    void *context;
+    weft_status (*call)(void *context, size_t rows_end);
+} wefti_row_hook;
+
+enum { WEFTI_LAYER_CHUNK_ROWS = 128 };
+
+/*
+ * What a layer keeps from forward to backward; and, after |, from the
+ * backward's first half to the second.
+ */
 typedef struct wefti_layer_state {
     real *input;            /* [tokens][hidden] */
     real *attention_normed; /* [tokens][hidden] */
     real *attention_rstd;   /* [tokens] */
-    real *qkv;              /* [tokens][(heads + 2 kv_heads) head_dim] */
+    real *qkv;              /* [tokens][(heads + 2 kv_heads) head_dim]
+                               | its gradient */
     real *attended;         /* [tokens][heads head_dim] */
     real *lse;              /* [tokens][heads] */
-    real *middle;           /* [tokens][hidden] */
+    real *middle;           /* [tokens][hidden] | its gradient */
     real *ffn_normed;       /* [tokens][hidden] */
     real *ffn_rstd;         /* [tokens] */
-    real *gate_up;          /* [tokens][2 ffn] */
+    real *gate_up;          /* [tokens][2 ffn] | its gradient */
     real *gated;            /* [tokens][ffn] */
+    real *output_gradient;  /* | [tokens][hidden]; may be where output was */
+    real *attention_norm_gradient; /* | [hidden], of its weights */
+    real *ffn_norm_gradient;       /* | [hidden] */
 } wefti_layer_state;
 
 /* One micro-batch on its way through the model. */
@@ -72,6 +100,18 @@ WEFT_NODISCARD weft_status wefti_pass_finish(const wefti_pass *pass,
 const real *wefti_pass_values(const wefti_pass *pass, size_t tensor);
 real *wefti_pass_gradients(const wefti_pass *pass, size_t tensor);
 
+/* The linear map of one of the plan's matrices, of all rows. */
+wefti_linear wefti_pass_linear(const wefti_pass *pass, size_t tensor);
+
+/* The rows of the chunk that begins at row first. */
+size_t wefti_pass_chunk(const wefti_pass *pass, size_t first);
+
+weft_status wefti_row_hook_tell(const wefti_row_hook *rows, size_t rows_end);
+
+/* The attention of one sequence, and the width of a row of qkv. */
+wefti_attention wefti_layer_attention(const wefti_shape *shape, size_t length);
+size_t wefti_layer_qkv_width(const wefti_shape *shape);
+
 /* Elements of attention_scratch for sequences of up to length tokens. */
 size_t wefti_layer_scratch_elems(const wefti_shape *shape, size_t length);
 
@@ -80,20 +120,31 @@ size_t wefti_layer_scratch_elems(const wefti_shape *shape, size_t length);
 /*
  * wefti_layer_forward - state->input is given; writes the rest of state, and
  * the layer's output.
+ *
+ * arriving   told before rows of the input are read
+ * leaving    told after rows of the output are written
  */
 WEFT_NODISCARD weft_status wefti_layer_forward(const wefti_pass *pass,
                                                size_t layer,
                                                const wefti_layer_state *state,
-                                               real *output);
+                                               real *output,
+                                               const wefti_row_hook *arriving,
+                                               const wefti_row_hook *leaving);
 
 /*
- * wefti_layer_backward - turns the gradient of the output in place into that
- * of the input, and writes the gradients of the layer's tensors. state's
- * gate_up is used up.
+ * wefti_layer_backward_inputs - turns the gradient of the output in place into
+ * that of the input.
+ *
+ * arriving   told before rows of the output's gradient are read
+ * leaving    told after rows of the input's gradient are written
  */
-WEFT_NODISCARD weft_status wefti_layer_backward(const wefti_pass *pass,
-                                                size_t layer,
-                                                const wefti_layer_state *state,
-                                                real *gradient);
+WEFT_NODISCARD weft_status wefti_layer_backward_inputs(
+    const wefti_pass *pass, size_t layer, const wefti_layer_state *state,
+    real *gradient, const wefti_row_hook *arriving,
+    const wefti_row_hook *leaving);
+
+/* wefti_layer_backward_weights - the gradients of the layer's tensors. */
+WEFT_NODISCARD weft_status wefti_layer_backward_weights(
+    const wefti_pass *pass, size_t layer, const wefti_layer_state *state);
 
 #endif

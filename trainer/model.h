@@ -4,30 +4,16 @@
  *
  *   tokens --> embedding --> layer 0 .. L-1 --> norm --> head --> logits
  *
- * A model holds the activations of one micro-batch in one arena made at the
- * start; parameters and gradients are the caller's. Passes allocate nothing.
+ * A model is one stage from the first layer to the last (trainer/stage.h) with
+ * the activations of one micro-batch; parameters and gradients are the
+ * caller's. Passes allocate nothing.
  */
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
-#include "trainer/layer.h"
-#include "trainer/parameters.h"
+#include "trainer/stage.h"
 
 typedef struct wefti_model wefti_model;
-
-/*
- * One micro-batch, borrowed.
- *
- * tokens    [sequences][length], below the vocabulary
- * targets   [sequences][length]; negative: does not count. NULL where only
- *           logits are wanted.
- */
-typedef struct wefti_batch {
-    const int32_t *tokens;
-    const int32_t *targets;
-    size_t sequences;
-    size_t length;
-} wefti_batch;
 
 /*
  * wefti_model_create - room for micro-batches of up to sequences sequences of
@@ -78,7 +64,7 @@ WEFT_NODISCARD weft_status wefti_model_train(
     double scale, const wefti_model_hooks *hooks, real *gradients,
     double *losses_out);
 
-/* Bytes of the arena. */
+/* Bytes of activations and scratch. */
 size_t wefti_model_get_arena_bytes(const wefti_model *model);
 
 #endif

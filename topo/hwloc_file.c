@@ -266,25 +266,57 @@ static bool next_word(words *w, const char **word_out, size_t *bytes_out)
     }
 }
 
-static void read_matrix(const wefti_hwloc_import *in,
+/* What a matrix should hold, in numbers, and what is there. */
+static void doubt_matrix(const wefti_hwloc_import *in,
+                         const wefti_element *element, const char *what,
+                         int there, int due)
+{
+    if (there != due) {
+        char name[64];
+        snprintf(name, sizeof(name), "%.40s matrix",
+                 wefti_element_text(element, "name"));
+        wefti_topo_warn(in->topo, 21, name,
+                        "%.60s:%d: %d %s, and nbobjs asks for %d: links that "
+                        "it lacks are unknown",
+                        in->path, element->line, there, what, due);
+    }
+}
+
+static int read_objects(const wefti_hwloc_import *in,
                         const wefti_element *element, wefti_hwloc_matrix *out)
 {
     words indexes = {element, "indexes", NULL, 0};
-    words values = {element, "u64values", NULL, 0};
     const char *word;
     size_t bytes;
+    int found = 0;
     for (int i = 0; i < out->count && next_word(&indexes, &word, &bytes); i++) {
         const char *colon = memchr(word, ':', bytes); /* "OSDev:802" */
         size_t skip = colon ? (size_t)(colon - word) + 1 : 0;
         out->objects[i] = find_object(in, word + skip, bytes - skip);
+        found += out->objects[i] != NULL;
     }
-    for (int i = 0; i < out->count * out->count; i++) {
-        if (!next_word(&values, &word, &bytes)) {
-            break;
+    return found;
+}
+
+static void read_matrix(const wefti_hwloc_import *in,
+                        const wefti_element *element, wefti_hwloc_matrix *out)
+{
+    words values = {element, "u64values", NULL, 0};
+    const char *word;
+    size_t bytes;
+    int count = 0, most = out->count * out->count;
+    while (next_word(&values, &word, &bytes)) {
+        double value;
+        const char *at = word;
+        bool number = wefti_number_read_real(&at, &value) && at == word + bytes;
+        if (number && count < most) {
+            out->values[count] = value < 1e9 ? value : 0;
         }
-        double value = strtod(word, NULL);
-        out->values[i] = value > 0 && value < 1e9 ? value : 0;
+        count += number;
     }
+    doubt_matrix(in, element, "numbers", count, most);
+    doubt_matrix(in, element, "objects of this file",
+                 read_objects(in, element, out), out->count);
 }
 
 weft_status wefti_hwloc_matrix_read(const wefti_hwloc_import *in,

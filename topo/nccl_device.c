@@ -65,17 +65,18 @@ void wefti_nccl_link_pci(wefti_nccl_import *in, const wefti_element *element,
     }
 }
 
-int wefti_nccl_int(wefti_nccl_import *in, const wefti_element *element,
-                   const char *name, int least, int fallback)
+int wefti_nccl_int(wefti_nccl_import *in, int device,
+                   const wefti_element *element, const char *name, int least,
+                   int fallback)
 {
     const char *text = wefti_element_get(element, name);
-    char *end;
+    char *end, label[64];
     if (!text) {
         return fallback;
     }
     long value = strtol(text, &end, 10);
     if (end == text || *end || value < least || value > INT_MAX) {
-        wefti_topo_warn(in->topo, 19, in->path,
+        wefti_topo_warn(in->topo, 19, wefti_topo_label(in->topo, device, label),
                         "line %d: <%s> %s \"%.40s\" is no such number: not "
                         "believed",
                         element->line, element->name, name, text);
@@ -125,10 +126,10 @@ int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
         bool amd = wefti_element_get(element, "gcn") ||
                    wefti_element_child(element, "xgmi");
         device->gpu.amd = amd;
-        device->gpu.sm =
-            amd ? gcn_of(element) : wefti_nccl_int(in, element, "sm", 0, 0);
-        device->gpu.dev = wefti_nccl_int(in, element, "dev", -1, -1);
-        device->gpu.rank = wefti_nccl_int(in, element, "rank", -1, -1);
+        device->gpu.sm = amd ? gcn_of(element)
+                             : wefti_nccl_int(in, index, element, "sm", 0, 0);
+        device->gpu.dev = wefti_nccl_int(in, index, element, "dev", -1, -1);
+        device->gpu.rank = wefti_nccl_int(in, index, element, "rank", -1, -1);
         device->gpu.gdr = wefti_element_int(element, "gdr", 1) != 0;
         in->described++;
     } else {
@@ -235,8 +236,8 @@ static int add_port(wefti_nccl_import *in, const wefti_element *pci_element,
     device->nic.state = WEFTI_NIC_ACTIVE;
     double gbps = 0;
     if (net) {
-        device->nic.dev = wefti_nccl_int(in, net, "dev", -1, -1);
-        device->nic.port = wefti_nccl_int(in, net, "port", -1, 1);
+        device->nic.dev = wefti_nccl_int(in, index, net, "dev", -1, -1);
+        device->nic.port = wefti_nccl_int(in, index, net, "port", -1, 1);
         device->nic.gdr = wefti_element_int(net, "gdr", 1) != 0;
         device->nic.card_guid =
             strtoull(wefti_element_text(net, "guid"), NULL, 16);

@@ -26,11 +26,13 @@ typedef struct wefti_nccl_import {
 } wefti_nccl_import;
 
 /*
- * wefti_nccl_int - a whole number of at least 0 (-1 too where least says so);
- * what else stands there gets a warning, and the fallback is taken.
+ * wefti_nccl_int - a whole number of at least 0 (-1 too where least says so),
+ * which the file says of that device; what else stands there gets a warning,
+ * and the fallback is taken.
  */
-int wefti_nccl_int(wefti_nccl_import *in, const wefti_element *element,
-                   const char *name, int least, int fallback);
+int wefti_nccl_int(wefti_nccl_import *in, int device,
+                   const wefti_element *element, const char *name, int least,
+                   int fallback);
 
 void wefti_nccl_read_pci(const wefti_element *element, wefti_pci *pci);
 

@@ -182,8 +182,8 @@ static weft_status import_cpu(wefti_nccl_import *in,
              wefti_element_text(element, "vendor"));
     snprintf(device->cpu.affinity, sizeof(device->cpu.affinity), "%s",
              wefti_element_text(element, "affinity"));
-    device->cpu.family = wefti_nccl_int(in, element, "familyid", -1, 0);
-    device->cpu.model = wefti_nccl_int(in, element, "modelid", -1, 0);
+    device->cpu.family = wefti_nccl_int(in, numa, element, "familyid", -1, 0);
+    device->cpu.model = wefti_nccl_int(in, numa, element, "modelid", -1, 0);
     in->no_arch += device->cpu.arch[0] == '\0';
     return import_tree(in, element, numa);
 }

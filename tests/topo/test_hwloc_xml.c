@@ -153,6 +153,47 @@ static void test_hwloc_cut_anywhere_is_an_error_with_a_line(void **state)
     }
 }
 
+/* The file of whole machines, in which `from` stands as `to`. */
+static wefti_topo *open_changed(const char *from, const char *to)
+{
+    FILE *file = fopen(MACHINES "/hwloc_4gpu.xml", "rb");
+    static char text[1 << 16], changed[1 << 16];
+    assert_non_null(file);
+    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+    text[bytes] = 0;
+    fclose(file);
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    int used = snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text),
+                        text, to, at + strlen(from));
+    wefti_topo *topo = NULL;
+    assert_int_equal(
+        wefti_topo_read_hwloc("m.xml", changed, (size_t)used, &topo), WEFT_OK);
+    return topo;
+}
+
+static void test_hwloc_matrix_of_another_size_is_named(void **state)
+{
+    (void)state;
+    const char *matrix = "NVLinkBandwidth matrix";
+    wefti_topo *topo = open_changed("</u64values>", " 25000</u64values>");
+    assert_warned(topo, 21, matrix, "37 numbers, and nbobjs asks for 36");
+    wefti_topo_destroy(topo);
+    topo = open_changed("150000", "");
+    assert_warned(topo, 21, matrix, "35 numbers, and nbobjs asks for 36");
+    wefti_topo_destroy(topo);
+    topo = open_changed("150000", "many");
+    assert_warned(topo, 21, matrix, "35 numbers");
+    wefti_topo_destroy(topo);
+    topo = open_changed(
+        "<indexes", "<indexes length=\"5\">OSDev:999999 </indexes><indexes");
+    assert_warned(topo, 21, matrix, "objects of this file");
+    wefti_topo_destroy(topo);
+    topo = open_machine("hwloc_4gpu.xml");
+    assert_null(find_warning(topo, 21, "", ""));
+    wefti_topo_destroy(topo);
+}
+
 /* A guest's root port says 2.5 GT/s x1 above whatever hangs on it. */
 static void test_hwloc_port_of_a_guest_is_named_not_believed(void **state)
 {
@@ -208,6 +249,7 @@ int main(void)
         cmocka_unit_test(test_hwloc_without_devices_loads_and_says_so),
         cmocka_unit_test(test_hwloc_version_3_is_refused_with_the_way_out),
         cmocka_unit_test(test_hwloc_cut_anywhere_is_an_error_with_a_line),
+        cmocka_unit_test(test_hwloc_matrix_of_another_size_is_named),
         cmocka_unit_test(test_hwloc_port_of_a_guest_is_named_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

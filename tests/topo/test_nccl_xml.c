@@ -205,9 +205,9 @@ static const trap traps[] = {
     {19, "nic0 mlx5_0", "has no dev, which NCCL refuses",
      SYSTEM(
          CPU NIC("0000:07:00.0", "name=\"mlx5_0\" speed=\"100000\"") "</cpu>")},
-    {19, "m.xml", "modelid \"abc\" is no such number",
+    {19, "numa0", "line 1: <cpu> modelid \"abc\" is no such number",
      SYSTEM("<cpu numaid=\"0\" arch=\"x86_64\" modelid=\"abc\"/>")},
-    {19, "m.xml", "sm \"-90\" is no such number",
+    {19, "gpu0", "line 1: <gpu> sm \"-90\" is no such number",
      SYSTEM(CPU "<pci busid=\"0000:08:00.0\" class=\"0x030200\"><gpu "
                 "dev=\"0\" sm=\"-90\"/></pci></cpu>")},
     {19, "gpu1", "has rank 0 and dev 0, rank 0 is also",

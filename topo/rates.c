@@ -18,15 +18,22 @@
 /*
  * Names are looked for in this order: longer ones before what they contain.
  *
- * Source: pci.ids of 2023 (Debian) for ids up to Hopper and MI200; NVIDIA's
- * gpu-admin-tools for later Hoppers; of the others GB200's id has been seen in
- * a recorded machine, the rest is from memory.
+ * Source: ids of NVIDIA from pci.ids (pci-ids.ucw.cz, read in 2026) and
+ * NVIDIA's gpu-admin-tools, those of AMD from pci.ids and the names in AMD's
+ * GPU driver for virtual machines (amdgv_marketing_name.h); links from the
+ * vendors' data sheets: NVLink 5 of B200, B300 and their Grace kin 18 links of
+ * 50 GB/s each way (1.8 TB/s both), of H100, H200 and H20 18 of 25 (900 GB/s).
  */
 static const wefti_gpu_model models[] = {
     {"GB300", NVIDIA, 0x31c2, 103, 18, true, 6},
+    {"GB300", NVIDIA, 0x31c3, 103, 18, true, 6},
+    {"GB300", NVIDIA, 0x31a1, 103, 18, true, 6},
     {"GB200", NVIDIA, 0x2941, 100, 18, true, 6},
     {"B300", NVIDIA, 0x3182, 103, 18, true, 6},
     {"B200", NVIDIA, 0x2901, 100, 18, true, 5},
+    {"B200", NVIDIA, 0x2909, 100, 18, true, 5},
+    {"B100", NVIDIA, 0x29bc, 100, 18, true, 5},
+    {"B100", NVIDIA, 0x2920, 100, 18, true, 5},
     {"GH200", NVIDIA, 0x2342, 90, 18, true, 5},
     {"GH200", NVIDIA, 0x2343, 90, 18, true, 5},
     {"GH200", NVIDIA, 0x2345, 90, 18, true, 5},
@@ -43,9 +50,13 @@ static const wefti_gpu_model models[] = {
     {"H100", NVIDIA, 0x2339, 90, 18, true, 5},
     {"H100", NVIDIA, 0x233d, 90, 18, true, 5},
     {"H800 PCIe", NVIDIA, 0x2322, 90, 8, false, 5},
+    {"H800 NVL", NVIDIA, 0x233a, 90, 8, false, 5},
     {"H800", NVIDIA, 0x2324, 90, 8, true, 5},
     {"H20", NVIDIA, 0x2329, 90, 18, true, 5},
     {"H20", NVIDIA, 0x232c, 90, 18, true, 5},
+    {"H20", NVIDIA, 0x2328, 90, 18, true, 5},
+    {"H20", NVIDIA, 0x230c, 90, 18, true, 5},
+    {"H20", NVIDIA, 0x230e, 90, 18, true, 5},
     {"A100-PCIE", NVIDIA, 0x20f1, 80, 12, false, 4},
     {"A100 80GB PCIe", NVIDIA, 0x20b5, 80, 12, false, 4},
     {"A100-PG509", NVIDIA, 0x20b1, 80, 12, false, 4},
@@ -55,6 +66,7 @@ static const wefti_gpu_model models[] = {
     {"A800 80GB PCIe", NVIDIA, 0x20f5, 80, 8, false, 4},
     {"A800 40GB", NVIDIA, 0x20f6, 80, 8, false, 4},
     {"A800", NVIDIA, 0x20f3, 80, 8, true, 4},
+    {"A800", NVIDIA, 0x20bd, 80, 8, true, 4},
     {"A30", NVIDIA, 0x20b7, 80, 4, false, 4},
     {"V100-PCIE-16GB", NVIDIA, 0x1db4, 70, 0, false, 3},
     {"V100-PCIE", NVIDIA, 0x1db6, 70, 0, false, 3},
@@ -80,8 +92,17 @@ static const wefti_gpu_model models[] = {
     {"M60", NVIDIA, 0x13f2, 52, 0, false, 3},
     {"M40", NVIDIA, 0x17fd, 52, 0, false, 3},
     {"K80", NVIDIA, 0x102d, 37, 0, false, 3},
+    {"MI355X", AMD, 0x75a3, 950, 7, true, 5},
+    {"MI355X", AMD, 0x75b3, 950, 7, true, 5},
+    {"MI350X", AMD, 0x75a0, 950, 7, true, 5},
+    {"MI350X", AMD, 0x75b0, 950, 7, true, 5},
     {"MI325X", AMD, 0x74a5, 942, 7, true, 5},
+    {"MI308X", AMD, 0x74a2, 942, 7, true, 5},
+    {"MI308X", AMD, 0x74a8, 942, 7, true, 5},
+    {"MI308X", AMD, 0x74b6, 942, 7, true, 5},
     {"MI300X", AMD, 0x74a1, 942, 7, true, 5},
+    {"MI300X", AMD, 0x74a9, 942, 7, true, 5},
+    {"MI300X", AMD, 0x74b5, 942, 7, true, 5},
     {"MI300A", AMD, 0x74a0, 942, 6, true, 5},
     {"MI250X", AMD, 0x7408, 910, 8, true, 4},
     {"MI250", AMD, 0x740c, 910, 6, true, 4},
@@ -144,9 +165,13 @@ int wefti_rate_nvlinks_most(int sm)
     return sm >= 80 ? 12 : sm >= 70 ? 6 : sm >= 60 ? 4 : 18;
 }
 
-/* Hardware figures and RCCL's, by generation; neither was measured by us. */
+/* Hardware figures and RCCL's, by generation; neither was measured by us. Of
+ * gfx950 RCCL's is not known here: that of gfx94x. */
 wefti_rate wefti_rate_xgmi(int gcn)
 {
+    if (gcn >= 950) {
+        return (wefti_rate){76.8, 48};
+    }
     if (gcn >= 940) {
         return (wefti_rate){64, 48};
     }

@@ -53,6 +53,9 @@
       "bytes per chunk of large operations; 0: by size")                       \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \
       "how long a waiter spins before it yields; -1: by cores and ranks")      \
+    X(MACHINES, TEXT, "on", 0, 0,                                              \
+      "whether hosts tell each other what they are made of when their ranks "  \
+      "meet: on or off")                                                       \
     X(PROBE, TEXT, "on", 0, 0,                                                 \
       "whether weft-info measures this host: on or off")
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/cluster.c - sizes go round first, then each host's graph.
+ * comm/cluster.c - hosts that have described themselves (comm/hosts.h) need
+ * only be unpacked; otherwise sizes go round first, then each host's graph.
  *
  *     rank         0        1        2        3
  *     shares with  0 1      0 1      2 3      2 3
@@ -11,7 +12,10 @@
 
 #include "base/error.h"
 #include "comm/core.h"
+#include "comm/hosts.h"
+#include "comm/net/net.h"
 #include "comm/net/transports.h"
+#include "topo/interfaces.h"
 #include "topo/topo.h"
 #include "weft/op.h"
 
@@ -60,7 +64,8 @@ static weft_status pack_own(const weft_comm *comm,
     wefti_transports transports;
     weft_status status = wefti_topo_open_live(live, &own);
     if (status == WEFT_OK) {
-        if (comm->fabric.net && wefti_transports_read(&transports) == WEFT_OK) {
+        if (comm->fabric.net) {
+            wefti_transports_list(comm->engine->net->table, &transports);
             wefti_transports_note(&transports, own);
         }
         status = wefti_topo_pack(own, bytes_out, byte_count_out);
@@ -126,14 +131,82 @@ static weft_status trade_graphs(weft_comm *comm, const uint64_t *sizes,
     return status;
 }
 
+/* Its own, and the same on every rank, wherever it was described. */
+static const unsigned char *find_description(const weft_comm *comm, int rank,
+                                             size_t *bytes_out)
+{
+    const wefti_membership *members = comm->engine->members;
+    if (!members) {
+        return NULL;
+    }
+    int leader = members->members[comm->peers[rank].world_rank].domain;
+    return wefti_hosts_find(comm->engine, leader, bytes_out);
+}
+
+/* From what the hosts said when the ranks met; nothing is asked of others. */
+static weft_status unpack_hosts(const weft_comm *comm, wefti_topo *all)
+{
+    weft_status status = WEFT_OK;
+    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
+        wefti_topo *part;
+        size_t bytes = 0;
+        if (leader_of(comm, rank) != rank) {
+            continue;
+        }
+        const unsigned char *packed = find_description(comm, rank, &bytes);
+        status = wefti_topo_unpack(packed, bytes, &part);
+        if (status == WEFT_OK) {
+            status = wefti_topo_merge(all, part);
+            wefti_topo_destroy(part);
+        }
+    }
+    return status;
+}
+
+/* Reads the hosts now, each by its lowest rank. */
+static weft_status ask_hosts(weft_comm *comm, const wefti_live_config *live,
+                             uint64_t *sizes, wefti_topo *all)
+{
+    unsigned char *own = NULL;
+    size_t own_bytes = 0;
+    weft_status read = WEFT_OK;
+    if (leader_of(comm, comm->rank) == comm->rank) {
+        read = pack_own(comm, live, &own, &own_bytes);
+    }
+    weft_status status = trade_sizes(comm, read, own_bytes, sizes);
+    if (status == WEFT_OK) {
+        status = trade_graphs(comm, sizes, own, all);
+    }
+    free(own);
+    return status;
+}
+
+/* What ranks may send is rank 0's setting. */
+static weft_status limit_ports(const weft_comm *comm, wefti_cluster *cluster)
+{
+    if (comm->tuning.emulate_gbps <= 0) {
+        return WEFT_OK;
+    }
+    int *counts = calloc((size_t)cluster->host_count, sizeof(*counts));
+    if (!counts) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "ranks of %d hosts",
+                           cluster->host_count);
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        counts[cluster->hosts[rank]]++;
+    }
+    wefti_nics_limit_ranks(cluster->topo, comm->tuning.emulate_gbps, counts);
+    free(counts);
+    return WEFT_OK;
+}
+
 weft_status wefti_cluster_open(weft_comm *comm, const wefti_live_config *live,
                                wefti_cluster *cluster_out)
 {
+    size_t known_bytes;
     wefti_cluster cluster = {.hosts =
                                  calloc((size_t)comm->nranks, sizeof(int))};
     uint64_t *sizes = calloc((size_t)comm->nranks, sizeof(*sizes));
-    unsigned char *own = NULL;
-    size_t own_bytes = 0;
     weft_status status = wefti_topo_create(&cluster.topo);
     if (status == WEFT_OK && (!cluster.hosts || !sizes)) {
         status =
@@ -143,15 +216,14 @@ weft_status wefti_cluster_open(weft_comm *comm, const wefti_live_config *live,
         goto err_cluster;
     }
     number_hosts(comm, &cluster);
-    weft_status read = WEFT_OK;
-    if (leader_of(comm, comm->rank) == comm->rank) {
-        read = pack_own(comm, live, &own, &own_bytes);
+    if (!live && find_description(comm, comm->rank, &known_bytes)) {
+        status = unpack_hosts(comm, cluster.topo);
+    } else {
+        status = ask_hosts(comm, live, sizes, cluster.topo);
     }
-    status = trade_sizes(comm, read, own_bytes, sizes);
     if (status == WEFT_OK) {
-        status = trade_graphs(comm, sizes, own, cluster.topo);
+        status = limit_ports(comm, &cluster);
     }
-    free(own);
 err_cluster:
     free(sizes);
     if (status != WEFT_OK) {

@@ -2,10 +2,12 @@
 /*
  * comm/cluster.h - the machines of a communicator's ranks as one graph.
  *
- * A host here is what shares memory: each domain's lowest rank reads its
- * machine and tells the others. Whoever wants the graph asks for it; making a
- * communicator reads nothing. A library of its own: libweft has no need of
- * hwloc.
+ * A host here is what shares memory. Hosts describe themselves as the first
+ * communicator is made, where there are several (comm/hosts.h); the graph is
+ * made of that whenever somebody asks for it, without a word to other ranks.
+ * On one host, or where WEFT_MACHINES is off, the machine is read then, by each
+ * domain's lowest rank, who tells the others. A library of its own: libweft has
+ * no need of hwloc.
  */
 #ifndef COMM_CLUSTER_H
 #define COMM_CLUSTER_H
@@ -27,9 +29,11 @@ typedef struct wefti_cluster {
 bool wefti_cluster_is_wide(const weft_comm *comm);
 
 /*
- * wefti_cluster_open - collective over comm; the same graph on every rank.
+ * wefti_cluster_open - collective over comm unless its hosts have described
+ * themselves; the same graph on every rank.
  *
- * live        where machines are read, on those ranks that do; NULL: as usual.
+ * live        where machines are read now, on those ranks that do; NULL: as
+ *             usual, and only if they have not described themselves.
  * Returns     OK | ERR_SYSTEM (a rank could not read its machine; the same on
  *             all, the reason only there) | ERR_NO_MEMORY | the communicator's
  *             fault.

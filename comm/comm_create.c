@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "comm/control/channel.h"
 #include "comm/engine.h"
+#include "comm/hosts.h"
 #include "comm/net/net.h"
 
 #include <sched.h>
@@ -167,6 +168,9 @@ static weft_status prepare(void *context, const wefti_membership *members)
     }
     if (status == WEFT_OK && own->engine->net) {
         status = wefti_net_start(own->engine->net);
+        if (status == WEFT_OK && tuning.machines) {
+            status = wefti_hosts_read(own->engine, members);
+        }
     }
     return name_limit(status);
 }
@@ -276,7 +280,9 @@ weft_status weft_comm_create(const weft_comm_config *config,
     if (status == WEFT_OK) {
         status = weft_barrier(comm, NULL);
     }
-    if (status != WEFT_OK && is_past_first_barrier(comm)) {
+    if (status == WEFT_OK) {
+        status = wefti_hosts_trade(comm);
+    } else if (is_past_first_barrier(comm)) {
         status = WEFT_OK;
     }
     if (status != WEFT_OK) {

@@ -140,6 +140,7 @@ typedef struct wefti_ticket_block wefti_ticket_block;
 
 typedef struct wefti_net wefti_net;
 typedef struct wefti_control wefti_control;
+typedef struct wefti_hosts wefti_hosts;
 
 /* A list of ranks that became a communicator, and how often. */
 typedef struct wefti_list {
@@ -175,6 +176,7 @@ typedef struct wefti_engine {
     int64_t due_ns;            /* next time something becomes visible */
     wefti_net *net;            /* NULL: all ranks share memory */
     wefti_control *control;    /* with a net */
+    wefti_hosts *hosts;        /* NULL: nothing is known of them */
     bool failed;               /* some communicator of it has */
     wefti_memory_limit memory; /* as it was when the ranks met */
     wefti_list *lists;         /* [list_count]; see comm/group.c */

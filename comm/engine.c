@@ -15,6 +15,7 @@
 #include "base/settings.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
+#include "comm/hosts.h"
 #include "comm/letters.h"
 #include "comm/mem.h"
 #include "comm/net/net.h"
@@ -86,6 +87,7 @@ void wefti_engine_release(wefti_engine *engine)
     }
     wefti_net_close(engine->net);
     wefti_control_close(engine->control);
+    wefti_hosts_close(engine->hosts);
     free(engine->lists);
     wefti_board_close(engine->board);
     wefti_mapping_close(engine->mapping);

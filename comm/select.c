@@ -161,6 +161,12 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     if (status != WEFT_OK) {
         return status;
     }
+    const char *machines = wefti_setting_text(WEFTI_SETTING_MACHINES);
+    tuning_out->machines = strcmp(machines, "on") == 0;
+    if (!tuning_out->machines && strcmp(machines, "off") != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_MACHINES=%s: allowed is on or off", machines);
+    }
     const char *text = wefti_setting_text(WEFTI_SETTING_ALGORITHM);
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, ",");

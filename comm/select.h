@@ -20,6 +20,7 @@ typedef struct wefti_tuning {
     uint32_t chunk_bytes; /* 0: by size */
     uint8_t forced[WEFT_COLLECTIVE_COUNT];
     double emulate_gbps;
+    bool machines; /* hosts describe themselves */
 } wefti_tuning;
 
 /* pattern NULL: one-shot, inside the entries. digest: for the signature. */
@@ -30,7 +31,7 @@ typedef struct wefti_choice {
 } wefti_choice;
 
 /*
- * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES and
+ * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES, WEFT_MACHINES and
  * WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is

@@ -4,6 +4,8 @@
  * about it.
  */
 #include "base/error.h"
+#include "base/settings.h"
+#include "comm/net/port_library.h"
 #include "perf/info_binding.h"
 #include "perf/info_fabrics.h"
 #include "perf/info_job.h"
@@ -12,6 +14,7 @@
 #include "perf/info_probe.h"
 #include "perf/info_routes.h"
 #include "perf/info_settings.h"
+#include "topo/interfaces.h"
 #include "topo/report.h"
 #include "weft/version.h"
 
@@ -202,6 +205,18 @@ static weft_status show_report(subject *s, const wefti_topo *topo)
     return status;
 }
 
+/* Alone as in a job, where the communicator brings it. */
+static weft_status limit_sending(wefti_topo *own)
+{
+    const int one_rank = 1;
+    double GBps;
+    weft_status status = wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS, &GBps);
+    if (status == WEFT_OK && GBps > 0) {
+        wefti_nics_limit_ranks(own, GBps, &one_rank);
+    }
+    return status;
+}
+
 /* This machine, or all those of a job, of which rank 0 tells. */
 static weft_status show_live(const wefti_info_options *options)
 {
@@ -210,6 +225,7 @@ static weft_status show_live(const wefti_info_options *options)
     wefti_topo *own = NULL, *topo;
     wefti_probe probe;
     wefti_transports transports;
+    const wefti_port_table *network;
     bool off = true;
     weft_status status = WEFT_OK;
     if (wefti_info_job_is_there()) {
@@ -223,7 +239,8 @@ static weft_status show_live(const wefti_info_options *options)
     if (status != WEFT_OK) {
         return status;
     }
-    if (wefti_transports_read(&transports) == WEFT_OK) {
+    if (wefti_port_library_open(&network) == WEFT_OK) {
+        wefti_transports_list(network, &transports);
         s.transports = &transports;
         if (own) {
             wefti_transports_note(&transports, own);
@@ -232,6 +249,9 @@ static weft_status show_live(const wefti_info_options *options)
     if (own) {
         status = wefti_info_probe_run(own, &probe, &off);
         s.probe = off ? NULL : &probe;
+        if (status == WEFT_OK) {
+            status = limit_sending(own);
+        }
     }
     if (status == WEFT_OK && (!s.job || weft_comm_get_rank(s.job->comm) == 0)) {
         status = show_report(&s, topo);

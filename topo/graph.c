@@ -134,6 +134,18 @@ void wefti_topo_warn(wefti_topo *topo, int code, const char *device,
     }
 }
 
+void wefti_topo_unwarn(wefti_topo *topo, int code, const char *device)
+{
+    int kept = 0;
+    for (int i = 0; i < topo->warning_count; i++) {
+        if (topo->warnings[i].code != code ||
+            strcmp(topo->warnings[i].device, device) != 0) {
+            topo->warnings[kept++] = topo->warnings[i];
+        }
+    }
+    topo->warning_count = kept;
+}
+
 const char *wefti_topo_id(const wefti_topo *topo, int device,
                           char text[WEFTI_TOPO_ID_BYTES])
 {

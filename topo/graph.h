@@ -105,6 +105,7 @@ typedef struct wefti_nic {
     double gbps; /* Gb/s, one direction */
     wefti_origin gbps_origin;
     bool gbps_assumed;
+    bool limited; /* gbps is a limit that somebody has set: a shaper, weft */
     int port;
     int dev;
     bool gdr;
@@ -183,6 +184,9 @@ int wefti_topo_add_link(wefti_topo *topo, int a, int b, wefti_link_type type,
 void wefti_topo_warn(wefti_topo *topo, int code, const char *device,
                      const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+
+/* Takes back what was said of a device. */
+void wefti_topo_unwarn(wefti_topo *topo, int code, const char *device);
 
 /* "gpu3" and the like, into text; a NUMA node is called by its number in the
  * system, with its host in front where there are several. */

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC        0x32304f504f544657ull /* "WFTOPO02" */
+#define MAGIC        0x33304f504f544657ull /* "WFTOPO03" */
 #define DEVICES_MOST 1000000
 
 typedef struct stream {
@@ -144,6 +144,7 @@ static void walk_nic(stream *s, wefti_nic *nic)
     walk_real(s, &nic->gbps);
     walk_origin(s, &nic->gbps_origin);
     walk_bool(s, &nic->gbps_assumed);
+    walk_bool(s, &nic->limited);
     walk_int(s, &nic->port, 0, 1000000);
     walk_int(s, &nic->dev, -1, 1000000);
     walk_bool(s, &nic->gdr);

@@ -137,6 +137,9 @@ static void print_gpus(const wefti_report *report, FILE *file)
 /* By its PCI id a rate is inferred; where that tells nothing, assumed. */
 static const char *rate_text(const wefti_device *nic)
 {
+    if (nic->nic.limited) {
+        return "limited";
+    }
     if (!nic->nic.gbps_assumed) {
         return wefti_origin_text(nic->nic.gbps_origin);
     }

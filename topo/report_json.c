@@ -135,6 +135,7 @@ static void write_nics(const wefti_report *report, wefti_json *json)
         wefti_json_text(json, "gbps_from",
                         wefti_origin_text(d->nic.gbps_origin));
         wefti_json_bool(json, "gbps_assumed", d->nic.gbps_assumed);
+        wefti_json_bool(json, "limited", d->nic.limited);
         wefti_json_text(json, "state", wefti_nic_state_text(d->nic.state));
         write_place(report->topo, json, device);
         write_id(report->topo, json, "card", card_of(report, i));
@@ -169,6 +170,8 @@ static void write_links(const wefti_topo *topo, wefti_json *json)
         wefti_json_bool(json, "assumed",
                         link->assumed ||
                             (port && topo->devices[link->b].nic.gbps_assumed));
+        wefti_json_bool(json, "limited",
+                        port && topo->devices[link->b].nic.limited);
         wefti_json_real(json, "latency_us", link->latency_us);
         wefti_json_text(json, "latency_from",
                         wefti_origin_text(link->latency_origin));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/source_live.c - this host: hwloc, then NVML, then sysfs.
+ * topo/source_live.c - this host: hwloc, then sysfs and the kernel's limits on
+ * interfaces, then NVML.
  *
  * hwloc's view comes through its own export, so that one reader serves both.
  */
@@ -9,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "topo/hwloc_file.h"
+#include "topo/interfaces.h"
 #include "topo/nvml.h"
 #include "topo/sysfs.h"
 
@@ -19,10 +21,11 @@
 #include <stdlib.h>
 
 /* Plugins are not asked: OpenCL's and X's take long and hang where they are
- * ill, and PCI devices Linux itself shows. */
+ * ill, and PCI devices Linux itself shows. So it does CPUs; "x86" would move
+ * the calling thread from one to the next. */
 static weft_status discover(hwloc_topology_t *out)
 {
-    static const char *const unasked[] = {"opencl", "gl", "pci"};
+    static const char *const unasked[] = {"opencl", "gl", "pci", "x86"};
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0) {
         return wefti_error_system("hwloc_topology_init");
@@ -104,7 +107,7 @@ static void forget_unknown(wefti_topo *topo, const wefti_nvml_gpu *gpus,
 weft_status wefti_topo_open_live(const wefti_live_config *config,
                                  wefti_topo **topo_out)
 {
-    static const wefti_live_config usual = {"/sys", "libnvidia-ml.so.1"};
+    static const wefti_live_config usual = {"/sys", "libnvidia-ml.so.1", true};
     wefti_nvml_gpu *gpus = NULL;
     wefti_claims claims = {0};
     wefti_topo *topo;
@@ -118,6 +121,10 @@ weft_status wefti_topo_open_live(const wefti_live_config *config,
     status = import_hwloc(topo, &claims);
     if (status == WEFT_OK) {
         wefti_sysfs_apply(topo, config->sysfs);
+        wefti_interfaces_add(topo, config->sysfs);
+        if (config->limits) {
+            wefti_interfaces_limit(topo);
+        }
         status = wefti_nvml_read(config->nvml_library, topo, &gpus, &count);
     }
     if (status == WEFT_OK) {

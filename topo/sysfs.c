@@ -112,14 +112,7 @@ static void set_rate(wefti_topo *topo, int nic, double gbps)
     /* What was inferred before is no news any more. */
     char label[64];
     wefti_topo_label(topo, nic, label);
-    int kept = 0;
-    for (int i = 0; i < topo->warning_count; i++) {
-        if (topo->warnings[i].code != 17 ||
-            strcmp(topo->warnings[i].device, label) != 0) {
-            topo->warnings[kept++] = topo->warnings[i];
-        }
-    }
-    topo->warning_count = kept;
+    wefti_topo_unwarn(topo, 17, label);
 }
 
 /* The port of that device, which hwloc may not have shown. */

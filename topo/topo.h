@@ -41,6 +41,7 @@ WEFT_NODISCARD weft_status wefti_topo_open(const char *input,
 typedef struct wefti_live_config {
     const char *sysfs;        /* "/sys" */
     const char *nvml_library; /* "libnvidia-ml.so.1" */
+    bool limits;              /* whether the kernel is asked for shapers */
 } wefti_live_config;
 
 /*

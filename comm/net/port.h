@@ -27,6 +27,7 @@ enum {
 #define WEFTI_PORT_TABLE  "wefti_port_module"
 
 typedef struct wefti_port wefti_port;
+typedef struct wefti_port_table wefti_port_table;
 
 /* Where the bytes of a message lie. */
 typedef enum wefti_port_memory {
@@ -82,7 +83,7 @@ typedef void wefti_port_found(void *context, const char *transport,
  * close      sends what is left for at most linger_ms, then drops it.
  * list       what could be used here; needs no port.
  */
-typedef struct wefti_port_table {
+struct wefti_port_table {
     int version;
     const char *name;
     void (*log_to)(void (*say)(const char *text));
@@ -98,7 +99,7 @@ typedef struct wefti_port_table {
     size_t (*unsent)(wefti_port *port);
     void (*close)(wefti_port *port, int linger_ms);
     void (*list)(wefti_port_found *found, void *context);
-} wefti_port_table;
+};
 
 /* What the module offers: its table, or NULL with the reason in why_out. */
 typedef const wefti_port_table *wefti_port_loader(char *why_out,

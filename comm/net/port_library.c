@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/net/port_library.c - beside the file that holds this code: the library,
- * or a program that has it built in.
+ * comm/net/port_library.c - opens the module and takes its table.
  */
 #include "comm/net/port_library.h"
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/module.h"
 
 #include <dlfcn.h>
-#include <libgen.h>
-#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char module_name[] = "weft_net.so";
-
-/* From the folder of the library or program; WEFTI_LIBDIR is lib, or lib64. */
-static const char *const places[] = {"", "weft/", "../lib/",
-                                     "../" WEFTI_LIBDIR "/weft/"};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const wefti_port_table *table; /* guarded by lock; set once */
@@ -31,33 +22,11 @@ static void say(const char *text)
     wefti_log(WEFTI_LOG_DEBUG, -1, "%s", text);
 }
 
-/* The first place where a module lies; false: none has one. */
-static bool find_module(char path_out[PATH_MAX])
-{
-    static const char here;
-    Dl_info about;
-    char file[PATH_MAX];
-    if (!dladdr(&here, &about) || !realpath(about.dli_fname, file)) {
-        if (!realpath("/proc/self/exe", file)) {
-            return false;
-        }
-    }
-    const char *folder = dirname(file);
-    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-        int used = snprintf(path_out, PATH_MAX, "%s/%s%s", folder, places[i],
-                            module_name);
-        if (used > 0 && used < PATH_MAX && access(path_out, R_OK) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Caller holds the lock. */
 static weft_status open_table(void)
 {
     char path[PATH_MAX], why[256] = "";
-    if (!find_module(path)) {
+    if (!wefti_module_find(module_name, path)) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "ranks that share no memory need the network module "
                            "%s, and it is not here (it is built where "

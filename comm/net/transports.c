@@ -4,7 +4,7 @@
  */
 #include "comm/net/transports.h"
 
-#include "comm/net/port_library.h"
+#include "comm/net/port.h"
 #include "topo/graph.h"
 
 #include <stdio.h>
@@ -21,16 +21,11 @@ static void keep(void *context, const char *transport, const char *device,
     }
 }
 
-weft_status wefti_transports_read(wefti_transports *transports_out)
+void wefti_transports_list(const wefti_port_table *table,
+                           wefti_transports *transports_out)
 {
-    const wefti_port_table *table;
-    *transports_out = (wefti_transports){.count = 0};
-    weft_status status = wefti_port_library_open(&table);
-    if (status == WEFT_OK) {
-        transports_out->library = table->name;
-        table->list(keep, transports_out);
-    }
-    return status;
+    *transports_out = (wefti_transports){.library = table->name};
+    table->list(keep, transports_out);
 }
 
 void wefti_transports_note(const wefti_transports *transports,

@@ -6,8 +6,6 @@
 #ifndef COMM_NET_TRANSPORTS_H
 #define COMM_NET_TRANSPORTS_H
 
-#include "weft/status.h"
-
 #include <stdbool.h>
 
 enum { WEFTI_TRANSPORTS_MOST = 128 };
@@ -25,14 +23,11 @@ typedef struct wefti_transports {
 } wefti_transports;
 
 struct wefti_topo;
+struct wefti_port_table;
 
-/*
- * wefti_transports_read - opens the module, which stays open.
- *
- * Returns     OK | ERR_UNSUPPORTED: there is no module, or it cannot be loaded.
- */
-WEFT_NODISCARD weft_status
-wefti_transports_read(wefti_transports *transports_out);
+/* What the module finds here; table as wefti_port_library_open gives it. */
+void wefti_transports_list(const struct wefti_port_table *table,
+                           wefti_transports *transports_out);
 
 /* Tells the graph's ports which of them can use which. */
 void wefti_transports_note(const wefti_transports *transports,

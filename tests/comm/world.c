@@ -66,6 +66,13 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
+/* What a machine is made of is no business of most tests, and reading it takes
+ * time; tests/comm/test_hosts.c asks for it. */
+static void spare_machines(void)
+{
+    setenv("WEFT_MACHINES", "off", 0);
+}
+
 int world_run_threads(const struct world *world)
 {
     const char *spread = spread_get();
@@ -81,6 +88,7 @@ int world_run_threads(const struct world *world)
         abort();
     }
     int failures = 0;
+    spare_machines();
     spread_set_domains(spread, world->nranks);
     for (int rank = 0; rank < world->nranks; rank++) {
         ranks[rank].world = world;
@@ -143,6 +151,7 @@ static void set_number(const char *name, int value)
 void world_start_processes(const struct world *world, world_processes *started)
 {
     const char *spread = spread_get();
+    spare_machines();
     char address[32];
     int listener =
         listen_at_root(spread, world->nranks, address, sizeof(address));

@@ -29,7 +29,8 @@ LIMIT_S = 60
 def environment(**settings):
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith("WEFT_")}
-    return dict(kept, **settings)
+    # Reading machines takes time, and tests/perf/test_weft_info.py does it.
+    return dict(kept, **dict({"WEFT_MACHINES": "off"}, **settings))
 
 
 def emulated(spec, ranks, *command, order="block"):
@@ -126,6 +127,26 @@ class Emulated(unittest.TestCase):
                       done.stderr)
         self.assertIn("net: lo 127.0.0.1: not used, nobody answered over it",
                       done.stderr)
+
+    def test_the_graph_has_the_links_with_their_rates(self):
+        info = os.path.join(BIN, "weft-info")
+        done = run(emulated("2x1,1gbit+400mbit", 2, info, "--json", "-"),
+                   WEFT_MACHINES="on")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        ports = {n["id"]: n for n in facts["nics"]
+                 if n["name"] in ("eth0", "eth1")}
+        self.assertEqual(sorted((n["host"], n["name"], n["gbps"])
+                                for n in ports.values()),
+                         [("host0", "eth0", 1.0), ("host0", "eth1", 0.4),
+                          ("host1", "eth0", 1.0), ("host1", "eth1", 0.4)])
+        links = [k for k in facts["links"]
+                 if k["type"] == "NET" and k["a"] in ports]
+        self.assertEqual(len(links), 4)
+        for link in links:
+            self.assertAlmostEqual(link["GBps"], ports[link["a"]]["gbps"] / 8)
+            self.assertEqual((link["from"], link["limited"],
+                              link["assumed"]), ("read", True, False))
 
     def start(self, spec, ranks, **settings):
         return subprocess.Popen(

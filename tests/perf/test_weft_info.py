@@ -287,6 +287,46 @@ class Info(unittest.TestCase):
                          [("host", 2, "shm"), ("network", 4, "net")])
         self.assertEqual(far["routes"][0]["fabric"], "shm+net")
 
+    def test_a_job_without_the_host_module_warns_and_reads_later(self):
+        here = os.path.dirname(INFO)
+        modules = os.path.join(os.path.dirname(here), "lib")
+        names = ["weft_net.so", "weft_net_ucx.so"]
+        if not all(os.path.exists(os.path.join(modules, n)) for n in names):
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            for name in names:
+                shutil.copy(os.path.join(modules, name), folder)
+            moved = shutil.copy(INFO, folder)
+            clean = {k: v for k, v in os.environ.items()
+                     if not k.startswith("WEFT_")}
+            done = subprocess.run(
+                [os.path.join(here, "weft-run"), "-n", "2", moved, "--json",
+                 "-"], capture_output=True, text=True, timeout=60,
+                env={**clean, "WEFT_DOMAIN": "a,b"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("cannot be described to the others: weft_host.so is "
+                      "not installed", done.stderr)
+        self.assertEqual(json.loads(done.stdout)["source"],
+                         "live, 2 hosts of 2 ranks")
+
+    def test_sending_that_is_limited_limits_the_links(self):
+        def ports(facts):
+            return [k for k in facts["links"] if k["type"] == "NET"]
+        alone = json.loads(run("--json", "-", WEFT_PROBE="off",
+                               WEFT_EMULATE_GBPS="0.25").stdout)
+        for link in ports(alone):
+            self.assertEqual((link["GBps"], link["from"], link["limited"]),
+                             (0.25, "read", True))
+        clean = {k: v for k, v in os.environ.items()
+                 if not k.startswith("WEFT_")}
+        done = subprocess.run(
+            [os.path.join(os.path.dirname(INFO), "weft-run"), "-n", "3", INFO,
+             "--json", "-"], capture_output=True, text=True, timeout=60,
+            env={**clean, "WEFT_EMULATE_GBPS": "0.25"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for link in ports(json.loads(done.stdout)):
+            self.assertEqual((link["GBps"], link["limited"]), (0.75, True))
+
     @staticmethod
     def has_network(facts):
         return [f for f in facts["fabrics"] if f["name"] == "net"][0]["usable"]

@@ -5,6 +5,7 @@
  * Method: a small sysfs made in a temporary folder, then removed.
  */
 #include "tests/topo/machine.h"
+#include "topo/interfaces.h"
 #include "topo/sysfs.h"
 #include "topo/topo.h"
 
@@ -110,10 +111,79 @@ static void test_sysfs_absent_changes_nothing(void **state)
     wefti_topo_destroy(topo);
 }
 
+static void put_interface(const char *name, const char *iflink,
+                          const char *state)
+{
+    char path[256], link[512], target[512];
+    static const char *const rest[][2] = {
+        {"type", "1"}, {"ifindex", "3"}, {"speed", "10000"}};
+    for (size_t i = 0; i < sizeof(rest) / sizeof(rest[0]); i++) {
+        snprintf(path, sizeof(path), "devices/virtual/net/%s/%s", name,
+                 rest[i][0]);
+        put(path, rest[i][1]);
+    }
+    snprintf(path, sizeof(path), "devices/virtual/net/%s/iflink", name);
+    put(path, iflink);
+    snprintf(path, sizeof(path), "devices/virtual/net/%s/operstate", name);
+    put(path, state);
+    put("class/net/none", "");
+    snprintf(link, sizeof(link), "%s/class/net/%s", root, name);
+    snprintf(target, sizeof(target), "%s/devices/virtual/net/%s", root, name);
+    assert_int_equal(symlink(target, link), 0);
+}
+
+/* A container's eth0 is one end of a pair whose other is elsewhere. */
+static void test_interfaces_that_lead_out_are_ports(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_read_synthetic("1xH100,1xCX7", &topo), WEFT_OK);
+    put_interface("eth7", "9", "up");
+    put_interface("idle", "9", "down");
+    put_interface("dummy0", "3", "up"); /* its own other end */
+    put_interface("vlan5", "9", "up");
+    put("devices/virtual/net/vlan5/lower_eth0", "");
+    put_interface("veth1", "9", "up");
+    put("devices/virtual/net/veth1/master", "");
+    put_interface("tap0", "9", "up");
+    put("devices/virtual/net/tap0/tun_flags", "1");
+    wefti_interfaces_add(topo, root);
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_NIC], 2);
+    const wefti_device *nic = device_of(topo, WEFTI_TOPO_NIC, 1);
+    assert_string_equal(nic->name, "eth7");
+    assert_int_equal(nic->nic.kind, WEFTI_NIC_ETHERNET);
+    assert_true(nic->nic.gbps == 10 && nic->nic.gbps_assumed);
+    assert_warned(topo, 17, "nic1 eth7", "virtual interface");
+    wefti_nic_limit(topo, wefti_topo_find(topo, WEFTI_TOPO_NIC, 1), 0.4);
+    nic = device_of(topo, WEFTI_TOPO_NIC, 1);
+    assert_true(nic->nic.gbps == 0.4 && nic->nic.limited);
+    assert_int_equal(nic->nic.gbps_origin, WEFTI_ORIGIN_READ);
+    assert_null(find_warning(topo, 17, "nic1", ""));
+    wefti_interfaces_add(topo, root); /* what is known is not added again */
+    assert_int_equal(topo->kind_counts[WEFTI_TOPO_NIC], 2);
+    assert_int_equal(wefti_topo_check(topo), WEFT_OK);
+    wefti_topo_destroy(topo);
+}
+
+static void test_limits_of_ranks_add_up_by_host(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    const int ranks[] = {3, 1};
+    assert_int_equal(wefti_topo_read_synthetic("2x(1xH100,1xCX7)", &topo),
+                     WEFT_OK);
+    wefti_nics_limit_ranks(topo, 12.5, ranks);
+    assert_true(device_of(topo, WEFTI_TOPO_NIC, 0)->nic.gbps == 300);
+    assert_true(device_of(topo, WEFTI_TOPO_NIC, 1)->nic.gbps == 100);
+    wefti_nics_limit_ranks(topo, 1000, ranks); /* more than it can do */
+    assert_true(device_of(topo, WEFTI_TOPO_NIC, 1)->nic.gbps == 100);
+    wefti_topo_destroy(topo);
+}
+
 static void test_live_machine_has_a_host_and_cpus(void **state)
 {
     (void)state;
-    const wefti_live_config config = {root, "libnowhere.so"};
+    const wefti_live_config config = {root, "libnowhere.so", false};
     wefti_topo *topo;
     assert_int_equal(wefti_topo_open_live(&config, &topo), WEFT_OK);
     assert_int_equal(topo->kind_counts[WEFTI_TOPO_HOST], 1);
@@ -128,6 +198,8 @@ int main(void)
         cmocka_unit_test(test_sysfs_port_is_read),
         cmocka_unit_test(test_sysfs_slower_end_of_a_pci_link_counts),
         cmocka_unit_test(test_sysfs_absent_changes_nothing),
+        cmocka_unit_test(test_interfaces_that_lead_out_are_ports),
+        cmocka_unit_test(test_limits_of_ranks_add_up_by_host),
         cmocka_unit_test(test_live_machine_has_a_host_and_cpus),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

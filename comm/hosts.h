@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/hosts.h - what the hosts of a job say of themselves.
+ *
+ * Where ranks do not all share memory, each domain's lowest rank describes its
+ * host as the first communicator is made, and all ranks keep all descriptions:
+ * comm/cluster.h makes one graph of them whenever somebody asks. Here they are
+ * bytes that nobody reads. On one host nothing is described; WEFT_MACHINES=off,
+ * as rank 0 has it, describes nothing anywhere.
+ *
+ *     rank         0        1        2        3
+ *     shares with  0 1      0 1      2 3      2 3
+ *     digests      d        -        d        -       one all-gather
+ *     bytes        from 0 to all                      a broadcast for each that
+ *                                                     differs from those before
+ */
+#ifndef COMM_HOSTS_H
+#define COMM_HOSTS_H
+
+#include "comm/core.h"
+
+/*
+ * wefti_hosts_read - before the meeting's verdict: the lowest rank of a domain
+ * describes its host. What it cannot read it logs; the job goes on without.
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_hosts_read(wefti_engine *engine,
+                                            const wefti_membership *members);
+
+/*
+ * wefti_hosts_trade - collective over the first communicator, after its
+ * barrier. A fault on the way is the communicator's: its next operation says
+ * so.
+ *
+ * Returns     OK | ERR_NO_MEMORY: this rank cannot go on.
+ */
+WEFT_NODISCARD weft_status wefti_hosts_trade(weft_comm *world);
+
+/*
+ * wefti_hosts_find - the description of the host of a domain, by the domain's
+ * lowest rank in the world; NULL: not all hosts have described themselves, the
+ * same on all ranks.
+ */
+const unsigned char *wefti_hosts_find(const wefti_engine *engine, int leader,
+                                      size_t *byte_count_out);
+
+void wefti_hosts_close(wefti_hosts *hosts); /* takes NULL */
+
+#endif

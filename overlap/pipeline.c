@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline.c - one rank's list, action by action.
+ *
+ *   take outputs -> post what is posted here -> first chunks are there
+ *      -> call -> the rest of the outputs is sent -> give back
+ *
+ * Everything that could be decided before is in the plan; here it is done.
+ */
+#include "overlap/pipeline.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "overlap/pipeline_check.h"
+#include "overlap/pipeline_gather.h"
+#include "overlap/pipeline_plan.h"
+#include "overlap/pipeline_transport.h"
+#include "overlap/pipeline_usage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct wefti_pipeline {
+    wefti_pipeline_config config;
+    wefti_pipeline_plan plan;
+    wefti_pipeline_transport transport;
+    wefti_pipeline_record record;
+    wefti_pipeline_usage usage;
+    size_t position;    /* the next action */
+    weft_status failed; /* and for ever */
+    char failure[256];  /* its text */
+};
+
+/* ---- life -----------------------------------------------------------------
+ */
+
+static size_t buffer_bytes(const wefti_pipeline_config *config)
+{
+    return config->rows * config->row_elems * weft_dtype_bytes(config->dtype);
+}
+
+static weft_status make_plan(wefti_pipeline_plan *plan,
+                             const wefti_pipeline_config *config, int rank)
+{
+    weft_status status =
+        wefti_pipeline_plan_init(plan, config->schedule, rank,
+                                 config->receive_ahead, config->spare_buffers);
+    plan->peaks.bytes = (size_t)plan->peaks.buffers * buffer_bytes(config);
+    return status;
+}
+
+static weft_status open_ways(wefti_pipeline *p)
+{
+    weft_status status = WEFT_OK;
+    for (size_t k = 0; k < p->plan.count && status == WEFT_OK; k++) {
+        const weft_action *action = &p->plan.actions[k];
+        if (wefti_action_is_message(action)) {
+            status = wefti_pipeline_transport_open(
+                &p->transport, p->plan.items[k].peer,
+                wefti_pipeline_is_send(action));
+        }
+    }
+    return status;
+}
+
+weft_status wefti_pipeline_create(const wefti_pipeline_config *config,
+                                  wefti_pipeline **pipeline_out)
+{
+    weft_status status = wefti_pipeline_check(config);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_pipeline *p = calloc(1, sizeof(*p));
+    if (!p) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a pipeline");
+    }
+    p->config = *config;
+    status = make_plan(&p->plan, config, weft_comm_get_rank(config->comm));
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_usage_init(&p->usage, &p->plan.peaks,
+                                           buffer_bytes(config));
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_record_init(&p->record, config->ledger,
+                                            p->plan.count);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_transport_init(&p->transport, config,
+                                               p->plan.peaks.buffers);
+    }
+    if (status == WEFT_OK) {
+        status = open_ways(p);
+    }
+    if (status != WEFT_OK) {
+        wefti_pipeline_destroy(p);
+        return status;
+    }
+    *pipeline_out = p;
+    return WEFT_OK;
+}
+
+void wefti_pipeline_destroy(wefti_pipeline *p)
+{
+    if (p) {
+        wefti_pipeline_transport_fini(&p->transport);
+        wefti_pipeline_record_fini(&p->record);
+        wefti_pipeline_usage_fini(&p->usage);
+        wefti_pipeline_plan_fini(&p->plan);
+        free(p);
+    }
+}
+
+/* ---- one compute action ---------------------------------------------------
+ */
+
+/* A work and what it points to. */
+typedef struct bench {
+    wefti_pipeline_work work;
+    const wefti_pipeline_part *part;
+    wefti_rows input, output;
+    struct wefti_rows_tie input_tie, output_tie;
+} bench;
+
+static void lay_rows(wefti_pipeline *p, int32_t buffer, wefti_rows_way way,
+                     wefti_rows *rows, struct wefti_rows_tie *tie)
+{
+    tie->transport = &p->transport;
+    tie->record = &p->record;
+    tie->buffer = buffer;
+    tie->way = way;
+    rows->data = wefti_pipeline_transport_data(&p->transport, buffer);
+    rows->tie = tie;
+}
+
+static void lay_out(wefti_pipeline *p, const weft_action *action,
+                    const wefti_pipeline_part *part, bench *b)
+{
+    const weft_schedule *s = p->plan.schedule;
+    int length = wefti_stages_of_direction(s);
+    *b = (bench){.part = part,
+                 .work = {.type = (weft_action_type)action->type,
+                          .stage = action->stage,
+                          .model_stage = action->stage % length,
+                          .direction = action->stage / length,
+                          .microbatch = action->microbatch,
+                          .first = wefti_stage_before(s, action->stage) < 0,
+                          .last = wefti_stage_after(s, action->stage) < 0,
+                          .slot = part->slot,
+                          .stage_slot = part->stage_slot,
+                          .kept = part->kept}};
+    if (part->input >= 0) {
+        lay_rows(p, part->input,
+                 part->from >= 0 ? WEFTI_ROWS_INCOMING : WEFTI_ROWS_LOCAL,
+                 &b->input, &b->input_tie);
+        b->input_tie.wait = action->type == WEFT_ACTION_F ? WEFT_WAIT_FORWARD
+                                                          : WEFT_WAIT_BACKWARD;
+        b->input_tie.from = part->from;
+        b->work.input = &b->input;
+    }
+    if (part->output >= 0) {
+        wefti_edge edge = wefti_edge_out(s, action);
+        lay_rows(p, part->output,
+                 edge.remote ? WEFTI_ROWS_OUTGOING : WEFTI_ROWS_LOCAL,
+                 &b->output, &b->output_tie);
+        b->work.output = &b->output;
+    }
+}
+
+/* What the call has left: the rest of its output goes, all input has come. */
+static weft_status finish_rows(wefti_pipeline *p, bench *b)
+{
+    size_t rows = p->config.rows;
+    weft_status status = wefti_rows_signal(b->work.output, rows);
+    return status == WEFT_OK ? wefti_rows_wait(b->work.input, rows) : status;
+}
+
+static weft_status call_backward(wefti_pipeline *p, bench *b)
+{
+    const wefti_pipeline_calls *calls = &p->config.calls;
+    void *context = p->config.context;
+    if (calls->backward) {
+        return calls->backward(context, &b->work);
+    }
+    wefti_pipeline_work half = b->work;
+    half.type = WEFT_ACTION_I;
+    weft_status status = calls->backward_input(context, &half);
+    if (status == WEFT_OK) {
+        status = finish_rows(p, b); /* the gradient need not wait for W */
+    }
+    half.type = WEFT_ACTION_W;
+    half.input = half.output = NULL;
+    return status == WEFT_OK ? calls->backward_weight(context, &half) : status;
+}
+
+static weft_status call_one(wefti_pipeline *p, bench *b)
+{
+    const wefti_pipeline_calls *calls = &p->config.calls;
+    void *context = p->config.context;
+    switch (b->work.type) {
+    case WEFT_ACTION_F:
+        return calls->forward(context, &b->work);
+    case WEFT_ACTION_I:
+        return calls->backward_input(context, &b->work);
+    case WEFT_ACTION_W:
+        return calls->backward_weight(context, &b->work);
+    case WEFT_ACTION_B:
+        return call_backward(p, b);
+    case WEFT_ACTION_RECOMPUTE:
+        return calls->recompute(context, &b->work);
+    case WEFT_ACTION_OFFLOAD:
+        return calls->offload(context, &b->work);
+    default:
+        return calls->reload(context, &b->work);
+    }
+}
+
+/* One part after the other, or the pair's call with both. */
+static weft_status call_all(wefti_pipeline *p, bench *benches, int count)
+{
+    const wefti_pipeline_calls *calls = &p->config.calls;
+    weft_status status = WEFT_OK;
+    if (count == 2 && calls->pair) {
+        status =
+            calls->pair(p->config.context, &benches[0].work, &benches[1].work);
+        for (int k = 0; k < count && status == WEFT_OK; k++) {
+            status = finish_rows(p, &benches[k]);
+        }
+        return status;
+    }
+    for (int k = 0; k < count && status == WEFT_OK; k++) {
+        status = call_one(p, &benches[k]);
+        if (status == WEFT_OK) {
+            status = finish_rows(p, &benches[k]);
+        }
+    }
+    return status;
+}
+
+/* ---- messages -------------------------------------------------------------
+ */
+
+static weft_status post_message(wefti_pipeline *p, size_t index)
+{
+    const wefti_pipeline_item *item = &p->plan.items[index];
+    bool send = wefti_pipeline_is_send(&p->plan.actions[index]);
+    weft_status status = WEFT_OK;
+    if (!send) {
+        status = wefti_pipeline_transport_take(&p->transport, &p->record,
+                                               item->buffer);
+        wefti_pipeline_usage_take(&p->usage, item->buffer, true);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_transport_post(&p->transport, item->buffer,
+                                               item->peer, send);
+    }
+    wefti_pipeline_record_post(&p->record, index);
+    return status;
+}
+
+/* Posts those of [from, to) that are posted before action index. */
+static weft_status post_before(wefti_pipeline *p, size_t index, size_t from,
+                               size_t to)
+{
+    const wefti_pipeline_plan *plan = &p->plan;
+    weft_status status = WEFT_OK;
+    for (uint32_t k = plan->items[index].posts;
+         k < plan->items[index + 1].posts && status == WEFT_OK; k++) {
+        if (plan->posts[k] >= from && plan->posts[k] < to) {
+            status = post_message(p, plan->posts[k]);
+        }
+    }
+    return status;
+}
+
+/* ---- actions --------------------------------------------------------------
+ */
+
+static const char *label_of(weft_action_type type)
+{
+    static const char *const labels[] = {
+#define LABEL(name, text, microbatch, torch) [WEFT_ACTION_##name] = #name,
+        WEFT_ACTION_LIST(LABEL)
+#undef LABEL
+    };
+    return labels[type];
+}
+
+static weft_status take_outputs(wefti_pipeline *p, const bench *benches,
+                                int count)
+{
+    weft_status status = WEFT_OK;
+    for (int k = 0; k < count && status == WEFT_OK; k++) {
+        int32_t output = benches[k].part->output;
+        if (output >= 0) {
+            status = wefti_pipeline_transport_take(&p->transport, &p->record,
+                                                   output);
+            wefti_pipeline_usage_take(&p->usage, output, false);
+        }
+    }
+    return status;
+}
+
+static weft_status run_parts(wefti_pipeline *p, size_t index, size_t to)
+{
+    const weft_action *action = &p->plan.actions[index];
+    const wefti_pipeline_item *item = &p->plan.items[index];
+    weft_action parts[2];
+    bench benches[2];
+    int count = wefti_action_split(action, parts);
+    for (int k = 0; k < count; k++) {
+        lay_out(p, &parts[k], &item->parts[k], &benches[k]);
+        wefti_pipeline_usage_begin(&p->usage, benches[k].work.type,
+                                   &item->parts[k]);
+    }
+    weft_status status = take_outputs(p, benches, count);
+    if (status == WEFT_OK) {
+        status = post_before(p, index, index, to);
+    }
+    for (int k = 0; k < count && status == WEFT_OK; k++) {
+        status = wefti_rows_wait(benches[k].work.input, 1);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_pipeline_record_begin(&p->record,
+                                label_of((weft_action_type)action->type));
+    status = call_all(p, benches, count);
+    wefti_pipeline_record_end(&p->record);
+    for (int k = 0; k < count && status == WEFT_OK; k++) {
+        wefti_pipeline_usage_end(&p->usage, benches[k].work.type,
+                                 &item->parts[k]);
+    }
+    return status;
+}
+
+static weft_status run_release(wefti_pipeline *p, const weft_action *action)
+{
+    bench b;
+    wefti_pipeline_part none = {.input = -1,
+                                .output = -1,
+                                .from = -1,
+                                .slot = -1,
+                                .stage_slot = -1,
+                                .kept = -1};
+    lay_out(p, action, &none, &b);
+    return p->config.calls.release
+               ? p->config.calls.release(p->config.context, &b.work)
+               : WEFT_OK;
+}
+
+static weft_status run_other(wefti_pipeline *p, const weft_action *action)
+{
+    weft_action_type type = (weft_action_type)action->type;
+    weft_status status = WEFT_OK;
+    if (type == WEFT_ACTION_BARRIER) {
+        status = weft_barrier(p->config.comm, NULL);
+    } else if (type == WEFT_ACTION_RELEASE) {
+        status = run_release(p, action);
+    } else {
+        status = p->config.calls.whole(p->config.context, type, action->stage);
+    }
+    wefti_pipeline_record_end(&p->record);
+    return status;
+}
+
+static weft_status run_action(wefti_pipeline *p, size_t index, size_t to)
+{
+    const weft_action *action = &p->plan.actions[index];
+    const wefti_pipeline_item *item = &p->plan.items[index];
+    bool message = wefti_action_is_message(action);
+    weft_status status = WEFT_OK;
+    /* a message's time is that of its post: what is waited for here is none's
+     */
+    wefti_pipeline_record_reach(&p->record, message ? p->plan.count : index);
+    if (wefti_pipeline_has_parts(action)) {
+        status = run_parts(p, index, to);
+    } else {
+        status = post_before(p, index, index, to);
+    }
+    if (status == WEFT_OK && !message && !wefti_pipeline_has_parts(action)) {
+        status = run_other(p, action);
+    }
+    if (status == WEFT_OK) {
+        wefti_pipeline_usage_give(&p->usage,
+                                  (int)(item[1].gives - item->gives));
+    }
+    return status;
+}
+
+/* ---- the run --------------------------------------------------------------
+ */
+
+/* The pipeline has failed with status; nobody may wait for this rank. */
+static weft_status fail(wefti_pipeline *p, weft_status status)
+{
+    snprintf(p->failure, sizeof(p->failure), "%s", weft_error_text());
+    weft_status fault = wefti_pipeline_transport_fault(&p->transport, status);
+    weft_fault now = {.size_bytes = sizeof(now)};
+    if (weft_comm_get_fault(p->config.comm, &now) == WEFT_OK &&
+        now.status == WEFT_OK) {
+        (void)!weft_comm_abort(p->config.comm);
+    } else {
+        snprintf(p->failure, sizeof(p->failure), "%s", weft_error_text());
+    }
+    p->failed = fault;
+    return wefti_error(fault, "%s", p->failure);
+}
+
+weft_status wefti_pipeline_run(wefti_pipeline *p, size_t end)
+{
+    size_t count = p->plan.count;
+    if (p->failed != WEFT_OK) {
+        return wefti_error(p->failed, "%s", p->failure);
+    }
+    size_t from = p->position, to = end < count ? end : count;
+    weft_status status = WEFT_OK;
+    if (to < from) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "end %zu: %zu actions have been run", end, from);
+    }
+    for (size_t k = 0; k < from && status == WEFT_OK; k++) {
+        status = post_before(p, k, from, to); /* what the last run held back */
+    }
+    for (size_t k = from; k < to && status == WEFT_OK; k++) {
+        status = run_action(p, k, to);
+    }
+    if (status == WEFT_OK && to == count) {
+        status = wefti_pipeline_transport_settle(&p->transport);
+    }
+    p->position = to == count ? 0 : to;
+    return status == WEFT_OK ? WEFT_OK : fail(p, status);
+}
+
+weft_status wefti_pipeline_settle(wefti_pipeline *p)
+{
+    if (p->failed != WEFT_OK) {
+        return wefti_error(p->failed, "%s", p->failure);
+    }
+    weft_status status = wefti_pipeline_transport_settle(&p->transport);
+    return status == WEFT_OK ? WEFT_OK : fail(p, status);
+}
+
+size_t wefti_pipeline_get_position(const wefti_pipeline *p)
+{
+    return p->position;
+}
+
+/* ---- what it was ----------------------------------------------------------
+ */
+
+weft_status wefti_pipeline_predict(const wefti_pipeline_config *config,
+                                   int rank, wefti_pipeline_peaks *peaks_out)
+{
+    weft_status status = wefti_pipeline_check_list(config);
+    if (status == WEFT_OK && (rank < 0 || rank >= config->schedule->ranks)) {
+        status = wefti_error(WEFT_ERR_INVALID, "rank %d: allowed is 0 .. %d",
+                             rank, config->schedule->ranks - 1);
+    }
+    wefti_pipeline_plan plan;
+    if (status == WEFT_OK) {
+        status = make_plan(&plan, config, rank);
+    }
+    if (status == WEFT_OK) {
+        *peaks_out = plan.peaks;
+        wefti_pipeline_plan_fini(&plan);
+    }
+    return status;
+}
+
+void wefti_pipeline_get_peaks(const wefti_pipeline *p,
+                              wefti_pipeline_peaks *peaks_out)
+{
+    *peaks_out = p->usage.peaks;
+}
+
+int wefti_pipeline_get_stage_slots(const wefti_pipeline *p, int stage)
+{
+    return p->plan.stage_slots[stage];
+}
+
+const wefti_pipeline_span *wefti_pipeline_get_spans(const wefti_pipeline *p)
+{
+    return p->record.spans;
+}
+
+weft_status wefti_pipeline_measure(wefti_pipeline *p, double unit_ns,
+                                   weft_schedule_run *run_out)
+{
+    if (p->failed != WEFT_OK) {
+        return wefti_error(p->failed, "%s", p->failure);
+    }
+    double activations =
+        (double)p->usage.peaks.slots / p->plan.schedule->chunks;
+    weft_status status =
+        wefti_pipeline_gather(p->plan.schedule, p->config.comm, p->record.spans,
+                              activations, unit_ns, run_out);
+    return status == WEFT_OK ? WEFT_OK : fail(p, status);
+}

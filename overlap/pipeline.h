@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline.h - executes a schedule's list on real ranks: each rank runs
+ * its own list in order; what a compute action does is given by calls; what
+ * flows between stages travels in chunks of rows.
+ *
+ *   rank r        F(s,i) -- signal(rows) --> gate --+      sends posted before
+ *                                                   | send   they are filled
+ *   rank r+1                                        v
+ *                 F(s+1,i) <-- wait(rows) --- gate <-+     receives posted
+ *                                                          where the list says
+ *
+ * So the next stage starts when its first chunk is there. Neighbouring stages
+ * on one rank (the turn of a V) hand their buffer over without a message.
+ *
+ * Which buffer, which slot of activations and which post belongs where follows
+ * from the list alone (overlap/pipeline_plan.h) and is settled when a pipeline
+ * is made: a step allocates nothing, and what it holds at its peak is known
+ * before. docs/pipeline.md tells the whole.
+ */
+#ifndef OVERLAP_PIPELINE_H
+#define OVERLAP_PIPELINE_H
+
+#include "weft/weft.h"
+
+#include <stdbool.h>
+
+/*
+ * wefti_rows - rows that come or go in chunks: an activation or its gradient.
+ *
+ * data        [rows][row_elems] of the pipeline's dtype, in device memory;
+ *             valid until the call that got it returns.
+ * tie         NULL: all rows are there, and nobody waits for them. So a struct
+ *             with nothing but data serves tests of a stage by itself.
+ */
+typedef struct wefti_rows {
+    void *data;
+    struct wefti_rows_tie *tie;
+} wefti_rows;
+
+/*
+ * wefti_rows_wait - rows [0, end_row) may be read. NULL rows: at once.
+ *
+ * A value beyond the last row counts as the last. Time spent waiting here is
+ * no compute: it goes to the ledger and the step's record as what it is.
+ *
+ * Returns     OK | the communicator's fault.  Blocks: yes.
+ */
+WEFT_NODISCARD weft_status wefti_rows_wait(wefti_rows *rows, size_t end_row);
+
+/*
+ * wefti_rows_signal - rows [0, end_row) have been written and will not be
+ * again: whole chunks of them may be sent. Never goes back. NULL: nothing.
+ *
+ * What the call does not signal counts as written when it returns OK.
+ *
+ * Returns     OK | the communicator's fault.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status wefti_rows_signal(wefti_rows *rows, size_t end_row);
+
+/*
+ * wefti_pipeline_work - one compute action for one micro-batch.
+ *
+ * type         F I W B, RECOMPUTE OFFLOAD RELOAD RELEASE; never FB.
+ * stage        of the schedule; model_stage: the same without the direction,
+ *              0 .. stages of a direction - 1; direction: 0 or 1.
+ * microbatch   of the direction.
+ * first, last  the stage is the first or last of the model.
+ * slot         where the activations of (stage, microbatch) live: a number
+ *              below the peaks' slots, from F to the end of B or W, or to the
+ *              end of F or OFFLOAD, and again from RECOMPUTE or RELOAD. No two
+ *              live ones share one, whatever their stages.
+ * stage_slot   the same counted for each stage by itself, for who keeps a
+ *              store per stage (wefti_pipeline_get_stage_slots).
+ * kept         where what RECOMPUTE or RELOAD needs lives, from F to the end
+ *              of that; below the peaks' kept; -1: nothing is needed.
+ * input        F: the activation; I, B: the gradient of F's output. NULL: at
+ *              the end of the model, and for W and the others.
+ * output       F: the activation; I, B: the gradient of F's input. NULL
+ *              likewise. Poison before: all of it must be written.
+ */
+typedef struct wefti_pipeline_work {
+    weft_action_type type;
+    int stage;
+    int model_stage;
+    int direction;
+    int microbatch;
+    bool first, last;
+    int slot;
+    int stage_slot;
+    int kept;
+    wefti_rows *input;
+    wefti_rows *output;
+} wefti_pipeline_work;
+
+/*
+ * wefti_pipeline_calls - what actions do. Each is done when it returns OK; any
+ * other status ends the step, and the communicator is aborted so that no other
+ * rank waits for this one. Called from the thread that runs the pipeline; they
+ * post nothing to its communicator (a communicator of their own is theirs).
+ *
+ * input and output may be in chunks: wait before reading, signal after writing.
+ * What a later action needs of the input must be kept in the slot.
+ *
+ * forward          F
+ * backward_input   I          backward_weight   W, which gets no rows
+ * backward         B; NULL: backward_input, then backward_weight
+ * pair             FB; both first chunks are there. NULL: F, then B
+ * recompute, offload, reload    needed only where the list has them
+ * release          the storage of F's output has been given back; NULL: nobody
+ *                  wants to know
+ * whole            REDUCE_GRAD OPT GATHER_PARAM UNSHARD RESHARD EMA of a stage;
+ *                  needed only where the list has them
+ */
+typedef struct wefti_pipeline_calls {
+    weft_status (*forward)(void *context, const wefti_pipeline_work *f);
+    weft_status (*backward_input)(void *context, const wefti_pipeline_work *i);
+    weft_status (*backward_weight)(void *context, const wefti_pipeline_work *w);
+    weft_status (*backward)(void *context, const wefti_pipeline_work *b);
+    weft_status (*pair)(void *context, const wefti_pipeline_work *f,
+                        const wefti_pipeline_work *b);
+    weft_status (*recompute)(void *context, const wefti_pipeline_work *r);
+    weft_status (*offload)(void *context, const wefti_pipeline_work *o);
+    weft_status (*reload)(void *context, const wefti_pipeline_work *r);
+    weft_status (*release)(void *context, const wefti_pipeline_work *r);
+    weft_status (*whole)(void *context, weft_action_type type, int stage);
+} wefti_pipeline_calls;
+
+typedef struct wefti_pipeline wefti_pipeline;
+
+/*
+ * wefti_pipeline_config - what is executed, where, with what.
+ *
+ * schedule       lowered; borrowed and unchanged for the pipeline's life.
+ * comm           one rank for each of the schedule's, the same numbers; the
+ *                pipeline alone posts sends and receives to it. Borrowed.
+ * device         where buffers are; the one comm was made with. Borrowed.
+ * ledger         of compute spans; NULL: none. Borrowed.
+ * rows, row_elems, dtype
+ *                one activation of a micro-batch, and so its gradient; the same
+ *                on all ranks.
+ * chunk_rows     rows that are sent and awaited together; 0: all. The same on
+ *                all ranks.
+ * receive_ahead  compute actions by which receives are posted earlier than the
+ *                list says; each may take one more buffer for each peer.
+ * spare_buffers  sends that may still be under way after the list has done
+ *                with them; when there are more, the rank waits. 0: two for
+ *                each peer that this rank sends to.
+ * calls, context what the actions do; copied, borrowed.
+ */
+typedef struct wefti_pipeline_config {
+    const weft_schedule *schedule;
+    weft_comm *comm;
+    weft_device *device;
+    weft_ledger *ledger;
+    size_t rows;
+    size_t row_elems;
+    weft_dtype dtype;
+    size_t chunk_rows;
+    int receive_ahead;
+    int spare_buffers;
+    wefti_pipeline_calls calls;
+    void *context;
+} wefti_pipeline_config;
+
+/*
+ * wefti_pipeline_create - checks the schedule and makes all it needs.
+ *
+ * Lists are checked with WEFT_SEMANTICS_GROUPED: what is valid then is never
+ * stopped here, where sends block only for lack of buffers.
+ *
+ * Returns     OK | ERR_INVALID (the schedule is not lowered, or not valid: the
+ *             checker's text; other ranks; a call is missing; sizes) |
+ *             ERR_NO_MEMORY | ERR_SYSTEM.  Blocks: no; not collective.
+ */
+WEFT_NODISCARD weft_status wefti_pipeline_create(
+    const wefti_pipeline_config *config, wefti_pipeline **pipeline_out);
+
+/*
+ * wefti_pipeline_destroy - between steps, at a cut that all ranks have come to,
+ * or after a failure. NULL is legal.
+ */
+void wefti_pipeline_destroy(wefti_pipeline *pipeline);
+
+/*
+ * wefti_pipeline_run - runs this rank's list up to action end (not included),
+ * from where the last run ended, or from the beginning if that was the list's
+ * end; SIZE_MAX: to the list's end.
+ *
+ * No message that stands at end or behind it is posted, so ranks that stop at
+ * a prefix of the checker's order have nothing under way between them.
+ *
+ * Returns     OK | the communicator's fault, with its text, now and from then
+ *             on | what a call returned, likewise.
+ * Threads     one.  Blocks: yes.
+ */
+WEFT_NODISCARD weft_status wefti_pipeline_run(wefti_pipeline *pipeline,
+                                              size_t end);
+
+/*
+ * wefti_pipeline_settle - what has been posted has gone or come. A run to the
+ * list's end does so by itself; at a cut all ranks call it.
+ *
+ * Returns     OK | as wefti_pipeline_run.  Blocks: yes.
+ */
+WEFT_NODISCARD weft_status wefti_pipeline_settle(wefti_pipeline *pipeline);
+
+/* The action that the next run begins with: 0 between steps. */
+size_t wefti_pipeline_get_position(const wefti_pipeline *pipeline);
+
+/*
+ * wefti_pipeline_peaks - what a rank holds at most.
+ *
+ * slots      activations of a stage and a micro-batch: the checker's peak in
+ *            device units, times the schedule's chunks.
+ * kept       what RECOMPUTE and RELOAD need.
+ * received   messages received, or asked for, and not yet used: the checker's
+ *            early (with receive_ahead 0).
+ * held       those, and what has been made for another stage and that the list
+ *            has not done with: until its RELEASE, or without one until the
+ *            end of the stage's backward for the micro-batch; gradients until
+ *            they are sent.
+ * buffers    held, and those under way after that.
+ * bytes      of buffers.
+ */
+typedef struct wefti_pipeline_peaks {
+    int slots;
+    int kept;
+    int received;
+    int held;
+    int buffers;
+    size_t bytes;
+} wefti_pipeline_peaks;
+
+/*
+ * wefti_pipeline_predict - a rank's peaks, from the list alone. Of config count
+ * schedule, rows, row_elems, dtype, receive_ahead and spare_buffers.
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipeline_predict(const wefti_pipeline_config *config, int rank,
+                       wefti_pipeline_peaks *peaks_out);
+
+/* What steps have held so far. */
+void wefti_pipeline_get_peaks(const wefti_pipeline *pipeline,
+                              wefti_pipeline_peaks *peaks_out);
+
+/* Slots that a stage of this rank needs for itself; 0: another rank's. */
+int wefti_pipeline_get_stage_slots(const wefti_pipeline *pipeline, int stage);
+
+/*
+ * wefti_pipeline_span - when an action ran in the last step, on
+ * wefti_clock_ns. A message's: when it was posted.
+ *
+ * reached_ns   the rank had done with the action before.
+ * begin_ns     what it waited for was there (of a message: its first chunk).
+ * waited_ns    between begin and end: for further chunks.
+ * wait         what it waited for, before or while it ran.
+ */
+typedef struct wefti_pipeline_span {
+    int64_t reached_ns, begin_ns, end_ns, waited_ns;
+    weft_schedule_wait wait;
+    int wait_rank; /* -1: none */
+} wefti_pipeline_span;
+
+/* [actions of this rank's list]; borrowed. */
+const wefti_pipeline_span *
+wefti_pipeline_get_spans(const wefti_pipeline *pipeline);
+
+/*
+ * wefti_pipeline_measure - the last step of all ranks as one run, for the
+ * painter and for comparisons with the simulator's; collective, between steps.
+ *
+ * unit_ns   of the run's times; 1e6: in ms.
+ *
+ * Returns     OK (weft_schedule_run_fini it) | ERR_NO_MEMORY | the fault.
+ */
+WEFT_NODISCARD weft_status wefti_pipeline_measure(wefti_pipeline *pipeline,
+                                                  double unit_ns,
+                                                  weft_schedule_run *run_out);
+
+#endif

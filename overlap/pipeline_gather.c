@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline_gather.c - each rank tells all others its times; each then
+ * makes the same run of them.
+ *
+ * Time begins with the first compute of any rank, as on paper. What a rank
+ * spent neither computing nor waiting for something it knows stands under
+ * WEFT_WAIT_NONE, so that waits sum up to the bubble.
+ */
+#include "overlap/pipeline_gather.h"
+
+#include "base/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The same on all ranks, though each has its own. */
+static weft_status tell(weft_comm *comm, void *data, size_t bytes, int root)
+{
+    return weft_broadcast(data, data, bytes, WEFT_DTYPE_U8, root, comm, NULL);
+}
+
+static weft_status collect(const weft_schedule *schedule, weft_comm *comm,
+                           const wefti_pipeline_span *own, double *activations,
+                           wefti_pipeline_span **all)
+{
+    int rank = weft_comm_get_rank(comm);
+    weft_status status = WEFT_OK;
+    for (int r = 0; r < schedule->ranks && status == WEFT_OK; r++) {
+        size_t bytes = schedule->lists[r].count * sizeof(**all);
+        if (r == rank) {
+            memcpy(all[r], own, bytes);
+        }
+        status = tell(comm, &activations[r], sizeof(*activations), r);
+        if (status == WEFT_OK) {
+            status = tell(comm, all[r], bytes, r);
+        }
+    }
+    return status;
+}
+
+static bool takes_time(const weft_action *action)
+{
+    return wefti_action_is_compute(action) || action->type == WEFT_ACTION_OPT ||
+           action->type == WEFT_ACTION_RECOMPUTE;
+}
+
+/* When the step began: the first compute of all. */
+static int64_t find_begin(const weft_schedule *schedule,
+                          wefti_pipeline_span **all)
+{
+    int64_t begin_ns = INT64_MAX;
+    for (int r = 0; r < schedule->ranks; r++) {
+        const wefti_actions *list = &schedule->lists[r];
+        for (size_t k = 0; k < list->count; k++) {
+            if (takes_time(&list->items[k])) {
+                begin_ns = all[r][k].begin_ns < begin_ns ? all[r][k].begin_ns
+                                                         : begin_ns;
+                break;
+            }
+        }
+    }
+    return begin_ns;
+}
+
+static void add_rank(const wefti_actions *list, const wefti_pipeline_span *all,
+                     int64_t begin_ns, double unit_ns, weft_schedule_rank *rank)
+{
+    bool started = false;
+    for (size_t k = 0; k < list->count; k++) {
+        const wefti_pipeline_span *from = &all[k];
+        weft_schedule_span *to = &rank->spans[k];
+        *to = (weft_schedule_span){
+            .begin = (double)(from->begin_ns - begin_ns) / unit_ns,
+            .end = (double)(from->end_ns - begin_ns) / unit_ns,
+            .wait = from->wait,
+            .wait_rank = from->wait_rank};
+        if (!takes_time(&list->items[k])) {
+            continue;
+        }
+        int64_t waited_ns = from->waited_ns;
+        rank->begin = started ? rank->begin : to->begin;
+        rank->end = to->end;
+        rank->busy += to->end - to->begin - (double)waited_ns / unit_ns;
+        if (started || from->reached_ns > begin_ns) {
+            waited_ns += from->begin_ns - from->reached_ns;
+        } else {
+            waited_ns += from->begin_ns - begin_ns;
+        }
+        rank->wait[from->wait] += (double)waited_ns / unit_ns;
+        started = true;
+    }
+}
+
+static void sum_up(const weft_schedule *schedule, wefti_pipeline_span **all,
+                   const double *activations, double unit_ns,
+                   weft_schedule_run *run)
+{
+    int64_t begin_ns = find_begin(schedule, all), end_ns = begin_ns;
+    for (int r = 0; r < run->rank_count; r++) {
+        const wefti_actions *list = &schedule->lists[r];
+        add_rank(list, all[r], begin_ns, unit_ns, &run->ranks[r]);
+        for (size_t k = 0; k < list->count; k++) {
+            end_ns = all[r][k].end_ns > end_ns ? all[r][k].end_ns : end_ns;
+        }
+    }
+    run->makespan = (double)(end_ns - begin_ns) / unit_ns;
+    for (int r = 0; r < run->rank_count; r++) {
+        weft_schedule_rank *rank = &run->ranks[r];
+        double known = 0;
+        rank->bubble = run->makespan - rank->busy;
+        rank->window_bubble = rank->end - rank->begin - rank->busy;
+        rank->activations = activations[r];
+        rank->wait[WEFT_WAIT_END] = run->makespan - rank->end;
+        for (int w = WEFT_WAIT_NONE + 1; w < WEFT_WAIT_COUNT; w++) {
+            known += rank->wait[w];
+        }
+        rank->wait[WEFT_WAIT_NONE] = rank->bubble - known;
+        run->ideal = fmax(run->ideal, rank->busy);
+        run->bubble = fmax(run->bubble, rank->bubble);
+        run->window_bubble = fmax(run->window_bubble, rank->window_bubble);
+        run->activations = fmax(run->activations, rank->activations);
+    }
+}
+
+static bool make_run(const weft_schedule *schedule, weft_schedule_run *run)
+{
+    *run = (weft_schedule_run){
+        .ranks = calloc((size_t)schedule->ranks, sizeof(*run->ranks))};
+    run->rank_count = run->ranks ? schedule->ranks : 0;
+    bool enough = run->ranks != NULL;
+    for (int r = 0; r < run->rank_count; r++) {
+        run->ranks[r].spans =
+            calloc(schedule->lists[r].count + 1, sizeof(*run->ranks[r].spans));
+        enough = enough && run->ranks[r].spans;
+    }
+    return enough;
+}
+
+weft_status wefti_pipeline_gather(const weft_schedule *schedule,
+                                  weft_comm *comm,
+                                  const wefti_pipeline_span *spans,
+                                  double activations, double unit_ns,
+                                  weft_schedule_run *run_out)
+{
+    size_t ranks = (size_t)schedule->ranks;
+    wefti_pipeline_span **all = calloc(ranks, sizeof(*all));
+    double *peaks = calloc(ranks, sizeof(*peaks));
+    bool enough = make_run(schedule, run_out) && all && peaks;
+    for (size_t r = 0; r < ranks && enough; r++) {
+        all[r] = calloc(schedule->lists[r].count + 1, sizeof(**all));
+        enough = all[r] != NULL;
+    }
+    weft_status status =
+        wefti_error(WEFT_ERR_NO_MEMORY, "the times of %zu ranks", ranks);
+    if (enough) {
+        peaks[weft_comm_get_rank(comm)] = activations;
+        status = collect(schedule, comm, spans, peaks, all);
+    }
+    if (status == WEFT_OK) {
+        sum_up(schedule, all, peaks, unit_ns, run_out);
+    } else {
+        weft_schedule_run_fini(run_out);
+    }
+    for (size_t r = 0; r < ranks && all; r++) {
+        free(all[r]);
+    }
+    free(all);
+    free(peaks);
+    return status;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline_gather.h - the times that all ranks have written down in a
+ * step, as one run.
+ */
+#ifndef OVERLAP_PIPELINE_GATHER_H
+#define OVERLAP_PIPELINE_GATHER_H
+
+#include "overlap/pipeline.h"
+#include "overlap/schedule/schedule.h"
+
+/*
+ * wefti_pipeline_gather - collective over comm.
+ *
+ * spans         [actions of this rank]
+ * activations   this rank's peak, in device units
+ *
+ * Returns     OK (weft_schedule_run_fini it) | ERR_NO_MEMORY | the fault.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipeline_gather(const weft_schedule *schedule, weft_comm *comm,
+                      const wefti_pipeline_span *spans, double activations,
+                      double unit_ns, weft_schedule_run *run_out);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline_record.c - the times of a step.
+ *
+ * A compute span of the ledger is closed while the rank stops inside it: what
+ * it waits for is a message, which the ledger knows from its communicator.
+ */
+#include "overlap/pipeline_record.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <stdlib.h>
+
+weft_status wefti_pipeline_record_init(wefti_pipeline_record *record,
+                                       weft_ledger *ledger, size_t actions)
+{
+    *record = (wefti_pipeline_record){.ledger = ledger};
+    record->spans = calloc(actions + 1, sizeof(*record->spans));
+    return record->spans ? WEFT_OK
+                         : wefti_error(WEFT_ERR_NO_MEMORY,
+                                       "the times of %zu actions", actions);
+}
+
+void wefti_pipeline_record_fini(wefti_pipeline_record *record)
+{
+    free(record->spans);
+    *record = (wefti_pipeline_record){0};
+}
+
+void wefti_pipeline_record_reach(wefti_pipeline_record *record, size_t index)
+{
+    int64_t now_ns = wefti_clock_ns();
+    record->now = &record->spans[index];
+    *record->now = (wefti_pipeline_span){.reached_ns = now_ns,
+                                         .begin_ns = now_ns,
+                                         .end_ns = now_ns,
+                                         .wait_rank = -1};
+}
+
+void wefti_pipeline_record_post(wefti_pipeline_record *record, size_t index)
+{
+    wefti_pipeline_span *now = record->now;
+    wefti_pipeline_record_reach(record, index);
+    record->now = now;
+}
+
+void wefti_pipeline_record_begin(wefti_pipeline_record *record,
+                                 const char *label)
+{
+    record->label = label;
+    record->open =
+        weft_span_open(record->ledger, WEFT_CLASS_COMPUTE, label, NULL);
+    record->now->begin_ns = wefti_clock_ns();
+}
+
+void wefti_pipeline_record_end(wefti_pipeline_record *record)
+{
+    record->now->end_ns = wefti_clock_ns();
+    if (record->label) {
+        weft_span_close(record->ledger, record->open, NULL);
+        record->label = NULL;
+    }
+}
+
+void wefti_pipeline_record_stop(wefti_pipeline_record *record,
+                                weft_schedule_wait wait, int rank)
+{
+    record->wait_ns = wefti_clock_ns();
+    record->now->wait = wait;
+    record->now->wait_rank = rank;
+    if (record->label) {
+        weft_span_close(record->ledger, record->open, NULL);
+    }
+}
+
+void wefti_pipeline_record_resume(wefti_pipeline_record *record)
+{
+    if (record->label) {
+        record->open = weft_span_open(record->ledger, WEFT_CLASS_COMPUTE,
+                                      record->label, NULL);
+        record->now->waited_ns += wefti_clock_ns() - record->wait_ns;
+    }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline_record.h - when each action of a step ran and what it waited
+ * for, written while it runs, to the record and to the ledger.
+ *
+ *   reach ... wait ... begin ======= wait ======= end
+ *                      compute       not compute
+ */
+#ifndef OVERLAP_PIPELINE_RECORD_H
+#define OVERLAP_PIPELINE_RECORD_H
+
+#include "overlap/pipeline.h"
+
+typedef struct wefti_pipeline_record {
+    weft_ledger *ledger; /* or NULL */
+    wefti_pipeline_span *spans;
+    wefti_pipeline_span *now; /* of the action that runs; NULL: none */
+    const char *label;        /* of the compute that runs; NULL: none runs */
+    weft_span open;
+    int64_t wait_ns; /* when the wait began */
+} wefti_pipeline_record;
+
+WEFT_NODISCARD weft_status wefti_pipeline_record_init(
+    wefti_pipeline_record *record, weft_ledger *ledger, size_t actions);
+void wefti_pipeline_record_fini(wefti_pipeline_record *record);
+
+/* The rank has come to action index; begin and end are the same for now. */
+void wefti_pipeline_record_reach(wefti_pipeline_record *record, size_t index);
+
+/* A message, posted now. */
+void wefti_pipeline_record_post(wefti_pipeline_record *record, size_t index);
+
+/* Its compute begins, and ends; label is borrowed for ever. */
+void wefti_pipeline_record_begin(wefti_pipeline_record *record,
+                                 const char *label);
+void wefti_pipeline_record_end(wefti_pipeline_record *record);
+
+/* The rank stops, and goes on; before the compute or while it runs. */
+void wefti_pipeline_record_stop(wefti_pipeline_record *record,
+                                weft_schedule_wait wait, int rank);
+void wefti_pipeline_record_resume(wefti_pipeline_record *record);
+
+#endif

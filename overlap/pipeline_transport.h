@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline_transport.h - the buffers of a pipeline, and how messages
+ * come into them and leave them.
+ *
+ *   take -> (receive | the compute fills it, in chunks) -> send -> take
+ *
+ * Each ordered pair of ranks has a stream of its own, so that no message waits
+ * for one of another pair. A group of messages needs no list of its own: all
+ * are posted, and nobody waits, before any is waited for.
+ *
+ * Three gates stand for all buffers: chunks that arrived, chunks that are ready
+ * to be sent, and buffers that have been sent. Each use of a buffer is its next
+ * epoch in all three.
+ */
+#ifndef OVERLAP_PIPELINE_TRANSPORT_H
+#define OVERLAP_PIPELINE_TRANSPORT_H
+
+#include "overlap/pipeline_record.h"
+
+typedef struct wefti_pipeline_transport {
+    weft_comm *comm;
+    weft_device *device;
+    unsigned char *memory; /* [buffers][stride_bytes] */
+    size_t buffers, stride_bytes;
+    size_t rows, chunk_rows, row_elems;
+    size_t chunks; /* of a buffer */
+    weft_dtype dtype;
+    weft_gate *arrived, *ready; /* [buffers][chunks] */
+    weft_gate *sent;            /* [buffers] */
+    uint64_t *epochs;           /* [buffers] uses so far */
+    int32_t *receivers;         /* [buffers] whom it is being sent to; -1 */
+    int ranks;
+    weft_stream **out, **in; /* [ranks]; NULL: no message ever */
+} wefti_pipeline_transport;
+
+/* Which way rows go, if they go. */
+typedef enum wefti_rows_way {
+    WEFTI_ROWS_LOCAL, /* from a stage to the next on this rank */
+    WEFTI_ROWS_INCOMING,
+    WEFTI_ROWS_OUTGOING
+} wefti_rows_way;
+
+/* What ties rows to their buffer while an action uses them. */
+struct wefti_rows_tie {
+    wefti_pipeline_transport *transport;
+    wefti_pipeline_record *record;
+    int buffer;
+    wefti_rows_way way;
+    weft_schedule_wait wait; /* what it is to wait for them */
+    int from;
+    size_t done; /* chunks waited for, or signalled */
+};
+
+/*
+ * wefti_pipeline_transport_init - of config count comm, device, rows,
+ * row_elems, dtype and chunk_rows. Also after a failure to be finished.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipeline_transport_init(wefti_pipeline_transport *transport,
+                              const wefti_pipeline_config *config, int buffers);
+void wefti_pipeline_transport_fini(wefti_pipeline_transport *transport);
+
+/*
+ * wefti_pipeline_transport_open - gives the way to or from peer its stream, if
+ * it has none.
+ */
+WEFT_NODISCARD weft_status wefti_pipeline_transport_open(
+    wefti_pipeline_transport *transport, int peer, bool out);
+
+/*
+ * wefti_pipeline_transport_take - buffer may be written: what was sent from it
+ * has gone. Blocks: until then.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipeline_transport_take(wefti_pipeline_transport *transport,
+                              wefti_pipeline_record *record, int buffer);
+
+/* Posts one message to or from peer, in chunks; the buffer has been taken. */
+WEFT_NODISCARD weft_status wefti_pipeline_transport_post(
+    wefti_pipeline_transport *transport, int buffer, int peer, bool send);
+
+/* All that has been posted has gone or come. Blocks: until then. */
+WEFT_NODISCARD weft_status
+wefti_pipeline_transport_settle(wefti_pipeline_transport *transport);
+
+/* The communicator's fault and its text; otherwise status as it is. */
+WEFT_NODISCARD weft_status wefti_pipeline_transport_fault(
+    const wefti_pipeline_transport *transport, weft_status status);
+
+static inline void *
+wefti_pipeline_transport_data(const wefti_pipeline_transport *transport,
+                              int buffer)
+{
+    return transport->memory + (size_t)buffer * transport->stride_bytes;
+}
+
+#endif

@@ -6,13 +6,13 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/net/port_library.h"
+#include "comm/routes.h"
 #include "perf/info_binding.h"
 #include "perf/info_fabrics.h"
 #include "perf/info_job.h"
 #include "perf/info_options.h"
 #include "perf/info_placement.h"
 #include "perf/info_probe.h"
-#include "perf/info_routes.h"
 #include "perf/info_settings.h"
 #include "topo/interfaces.h"
 #include "topo/report.h"
@@ -52,6 +52,17 @@ static weft_status close_out(const char *flag, const char *path, FILE *file)
     return bad ? wefti_error_system("%s %s", flag, path) : WEFT_OK;
 }
 
+static weft_status show_routes(const subject *s, wefti_json *json, FILE *file)
+{
+    wefti_routes_job job;
+    if (s->job) {
+        job = (wefti_routes_job){s->job->comm, s->job->cluster.hosts};
+    }
+    return wefti_routes_show(&s->report, s->options->ranks,
+                             s->job ? &job : NULL, !s->options->input, json,
+                             file);
+}
+
 static weft_status write_machine(const subject *s, wefti_json *json)
 {
     const wefti_info_options *options = s->options;
@@ -64,8 +75,7 @@ static weft_status write_machine(const subject *s, wefti_json *json)
                                            json, NULL);
     }
     if (options->routes && status == WEFT_OK) {
-        status = wefti_info_routes_show(&s->report, options->ranks, s->job,
-                                        !options->input, json, NULL);
+        status = show_routes(s, json, NULL);
     }
     if (options->bind && status == WEFT_OK) {
         status =
@@ -162,8 +172,7 @@ static weft_status print_machine(const subject *s)
                                            NULL, stdout);
     }
     if (status == WEFT_OK && options->routes) {
-        status = wefti_info_routes_show(&s->report, options->ranks, s->job,
-                                        !options->input, NULL, stdout);
+        status = show_routes(s, NULL, stdout);
     }
     if (status == WEFT_OK && options->bind) {
         status = wefti_info_binding_show(s->report.topo, options->bind, NULL,
@@ -182,8 +191,7 @@ static weft_status check_wishes(const subject *s)
                                            NULL, NULL);
     }
     if (status == WEFT_OK && options->routes) {
-        status = wefti_info_routes_show(&s->report, options->ranks, s->job,
-                                        !options->input, NULL, NULL);
+        status = show_routes(s, NULL, NULL);
     }
     return status;
 }

@@ -83,6 +83,9 @@ static weft_status tell(wefti_loop *loop,
     if (loop->summary) {
         wefti_summary_add(loop->summary, step);
     }
+    if (loop->page) {
+        wefti_page_add(loop->page, step);
+    }
     return loop->metrics ? wefti_metrics_write(loop->metrics, step) : WEFT_OK;
 }
 
@@ -140,6 +143,9 @@ static weft_status run_one(wefti_loop *loop)
         loop->told_next = describe(loop, &result, &report);
         loop->any_to_tell = true;
         keep_times(loop, &loop->told_next);
+        if (loop->page) {
+            wefti_page_note(loop->page, &loop->told_next);
+        }
         warn_of_dropped(loop);
     }
     return status;

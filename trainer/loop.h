@@ -8,6 +8,7 @@
 
 #include "trainer/config.h"
 #include "trainer/metrics.h"
+#include "trainer/page.h"
 #include "trainer/progress.h"
 #include "trainer/savepoint.h"
 #include "trainer/summary.h"
@@ -15,7 +16,8 @@
 
 /*
  * Everything is borrowed. Only rank 0 has metrics, progress and a summary to
- * tell; NULL elsewhere, metrics also where no file is wanted.
+ * tell; NULL elsewhere, metrics also where no file is wanted. A page is kept on
+ * all ranks, or on none.
  */
 typedef struct wefti_loop {
     const wefti_config *config;
@@ -24,6 +26,7 @@ typedef struct wefti_loop {
     wefti_metrics *metrics;
     wefti_progress *progress;
     wefti_summary *summary;
+    wefti_page *page;
     /* The step before, told as soon as the other ranks' times are known. */
     wefti_metrics_step told_next;
     bool any_to_tell;

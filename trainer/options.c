@@ -29,6 +29,10 @@ void wefti_options_help(FILE *file)
         "                           TEXT; all else then goes to stderr\n"
         "  --metrics FILE           one JSON line a step (-: stdout)\n"
         "  --json FILE              the summary as JSON (-: stdout)\n"
+        "  --report FILE.html       the run as one page for a browser, and "
+        "the\n"
+        "                           last steps as FILE.trace.json for "
+        "Perfetto\n"
         "  --help, --version\n"
         "\n"
         "SIGUSR1 prints on stderr what all ranks do and did last.\n"
@@ -38,7 +42,8 @@ void wefti_options_help(FILE *file)
         "  weft-train my.yaml --set train.steps=400 --set train.lr=2e-3\n"
         "  weft-train my.yaml --resume ckpt --set train.steps=0 --generate "
         "'Once '\n"
-        "  weft-run -n 4 weft-train my.yaml --metrics steps.jsonl --measure\n",
+        "  weft-run -n 4 weft-train my.yaml --metrics steps.jsonl --measure\n"
+        "  weft-run -n 2 weft-train my.yaml --report report.html\n",
         file);
 }
 
@@ -57,7 +62,8 @@ static const char **value_of(wefti_options *options, const char *argument)
     } rows[] = {{"--resume", &options->resume},
                 {"--generate", &options->generate},
                 {"--metrics", &options->metrics},
-                {"--json", &options->json}};
+                {"--json", &options->json},
+                {"--report", &options->report}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         if (strcmp(argument, rows[i].name) == 0) {
             return rows[i].value;

@@ -19,6 +19,7 @@ typedef struct wefti_options {
     const char *generate; /* NULL: nothing asked for; may be "" */
     const char *metrics;  /* NULL: none; "-": stdout */
     const char *json;     /* the same */
+    const char *report;   /* NULL: none; a file */
     bool measure;
     bool help, version; /* then nothing else counts */
 } wefti_options;

@@ -17,7 +17,6 @@
 #include "comm/bootstrap/source.h"
 #include "trainer/generate.h"
 #include "trainer/loop.h"
-#include "trainer/ngram.h"
 #include "trainer/run_plan.h"
 #include "trainer/seats.h"
 
@@ -40,6 +39,7 @@ typedef struct run_state {
     wefti_progress progress;
     wefti_summary summary;
     wefti_measure_result measured;
+    wefti_page page; /* zeros: no report */
     wefti_loop loop;
     /* What close has to undo. */
     bool has_config, has_data, has_replica, has_metrics, has_progress,
@@ -75,6 +75,9 @@ static weft_status open_config(run_state *state)
     const wefti_options *options = state->how.options;
     int nranks;
     weft_status status = count_ranks(&state->how, &nranks);
+    if (status == WEFT_OK && options->report) {
+        status = wefti_page_init(&state->page, options->report);
+    }
     if (status == WEFT_OK) {
         status = wefti_config_init(&state->config, options->config,
                                    options->settings, options->setting_count);
@@ -238,6 +241,12 @@ static weft_status open_files(run_state *state)
             return status;
         }
     }
+    if (tells(state) && options->report) {
+        weft_status status = wefti_page_try(&state->page);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
     if (tells(state) && options->metrics) {
         weft_status status =
             wefti_metrics_open(&state->metrics, options->metrics,
@@ -283,9 +292,11 @@ static void describe_start(const run_state *state)
 
 static void open_loop(run_state *state)
 {
-    state->loop = (wefti_loop){.config = &state->config,
-                               .replica = &state->replica,
-                               .savepoint = &state->savepoint};
+    state->loop =
+        (wefti_loop){.config = &state->config,
+                     .replica = &state->replica,
+                     .savepoint = &state->savepoint,
+                     .page = state->how.options->report ? &state->page : NULL};
     if (!state->has_summary) {
         wefti_summary_init(&state->summary);
         state->has_summary = true;
@@ -304,30 +315,6 @@ static void open_loop(run_state *state)
     state->loop.metrics = state->has_metrics ? &state->metrics : NULL;
     state->loop.progress = &state->progress;
     state->loop.summary = &state->summary;
-}
-
-/* The n-gram figures of the same split, where it validates at all. */
-static weft_status measure_ngrams(run_state *state)
-{
-    const wefti_data *data = &state->data;
-    size_t validation_bytes = data->text_bytes - data->train_bytes;
-    if (wefti_data_validation_windows(data) == 0) {
-        return WEFT_OK;
-    }
-    const struct {
-        int order;
-        double *loss;
-    } rows[] = {{2, &state->summary.bigram_loss},
-                {4, &state->summary.fourgram_loss}};
-    for (size_t i = 0; i < 2; i++) {
-        weft_status status = wefti_ngram_measure(
-            rows[i].order, data->text, data->train_bytes,
-            data->text + data->train_bytes, validation_bytes, rows[i].loss);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
-    return WEFT_OK;
 }
 
 static weft_status generate(run_state *state)
@@ -364,7 +351,7 @@ static weft_status sum_up(run_state *state)
     summary->parameters = state->replica.plan.parameter_count;
     summary->step = state->replica.step;
     summary->measured = options->measure ? &state->measured : NULL;
-    weft_status status = measure_ngrams(state);
+    weft_status status = wefti_summary_set_ngrams(summary, &state->data);
     if (status == WEFT_OK) {
         status = generate(state);
     }
@@ -376,8 +363,12 @@ static weft_status sum_up(run_state *state)
                         (options->metrics && !strcmp(options->metrics, "-"));
     wefti_summary_print(summary,
                         out_is_taken ? state->how.err : state->how.out);
-    return options->json ? wefti_summary_write(summary, options->json)
-                         : WEFT_OK;
+    if (options->report) {
+        status = wefti_page_write(&state->page, &state->config, summary);
+    }
+    return options->json && status == WEFT_OK
+               ? wefti_summary_write(summary, options->json)
+               : status;
 }
 
 static weft_status train(run_state *state)
@@ -389,6 +380,9 @@ static weft_status train(run_state *state)
         status = wefti_loop_run(&state->loop);
     }
     bool stepped = state->loop.any_to_tell;
+    if (status == WEFT_OK && state->loop.page) { /* before others' records */
+        status = wefti_page_gather(&state->page, state->comm, state->ledger);
+    }
     if (status == WEFT_OK && state->how.options->measure) {
         status = wefti_measure_run(&state->replica, &state->measured);
     }
@@ -433,6 +427,7 @@ static void close_replica(run_state *state)
 static void close_all(run_state *state)
 {
     close_replica(state);
+    wefti_page_fini(&state->page);
     if (state->has_data) {
         wefti_data_fini(&state->data);
     }

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/settings.h"
+#include "trainer/ngram.h"
 #include "trainer/numbers.h"
 
 #include <inttypes.h>
@@ -39,6 +40,28 @@ void wefti_summary_add(wefti_summary *summary, const wefti_metrics_step *step)
     summary->dropped += step->dropped;
 }
 
+weft_status wefti_summary_set_ngrams(wefti_summary *summary,
+                                     const wefti_data *data)
+{
+    size_t validation_bytes = data->text_bytes - data->train_bytes;
+    const struct {
+        int order;
+        double *loss;
+    } rows[] = {{2, &summary->bigram_loss}, {4, &summary->fourgram_loss}};
+    if (wefti_data_validation_windows(data) == 0) {
+        return WEFT_OK;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        weft_status status = wefti_ngram_measure(
+            rows[i].order, data->text, data->train_bytes,
+            data->text + data->train_bytes, validation_bytes, rows[i].loss);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
 /* How many bytes of a line at text say something: up to its end. */
 static size_t line_length(const char *text, size_t count)
 {
@@ -65,7 +88,7 @@ void wefti_summary_set_generated(wefti_summary *summary, const char *bytes,
     summary->generated[length] = '\0';
 }
 
-static double exposed_of(const wefti_metrics_step *step)
+double wefti_summary_exposed(const wefti_metrics_step *step)
 {
     double sum = 0;
     for (int i = 0; i < WEFT_CLASS_COUNT; i++) {
@@ -100,6 +123,11 @@ static double cpu_share_of(const wefti_metrics_step *step)
     return step->cpu_share;
 }
 
+double wefti_summary_hidden(const wefti_summary *summary)
+{
+    return median_of(summary, overlap_ratio_of);
+}
+
 static int by_step_ms(const void *a, const void *b)
 {
     double left = (*(const wefti_metrics_step *const *)a)->step_ms;
@@ -107,13 +135,11 @@ static int by_step_ms(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static breakdown break_down(const wefti_summary *summary)
+/* The kept steps by their time; how many. */
+static size_t sort_steps(const wefti_summary *summary,
+                         const wefti_metrics_step **sorted)
 {
-    const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
-    wefti_metrics_step none;
     size_t count = 0;
-    wefti_metrics_step_init(&none);
-    sorted[0] = &none;
     for (; count < summary->step_count && count < (size_t)WEFTI_SUMMARY_STEPS;
          count++) {
         sorted[count] = &summary->steps[count];
@@ -121,19 +147,36 @@ static breakdown break_down(const wefti_summary *summary)
     if (count > 0) {
         qsort(sorted, count, sizeof(sorted[0]), by_step_ms);
     }
+    return count;
+}
+
+const wefti_metrics_step *wefti_summary_median(const wefti_summary *summary)
+{
+    const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
+    size_t count = sort_steps(summary, sorted);
+    return count > 0 ? sorted[(count - 1) / 2] : NULL;
+}
+
+static breakdown break_down(const wefti_summary *summary)
+{
+    const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
+    wefti_metrics_step none;
+    wefti_metrics_step_init(&none);
+    sorted[0] = &none;
+    size_t count = sort_steps(summary, sorted);
     const size_t last = count > 0 ? count - 1 : 0;
     const wefti_metrics_step *median = sorted[last / 2];
     return (breakdown){.step_ms = median->step_ms,
                        .compute_ms = median->compute_ms,
-                       .exposed_ms =
-                           count > 0 ? exposed_of(median) : (double)NAN,
+                       .exposed_ms = count > 0 ? wefti_summary_exposed(median)
+                                               : (double)NAN,
                        .bubble_ms = median->bubble_ms,
                        .skew_ms = median->skew_ms,
                        .idle_ms = median->idle_ms,
                        .tokens_per_s = median->tokens_per_s,
                        .fastest_ms = sorted[0]->step_ms,
                        .slowest_ms = sorted[last]->step_ms,
-                       .overlap_ratio = median_of(summary, overlap_ratio_of),
+                       .overlap_ratio = wefti_summary_hidden(summary),
                        .cpu_share = median_of(summary, cpu_share_of)};
 }
 

@@ -312,13 +312,15 @@ static void put_picture(canvas *c, const weft_schedule_run *planned,
     double panel = c->schedule->ranks * row_pitch(c) + AXIS + 20;
     fprintf(c->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
-            "height=\"%.0f\" font-family=\"sans-serif\" font-size=\"12\">\n"
+            "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+            "font-family=\"sans-serif\" font-size=\"12\">\n"
             "<style>.n{font-size:9px;text-anchor:middle;fill:#fff}"
             ".s{font-size:7px;text-anchor:middle;fill:#fff}.d{fill:#1c2733}"
             ".a{font-size:10px;text-anchor:middle;fill:#555}"
             ".t{font-size:15px;font-weight:bold}"
             ".idle{fill:#e4e6ea}g rect{stroke:#fff;stroke-width:.6}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
+            LEFT + c->width + RIGHT, TOP + (measured ? 2 : 1) * panel,
             LEFT + c->width + RIGHT, TOP + (measured ? 2 : 1) * panel);
     put_title(c, title);
     put_legend(c);

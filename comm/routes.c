@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf/info_routes.c - asks weft's own choice, collective by collective, and
+ * comm/routes.c - asks weft's own choice, collective by collective, and
  * says over which levels of the machine its bytes go.
  *
  * The choice is the one that every rank makes when it posts (comm/select.h);
  * nothing is decided here.
  */
-#include "perf/info_routes.h"
+#include "comm/routes.h"
 
 #include "base/check.h"
 #include "base/error.h"
@@ -15,6 +15,7 @@
 #include "comm/select.h"
 #include "topo/cpus.h"
 #include "topo/levels.h"
+#include "topo/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static const size_class sizes[] = {{"tiny", 4 << 10},
                                    {"large", 64 << 20}};
 
 typedef struct routing {
-    const wefti_info_job *job;
+    const wefti_routes_job *job;
     wefti_tuning tuning;
     wefti_levels *levels;
     int nranks;
@@ -107,8 +108,7 @@ static weft_status find_levels(const wefti_paths *paths, routing *r)
     }
     weft_status status = WEFT_OK;
     if (r->job) {
-        memcpy(hosts, r->job->cluster.hosts,
-               (size_t)r->nranks * sizeof(*hosts));
+        memcpy(hosts, r->job->hosts, (size_t)r->nranks * sizeof(*hosts));
         qsort(hosts, (size_t)r->nranks, sizeof(*hosts), compare_ints);
     } else {
         status = fill_hosts(paths, r->nranks, hosts);
@@ -122,7 +122,7 @@ static weft_status find_levels(const wefti_paths *paths, routing *r)
 
 /* Interfaces that messages are spread over; without a job, those that will be
  * asked for. */
-static int count_rails(const wefti_info_job *job)
+static int count_rails(const wefti_routes_job *job)
 {
     int rails = 1;
     if (job) {
@@ -136,7 +136,7 @@ static int count_rails(const wefti_info_job *job)
 }
 
 static weft_status routing_init(const wefti_report *report, const char *ranks,
-                                const wefti_info_job *job, bool live,
+                                const wefti_routes_job *job, bool live,
                                 routing *r)
 {
     *r = (routing){.job = job, .rails = count_rails(job)};
@@ -372,9 +372,17 @@ static void print_all(const routing *r, FILE *file)
     }
 }
 
-weft_status wefti_info_routes_show(const wefti_report *report,
-                                   const char *ranks, const wefti_info_job *job,
-                                   bool live, wefti_json *json, FILE *file)
+const char *wefti_routes_fabric(weft_comm *comm)
+{
+    const char *fabric;
+    weft_op op = op_of(WEFT_COLLECTIVE_ALLREDUCE, 4, 1);
+    (void)wefti_comm_explain(comm, &op, &fabric);
+    return fabric;
+}
+
+weft_status wefti_routes_show(const wefti_report *report, const char *ranks,
+                              const wefti_routes_job *job, bool live,
+                              wefti_json *json, FILE *file)
 {
     routing r;
     weft_status status = routing_init(report, ranks, job, live, &r);

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: a report's page is well-formed whatever is in it, stays small however
+ * long the run was, shows a schedule where there is one, and takes the place of
+ * an older one only when it is whole.
+ *
+ * Method: pages of runs that were made up, read back with an XML parser; names
+ * full of signs that mean something in HTML; ten thousand steps; a folder that
+ * is gone when the page is to be written. What a real run writes is compared
+ * with its metrics by test_page.py.
+ */
+#include "tests/trainer/scratch.h"
+#include "trainer/page.h"
+
+#include <expat.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { PAGE_BYTES_MOST = 700000 };
+
+static const char config_text[] =
+    "model: {layers: 1, hidden_size: 16, heads: 2, kv_heads: 1, ffn_size: 24}\n"
+    "data: {paths: ['a<b>&\"c.txt']}\n"
+    "train: {steps: 6}\n";
+
+#define ASSERT_OK(call)                                                        \
+    do {                                                                       \
+        if ((call) != WEFT_OK) {                                               \
+            fail_msg("%s: %s", #call, weft_error_text());                      \
+        }                                                                      \
+    } while (0)
+
+/* A run that never was. */
+typedef struct fake {
+    wefti_page page;
+    wefti_config config;
+    wefti_summary summary;
+} fake;
+
+static void make_steps(fake *f, uint64_t count)
+{
+    for (uint64_t k = 1; k <= count; k++) {
+        wefti_metrics_step step;
+        wefti_metrics_step_init(&step);
+        step.step = k;
+        step.loss = 2 + 3 * exp(-(double)k / 300) + (k % 7) * 0.01;
+        step.step_ms = 10 + (double)(k % 13) / 10 + (k == 1 ? 400 : 0);
+        for (int c = 0; c < WEFT_CLASS_COUNT; c++) {
+            step.exposed_ms[c] = 0;
+        }
+        step.exposed_ms[WEFT_CLASS_DP] = 1.5;
+        step.bubble_ms = 0;
+        step.skew_ms = 0.25;
+        step.idle_ms = 0.25;
+        step.compute_ms = step.step_ms - 2;
+        step.tokens_per_s = 1e6 / step.step_ms;
+        step.overlap_ratio = 0.75;
+        step.cpu_share = 1;
+        wefti_page_note(&f->page, &step);
+        wefti_page_add(&f->page, &step);
+        wefti_summary_add(&f->summary, &step);
+    }
+}
+
+static void make_fake(fake *f, const char *path, uint64_t steps)
+{
+    *f = (fake){0};
+    ASSERT_OK(wefti_page_init(&f->page, path));
+    ASSERT_OK(wefti_config_init_text(&f->config, "odd <&\"'> name.yaml",
+                                     config_text, sizeof(config_text) - 1, NULL,
+                                     0));
+    wefti_summary_init(&f->summary);
+    f->summary.step = steps;
+    make_steps(f, steps);
+    f->page.nranks = 2;
+    f->page.fabric = "shm";
+    f->page.machine = strdup("host0 <a> & \"b\"\n");
+    f->page.trace.ranks = calloc(2, sizeof(wefti_rank_facts));
+    assert_non_null(f->page.trace.ranks);
+    for (int r = 0; r < 2; r++) {
+        wefti_rank_facts *facts = &f->page.trace.ranks[r];
+        snprintf(facts->host, sizeof(facts->host), "h<%d>", r);
+        facts->sums = f->page.sums;
+        facts->traced_steps = 4;
+        facts->calls[WEFT_COLLECTIVE_ALLGATHER] = 8;
+        facts->bytes[WEFT_COLLECTIVE_ALLGATHER] = 8000;
+    }
+}
+
+static void fini_fake(fake *f)
+{
+    wefti_page_fini(&f->page);
+    wefti_config_fini(&f->config);
+}
+
+static char *read_all(const char *path)
+{
+    struct stat what;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &what), 0);
+    char *text = calloc(1, (size_t)what.st_size + 1);
+    assert_non_null(text);
+    assert_int_equal(fread(text, 1, (size_t)what.st_size, file), what.st_size);
+    (void)fclose(file);
+    return text;
+}
+
+/* Well-formed, and nothing in it is fetched from anywhere. */
+static void check_page(const char *text)
+{
+    XML_Parser parser = XML_ParserCreate("UTF-8");
+    assert_non_null(parser);
+    if (XML_Parse(parser, text, (int)strlen(text), 1) != XML_STATUS_OK) {
+        fail_msg("line %lu, column %lu: %s", XML_GetCurrentLineNumber(parser),
+                 XML_GetCurrentColumnNumber(parser),
+                 XML_ErrorString(XML_GetErrorCode(parser)));
+    }
+    XML_ParserFree(parser);
+    const char *at = text;
+    while ((at = strstr(at, "http")) != NULL) { /* the name of SVG is none */
+        static const char name[] = "http://www.w3.org/2000/svg\"";
+        assert_memory_equal(at, name, sizeof(name) - 1);
+        at += 4;
+    }
+    assert_null(strstr(text, "src="));
+    assert_null(strstr(text, "href="));
+    assert_null(strstr(text, "@import"));
+    assert_null(strstr(text, "nan"));
+}
+
+static void test_page_odd_names_are_text(void **state)
+{
+    const char *folder = ((scratch *)*state)->dir;
+    char path[512];
+    fake f;
+    snprintf(path, sizeof(path), "%.250s/odd.html", folder);
+    make_fake(&f, path, 40);
+    ASSERT_OK(wefti_page_try(&f.page));
+    ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
+    char *text = read_all(path);
+    check_page(text);
+    assert_non_null(strstr(text, "odd &#60;&#38;"));
+    assert_non_null(strstr(text, "h&#60;1&#62;"));
+    assert_non_null(strstr(text, "host0 &#60;a&#62; &#38;"));
+    assert_non_null(strstr(text, "4.00 kB")); /* 2 ranks x 8000 B / 4 steps */
+    assert_null(strstr(text, "stands for"));
+    free(text);
+    fini_fake(&f);
+}
+
+static void test_page_of_no_step_is_well_formed(void **state)
+{
+    const char *folder = ((scratch *)*state)->dir;
+    char path[512];
+    fake f;
+    snprintf(path, sizeof(path), "%.250s/none.html", folder);
+    make_fake(&f, path, 0);
+    ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
+    char *text = read_all(path);
+    check_page(text);
+    assert_non_null(strstr(text, "No step was done"));
+    free(text);
+    fini_fake(&f);
+}
+
+static void test_page_of_ten_thousand_steps_is_small_and_says_so(void **state)
+{
+    const char *folder = ((scratch *)*state)->dir;
+    char path[512];
+    fake f;
+    snprintf(path, sizeof(path), "%.250s/long.html", folder);
+    make_fake(&f, path, 10000);
+    ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
+    char *text = read_all(path);
+    check_page(text);
+    assert_true(strlen(text) < PAGE_BYTES_MOST);
+    assert_non_null(strstr(text, "Each point stands for 32 steps"));
+    free(text);
+    fini_fake(&f);
+}
+
+static void test_page_with_schedule_shows_plan_above_run(void **state)
+{
+    const char *folder = ((scratch *)*state)->dir;
+    char path[512];
+    fake f;
+    weft_schedule_config shape = {.size_bytes = sizeof(shape),
+                                  .name = "zbv",
+                                  .ranks = 2,
+                                  .microbatches = 6};
+    weft_schedule_cost cost = {
+        .size_bytes = sizeof(cost), .f = 1, .i = 1, .w = 1};
+    weft_advice_config question = {.size_bytes = sizeof(question),
+                                   .ranks = 2,
+                                   .microbatches = 6,
+                                   .layers = 4,
+                                   .cost = &cost};
+    weft_schedule *schedule;
+    weft_schedule_run planned, measured;
+    weft_advice advice;
+    ASSERT_OK(weft_schedule_create(&shape, &schedule));
+    ASSERT_OK(weft_schedule_simulate(schedule, &cost, true, &planned));
+    cost.p2p = 0.25;
+    ASSERT_OK(weft_schedule_simulate(schedule, &cost, true, &measured));
+    ASSERT_OK(weft_schedule_advise(&question, &advice));
+    const wefti_page_schedule pipeline = {schedule, &planned, &measured, "ms",
+                                          &advice};
+    snprintf(path, sizeof(path), "%.250s/pipeline.html", folder);
+    make_fake(&f, path, 5);
+    f.page.schedule = &pipeline;
+    ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
+    char *text = read_all(path);
+    char row[160];
+    check_page(text);
+    snprintf(row, sizeof(row),
+             "<td>planned</td><td>%.4g ms</td><td>%.4g ms</td><td>%.1f%%</td>",
+             planned.makespan, planned.bubble,
+             100 * planned.bubble / planned.makespan);
+    assert_non_null(strstr(text, row));
+    assert_non_null(strstr(text, "<td>measured</td>"));
+    assert_non_null(strstr(text, "is the fastest"));
+    assert_non_null(strstr(text, "dualpipev"));
+    free(text);
+    fini_fake(&f);
+    weft_advice_fini(&advice);
+    weft_schedule_run_fini(&planned);
+    weft_schedule_run_fini(&measured);
+    weft_schedule_destroy(schedule);
+}
+
+static void test_page_that_cannot_be_written_is_refused(void **state)
+{
+    const char *folder = ((scratch *)*state)->dir;
+    char path[512], fresh[600];
+    wefti_page page;
+    assert_int_equal(wefti_page_init(&page, "-"), WEFT_ERR_INVALID);
+    assert_int_equal(wefti_page_init(&page, ""), WEFT_ERR_INVALID);
+    snprintf(path, sizeof(path), "%.250s/none/a.html", folder);
+    ASSERT_OK(wefti_page_init(&page, path));
+    assert_int_equal(wefti_page_try(&page), WEFT_ERR_SYSTEM);
+    assert_non_null(strstr(weft_error_text(), "cannot be written"));
+    wefti_page_fini(&page);
+    ASSERT_OK(wefti_page_init(&page, folder));
+    assert_int_equal(wefti_page_try(&page), WEFT_ERR_INVALID);
+    wefti_page_fini(&page);
+    /* What is there stays until the new one is whole. */
+    fake f;
+    snprintf(path, sizeof(path), "%.250s/old.html", folder);
+    FILE *old = fopen(path, "w");
+    assert_non_null(old);
+    fputs("old", old);
+    (void)fclose(old);
+    make_fake(&f, path, 3);
+    ASSERT_OK(wefti_page_try(&f.page));
+    char *text = read_all(path);
+    assert_string_equal(text, "old");
+    free(text);
+    snprintf(fresh, sizeof(fresh), "%s.new", path);
+    assert_int_equal(mkdir(fresh, 0700), 0); /* in its way */
+    assert_int_equal(wefti_page_write(&f.page, &f.config, &f.summary),
+                     WEFT_ERR_SYSTEM);
+    text = read_all(path);
+    assert_string_equal(text, "old");
+    free(text);
+    assert_int_equal(rmdir(fresh), 0);
+    ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
+    text = read_all(path);
+    check_page(text);
+    free(text);
+    assert_int_equal(access(fresh, F_OK), -1);
+    fini_fake(&f);
+}
+
+static int open_folder(void **state)
+{
+    static scratch own;
+    scratch_open(&own);
+    *state = &own;
+    return 0;
+}
+
+static int close_folder(void **state)
+{
+    scratch_close(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_page_odd_names_are_text),
+        cmocka_unit_test(test_page_of_no_step_is_well_formed),
+        cmocka_unit_test(test_page_of_ten_thousand_steps_is_small_and_says_so),
+        cmocka_unit_test(test_page_with_schedule_shows_plan_above_run),
+        cmocka_unit_test(test_page_that_cannot_be_written_is_refused),
+    };
+    return cmocka_run_group_tests(tests, open_folder, close_folder);
+}

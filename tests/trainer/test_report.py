@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_report.py BIN_DIR [net]
+
+Goal: weft-train --report tells the same as --metrics does, for all ranks, in
+one page that needs nothing else, with a trace that a viewer can nest; what
+cannot be written is refused before anybody trains, and an older report stays
+until the new one is whole.
+
+Method: tiny runs alone, on two processes, on two threads and, with net, on two
+ranks that share no memory; page and trace are read back and compared with the
+metrics' lines, number by number.
+"""
+import html.parser
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.dom.minidom
+
+NET = sys.argv.pop(2) == "net" if len(sys.argv) > 2 else False
+BIN = sys.argv.pop(1)
+RUN = os.path.join(BIN, "weft-run")
+TRAIN = os.path.join(BIN, "weft-train")
+DEADLINE_S = 60
+STEPS = 12
+TERMS = ["compute_ms", "exposed_ms", "bubble_ms", "skew_ms", "idle_ms"]
+CONFIG = """\
+model: {layers: 2, hidden_size: 16, heads: 2, kv_heads: 1, ffn_size: 24,
+        seq_length: 16}
+data: {paths: [text], validation_fraction: 0.1}
+train: {steps: 12, micro_batch_size: 1, global_batch_size: 8, warmup_steps: 2,
+        validate_every: 5}
+checkpoint: {dir: ckpt, every: 0}
+"""
+VOID = {"meta"}
+
+
+class Tags(html.parser.HTMLParser):
+    """Every tag is closed, in order; no element or attribute loads anything."""
+    def __init__(self):
+        super().__init__()
+        self.open, self.text, self.data, self.cells = [], "", "", {}
+        self.table = None
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        assert tag not in {"link", "img", "iframe", "object"}, tag
+        assert not {"src", "href", "onload"} & set(attributes), attrs
+        if tag == "script":
+            assert attributes["type"] == "application/json"
+        if tag == "table":
+            self.table = self.cells.setdefault(attributes.get("id"), [])
+        if tag == "tr":
+            self.table.append([])
+        if tag in {"td", "th"}:
+            self.table[-1].append("")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.data += data
+        elif self.open and self.open[-1] in {"td", "th"}:
+            self.table[-1][-1] += data
+        self.text += data
+
+
+class Report(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="weft-report-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        os.mkdir(self.path("text"))
+        self.write("text/a.txt", "warp and weft and a shuttle\n" * 100)
+        self.write("job.yaml", CONFIG)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def read(self, name):
+        with open(self.path(name), encoding="utf-8") as file:
+            return file.read()
+
+    def train(self, nranks, *more, status=0, **variables):
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith("WEFT_")}
+        environment.update(variables)
+        launcher = [RUN, "-n", str(nranks)] if nranks > 1 else []
+        done = subprocess.run(
+            [*launcher, TRAIN, self.path("job.yaml"), *more], text=True,
+            env=environment, capture_output=True, timeout=DEADLINE_S,
+            check=False)
+        self.assertEqual(done.returncode == 0, status == 0, done.stderr)
+        return done
+
+    def report(self, nranks, *more, **variables):
+        """Trains; the page's parts, the metrics, and the trace."""
+        self.train(nranks, "--report", self.path("r.html"), "--metrics",
+                   self.path("m.jsonl"), *more, **variables)
+        text = self.read("r.html")
+        xml.dom.minidom.parseString(text.encode())
+        self.assertNotIn("http", text.replace("chrome://", ""))
+        self.assertNotRegex(text, r"\bnan\b|\binf\b")
+        tags = Tags()
+        tags.feed(text)
+        tags.close()
+        self.assertEqual(tags.open, [])
+        for name in os.listdir(self.folder):
+            self.assertFalse(name.endswith(".new"), name)
+        lines = [json.loads(line) for line in
+                 self.read("m.jsonl").splitlines()]
+        return tags, json.loads(tags.data), lines, json.loads(
+            self.read("r.trace.json"))
+
+    def check_steps(self, data, lines):
+        history = data["history"]
+        self.assertEqual(history["stride"], 1)
+        self.assertEqual(history["first_step"],
+                         [line["step"] for line in lines])
+        for name in ["loss", "val_loss", "tokens_per_s", "step_ms",
+                     "compute_ms", "bubble_ms", "skew_ms", "idle_ms"]:
+            self.assertEqual(history[name], [line[name] for line in lines])
+        for name in ["tp", "cp", "ep", "pp", "dp", "mem"]:
+            self.assertEqual(history[name + "_ms"],
+                             [line["exposed_ms"][name] for line in lines])
+        for k, line in enumerate(lines):
+            parts = sum(history[name][k] for name in history
+                        if name.endswith("_ms") and name != "step_ms")
+            self.assertTrue(math.isclose(parts, line["step_ms"],
+                                         rel_tol=1e-9, abs_tol=1e-6))
+
+    def check_median(self, tags, data, lines):
+        median = data["median_step"]
+        line = lines[median["step"] - 1]
+        ordered = sorted(one["step_ms"] for one in lines)
+        self.assertEqual(median["step_ms"], ordered[(len(ordered) - 1) // 2])
+        for name, value in median.items():
+            self.assertEqual(value, line[name], name)
+        rows = {row[0]: row for row in tags.cells["median"]}
+        self.assertEqual(rows["compute"][1], "%.3f" % line["compute_ms"])
+        self.assertEqual(rows["idle"][1], "%.3f" % line["idle_ms"])
+        listed = sum(float(row[1]) for row in tags.cells["median"][1:-2])
+        self.assertLess(abs(listed - line["step_ms"]), 0.011)
+        self.assertEqual(rows["together"][1],
+                         rows["the step, by its own clock"][1])
+
+    def check_ranks(self, tags, data, lines, nranks):
+        self.assertEqual(data["nranks"], nranks)
+        self.assertEqual(len(data["ranks"]), nranks)
+        self.assertEqual(len(tags.cells["ranks"]), nranks + 1)
+        for rank in data["ranks"]:
+            self.assertEqual(rank["steps"], STEPS)
+            self.assertGreater(rank["memory_bytes"], 1e6)
+            self.assertGreater(rank["trace_events"], STEPS)
+            self.assertTrue(math.isclose(sum(rank[name] for name in TERMS),
+                                         rank["step_ms"], rel_tol=1e-9))
+        own = data["ranks"][0]
+        for name in ["step_ms", "compute_ms", "idle_ms"]:
+            self.assertTrue(math.isclose(
+                own[name], sum(line[name] for line in lines), rel_tol=1e-9))
+        slowest = [max(rank["step_ms"] for rank in data["ranks"])]
+        self.assertGreaterEqual(
+            1.000001 * sum(line["step_ms_max"] for line in lines), slowest[0])
+
+    def check_nesting(self, events):
+        """As a viewer of threads wants it."""
+        tracks = {}
+        for event in events:
+            self.assertGreaterEqual(event["ts"], 0)
+            self.assertGreaterEqual(event["dur"], 0)
+            tracks.setdefault((event["pid"], event["tid"]), []).append(event)
+        for track in tracks.values():
+            stack, before = [], 0
+            for event in track:
+                begin, end = event["ts"], event["ts"] + event["dur"]
+                self.assertGreaterEqual(begin, before)
+                before = begin
+                while stack and stack[-1] <= begin + 1e-6:
+                    stack.pop()
+                if stack:
+                    self.assertLessEqual(end, stack[-1] + 1e-6)
+                stack.append(end)
+
+    def check_trace(self, trace, lines, nranks):
+        events = [event for event in trace["traceEvents"]
+                  if event["ph"] == "X"]
+        names = [event for event in trace["traceEvents"]
+                 if event["ph"] == "M"]
+        self.assertEqual(len(events) + len(names), len(trace["traceEvents"]))
+        self.assertEqual({event["pid"] for event in events},
+                         set(range(nranks)))
+        named = {(event["pid"], event["tid"]) for event in names
+                 if event["name"] == "thread_name"}
+        self.assertEqual(named, {(event["pid"], event["tid"])
+                                 for event in events})
+        self.check_nesting(events)
+        steps = {event["args"]["step"]: event for event in events
+                 if event["pid"] == 0 and event["name"].startswith("step ")}
+        self.assertEqual(sorted(steps), list(range(STEPS - 7, STEPS + 1)))
+        for number, event in steps.items():
+            self.assertTrue(math.isclose(event["dur"] / 1000,
+                                         lines[number - 1]["step_ms"],
+                                         rel_tol=1e-9))
+        moved = [event for event in events if "bytes" in event["args"]]
+        self.assertEqual(sum(event["args"]["bytes"] for event in moved) > 0,
+                         nranks > 1)
+
+    def check_all(self, nranks, *more, **variables):
+        tags, data, lines, trace = self.report(nranks, *more, **variables)
+        self.assertEqual(len(lines), STEPS)
+        self.check_steps(data, lines)
+        self.check_median(tags, data, lines)
+        self.check_ranks(tags, data, lines, nranks)
+        self.check_trace(trace, lines, nranks)
+        self.assertEqual(data["val_loss"], lines[-1]["val_loss"])
+        self.assertIn("job.yaml", tags.text)
+        self.assertIn("Routes of %d rank" % nranks, tags.text)
+        return tags, data, trace
+
+    def test_one_rank(self):
+        tags, _, _ = self.check_all(1)
+        self.assertIn("there are none", tags.text)
+
+    def test_two_processes_and_what_overlap_is_worth(self):
+        tags, _, trace = self.check_all(2, "--measure")
+        self.assertEqual(len(tags.cells["measured"]), 5)
+        names = {row[0]: row for row in tags.cells["traffic"]}
+        self.assertEqual(names["reduce_scatter"][1], "shm")
+        self.assertEqual(trace["otherData"],
+                         {"program": "weft-train", "events_left_out": 0,
+                          "clock_error_us": 0})
+
+    def test_two_threads_of_a_process(self):
+        self.check_all(2, WEFT_RANKS_PER_PROCESS="2")
+
+    if NET:
+        def test_two_ranks_that_share_no_memory(self):
+            tags, _, trace = self.check_all(2, WEFT_DOMAIN="a,b")
+            self.assertGreater(trace["otherData"]["clock_error_us"], 0)
+            self.assertIn("clocks were compared", tags.text)
+            self.assertIn("net", tags.cells["traffic"][1][1])
+
+    def test_what_cannot_be_written_is_refused_before_training(self):
+        os.mkdir(self.path("dir.html"))
+        os.mkdir(self.path("b.trace.json"))
+        for path, said in [("none/r.html", "cannot be written"),
+                           ("dir.html", "no regular file"),
+                           ("b.html", "b.trace.json")]:
+            for nranks in [1, 2]:
+                done = self.train(nranks, "--report", self.path(path),
+                                  "--metrics", self.path("m.jsonl"), status=1)
+                self.assertIn(said, done.stderr)
+                self.assertFalse(os.path.exists(self.path("m.jsonl")))
+        done = self.train(1, "--report", "-", status=1)
+        self.assertIn("allowed is a file", done.stderr)
+
+    def test_run_that_fails_leaves_the_older_report(self):
+        self.write("r.html", "old")
+        self.write("r.trace.json", "older")
+        self.train(1, "--report", self.path("r.html"), "--set",
+                   "train.lr=1e30", "--set", "train.clip=0", "--set",
+                   "train.warmup_steps=0", status=1)
+        self.assertEqual(self.read("r.html"), "old")
+        self.assertEqual(self.read("r.trace.json"), "older")
+
+    def test_resumed_run_reports_its_own_steps(self):
+        self.train(1, "--set", "checkpoint.every=6", "--set", "train.steps=6")
+        _, data, lines, _ = self.report(1, "--resume", self.path("ckpt"))
+        self.assertEqual(data["history"]["first_step"],
+                         list(range(7, STEPS + 1)))
+        self.assertEqual([line["step"] for line in lines][-6:],
+                         list(range(7, STEPS + 1)))
+        self.assertTrue(re.search("validation before", self.read("r.html")))
+
+
+unittest.main()

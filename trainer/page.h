@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/page.h - the report of a run: one HTML page that needs nothing but a
+ * browser, and the trace beside it.
+ *
+ *     every rank   init, note each step, gather at the end
+ *     rank 0       try before training, add each step, write
+ *
+ * Both files take their places only when they are complete. What a rank keeps
+ * meanwhile does not grow with the number of steps.
+ */
+#ifndef TRAINER_PAGE_H
+#define TRAINER_PAGE_H
+
+#include "trainer/config.h"
+#include "trainer/history.h"
+#include "trainer/summary.h"
+#include "trainer/trace.h"
+#include "weft/advice.h"
+
+/* A pipeline's schedule as planned, and as it ran; all borrowed. */
+typedef struct wefti_page_schedule {
+    const weft_schedule *schedule;
+    const weft_schedule_run *planned;  /* with spans */
+    const weft_schedule_run *measured; /* the same, NULL: did not run */
+    const char *unit;                  /* of their times */
+    const weft_advice *advice;         /* NULL: none */
+} wefti_page_schedule;
+
+typedef struct wefti_page {
+    char *path, *trace_path;
+    wefti_history history;
+    wefti_rank_sums sums; /* of this rank */
+    wefti_trace trace;    /* rank 0's, once gathered */
+    int nranks;
+    const char *fabric; /* that carries collectives */
+    char *machine;      /* the text of it; NULL: could not be read */
+    char *trace_error;  /* why the trace was not written; NULL: it was */
+    const wefti_page_schedule *schedule; /* NULL: no pipeline */
+} wefti_page;
+
+/*
+ * wefti_page_init - for a report in path; the trace goes to the same name with
+ * .trace.json in place of .html.
+ *
+ * Returns     OK | ERR_INVALID ("-", or nothing) | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_page_init(wefti_page *page, const char *path);
+void wefti_page_fini(wefti_page *page); /* also of zeros */
+
+/* Whether both files can be written. Leaves what is there as it is. */
+WEFT_NODISCARD weft_status wefti_page_try(const wefti_page *page);
+
+/* A step's times on this rank. */
+void wefti_page_note(wefti_page *page, const wefti_metrics_step *step);
+
+/* Rank 0: the same step, once all is known of it. */
+void wefti_page_add(wefti_page *page, const wefti_metrics_step *step);
+
+/*
+ * wefti_page_gather - what the other ranks know, and the trace; all ranks
+ * together, before anything else is recorded in the ledger.
+ *
+ * Returns     OK | the communicator's fault | ERR_NO_MEMORY. A trace that
+ *             cannot be written is told by wefti_page_write.
+ */
+WEFT_NODISCARD weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
+                                             const weft_ledger *ledger);
+
+/* Rank 0, after gather. Returns OK | ERR_SYSTEM | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status wefti_page_write(const wefti_page *page,
+                                            const wefti_config *config,
+                                            const wefti_summary *summary);
+
+#endif

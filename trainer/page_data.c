@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/page_data.c - the page's figures as JSON, in a script element of a
+ * type that no browser runs; and the pipeline's schedule.
+ *
+ * Signs that mean something in HTML are written as JSON's \u escapes, so that
+ * no text in the data can end the element.
+ */
+#include "trainer/page_part.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "weft/version.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- data -----------------------------------------------------------------
+ */
+
+static void put_step(wefti_json *json, const char *name,
+                     const wefti_metrics_step *step)
+{
+    wefti_json_object_open(json, name);
+    wefti_json_uint(json, "step", step->step);
+    wefti_json_real(json, "loss", step->loss);
+    wefti_json_real(json, "tokens_per_s", step->tokens_per_s);
+    wefti_json_real(json, "step_ms", step->step_ms);
+    wefti_json_real(json, "step_ms_max", step->step_ms_max);
+    wefti_json_real(json, "compute_ms", step->compute_ms);
+    wefti_json_object_open(json, "exposed_ms");
+    for (int c = WEFT_CLASS_COMPUTE + 1; c < WEFT_CLASS_COUNT; c++) {
+        wefti_json_real(json, weft_class_text((weft_class)c),
+                        step->exposed_ms[c]);
+    }
+    wefti_json_object_close(json);
+    wefti_json_real(json, "bubble_ms", step->bubble_ms);
+    wefti_json_real(json, "skew_ms", step->skew_ms);
+    wefti_json_real(json, "idle_ms", step->idle_ms);
+    wefti_json_real(json, "overlap_ratio", step->overlap_ratio);
+    wefti_json_object_close(json);
+}
+
+/* Column by column: [point] of the means. */
+static void put_history(wefti_json *json, const wefti_history *history)
+{
+    wefti_json_object_open(json, "history");
+    wefti_json_uint(json, "stride", history->stride);
+    wefti_json_array_open(json, "first_step");
+    for (size_t k = 0; k < history->count; k++) {
+        wefti_json_uint(json, NULL, history->points[k].first);
+    }
+    wefti_json_array_close(json);
+    wefti_json_array_open(json, "last_step");
+    for (size_t k = 0; k < history->count; k++) {
+        wefti_json_uint(json, NULL, history->points[k].last);
+    }
+    wefti_json_array_close(json);
+    for (int s = 0; s < WEFTI_HISTORY_COUNT; s++) {
+        wefti_history_series series = (wefti_history_series)s;
+        wefti_json_array_open(json, wefti_history_text(series));
+        for (size_t k = 0; k < history->count; k++) {
+            wefti_json_real(json, NULL,
+                            wefti_history_mean(&history->points[k], series));
+        }
+        wefti_json_array_close(json);
+    }
+    wefti_json_object_close(json);
+}
+
+static void put_ranks(wefti_json *json, const wefti_page *page)
+{
+    wefti_json_array_open(json, "ranks");
+    for (int rank = 0; rank < page->nranks; rank++) {
+        const wefti_rank_facts *facts = &page->trace.ranks[rank];
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "host", facts->host);
+        wefti_json_uint(json, "steps", facts->sums.steps);
+        wefti_json_real(json, "step_ms", facts->sums.step_ms);
+        wefti_json_real(json, "compute_ms", facts->sums.compute_ms);
+        wefti_json_real(json, "exposed_ms", facts->sums.exposed_ms);
+        wefti_json_real(json, "bubble_ms", facts->sums.bubble_ms);
+        wefti_json_real(json, "skew_ms", facts->sums.skew_ms);
+        wefti_json_real(json, "idle_ms", facts->sums.idle_ms);
+        wefti_json_uint(json, "memory_bytes", facts->memory_bytes);
+        wefti_json_uint(json, "trace_events", facts->events);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+static void put_all(const wefti_page_view *view, wefti_json *json)
+{
+    const wefti_summary *summary = view->summary;
+    wefti_json_object_open(json, NULL);
+    wefti_json_text(json, "weft", weft_version_text());
+    wefti_json_text(json, "config", view->config->path);
+    wefti_json_int(json, "nranks", view->page->nranks);
+    wefti_json_uint(json, "parameters", summary->parameters);
+    wefti_json_uint(json, "step", summary->step);
+    wefti_json_real(json, "first_val_loss", summary->first_val_loss);
+    wefti_json_real(json, "val_loss", summary->val_loss);
+    if (view->median) {
+        put_step(json, "median_step", view->median);
+    } else {
+        wefti_json_null(json, "median_step");
+    }
+    put_history(json, &view->page->history);
+    put_ranks(json, view->page);
+    wefti_json_object_close(json);
+}
+
+weft_status wefti_page_put_data(const wefti_page_view *view)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    wefti_json json;
+    FILE *memory = open_memstream(&text, &bytes);
+    if (!memory) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "--report: its data");
+    }
+    wefti_json_init(&json, memory);
+    put_all(view, &json);
+    weft_status status = wefti_json_fini(&json);
+    if (fclose(memory) != 0 && status == WEFT_OK) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "--report: its data");
+    }
+    fputs("<script type=\"application/json\" id=\"weft-report\">", view->file);
+    for (size_t k = 0; k < bytes && status == WEFT_OK; k++) {
+        char c = text[k];
+        if (c == '<' || c == '>' || c == '&') {
+            fprintf(view->file, "\\u%04x", (unsigned)c);
+        } else {
+            fputc(c, view->file);
+        }
+    }
+    fputs("</script>\n", view->file);
+    free(text);
+    return status;
+}
+
+/* ---- the schedule ---------------------------------------------------------
+ */
+
+static void put_run(FILE *file, const char *name, const weft_schedule_run *run,
+                    const char *unit)
+{
+    double share = run->makespan > 0 ? 100 * run->bubble / run->makespan : 0;
+    fprintf(file,
+            "<tr><td>%s</td><td>%.4g %s</td><td>%.4g %s</td><td>%.1f%%</td>"
+            "<td>%.4g</td></tr>\n",
+            name, run->makespan, unit, run->bubble, unit, share,
+            run->activations);
+}
+
+static void put_advice(FILE *file, const weft_advice *advice)
+{
+    fputs("<p>", file);
+    wefti_page_text(file, advice->reason);
+    fputs(".</p>\n", file);
+    if (advice->warning[0]) {
+        fputs("<ul class=\"warn\"><li>", file);
+        wefti_page_text(file, advice->warning);
+        fputs(".</li></ul>\n", file);
+    }
+    fputs("<div class=\"wide\"><table id=\"advice\"><tr><th>schedule</th><th>m"
+          "</th><th>V</th><th>step</th><th>bubble</th><th>memory</th><th>copies"
+          "</th><th>messages</th><th class=\"left\"></th></tr>\n",
+          file);
+    for (size_t k = 0; k < advice->count; k++) {
+        const weft_schedule_candidate *c = &advice->candidates[k];
+        fprintf(file, "<tr><td>%s%s</td><td>%d</td>", c->name,
+                c->overlap ? ", FB" : "", c->microbatches);
+        if (c->chunks > 0) {
+            fprintf(file, "<td>%d</td>", c->chunks);
+        } else {
+            fputs("<td></td>", file);
+        }
+        if (isnan(c->makespan)) {
+            fputs("<td></td><td></td><td></td><td></td><td></td>", file);
+        } else {
+            fprintf(file,
+                    "<td>%.4g</td><td>%.1f%%</td><td>%.4g</td><td>%d</td>"
+                    "<td>%zu</td>",
+                    c->makespan, 100 * c->bubble_ratio, c->memory,
+                    c->param_copies, c->messages);
+        }
+        fputs("<td class=\"left\">", file);
+        wefti_page_text(file, c->why);
+        fputs("</td></tr>\n", file);
+    }
+    fputs("</table></div>\n", file);
+}
+
+weft_status wefti_page_put_schedule(const wefti_page_view *view)
+{
+    const wefti_page_schedule *pipeline = view->page->schedule;
+    FILE *file = view->file;
+    if (!pipeline) {
+        return WEFT_OK;
+    }
+    fputs("<section><h2>Schedule</h2>\n<table id=\"schedule\"><tr><th></th><th>"
+          "step</th><th>bubble</th><th>of the step</th><th>peak activation</th>"
+          "</tr>\n",
+          file);
+    put_run(file, "planned", pipeline->planned, pipeline->unit);
+    if (pipeline->measured) {
+        put_run(file, "measured", pipeline->measured, pipeline->unit);
+    }
+    fputs("</table>\n<div class=\"paper\">\n", file);
+    weft_status status =
+        weft_schedule_draw_svg(pipeline->schedule, pipeline->planned,
+                               pipeline->measured, NULL, pipeline->unit, file);
+    fputs("</div>\n", file);
+    if (pipeline->advice) {
+        put_advice(file, pipeline->advice);
+    }
+    fputs("</section>\n", file);
+    return status;
+}

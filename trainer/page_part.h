@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/page_part.h - the parts of a page, and what they are written with.
+ * Everything is XML that browsers read as HTML.
+ */
+#ifndef TRAINER_PAGE_PART_H
+#define TRAINER_PAGE_PART_H
+
+#include "trainer/page.h"
+
+typedef struct wefti_page_view {
+    FILE *file;
+    const wefti_page *page;
+    const wefti_config *config;
+    const wefti_summary *summary;
+    const wefti_metrics_step *median; /* NULL: no step was done */
+} wefti_page_view;
+
+/* Any text, as text. */
+void wefti_page_text(FILE *file, const char *text);
+
+/* "1.5 GB"; 1e9 bytes are a GB. Returns text. */
+enum { WEFTI_PAGE_NUMBER_BYTES = 32 };
+const char *wefti_page_bytes(double bytes, char text[WEFTI_PAGE_NUMBER_BYTES]);
+
+extern const char wefti_page_style[];
+
+void wefti_page_put_loss(const wefti_page_view *view);
+void wefti_page_put_breakdown(const wefti_page_view *view);
+void wefti_page_put_throughput(const wefti_page_view *view);
+
+void wefti_page_put_ranks(const wefti_page_view *view);
+void wefti_page_put_traffic(const wefti_page_view *view);
+void wefti_page_put_measured(const wefti_page_view *view);
+void wefti_page_put_settings(const wefti_page_view *view);
+
+/* Returns OK | what the painter says. */
+WEFT_NODISCARD weft_status wefti_page_put_schedule(const wefti_page_view *view);
+
+/* The same facts for programs, in an element that nothing runs. */
+WEFT_NODISCARD weft_status wefti_page_put_data(const wefti_page_view *view);
+
+#endif

@@ -127,12 +127,11 @@ static weft_status collect_sums(wefti_replica *replica, wefti_bucket_mode mode)
                   .collective = WEFT_COLLECTIVE_ALLREDUCE,
                   .send = replica->sums,
                   .recv = replica->sums,
-                  .count =
-                      replica->plan.block_count + replica->config.global_batch,
+                  .count = replica->step_sums,
                   .dtype = WEFT_DTYPE_F64,
                   .redop = WEFT_REDOP_SUM,
                   .class_id = WEFT_CLASS_DP,
-                  .label = "norm and losses"};
+                  .label = "norm, losses, times"};
     return weft_op_post(&op, 0, replica->config.comm, NULL);
 }
 

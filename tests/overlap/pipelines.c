@@ -22,15 +22,23 @@ static void give_device(int rank, weft_comm_config *config, void *context)
     config->device = it->devices[rank];
 }
 
-int job_run(job *it, world_rank_call call, int deadline_ms)
+void job_world(job *it, world_rank_call call, int timeout_ms,
+               struct world *world_out)
 {
-    struct world world = {.nranks = it->schedule->ranks,
-                          .config = {.size_bytes = sizeof(world.config),
-                                     .timeout_ms = deadline_ms},
-                          .call = call,
-                          .context = it,
-                          .before = open_device,
-                          .configure = give_device};
+    *world_out =
+        (struct world){.nranks = it->schedule->ranks,
+                       .config = {.size_bytes = sizeof(world_out->config),
+                                  .timeout_ms = timeout_ms},
+                       .call = call,
+                       .context = it,
+                       .before = open_device,
+                       .configure = give_device};
+}
+
+int job_run(job *it, world_rank_call call, int timeout_ms)
+{
+    struct world world;
+    job_world(it, call, timeout_ms, &world);
     int failures = world_run_threads(&world);
     for (int r = 0; r < it->schedule->ranks; r++) {
         weft_device_close(it->devices[r]);

@@ -29,8 +29,13 @@ typedef struct job {
     wefti_pipeline_peaks peaks[JOB_RANKS_MOST]; /* measured */
 } job;
 
+/* The world of its ranks; devices are opened by them, and job_run closes them.
+ */
+void job_world(job *it, world_rank_call call, int timeout_ms,
+               struct world *world_out);
+
 /* Runs call on every rank, with a device each; returns failed checks. */
-int job_run(job *it, world_rank_call call, int deadline_ms);
+int job_run(job *it, world_rank_call call, int timeout_ms);
 
 /* A config for the rank with this communicator; context is the toy. */
 wefti_pipeline_config job_config(job *it, weft_comm *comm, toy *model);

@@ -176,6 +176,23 @@ static void test_pipeline_receives_ahead_and_few_buffers(void **state)
     }
 }
 
+/* A list of one's own: results are sent in another order than they are made. */
+static void test_pipeline_sends_in_the_list_s_order(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "0F0,0F1,0SEND_F1,0SEND_F0,0RECV_B0,0RECV_B1,0B1,0B0\n"
+        "1RECV_F1,1RECV_F0,1F0,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n";
+    weft_schedule *schedule = NULL;
+    ASSERT_OK(weft_schedule_read(text, strlen(text), 1, 0, &schedule));
+    for (int ahead = 0; ahead < 2; ahead++) {
+        job it = make_job(schedule);
+        it.receive_ahead = ahead;
+        run_job(&it, "a list of one's own");
+    }
+    weft_schedule_destroy(schedule);
+}
+
 /* ---- a cut in the middle --------------------------------------------------
  */
 
@@ -397,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_pipeline_shadow_device_trains_right),
         cmocka_unit_test(test_pipeline_every_pass_trains_right),
         cmocka_unit_test(test_pipeline_receives_ahead_and_few_buffers),
+        cmocka_unit_test(test_pipeline_sends_in_the_list_s_order),
         cmocka_unit_test(test_pipeline_stopped_at_any_prefix_goes_on),
         cmocka_unit_test(test_pipeline_random_schedules_train_right),
         cmocka_unit_test(test_pipeline_measured_step_can_be_drawn),

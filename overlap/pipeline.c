@@ -10,6 +10,7 @@
 #include "overlap/pipeline.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "overlap/pipeline_check.h"
 #include "overlap/pipeline_gather.h"
@@ -484,15 +485,20 @@ const wefti_pipeline_span *wefti_pipeline_get_spans(const wefti_pipeline *p)
 }
 
 weft_status wefti_pipeline_measure(wefti_pipeline *p, double unit_ns,
-                                   weft_schedule_run *run_out)
+                                   weft_schedule_run *run_out,
+                                   int64_t *clock_error_out)
 {
+    int64_t error_ns = 0;
     if (p->failed != WEFT_OK) {
         return wefti_error(p->failed, "%s", p->failure);
     }
     double activations =
         (double)p->usage.peaks.slots / p->plan.schedule->chunks;
-    weft_status status =
-        wefti_pipeline_gather(p->plan.schedule, p->config.comm, p->record.spans,
-                              activations, unit_ns, run_out);
+    weft_status status = wefti_pipeline_gather(
+        p->plan.schedule, p->config.comm, p->record.spans, activations, unit_ns,
+        wefti_clock_ns, run_out, &error_ns);
+    if (clock_error_out) {
+        *clock_error_out = error_ns;
+    }
     return status == WEFT_OK ? WEFT_OK : fail(p, status);
 }

@@ -3,17 +3,84 @@
  * overlap/pipeline_gather.c - each rank tells all others its times; each then
  * makes the same run of them.
  *
- * Time begins with the first compute of any rank, as on paper. What a rank
- * spent neither computing nor waiting for something it knows stands under
- * WEFT_WAIT_NONE, so that waits sum up to the bubble.
+ * Clocks of ranks that do not agree are aligned with rank 0's by the quickest
+ * of some messages there and back. Time begins with the first compute of any
+ * rank, as on paper. What a rank spent neither computing nor waiting for
+ * something it knows stands under WEFT_WAIT_NONE, so that waits sum up to the
+ * bubble.
  */
 #include "overlap/pipeline_gather.h"
 
 #include "base/error.h"
+#include "weft/op.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { PINGS = 8 };
+
+/* ---- one clock ------------------------------------------------------------
+ */
+
+/* Answers rank 0 with this rank's clock, or asks rank and keeps the best. */
+static weft_status ping(weft_comm *comm, int rank, wefti_pipeline_clock *clock,
+                        int64_t *offset_ns, int64_t *error_ns)
+{
+    int64_t theirs = 0, token = 0;
+    int64_t begin_ns = clock();
+    weft_status status = weft_send(&token, 1, WEFT_DTYPE_I64, rank, comm, NULL);
+    if (status == WEFT_OK) {
+        status = weft_recv(&theirs, 1, WEFT_DTYPE_I64, rank, comm, NULL);
+    }
+    int64_t end_ns = clock(), error = (end_ns - begin_ns) / 2;
+    if (error < *error_ns) {
+        *error_ns = error;
+        *offset_ns = theirs - begin_ns - error;
+    }
+    return status;
+}
+
+static weft_status answer(weft_comm *comm, wefti_pipeline_clock *clock)
+{
+    int64_t token = 0;
+    weft_status status = weft_recv(&token, 1, WEFT_DTYPE_I64, 0, comm, NULL);
+    token = clock();
+    return status == WEFT_OK
+               ? weft_send(&token, 1, WEFT_DTYPE_I64, 0, comm, NULL)
+               : status;
+}
+
+/*
+ * How far each rank's clock is ahead of rank 0's; 0 where that may be no more
+ * than the way there and back, as on one host.
+ */
+static weft_status compare_clocks(weft_comm *comm, wefti_pipeline_clock *clock,
+                                  int64_t *offsets_ns, int64_t *error_out)
+{
+    int own = weft_comm_get_rank(comm), ranks = weft_comm_get_nranks(comm);
+    weft_status status = WEFT_OK;
+    *error_out = 0;
+    for (int r = 1; r < ranks && status == WEFT_OK; r++) {
+        int64_t error_ns = INT64_MAX;
+        offsets_ns[r] = 0;
+        for (int n = 0; n < PINGS && status == WEFT_OK; n++) {
+            if (own == 0) {
+                status = ping(comm, r, clock, &offsets_ns[r], &error_ns);
+            } else if (own == r) {
+                status = answer(comm, clock);
+            }
+        }
+        bool same = offsets_ns[r] <= error_ns && offsets_ns[r] >= -error_ns;
+        offsets_ns[r] = same ? 0 : offsets_ns[r];
+        *error_out =
+            own == 0 && !same && error_ns > *error_out ? error_ns : *error_out;
+    }
+    return status;
+}
+
+/* ---- collecting -----------------------------------------------------------
+ */
 
 /* The same on all ranks, though each has its own. */
 static weft_status tell(weft_comm *comm, void *data, size_t bytes, int root)
@@ -39,6 +106,37 @@ static weft_status collect(const weft_schedule *schedule, weft_comm *comm,
     }
     return status;
 }
+
+/* All spans on rank 0's clock. */
+static weft_status align(const weft_schedule *schedule, weft_comm *comm,
+                         wefti_pipeline_clock *clock, wefti_pipeline_span **all,
+                         int64_t *error_out)
+{
+    size_t ranks = (size_t)schedule->ranks;
+    int64_t *offsets_ns = calloc(ranks, sizeof(*offsets_ns));
+    if (!offsets_ns) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%zu ranks", ranks);
+    }
+    weft_status status = compare_clocks(comm, clock, offsets_ns, error_out);
+    if (status == WEFT_OK) {
+        status = tell(comm, error_out, sizeof(*error_out), 0);
+    }
+    if (status == WEFT_OK) {
+        status = tell(comm, offsets_ns, ranks * sizeof(*offsets_ns), 0);
+    }
+    for (size_t r = 0; r < ranks && status == WEFT_OK; r++) {
+        for (size_t k = 0; k < schedule->lists[r].count; k++) {
+            all[r][k].reached_ns -= offsets_ns[r];
+            all[r][k].begin_ns -= offsets_ns[r];
+            all[r][k].end_ns -= offsets_ns[r];
+        }
+    }
+    free(offsets_ns);
+    return status;
+}
+
+/* ---- one run --------------------------------------------------------------
+ */
 
 static bool takes_time(const weft_action *action)
 {
@@ -138,11 +236,11 @@ static bool make_run(const weft_schedule *schedule, weft_schedule_run *run)
     return enough;
 }
 
-weft_status wefti_pipeline_gather(const weft_schedule *schedule,
-                                  weft_comm *comm,
-                                  const wefti_pipeline_span *spans,
-                                  double activations, double unit_ns,
-                                  weft_schedule_run *run_out)
+weft_status
+wefti_pipeline_gather(const weft_schedule *schedule, weft_comm *comm,
+                      const wefti_pipeline_span *spans, double activations,
+                      double unit_ns, wefti_pipeline_clock *clock,
+                      weft_schedule_run *run_out, int64_t *error_out)
 {
     size_t ranks = (size_t)schedule->ranks;
     wefti_pipeline_span **all = calloc(ranks, sizeof(*all));
@@ -157,6 +255,9 @@ weft_status wefti_pipeline_gather(const weft_schedule *schedule,
     if (enough) {
         peaks[weft_comm_get_rank(comm)] = activations;
         status = collect(schedule, comm, spans, peaks, all);
+    }
+    if (status == WEFT_OK) {
+        status = align(schedule, comm, clock, all, error_out);
     }
     if (status == WEFT_OK) {
         sum_up(schedule, all, peaks, unit_ns, run_out);

@@ -151,6 +151,7 @@ void wefti_config_fini(wefti_config *config)
     for (size_t i = 0; i < wefti_config_key_count; i++) {
         wefti_config_key_clear(config, &wefti_config_keys[i]);
     }
+    free(config->parallel.schedule_file);
     free(config->path);
     free(config->folder);
     *config = (wefti_config){0};

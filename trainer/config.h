@@ -8,8 +8,9 @@
  * value out of range or not yet possible is refused with file:line:column, the
  * key, and what is allowed.
  *
- * Relative paths (data.paths, checkpoint.dir), also those given by --set, are
- * relative to the folder of the file; the struct holds them joined.
+ * Relative paths (data.paths, checkpoint.dir, parallel.schedule's file), also
+ * those given by --set, are relative to the folder of the file; the struct
+ * holds them joined.
  */
 #ifndef TRAINER_CONFIG_H
 #define TRAINER_CONFIG_H
@@ -73,7 +74,8 @@ typedef struct wefti_config {
         const char *context_layout;
         int64_t ulysses_size;
         int64_t expert_model_parallel_size;
-        const char *schedule;
+        const char *schedule; /* "FILE.csv": */
+        char *schedule_file;  /* joined with folder; else NULL */
     } parallel;
 
     struct {
@@ -164,9 +166,11 @@ char *wefti_config_where(const wefti_config *config, const char *section,
  * wefti_config_check - whether the layout is possible on nranks ranks: the
  * divisibilities of heads and batch, and with train.deterministic that ranks
  * have whole subtrees of micro-batches; the text has the values nearest to
- * those given that work.
+ * those given that work; of a pipeline that ranks, layers and micro-batches
+ * suit its schedule.
  *
- * Returns      OK | ERR_INVALID.
+ * Returns      OK | ERR_INVALID | ERR_UNSUPPORTED | ERR_SYSTEM (the schedule's
+ *              file) | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_config_check(const wefti_config *config,
                                               int nranks);

@@ -83,6 +83,31 @@ wefti_config_verdict wefti_config_key_set(wefti_config *config,
                                           const wefti_config_key *key,
                                           const char *text, bool quoted);
 
+/*
+ * wefti_config_refuse - an error of status about the value of section.name, at
+ * the place it came from; format goes on after the value.
+ */
+__attribute__((format(printf, 5, 6))) weft_status
+wefti_config_refuse(const wefti_config *config, weft_status status,
+                    const char *section, const char *name, const char *format,
+                    ...);
+
+/* Whether a value would do; most: the last that is tried. */
+typedef bool wefti_config_works(const wefti_config *config, int64_t value);
+
+/* "4 or 8": the nearest at either side that work; "none". Returns text. */
+char *wefti_config_nearest(const wefti_config *config, wefti_config_works *test,
+                           int64_t value, int64_t most, char *text,
+                           size_t text_bytes);
+
+/* The multiples of unit at either side of value: "240 or 256". */
+char *wefti_config_multiples(int64_t value, int64_t unit, char *text,
+                             size_t text_bytes);
+
+/* Part of wefti_config_check: pipeline and schedule. */
+WEFT_NODISCARD weft_status
+wefti_config_check_pipeline(const wefti_config *config, int nranks);
+
 /* Frees what the field owns and empties it. */
 void wefti_config_key_clear(wefti_config *config, const wefti_config_key *key);
 

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 char *wefti_config_where(const wefti_config *config, const char *section,
                          const char *name, char *text, size_t text_bytes)
@@ -36,30 +37,30 @@ char *wefti_config_where(const wefti_config *config, const char *section,
     return text;
 }
 
-/* Refuses the value of section.name, at the place it came from. */
-__attribute__((format(printf, 4, 5))) static weft_status
-refuse_key(const wefti_config *config, const char *section, const char *name,
-           const char *format, ...)
+weft_status wefti_config_refuse(const wefti_config *config, weft_status status,
+                                const char *section, const char *name,
+                                const char *format, ...)
 {
     const wefti_config_key *key = wefti_config_key_find(section, name);
     WEFTI_ASSERT(key != NULL);
     char where[352];
     char value[64];
-    char text[256];
+    char text[384];
     wefti_config_key_print(config, key, value, sizeof(value));
     wefti_config_where(config, section, name, where, sizeof(where));
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    return wefti_error(WEFT_ERR_INVALID, "%s: %s %s", where, value, text);
+    return wefti_error(status, "%s: %s %s", where, value, text);
 }
 
-typedef bool works(const wefti_config *config, int64_t value);
+#define refuse_key(config, ...)                                                \
+    wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
 
-/* "nearest that work: 4 or 8": the nearest up to most at either side. */
-static char *nearest(const wefti_config *config, works *test, int64_t value,
-                     int64_t most, char *text, size_t text_bytes)
+char *wefti_config_nearest(const wefti_config *config, wefti_config_works *test,
+                           int64_t value, int64_t most, char *text,
+                           size_t text_bytes)
 {
     int64_t below = value - 1;
     int64_t above = value + 1;
@@ -79,9 +80,8 @@ static char *nearest(const wefti_config *config, works *test, int64_t value,
     return text;
 }
 
-/* The multiples of unit at either side of value: "240 or 256". */
-static char *multiples(int64_t value, int64_t unit, char *text,
-                       size_t text_bytes)
+char *wefti_config_multiples(int64_t value, int64_t unit, char *text,
+                             size_t text_bytes)
 {
     int64_t below = value / unit * unit;
     int used =
@@ -108,24 +108,32 @@ static weft_status check_heads(const wefti_config *config)
     int64_t hidden_size = config->model.hidden_size;
     int64_t unit = 2 * config->model.heads;
     if (!heads_work(config, config->model.heads)) {
-        return refuse_key(config, "model", "hidden_size",
-                          "does not give %" PRId64 " heads of one even size "
-                          "(it must be divisible by %" PRId64 "); nearest that "
-                          "work: hidden_size %s, or heads %s",
-                          config->model.heads, unit,
-                          multiples(hidden_size, unit, sizes, sizeof(sizes)),
-                          nearest(config, heads_work, config->model.heads,
-                                  hidden_size / 2, heads, sizeof(heads)));
+        return refuse_key(
+            config, "model", "hidden_size",
+            "does not give %" PRId64 " heads of one even size "
+            "(it must be divisible by %" PRId64 "); nearest that "
+            "work: hidden_size %s, or heads %s",
+            config->model.heads, unit,
+            wefti_config_multiples(hidden_size, unit, sizes, sizeof(sizes)),
+            wefti_config_nearest(config, heads_work, config->model.heads,
+                                 hidden_size / 2, heads, sizeof(heads)));
     }
     if (!kv_heads_work(config, config->model.kv_heads)) {
-        return refuse_key(config, "model", "kv_heads",
-                          "does not divide model.heads %" PRId64
-                          "; nearest that work: %s",
-                          config->model.heads,
-                          nearest(config, kv_heads_work, config->model.kv_heads,
-                                  config->model.heads, heads, sizeof(heads)));
+        return refuse_key(
+            config, "model", "kv_heads",
+            "does not divide model.heads %" PRId64 "; nearest that work: %s",
+            config->model.heads,
+            wefti_config_nearest(config, kv_heads_work, config->model.kv_heads,
+                                 config->model.heads, heads, sizeof(heads)));
     }
     return WEFT_OK;
+}
+
+/* Who shares the batch: "rank", or of a pipeline all of its ranks at once. */
+static const char *sharer(const wefti_config *config)
+{
+    return config->parallel.pipeline_model_parallel_size > 1 ? "pipeline"
+                                                             : "rank";
 }
 
 /* Elastic: some ranks may have one micro-batch more, but each has one. */
@@ -144,33 +152,35 @@ static weft_status check_uneven(const wefti_config *config, int nranks)
                       nranks * micro);
 }
 
-/* Each rank gets the same number of whole micro-batches in each step. */
-static weft_status check_batch(const wefti_config *config, int nranks)
+/* Each of the copies gets the same number of whole micro-batches. */
+static weft_status check_batch(const wefti_config *config, int copies)
 {
     int64_t global = config->train.global_batch_size;
     int64_t micro = config->train.micro_batch_size;
-    int64_t unit = nranks * micro;
+    int64_t unit = copies * micro;
+    const char *noun = sharer(config);
     if (global % unit == 0) {
         return WEFT_OK;
     }
     if (config->train.elastic) {
-        return check_uneven(config, nranks);
+        return check_uneven(config, copies);
     }
     char sizes[64];
-    int ranks = nranks - 1; /* 0: not even one rank fits */
-    while (ranks > 0 && global % (ranks * micro) != 0) {
-        ranks--;
+    int fits = copies - 1; /* 0: not even one does */
+    while (fits > 0 && global % (fits * micro) != 0) {
+        fits--;
     }
     char fewer[48] = "";
-    if (ranks > 0) {
-        snprintf(fewer, sizeof(fewer), ", or %d rank%s", ranks,
-                 ranks == 1 ? "" : "s");
+    if (fits > 0) {
+        snprintf(fewer, sizeof(fewer), ", or %d %s%s", fits, noun,
+                 fits == 1 ? "" : "s");
     }
-    return refuse_key(config, "train", "global_batch_size",
-                      "is not divisible by %d rank%s * micro_batch_size "
-                      "%" PRId64 " = %" PRId64 "; nearest that work: %s%s",
-                      nranks, nranks == 1 ? "" : "s", micro, unit,
-                      multiples(global, unit, sizes, sizeof(sizes)), fewer);
+    return refuse_key(
+        config, "train", "global_batch_size",
+        "is not divisible by %d %s%s * micro_batch_size "
+        "%" PRId64 " = %" PRId64 "; nearest that work: %s%s",
+        copies, noun, copies == 1 ? "" : "s", micro, unit,
+        wefti_config_multiples(global, unit, sizes, sizeof(sizes)), fewer);
 }
 
 /* Whether ranks that each have so many micro-batches add in the one tree. */
@@ -186,7 +196,8 @@ static bool holds_tree(const wefti_config *config, int ranks)
  * The same bits on every layout: each rank's run of micro-batches must be a
  * whole subtree of the tree over all of them (trainer/gradient.h).
  */
-static weft_status check_tree(const wefti_config *config, int nranks)
+static weft_status check_tree(const wefti_config *config, int nranks,
+                              const char *noun)
 {
     int64_t micro = config->train.micro_batch_size;
     int64_t all = config->train.global_batch_size / micro;
@@ -202,20 +213,30 @@ static weft_status check_tree(const wefti_config *config, int nranks)
         ranks--;
     }
     return refuse_key(config, "train", "deterministic",
-                      "does not hold where %d ranks share %" PRId64
+                      "does not hold where %d %ss share %" PRId64
                       " micro-batches: each must have a power of two of them; "
                       "nearest that work: global_batch_size %" PRId64
-                      " or %" PRId64 ", or %d rank%s",
-                      nranks, all, below * nranks * micro,
-                      2 * below * nranks * micro, ranks, ranks == 1 ? "" : "s");
+                      " or %" PRId64 ", or %d %s%s",
+                      nranks, noun, all, below * nranks * micro,
+                      2 * below * nranks * micro, ranks, noun,
+                      ranks == 1 ? "" : "s");
 }
 
 weft_status wefti_config_check(const wefti_config *config, int nranks)
 {
     WEFTI_ASSERT(nranks > 0);
+    int pipeline = (int)config->parallel.pipeline_model_parallel_size;
     weft_status status = check_heads(config);
-    if (status == WEFT_OK) {
-        status = check_batch(config, nranks);
+    if (status == WEFT_OK && nranks % pipeline == 0) {
+        status = check_batch(config, nranks / pipeline);
     }
-    return status == WEFT_OK ? check_tree(config, nranks) : status;
+    if (status == WEFT_OK) {
+        status = wefti_config_check_pipeline(config, nranks);
+    }
+    /* Both directions of a schedule have half of the micro-batches. */
+    bool two = strcmp(config->parallel.schedule, "dualpipe") == 0;
+    return status == WEFT_OK
+               ? check_tree(config, nranks / pipeline * (two ? 2 : 1),
+                            two ? "direction" : sharer(config))
+               : status;
 }

@@ -98,23 +98,6 @@ static wefti_config_verdict set_bool(const char *text, bool *field)
     return WEFTI_CONFIG_GOOD;
 }
 
-static wefti_config_verdict set_word(const wefti_config_key *key,
-                                     const char *text, const char **field)
-{
-    size_t length = strlen(text);
-    for (size_t i = 0; key->words[i] != NULL; i++) {
-        if (strcmp(text, key->words[i]) == 0) {
-            *field = key->words[i];
-            return WEFTI_CONFIG_GOOD;
-        }
-        if (strcmp(key->words[i], "FILE.csv") == 0 && length > 4 &&
-            strcmp(text + length - 4, ".csv") == 0) {
-            return WEFTI_CONFIG_NOT_YET;
-        }
-    }
-    return WEFTI_CONFIG_WRONG;
-}
-
 /* text itself where it is absolute, else folder/text. NULL: no memory. */
 static char *join_path(const char *folder, const char *text)
 {
@@ -140,6 +123,26 @@ static wefti_config_verdict set_path(const wefti_config *config,
     free(*field);
     *field = path;
     return WEFTI_CONFIG_GOOD;
+}
+
+/* The one key whose word may be a file keeps its path too. */
+static wefti_config_verdict set_word(wefti_config *config,
+                                     const wefti_config_key *key,
+                                     const char *text, const char **field)
+{
+    size_t length = strlen(text);
+    for (size_t i = 0; key->words[i] != NULL; i++) {
+        bool file = strcmp(key->words[i], "FILE.csv") == 0;
+        if (file && length > 4 && strcmp(text + length - 4, ".csv") == 0) {
+            *field = key->words[i];
+            return set_path(config, text, &config->parallel.schedule_file);
+        }
+        if (strcmp(text, key->words[i]) == 0) {
+            *field = key->words[i];
+            return WEFTI_CONFIG_GOOD;
+        }
+    }
+    return WEFTI_CONFIG_WRONG;
 }
 
 static wefti_config_verdict add_path(wefti_config *config, const char *text)
@@ -172,7 +175,7 @@ set_field(wefti_config *config, const wefti_config_key *key, const char *text)
     case WEFTI_CONFIG_BOOL:
         return set_bool(text, field);
     case WEFTI_CONFIG_WORD:
-        return set_word(key, text, field);
+        return set_word(config, key, text, field);
     case WEFTI_CONFIG_VOCAB:
         if (strcmp(text, "bytes") == 0) {
             *(int64_t *)field = WEFTI_VOCAB_BYTES;

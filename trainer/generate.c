@@ -51,6 +51,31 @@ static wefti_batch make_window(const wefti_replica *replica,
     return (wefti_batch){replica->tokens, NULL, 1, seen};
 }
 
+/* The next byte, on all ranks that take part. */
+static weft_status next_byte(wefti_replica *replica, const wefti_batch *batch,
+                             double temperature, wefti_random *random,
+                             unsigned char *byte_out)
+{
+    const real *logits;
+    bool piped = wefti_replica_is_piped(replica);
+    weft_status status =
+        piped ? wefti_pipe_evaluate(replica, batch, NULL, &logits)
+              : wefti_model_predict(replica->model, replica->values, batch,
+                                    NULL, &logits);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (logits) {
+        const real *last =
+            logits + (batch->length - 1) * replica->config.shape.vocab;
+        *byte_out = draw(last, temperature, random);
+    }
+    return piped ? weft_broadcast(byte_out, byte_out, 1, WEFT_DTYPE_U8,
+                                  wefti_pipe_last(&replica->pipe),
+                                  replica->pipe.chain, NULL)
+                 : WEFT_OK;
+}
+
 weft_status wefti_generate(wefti_replica *replica,
                            const wefti_generate_config *config, char *bytes_out,
                            size_t count)
@@ -69,14 +94,9 @@ weft_status wefti_generate(wefti_replica *replica,
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
         wefti_batch batch = make_window(replica, text, length);
-        const real *logits;
-        status = wefti_model_predict(replica->model, replica->values, &batch,
-                                     NULL, &logits);
-        if (status == WEFT_OK) {
-            const real *last =
-                logits + (batch.length - 1) * replica->config.shape.vocab;
-            text[length++] = draw(last, config->temperature, &random);
-        }
+        text[length] = 0;
+        status = next_byte(replica, &batch, config->temperature, &random,
+                           &text[length++]);
     }
     if (status == WEFT_OK) {
         memcpy(bytes_out, text + 1 + prompt_bytes, count);

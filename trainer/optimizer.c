@@ -74,8 +74,8 @@ void wefti_optimizer_square(const wefti_optimizer *optimizer, size_t bucket,
     wefti_bucket_blocks range = plan->blocks[bucket];
     size_t per_share = plan->buckets[bucket].share_elems / WEFTI_BLOCK_ELEMS;
     size_t first = optimizer->rank * per_share;
-    if (first >= range.count) {
-        return; /* nothing but padding */
+    if (range.copy || first >= range.count) {
+        return; /* counted elsewhere; nothing but padding */
     }
     size_t left = range.count - first;
     size_t count = per_share < left ? per_share : left;

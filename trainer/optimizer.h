@@ -5,7 +5,7 @@
  *
  * Rates, norms and scales are computed in double. The norm is a sum over
  * blocks of 1024 elements whose borders no layout moves, added first to last:
- * the same bits on every number of ranks.
+ * the same bits on every number of ranks, of data and of pipelines.
  *
  * Source: Loshchilov, Hutter 2019 (AdamW, arXiv 1711.05101) and 2017 (cosine,
  * arXiv 1608.03983); Rajbhandari et al. 2020 (ZeRO, arXiv 1910.02054).

@@ -9,10 +9,16 @@
  *
  * Which tensors share a bucket depends on bucket_mb alone, never on the number
  * of ranks, and every element has the same place inside its bucket on every
- * layout; only the padding at a bucket's end differs. Tensors start at
- * multiples of 64 elements, buckets and shares at multiples of 1024 ("blocks").
- * Parameters, gradients and moments all use this layout. Padding is zero and
- * stays zero.
+ * layout; only the padding at a bucket's end differs. Tensors, buckets and
+ * shares start at multiples of 1024 elements ("blocks"), and blocks are
+ * numbered over the whole model. Parameters, gradients and moments all use this
+ * layout. Padding is zero and stays zero.
+ *
+ * A rank of a pipeline plans the parts of the model that it has: tensors keep
+ * their numbers, blocks too, and only those that are here have a place. Buckets
+ * end where parts do. Where the head is the embedding and the model is cut, the
+ * head is a tensor of its own that starts as a copy; each of the two is alone
+ * in its bucket, and their gradients have to be summed.
  */
 #ifndef TRAINER_PARAMETERS_H
 #define TRAINER_PARAMETERS_H
@@ -26,8 +32,8 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_TENSOR_ALIGN_ELEMS = 64,
-    WEFTI_BLOCK_ELEMS = 1024 /* what norms are summed over */
+    WEFTI_BLOCK_ELEMS = 1024, /* what norms are summed over */
+    WEFTI_TENSOR_ALIGN_ELEMS = WEFTI_BLOCK_ELEMS
 };
 
 /* The model's sizes; head_dim * heads need not be hidden. */
@@ -68,27 +74,43 @@ typedef struct wefti_tensor {
     char name[32];
     wefti_tensor_kind kind;
     size_t rows, columns;
+    size_t first_block; /* number in the whole model */
+    bool copy;          /* of the embedding, whose blocks it shares */
+    bool here;          /* else all below is nothing */
     size_t start_elems; /* in the flat array */
     size_t bucket;
 } wefti_tensor;
 
 typedef struct wefti_bucket_blocks {
-    size_t first; /* number of the bucket's first block, counted over all */
+    size_t first; /* number of the bucket's first block in the model */
     size_t count; /* blocks that hold tensors, padding not counted */
+    bool copy;    /* another bucket's sums count for it */
 } wefti_bucket_blocks;
+
+/*
+ * A run of layers; with the first of the model goes the embedding, with the
+ * last the final norm and the head. Its buckets are filled in by the plan.
+ */
+typedef struct wefti_part {
+    size_t first_layer, layers_end;
+    size_t first_bucket, buckets_end;
+} wefti_part;
 
 typedef struct wefti_parameters {
     wefti_shape shape;
     size_t nranks;
-    wefti_tensor *tensors;
+    wefti_tensor *tensors; /* all of the model's */
     size_t tensor_count;
+    wefti_part *parts; /* in order of layers */
+    size_t part_count;
+    bool copies_head; /* tied, and cut: see above */
     wefti_bucket_extent *buckets;
     wefti_bucket_blocks *blocks; /* [bucket_count] */
     size_t bucket_count;
-    size_t flat_elems; /* of the whole array, padding included */
-    size_t own_elems;  /* of one rank's shares together */
-    size_t block_count;
-    size_t parameter_count; /* of the model, no padding */
+    size_t flat_elems;      /* of the whole array, padding included */
+    size_t own_elems;       /* of one rank's shares together */
+    size_t block_count;     /* of the model */
+    size_t parameter_count; /* of the model, no padding, no copy */
 } wefti_parameters;
 
 /*
@@ -103,6 +125,19 @@ WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_shape *shape,
                                                  size_t bucket_bytes,
                                                  size_t nranks,
                                                  wefti_parameters *plan_out);
+
+/*
+ * wefti_parameters_plan_parts - lay out what a rank has of a model that is cut.
+ *
+ * parts       part_count, in order of layers, apart; buckets do not count
+ * cut         the model is on several ranks, or several parts of this one
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_parameters_plan_parts(
+    const wefti_shape *shape, size_t bucket_bytes, size_t nranks,
+    const wefti_part *parts, size_t part_count, bool cut,
+    wefti_parameters *plan_out);
 void wefti_parameters_fini(wefti_parameters *plan);
 
 /* wefti_parameters_init - start values; the same on every layout. */
@@ -113,7 +148,8 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
 size_t wefti_tensor_embedding(void);
 size_t wefti_tensor_of_layer(size_t layer, wefti_layer_tensor which);
 size_t wefti_tensor_final_norm(const wefti_parameters *plan);
-size_t wefti_tensor_head(const wefti_parameters *plan); /* tied: embedding */
+/* Tied: the embedding, or its copy. */
+size_t wefti_tensor_head(const wefti_parameters *plan);
 
 /* The first element of a rank's share of a bucket. */
 size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,

@@ -48,17 +48,20 @@ static weft_status make_arrays(wefti_replica *replica)
 
 static weft_status make_bucket_sets(wefti_replica *replica)
 {
-    wefti_bucket_config config = {.comm = replica->config.comm,
+    wefti_bucket_config config = {.comm = replica->group,
                                   .device = replica->config.device,
                                   .dtype = WEFTI_REAL_DTYPE,
                                   .extents = replica->plan.buckets,
                                   .count = replica->plan.bucket_count,
                                   .class_id = WEFT_CLASS_DP};
-    config.collective = WEFT_COLLECTIVE_REDUCESCATTER;
-    config.buffer = replica->gradient.leaf;
-    config.backwards = true;
-    config.label = "gradients";
-    weft_status status = wefti_bucket_create(&config, &replica->reduce);
+    weft_status status = WEFT_OK;
+    if (!wefti_replica_is_piped(replica)) {
+        config.collective = WEFT_COLLECTIVE_REDUCESCATTER;
+        config.buffer = replica->gradient.leaf;
+        config.backwards = true;
+        config.label = "gradients";
+        status = wefti_bucket_create(&config, &replica->reduce);
+    }
     if (status != WEFT_OK) {
         return status;
     }
@@ -69,10 +72,108 @@ static weft_status make_bucket_sets(wefti_replica *replica)
     return wefti_bucket_create(&config, &replica->gather);
 }
 
-size_t wefti_replica_first_micro(const wefti_replica *replica, size_t rank)
+size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
 {
     const wefti_replica_config *config = &replica->config;
-    return config->global_batch / config->micro_batch * rank / replica->nranks;
+    return config->global_batch / config->micro_batch * copy / replica->copies;
+}
+
+bool wefti_replica_is_piped(const wefti_replica *replica)
+{
+    return replica->config.pipe.schedule != NULL;
+}
+
+weft_status wefti_replica_reduced(const wefti_replica *replica, size_t bucket)
+{
+    return wefti_replica_is_piped(replica)
+               ? wefti_pipe_reduced(&replica->pipe, bucket)
+               : wefti_bucket_wait(replica->reduce, bucket);
+}
+
+void wefti_replica_load(const wefti_replica *replica, uint64_t first,
+                        int32_t *tokens, int32_t *targets)
+{
+    size_t seq = replica->config.shape.seq;
+    for (size_t i = 0; i < replica->config.micro_batch; i++) {
+        const uint8_t *window =
+            wefti_data_sequence(replica->config.data, first + i);
+        for (size_t t = 0; t < seq; t++) {
+            tokens[i * seq + t] = window[t];
+            targets[i * seq + t] = window[t + 1];
+        }
+    }
+}
+
+/* The whole model on every rank. */
+static weft_status plan_whole(wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    replica->group = config->comm;
+    replica->copy = replica->share = replica->rank;
+    replica->copies = replica->shares = replica->nranks;
+    return wefti_parameters_plan(&config->shape, config->bucket_bytes,
+                                 replica->shares, &replica->plan);
+}
+
+/* This rank's parts of it. */
+static weft_status plan_parts(wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    size_t count = 0;
+    wefti_part *parts = calloc(config->shape.layers, sizeof(*parts));
+    if (!parts) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
+                           config->shape.layers);
+    }
+    weft_status status =
+        wefti_pipe_meet(&replica->pipe, &config->pipe, config->comm,
+                        config->ledger, &config->shape, parts, &count);
+    if (status == WEFT_OK) {
+        replica->group = replica->pipe.group;
+        replica->copies = wefti_pipe_copies(&replica->pipe, config->comm);
+        replica->copy = replica->rank % replica->copies;
+        replica->share = (size_t)weft_comm_get_rank(replica->group);
+        replica->shares = (size_t)weft_comm_get_nranks(replica->group);
+        status = wefti_parameters_plan_parts(
+            &config->shape, config->bucket_bytes, replica->shares, parts, count,
+            true, &replica->plan);
+    }
+    free(parts);
+    return status;
+}
+
+/* What is added up on this rank in a step, of each of its stages. */
+static size_t count_passes(const wefti_replica *replica)
+{
+    size_t all = wefti_replica_first_micro(replica, replica->copy + 1) -
+                 wefti_replica_first_micro(replica, replica->copy);
+    return wefti_replica_is_piped(replica)
+               ? all / (size_t)replica->pipe.info.directions
+               : all;
+}
+
+static weft_status make_all(wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    bool piped = wefti_replica_is_piped(replica);
+    weft_status status = wefti_gradient_init(&replica->gradient, &replica->plan,
+                                             count_passes(replica));
+    if (status == WEFT_OK) {
+        status = wefti_optimizer_init(&replica->optimizer, &replica->plan,
+                                      replica->share, &config->optimizer);
+    }
+    if (status == WEFT_OK) {
+        status = make_arrays(replica);
+    }
+    if (status == WEFT_OK) {
+        status = make_bucket_sets(replica);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    return piped ? wefti_pipe_open(&replica->pipe, &config->pipe, replica)
+                 : wefti_model_create(&replica->plan, config->micro_batch,
+                                      &replica->model);
 }
 
 weft_status wefti_replica_init(wefti_replica *replica,
@@ -82,29 +183,13 @@ weft_status wefti_replica_init(wefti_replica *replica,
         (wefti_replica){.config = *config,
                         .rank = (size_t)weft_comm_get_rank(config->comm),
                         .nranks = (size_t)weft_comm_get_nranks(config->comm)};
-    size_t passes = wefti_replica_first_micro(replica, replica->rank + 1) -
-                    wefti_replica_first_micro(replica, replica->rank);
-    weft_status status = wefti_parameters_plan(
-        &config->shape, config->bucket_bytes, replica->nranks, &replica->plan);
+    weft_status status = wefti_replica_is_piped(replica) ? plan_parts(replica)
+                                                         : plan_whole(replica);
     if (status == WEFT_OK) {
-        status = wefti_model_create(&replica->plan, config->micro_batch,
-                                    &replica->model);
-    }
-    if (status == WEFT_OK) {
-        status =
-            wefti_gradient_init(&replica->gradient, &replica->plan, passes);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_optimizer_init(&replica->optimizer, &replica->plan,
-                                      replica->rank, &config->optimizer);
-    }
-    if (status == WEFT_OK) {
-        status = make_arrays(replica);
-    }
-    if (status == WEFT_OK) {
-        status = make_bucket_sets(replica);
+        status = make_all(replica);
     }
     if (status != WEFT_OK) {
+        wefti_replica_abort(replica);
         wefti_replica_fini(replica);
         return status;
     }
@@ -112,10 +197,16 @@ weft_status wefti_replica_init(wefti_replica *replica,
     return WEFT_OK;
 }
 
+void wefti_replica_abort(wefti_replica *replica)
+{
+    wefti_pipe_abort(&replica->pipe);
+}
+
 void wefti_replica_fini(wefti_replica *replica)
 {
     wefti_bucket_destroy(replica->gather);
     wefti_bucket_destroy(replica->reduce);
+    wefti_pipe_fini(&replica->pipe);
     free(replica->sums);
     free(replica->targets);
     free(replica->tokens);
@@ -124,6 +215,7 @@ void wefti_replica_fini(wefti_replica *replica)
     wefti_gradient_fini(&replica->gradient);
     wefti_model_destroy(replica->model);
     wefti_parameters_fini(&replica->plan);
+    wefti_pipe_leave(&replica->pipe);
     *replica = (wefti_replica){0};
 }
 
@@ -222,22 +314,31 @@ static size_t count_targets(const wefti_replica *replica, size_t windows)
     return sum;
 }
 
-/* Losses of the groups of windows that fall to this rank, zeros elsewhere. */
-static weft_status evaluate_own(wefti_replica *replica, size_t windows)
+/* In a pipeline losses are written on the rank of the last stage. */
+static weft_status evaluate_group(wefti_replica *replica,
+                                  const wefti_batch *batch, double *losses_out)
 {
     wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
+    return wefti_replica_is_piped(replica)
+               ? wefti_pipe_evaluate(replica, batch, losses_out, NULL)
+               : wefti_model_evaluate(replica->model, replica->values, batch,
+                                      &hooks, losses_out);
+}
+
+/* Losses of the groups of windows that fall to this copy, zeros elsewhere. */
+static weft_status evaluate_own(wefti_replica *replica, size_t windows)
+{
     size_t group = replica->config.micro_batch;
     for (size_t i = 0; i < windows; i++) {
         replica->sums[i] = 0;
     }
-    for (size_t first = replica->rank * group; first < windows;
-         first += replica->nranks * group) {
+    for (size_t first = replica->copy * group; first < windows;
+         first += replica->copies * group) {
         size_t left = windows - first;
         wefti_batch batch =
             load_windows(replica, first, group < left ? group : left);
         weft_status status =
-            wefti_model_evaluate(replica->model, replica->values, &batch,
-                                 &hooks, replica->sums + first);
+            evaluate_group(replica, &batch, replica->sums + first);
         if (status != WEFT_OK) {
             return status;
         }
@@ -252,7 +353,12 @@ weft_status wefti_replica_evaluate(wefti_replica *replica, double *loss_out)
     if (windows == 0) {
         return WEFT_OK;
     }
-    weft_status status = evaluate_own(replica, windows);
+    weft_status status = wefti_replica_is_piped(replica)
+                             ? wefti_replica_settle(replica)
+                             : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = evaluate_own(replica, windows);
+    }
     wefti_replica_work_end(replica);
     if (status == WEFT_OK) {
         /* A rank without windows has not waited for the parameters yet. */

@@ -8,6 +8,9 @@
  *   leaf       flat gradients; after reduction this rank's shares are the sums
  *   moments    of this rank's shares alone
  *
+ * In a pipeline (trainer/pipe.h) all of this is of the rank's parts of the
+ * model, shared with the ranks that have the same ones.
+ *
  * All ranks make the same calls in the same order.
  */
 #ifndef TRAINER_REPLICA_H
@@ -18,6 +21,7 @@
 #include "trainer/gradient.h"
 #include "trainer/model.h"
 #include "trainer/optimizer.h"
+#include "trainer/pipe.h"
 #include "weft/ledger.h"
 
 /*
@@ -37,17 +41,22 @@ typedef struct wefti_replica_config {
     size_t global_batch;
     size_t bucket_bytes;
     uint64_t seed;
+    wefti_pipe_config pipe;
 } wefti_replica_config;
 
 typedef struct wefti_replica {
     wefti_replica_config config;
-    size_t rank, nranks;
+    size_t rank, nranks;  /* of the job */
+    size_t copy, copies;  /* of the model: without a pipeline the same */
+    size_t share, shares; /* in group */
+    weft_comm *group;     /* the ranks with the same parameters */
     wefti_parameters plan;
-    wefti_model *model;
+    wefti_model *model; /* NULL in a pipeline */
+    wefti_pipe pipe;    /* zero without one */
     wefti_gradient gradient;
     wefti_optimizer optimizer;
     real *values;             /* flat */
-    wefti_bucket_set *reduce; /* over gradient.leaf */
+    wefti_bucket_set *reduce; /* over gradient.leaf; NULL in a pipeline */
     wefti_bucket_set *gather; /* over values */
     int32_t *tokens;          /* [micro_batch][seq] */
     int32_t *targets;         /* the same */
@@ -65,16 +74,30 @@ typedef struct wefti_replica {
 enum { WEFTI_STEP_TIMES = 3 };
 
 /*
- * The number of a rank's first micro-batch in a step. Ranks share them as
- * evenly as they go; rank nranks: how many there are.
+ * The number of a copy's first micro-batch in a step. Copies share them as
+ * evenly as they go; copy copies: how many there are.
  */
-size_t wefti_replica_first_micro(const wefti_replica *replica, size_t rank);
+size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
+
+/* Whether the model is cut. */
+bool wefti_replica_is_piped(const wefti_replica *replica);
+
+/* Sequences first .. of the training data as a micro-batch. */
+void wefti_replica_load(const wefti_replica *replica, uint64_t first,
+                        int32_t *tokens, int32_t *targets);
+
+/* This rank's share of a bucket's gradients is the sum of all. */
+WEFT_NODISCARD weft_status wefti_replica_reduced(const wefti_replica *replica,
+                                                 size_t bucket);
 
 /* Returns OK | ERR_NO_MEMORY | ERR_SYSTEM | ERR_INVALID. */
 WEFT_NODISCARD weft_status
 wefti_replica_init(wefti_replica *replica, const wefti_replica_config *config);
 
-/* After a failure of the communicator: abort it first. */
+/* What the replica has of communicators of its own: see fini. */
+void wefti_replica_abort(wefti_replica *replica);
+
+/* After a failure of a communicator: abort it first. */
 void wefti_replica_fini(wefti_replica *replica);
 
 /*

@@ -43,6 +43,9 @@ weft_status wefti_reshard_check(const wefti_reshard *job)
         status = open_file(job, rank, &reader);
         if (status == WEFT_OK) {
             status = wefti_checkpoint_reader_check(reader);
+            if (status == WEFT_OK) {
+                status = wefti_savepoint_check_layout(reader, job->replica);
+            }
             wefti_checkpoint_reader_close(reader);
         }
     }

@@ -11,12 +11,12 @@
  * the communicator of those that are left, and goes on from the newest
  * checkpoint.
  */
-#include "trainer/run.h"
+#include "trainer/run_state.h"
 
 #include "base/error.h"
 #include "comm/bootstrap/source.h"
-#include "trainer/generate.h"
-#include "trainer/loop.h"
+#include "trainer/layer.h"
+#include "trainer/pipe_schedule.h"
 #include "trainer/run_plan.h"
 #include "trainer/seats.h"
 
@@ -24,30 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { GENERATED_BYTES = 200 };
-
-typedef struct run_state {
-    wefti_run_config how;
-    wefti_config config;
-    weft_device *device;
-    weft_comm *comm;
-    wefti_data data;
-    weft_ledger *ledger;
-    wefti_replica replica;
-    wefti_savepoint savepoint;
-    wefti_metrics metrics;
-    wefti_progress progress;
-    wefti_summary summary;
-    wefti_measure_result measured;
-    wefti_page page; /* zeros: no report */
-    wefti_loop loop;
-    /* What close has to undo. */
-    bool has_config, has_data, has_replica, has_metrics, has_progress,
-        has_summary;
-    bool alone; /* the others have gone on without this rank */
-} run_state;
-
-static bool tells(const run_state *state)
+bool wefti_run_tells(const wefti_run_state *state)
 {
     return weft_comm_get_rank(state->comm) == 0;
 }
@@ -70,7 +47,7 @@ static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
     return WEFT_OK;
 }
 
-static weft_status open_config(run_state *state)
+static weft_status open_config(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
     int nranks;
@@ -83,12 +60,21 @@ static weft_status open_config(run_state *state)
                                    options->settings, options->setting_count);
         state->has_config = status == WEFT_OK;
     }
-    return status == WEFT_OK ? wefti_config_check(&state->config, nranks)
-                             : status;
+    if (status == WEFT_OK) {
+        status = wefti_config_check(&state->config, nranks);
+    }
+    if (status == WEFT_OK && options->measure &&
+        wefti_pipe_schedule_wanted(&state->config)) {
+        status = wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "--measure: is not possible in this version with "
+                             "parallel.pipeline_model_parallel_size above 1; "
+                             "--metrics has bubble and overlap of each step");
+    }
+    return status;
 }
 
 /* Goes on with another one, or with none. */
-static void replace_comm(run_state *state, weft_comm *comm)
+static void replace_comm(wefti_run_state *state, weft_comm *comm)
 {
     wefti_flight_unwatch(state->how.flight, state->comm);
     weft_comm_destroy(state->comm);
@@ -97,7 +83,7 @@ static void replace_comm(run_state *state, weft_comm *comm)
 }
 
 /* The ranks in the order that suits the machines they run on. */
-static weft_status take_seats(run_state *state)
+static weft_status take_seats(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
     const wefti_shape shape = wefti_run_shape(config);
@@ -114,14 +100,15 @@ static weft_status take_seats(run_state *state)
     wefti_seats_job(config, plan.parameter_count, nranks, &job);
     wefti_parameters_fini(&plan);
     status = wefti_seats_take(state->comm, &job,
-                              tells(state) ? state->how.err : NULL, &seated);
+                              wefti_run_tells(state) ? state->how.err : NULL,
+                              &seated);
     if (status == WEFT_OK && seated) {
         replace_comm(state, seated);
     }
     return status;
 }
 
-static weft_status open_comm(run_state *state)
+static weft_status open_comm(wefti_run_state *state)
 {
     weft_status status = weft_device_open("host", 0, &state->device);
     if (status != WEFT_OK) {
@@ -139,13 +126,13 @@ static weft_status open_comm(run_state *state)
 
 static void note_skipped(void *context, const char *line)
 {
-    run_state *state = context;
-    if (tells(state)) {
+    wefti_run_state *state = context;
+    if (wefti_run_tells(state)) {
         fprintf(state->how.err, "weft-train: %s\n", line);
     }
 }
 
-static weft_status open_data(run_state *state)
+static weft_status open_data(wefti_run_state *state)
 {
     wefti_data_config config = {
         .paths = (const char *const *)state->config.data.paths,
@@ -169,7 +156,25 @@ static weft_status open_data(run_state *state)
     return status;
 }
 
-static weft_status open_replica(run_state *state)
+/* What all ranks of a pipeline run. */
+static weft_status open_schedule(wefti_run_state *state)
+{
+    const wefti_config *config = &state->config;
+    int64_t copies = weft_comm_get_nranks(state->comm) /
+                     config->parallel.pipeline_model_parallel_size;
+    if (!wefti_pipe_schedule_wanted(config)) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        wefti_pipe_schedule_make(config,
+                                 config->train.global_batch_size /
+                                     config->train.micro_batch_size / copies,
+                                 &state->schedule);
+    return status == WEFT_OK ? wefti_pipe_schedule_pass(state->schedule)
+                             : status;
+}
+
+static weft_status open_replica(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
     size_t spans = wefti_run_spans(config, weft_comm_get_nranks(state->comm),
@@ -191,14 +196,16 @@ static weft_status open_replica(run_state *state)
         .micro_batch = (size_t)config->train.micro_batch_size,
         .global_batch = (size_t)config->train.global_batch_size,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
-        .seed = (uint64_t)config->train.seed};
+        .seed = (uint64_t)config->train.seed,
+        .pipe = {state->schedule,
+                 config->overlap.pipeline ? WEFTI_LAYER_CHUNK_ROWS : 0}};
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
     return status;
 }
 
 /* Before training, so that nobody trains for hours to learn that. */
-static weft_status try_folder(run_state *state)
+static weft_status try_folder(wefti_run_state *state)
 {
     char where[352];
     weft_status status =
@@ -213,7 +220,7 @@ static weft_status try_folder(run_state *state)
     return status;
 }
 
-static weft_status open_files(run_state *state)
+static weft_status open_files(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
     state->savepoint = (wefti_savepoint){
@@ -235,19 +242,19 @@ static weft_status open_files(run_state *state)
             return status;
         }
     }
-    if (tells(state) && options->json) {
+    if (wefti_run_tells(state) && options->json) {
         weft_status status = wefti_summary_try(options->json);
         if (status != WEFT_OK) {
             return status;
         }
     }
-    if (tells(state) && options->report) {
+    if (wefti_run_tells(state) && options->report) {
         weft_status status = wefti_page_try(&state->page);
         if (status != WEFT_OK) {
             return status;
         }
     }
-    if (tells(state) && options->metrics) {
+    if (wefti_run_tells(state) && options->metrics) {
         weft_status status =
             wefti_metrics_open(&state->metrics, options->metrics,
                                options->resume ? state->replica.step : 0);
@@ -257,7 +264,7 @@ static weft_status open_files(run_state *state)
     return WEFT_OK;
 }
 
-static weft_status open_all(run_state *state, bool *everywhere)
+static weft_status open_all(wefti_run_state *state, bool *everywhere)
 {
     weft_status status = open_config(state);
     *everywhere = status != WEFT_OK;
@@ -268,12 +275,15 @@ static weft_status open_all(run_state *state, bool *everywhere)
         status = open_data(state);
     }
     if (status == WEFT_OK) {
+        status = open_schedule(state);
+    }
+    if (status == WEFT_OK) {
         status = open_replica(state);
     }
     return status == WEFT_OK ? open_files(state) : status;
 }
 
-static void describe_start(const run_state *state)
+static void describe_start(const wefti_run_state *state)
 {
     const wefti_replica *replica = &state->replica;
     fprintf(state->how.err,
@@ -284,13 +294,22 @@ static void describe_start(const run_state *state)
             replica->nranks == 1 ? "" : "s", state->data.text_bytes,
             state->data.files_taken, state->data.files_taken == 1 ? "" : "s",
             state->data.text_bytes - state->data.train_bytes);
+    if (wefti_replica_is_piped(replica)) {
+        const wefti_pipe *pipe = &replica->pipe;
+        fprintf(state->how.err,
+                "weft-train: %s on %d ranks%s, %d stages, %d micro-batches; "
+                "rank 0 keeps at most %zu of a stage, %zu bytes each\n",
+                pipe->info.name, pipe->info.ranks,
+                replica->copies == 1 ? "" : " of each copy", pipe->info.stages,
+                pipe->info.microbatches, pipe->slots, pipe->slot_bytes);
+    }
     if (replica->step > 0) {
         fprintf(state->how.err, "weft-train: goes on after step %llu\n",
                 (unsigned long long)replica->step);
     }
 }
 
-static void open_loop(run_state *state)
+static void open_loop(wefti_run_state *state)
 {
     state->loop =
         (wefti_loop){.config = &state->config,
@@ -301,7 +320,7 @@ static void open_loop(run_state *state)
         wefti_summary_init(&state->summary);
         state->has_summary = true;
     }
-    if (!tells(state)) {
+    if (!wefti_run_tells(state)) {
         return;
     }
     if (state->has_progress) {
@@ -317,61 +336,7 @@ static void open_loop(run_state *state)
     state->loop.summary = &state->summary;
 }
 
-static weft_status generate(run_state *state)
-{
-    const char *prompt = state->how.options->generate;
-    wefti_generate_config config = {.prompt = prompt ? prompt : "",
-                                    .temperature = WEFTI_GENERATE_TEMPERATURE,
-                                    .seed = (uint64_t)state->config.train.seed};
-    char bytes[GENERATED_BYTES];
-    weft_status status =
-        wefti_generate(&state->replica, &config, bytes, sizeof(bytes));
-    if (status != WEFT_OK) {
-        return status;
-    }
-    wefti_summary_set_generated(&state->summary, bytes, sizeof(bytes));
-    if (prompt) {
-        fwrite(bytes, 1, sizeof(bytes), state->how.out);
-        if (isatty(fileno(state->how.out))) {
-            fputc('\n', state->how.out);
-        }
-        if (fflush(state->how.out) != 0) {
-            return wefti_error_system("writing generated text");
-        }
-    }
-    return WEFT_OK;
-}
-
-/* Rank 0's closing words. */
-static weft_status sum_up(run_state *state)
-{
-    const wefti_options *options = state->how.options;
-    wefti_summary *summary = &state->summary;
-    summary->nranks = (int)state->replica.nranks;
-    summary->parameters = state->replica.plan.parameter_count;
-    summary->step = state->replica.step;
-    summary->measured = options->measure ? &state->measured : NULL;
-    weft_status status = wefti_summary_set_ngrams(summary, &state->data);
-    if (status == WEFT_OK) {
-        status = generate(state);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    bool out_is_taken = options->generate ||
-                        (options->json && !strcmp(options->json, "-")) ||
-                        (options->metrics && !strcmp(options->metrics, "-"));
-    wefti_summary_print(summary,
-                        out_is_taken ? state->how.err : state->how.out);
-    if (options->report) {
-        status = wefti_page_write(&state->page, &state->config, summary);
-    }
-    return options->json && status == WEFT_OK
-               ? wefti_summary_write(summary, options->json)
-               : status;
-}
-
-static weft_status train(run_state *state)
+static weft_status train(wefti_run_state *state)
 {
     open_loop(state);
     weft_status status =
@@ -398,7 +363,7 @@ static weft_status train(run_state *state)
         &state->loop, state->how.options->measure ? &state->measured : NULL);
 }
 
-static weft_status close_files(run_state *state)
+static weft_status close_files(wefti_run_state *state)
 {
     if (state->has_progress) {
         wefti_progress_fini(&state->progress);
@@ -411,7 +376,7 @@ static weft_status close_files(run_state *state)
     return wefti_metrics_close(&state->metrics);
 }
 
-static void close_replica(run_state *state)
+static void close_replica(wefti_run_state *state)
 {
     if (state->has_replica) {
         wefti_replica_fini(&state->replica);
@@ -424,13 +389,14 @@ static void close_replica(run_state *state)
     }
 }
 
-static void close_all(run_state *state)
+static void close_all(wefti_run_state *state)
 {
     close_replica(state);
     wefti_page_fini(&state->page);
     if (state->has_data) {
         wefti_data_fini(&state->data);
     }
+    weft_schedule_destroy(state->schedule);
     replace_comm(state, NULL);
     weft_device_close(state->device);
     if (state->has_config) {
@@ -442,7 +408,7 @@ static void close_all(run_state *state)
  * This rank's own error stands, whatever befell the others meanwhile. What
  * only a communicator says is told in its fault's words, which say of whom.
  */
-static void describe_error(const run_state *state, weft_status status,
+static void describe_error(const wefti_run_state *state, weft_status status,
                            char *error_out)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
@@ -455,18 +421,20 @@ static void describe_error(const run_state *state, weft_status status,
 }
 
 /* After a failure: the others learn of it, if they do not know yet. */
-static void tell_others(const run_state *state)
+static void tell_others(wefti_run_state *state)
 {
+    wefti_replica *replica = &state->replica;
     if (state->replica.failed > 0) {
         wefti_flight_blame(state->comm, state->replica.failed - 1);
     } else if (!state->alone && !state->loop.diverged) {
         /* Operations may wait for what will never be ready. */
+        wefti_replica_abort(replica);
         (void)!weft_comm_abort(state->comm);
     }
 }
 
 /* Whether others may have been lost, and not this rank. */
-static bool may_recover(const run_state *state, weft_status status)
+static bool may_recover(const wefti_run_state *state, weft_status status)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
     return state->has_config && state->config.train.elastic && state->comm &&
@@ -478,7 +446,7 @@ static bool may_recover(const run_state *state, weft_status status)
 }
 
 /* The newest state there is: this run's, else the one it began with. */
-static weft_status restore(run_state *state)
+static weft_status restore(wefti_run_state *state)
 {
     const char *resume = state->how.options->resume;
     state->savepoint.dir = state->config.checkpoint.dir;
@@ -493,11 +461,11 @@ static weft_status restore(run_state *state)
 }
 
 /* Rank 0 may be another now, which then goes on with the files. */
-static weft_status take_over_files(run_state *state, int before,
+static weft_status take_over_files(wefti_run_state *state, int before,
                                    const weft_fault *fault)
 {
     const char *path = state->how.options->metrics;
-    if (!tells(state)) {
+    if (!wefti_run_tells(state)) {
         return WEFT_OK;
     }
     fprintf(state->how.err,
@@ -514,7 +482,7 @@ static weft_status take_over_files(run_state *state, int before,
 }
 
 /* On with the ranks that are left, from the newest checkpoint. */
-static weft_status recover(run_state *state)
+static weft_status recover(wefti_run_state *state)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
     weft_comm *less;
@@ -543,7 +511,7 @@ static weft_status recover(run_state *state)
 weft_status wefti_run(const wefti_run_config *config, char *error_out,
                       bool *everywhere)
 {
-    run_state *state = calloc(1, sizeof(*state));
+    wefti_run_state *state = calloc(1, sizeof(*state));
     *everywhere = false;
     if (!state) {
         snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "no memory to begin with");
@@ -561,9 +529,12 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
             status = train(state);
         }
     }
-    if (status == WEFT_OK && tells(state)) {
+    if (status == WEFT_OK && wefti_run_tells(state)) {
         status = close_files(state);
-        status = status == WEFT_OK ? sum_up(state) : status;
+        status = status == WEFT_OK ? wefti_run_sum_up(state) : status;
+    } else if (status == WEFT_OK && wefti_replica_is_piped(&state->replica) &&
+               state->replica.copy == 0) {
+        status = wefti_run_generate(state);
     }
     if (status == WEFT_OK && config->inspect) {
         config->inspect(config->inspect_context, &state->replica);

@@ -42,6 +42,7 @@ static size_t divide_up(size_t all, size_t by)
 /*
  * A pass opens one span a layer each way, and one a bucket; buckets are no more
  * than tensors. A step has as many again for norm, update and both transfers.
+ * A pipeline's rank opens fewer: one an action, and its messages.
  */
 size_t wefti_run_spans(const wefti_config *config, int nranks,
                        size_t validation_windows)
@@ -50,10 +51,12 @@ size_t wefti_run_spans(const wefti_config *config, int nranks,
     size_t layers = (size_t)config->model.layers;
     size_t tensors = 3 + 6 * layers;
     size_t micro = (size_t)config->train.micro_batch_size;
-    size_t passes = divide_up((size_t)config->train.global_batch_size / micro,
-                              (size_t)nranks);
+    size_t copies =
+        (size_t)nranks / (size_t)config->parallel.pipeline_model_parallel_size;
+    size_t passes =
+        divide_up((size_t)config->train.global_batch_size / micro, copies);
     size_t evaluations =
-        divide_up(divide_up(validation_windows, micro), (size_t)nranks);
+        divide_up(divide_up(validation_windows, micro), copies);
     size_t spans = (2 * layers + 8 + tensors) * passes +
                    (layers + 4) * evaluations + 6 * tensors + to_spare;
     return spans < SPANS_MOST ? spans : SPANS_MOST;

@@ -3,8 +3,8 @@
  * trainer/savepoint.c - what of a replica is saved, and the steps that ranks
  * take together around the files.
  *
- *   sections of rank r: "counters", then for every bucket b its share of
- *   values, first and second moments: "values.b", "first.b", "second.b"
+ *   sections of rank r: "counters", "layout", then for every bucket b its share
+ * of values, first and second moments: "values.b", "first.b", "second.b"
  */
 #include "trainer/savepoint.h"
 
@@ -29,7 +29,7 @@ real *wefti_savepoint_part(wefti_replica *replica, size_t bucket, size_t part)
     switch (part) {
     case 0:
         return replica->values +
-               wefti_parameters_share(&replica->plan, bucket, replica->rank);
+               wefti_parameters_share(&replica->plan, bucket, replica->share);
     case 1:
         return replica->optimizer.first + own;
     default:
@@ -101,6 +101,51 @@ wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
     return header;
 }
 
+/* How the model is cut, and which of it this rank has. */
+enum { LAYOUT_RANKS, LAYOUT_STAGES, LAYOUT_DIRECTIONS, LAYOUT_PARTS, LAYOUT };
+
+static void describe_layout(const wefti_replica *replica,
+                            int64_t layout[LAYOUT])
+{
+    const wefti_parameters *plan = &replica->plan;
+    const weft_schedule_info *info = &replica->pipe.info;
+    bool piped = wefti_replica_is_piped(replica);
+    uint64_t mixed = 14695981039346656037u; /* FNV-1a, a number at a time */
+    for (size_t i = 0; i < 2 * plan->part_count; i++) {
+        const wefti_part *part = &plan->parts[i / 2];
+        mixed ^= i % 2 ? part->layers_end : part->first_layer;
+        mixed *= 1099511628211u;
+    }
+    layout[LAYOUT_RANKS] = piped ? info->ranks : 1;
+    layout[LAYOUT_STAGES] = piped ? info->stages : 1;
+    layout[LAYOUT_DIRECTIONS] = piped ? info->directions : 1;
+    layout[LAYOUT_PARTS] = (int64_t)(mixed >> 1);
+}
+
+weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
+                                         const wefti_replica *replica)
+{
+    int64_t saved[LAYOUT], own[LAYOUT];
+    describe_layout(replica, own);
+    weft_status status = wefti_checkpoint_reader_get(
+        reader, "layout", WEFT_DTYPE_I64, saved, LAYOUT);
+    if (status != WEFT_OK || memcmp(saved, own, sizeof(own)) == 0) {
+        return status;
+    }
+    return wefti_error(
+        WEFT_ERR_INVALID,
+        "the checkpoint is of a model cut into %" PRId64 " stages for "
+        "pipelines of %" PRId64 " ranks, this run cuts it into %" PRId64
+        " for %" PRId64 "%s: resume with the same "
+        "pipeline_model_parallel_size, "
+        "virtual_pipeline_model_parallel_size and kind of schedule",
+        saved[LAYOUT_STAGES], saved[LAYOUT_RANKS], own[LAYOUT_STAGES],
+        own[LAYOUT_RANKS],
+        memcmp(saved, own, LAYOUT_PARTS * sizeof(*own)) == 0
+            ? ", on other ranks"
+            : "");
+}
+
 static weft_status add_sections(wefti_checkpoint_writer *writer,
                                 wefti_replica *replica)
 {
@@ -108,6 +153,12 @@ static weft_status add_sections(wefti_checkpoint_writer *writer,
                                   (int64_t)replica->next_sequence};
     weft_status status = wefti_checkpoint_writer_add(
         writer, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
+    int64_t layout[LAYOUT];
+    describe_layout(replica, layout);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_writer_add(writer, "layout", WEFT_DTYPE_I64,
+                                             layout, LAYOUT);
+    }
     for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
         if (status != WEFT_OK) {
             break;
@@ -279,6 +330,8 @@ static weft_status read_own(const wefti_savepoint *point,
     }
     if (status != WEFT_OK) {
         name_older(point, replica, step);
+    } else {
+        status = wefti_savepoint_check_layout(reader, replica);
     }
     status = agree(replica, status, "--resume");
     if (status == WEFT_OK) {

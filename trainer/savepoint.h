@@ -7,7 +7,9 @@
  * same model and data may go on from a savepoint, and only as many ranks unless
  * the run is elastic; others are refused by name. Every element has the same
  * place in its bucket on every number of ranks, so an elastic run takes its
- * shares out of the files of all ranks that saved (trainer/reshard.c).
+ * shares out of the files of all ranks that saved (trainer/reshard.c). A model
+ * that was cut for a pipeline goes on cut alike: each rank's parts are the
+ * same.
  */
 #ifndef TRAINER_SAVEPOINT_H
 #define TRAINER_SAVEPOINT_H
@@ -65,12 +67,15 @@ WEFT_NODISCARD weft_status wefti_savepoint_read_if_any(
 
 /*
  * For reshard.c: the parts of the state (0 .. WEFTI_SAVEPOINT_PARTS - 1), this
- * rank's share of one in a bucket, its section's name; a file's header.
+ * rank's share of one in a bucket, its section's name; a file's header; whether
+ * the model was cut as it is here.
  */
 enum { WEFTI_SAVEPOINT_COUNTERS = 2, WEFTI_SAVEPOINT_PARTS = 3 };
 real *wefti_savepoint_part(wefti_replica *replica, size_t bucket, size_t part);
 void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
                                size_t bucket, size_t part);
+weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
+                                         const wefti_replica *replica);
 wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
                                                const wefti_replica *replica,
                                                uint64_t step);

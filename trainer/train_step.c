@@ -58,28 +58,14 @@ static weft_status finish(void *context, size_t tensor)
     return status;
 }
 
-/* Sequences first .. of the training data into tokens and targets. */
-static wefti_batch load_sequences(const wefti_replica *replica, uint64_t first)
-{
-    size_t seq = replica->config.shape.seq;
-    size_t count = replica->config.micro_batch;
-    for (size_t i = 0; i < count; i++) {
-        const uint8_t *window =
-            wefti_data_sequence(replica->config.data, first + i);
-        for (size_t t = 0; t < seq; t++) {
-            replica->tokens[i * seq + t] = window[t];
-            replica->targets[i * seq + t] = window[t + 1];
-        }
-    }
-    return (wefti_batch){replica->tokens, replica->targets, count, seq};
-}
-
 static weft_status run_micro_batches(wefti_replica *replica,
                                      wefti_bucket_mode reduce)
 {
     const wefti_replica_config *config = &replica->config;
     size_t own =
-        wefti_replica_first_micro(replica, replica->rank) * config->micro_batch;
+        wefti_replica_first_micro(replica, replica->copy) * config->micro_batch;
+    const wefti_batch batch = {replica->tokens, replica->targets,
+                               config->micro_batch, config->shape.seq};
     double scale =
         1.0 / ((double)config->global_batch * (double)config->shape.seq);
     for (size_t i = 0; i < replica->gradient.count; i++) {
@@ -89,8 +75,8 @@ static weft_status run_micro_batches(wefti_replica *replica,
                              .last = i + 1 == replica->gradient.count,
                              .reduce = reduce};
         wefti_model_hooks hooks = {&micro, use, finish};
-        wefti_batch batch =
-            load_sequences(replica, replica->next_sequence + first);
+        wefti_replica_load(replica, replica->next_sequence + first,
+                           replica->tokens, replica->targets);
         weft_status status = wefti_model_train(
             replica->model, replica->values, &batch, scale, &hooks,
             replica->gradient.leaf, wefti_replica_losses(replica) + first);
@@ -106,7 +92,7 @@ static weft_status run_micro_batches(wefti_replica *replica,
 static weft_status square_shares(wefti_replica *replica)
 {
     for (size_t i = replica->plan.bucket_count; i > 0; i--) {
-        weft_status status = wefti_bucket_wait(replica->reduce, i - 1);
+        weft_status status = wefti_replica_reduced(replica, i - 1);
         if (status != WEFT_OK) {
             return status;
         }
@@ -218,7 +204,9 @@ weft_status wefti_train_step_run(wefti_replica *replica,
     const wefti_replica_config *config = &replica->config;
     result_out->diverged = false;
     begin_sums(replica, times);
-    weft_status status = run_micro_batches(replica, modes.reduce);
+    weft_status status = wefti_replica_is_piped(replica)
+                             ? wefti_pipe_train(replica, modes.reduce)
+                             : run_micro_batches(replica, modes.reduce);
     if (status == WEFT_OK) {
         status = square_shares(replica);
     }

@@ -44,22 +44,88 @@ typedef struct rank_job {
     pthread_t thread;
     weft_status status;
     char error[WEFTI_RUN_ERROR_BYTES];
-    job_result *result; /* rank 0's */
+    job_result *result; /* all ranks' */
+    pthread_mutex_t *lock;
 } rank_job;
 
-static void keep_parameters(void *context, const wefti_replica *replica)
+static real *make_room(size_t count)
 {
-    job_result *result = context;
-    size_t count = replica->plan.parameter_count;
-    result->parameters = malloc(count * sizeof(real));
-    scratch_require(result->parameters != NULL, "memory");
+    real *room = calloc(count, sizeof(real));
+    scratch_require(room != NULL, "memory");
+    return room;
+}
+
+/* Elements of a tensor's part that lies in this rank's share of its bucket. */
+static void keep_own(real *to, const real *flat, const wefti_replica *replica,
+                     const wefti_tensor *tensor)
+{
+    const wefti_parameters *plan = &replica->plan;
+    size_t share = wefti_parameters_share(plan, tensor->bucket, replica->share);
+    size_t share_end = share + plan->buckets[tensor->bucket].share_elems;
+    size_t end = tensor->start_elems + tensor->rows * tensor->columns;
+    size_t from = tensor->start_elems > share ? tensor->start_elems : share;
+    size_t until = end < share_end ? end : share_end;
+    if (from < until) {
+        memcpy(to + (from - tensor->start_elems), flat + from,
+               (until - from) * sizeof(real));
+    }
+}
+
+/* All that rank 0 has without a pipeline, each rank's own with one. */
+static void keep_tensors(job_result *result, const wefti_replica *replica)
+{
+    bool whole = !wefti_replica_is_piped(replica);
+    size_t at = 0;
     for (size_t i = 0; i < replica->plan.tensor_count; i++) {
         const wefti_tensor *tensor = &replica->plan.tensors[i];
         size_t elems = tensor->rows * tensor->columns;
-        memcpy(result->parameters + result->parameter_count,
-               replica->values + tensor->start_elems, elems * sizeof(real));
-        result->parameter_count += elems;
+        if (tensor->copy && tensor->here) {
+            result->head_elems = elems;
+            result->head_copy =
+                result->head_copy ? result->head_copy : make_room(elems);
+            memcpy(result->head_copy, replica->values + tensor->start_elems,
+                   elems * sizeof(real));
+        }
+        if (tensor->copy || !tensor->here) {
+            at += tensor->copy ? 0 : elems;
+            continue;
+        }
+        keep_own(result->gradients + at, replica->gradient.leaf, replica,
+                 tensor);
+        if (whole && replica->rank == 0) {
+            memcpy(result->parameters + at,
+                   replica->values + tensor->start_elems, elems * sizeof(real));
+        } else if (!whole) {
+            keep_own(result->parameters + at, replica->values, replica, tensor);
+        }
+        at += elems;
     }
+}
+
+/* Whether a step has held just what was said before. */
+static bool has_planned_peaks(const wefti_replica *replica)
+{
+    wefti_pipeline_peaks held;
+    wefti_pipeline_get_peaks(replica->pipe.pipeline, &held);
+    return held.slots == (int)replica->pipe.slots;
+}
+
+static void keep_result(void *context, const wefti_replica *replica)
+{
+    rank_job *rank = context;
+    job_result *result = rank->result;
+    pthread_mutex_lock(rank->lock);
+    if (!result->parameters) {
+        result->parameter_count = replica->plan.parameter_count;
+        result->parameters = make_room(result->parameter_count);
+        result->gradients = make_room(result->parameter_count);
+        result->peaks_as_planned = wefti_replica_is_piped(replica);
+    }
+    keep_tensors(result, replica);
+    if (result->peaks_as_planned) {
+        result->peaks_as_planned = has_planned_peaks(replica);
+    }
+    pthread_mutex_unlock(rank->lock);
 }
 
 static void *run_rank(void *argument)
@@ -152,6 +218,7 @@ job_result job_run(scratch *own, const job *what)
         options.setting_count++;
     }
     weft_unique_id id;
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     FILE *out = fopen(printed, "w+");
     FILE *err = fopen("/dev/null", "w");
     scratch_require(out && err, printed);
@@ -163,10 +230,10 @@ job_result job_run(scratch *own, const job *what)
                                              .nranks = what->nranks,
                                              .out = out,
                                              .err = err};
-        if (i == 0) {
-            ranks[i].config.inspect = keep_parameters;
-            ranks[i].config.inspect_context = &result;
-        }
+        ranks[i].result = &result;
+        ranks[i].lock = &lock;
+        ranks[i].config.inspect = keep_result;
+        ranks[i].config.inspect_context = &ranks[i];
         scratch_require(
             pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]) == 0,
             "thread");
@@ -184,5 +251,7 @@ job_result job_run(scratch *own, const job *what)
 void job_result_fini(job_result *result)
 {
     free(result->parameters);
-    result->parameters = NULL;
+    free(result->gradients);
+    free(result->head_copy);
+    result->parameters = result->gradients = result->head_copy = NULL;
 }

@@ -29,7 +29,10 @@ typedef struct job {
     bool measure;
 } job;
 
-/* What rank 0 had at the end. Free parameters with job_result_fini. */
+/*
+ * What rank 0 had at the end, in a pipeline all ranks together. Free with
+ * job_result_fini.
+ */
 typedef struct job_result {
     weft_status status;          /* of the first rank that failed */
     char error[JOB_TEXT_BYTES];  /* of that rank */
@@ -40,7 +43,11 @@ typedef struct job_result {
     double hiding_ratio, s_C, s_M; /* of the last line; NAN: null */
     double step_error_ms;          /* furthest of a sum of terms from step_ms */
     real *parameters; /* by tensor, no padding: the same on every layout */
+    real *gradients;  /* of the last step, before clipping, likewise */
     size_t parameter_count;
+    real *head_copy; /* of a pipeline's tied embedding; NULL */
+    size_t head_elems;
+    bool peaks_as_planned;        /* in every rank of a pipeline */
     char printed[JOB_TEXT_BYTES]; /* rank 0's output */
     size_t printed_bytes;
 } job_result;

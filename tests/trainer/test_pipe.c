@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     a model that is cut for a pipeline trains as the whole one does on
+ *          one rank: every schedule, with and without data parallelism, tied
+ *          embeddings, validation, generated text, checkpoints. No rank holds
+ *          more activations than its list says.
+ * Method   jobs whose ranks are threads, over float and over double. Where the
+ *          sums have the same order losses, norms, gradients and parameters are
+ *          compared bit by bit with a single rank's, else within 1e-6 over 20
+ *          steps (float) and gradients within 1e-12 (double).
+ */
+#include "tests/seed.h"
+#include "tests/trainer/job.h"
+#include "weft/schedule.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static scratch own;
+
+static int open_scratch(void **state)
+{
+    (void)state;
+    scratch_open(&own);
+    job_prepare(&own, random_seed());
+    return 0;
+}
+
+static int close_scratch(void **state)
+{
+    (void)state;
+    scratch_close(&own);
+    return 0;
+}
+
+/* A layout; its settings come after the model's. */
+typedef struct layout {
+    int nranks;
+    const char *settings[6];
+} layout;
+
+#define PIPE(ranks)    "parallel.pipeline_model_parallel_size=" #ranks
+#define CHUNKS(count)  "parallel.virtual_pipeline_model_parallel_size=" #count
+#define SCHEDULE(name) "parallel.schedule=" #name
+#define STEPS(count)   "train.steps=" #count
+#define TIED           "model.tie_embeddings=true"
+#define MODEL          "model.layers=8", "model.seq_length=17"
+#define BATCH          "train.micro_batch_size=8", "train.global_batch_size=64"
+
+/* MODEL and BATCH: micro-batches of 136 tokens, two chunks; 8 a step. */
+static job make_job(const layout *cut, const char *steps, const char *more)
+{
+    job what = {.nranks = cut->nranks,
+                .settings = {MODEL, BATCH, steps, "train.validate_every=2"}};
+    size_t at = 6;
+    for (size_t i = 0; i < 6 && cut->settings[i]; i++) {
+        what.settings[at++] = cut->settings[i];
+    }
+    what.settings[at] = more;
+    return what;
+}
+
+static job_result run_good(const layout *cut, const char *steps,
+                           const char *more)
+{
+    job what = make_job(cut, steps, more);
+    what.generate = "we";
+    job_result result = job_run(&own, &what);
+    if (result.status != WEFT_OK) {
+        fail_msg("%d ranks: %s", cut->nranks, result.error);
+    }
+    return result;
+}
+
+static const layout single = {1, {NULL}};
+
+static void check_same(const job_result *a, const job_result *b)
+{
+    assert_int_equal(a->steps, b->steps);
+    for (size_t i = 0; i < a->steps; i++) {
+        assert_true(a->loss[i] == b->loss[i]);
+        assert_true(a->grad_norm[i] == b->grad_norm[i]);
+    }
+    assert_true(a->val_loss == b->val_loss);
+    assert_int_equal(a->parameter_count, b->parameter_count);
+    size_t bytes = a->parameter_count * sizeof(real);
+    assert_memory_equal(a->parameters, b->parameters, bytes);
+    assert_memory_equal(a->gradients, b->gradients, bytes);
+    assert_int_equal(a->printed_bytes, b->printed_bytes);
+    assert_memory_equal(a->printed, b->printed, a->printed_bytes);
+}
+
+static void check_layouts(const layout *layouts, size_t count,
+                          const char *steps)
+{
+    job_result wanted = run_good(&single, steps, NULL);
+    for (size_t i = 0; i < count; i++) {
+        job_result got = run_good(&layouts[i], steps, NULL);
+        check_same(&wanted, &got);
+        assert_true(got.peaks_as_planned);
+        assert_true(got.step_error_ms < 1e-3);
+        job_result_fini(&got);
+    }
+    job_result_fini(&wanted);
+}
+
+static void test_schedule_each_has_the_bits_of_one_rank(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{4, {PIPE(4), SCHEDULE(gpipe)}},
+                              {4, {PIPE(4), SCHEDULE(1f1b)}},
+                              {4, {PIPE(4), SCHEDULE(zb_h1)}},
+                              {4, {PIPE(4), SCHEDULE(zb_h2)}},
+                              {4, {PIPE(4), SCHEDULE(zbv)}},
+                              {4, {PIPE(4), SCHEDULE(dualpipe)}},
+                              {4, {PIPE(4), SCHEDULE(dualpipev), CHUNKS(2)}},
+                              {4, {PIPE(4), SCHEDULE(interleaved), CHUNKS(2)}},
+                              {2,
+                               {PIPE(2), SCHEDULE(interleaved), CHUNKS(4),
+                                "parallel.virtual_group_size=4"}}};
+    check_layouts(layouts, sizeof(layouts) / sizeof(*layouts), STEPS(2));
+}
+
+static void test_data_parallel_beside_pipelines_keeps_the_bits(void **state)
+{
+    (void)state;
+    const layout layouts[] = {
+        {4, {PIPE(2), SCHEDULE(1f1b)}},
+        {4, {PIPE(2), SCHEDULE(zbv)}},
+        {8, {PIPE(2), SCHEDULE(zb_h1)}},
+        {4, {PIPE(2), SCHEDULE(dualpipe)}},
+        {2,
+         {PIPE(2), SCHEDULE(zb_h1), "overlap.pipeline=false",
+          "overlap.grad_reduce=false", "overlap.param_gather=false"}}};
+    check_layouts(layouts, sizeof(layouts) / sizeof(*layouts), STEPS(2));
+}
+
+/* Largest distance, in units of the largest value. */
+static double distance(const real *a, const real *b, size_t count)
+{
+    double worst = 0, size = 0;
+    for (size_t i = 0; i < count; i++) {
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+        size = fmax(size, fabs((double)a[i]));
+    }
+    return worst / size;
+}
+
+static void check_near(const job_result *wanted, const job_result *got)
+{
+    const double most = sizeof(real) == 8 ? 1e-12 : 1e-6;
+    assert_int_equal(wanted->steps, got->steps);
+    for (size_t i = 0; i < wanted->steps; i++) {
+        assert_true(fabs(wanted->loss[i] / got->loss[i] - 1) < most);
+    }
+    assert_true(
+        distance(wanted->gradients, got->gradients, wanted->parameter_count) <
+        (sizeof(real) == 8 ? most : 20 * most));
+    /* Embedding and head are one tensor, wherever their ranks are. */
+    assert_non_null(got->head_copy);
+    assert_memory_equal(got->head_copy, got->parameters,
+                        got->head_elems * sizeof(real));
+}
+
+static void test_tied_embeddings_are_summed_and_stay_equal(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{2, {PIPE(2), SCHEDULE(1f1b)}},
+                              {4, {PIPE(2), SCHEDULE(zb_h2)}},
+                              {2, {PIPE(2), SCHEDULE(zbv)}},
+                              {2, {PIPE(2), SCHEDULE(dualpipe)}}};
+    const char *steps[] = {sizeof(real) == 8 ? STEPS(2) : STEPS(20), STEPS(2),
+                           STEPS(2), STEPS(2)};
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++) {
+        job_result wanted = run_good(&single, steps[i], TIED);
+        job_result got = run_good(&layouts[i], steps[i], TIED);
+        check_near(&wanted, &got);
+        job_result_fini(&wanted);
+        job_result_fini(&got);
+    }
+}
+
+/* Batches that no power of two fits: another tree, the same sums. */
+static void test_uneven_batch_agrees_but_for_rounding(void **state)
+{
+    (void)state;
+    const layout cut = {4, {PIPE(2), SCHEDULE(1f1b)}};
+    const char *batch = "train.global_batch_size=48";
+    job_result wanted = run_good(&single, STEPS(3), batch);
+    job_result got = run_good(&cut, STEPS(3), batch);
+    for (size_t i = 0; i < wanted.steps; i++) {
+        assert_true(fabs(wanted.loss[i] / got.loss[i] - 1) < 1e-6);
+    }
+    assert_true(distance(wanted.parameters, got.parameters,
+                         wanted.parameter_count) < 1e-3);
+    job_result_fini(&wanted);
+    job_result_fini(&got);
+}
+
+/* A list from a file: GPipe's, but for two ranks. */
+static void write_list(const char *name, int microbatches)
+{
+    weft_schedule *schedule;
+    weft_schedule_config config = {.size_bytes = sizeof(config),
+                                   .name = "zb_h1",
+                                   .ranks = 2,
+                                   .microbatches = microbatches};
+    assert_int_equal(weft_schedule_create(&config, &schedule), WEFT_OK);
+    FILE *file = fopen(scratch_path(&own, name), "w");
+    assert_non_null(file);
+    assert_int_equal(weft_schedule_write(schedule, 0, file), WEFT_OK);
+    fclose(file);
+    weft_schedule_destroy(schedule);
+}
+
+static void check_refused(const layout *cut, const char *part)
+{
+    job what = make_job(cut, STEPS(2), NULL);
+    job_result result = job_run(&own, &what);
+    if (result.status == WEFT_OK || !strstr(result.error, part)) {
+        fail_msg("expected \"%s\", got \"%s\"", part, result.error);
+    }
+    job_result_fini(&result);
+}
+
+static void test_file_gives_the_schedule(void **state)
+{
+    (void)state;
+    const layout mine = {2, {PIPE(2), "parallel.schedule=mine.csv"}};
+    const layout other = {2, {PIPE(2), "parallel.schedule=other.csv"}};
+    const layout none = {2, {PIPE(2), "parallel.schedule=none.csv"}};
+    const layout sends = {2, {PIPE(2), "parallel.schedule=sends.csv"}};
+    write_list("mine.csv", 8);
+    write_list("other.csv", 6);
+    scratch_text(&own, "sends.csv", "0F0,0SEND_F0\n1RECV_F0,1F0,1B0\n");
+    check_layouts(&mine, 1, STEPS(2));
+    check_refused(&other, "other.csv: is for 6 micro-batches a step; the "
+                          "batch sizes give each pipeline 8");
+    check_refused(&none, "No such file");
+    check_refused(&sends, "parallel.schedule");
+}
+
+static void test_resume_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{2, {PIPE(2), SCHEDULE(zb_h1)}},
+                              {2, {PIPE(2), SCHEDULE(dualpipe)}}};
+    const layout others[] = {{2, {PIPE(2), SCHEDULE(zbv)}},
+                             {2, {PIPE(2), SCHEDULE(zb_h1)}}};
+    char folder[512];
+    snprintf(folder, sizeof(folder), "%.250s/ckpt", own.dir);
+    for (size_t i = 0; i < 2; i++) {
+        job_result wanted = run_good(&layouts[i], STEPS(4), NULL);
+        job half = make_job(&layouts[i], STEPS(4), "checkpoint.every=2");
+        job_result saved = job_run(&own, &half);
+        assert_int_equal(saved.status, WEFT_OK);
+        job_result_fini(&saved);
+        /* The newest goes, so that there is a way to go. */
+        nftw(scratch_path(&own, "ckpt/step_00000004"), scratch_remove_one, 16,
+             FTW_DEPTH | FTW_PHYS);
+        job rest = make_job(&layouts[i], STEPS(4), NULL);
+        rest.resume = folder;
+        job_result got = job_run(&own, &rest);
+        assert_int_equal(got.status, WEFT_OK);
+        assert_int_equal(got.steps, 2);
+        assert_true(got.loss[1] == wanted.loss[3]);
+        assert_memory_equal(got.parameters, wanted.parameters,
+                            got.parameter_count * sizeof(real));
+        job_result_fini(&got);
+        job_result_fini(&wanted);
+        job wrong = make_job(&others[i], STEPS(4), NULL);
+        wrong.resume = folder;
+        got = job_run(&own, &wrong);
+        assert_int_equal(got.status, WEFT_ERR_INVALID);
+        assert_non_null(strstr(got.error, "resume with the same"));
+        job_result_fini(&got);
+        nftw(folder, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+int main(void)
+{
+    if (sizeof(real) == 8) {
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test(test_schedule_each_has_the_bits_of_one_rank),
+            cmocka_unit_test(test_tied_embeddings_are_summed_and_stay_equal),
+        };
+        return cmocka_run_group_tests(tests, open_scratch, close_scratch);
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_schedule_each_has_the_bits_of_one_rank),
+        cmocka_unit_test(test_data_parallel_beside_pipelines_keeps_the_bits),
+        cmocka_unit_test(test_tied_embeddings_are_summed_and_stay_equal),
+        cmocka_unit_test(test_uneven_batch_agrees_but_for_rounding),
+        cmocka_unit_test(test_file_gives_the_schedule),
+        cmocka_unit_test(test_resume_goes_on_with_the_same_bits),
+    };
+    return cmocka_run_group_tests(tests, open_scratch, close_scratch);
+}

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_pipe_processes.py BIN_DIR EXAMPLE.yaml
+
+Goal: a pipeline of processes trains as one process does, prints a breakdown of
+its steps that adds up, and ends at once, with the rank's name, when one of its
+ranks is killed; what cannot be is refused once.
+
+Method: the example under weft-run, cut short, beside a single process of the
+same settings: losses of the metrics are compared bit by bit. A rank of a long
+run is killed when the first steps are told.
+"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+EXAMPLE = sys.argv.pop(2)
+BIN = sys.argv.pop(1)
+RUN = os.path.join(BIN, "weft-run")
+TRAIN = os.path.join(BIN, "weft-train")
+DEADLINE_S = 60
+SHORT = ["--set", "train.steps=3", "--set", "model.seq_length=36",
+         "--set", "model.hidden_size=32", "--set", "model.ffn_size=48"]
+
+
+class PipeProcesses(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="weft-pipe-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith("WEFT_")}
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def command(self, nranks, *more):
+        launcher = [RUN, "-n", str(nranks)] if nranks > 1 else []
+        return [*launcher, TRAIN, EXAMPLE, *SHORT, "--metrics",
+                self.path("steps"), *more]
+
+    def train(self, nranks, *more):
+        got = subprocess.run(self.command(nranks, *more), text=True,
+                             env=self.environment, capture_output=True,
+                             timeout=DEADLINE_S)
+        lines = []
+        if got.returncode == 0:
+            with open(self.path("steps")) as file:
+                lines = [json.loads(line) for line in file]
+        return got, lines
+
+    def test_four_processes_have_the_losses_of_one(self):
+        got, alone = self.train(
+            1, "--set", "parallel.pipeline_model_parallel_size=1")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertEqual(len(alone), 3)
+        for schedule in "1f1b", "dualpipev":
+            got, piped = self.train(4, "--set",
+                                    "parallel.schedule=" + schedule)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertIn("%s on 4 ranks" % schedule, got.stderr)
+            for name in "loss", "grad_norm", "val_loss":
+                self.assertEqual([line[name] for line in alone],
+                                 [line[name] for line in piped], name)
+            for line in piped:
+                parts = (line["compute_ms"] + sum(line["exposed_ms"].values())
+                         + line["bubble_ms"] + line["skew_ms"]
+                         + line["idle_ms"])
+                self.assertAlmostEqual(parts, line["step_ms"], delta=1e-3)
+                self.assertEqual(line["dropped"], 0)
+            self.assertGreater(sum(line["bubble_ms"] for line in piped), 0)
+
+    def children(self, parent):
+        with open("/proc/%d/task/%d/children" % (parent, parent)) as file:
+            return [int(pid) for pid in file.read().split()]
+
+    def test_killed_rank_ends_all_others_and_is_named(self):
+        run = subprocess.Popen(
+            self.command(4, "--set", "train.steps=1000000"), text=True,
+            env=self.environment, stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE)
+        self.addCleanup(run.stderr.close)
+        try:
+            limit = time.monotonic() + DEADLINE_S
+            while time.monotonic() < limit:
+                if (os.path.exists(self.path("steps"))
+                        and os.path.getsize(self.path("steps"))):
+                    break
+                time.sleep(0.01)
+            ranks = self.children(run.pid)
+            self.assertEqual(len(ranks), 4)
+            os.kill(ranks[2], signal.SIGKILL)
+            _, errors = run.communicate(timeout=DEADLINE_S)
+        finally:
+            run.kill()
+            run.wait()
+        self.assertEqual(run.returncode, 128 + signal.SIGKILL, errors)
+        self.assertIn("rank 2: SIGKILL", errors)
+
+    def test_impossible_layouts_are_refused_once(self):
+        for setting, said in (
+                ("parallel.pipeline_model_parallel_size=3",
+                 "3 does not divide 4 ranks; nearest that work: 2"),
+                ("model.layers=6", "6 is not divisible by 4 stages"),
+                ("parallel.schedule=auto", "auto is not possible")):
+            got, _ = self.train(4, "--set", setting)
+            self.assertNotEqual(got.returncode, 0)
+            self.assertEqual(got.stderr.count(said), 1, got.stderr)
+        got, _ = self.train(4, "--measure")
+        self.assertEqual(got.stderr.count("--measure: is not possible"), 1,
+                         got.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/config_pipeline.c - whether a pipeline is possible: ranks, layers,
+ * and what the schedule itself asks for.
+ */
+#include "base/error.h"
+#include "trainer/config_key.h"
+#include "trainer/pipe_schedule.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define refuse(config, ...)                                                    \
+    wefti_config_refuse(config, WEFT_ERR_INVALID, __VA_ARGS__)
+
+static bool is_named(const wefti_config *config, const char *name)
+{
+    return strcmp(config->parallel.schedule, name) == 0;
+}
+
+/* What only a pipeline has, asked for without one. */
+static weft_status check_without(const wefti_config *config)
+{
+    const char *needs =
+        "needs a pipeline: set parallel.pipeline_model_parallel_size above 1";
+    if (config->parallel.virtual_pipeline_model_parallel_size > 1) {
+        return refuse(config, "parallel",
+                      "virtual_pipeline_model_parallel_size", "%s", needs);
+    }
+    if (config->parallel.virtual_group_size > 0) {
+        return refuse(config, "parallel", "virtual_group_size", "%s", needs);
+    }
+    return is_named(config, "1f1b")
+               ? WEFT_OK
+               : refuse(config, "parallel", "schedule", "%s", needs);
+}
+
+static weft_status check_ranks(const wefti_config *config, int nranks)
+{
+    int64_t size = config->parallel.pipeline_model_parallel_size;
+    if (nranks % size == 0) {
+        return WEFT_OK;
+    }
+    int64_t below = size < nranks ? size : nranks;
+    while (nranks % below != 0) {
+        below--;
+    }
+    char ranks[64];
+    return refuse(config, "parallel", "pipeline_model_parallel_size",
+                  "does not divide %d rank%s; nearest that work: %" PRId64
+                  ", or %s ranks",
+                  nranks, nranks == 1 ? "" : "s", below,
+                  wefti_config_multiples(nranks, size, ranks, sizeof(ranks)));
+}
+
+/* A V has two chunks a rank without being asked. */
+static bool is_v(const wefti_config *config)
+{
+    return is_named(config, "zbv") || is_named(config, "dualpipev");
+}
+
+static weft_status check_chunks(const wefti_config *config)
+{
+    int64_t chunks = config->parallel.virtual_pipeline_model_parallel_size;
+    const char *name = config->parallel.schedule;
+    bool free_choice = is_named(config, "interleaved");
+    if (free_choice && chunks < 2) {
+        return refuse(config, "parallel",
+                      "virtual_pipeline_model_parallel_size",
+                      "is too few for schedule interleaved; allowed is from 2");
+    }
+    if (!free_choice && !is_named(config, "FILE.csv") && chunks > 1 &&
+        !(is_v(config) && chunks == 2)) {
+        return refuse(config, "parallel",
+                      "virtual_pipeline_model_parallel_size",
+                      "is not for schedule %s; allowed is %s, or schedule "
+                      "interleaved",
+                      name, is_v(config) ? "2" : "1");
+    }
+    if (!free_choice && config->parallel.virtual_group_size > 0) {
+        return refuse(config, "parallel", "virtual_group_size",
+                      "is for schedule interleaved only; it is %s", name);
+    }
+    return WEFT_OK;
+}
+
+/* All stages have the same number of layers. */
+static weft_status check_layers(const wefti_config *config, int stages)
+{
+    int64_t layers = config->model.layers;
+    char near[64];
+    if (layers % stages == 0) {
+        return WEFT_OK;
+    }
+    return refuse(config, "model", "layers",
+                  "is not divisible by %d stages (%" PRId64
+                  " ranks of a pipeline * %" PRId64
+                  " each); nearest that work: %s",
+                  stages, config->parallel.pipeline_model_parallel_size,
+                  stages / config->parallel.pipeline_model_parallel_size,
+                  wefti_config_multiples(layers, stages, near, sizeof(near)));
+}
+
+/* The error at hand, at its place: what a list, or a schedule, lacks. */
+static weft_status tell_schedule(const wefti_config *config, int64_t each,
+                                 weft_status status)
+{
+    char why[384];
+    char where[352];
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    if (is_named(config, "FILE.csv")) {
+        wefti_config_where(config, "parallel", "schedule", where,
+                           sizeof(where));
+        return wefti_error(status, "%s: %s", where, why);
+    }
+    return wefti_config_refuse(config, status, "parallel", "schedule",
+                               "is not possible with %" PRId64
+                               " micro-batches a step for each pipeline: %s",
+                               each, why);
+}
+
+/* The schedule itself says what it needs. */
+static weft_status check_schedule(const wefti_config *config, int nranks)
+{
+    int64_t each = config->train.global_batch_size /
+                   config->train.micro_batch_size /
+                   (nranks / config->parallel.pipeline_model_parallel_size);
+    if (each > WEFT_SCHEDULE_MICROBATCHES_MOST) {
+        return refuse(config, "train", "global_batch_size",
+                      "gives each pipeline %" PRId64
+                      " micro-batches a step; allowed are %d",
+                      each, WEFT_SCHEDULE_MICROBATCHES_MOST);
+    }
+    weft_schedule *schedule = NULL;
+    weft_status status = wefti_pipe_schedule_make(config, each, &schedule);
+    if (status != WEFT_OK) {
+        return tell_schedule(config, each, status);
+    }
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    status = weft_schedule_get_info(schedule, &info);
+    weft_schedule_destroy(schedule);
+    return status == WEFT_OK
+               ? check_layers(config, info.stages / info.directions)
+               : status;
+}
+
+/* The same bits on every layout: some pipelines add in another order. */
+static weft_status check_deterministic(const wefti_config *config)
+{
+    if (!config->train.deterministic) {
+        return WEFT_OK;
+    }
+    if (config->model.tie_embeddings) {
+        return refuse(config, "train", "deterministic",
+                      "does not hold for model.tie_embeddings in a pipeline: "
+                      "the two ends are summed apart");
+    }
+    return is_named(config, "FILE.csv")
+               ? refuse(config, "train", "deterministic",
+                        "does not hold for a schedule from a file, which may "
+                        "add micro-batches in any order")
+               : WEFT_OK;
+}
+
+weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
+{
+    if (is_named(config, "auto")) {
+        return wefti_config_refuse(
+            config, WEFT_ERR_UNSUPPORTED, "parallel", "schedule",
+            "is not possible in this version; allowed are the others by name");
+    }
+    if (!wefti_pipe_schedule_wanted(config)) {
+        return check_without(config);
+    }
+    if (config->train.elastic) {
+        return refuse(config, "train", "elastic",
+                      "does not go with a pipeline: the ranks that are left "
+                      "do not have all parts of the model");
+    }
+    weft_status status = check_ranks(config, nranks);
+    if (status == WEFT_OK) {
+        status = check_chunks(config);
+    }
+    if (status == WEFT_OK) {
+        status = check_schedule(config, nranks);
+    }
+    return status == WEFT_OK ? check_deterministic(config) : status;
+}

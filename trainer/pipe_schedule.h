@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe_schedule.h - the schedule that a configuration asks for.
+ */
+#ifndef TRAINER_PIPE_SCHEDULE_H
+#define TRAINER_PIPE_SCHEDULE_H
+
+#include "trainer/config.h"
+#include "weft/schedule.h"
+
+/* Whether the model is cut over ranks at all. */
+bool wefti_pipe_schedule_wanted(const wefti_config *config);
+
+/*
+ * wefti_pipe_schedule_make - the list of compute actions for microbatches of a
+ * step: a generator's, or the file's.
+ *
+ * Returns     OK | ERR_INVALID (also a file that is for another number of ranks
+ *             or micro-batches, or holds other actions; the text begins with
+ *             its path) | ERR_SYSTEM | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipe_schedule_make(const wefti_config *config, int64_t microbatches,
+                         weft_schedule **schedule_out);
+
+/*
+ * wefti_pipe_schedule_pass - what the executor runs: merged, with reductions,
+ * staggered, messages placed by the sender and grouped, outputs released.
+ */
+WEFT_NODISCARD weft_status wefti_pipe_schedule_pass(weft_schedule *schedule);
+
+#endif

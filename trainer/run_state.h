@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/run_state.h - a run from inside: what run.c opens and closes, and
+ * run_sum.c ends with.
+ */
+#ifndef TRAINER_RUN_STATE_H
+#define TRAINER_RUN_STATE_H
+
+#include "trainer/loop.h"
+#include "trainer/run.h"
+#include "weft/schedule.h"
+
+typedef struct wefti_run_state {
+    wefti_run_config how;
+    wefti_config config;
+    weft_device *device;
+    weft_comm *comm;
+    wefti_data data;
+    weft_ledger *ledger;
+    weft_schedule *schedule; /* NULL: no pipeline */
+    wefti_replica replica;
+    wefti_savepoint savepoint;
+    wefti_metrics metrics;
+    wefti_progress progress;
+    wefti_summary summary;
+    wefti_measure_result measured;
+    wefti_page page; /* zeros: no report */
+    wefti_loop loop;
+    /* What close has to undo. */
+    bool has_config, has_data, has_replica, has_metrics, has_progress,
+        has_summary;
+    bool alone; /* the others have gone on without this rank */
+} wefti_run_state;
+
+/* Rank 0 does. */
+bool wefti_run_tells(const wefti_run_state *state);
+
+/*
+ * wefti_run_generate - text from the final state, rank 0's to print; in a
+ * pipeline by all ranks of the first copy.
+ */
+WEFT_NODISCARD weft_status wefti_run_generate(wefti_run_state *state);
+
+/* wefti_run_sum_up - rank 0's closing words. */
+WEFT_NODISCARD weft_status wefti_run_sum_up(wefti_run_state *state);
+
+#endif

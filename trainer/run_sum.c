@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/run_sum.c - what a run ends with: generated text, and the summary.
+ */
+#include "trainer/run_state.h"
+
+#include "base/error.h"
+#include "trainer/generate.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { GENERATED_BYTES = 200 };
+
+weft_status wefti_run_generate(wefti_run_state *state)
+{
+    const char *prompt = state->how.options->generate;
+    wefti_generate_config config = {.prompt = prompt ? prompt : "",
+                                    .temperature = WEFTI_GENERATE_TEMPERATURE,
+                                    .seed = (uint64_t)state->config.train.seed};
+    char bytes[GENERATED_BYTES];
+    weft_status status =
+        wefti_generate(&state->replica, &config, bytes, sizeof(bytes));
+    if (status != WEFT_OK || !wefti_run_tells(state)) {
+        return status;
+    }
+    wefti_summary_set_generated(&state->summary, bytes, sizeof(bytes));
+    if (prompt) {
+        fwrite(bytes, 1, sizeof(bytes), state->how.out);
+        if (isatty(fileno(state->how.out))) {
+            fputc('\n', state->how.out);
+        }
+        if (fflush(state->how.out) != 0) {
+            return wefti_error_system("writing generated text");
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_run_sum_up(wefti_run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    wefti_summary *summary = &state->summary;
+    summary->nranks = (int)state->replica.nranks;
+    summary->parameters = state->replica.plan.parameter_count;
+    summary->step = state->replica.step;
+    summary->measured = options->measure ? &state->measured : NULL;
+    weft_status status = wefti_summary_set_ngrams(summary, &state->data);
+    if (status == WEFT_OK) {
+        status = wefti_run_generate(state);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    bool out_is_taken = options->generate ||
+                        (options->json && !strcmp(options->json, "-")) ||
+                        (options->metrics && !strcmp(options->metrics, "-"));
+    wefti_summary_print(summary,
+                        out_is_taken ? state->how.err : state->how.out);
+    if (options->report) {
+        status = wefti_page_write(&state->page, &state->config, summary);
+    }
+    return options->json && status == WEFT_OK
+               ? wefti_summary_write(summary, options->json)
+               : status;
+}

@@ -429,7 +429,8 @@ static void sweep(struct probe *probe)
         WEFT_DTYPE_F8E4M3, WEFT_DTYPE_I8,  WEFT_DTYPE_U32,  WEFT_DTYPE_I64,
         WEFT_DTYPE_U64,    WEFT_DTYPE_F16, WEFT_DTYPE_F32,  WEFT_DTYPE_F8E5M2};
     size_t most = (size_t)MOST_ELEMS * MOST_RANKS / 4 / (size_t)probe->nranks;
-    size_t kinds = is_long ? WEFTI_COUNT_OF(dtypes) : 4;
+    /* The first four have all sizes, which is what the network sees. */
+    size_t kinds = is_long && !is_far ? WEFTI_COUNT_OF(dtypes) : 4;
     for (size_t d = 0; d < kinds; d++) {
         hold(probe, dtypes[d]);
         size_t wide = elem_bytes(probe) == 2 ? 4 : elem_bytes(probe);
@@ -438,9 +439,9 @@ static void sweep(struct probe *probe)
                                  chunk, chunk + 1, 3 * chunk, MOST_ELEMS};
         size_t many = WEFTI_COUNT_OF(counts) - !is_long;
         for (size_t c = 0; c < many; c++) {
-            if (!is_long && (c + d) % (is_slow && is_far   ? 8
-                                       : is_slow || is_far ? 4
-                                                           : 2)) {
+            if ((!is_long || is_far) && (c + d) % (is_slow && is_far   ? 8
+                                                   : is_slow || is_far ? 4
+                                                                       : 2)) {
                 continue;
             }
             probe->count = counts[c] < most ? counts[c] : most;

@@ -359,7 +359,8 @@ static void sweep_large(struct probe *probe)
 {
     size_t elems = is_long || !is_slow ? LARGE_ELEMS : LARGE_ELEMS / 4;
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
-        if (is_long || dtype == probe->nranks % WEFT_DTYPE_COUNT) {
+        bool mine = dtype == probe->nranks % WEFT_DTYPE_COUNT;
+        if (mine || (is_long && !is_far)) {
             probe->count = elems / (size_t)probe->nranks;
             probe->dtype = (weft_dtype)dtype;
             probe->redop = WEFT_REDOP_SUM;
@@ -372,7 +373,8 @@ static void sweep_large(struct probe *probe)
 static void sweep(struct probe *probe)
 {
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
-    size_t many = is_long ? 6 : is_slow || is_far ? 4 : 5;
+    bool whole = is_long && !is_far; /* else each pair with one count */
+    size_t many = whole ? 6 : is_slow || is_far ? 4 : 5;
     unsigned turn_root = 0;
     int pairs = WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT;
     for (size_t c = 0; c < many; c++) {
@@ -382,13 +384,14 @@ static void sweep(struct probe *probe)
             probe->dtype = (weft_dtype)(pair / WEFT_REDOP_COUNT);
             probe->redop = (weft_redop)(pair % WEFT_REDOP_COUNT);
             probe->root = (int)(turn_root++ % (unsigned)probe->nranks);
-            bool mine = is_far ? turn == c && (pair + (int)c) % 3 == third
-                               : is_long || turn == c;
-            if (weft_redop_applies(probe->redop, probe->dtype) && mine) {
-                probe_all(probe);
-                if (is_long) {
-                    probe_roots(probe);
-                }
+            if (!weft_redop_applies(probe->redop, probe->dtype) ||
+                !(turn == c || whole) ||
+                (is_far && (pair + (int)c) % 3 != third)) {
+                continue;
+            }
+            probe_all(probe);
+            if (whole && turn == c) {
+                probe_roots(probe);
             }
         }
     }

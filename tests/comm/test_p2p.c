@@ -284,7 +284,9 @@ static int random_lists(weft_comm *comm, void *context)
     if (desk.shadow) { /* the world's: all its ranks share it */
         desk.device = *(weft_device **)((uint64_t *)context + 1);
     }
-    int rounds = is_long ? 20 * ROUNDS : ROUNDS;
+    int rounds = !is_long           ? ROUNDS
+                 : spread_is_wide() ? 4 * ROUNDS
+                                    : 20 * ROUNDS;
     struct traffic *traffic = malloc(sizeof(*traffic));
     for (int round = 0; round < rounds && !failures; round++) {
         draw(traffic, weft_comm_get_nranks(comm), seed + (unsigned)round);

@@ -35,7 +35,7 @@ static const weft_collective varied[] = {
 
 /* Sanitizers slow everything down, and there is one thread: fewer worlds. */
 #if defined(__SANITIZE_THREAD__)
-enum { WORLDS = 4, WORLDS_LONG = 17 };
+enum { WORLDS = 3, WORLDS_LONG = 17 };
 #elif defined(__SANITIZE_ADDRESS__)
 enum { WORLDS = 6, WORLDS_LONG = 17 };
 #else
@@ -258,7 +258,7 @@ static void test_all_larger_worlds_exact(void **state)
     static const int worlds[] = {24, 31, 32, 33, 63, 64};
     uint64_t seed = random_seed();
     size_t many =
-        is_long() || WORLDS == WORLDS_LONG ? WEFTI_COUNT_OF(worlds) : 3;
+        is_long() || WORLDS == WORLDS_LONG ? WEFTI_COUNT_OF(worlds) : 2;
     for (size_t w = 0; w < many; w++) {
         for (size_t i = 0; i < WEFTI_COUNT_OF(collectives); i++) {
             for (int round = 0; round < 2; round++) {

@@ -262,6 +262,7 @@ struct weft_comm {
     int64_t half_fault_ns;      /* since when a fault is being written */
     int64_t ripens_ns, ripe_ns; /* when it is acted on, at the latest */
     int64_t asked_ns;           /* when last whether hosts answer */
+    int64_t elsewhere_ns; /* when others last heard of waits in this one */
     /* This rank must tell other domains of it: stored before the fault page's
      * state, loaded after it. */
     _Atomic bool fault_told;

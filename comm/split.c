@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "comm/group.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* What each rank of the parent says about itself. */
@@ -168,5 +169,11 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
     *comm_out = NULL;
     weft_comm_config full;
     weft_status refused = wefti_group_read_config(comm, config, &full);
+    char name[sizeof(comm->name)];
+    if (!config || !config->name) {
+        /* Faults are to tell it from its parent and from other groups. */
+        snprintf(name, sizeof(name), "%.19s/%d", comm->name, color);
+        full.name = name;
+    }
     return split(comm, refused, color, key, &full, comm_out);
 }

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/control/channel.h"
+#include "comm/control/elsewhere.h"
 #include "comm/control/fault.h"
 #include "comm/control/stuck.h"
 #include "comm/fabric/remote.h"
@@ -122,10 +123,12 @@ static int64_t patience_of(const weft_comm *comm)
 /* Tells the others that this rank waits for a peer, not for itself. */
 static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
 {
+    const bool far = now_ns - op->moved_ns > patience_of(comm) / 2;
     if (op->ring == WEFTI_RING_LETTERS) {
         if (op->tracks[0].wait == WEFTI_WAIT_PEER) {
+            wefti_elsewhere_note(comm, op, op->desc.root, now_ns, far);
             wefti_stuck_note(comm, op, now_ns);
-            if (now_ns - op->moved_ns > patience_of(comm) / 2) {
+            if (far) {
                 wefti_remote_tell_stuck(&comm->fabric);
             }
         }
@@ -134,6 +137,7 @@ static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
     for (int peer = 0; peer < comm->nranks && !awaits_itself(op); peer++) {
         bool entered;
         if (peer != comm->rank && is_awaited(comm, op, peer, &entered)) {
+            wefti_elsewhere_note(comm, op, peer, now_ns, far);
             atomic_store(waiting_mark(comm, op, comm->rank), now_ns);
             wefti_remote_tell_waiting(&comm->fabric, op->number % WEFTI_LANES);
             return;
@@ -173,24 +177,37 @@ static void describe(weft_comm *comm, const wefti_op *op, int peer,
 static void append_stuck(weft_comm *comm, int rank, char *text,
                          size_t text_bytes)
 {
-    char what[96];
+    char what[96] = "";
     double waited_s;
     size_t used = strlen(text);
+    int peer = -1;
     if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) >= 0) {
+        snprintf(text + used, text_bytes - used, ": it waits in %s", what);
+    } else if (wefti_elsewhere_get(comm, rank, what, sizeof(what), &peer) ==
+               WEFTI_ELSEWHERE_MEMBER) {
+        snprintf(text + used, text_bytes - used,
+                 ": it waits in %s for rank %d%s", what, peer,
+                 peer == comm->rank ? ": the two communicators are used in "
+                                      "different orders"
+                                    : "");
+    } else if (what[0]) {
         snprintf(text + used, text_bytes - used, ": it waits in %s", what);
     }
 }
 
 /*
- * Who holds up rank, which has not come: whoever it waits for, point to point,
- * and whom that one waits for; rank itself where they wait in a circle.
+ * Who holds up rank, which has not come: whoever it waits for, point to point
+ * or on another communicator, and whom that one waits for; rank itself where
+ * they wait in a circle.
  */
 static int find_cause(weft_comm *comm, int rank)
 {
     int cause = rank;
     for (int i = 0; i < comm->nranks; i++) {
         int next = wefti_stuck_get(comm, cause, NULL, 0, NULL);
-        if (next < 0) {
+        if (next < 0 && (wefti_elsewhere_get(comm, cause, NULL, 0, &next) !=
+                             WEFTI_ELSEWHERE_MEMBER ||
+                         next == comm->rank)) {
             return cause;
         }
         cause = next;
@@ -214,7 +231,7 @@ static void append_rank(char *text, size_t text_bytes, int rank, int *listed)
 static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
                     size_t text_bytes)
 {
-    char absent[200] = "", waiting[96] = "";
+    char absent[256] = "", waiting[96] = "";
     int first = -1, listed = 0, more = 0;
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered = true;
@@ -231,8 +248,10 @@ static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
         } else if (first < 0) {
             first = peer;
             describe(comm, op, peer, entered, absent, sizeof(absent));
-            if (op->ring != WEFTI_RING_LETTERS && !entered) {
+            if (peer != comm->rank && !entered) {
                 append_stuck(comm, peer, absent, sizeof(absent));
+            }
+            if (op->ring != WEFTI_RING_LETTERS && !entered) {
                 first = find_cause(comm, peer);
             }
         } else {
@@ -417,7 +436,7 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
     if (stalled_ns < comm->warn_ns && stalled_ns < comm->timeout_ns) {
         return;
     }
-    char text[96], who[256];
+    char text[96], who[400];
     wefti_op_text(comm, op, text, sizeof(text));
     int awaited = diagnose(comm, op, who, sizeof(who));
     if (awaited < 0 && awaits_itself(op)) {

@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/control/elsewhere.h"
 #include "comm/control/stuck.h"
 #include "comm/letters.h"
 #include "comm/net/net.h"
@@ -71,6 +72,11 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
     double waited_s;
     if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) >= 0) {
         append(writer, ", waits in %s (%.3f s)", what, waited_s);
+    }
+    int peer;
+    if (wefti_elsewhere_get(comm, rank, what, sizeof(what), &peer) !=
+        WEFTI_ELSEWHERE_NO) {
+        append(writer, ", waits in %s", what);
     }
     append(writer, "\n");
 }

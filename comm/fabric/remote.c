@@ -160,6 +160,23 @@ void wefti_remote_tell_stuck(wefti_fabric *fabric)
     }
 }
 
+void wefti_remote_tell_elsewhere(wefti_fabric *fabric)
+{
+    if (!fabric->net) {
+        return;
+    }
+    const wefti_elsewhere *own =
+        &wefti_shared_get_page(&fabric->shared, fabric->rank)->elsewhere;
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_ELSEWHERE);
+    wire.words[0] = atomic_load(&own->number);
+    wire.words[1] = atomic_load(&own->what);
+    wire.words[2] = atomic_load(&own->peer);
+    for (int i = 0; i < WEFTI_ELSEWHERE_WORDS; i++) {
+        wire.words[3 + i] = atomic_load(&own->name[i]);
+    }
+    tell_all(fabric, &wire, NULL, 0);
+}
+
 void wefti_remote_tell_observed(wefti_fabric *fabric)
 {
     if (fabric->net) {

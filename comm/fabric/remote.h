@@ -46,6 +46,9 @@ void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane);
 /* What this rank waits in, point to point: its page's wefti_stuck. */
 void wefti_remote_tell_stuck(wefti_fabric *fabric);
 
+/* What it waits in on another communicator: its page's wefti_elsewhere. */
+void wefti_remote_tell_elsewhere(wefti_fabric *fabric);
+
 /* That somebody here wants exact times of entry. */
 void wefti_remote_tell_observed(wefti_fabric *fabric);
 

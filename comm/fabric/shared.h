@@ -206,6 +206,21 @@ typedef struct wefti_stuck {
     _Atomic int64_t since_ns, seen_ns;
 } wefti_stuck;
 
+/*
+ * In which operation of another communicator a rank waits, likewise; see
+ * comm/control/elsewhere.h.
+ *
+ * what   weft_collective
+ * peer   whom it waits for: the rank in this communicator plus 1; 0: none of it
+ * name   of the other communicator
+ */
+enum { WEFTI_ELSEWHERE_WORDS = 4 };
+typedef struct wefti_elsewhere {
+    _Atomic uint64_t number, what, peer;
+    _Atomic uint64_t name[WEFTI_ELSEWHERE_WORDS];
+    _Atomic int64_t seen_ns;
+} wefti_elsewhere;
+
 /* How a rank has destroyed its communicator. */
 typedef enum wefti_leave {
     WEFTI_LEAVE_NONE, /* it has not */
@@ -227,6 +242,7 @@ typedef struct wefti_rank_page {
     /* Per lane: when it last found itself waiting for a peer. Diagnosis. */
     _Atomic int64_t waiting_ns[WEFTI_LANES];
     wefti_stuck stuck;
+    wefti_elsewhere elsewhere;
     wefti_shrink_page shrink;
 } wefti_rank_page;
 

@@ -117,6 +117,9 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                                    wire->words[0] == WEFTI_LEAVE_AFTER_FAULT);
     case WEFTI_WIRE_STUCK:
         return check_stuck(wire, data_bytes, view);
+    case WEFTI_WIRE_ELSEWHERE:
+        return data_bytes == 0 && wire->words[1] < WEFT_COLLECTIVE_COUNT &&
+               wire->words[2] <= (uint64_t)view->shared->layout.nranks;
     case WEFTI_WIRE_BYE:
     case WEFTI_WIRE_END:
         break;
@@ -181,6 +184,18 @@ static void apply_stuck(const wefti_wire *wire, wefti_stuck *stuck,
     atomic_store(&stuck->seen_ns, now_ns);
 }
 
+static void apply_elsewhere(const wefti_wire *wire, wefti_elsewhere *elsewhere,
+                            int64_t now_ns)
+{
+    atomic_store(&elsewhere->number, wire->words[0]);
+    atomic_store(&elsewhere->what, wire->words[1]);
+    atomic_store(&elsewhere->peer, wire->words[2]);
+    for (int i = 0; i < WEFTI_ELSEWHERE_WORDS; i++) {
+        atomic_store(&elsewhere->name[i], wire->words[3 + i]);
+    }
+    atomic_store(&elsewhere->seen_ns, now_ns);
+}
+
 /* On several rails a smaller value may come after a greater one. */
 static void raise(_Atomic uint64_t *flag, uint64_t value)
 {
@@ -214,6 +229,9 @@ void wefti_wire_apply(const wefti_wire *wire, const void *data,
         break;
     case WEFTI_WIRE_STUCK:
         apply_stuck(wire, &page->stuck, skew_ns, now_ns);
+        break;
+    case WEFTI_WIRE_ELSEWHERE:
+        apply_elsewhere(wire, &page->elsewhere, now_ns);
         break;
     case WEFTI_WIRE_OBSERVED:
         atomic_store(&view->shared->header->observed, 1);

@@ -30,6 +30,7 @@ enum { WEFTI_WIRE_VERSION = 3, WEFTI_WIRE_WORDS = 7 };
  * LEFT       how (the last on its communicator)
  * BYE        - (the last of all; of no communicator)
  * STUCK      number, pair, count, dtype, since_ns
+ * ELSEWHERE  number, what, peer, name
  */
 typedef enum wefti_wire_kind {
     WEFTI_WIRE_ENTRY = 1,
@@ -41,6 +42,7 @@ typedef enum wefti_wire_kind {
     WEFTI_WIRE_LEFT,
     WEFTI_WIRE_BYE,
     WEFTI_WIRE_STUCK,
+    WEFTI_WIRE_ELSEWHERE,
     WEFTI_WIRE_END
 } wefti_wire_kind;
 

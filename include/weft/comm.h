@@ -104,7 +104,8 @@ WEFT_NODISCARD weft_status weft_comm_create(const weft_comm_config *config,
  *
  * color    negative: this rank takes no part, *comm_out = NULL, still OK.
  * key      orders the new ranks; equal keys keep the old order.
- * config   name, warn_ms, timeout_ms count; NULL: the parent's.
+ * config   name, warn_ms, timeout_ms count; NULL: the parent's, the name with
+ *          the color behind it, as in "world/2".
  *
  * Returns     as weft_comm_create; the parent stays usable after ERR_INVALID.
  * Threads     one caller per comm at a time.  Blocks: yes.

@@ -228,6 +228,57 @@ test_rank_that_only_seems_to_wait_holds_nobody_for_ever(void **state)
     assert_int_equal(failures, 0);
 }
 
+/* Two communicators of the same ranks, used in the other order by rank 1. */
+static int cross(weft_comm *comm, void *context)
+{
+    const bool with_letters = *(const bool *)context;
+    const weft_comm_config first = {.size_bytes = sizeof(first), .name = "tp"};
+    int rank = weft_comm_get_rank(comm);
+    weft_comm *both[2] = {NULL, NULL};
+    float data[4] = {0};
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    int failures = weft_comm_split(comm, 0, rank, &first, &both[0]) != WEFT_OK;
+    failures += weft_comm_split(comm, 7, rank, NULL, &both[1]) != WEFT_OK;
+    weft_comm *mine = both[rank == 1];
+    weft_status status = with_letters && rank == 0
+                             ? weft_recv(data, 4, WEFT_DTYPE_F32, 1, mine, NULL)
+                             : weft_allreduce(data, data, 4, WEFT_DTYPE_F32,
+                                              WEFT_REDOP_SUM, mine, NULL);
+    char wanted[128];
+    snprintf(wanted, sizeof(wanted),
+             "it waits in %s #1 on \"%s\" for rank %d: the two communicators "
+             "are used in different orders",
+             with_letters && rank == 1 ? "recv" : "all_reduce",
+             rank == 1 ? "tp" : "world/7", rank);
+    if (status != WEFT_ERR_TIMEOUT || !strstr(weft_error_text(), wanted)) {
+        fprintf(stderr, "rank %d: %s: %s, not \"%s\"\n", rank,
+                weft_status_text(status), weft_error_text(), wanted);
+        failures++;
+    }
+    failures +=
+        weft_comm_get_fault(mine, &fault) != WEFT_OK || fault.rank != 1 - rank;
+    weft_comm_destroy(both[0]);
+    weft_comm_destroy(both[1]);
+    return failures;
+}
+
+static void test_communicators_in_different_orders_are_both_named(void **state)
+{
+    (void)state;
+    for (int letters = 0; letters < 2; letters++) {
+        bool with_letters = letters;
+        struct world world = {.nranks = 2,
+                              .config = {.warn_ms = 400, .timeout_ms = 800},
+                              .call = cross,
+                              .context = &with_letters};
+        int failures = 1;
+        for (int turn = 0; turn < TRIES && failures; turn++) {
+            failures = world_run_threads(&world);
+        }
+        assert_int_equal(failures, 0);
+    }
+}
+
 static int write_to_oneself(weft_comm *comm, void *context)
 {
     bool send = *(const bool *)context;
@@ -267,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_gate_that_stays_shut_is_named),
         cmocka_unit_test(
             test_rank_that_only_seems_to_wait_holds_nobody_for_ever),
+        cmocka_unit_test(test_communicators_in_different_orders_are_both_named),
         cmocka_unit_test(test_letter_to_oneself_without_partner_times_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

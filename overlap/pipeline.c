@@ -13,24 +13,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "overlap/pipeline_check.h"
+#include "overlap/pipeline_core.h"
 #include "overlap/pipeline_gather.h"
-#include "overlap/pipeline_plan.h"
-#include "overlap/pipeline_transport.h"
-#include "overlap/pipeline_usage.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-
-struct wefti_pipeline {
-    wefti_pipeline_config config;
-    wefti_pipeline_plan plan;
-    wefti_pipeline_transport transport;
-    wefti_pipeline_record record;
-    wefti_pipeline_usage usage;
-    size_t position;    /* the next action */
-    weft_status failed; /* and for ever */
-    char failure[256];  /* its text */
-};
 
 /* ---- life -----------------------------------------------------------------
  */
@@ -382,7 +369,7 @@ static weft_status run_action(wefti_pipeline *p, size_t index, size_t to)
         status = run_other(p, action);
     }
     if (status == WEFT_OK) {
-        wefti_pipeline_usage_give(&p->usage,
+        wefti_pipeline_usage_give(&p->usage, p->plan.gives + item->gives,
                                   (int)(item[1].gives - item->gives));
     }
     return status;

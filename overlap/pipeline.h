@@ -205,6 +205,26 @@ WEFT_NODISCARD weft_status wefti_pipeline_run(wefti_pipeline *pipeline,
  */
 WEFT_NODISCARD weft_status wefti_pipeline_settle(wefti_pipeline *pipeline);
 
+/*
+ * wefti_pipeline_pack, _unpack - a pipeline that stands in the middle of a step
+ * as bytes, and back: its position, and the messages that are in its buffers.
+ * What the calls keep (slots, gradients) is their own to save.
+ *
+ * pack     at a cut that all ranks have come to; settles first.
+ * unpack   between steps, into a pipeline of the same schedule, sizes and
+ *          rank; the next run goes on where it stood. All ranks.
+ * state    [wefti_pipeline_get_state_bytes, at the cut], of any alignment.
+ *
+ * Returns     OK | as wefti_pipeline_run | ERR_INVALID (unpack: the state is
+ *             another pipeline's, or damaged; this one is of no more use).
+ */
+size_t wefti_pipeline_get_state_bytes(const wefti_pipeline *pipeline);
+WEFT_NODISCARD weft_status wefti_pipeline_pack(wefti_pipeline *pipeline,
+                                               void *state);
+WEFT_NODISCARD weft_status wefti_pipeline_unpack(wefti_pipeline *pipeline,
+                                                 const void *state,
+                                                 size_t state_bytes);
+
 /* The action that the next run begins with: 0 between steps. */
 size_t wefti_pipeline_get_position(const wefti_pipeline *pipeline);
 

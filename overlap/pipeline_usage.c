@@ -17,8 +17,9 @@ weft_status wefti_pipeline_usage_init(wefti_pipeline_usage *usage,
     *usage = (wefti_pipeline_usage){.planned = planned,
                                     .buffer_bytes = buffer_bytes};
     usage->slots = calloc((size_t)planned->slots + 1, 1);
+    usage->held = calloc((size_t)planned->buffers + 1, 1);
     usage->used = calloc((size_t)planned->buffers + 1, 1);
-    return usage->slots && usage->used
+    return usage->slots && usage->held && usage->used
                ? WEFT_OK
                : wefti_error(WEFT_ERR_NO_MEMORY, "%d slots", planned->slots);
 }
@@ -26,6 +27,7 @@ weft_status wefti_pipeline_usage_init(wefti_pipeline_usage *usage,
 void wefti_pipeline_usage_fini(wefti_pipeline_usage *usage)
 {
     free(usage->slots);
+    free(usage->held);
     free(usage->used);
     *usage = (wefti_pipeline_usage){0};
 }
@@ -42,6 +44,8 @@ void wefti_pipeline_usage_take(wefti_pipeline_usage *usage, int buffer,
                                bool received)
 {
     wefti_pipeline_peaks *now = &usage->now, *peaks = &usage->peaks;
+    WEFTI_ASSERT(!usage->held[buffer]);
+    usage->held[buffer] = 1;
     count(&now->held, &peaks->held, usage->planned->held, 1);
     if (received) {
         count(&now->received, &peaks->received, usage->planned->received, 1);
@@ -53,10 +57,14 @@ void wefti_pipeline_usage_take(wefti_pipeline_usage *usage, int buffer,
     }
 }
 
-void wefti_pipeline_usage_give(wefti_pipeline_usage *usage, int count_given)
+void wefti_pipeline_usage_give(wefti_pipeline_usage *usage,
+                               const int32_t *buffers, int buffer_count)
 {
-    count(&usage->now.held, &usage->peaks.held, usage->planned->held,
-          -count_given);
+    for (int k = 0; k < buffer_count; k++) {
+        WEFTI_ASSERT(usage->held[buffers[k]]);
+        usage->held[buffers[k]] = 0;
+        count(&usage->now.held, &usage->peaks.held, usage->planned->held, -1);
+    }
 }
 
 void wefti_pipeline_usage_begin(wefti_pipeline_usage *usage,

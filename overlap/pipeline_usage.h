@@ -12,7 +12,8 @@ typedef struct wefti_pipeline_usage {
     const wefti_pipeline_peaks *planned;
     wefti_pipeline_peaks now, peaks;
     uint8_t *slots; /* [planned->slots] 1: activations live there */
-    uint8_t *used;  /* [planned->buffers] 1: has been used in some step */
+    uint8_t *held;  /* [planned->buffers] 1: taken and not given back */
+    uint8_t *used;  /* [planned->buffers] 1: has been taken in some step */
     size_t buffer_bytes;
 } wefti_pipeline_usage;
 
@@ -24,7 +25,9 @@ void wefti_pipeline_usage_fini(wefti_pipeline_usage *usage);
 /* The buffer is taken, for a message to come or for one to be made. */
 void wefti_pipeline_usage_take(wefti_pipeline_usage *usage, int buffer,
                                bool received);
-void wefti_pipeline_usage_give(wefti_pipeline_usage *usage, int count);
+/* Buffers are given back. */
+void wefti_pipeline_usage_give(wefti_pipeline_usage *usage,
+                               const int32_t *buffers, int buffer_count);
 
 /* A part of an action begins, with its slots taken, and ends. */
 void wefti_pipeline_usage_begin(wefti_pipeline_usage *usage,

@@ -62,10 +62,34 @@ wefti_pipeline_config job_config(job *it, weft_comm *comm, toy *model)
                                    .context = model};
 }
 
-/* One step, stopping at two random prefixes of the checker's order. */
-static weft_status run_with_cuts(const job *it, uint64_t step, int rank,
-                                 wefti_pipeline *pipeline)
+/* The pipeline is packed and destroyed, and another one goes on. */
+static weft_status make_anew(const wefti_pipeline_config *config,
+                             wefti_pipeline **pipeline)
 {
+    size_t bytes = wefti_pipeline_get_state_bytes(*pipeline);
+    void *state = malloc(bytes);
+    if (!state) {
+        abort();
+    }
+    weft_status status = wefti_pipeline_pack(*pipeline, state);
+    wefti_pipeline_destroy(*pipeline);
+    *pipeline = NULL;
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_create(config, pipeline);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_unpack(*pipeline, state, bytes);
+    }
+    free(state);
+    return status;
+}
+
+/* One step, stopping at two random prefixes of the checker's order. */
+static weft_status run_with_cuts(const job *it, uint64_t step,
+                                 const wefti_pipeline_config *config,
+                                 wefti_pipeline **pipeline)
+{
+    int rank = weft_comm_get_rank(config->comm);
     uint64_t seed = it->seed + step; /* the same on all ranks */
     size_t first = random_next(&seed) % it->order_count;
     size_t second = first + random_next(&seed) % (it->order_count - first);
@@ -80,16 +104,18 @@ static weft_status run_with_cuts(const job *it, uint64_t step, int rank,
         if (own == weft_schedule_get_actions(it->schedule, rank, &actions)) {
             break; /* this rank's step is over */
         }
-        status = wefti_pipeline_run(pipeline, own);
+        status = wefti_pipeline_run(*pipeline, own);
         if (status == WEFT_OK) {
-            status = wefti_pipeline_settle(pipeline);
+            status = it->anew ? make_anew(config, pipeline)
+                              : wefti_pipeline_settle(*pipeline);
         }
-        if (wefti_pipeline_get_position(pipeline) != own) {
+        if (status == WEFT_OK &&
+            wefti_pipeline_get_position(*pipeline) != own) {
             fprintf(stderr, "rank %d has not stopped at %zu\n", rank, own);
             return WEFT_ERR_INVALID;
         }
     }
-    return status == WEFT_OK ? wefti_pipeline_run(pipeline, SIZE_MAX) : status;
+    return status == WEFT_OK ? wefti_pipeline_run(*pipeline, SIZE_MAX) : status;
 }
 
 static int compare_peaks(const wefti_pipeline_peaks *planned,
@@ -131,8 +157,10 @@ int job_rank(weft_comm *comm, void *context)
     for (uint64_t step = 1; status == WEFT_OK && step <= (uint64_t)it->steps;
          step++) {
         toy_begin(&model, step);
-        status = it->order ? run_with_cuts(it, step, rank, pipeline)
-                           : wefti_pipeline_run(pipeline, SIZE_MAX);
+        /* peaks come in steps that are not cut, the first and the last */
+        bool cut = it->order && step > 1 && step < (uint64_t)it->steps;
+        status = cut ? run_with_cuts(it, step, &config, &pipeline)
+                     : wefti_pipeline_run(pipeline, SIZE_MAX);
         toy_end(&model);
     }
     int wrong = model.wrong + (status != WEFT_OK);

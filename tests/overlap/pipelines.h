@@ -25,6 +25,7 @@ typedef struct job {
     const int32_t *order; /* cuts: of the checker; NULL: none */
     size_t order_count;
     uint64_t seed;
+    bool anew; /* at a cut: packed, destroyed, made anew, unpacked */
     weft_device *devices[JOB_RANKS_MOST];
     wefti_pipeline_peaks peaks[JOB_RANKS_MOST]; /* measured */
 } job;

@@ -217,8 +217,11 @@ static void test_pipeline_stopped_at_any_prefix_goes_on(void **state)
         it.order = verdict.order;
         it.order_count = verdict.order_count;
         it.seed = random_next(&seed);
-        it.steps = 4;
+        it.steps = 5;
         it.receive_ahead = n % 2;
+        run_job(&it, names[n]);
+        it.anew = true;
+        it.seed = random_next(&seed);
         run_job(&it, names[n]);
         weft_verdict_fini(&verdict);
         weft_schedule_destroy(schedule);

@@ -222,6 +222,39 @@ static int refuse_lists(const wefti_pipeline_config *config)
     return wrong;
 }
 
+/* What is no state of this pipeline. */
+static int refuse_states(const wefti_pipeline_config *config)
+{
+    uint64_t state[64] = {0};
+    wefti_pipeline *pipeline = NULL;
+    if (wefti_pipeline_create(config, &pipeline) != WEFT_OK) {
+        return 1;
+    }
+    size_t bytes = wefti_pipeline_get_state_bytes(pipeline);
+    int wrong = bytes > sizeof(state) ||
+                wefti_pipeline_pack(pipeline, state) != WEFT_OK ||
+                wefti_pipeline_unpack(pipeline, state, bytes) != WEFT_OK;
+    for (size_t word = 0; word < bytes / sizeof(*state); word++) {
+        for (uint64_t bit = 1; bit != 0; bit <<= 21) {
+            if (word == 5 && bit < 8) {
+                continue; /* another position may be right */
+            }
+            state[word] ^= bit;
+            wrong += wefti_pipeline_unpack(pipeline, state, bytes) !=
+                     WEFT_ERR_INVALID;
+            state[word] ^= bit;
+        }
+    }
+    for (size_t cut = 0; cut < bytes; cut += 7) {
+        wrong +=
+            wefti_pipeline_unpack(pipeline, state, cut) != WEFT_ERR_INVALID;
+    }
+    wrong +=
+        wefti_pipeline_unpack(pipeline, state, bytes + 8) != WEFT_ERR_INVALID;
+    wefti_pipeline_destroy(pipeline);
+    return wrong;
+}
+
 static int refused_rank(weft_comm *comm, void *context)
 {
     job *it = context;
@@ -229,6 +262,7 @@ static int refused_rank(weft_comm *comm, void *context)
     const wefti_pipeline_config right = job_config(it, comm, &model);
     wefti_pipeline_config config = right;
     int wrong = weft_comm_get_rank(comm) == 0 ? refuse_lists(&right) : 0;
+    wrong += refuse_states(&right);
     config.calls.backward_weight = NULL;
     wrong += expect_refusal(&config, "calls.backward");
     config = right;

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * overlap/pipeline_core.h - a pipeline from inside: what runs it and what packs
+ * it share this.
+ */
+#ifndef OVERLAP_PIPELINE_CORE_H
+#define OVERLAP_PIPELINE_CORE_H
+
+#include "overlap/pipeline_plan.h"
+#include "overlap/pipeline_transport.h"
+#include "overlap/pipeline_usage.h"
+
+struct wefti_pipeline {
+    wefti_pipeline_config config;
+    wefti_pipeline_plan plan;
+    wefti_pipeline_transport transport;
+    wefti_pipeline_record record;
+    wefti_pipeline_usage usage;
+    size_t position;    /* the next action */
+    weft_status failed; /* and for ever */
+    char failure[256];  /* its text */
+};
+
+#endif

@@ -187,6 +187,35 @@ static weft_status tell(const reader *r, const char *path)
         r->refused ? r->refused : XML_ErrorString(XML_GetErrorCode(r->parser)));
 }
 
+/* Where the next "-->" ends; NULL: nowhere. */
+static char *end_of_comment(char *at, const char *end)
+{
+    for (; end - at >= 3; at++) {
+        if (memcmp(at, "-->", 3) == 0) {
+            return at + 3;
+        }
+    }
+    return NULL;
+}
+
+/* Comments as NCCL's parser takes them: up to the next "-->", whatever is in
+ * between. RCCL's own files begin with lines of dashes, which XML forbids. They
+ * become blanks, so that lines and columns stay. */
+static void blank_comments(char *text, size_t text_bytes)
+{
+    char *end = text + text_bytes;
+    for (char *at = text; end - at >= 4; at++) {
+        char *after =
+            memcmp(at, "<!--", 4) == 0 ? end_of_comment(at + 4, end) : NULL;
+        for (; after && at < after; at++) {
+            *at = *at == '\n' ? '\n' : ' ';
+        }
+        if (after) {
+            at--;
+        }
+    }
+}
+
 weft_status wefti_markup_create(const char *path, const char *text,
                                 size_t text_bytes, wefti_markup **markup_out)
 {
@@ -197,7 +226,8 @@ weft_status wefti_markup_create(const char *path, const char *text,
     }
     reader r = {.markup = calloc(1, sizeof(wefti_markup)),
                 .parser = XML_ParserCreate(NULL)};
-    if (!r.markup || !r.parser || !(r.markup->path = strdup(path))) {
+    char *plain = malloc(text_bytes + 1);
+    if (!r.markup || !r.parser || !plain || !(r.markup->path = strdup(path))) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "reading %s", path);
         goto err_parser;
     }
@@ -205,10 +235,14 @@ weft_status wefti_markup_create(const char *path, const char *text,
     XML_SetElementHandler(r.parser, on_start, on_end);
     XML_SetCharacterDataHandler(r.parser, on_text);
     XML_SetEntityDeclHandler(r.parser, on_entity);
-    if (XML_Parse(r.parser, text, (int)text_bytes, XML_TRUE) != XML_STATUS_OK) {
+    memcpy(plain, text, text_bytes);
+    blank_comments(plain, text_bytes);
+    if (XML_Parse(r.parser, plain, (int)text_bytes, XML_TRUE) !=
+        XML_STATUS_OK) {
         status = tell(&r, path);
     }
 err_parser:
+    free(plain);
     if (r.parser) {
         XML_ParserFree(r.parser);
     }

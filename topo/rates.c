@@ -105,7 +105,7 @@ static const wefti_gpu_model models[] = {
     {"MI300X", AMD, 0x74b5, 942, 7, true, 5},
     {"MI300A", AMD, 0x74a0, 942, 6, true, 5},
     {"MI250X", AMD, 0x7408, 910, 8, true, 4},
-    {"MI250", AMD, 0x740c, 910, 6, true, 4},
+    {"MI250", AMD, 0x740c, 910, 8, true, 4},
     {"MI210", AMD, 0x740f, 910, 3, false, 4},
     {"MI200", AMD, 0, 910, 8, true, 4},
     {"MI100", AMD, 0x738c, 908, 3, false, 4},

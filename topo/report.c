@@ -38,6 +38,10 @@ weft_status wefti_report_init(wefti_report *report, const wefti_topo *topo)
     if (status == WEFT_OK && nic) {
         status = wefti_rings_plan_net(paths, report->host, &report->net);
     }
+    if (status == WEFT_OK && nic) {
+        status =
+            wefti_chains_plan_net(paths, report->host, &report->net_chains);
+    }
     if (status != WEFT_OK) {
         wefti_report_fini(report);
     }
@@ -49,6 +53,7 @@ void wefti_report_fini(wefti_report *report)
     wefti_rings_fini(&report->rings);
     wefti_rings_fini(&report->chains);
     wefti_rings_fini(&report->net);
+    wefti_rings_fini(&report->net_chains);
     wefti_paths_destroy(report->paths);
     report->paths = NULL;
 }
@@ -207,8 +212,11 @@ static void print_order(const wefti_rings *rings, int ring, int width,
                         FILE *file)
 {
     const int *order = rings->orders + ring * rings->gpu_count;
-    char nic[24] = "";
-    if (rings->nics[ring] >= 0) {
+    char nic[48] = "";
+    if (rings->nics[ring] != rings->exits[ring]) {
+        snprintf(nic, sizeof(nic), "  nic%d to nic%d", rings->nics[ring],
+                 rings->exits[ring]);
+    } else if (rings->nics[ring] >= 0) {
         snprintf(nic, sizeof(nic), "  by nic%d", rings->nics[ring]);
     }
     int column = fprintf(file, "%4s", "");
@@ -279,6 +287,7 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
         print_rings("rings in a host", &report->rings, file);
         print_rings("chains for trees", &report->chains, file);
         print_rings("rings over hosts", &report->net, file);
+        print_rings("trees over hosts", &report->net_chains, file);
     }
     print_warnings(topo, colour, file);
 }

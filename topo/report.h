@@ -19,7 +19,8 @@ typedef struct wefti_report {
     wefti_rings rings;  /* of the first host with GPUs */
     wefti_rings chains; /* of the same */
     wefti_rings net;    /* of the same; channels 0 where it has no NIC */
-    int host;           /* that host; -1 none */
+    wefti_rings net_chains;
+    int host; /* that host; -1 none */
 } wefti_report;
 
 WEFT_NODISCARD weft_status wefti_report_init(wefti_report *report,

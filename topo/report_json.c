@@ -215,6 +215,20 @@ static void write_paths(const wefti_report *report, wefti_json *json)
     wefti_json_object_close(json);
 }
 
+/* By which NIC each channel enters the host, or leaves it. */
+static void write_ring_nics(const wefti_report *report, const char *name,
+                            const wefti_rings *rings, const int *nics,
+                            wefti_json *json)
+{
+    wefti_json_array_open(json, name);
+    for (int c = 0; c < rings->channels; c++) {
+        int nic = nics[c % rings->distinct];
+        write_id(report->topo, json, NULL,
+                 nic >= 0 ? report->paths->nics[nic] : -1);
+    }
+    wefti_json_array_close(json);
+}
+
 static void write_rings(const wefti_report *report, const char *name,
                         const wefti_rings *rings, wefti_json *json)
 {
@@ -243,13 +257,8 @@ static void write_rings(const wefti_report *report, const char *name,
         wefti_json_array_close(json);
     }
     wefti_json_array_close(json);
-    wefti_json_array_open(json, "nics");
-    for (int c = 0; c < rings->channels; c++) {
-        int nic = rings->nics[c % rings->distinct];
-        write_id(report->topo, json, NULL,
-                 nic >= 0 ? report->paths->nics[nic] : -1);
-    }
-    wefti_json_array_close(json);
+    write_ring_nics(report, "nics", rings, rings->nics, json);
+    write_ring_nics(report, "exits", rings, rings->exits, json);
     wefti_json_object_close(json);
 }
 
@@ -269,4 +278,5 @@ void wefti_report_write_json(const wefti_report *report, wefti_json *json)
     write_rings(report, "rings", &report->rings, json);
     write_rings(report, "trees", &report->chains, json);
     write_rings(report, "rings_multinode", &report->net, json);
+    write_rings(report, "trees_multinode", &report->net_chains, json);
 }

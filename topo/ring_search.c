@@ -23,25 +23,28 @@
 /* ---- capacity -------------------------------------------------------------
  */
 
-/* Traffic of two GPUs through an Intel host bridge costs 6/5 on PCIe. */
+/* Traffic of two GPUs through one Intel host bridge costs 6/5 on PCIe; on the
+ * way to another NUMA node NCCL counts nothing more. */
 static double cost(const wefti_ring_search *s, const wefti_route *route,
                    int step, double speed)
 {
     const wefti_topo *topo = s->paths->topo;
+    bool bridged = false;
     if (topo->links[step / 2].type != WEFTI_LINK_PCI) {
         return speed;
     }
     for (int i = 0; i < route->count; i++) {
         const wefti_link *link = &topo->links[route->steps[i] / 2];
+        if (link->type == WEFTI_LINK_SYS) {
+            return speed;
+        }
         for (int end = 0; end < 2; end++) {
             const wefti_device *d = &topo->devices[end ? link->b : link->a];
-            if (d->kind == WEFTI_TOPO_NUMA &&
-                strcmp(d->cpu.vendor, "GenuineIntel") == 0) {
-                return speed * 6 / 5;
-            }
+            bridged = bridged || (d->kind == WEFTI_TOPO_NUMA &&
+                                  strcmp(d->cpu.vendor, "GenuineIntel") == 0);
         }
     }
-    return speed;
+    return bridged ? speed * 6 / 5 : speed;
 }
 
 static void give(wefti_ring_search *s, const wefti_route *route, bool gpus,
@@ -51,9 +54,6 @@ static void give(wefti_ring_search *s, const wefti_route *route, bool gpus,
         int step = route->steps[i];
         double asked = gpus ? cost(s, route, step, speed) : speed;
         s->left[step] += asked;
-        if (s->shape == WEFTI_SHAPE_CHAIN) {
-            s->left[step ^ 1] += asked;
-        }
     }
 }
 
@@ -63,9 +63,7 @@ static bool take(wefti_ring_search *s, const wefti_route *route, bool gpus)
     for (int i = 0; i < route->count; i++) {
         int step = route->steps[i];
         double asked = gpus ? cost(s, route, step, s->speed) : s->speed;
-        if (s->left[step] < asked - ROUNDING ||
-            (s->shape == WEFTI_SHAPE_CHAIN &&
-             s->left[step ^ 1] < asked - ROUNDING)) {
+        if (s->left[step] < asked - ROUNDING) {
             return false;
         }
     }
@@ -123,6 +121,24 @@ static unsigned scatter(const wefti_ring_search *s, int at, int gpu)
     return x ^ x >> 13;
 }
 
+/* Every fourth attempt of chains: the poorest GPUs are ends, of which one
+ * link's direction is left alone. */
+static bool spares_the_poor(const wefti_ring_search *s)
+{
+    return (s->shape == WEFTI_SHAPE_CHAIN || s->shape == WEFTI_SHAPE_TREE) &&
+           s->attempt % 4 == 1;
+}
+
+/* What can still leave a GPU, or with incoming 1 reach it. */
+static double left_at(const wefti_ring_search *s, int gpu, int incoming)
+{
+    double sum = 0;
+    for (int i = s->ends[gpu]; i < s->ends[gpu + 1]; i++) {
+        sum += s->left[s->leaves[i] ^ incoming];
+    }
+    return sum;
+}
+
 /* The order in which GPUs are tried after `at`: what the last ring did, what
  * its reverse does, then the nearest and widest. */
 static int candidates(const wefti_ring_search *s, const int *order, int depth,
@@ -140,7 +156,11 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
                 preferred[1] = last[(i + s->gpu_count - 1) % s->gpu_count];
             }
         }
-        bool reversed = s->ring_count % 2 == 1 && s->limit <= WEFTI_PATH_NVB;
+        /* A chain leaves its last GPU's links alone: in turns each GPU's. */
+        bool turns =
+            s->shape == WEFTI_SHAPE_CHAIN || s->shape == WEFTI_SHAPE_TREE;
+        bool reversed = s->ring_count % 2 == 1 && s->limit <= WEFTI_PATH_NVB &&
+                        !(turns && s->attempt % 4 == 0);
         if (reversed) {
             int swap = preferred[0];
             preferred[0] = preferred[1];
@@ -161,6 +181,7 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
         }
         double key = gpu == preferred[0]   ? 1e12
                      : gpu == preferred[1] ? 1e11
+                     : spares_the_poor(s)  ? left_at(s, gpu, 0)
                      : s->attempt > 0
                          ? 4 * least + (double)(scatter(s, at, gpu) % 256)
                      : s->ring_count == 0 ? 1e6 - gpu
@@ -177,29 +198,78 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
     return count;
 }
 
+/* Plain Ethernet serves only where there is nothing better. */
+static bool serves(const wefti_ring_search *s, int nic)
+{
+    const wefti_host_paths *host = &s->paths->hosts[s->host];
+    const wefti_topo *topo = s->paths->topo;
+    int device = s->paths->nics[nic];
+    if (topo->devices[device].nic.kind != WEFTI_NIC_ETHERNET) {
+        return wefti_topo_nic_usable(topo, device);
+    }
+    for (int i = 0; i < host->nic_count; i++) {
+        int other = s->paths->nics[host->first_nic + i];
+        if (topo->devices[other].nic.kind != WEFTI_NIC_ETHERNET &&
+            wefti_topo_nic_usable(topo, other)) {
+            return false;
+        }
+    }
+    return wefti_topo_nic_usable(topo, device);
+}
+
+static bool leave_by(wefti_ring_search *s, int gpu, int nic)
+{
+    wefti_route out;
+    if (!nic_allowed(s, gpu, nic)) {
+        return false;
+    }
+    wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &out);
+    if (!take(s, &out, false)) {
+        return false;
+    }
+    s->exits[s->ring_count] = nic;
+    return true;
+}
+
+/* The second ring of a pair goes the other way between the first one's NICs. */
+static bool is_second(const wefti_ring_search *s)
+{
+    return s->crossing && s->ring_count % 2 == 1;
+}
+
+/* Out by a NIC: that of the entry, or another where rings cross. */
+static bool close_by_nic(wefti_ring_search *s, int gpu)
+{
+    const wefti_host_paths *host = &s->paths->hosts[s->host];
+    int entry = s->nics[s->ring_count];
+    if (!s->crossing || is_second(s)) {
+        return leave_by(s, gpu,
+                        s->crossing ? s->nics[s->ring_count - 1] : entry);
+    }
+    for (int i = 0; i < host->nic_count; i++) {
+        int nic = host->first_nic + i;
+        if (nic != entry && serves(s, nic) &&
+            wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic).type !=
+                WEFTI_PATH_PXN &&
+            leave_by(s, gpu, nic)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* The hop that ends a ring. */
 static bool close_ring(wefti_ring_search *s, const int *order)
 {
-    wefti_route back;
     int last = order[s->gpu_count - 1];
-    if (s->shape == WEFTI_SHAPE_CHAIN ||
-        (s->shape == WEFTI_SHAPE_RING && s->gpu_count == 1)) {
+    if (s->shape == WEFTI_SHAPE_NET) {
+        return close_by_nic(s, last);
+    }
+    if (s->shape != WEFTI_SHAPE_RING || s->gpu_count == 1) {
         return true;
     }
-    bool gpus = s->shape == WEFTI_SHAPE_RING;
-    if (gpus) {
-        if (path_type(s, last, order[0]) > s->limit) {
-            return false;
-        }
-        back = *route_of(s, last, order[0]);
-    } else {
-        int nic = s->nics[s->ring_count];
-        if (!nic_allowed(s, last, nic)) {
-            return false;
-        }
-        wefti_route_gpu_nic(s->paths, s->first_gpu + last, nic, &back);
-    }
-    return take(s, &back, gpus);
+    return path_type(s, last, order[0]) <= s->limit &&
+           take(s, route_of(s, last, order[0]), true);
 }
 
 /* Extends a ring by one GPU; true when it could be closed. */
@@ -240,45 +310,76 @@ static bool start_at(wefti_ring_search *s, int gpu)
     return done;
 }
 
+/* A tree's host takes and gives by the GPU that its chain begins at. */
+static bool enter(wefti_ring_search *s, int gpu, int nic)
+{
+    wefti_route in;
+    route_in(s, gpu, nic, &in);
+    if (!take(s, &in, false)) {
+        return false;
+    }
+    if (s->shape == WEFTI_SHAPE_TREE && !leave_by(s, gpu, nic)) {
+        give(s, &in, false, s->speed);
+        return false;
+    }
+    return true;
+}
+
+static void leave_again(wefti_ring_search *s, int gpu, int nic)
+{
+    wefti_route way;
+    route_in(s, gpu, nic, &way);
+    give(s, &way, false, s->speed);
+    if (s->shape == WEFTI_SHAPE_TREE) {
+        wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &way);
+        give(s, &way, false, s->speed);
+    }
+}
+
 /* Enters by a NIC at a GPU near it. */
 static bool start_by_nic(wefti_ring_search *s, int nic)
 {
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-        wefti_route in;
         wefti_path path = wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic);
-        if (path.type > s->nic_limit || path.type == WEFTI_PATH_PXN) {
-            continue;
-        }
-        route_in(s, gpu, nic, &in);
-        if (!take(s, &in, false)) {
+        if (path.type > s->nic_limit || path.type == WEFTI_PATH_PXN ||
+            !enter(s, gpu, nic)) {
             continue;
         }
         s->nics[s->ring_count] = nic;
         if (start_at(s, gpu)) {
             return true;
         }
-        give(s, &in, false, s->speed);
+        leave_again(s, gpu, nic);
     }
     return false;
 }
 
-/* Plain Ethernet serves only where there is nothing better. */
-static bool serves(const wefti_ring_search *s, int nic)
+/* Chains begin at each GPU in turns, or at those that can take least. */
+static bool start_anywhere(wefti_ring_search *s)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
-    const wefti_topo *topo = s->paths->topo;
-    int device = s->paths->nics[nic];
-    if (topo->devices[device].nic.kind != WEFTI_NIC_ETHERNET) {
-        return wefti_topo_nic_usable(topo, device);
-    }
-    for (int i = 0; i < host->nic_count; i++) {
-        int other = s->paths->nics[host->first_nic + i];
-        if (topo->devices[other].nic.kind != WEFTI_NIC_ETHERNET &&
-            wefti_topo_nic_usable(topo, other)) {
-            return false;
+    double above = -1;
+    int last = -1;
+    for (int i = 0; i < s->gpu_count; i++) {
+        int gpu = (s->ring_count + i) % s->gpu_count;
+        if (spares_the_poor(s)) { /* the next in the order of what is left */
+            double least = 1e9;
+            for (int k = 0; k < s->gpu_count; k++) {
+                double own = left_at(s, k, 1);
+                if ((own > above || (own == above && k > last)) &&
+                    own < least) {
+                    least = own;
+                    gpu = k;
+                }
+            }
+            above = least;
+            last = gpu;
+        }
+        s->ring_steps = s->steps + PER_RING / 4;
+        if (start_at(s, gpu)) {
+            return true;
         }
     }
-    return wefti_topo_nic_usable(topo, device);
+    return false;
 }
 
 /* One more ring, in what is left; true when it was found. */
@@ -286,18 +387,15 @@ static bool find_ring(wefti_ring_search *s)
 {
     const wefti_host_paths *host = &s->paths->hosts[s->host];
     s->ring_steps = s->steps + PER_RING;
-    s->nics[s->ring_count] = -1;
+    s->nics[s->ring_count] = s->exits[s->ring_count] = -1;
     if (s->shape == WEFTI_SHAPE_RING) {
         return start_at(s, 0);
     }
     if (s->shape == WEFTI_SHAPE_CHAIN) {
-        for (int i = 0; i < s->gpu_count; i++) {
-            s->ring_steps = s->steps + PER_RING;
-            if (start_at(s, (s->ring_count + i) % s->gpu_count)) {
-                return true;
-            }
-        }
-        return false;
+        return start_anywhere(s);
+    }
+    if (is_second(s)) {
+        return start_by_nic(s, s->exits[s->ring_count - 1]);
     }
     for (int i = 0; i < host->nic_count; i++) {
         int nic = (s->ring_count + i) % host->nic_count;
@@ -366,6 +464,7 @@ int wefti_ring_search_pack(wefti_ring_search *s, double speed)
            find_ring(s)) {
         s->ring_count++;
     }
+    s->ring_count -= is_second(s); /* one without the other */
     s->all_steps += s->steps;
     return s->ring_count;
 }
@@ -386,12 +485,12 @@ double wefti_ring_search_use(wefti_ring_search *s)
             give(s, route_of(s, order[i], order[(i + 1) % s->gpu_count]), true,
                  -s->speed);
         }
-        if (s->shape == WEFTI_SHAPE_NET) {
+        if (s->nics[r] >= 0) {
+            int last = s->shape == WEFTI_SHAPE_TREE ? 0 : s->gpu_count - 1;
             route_in(s, order[0], s->nics[r], &way);
             give(s, &way, false, -s->speed);
-            wefti_route_gpu_nic(s->paths,
-                                s->first_gpu + order[s->gpu_count - 1],
-                                s->nics[r], &way);
+            wefti_route_gpu_nic(s->paths, s->first_gpu + order[last],
+                                s->exits[r], &way);
             give(s, &way, false, -s->speed);
         }
     }
@@ -402,6 +501,25 @@ double wefti_ring_search_use(wefti_ring_search *s)
         }
     }
     return most;
+}
+
+/* The steps that leave each GPU, by its number. */
+static void list_leaves(wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    int count = 0;
+    for (int gpu = 0; gpu < s->gpu_count; gpu++) {
+        int device = s->paths->gpus[s->first_gpu + gpu];
+        s->ends[gpu] = count;
+        for (int link = 0; link < topo->link_count; link++) {
+            if (topo->links[link].a == device) {
+                s->leaves[count++] = 2 * link;
+            } else if (topo->links[link].b == device) {
+                s->leaves[count++] = 2 * link + 1;
+            }
+        }
+    }
+    s->ends[s->gpu_count] = count;
 }
 
 weft_status wefti_ring_search_init(wefti_ring_search *s,
@@ -419,9 +537,13 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
     s->routes = calloc(gpus * gpus + 1, sizeof(*s->routes));
     s->orders = calloc(gpus * WEFTI_RINGS_MOST + 1, sizeof(int));
     s->visited = calloc(gpus + 1, 1);
-    if (!s->left || !s->routes || !s->orders || !s->visited) {
+    s->ends = calloc(gpus + 1, sizeof(int));
+    s->leaves = calloc(2 * (size_t)paths->topo->link_count + 1, sizeof(int));
+    if (!s->left || !s->ends || !s->leaves || !s->routes || !s->orders ||
+        !s->visited) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "rings over %zu GPUs", gpus);
     }
+    list_leaves(s);
     for (int a = 0; a < h->gpu_count; a++) {
         for (int b = 0; b < h->gpu_count; b++) {
             wefti_route_gpu_gpu(paths, h->first_gpu + a, h->first_gpu + b,
@@ -434,6 +556,8 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
 void wefti_ring_search_fini(wefti_ring_search *s)
 {
     free(s->left);
+    free(s->ends);
+    free(s->leaves);
     free(s->routes);
     free(s->orders);
     free(s->visited);

@@ -10,8 +10,9 @@
 
 typedef enum wefti_ring_shape {
     WEFTI_SHAPE_RING,  /* all GPUs and back to the first */
-    WEFTI_SHAPE_CHAIN, /* all GPUs, both directions */
-    WEFTI_SHAPE_NET    /* NIC, all GPUs, the same NIC */
+    WEFTI_SHAPE_CHAIN, /* all GPUs */
+    WEFTI_SHAPE_NET,   /* NIC, all GPUs, a NIC */
+    WEFTI_SHAPE_TREE   /* NIC, first GPU, the same NIC; that GPU, the others */
 } wefti_ring_shape;
 
 typedef struct wefti_ring_search {
@@ -20,15 +21,19 @@ typedef struct wefti_ring_search {
     wefti_ring_shape shape;
     double speed;
     wefti_path_type limit, nic_limit;
-    double *left;        /* GB/s by step (link and direction) */
-    wefti_route *routes; /* [gpu][gpu] */
-    int steps;           /* of this speed's budget */
-    int all_steps;
-    int ring_steps;   /* when this ring gives up */
-    unsigned attempt; /* another order of equals each time */
+    /* Rings in pairs: one leaves by the NIC that the other enters by, so that
+     * two hosts that take them in turns stay on one rail. */
+    bool crossing;
+    double *left;              /* GB/s by step (link and direction) */
+    wefti_route *routes;       /* [gpu][gpu] */
+    int steps;                 /* of this speed's budget */
+    int all_steps, steps_most; /* of all speeds, for the caller */
+    int ring_steps;            /* when this ring gives up */
+    unsigned attempt;          /* another order of equals each time */
     int ring_count;
-    int *orders; /* [WEFTI_RINGS_MOST][gpu_count], local */
-    int nics[WEFTI_RINGS_MOST];
+    int *ends, *leaves; /* steps that leave GPU g: leaves[ends[g] .. [g+1]) */
+    int *orders;        /* [WEFTI_RINGS_MOST][gpu_count], local */
+    int nics[WEFTI_RINGS_MOST], exits[WEFTI_RINGS_MOST];
     char *visited;
 } wefti_ring_search;
 

@@ -17,10 +17,14 @@
 #define FALLBACK_GBps 0.1
 /* Searches for one speed, each with another order of equals. */
 #define ATTEMPTS_MOST 12
-/* Steps of all searches for one kind of paths between GPUs: what bounds the
- * time of a plan. A share of each, lest a narrow kind that has no answer
- * leaves none for a wider one that has. */
-#define ALL_STEPS_MOST (1 << 17)
+/* At least so many speeds get their share of the steps. */
+#define SPEEDS_TRIED 5
+/* Steps of all searches for one kind of paths, until something is found, and of
+ * all that look for more from then on: what bounds the time of a plan. A share
+ * for each kind, lest a narrow one that has no answer leaves none for a wider
+ * one that has. */
+#define FIRST_STEPS_MOST (1 << 16)
+#define MORE_STEPS_MOST  (1 << 16)
 
 /* NCCL's lists; below 3 GB/s within a host, where it gives up, our own. */
 static const double slow_speeds[] = {40, 30, 20, 18, 15, 12,  10, 9,   7,
@@ -43,6 +47,11 @@ typedef struct speeds {
 
 #define SPEEDS(list) ((speeds){list, (int)WEFTI_COUNT_OF(list)})
 
+static bool by_net(const wefti_ring_search *s)
+{
+    return s->shape == WEFTI_SHAPE_NET || s->shape == WEFTI_SHAPE_TREE;
+}
+
 static speeds speeds_of(const wefti_ring_search *s)
 {
     const wefti_topo *topo = s->paths->topo;
@@ -53,7 +62,7 @@ static speeds speeds_of(const wefti_ring_search *s)
         int own = gpu->amd ? 0 : gpu->sm;
         sm = own < sm ? own : sm;
     }
-    if (s->shape == WEFTI_SHAPE_NET) {
+    if (by_net(s)) {
         return sm >= 100  ? SPEEDS(net_sm100_speeds)
                : sm >= 90 ? SPEEDS(net_sm90_speeds)
                           : SPEEDS(net_slow_speeds);
@@ -74,8 +83,7 @@ static void keep(wefti_ring_search *s, wefti_rings *best)
     best->channels = best->distinct = s->ring_count;
     best->GBps = s->speed;
     best->type = WEFTI_PATH_LOC;
-    best->nic_type =
-        s->shape == WEFTI_SHAPE_NET ? WEFTI_PATH_LOC : WEFTI_PATH_DIS;
+    best->nic_type = by_net(s) ? WEFTI_PATH_LOC : WEFTI_PATH_DIS;
     for (int r = 0; r < s->ring_count; r++) {
         const int *order = s->orders + r * s->gpu_count;
         for (int i = 0; i < s->gpu_count; i++) {
@@ -87,10 +95,12 @@ static void keep(wefti_ring_search *s, wefti_rings *best)
             }
         }
         best->nics[r] = s->nics[r];
-        for (int end = 0; end < 2 && s->shape == WEFTI_SHAPE_NET; end++) {
-            int gpu = s->first_gpu + order[end ? s->gpu_count - 1 : 0];
-            wefti_path_type type =
-                wefti_path_gpu_nic(s->paths, gpu, s->nics[r]).type;
+        best->exits[r] = s->exits[r];
+        for (int end = 0; end < 2 && by_net(s); end++) {
+            bool at_end = end && s->shape == WEFTI_SHAPE_NET;
+            int gpu = s->first_gpu + order[at_end ? s->gpu_count - 1 : 0];
+            int nic = end ? s->exits[r] : s->nics[r];
+            wefti_path_type type = wefti_path_gpu_nic(s->paths, gpu, nic).type;
             best->nic_type = type > best->nic_type ? type : best->nic_type;
         }
     }
@@ -119,58 +129,72 @@ static double best_path(const wefti_ring_search *s)
 /* What leaves one GPU in one direction. */
 static double leaving(const wefti_ring_search *s, int gpu)
 {
-    const wefti_topo *topo = s->paths->topo;
-    int device = s->paths->gpus[s->first_gpu + gpu];
     double sum = 0;
-    for (int l = 0; l < topo->link_count; l++) {
-        if (topo->links[l].a == device || topo->links[l].b == device) {
-            sum += topo->links[l].nccl_GBps;
-        }
+    for (int i = s->ends[gpu]; i < s->ends[gpu + 1]; i++) {
+        sum += s->paths->topo->links[s->leaves[i] / 2].nccl_GBps;
     }
     return sum;
 }
 
-/* The most that all rings together can ask: what leaves the poorest GPU, and
- * all NICs; a chain takes what leaves and what comes, but at its ends. */
-static double bound(const wefti_ring_search *s)
+/* So much of it as whole rings of that speed take. */
+static double whole(double GBps, double speed)
+{
+    return floor((GBps + ROUNDING) / speed) * speed;
+}
+
+/* The most that all rings of that speed can ask together: what leaves the
+ * poorest GPU, and all NICs; of a chain no link leaves its last GPU. */
+static double bound(const wefti_ring_search *s, double speed)
 {
     const wefti_host_paths *host = &s->paths->hosts[s->host];
     double least = 1e9, all = 0, nics = 0;
+    bool chain = s->shape == WEFTI_SHAPE_CHAIN || s->shape == WEFTI_SHAPE_TREE;
     for (int i = 0; i < s->gpu_count && s->gpu_count > 1; i++) {
-        double own = leaving(s, i);
+        double own = whole(leaving(s, i), speed);
         least = fmin(least, own);
         all += own;
     }
-    if (s->shape == WEFTI_SHAPE_CHAIN && s->gpu_count > 1) {
-        return fmin(least, all / (2 * (s->gpu_count - 1)));
+    if (chain && s->gpu_count > 1) {
+        least = all / (s->gpu_count - 1);
     }
     for (int i = 0; i < host->nic_count; i++) {
-        nics += s->paths->topo->devices[s->paths->nics[host->first_nic + i]]
-                    .nic.gbps /
-                8;
+        const wefti_device *nic =
+            &s->paths->topo->devices[s->paths->nics[host->first_nic + i]];
+        nics += whole(nic->nic.gbps / 8, speed);
     }
-    return s->shape == WEFTI_SHAPE_NET ? fmin(least, nics) : least;
+    return by_net(s) ? fmin(least, nics) : least;
+}
+
+/* What rings of that speed must bring to be better: of many slow ones, a
+ * quarter more than the few fast ones that were found. NCCL looks for none
+ * below 0.49 of their speed. */
+static double asked_of(const wefti_rings *best, double speed)
+{
+    double total = best->channels * best->GBps;
+    return speed < 0.49 * best->GBps ? 1.25 * total : total;
 }
 
 static void try_speeds(wefti_ring_search *s, wefti_rings *best)
 {
     speeds all = speeds_of(s);
-    double fastest = best_path(s), most = bound(s);
+    double fastest = best_path(s);
     for (int i = 0; i < all.count; i++) {
-        double total = best->channels * best->GBps;
+        double total = asked_of(best, all.list[i]);
+        double most = bound(s, all.list[i]);
         if (all.list[i] > fastest + ROUNDING || total >= most - ROUNDING ||
-            s->all_steps > ALL_STEPS_MOST ||
+            s->all_steps > s->steps_most ||
             WEFTI_RINGS_MOST * all.list[i] <= total ||
             !wefti_ring_search_may_fit(s, all.list[i])) {
             continue;
         }
+        int own_most = s->all_steps + s->steps_most / SPEEDS_TRIED;
         for (s->attempt = 0; s->attempt < ATTEMPTS_MOST; s->attempt++) {
             int found = wefti_ring_search_pack(s, all.list[i]);
-            if (found * s->speed > best->channels * best->GBps + ROUNDING) {
+            if (found * s->speed > asked_of(best, s->speed) + ROUNDING) {
                 keep(s, best);
             }
             if (found == 0 || (found + 1) * s->speed > most + ROUNDING ||
-                s->all_steps > ALL_STEPS_MOST) {
+                s->all_steps > own_most) {
                 break;
             }
         }
@@ -183,23 +207,24 @@ static const wefti_path_type gpu_limits[] = {
 static const wefti_path_type nic_limits[] = {WEFTI_PATH_PXB, WEFTI_PATH_PXN,
                                              WEFTI_PATH_PHB, WEFTI_PATH_SYS};
 
-/* Ever wider types of paths, until rings are found. */
+/* Ever wider types of paths, until rings are found. Rings that cross NICs
+ * come last, as NCCL has it, and only for more than the others bring. */
 static void try_types(wefti_ring_search *s, wefti_rings *best)
 {
-    size_t nic_count =
-        s->shape == WEFTI_SHAPE_NET ? WEFTI_COUNT_OF(nic_limits) : 1;
+    size_t nic_count = by_net(s) ? WEFTI_COUNT_OF(nic_limits) : 1;
+    int more = MORE_STEPS_MOST;
     for (size_t i = 0; i < WEFTI_COUNT_OF(gpu_limits); i++) {
-        s->all_steps = 0;
-        for (size_t j = 0; j < nic_count; j++) {
-            s->limit = gpu_limits[i];
-            s->nic_limit = nic_limits[j];
-            try_speeds(s, best);
-            if (best->channels > 0 && nic_limits[j] >= WEFTI_PATH_PXN) {
-                break; /* as NCCL: nothing worse once there is something */
+        s->limit = gpu_limits[i];
+        for (int cross = 0; cross <= (s->shape == WEFTI_SHAPE_NET); cross++) {
+            bool found_before = best->channels > 0;
+            s->steps_most = !found_before ? FIRST_STEPS_MOST : more / 2;
+            s->all_steps = 0;
+            s->crossing = cross;
+            for (size_t j = 0; j < nic_count; j++) {
+                s->nic_limit = nic_limits[j];
+                try_speeds(s, best);
             }
-        }
-        if (best->channels > 0) {
-            return;
+            more -= found_before ? s->all_steps : 0;
         }
     }
 }
@@ -224,9 +249,8 @@ static void fall_back(const wefti_ring_search *s, wefti_rings *rings)
     rings->channels = rings->distinct = 1;
     rings->GBps = FALLBACK_GBps;
     rings->type = WEFTI_PATH_SYS;
-    rings->nic_type =
-        s->shape == WEFTI_SHAPE_NET ? WEFTI_PATH_SYS : WEFTI_PATH_DIS;
-    rings->nics[0] = -1;
+    rings->nic_type = by_net(s) ? WEFTI_PATH_SYS : WEFTI_PATH_DIS;
+    rings->nics[0] = rings->exits[0] = -1;
     for (int i = 0; i < s->gpu_count; i++) {
         rings->orders[i] = s->first_gpu + i;
     }
@@ -248,7 +272,7 @@ static weft_status plan(const wefti_paths *paths, int host,
         status = wefti_error(WEFT_ERR_NO_MEMORY, "rings over %d GPUs", gpus);
     }
     if (status == WEFT_OK) {
-        bool joins = gpus > 1 || shape == WEFTI_SHAPE_NET;
+        bool joins = gpus > 1 || by_net(&s);
         if (joins) {
             try_types(&s, rings_out);
         }
@@ -280,6 +304,12 @@ weft_status wefti_chains_plan(const wefti_paths *paths, int host,
                               wefti_rings *rings_out)
 {
     return plan(paths, host, WEFTI_SHAPE_CHAIN, rings_out);
+}
+
+weft_status wefti_chains_plan_net(const wefti_paths *paths, int host,
+                                  wefti_rings *rings_out)
+{
+    return plan(paths, host, WEFTI_SHAPE_TREE, rings_out);
 }
 
 void wefti_rings_fini(wefti_rings *rings)

@@ -28,23 +28,31 @@ typedef struct wefti_rings {
     wefti_path_type nic_type; /* between GPUs and NICs; DIS: single host */
     double most_use;
     int gpu_count;
-    int *orders;                /* [distinct][gpu_count], ordinals of GPUs */
-    int nics[WEFTI_RINGS_MOST]; /* by which each enters and leaves; -1 */
+    int *orders;                 /* [distinct][gpu_count], ordinals of GPUs */
+    int nics[WEFTI_RINGS_MOST];  /* by which each enters; -1 */
+    int exits[WEFTI_RINGS_MOST]; /* and leaves */
 } wefti_rings;
 
 /* Rings within a host. */
 WEFT_NODISCARD weft_status wefti_rings_plan(const wefti_paths *paths, int host,
                                             wefti_rings *rings_out);
 
-/* A host's part of rings over several: NIC, all GPUs, the same NIC. */
+/* A host's part of rings over several: NIC, all GPUs, the same NIC; or in
+ * pairs, each of which leaves by the NIC that the other enters by. */
 WEFT_NODISCARD weft_status wefti_rings_plan_net(const wefti_paths *paths,
                                                 int host,
                                                 wefti_rings *rings_out);
 
-/* Chains for trees: like rings without the last hop, used in both directions.
- */
+/* Chains for trees: like rings without the last hop. As NCCL does, they are
+ * counted in one direction; an all-reduce over trees uses both. */
 WEFT_NODISCARD weft_status wefti_chains_plan(const wefti_paths *paths, int host,
                                              wefti_rings *rings_out);
+
+/* A host's part of trees over several: a chain whose first GPU takes and gives
+ * by a NIC near it. */
+WEFT_NODISCARD weft_status wefti_chains_plan_net(const wefti_paths *paths,
+                                                 int host,
+                                                 wefti_rings *rings_out);
 
 void wefti_rings_fini(wefti_rings *rings);
 

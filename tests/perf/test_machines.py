@@ -134,7 +134,8 @@ class Machines(unittest.TestCase):
         self.check_proof(facts)
 
     def check_proof(self, facts):
-        for name in ("rings", "trees", "rings_multinode"):
+        for name in ("rings", "trees", "rings_multinode",
+                     "trees_multinode"):
             if facts[name]:
                 self.assertLessEqual(facts[name]["most_use"], 1 + 1e-4, name)
 
@@ -297,6 +298,16 @@ class Machines(unittest.TestCase):
                          {"XGMI", "PCI", "NET"})
         self.assertEqual([n["kind"] for n in facts["nics"]], ["slingshot"] * 8)
         self.check_proof(facts)
+
+    def test_comments_are_read_as_nccl_reads_them(self):
+        """RCCL's own files begin with lines of dashes, which XML forbids."""
+        dashes = 40 * "-"
+        head = f"<!{dashes}\n - a notice -- with more\n {dashes}>\n"
+        text = system(cpu(0, gpu("0000:01:00.0", 0, 90)))
+        facts = show(head + text.replace("<gpu", "<!-- <gpu> --><gpu"))
+        self.assertEqual(len(facts["gpus"]), 1)
+        with self.assertRaisesRegex(AssertionError, "machine.xml:1:"):
+            show(head.replace("-->", "--") + text)
 
     def test_mi250_pairs_have_more_links(self):
         ring = {0: 2, 1: 3, 2: 4, 3: 5, 4: 6, 5: 7, 6: 0, 7: 1}

@@ -77,7 +77,7 @@ WEFT_NODISCARD weft_status wefti_rows_signal(wefti_rows *rows, size_t end_row);
  * input        F: the activation; I, B: the gradient of F's output. NULL: at
  *              the end of the model, and for W and the others.
  * output       F: the activation; I, B: the gradient of F's input. NULL
- *              likewise. Poison before: all of it must be written.
+ *              likewise. Undefined before: all of it must be written.
  */
 typedef struct wefti_pipeline_work {
     weft_action_type type;

@@ -12,9 +12,6 @@
 #include "tests/overlap/pipelines.h"
 #include "tests/overlap/schedules.h"
 
-#include "base/clock.h"
-#include "overlap/pipeline_gather.h"
-
 #include <stdatomic.h>
 
 /* What is done with a schedule before it is executed. */
@@ -348,117 +345,6 @@ static void test_pipeline_next_stage_starts_with_first_chunk(void **state)
     weft_schedule_destroy(schedule);
 }
 
-/* ---- what a step was ------------------------------------------------------
- */
-
-static int measure_rank(weft_comm *comm, void *context)
-{
-    job *it = context;
-    toy model;
-    wefti_pipeline *pipeline = NULL;
-    wefti_pipeline_peaks planned;
-    weft_schedule_run run;
-    int wrong = 0, rank = weft_comm_get_rank(comm);
-    wefti_pipeline_config config = job_config(it, comm, &model);
-    if (wefti_pipeline_predict(&config, rank, &planned) != WEFT_OK ||
-        wefti_pipeline_create(&config, &pipeline) != WEFT_OK) {
-        return 1;
-    }
-    toy_init(&model, it->schedule, config.device, rank, &planned);
-    toy_begin(&model, 1);
-    wrong += wefti_pipeline_run(pipeline, SIZE_MAX) != WEFT_OK ||
-             wefti_pipeline_measure(pipeline, 1e6, &run, NULL) != WEFT_OK;
-    for (int r = 0; r < it->schedule->ranks && wrong == 0; r++) {
-        const wefti_actions *list = &it->schedule->lists[r];
-        double waits = 0, last = 0;
-        for (int w = 0; w < WEFT_WAIT_COUNT; w++) {
-            waits += run.ranks[r].wait[w];
-        }
-        wrong += waits < run.ranks[r].bubble - 1e-6 ||
-                 waits > run.ranks[r].bubble + 1e-6;
-        wrong += run.ranks[r].bubble < 0 || run.ranks[r].busy <= 0;
-        for (size_t k = 0; k < list->count; k++) {
-            const weft_schedule_span *span = &run.ranks[r].spans[k];
-            if (wefti_action_is_compute(&list->items[k])) {
-                wrong += span->begin < last || span->end < span->begin ||
-                         span->end > run.makespan + 1e-9;
-                last = span->end;
-            }
-        }
-    }
-    if (wrong == 0 && rank == 0) {
-        FILE *nowhere = fopen("/dev/null", "w");
-        wrong += weft_schedule_draw_svg(it->schedule, &run, &run, NULL, "ms",
-                                        nowhere) != WEFT_OK;
-        wrong += fclose(nowhere) != 0;
-    }
-    weft_schedule_run_fini(&run);
-    wefti_pipeline_destroy(pipeline);
-    toy_fini(&model);
-    return wrong;
-}
-
-static void test_pipeline_measured_step_can_be_drawn(void **state)
-{
-    (void)state;
-    recipe r = {.name = "dualpipev",
-                .ranks = 3,
-                .microbatches = 8,
-                .stages = true,
-                .release = true};
-    weft_schedule *schedule = cook(&r);
-    job it = make_job(schedule);
-    assert_int_equal(job_run(&it, measure_rank, 60000), 0);
-    weft_schedule_destroy(schedule);
-}
-
-/* A rank's clock, as if it were another host's. */
-static _Thread_local int64_t ahead_ns;
-
-static int64_t skewed_clock(void)
-{
-    return wefti_clock_ns() + ahead_ns;
-}
-
-/* The k-th action of rank r ran from k * 10 + r for a ms, on one clock. */
-static int skewed_rank(weft_comm *comm, void *context)
-{
-    const weft_schedule *schedule = ((job *)context)->schedule;
-    wefti_pipeline_span spans[64];
-    weft_schedule_run run;
-    int64_t ms = 1000000, error_ns = -1;
-    int own = weft_comm_get_rank(comm), wrong = 0;
-    ahead_ns = own * 77777 * ms;
-    for (int64_t k = 0; k < (int64_t)schedule->lists[own].count; k++) {
-        int64_t begin_ns = (k * 10 + own) * ms + ahead_ns;
-        spans[k] = (wefti_pipeline_span){
-            begin_ns, begin_ns, begin_ns + ms, 0, WEFT_WAIT_NONE, -1};
-    }
-    if (wefti_pipeline_gather(schedule, comm, spans, 1, (double)ms,
-                              skewed_clock, &run, &error_ns) != WEFT_OK) {
-        return 1;
-    }
-    double most = (double)error_ns / (double)ms;
-    for (int r = 0; r < schedule->ranks; r++) {
-        for (size_t k = 0; k < schedule->lists[r].count; k++) {
-            double off = run.ranks[r].spans[k].begin - (double)k * 10 - r;
-            wrong += off > most || off < -most;
-        }
-    }
-    weft_schedule_run_fini(&run);
-    return wrong + (error_ns <= 0);
-}
-
-static void test_pipeline_clocks_of_other_hosts_are_aligned(void **state)
-{
-    (void)state;
-    recipe r = {.name = "gpipe", .ranks = 3, .microbatches = 2};
-    weft_schedule *schedule = cook(&r);
-    job it = make_job(schedule);
-    assert_int_equal(job_run(&it, skewed_rank, 60000), 0);
-    weft_schedule_destroy(schedule);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -470,8 +356,6 @@ int main(void)
         cmocka_unit_test(test_pipeline_sends_in_the_list_s_order),
         cmocka_unit_test(test_pipeline_stopped_at_any_prefix_goes_on),
         cmocka_unit_test(test_pipeline_random_schedules_train_right),
-        cmocka_unit_test(test_pipeline_measured_step_can_be_drawn),
-        cmocka_unit_test(test_pipeline_clocks_of_other_hosts_are_aligned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static weft_status read_text(const char *path, char **text_out,
             status = wefti_error_system("%.200s", path);
         }
     }
-    fclose(file);
+    (void)fclose(file);
     if (status != WEFT_OK) {
         free(text);
         return status;

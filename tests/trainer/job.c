@@ -180,7 +180,7 @@ static void read_metrics(job_result *result, const char *path)
         read_line(result, line);
     }
     if (file) {
-        fclose(file);
+        (void)fclose(file);
     }
 }
 
@@ -242,8 +242,8 @@ job_result job_run(scratch *own, const job *what)
     rewind(out);
     result.printed_bytes =
         fread(result.printed, 1, sizeof(result.printed) - 1, out);
-    fclose(out);
-    fclose(err);
+    (void)fclose(out);
+    (void)fclose(err);
     read_metrics(&result, metrics);
     return result;
 }

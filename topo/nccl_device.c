@@ -217,6 +217,21 @@ static double read_speed(wefti_nccl_import *in, const wefti_element *net,
     return wrong ? 0 : mbps / 1000;
 }
 
+/* A port that is on no PCI device may stand below every <cpu>. */
+static int find_again(const wefti_topo *topo, const wefti_element *net)
+{
+    const char *name = wefti_element_text(net, "name");
+    int dev = wefti_element_int(net, "dev", -1);
+    for (int i = 0; i < topo->device_count && dev >= 0 && name[0]; i++) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->kind == WEFTI_TOPO_NIC && !d->pci.bus[0] && d->nic.dev == dev &&
+            strcmp(d->name, name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 static int add_port(wefti_nccl_import *in, const wefti_element *pci_element,
                     int card, const wefti_element *net)
 {
@@ -258,6 +273,16 @@ static int add_port(wefti_nccl_import *in, const wefti_element *pci_element,
 void wefti_nccl_add_nic(wefti_nccl_import *in, const wefti_element *pci_element,
                         const wefti_element *nic, int parent)
 {
+    const wefti_element *net = nic ? wefti_element_child(nic, "net") : NULL;
+    int again = net && !pci_element ? find_again(in->topo, net) : -1;
+    if (again >= 0) {
+        char label[64];
+        wefti_topo_warn(in->topo, 15, wefti_topo_label(in->topo, again, label),
+                        "line %d: the same port again, near another NUMA node: "
+                        "counts once",
+                        net->line);
+        return;
+    }
     int card = card_at(in, pci_element, parent);
     int ports = 0;
     for (int i = 0; nic && i < nic->child_count; i++) {

@@ -26,6 +26,18 @@ static int find_gpu_at(const wefti_topo *topo, const char *bus)
     return -1;
 }
 
+/* How many GPUs of the file are that PCI device: each lists all its links. */
+static int sharers_of(const wefti_topo *topo, int gpu)
+{
+    int count = 0;
+    for (int i = 0; i < topo->device_count; i++) {
+        count +=
+            topo->devices[i].kind == WEFTI_TOPO_GPU &&
+            strcmp(topo->devices[i].pci.bus, topo->devices[gpu].pci.bus) == 0;
+    }
+    return count;
+}
+
 /* How many links the element tells of, or -1 and a warning: what is no number
  * of links is not made one. NCCL itself refuses an element without count. */
 static int count_of(wefti_nccl_import *in, const wefti_element *element,
@@ -62,7 +74,8 @@ static int links_most(const wefti_device *d)
            : sm == 60                ? 4
            : sm == 70                ? 6
            : sm == 80                ? 12
-           : sm >= 90 && sm < 110    ? 18
+           : sm >= 90 && sm < 107    ? 18
+           : sm == 107               ? 36
                                      : 0;
 }
 
@@ -138,6 +151,8 @@ static void claim_link(wefti_nccl_import *in, int gpu,
                         claim.count, target);
         return;
     }
+    int sharers = sharers_of(topo, gpu);
+    claim.count = claim.count > sharers ? claim.count / sharers : 1;
     if (claim.to < 0 && wefti_bus_is_hidden(target)) {
         in->hidden_links += claim.count;
     }
@@ -185,7 +200,7 @@ static void claim_c2c(wefti_nccl_import *in, int gpu,
                         element->line, text);
         return;
     }
-    GBps = GBps * count / 1000;
+    GBps = GBps * count / 1000 / sharers_of(in->topo, gpu);
     if (numa >= 0 && count > 0) {
         wefti_claims_add(in->topo, &in->claims,
                          (wefti_claim){.from = gpu,

@@ -23,6 +23,7 @@
  * GPU driver for virtual machines (amdgv_marketing_name.h); links from the
  * vendors' data sheets: NVLink 5 of B200, B300 and their Grace kin 18 links of
  * 50 GB/s each way (1.8 TB/s both), of H100, H200 and H20 18 of 25 (900 GB/s).
+ * Of Rubin (sm 107) NCCL's own notes on it: 36 links, 38 GB/s by its table.
  */
 static const wefti_gpu_model models[] = {
     {"GB300", NVIDIA, 0x31c2, 103, 18, true, 6},
@@ -133,6 +134,9 @@ const wefti_gpu_model *wefti_gpu_model_find(uint16_t vendor, uint16_t device,
 
 wefti_rate wefti_rate_nvlink(int sm)
 {
+    if (sm == 107) {
+        return (wefti_rate){50, 38};
+    }
     if (sm >= 100) {
         return (wefti_rate){50, 40.1};
     }
@@ -156,6 +160,9 @@ wefti_rate wefti_rate_nvlink(int sm)
 
 int wefti_rate_nvlinks_most(int sm)
 {
+    if (sm == 107) {
+        return 36;
+    }
     if (sm >= 90) {
         return 18;
     }

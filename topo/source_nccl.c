@@ -53,7 +53,9 @@ static weft_status import_bridge(wefti_nccl_import *in,
     if (gpus > 1) {
         char label[64];
         wefti_topo_warn(in->topo, 22, wefti_topo_label(in->topo, bridge, label),
-                        "%d GPUs in one PCI device share its link", gpus);
+                        "%d GPUs in one PCI device share its link; of its "
+                        "NVLinks each is given its part",
+                        gpus);
     }
     return import_tree(in, element, bridge);
 }

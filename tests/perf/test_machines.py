@@ -268,6 +268,52 @@ class Machines(unittest.TestCase):
         self.assertEqual(len(links), 4)
         self.assertAlmostEqual(links[0]["GBps"], 447.12)
 
+    def test_rack_gpu_without_its_nvlinks_is_named(self):
+        """As seen on a GB300 rack: one GPU of a tray, by C2C alone."""
+        inside = "".join(
+            cpu(n, gpu(f"000{n}:06:00.0", n, 103,
+                       ("" if n == 1 else nvlink("fffffff:ff:ff.0", 18)) +
+                       tag("c2c", bw=44712, count=5), vendor="0x10de",
+                       device="0x31c2", speed="64.0 GT/s PCIe"),
+                arch="arm64", vendor="ARM") for n in range(4))
+        facts = show(system(inside))
+        self.assertEqual(facts["gpus"][0]["name"], "GB300")
+        self.warned(facts, 4, "gpu1", "0 links", "twins have 18")
+        self.assertEqual(types(facts)[0][1], "SYS")
+        self.assertEqual(facts["paths"]["gpu_gpu"][0][2]["GBps"], 900)
+        self.check_proof(facts)
+
+    def test_two_halves_of_a_gpu_share_its_links(self):
+        """Rubin with MLOPart: each half lists all 36 links."""
+        inside = "".join(
+            cpu(n, pci(f"000{2 * n}:81:00.0", "0x030200", "".join(
+                tag("gpu", nvlink("fffffff:ff:ff.0", 36) +
+                    tag("c2c", bw=56376, count=7), dev=n, sm=107, mlopart=k,
+                    rank=2 * n + k, gdr=1) for k in range(2)),
+                vendor="0x10de", device="0x307f", speed="64.0 GT/s PCIe",
+                width=2), arch="arm64", vendor="ARM") for n in range(2))
+        facts = show(system(inside))
+        self.assertEqual(len(facts["gpus"]), 4)
+        self.warned(facts, 22, "2 GPUs", "each is given its part")
+        self.assertEqual([w for w in facts["warnings"] if w["code"] == 7], [])
+        links = [(k["count"], k["GBps"]) for k in facts["links"]
+                 if k["type"] == "NVL"]
+        self.assertEqual(links, [(18, 900)] * 4)
+        c2c = [k["GBps"] for k in facts["links"] if k["type"] == "C2C"]
+        self.assertAlmostEqual(sum(c2c), 2 * 7 * 56.376)
+        self.check_proof(facts)
+
+    def test_socket_port_below_every_cpu_counts_once(self):
+        """As a cloud's guest dumps it: eth0 under both <cpu> elements."""
+        port = tag("nic", tag("net", name="eth0", dev=0, speed=10000, port=0,
+                              guid="0x0", gdr=0))
+        facts = show(system("".join(cpu(n, gpu(
+            f"0000:{n + 1}0:00.0", n, 90, nvlink("fffffff:ff:ff.0", 18)) +
+            port) for n in range(2))))
+        self.assertEqual([n["name"] for n in facts["nics"]], ["eth0"])
+        self.warned(facts, 15, "nic0 eth0", "again")
+        self.assertLessEqual(total(facts["rings_multinode"]), 1.25)
+
     # ---- AMD --------------------------------------------------------------
 
     def amd(self, count, gcn, device, peers, speed=200000):

@@ -57,8 +57,10 @@ static void put_number(FILE *file, double value, double tick)
 static void put_ticks_y(const wefti_chart *chart)
 {
     double tick = tick_of(chart->y_most - chart->y_least);
-    double at = ceil(chart->y_least / tick - 1e-9) * tick;
-    for (; at <= chart->y_most + tick * 1e-9; at += tick) {
+    double first = ceil(chart->y_least / tick - 1e-9);
+    int count = (int)floor(chart->y_most / tick + 1e-9 - first) + 1;
+    for (int k = 0; k < count; k++) {
+        double at = (first + k) * tick;
         double y = place_y(chart, at);
         fprintf(chart->file,
                 "<path class=\"grid\" d=\"M%d %.1fH%d\"/><text class=\"tick\" "
@@ -73,8 +75,10 @@ static void put_ticks_y(const wefti_chart *chart)
 static void put_ticks_x(const wefti_chart *chart)
 {
     double tick = fmax(1, tick_of((chart->x_most - chart->x_least) / 2));
-    double at = ceil(chart->x_least / tick - 1e-9) * tick;
-    for (; at <= chart->x_most; at += tick) {
+    double first = ceil(chart->x_least / tick - 1e-9);
+    int count = (int)floor(chart->x_most / tick + 1e-9 - first) + 1;
+    for (int k = 0; k < count; k++) {
+        double at = (first + k) * tick;
         double x = place_x(chart, at);
         fprintf(chart->file,
                 "<path class=\"mark\" d=\"M%.1f %dv5\"/><text class=\"tick\" "

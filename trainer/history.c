@@ -4,6 +4,7 @@
  */
 #include "trainer/history.h"
 
+#include "base/check.h"
 #include "base/error.h"
 
 #include <math.h>
@@ -103,6 +104,7 @@ static void halve(wefti_history *history)
 void wefti_history_add(wefti_history *history, const wefti_metrics_step *step)
 {
     wefti_history_point point = point_of(step);
+    WEFTI_ASSERT(history->points != NULL);
     while (history->count > 0 &&
            history->points[history->count - 1].first >= step->step) {
         history->count--;

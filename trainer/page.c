@@ -59,6 +59,7 @@ void wefti_page_fini(wefti_page *page)
 {
     wefti_history_fini(&page->history);
     wefti_trace_fini(&page->trace);
+    wefti_page_plan_fini(&page->plan);
     free(page->machine);
     free(page->trace_error);
     free(page->path);
@@ -186,4 +187,21 @@ weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
         status = WEFT_OK;
     }
     return status == WEFT_OK ? gather_machine(page, comm) : status;
+}
+
+weft_status wefti_page_gather_plan(wefti_page *page, wefti_pipeline *pipeline,
+                                   const weft_schedule *schedule, int layers)
+{
+    const double unit_ns = 1e6; /* the page's times are ms */
+    weft_schedule_run measured;
+    int64_t error_ns = 0;
+    wefti_page_plan_fini(&page->plan);
+    weft_status status =
+        wefti_pipeline_measure(pipeline, unit_ns, &measured, &error_ns);
+    page->trace.clock_error_ns = error_ns > page->trace.clock_error_ns
+                                     ? error_ns
+                                     : page->trace.clock_error_ns;
+    return status == WEFT_OK
+               ? wefti_page_plan_init(&page->plan, schedule, &measured, layers)
+               : status;
 }

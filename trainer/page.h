@@ -12,20 +12,12 @@
 #ifndef TRAINER_PAGE_H
 #define TRAINER_PAGE_H
 
+#include "overlap/pipeline.h"
 #include "trainer/config.h"
 #include "trainer/history.h"
+#include "trainer/page_plan.h"
 #include "trainer/summary.h"
 #include "trainer/trace.h"
-#include "weft/advice.h"
-
-/* A pipeline's schedule as planned, and as it ran; all borrowed. */
-typedef struct wefti_page_schedule {
-    const weft_schedule *schedule;
-    const weft_schedule_run *planned;  /* with spans */
-    const weft_schedule_run *measured; /* the same, NULL: did not run */
-    const char *unit;                  /* of their times */
-    const weft_advice *advice;         /* NULL: none */
-} wefti_page_schedule;
 
 typedef struct wefti_page {
     char *path, *trace_path;
@@ -33,10 +25,10 @@ typedef struct wefti_page {
     wefti_rank_sums sums; /* of this rank */
     wefti_trace trace;    /* rank 0's, once gathered */
     int nranks;
-    const char *fabric; /* that carries collectives */
-    char *machine;      /* the text of it; NULL: could not be read */
-    char *trace_error;  /* why the trace was not written; NULL: it was */
-    const wefti_page_schedule *schedule; /* NULL: no pipeline */
+    const char *fabric;   /* that carries collectives */
+    char *machine;        /* the text of it; NULL: could not be read */
+    char *trace_error;    /* why the trace was not written; NULL: it was */
+    wefti_page_plan plan; /* schedule NULL: no pipeline */
 } wefti_page;
 
 /*
@@ -66,6 +58,20 @@ void wefti_page_add(wefti_page *page, const wefti_metrics_step *step);
  */
 WEFT_NODISCARD weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
                                              const weft_ledger *ledger);
+
+/*
+ * wefti_page_gather_plan - a pipeline's last step, likewise, and what it would
+ * have been on paper.
+ *
+ * schedule    what the pipeline runs; borrowed until the page is gone.
+ * layers      of the model.
+ *
+ * Returns     OK | as wefti_pipeline_measure and wefti_page_plan_init.
+ */
+WEFT_NODISCARD weft_status wefti_page_gather_plan(wefti_page *page,
+                                                  wefti_pipeline *pipeline,
+                                                  const weft_schedule *schedule,
+                                                  int layers);
 
 /* Rank 0, after gather. Returns OK | ERR_SYSTEM | ERR_NO_MEMORY. */
 WEFT_NODISCARD weft_status wefti_page_write(const wefti_page *page,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/page_data.c - the page's figures as JSON, in a script element of a
- * type that no browser runs; and the pipeline's schedule.
+ * type that no browser runs.
  *
  * Signs that mean something in HTML are written as JSON's \u escapes, so that
  * no text in the data can end the element.
@@ -12,11 +12,7 @@
 #include "base/json.h"
 #include "weft/version.h"
 
-#include <math.h>
 #include <stdlib.h>
-
-/* ---- data -----------------------------------------------------------------
- */
 
 static void put_step(wefti_json *json, const char *name,
                      const wefti_metrics_step *step)
@@ -89,6 +85,34 @@ static void put_ranks(wefti_json *json, const wefti_page *page)
     wefti_json_array_close(json);
 }
 
+static void put_run(wefti_json *json, const char *name,
+                    const weft_schedule_run *run)
+{
+    wefti_json_object_open(json, name);
+    wefti_json_real(json, "makespan_ms", run->makespan);
+    wefti_json_real(json, "bubble_ms", run->bubble);
+    wefti_json_real(json, "peak_activation", run->activations);
+    wefti_json_object_close(json);
+}
+
+static void put_plan(wefti_json *json, const wefti_page_plan *plan)
+{
+    if (!plan->schedule) {
+        wefti_json_null(json, "schedule");
+        return;
+    }
+    wefti_json_object_open(json, "schedule");
+    put_run(json, "planned", &plan->planned);
+    put_run(json, "measured", &plan->measured);
+    wefti_json_real(json, "F_ms", plan->cost.f);
+    wefti_json_real(json, "I_ms", plan->cost.i);
+    wefti_json_real(json, "W_ms", plan->cost.w);
+    wefti_json_real(json, "FB_ms", plan->cost.fb);
+    wefti_json_real(json, "p2p_ms", plan->cost.p2p);
+    wefti_json_text(json, "advice", plan->advice.reason);
+    wefti_json_object_close(json);
+}
+
 static void put_all(const wefti_page_view *view, wefti_json *json)
 {
     const wefti_summary *summary = view->summary;
@@ -107,6 +131,7 @@ static void put_all(const wefti_page_view *view, wefti_json *json)
     }
     put_history(json, &view->page->history);
     put_ranks(json, view->page);
+    put_plan(json, &view->page->plan);
     wefti_json_object_close(json);
 }
 
@@ -136,85 +161,5 @@ weft_status wefti_page_put_data(const wefti_page_view *view)
     }
     fputs("</script>\n", view->file);
     free(text);
-    return status;
-}
-
-/* ---- the schedule ---------------------------------------------------------
- */
-
-static void put_run(FILE *file, const char *name, const weft_schedule_run *run,
-                    const char *unit)
-{
-    double share = run->makespan > 0 ? 100 * run->bubble / run->makespan : 0;
-    fprintf(file,
-            "<tr><td>%s</td><td>%.4g %s</td><td>%.4g %s</td><td>%.1f%%</td>"
-            "<td>%.4g</td></tr>\n",
-            name, run->makespan, unit, run->bubble, unit, share,
-            run->activations);
-}
-
-static void put_advice(FILE *file, const weft_advice *advice)
-{
-    fputs("<p>", file);
-    wefti_page_text(file, advice->reason);
-    fputs(".</p>\n", file);
-    if (advice->warning[0]) {
-        fputs("<ul class=\"warn\"><li>", file);
-        wefti_page_text(file, advice->warning);
-        fputs(".</li></ul>\n", file);
-    }
-    fputs("<div class=\"wide\"><table id=\"advice\"><tr><th>schedule</th><th>m"
-          "</th><th>V</th><th>step</th><th>bubble</th><th>memory</th><th>copies"
-          "</th><th>messages</th><th class=\"left\"></th></tr>\n",
-          file);
-    for (size_t k = 0; k < advice->count; k++) {
-        const weft_schedule_candidate *c = &advice->candidates[k];
-        fprintf(file, "<tr><td>%s%s</td><td>%d</td>", c->name,
-                c->overlap ? ", FB" : "", c->microbatches);
-        if (c->chunks > 0) {
-            fprintf(file, "<td>%d</td>", c->chunks);
-        } else {
-            fputs("<td></td>", file);
-        }
-        if (isnan(c->makespan)) {
-            fputs("<td></td><td></td><td></td><td></td><td></td>", file);
-        } else {
-            fprintf(file,
-                    "<td>%.4g</td><td>%.1f%%</td><td>%.4g</td><td>%d</td>"
-                    "<td>%zu</td>",
-                    c->makespan, 100 * c->bubble_ratio, c->memory,
-                    c->param_copies, c->messages);
-        }
-        fputs("<td class=\"left\">", file);
-        wefti_page_text(file, c->why);
-        fputs("</td></tr>\n", file);
-    }
-    fputs("</table></div>\n", file);
-}
-
-weft_status wefti_page_put_schedule(const wefti_page_view *view)
-{
-    const wefti_page_schedule *pipeline = view->page->schedule;
-    FILE *file = view->file;
-    if (!pipeline) {
-        return WEFT_OK;
-    }
-    fputs("<section><h2>Schedule</h2>\n<table id=\"schedule\"><tr><th></th><th>"
-          "step</th><th>bubble</th><th>of the step</th><th>peak activation</th>"
-          "</tr>\n",
-          file);
-    put_run(file, "planned", pipeline->planned, pipeline->unit);
-    if (pipeline->measured) {
-        put_run(file, "measured", pipeline->measured, pipeline->unit);
-    }
-    fputs("</table>\n<div class=\"paper\">\n", file);
-    weft_status status =
-        weft_schedule_draw_svg(pipeline->schedule, pipeline->planned,
-                               pipeline->measured, NULL, pipeline->unit, file);
-    fputs("</div>\n", file);
-    if (pipeline->advice) {
-        put_advice(file, pipeline->advice);
-    }
-    fputs("</section>\n", file);
     return status;
 }

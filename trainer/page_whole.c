@@ -207,7 +207,8 @@ static void put_warnings(const wefti_page_view *view)
     if (page->trace.clock_error_ns > 0) {
         fprintf(warn(&w),
                 "The hosts' clocks were compared to within %.1f us: in the "
-                "trace, events of two hosts may be that far from the truth.",
+                "trace and in a pipeline's step, events of two hosts may be "
+                "that far from the truth.",
                 (double)page->trace.clock_error_ns * 1e-3);
     }
     if (page->trace_error) {

@@ -336,6 +336,18 @@ static void open_loop(wefti_run_state *state)
     state->loop.summary = &state->summary;
 }
 
+static weft_status gather_report(wefti_run_state *state, bool stepped)
+{
+    const wefti_replica *replica = &state->replica;
+    weft_status status =
+        wefti_page_gather(&state->page, state->comm, state->ledger);
+    return status == WEFT_OK && stepped && wefti_replica_is_piped(replica)
+               ? wefti_page_gather_plan(&state->page, replica->pipe.pipeline,
+                                        state->schedule,
+                                        (int)state->config.model.layers)
+               : status;
+}
+
 static weft_status train(wefti_run_state *state)
 {
     open_loop(state);
@@ -346,7 +358,7 @@ static weft_status train(wefti_run_state *state)
     }
     bool stepped = state->loop.any_to_tell;
     if (status == WEFT_OK && state->loop.page) { /* before others' records */
-        status = wefti_page_gather(&state->page, state->comm, state->ledger);
+        status = gather_report(state, stepped);
     }
     if (status == WEFT_OK && state->how.options->measure) {
         status = wefti_measure_run(&state->replica, &state->measured);

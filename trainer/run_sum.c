@@ -56,12 +56,17 @@ weft_status wefti_run_sum_up(wefti_run_state *state)
     bool out_is_taken = options->generate ||
                         (options->json && !strcmp(options->json, "-")) ||
                         (options->metrics && !strcmp(options->metrics, "-"));
-    wefti_summary_print(summary,
-                        out_is_taken ? state->how.err : state->how.out);
-    if (options->report) {
-        status = wefti_page_write(&state->page, &state->config, summary);
+    FILE *file = out_is_taken ? state->how.err : state->how.out;
+    wefti_summary_print(summary, file);
+    if (options->json) {
+        status = wefti_summary_write(summary, options->json);
     }
-    return options->json && status == WEFT_OK
-               ? wefti_summary_write(summary, options->json)
-               : status;
+    if (options->report && status == WEFT_OK) {
+        status = wefti_page_write(&state->page, &state->config, summary);
+        if (status == WEFT_OK) {
+            fprintf(file, "%-18s %s, %s\n", "report", state->page.path,
+                    state->page.trace_path);
+        }
+    }
+    return status;
 }

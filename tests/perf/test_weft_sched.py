@@ -221,6 +221,12 @@ class WeftSched(unittest.TestCase):
                       "F=300,I=300,W=300")
         self.assertTrue(math.isclose(alone["makespan"], 1800 + 640,
                                      rel_tol=0.01))
+        # The slower of two ports holds both up, whichever way.
+        slow = facts("simulate", *shape("1f1b", 2, 1), "--topology",
+                     "1x(1xH100,1xCX7)+1x(1xH100,1xNIC100)", "--bytes", "16e6",
+                     "--cost", "F=300,I=300,W=300")
+        self.assertTrue(math.isclose(slow["makespan"], 1800 + 2560,
+                                     rel_tol=0.01))
         # Hosts without GPUs: ranks of one host meet in memory.
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "a.json")

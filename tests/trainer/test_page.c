@@ -187,52 +187,100 @@ static void test_page_of_ten_thousand_steps_is_small_and_says_so(void **state)
     fini_fake(&f);
 }
 
-static void test_page_with_schedule_shows_plan_above_run(void **state)
+/* A step that ran just as the simulator says, as if it had been measured. */
+static void make_plan(fake *f, const char *name, double p2p,
+                      weft_schedule **schedule_out, double *makespan_out)
+{
+    weft_schedule_config shape = {.size_bytes = sizeof(shape),
+                                  .name = name,
+                                  .ranks = 2,
+                                  .microbatches = 8};
+    weft_stage_cost stages[4] = {
+        {1, 1.25, 0.75, 2}, {1.5, 1, 0.5, 1.5}, {1, 1, 1, 2}, {2, 1, 1, 2}};
+    weft_schedule_cost cost = {.size_bytes = sizeof(cost),
+                               .f = 3,
+                               .i = 2.5,
+                               .w = 2,
+                               .b = 4,
+                               .fb = 5.5,
+                               .stages = stages,
+                               .p2p = p2p};
+    weft_schedule_run measured;
+    ASSERT_OK(weft_schedule_create(&shape, schedule_out));
+    ASSERT_OK(weft_schedule_simulate(*schedule_out, &cost, true, &measured));
+    *makespan_out = measured.makespan;
+    ASSERT_OK(wefti_page_plan_init(&f->page.plan, *schedule_out, &measured, 4));
+}
+
+static void test_page_plan_finds_the_costs_it_ran_with(void **state)
+{
+    static const char *const names[] = {"gpipe", "1f1b",     "interleaved",
+                                        "zb_h1", "zbv",      "dualpipe",
+                                        "zb_h2", "dualpipev"};
+    (void)state;
+    for (size_t k = 0; k < sizeof(names) / sizeof(names[0]); k++) {
+        for (int far = 0; far < 2; far++) {
+            fake f = {0};
+            weft_schedule *schedule;
+            double makespan;
+            make_plan(&f, names[k], far * 0.25, &schedule, &makespan);
+            const wefti_page_plan *plan = &f.page.plan;
+            if (fabs(plan->planned.makespan - makespan) > 1e-9) {
+                fail_msg("%s, p2p %g: planned %.17g, ran %.17g", names[k],
+                         far * 0.25, plan->planned.makespan, makespan);
+            }
+            assert_true(fabs(plan->cost.p2p - far * 0.25) < 1e-9);
+            assert_true(plan->stages[0].f == 1 && plan->stages[0].b == 2);
+            bool splits = strncmp(names[k], "zb", 2) == 0;
+            bool whole = k < 3; /* has B alone */
+            assert_true(!splits || plan->split_known);
+            assert_true(!whole || !plan->split_known);
+            assert_true(plan->advice.count >= 8);
+            wefti_page_plan_fini(&f.page.plan);
+            weft_schedule_destroy(schedule);
+        }
+    }
+}
+
+static void test_page_plan_counts_what_was_put_off(void **state)
+{
+    weft_schedule *schedule;
+    size_t deferred, waiting;
+    static const char list[] = "0F0,0F1,0I0,0W0,0I1\n1F0,1I0,1F1,1I1,1W0,1W1\n";
+    (void)state;
+    ASSERT_OK(weft_schedule_read(list, sizeof(list) - 1, 1, 0, &schedule));
+    wefti_page_plan_deferred(schedule, 0, &deferred, &waiting);
+    assert_int_equal(deferred, 0);
+    assert_int_equal(waiting, 1);
+    wefti_page_plan_deferred(schedule, 1, &deferred, &waiting);
+    assert_int_equal(deferred, 2);
+    assert_int_equal(waiting, 2);
+    weft_schedule_destroy(schedule);
+}
+
+static void test_page_with_pipeline_shows_plan_above_run(void **state)
 {
     const char *folder = ((scratch *)*state)->dir;
-    char path[512];
+    char path[512], row[160];
     fake f;
-    weft_schedule_config shape = {.size_bytes = sizeof(shape),
-                                  .name = "zbv",
-                                  .ranks = 2,
-                                  .microbatches = 6};
-    weft_schedule_cost cost = {
-        .size_bytes = sizeof(cost), .f = 1, .i = 1, .w = 1};
-    weft_advice_config question = {.size_bytes = sizeof(question),
-                                   .ranks = 2,
-                                   .microbatches = 6,
-                                   .layers = 4,
-                                   .cost = &cost};
     weft_schedule *schedule;
-    weft_schedule_run planned, measured;
-    weft_advice advice;
-    ASSERT_OK(weft_schedule_create(&shape, &schedule));
-    ASSERT_OK(weft_schedule_simulate(schedule, &cost, true, &planned));
-    cost.p2p = 0.25;
-    ASSERT_OK(weft_schedule_simulate(schedule, &cost, true, &measured));
-    ASSERT_OK(weft_schedule_advise(&question, &advice));
-    const wefti_page_schedule pipeline = {schedule, &planned, &measured, "ms",
-                                          &advice};
+    double makespan;
     snprintf(path, sizeof(path), "%.250s/pipeline.html", folder);
     make_fake(&f, path, 5);
-    f.page.schedule = &pipeline;
+    make_plan(&f, "zbv", 0.25, &schedule, &makespan);
     ASSERT_OK(wefti_page_write(&f.page, &f.config, &f.summary));
     char *text = read_all(path);
-    char row[160];
+    const weft_schedule_run *planned = &f.page.plan.planned;
     check_page(text);
-    snprintf(row, sizeof(row),
-             "<td>planned</td><td>%.4g ms</td><td>%.4g ms</td><td>%.1f%%</td>",
-             planned.makespan, planned.bubble,
-             100 * planned.bubble / planned.makespan);
+    snprintf(row, sizeof(row), "<td>planned</td><td>%.4g</td><td>%.4g</td>",
+             planned->makespan, planned->bubble);
     assert_non_null(strstr(text, row));
     assert_non_null(strstr(text, "<td>measured</td>"));
+    assert_non_null(strstr(text, "<svg xmlns"));
     assert_non_null(strstr(text, "is the fastest"));
     assert_non_null(strstr(text, "dualpipev"));
     free(text);
     fini_fake(&f);
-    weft_advice_fini(&advice);
-    weft_schedule_run_fini(&planned);
-    weft_schedule_run_fini(&measured);
     weft_schedule_destroy(schedule);
 }
 
@@ -299,7 +347,9 @@ int main(void)
         cmocka_unit_test(test_page_odd_names_are_text),
         cmocka_unit_test(test_page_of_no_step_is_well_formed),
         cmocka_unit_test(test_page_of_ten_thousand_steps_is_small_and_says_so),
-        cmocka_unit_test(test_page_with_schedule_shows_plan_above_run),
+        cmocka_unit_test(test_page_plan_finds_the_costs_it_ran_with),
+        cmocka_unit_test(test_page_plan_counts_what_was_put_off),
+        cmocka_unit_test(test_page_with_pipeline_shows_plan_above_run),
         cmocka_unit_test(test_page_that_cannot_be_written_is_refused),
     };
     return cmocka_run_group_tests(tests, open_folder, close_folder);

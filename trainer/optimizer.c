@@ -119,10 +119,13 @@ void wefti_optimizer_update(wefti_optimizer *optimizer, size_t bucket,
                                 .step = (int64_t)step};
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
+        if (tensor->bucket != bucket) { /* another's may be in none here */
+            continue;
+        }
         size_t end = tensor_end(plan, i);
         size_t from = tensor->start_elems > share ? tensor->start_elems : share;
         size_t to = end < share_end ? end : share_end;
-        if (tensor->bucket != bucket || from >= to) {
+        if (from >= to) {
             continue;
         }
         adamw.weight_decay = decays(tensor) ? config->weight_decay : 0.0;

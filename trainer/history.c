@@ -104,13 +104,14 @@ static void halve(wefti_history *history)
 void wefti_history_add(wefti_history *history, const wefti_metrics_step *step)
 {
     wefti_history_point point = point_of(step);
-    WEFTI_ASSERT(history->points != NULL);
+    wefti_history_point *points = history->points;
+    WEFTI_ASSERT(points != NULL);
     while (history->count > 0 &&
-           history->points[history->count - 1].first >= step->step) {
+           points[history->count - 1].first >= step->step) {
         history->count--;
     }
     wefti_history_point *last =
-        history->count > 0 ? &history->points[history->count - 1] : NULL;
+        history->count > 0 ? &points[history->count - 1] : NULL;
     if (last && last->last >= step->step) {
         last->last = step->step - 1;
     }
@@ -122,11 +123,11 @@ void wefti_history_add(wefti_history *history, const wefti_metrics_step *step)
         halve(history);
     }
     /* After halving an odd number the last point has room. */
-    last = history->count > 0 ? &history->points[history->count - 1] : NULL;
+    last = history->count > 0 ? &points[history->count - 1] : NULL;
     if (last && last->last - last->first + 1 < history->stride) {
         take_point(last, &point);
     } else {
-        history->points[history->count++] = point;
+        points[history->count++] = point;
     }
 }
 

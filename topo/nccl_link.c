@@ -29,11 +29,12 @@ static int find_gpu_at(const wefti_topo *topo, const char *bus)
 /* How many GPUs of the file are that PCI device: each lists all its links. */
 static int sharers_of(const wefti_topo *topo, int gpu)
 {
-    int count = 0;
+    const char *bus = topo->devices[gpu].pci.bus;
+    int count = 1;
     for (int i = 0; i < topo->device_count; i++) {
-        count +=
-            topo->devices[i].kind == WEFTI_TOPO_GPU &&
-            strcmp(topo->devices[i].pci.bus, topo->devices[gpu].pci.bus) == 0;
+        const wefti_device *other = &topo->devices[i];
+        count += i != gpu && other->kind == WEFTI_TOPO_GPU &&
+                 strcmp(other->pci.bus, bus) == 0;
     }
     return count;
 }

@@ -16,14 +16,14 @@
 void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                               wefti_signature theirs)
 {
-    char mine_text[112], theirs_text[112];
+    char mine_text[128], theirs_text[128];
     bool letter = op->ring == WEFTI_RING_LETTERS;
     wefti_signature mine = op->signature;
     if (letter) { /* both sides sign as the sender does */
         mine.kind = (mine.kind & ~(uint64_t)0xff) | WEFT_COLLECTIVE_RECV;
     }
-    wefti_signature_text(mine, mine_text, sizeof(mine_text));
-    wefti_signature_text(theirs, theirs_text, sizeof(theirs_text));
+    wefti_signature_text(comm, mine, mine_text, sizeof(mine_text));
+    wefti_signature_text(comm, theirs, theirs_text, sizeof(theirs_text));
     wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
                         "%s #%llu on \"%s\" differs: rank %d posted %s, rank "
                         "%d posted %s",

@@ -216,6 +216,7 @@ static void tear(weft_comm *comm)
     if (comm->arena) {
         munmap(comm->arena, comm->arena_bytes);
     }
+    wefti_reductions_fini(comm);
     free(comm->op_arrays);
     free(comm->bells);
     free(comm->peers);

@@ -20,6 +20,7 @@
 #include "comm/observer.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
+#include "comm/reduction.h"
 #include "comm/select.h"
 #include "device/device.h"
 #include "weft/mem.h"
@@ -269,6 +270,8 @@ struct weft_comm {
     /* wefti_fault_act -> weft_comm_get_fault: a copy is in fault. */
     _Atomic uint32_t fault_seen;
     weft_fault fault;
+
+    wefti_reduction *reductions[WEFTI_REDUCTIONS]; /* NULL: a free number */
 };
 
 /* Whether its poster may still be waiting for it. */

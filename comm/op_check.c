@@ -18,8 +18,11 @@ static weft_status check_enums(const weft_op *op)
         return wefti_error(WEFT_ERR_INVALID, "dtype %d: allowed is 0..%d",
                            op->dtype, WEFT_DTYPE_COUNT - 1);
     }
-    if ((unsigned)op->redop >= WEFT_REDOP_COUNT) {
-        return wefti_error(WEFT_ERR_INVALID, "redop %d: allowed is 0..%d",
+    if ((unsigned)op->redop >= WEFT_REDOP_COUNT &&
+        !wefti_reduction_is(op->redop)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "redop %d: allowed is 0..%d, or one that "
+                           "weft_redop_create_user has made",
                            op->redop, WEFT_REDOP_COUNT - 1);
     }
     if ((unsigned)op->class_id >= WEFT_CLASS_COUNT) {
@@ -29,10 +32,46 @@ static weft_status check_enums(const weft_op *op)
     return WEFT_OK;
 }
 
+/* A program's own reduction: it works on host memory, step by step. */
+static weft_status check_own_reduction(const weft_op *op, const weft_comm *comm,
+                                       wefti_role *role)
+{
+    const wefti_reduction *reduction = wefti_reduction_get(comm, op->redop);
+    if (!reduction) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "redop %d: \"%s\" has no such reduction; allowed is "
+                           "one that weft_redop_create_user has made for it",
+                           op->redop, comm->name);
+    }
+    if (op->scale) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "scale %p with reduction \"%s\": allowed is NULL, "
+                           "or redop premulsum",
+                           op->scale, reduction->name);
+    }
+    bool send = wefti_device_owns(comm->device, op->send);
+    if (send || wefti_device_owns(comm->device, op->recv)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s %p is memory of the %s device: allowed with "
+                           "reduction \"%s\" is host memory",
+                           send ? "send" : "recv", send ? op->send : op->recv,
+                           wefti_device_get_table(comm->device)->kind,
+                           reduction->name);
+    }
+    if (op->count > 0) { /* of nothing, ranks only meet */
+        role->shape = wefti_shape_get_stepwise(op->collective);
+    }
+    return WEFT_OK;
+}
+
 /* What a collective that reduces does with its elements. */
-static weft_status check_reduction(const weft_op *op)
+static weft_status check_reduction(const weft_op *op, const weft_comm *comm,
+                                   wefti_role *role)
 {
     if (!weft_redop_applies(op->redop, op->dtype)) {
+        if (wefti_reduction_is(op->redop)) {
+            return check_own_reduction(op, comm, role);
+        }
         return wefti_error(WEFT_ERR_INVALID,
                            "redop %s of %s: allowed is with integers, i8 u8 "
                            "i32 u32 i64 u64",
@@ -163,14 +202,14 @@ static void forget_unused(weft_op *op, const wefti_role *role)
 }
 
 /* What has no meaning for the collective is not looked at either. */
-static weft_status settle(weft_op *op, const wefti_role *role)
+static weft_status settle(weft_op *op, const weft_comm *comm, wefti_role *role)
 {
     forget_unused(op, role);
     if (op->class_id == WEFT_CLASS_COMPUTE) {
         op->class_id = WEFT_CLASS_DP;
     }
     if (role->shape->reduces) {
-        return check_reduction(op);
+        return check_reduction(op, comm, role);
     }
     op->redop = WEFT_REDOP_SUM;
     op->scale = NULL;
@@ -195,8 +234,8 @@ weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
     }
     wefti_role role =
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
+    status = settle(op, comm, &role);
     *role_out = role;
-    status = settle(op, &role);
     if (status == WEFT_OK && role.shape->varied) {
         status = check_size(op, comm);
     }

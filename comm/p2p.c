@@ -176,6 +176,9 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                     .arrived_chunk = part->arrived_chunk,
                     .class_id = part->class_id,
                     .label = part->label};
+    if (part->size_bytes >= sizeof(*part)) {
+        op->timeout_ms = part->timeout_ms;
+    }
     letter_out->epoch = epoch ? epoch : part->epoch;
     wefti_role role; /* looked up again when its turn comes */
     return wefti_check_op(op, letter_out->epoch, comm, &role);
@@ -237,7 +240,9 @@ weft_status wefti_p2p_check(const weft_p2p *list, size_t list_count,
     const unsigned char *at = (const unsigned char *)list;
     for (size_t i = 0; i < list_count; i++, at += stride) {
         const weft_p2p *part = (const void *)at;
-        if (part->size_bytes < sizeof(*part) || part->size_bytes != stride) {
+        /* All but timeout_ms came with the first version. */
+        if (part->size_bytes < offsetof(weft_p2p, timeout_ms) ||
+            part->size_bytes != stride) {
             return wefti_error(WEFT_ERR_INVALID,
                                "list[%zu]: size_bytes %zu: allowed is %zu, the "
                                "same in all parts",

@@ -20,9 +20,10 @@ struct weft_plan {
     weft_comm *comm;
     bool gated;
     bool is_list;
-    wefti_prepared prepared; /* not of a list */
-    size_t *arrays;          /* of a v form: what desc's arrays point to */
-    unsigned char scale[8];  /* its scalar, if it has one */
+    wefti_prepared prepared;    /* not of a list */
+    size_t *arrays;             /* of a v form: what desc's arrays point to */
+    unsigned char scale[8];     /* its scalar, if it has one */
+    wefti_reduction *reduction; /* its own, if it has one: held */
     size_t count;
     wefti_letter letters[]; /* [count] of a list */
 };
@@ -92,6 +93,8 @@ weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
                    weft_dtype_bytes(prepared.desc.dtype));
             plan->prepared.desc.scale = plan->scale;
         }
+        plan->reduction = wefti_reduction_get(comm, prepared.desc.redop);
+        wefti_reduction_hold(plan->reduction);
         plan->gated = op->ready || op->arrived;
         status = keep_arrays(plan);
     }
@@ -167,6 +170,7 @@ weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
 void weft_plan_destroy(weft_plan *plan)
 {
     if (plan) {
+        wefti_reduction_drop(plan->reduction);
         free(plan->arrays);
         free(plan);
     }

@@ -20,6 +20,9 @@
 #include "comm/op_check.h"
 #include "comm/p2p.h"
 
+#include <stddef.h>
+#include <string.h>
+
 enum { LOOKS_AT_ONCE = 100 }; /* some microseconds */
 
 /* What a blocked caller waits for. */
@@ -189,6 +192,21 @@ static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
     return WEFT_OK;
 }
 
+/* The op of a caller who knows less of it: the rest is 0. */
+static weft_status fill_up(weft_op *desc, const weft_op *op)
+{
+    /* All but timeout_ms came with the first version. */
+    if (!op || op->size_bytes < offsetof(weft_op, timeout_ms)) {
+        return wefti_error(
+            WEFT_ERR_INVALID, "op %s: allowed is a weft_op with size_bytes %zu",
+            op ? "has too small a size_bytes" : "is NULL", sizeof(*op));
+    }
+    memset(desc, 0, sizeof(*desc));
+    memcpy(desc, op, op->size_bytes);
+    desc->size_bytes = sizeof(*desc);
+    return WEFT_OK;
+}
+
 weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
                                const weft_comm *comm,
                                wefti_prepared *prepared_out)
@@ -197,11 +215,13 @@ weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
         return refuse_comm();
     }
     if (!op || op->size_bytes < sizeof(*op)) {
-        return wefti_error(
-            WEFT_ERR_INVALID, "op %s: allowed is a weft_op with size_bytes %zu",
-            op ? "has too small a size_bytes" : "is NULL", sizeof(*op));
+        weft_status status = fill_up(&prepared_out->desc, op);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    } else {
+        prepared_out->desc = *op;
     }
-    prepared_out->desc = *op;
     return prepare(prepared_out, epoch, comm);
 }
 

@@ -193,8 +193,8 @@ size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
 
 static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
 {
-    if (role->shape->varied) {
-        return false; /* its sizes are not everybody's to know */
+    if (role->shape->stepwise) {
+        return false;
     }
     size_t bytes = wefti_oneshot_bytes(nranks, op, role);
     return op->count == 0 || (bytes <= ONESHOT_LIMIT_BYTES &&

@@ -5,12 +5,13 @@
 #include "comm/signature.h"
 
 #include "comm/pattern/shape.h"
+#include "comm/reduction.h"
 
 #include <assert.h>
 #include <stdio.h>
 
 static_assert(WEFT_COLLECTIVE_COUNT <= 256 && WEFT_DTYPE_COUNT <= 256 &&
-                  WEFT_REDOP_COUNT <= 256,
+                  WEFT_REDOP_USER_END <= 256,
               "each has one byte of a signature");
 
 wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
@@ -37,8 +38,8 @@ weft_collective wefti_signature_collective(wefti_signature signature)
     return (weft_collective)(signature.kind & 0xff);
 }
 
-void wefti_signature_text(wefti_signature signature, char *text_out,
-                          size_t text_bytes)
+void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
+                          char *text_out, size_t text_bytes)
 {
     weft_collective collective = wefti_signature_collective(signature);
     weft_dtype dtype = (weft_dtype)(signature.kind >> 8 & 0xff);
@@ -60,8 +61,10 @@ void wefti_signature_text(wefti_signature signature, char *text_out,
                                           (unsigned long long)signature.count,
                                           weft_dtype_text(dtype));
     if (shape->reduces && used >= 0 && (size_t)used < text_bytes) {
-        used += snprintf(text_out + used, text_bytes - (size_t)used, ", %s",
-                         weft_redop_text(redop));
+        char name[48];
+        wefti_reduction_text(comm, redop, name, sizeof(name));
+        used +=
+            snprintf(text_out + used, text_bytes - (size_t)used, ", %s", name);
     }
     if (shape->rooted && used >= 0 && (size_t)used < text_bytes) {
         used += snprintf(text_out + used, text_bytes - (size_t)used,

@@ -33,8 +33,9 @@ static inline bool wefti_signature_equal(wefti_signature a, wefti_signature b)
 
 weft_collective wefti_signature_collective(wefti_signature signature);
 
-/* "all_reduce of 1024 f32, sum" - always ends in a zero byte. */
-void wefti_signature_text(wefti_signature signature, char *text_out,
-                          size_t text_bytes);
+/* "all_reduce of 1024 f32, sum" - always ends in a zero byte. comm knows the
+ * names of its own reductions; the engine's lock is held. */
+void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
+                          char *text_out, size_t text_bytes);
 
 #endif

@@ -21,8 +21,10 @@
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
 {
-    return buffer == WEFTI_BUFFER_SCRATCH ? wefti_wide_bytes(op->desc.dtype)
-                                          : weft_dtype_bytes(op->desc.dtype);
+    bool wide =
+        buffer == WEFTI_BUFFER_SCRATCH && !wefti_reduction_is(op->desc.redop);
+    return wide ? wefti_wide_bytes(op->desc.dtype)
+                : weft_dtype_bytes(op->desc.dtype);
 }
 
 static unsigned char *target(const wefti_op *op, const wefti_track *track,
@@ -410,8 +412,14 @@ static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
             }
             track->sources[track->peer] = message.data;
         }
-        wefti_fold(result, track->sources, (size_t)comm->nranks, step->elems,
-                   op->desc.dtype, op->desc.redop);
+        if (wefti_reduction_is(op->desc.redop)) {
+            wefti_reduction_fold(wefti_reduction_get(comm, op->desc.redop),
+                                 result, track->sources, (size_t)comm->nranks,
+                                 step->elems, op->desc.dtype);
+        } else {
+            wefti_fold(result, track->sources, (size_t)comm->nranks,
+                       step->elems, op->desc.dtype, op->desc.redop);
+        }
         size_t bytes = step->elems * elem_bytes(op, WEFTI_BUFFER_SEND);
         for (int peer = 0; peer < comm->nranks; peer++) {
             if (peer != comm->rank) {
@@ -431,10 +439,16 @@ static wefti_wait widen_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     const wefti_step *step = &track->step;
     const void *own;
     wefti_wait wait = fetch_source(comm, op, track, &own);
-    if (wait == WEFTI_WAIT_NOTHING) {
+    if (wait != WEFTI_WAIT_NOTHING) {
+        return wait;
+    }
+    if (wefti_reduction_is(op->desc.redop)) {
+        wefti_copy(track->scratch, own,
+                   step->elems * elem_bytes(op, step->dst));
+    } else {
         wefti_widen(track->scratch, own, step->elems, op->desc.dtype);
     }
-    return wait;
+    return WEFTI_WAIT_NOTHING;
 }
 
 static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
@@ -446,8 +460,14 @@ static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
-    wefti_combine(track->scratch, message.data, step->elems, op->desc.dtype,
-                  op->desc.redop);
+    if (wefti_reduction_is(op->desc.redop)) {
+        wefti_reduction_combine(wefti_reduction_get(comm, op->desc.redop),
+                                track->scratch, message.data, step->elems,
+                                op->desc.dtype);
+    } else {
+        wefti_combine(track->scratch, message.data, step->elems, op->desc.dtype,
+                      op->desc.redop);
+    }
     take(comm, op, step, step->peer, message.bytes);
     return WEFTI_WAIT_NOTHING;
 }
@@ -457,7 +477,10 @@ static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     const wefti_step *step = &track->step;
     void *dst = target(op, track, step->dst, step->dst_elem);
     void *result = on_device(comm, dst) ? bounce(track) : dst;
-    if (track->phase != WEFTI_PHASE_STORE) {
+    if (wefti_reduction_is(op->desc.redop)) {
+        wefti_copy(dst, track->scratch,
+                   step->elems * elem_bytes(op, step->dst));
+    } else if (track->phase != WEFTI_PHASE_STORE) {
         wefti_narrow(result, track->scratch, (size_t)comm->nranks, step->elems,
                      op->desc.dtype, op->desc.redop);
     }

@@ -113,17 +113,27 @@ static bool awaits_itself(const wefti_op *op)
     return false;
 }
 
-/* After so long without a step other hosts are spoken to. */
-static int64_t patience_of(const weft_comm *comm)
+/* How long op may stand still. */
+static int64_t limit_of(const weft_comm *comm, const wefti_op *op)
 {
-    const int64_t half_ns = comm->timeout_ns / 2;
+    const uint64_t ms = op->desc.timeout_ms;
+    return ms == 0                     ? comm->timeout_ns
+           : ms >= INT64_MAX / 1000000 ? INT64_MAX
+                                       : (int64_t)ms * 1000000;
+}
+
+/* After so long without a step other hosts are spoken to. */
+static int64_t patience_of(const weft_comm *comm, int64_t limit_ns)
+{
+    const int64_t half_ns = limit_ns / 2;
     return comm->warn_ns < half_ns ? comm->warn_ns : half_ns;
 }
 
 /* Tells the others that this rank waits for a peer, not for itself. */
 static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
 {
-    const bool far = now_ns - op->moved_ns > patience_of(comm) / 2;
+    const bool far =
+        now_ns - op->moved_ns > patience_of(comm, limit_of(comm, op)) / 2;
     if (op->ring == WEFTI_RING_LETTERS) {
         if (op->tracks[0].wait == WEFTI_WAIT_PEER) {
             wefti_elsewhere_note(comm, op, op->desc.root, now_ns, far);
@@ -366,12 +376,13 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
     return false;
 }
 
-void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t now_ns,
+void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
+                       int64_t now_ns,
                        bool (*awaits)(weft_comm *comm, const void *context,
                                       int peer),
                        const void *context)
 {
-    if (!comm->fabric.net || stalled_ns < patience_of(comm) ||
+    if (!comm->fabric.net || stalled_ns < patience_of(comm, limit_ns) ||
         now_ns - comm->asked_ns < ASK_NS) {
         return;
     }
@@ -432,8 +443,9 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
         return;
     }
     int64_t stalled_ns = now_ns - op->moved_ns;
-    wefti_watch_hosts(comm, stalled_ns, now_ns, awaits, op);
-    if (stalled_ns < comm->warn_ns && stalled_ns < comm->timeout_ns) {
+    const int64_t limit_ns = limit_of(comm, op);
+    wefti_watch_hosts(comm, stalled_ns, limit_ns, now_ns, awaits, op);
+    if (stalled_ns < comm->warn_ns && stalled_ns < limit_ns) {
         return;
     }
     char text[96], who[400];
@@ -442,14 +454,14 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
     if (awaited < 0 && awaits_itself(op)) {
         return; /* this rank's own compute is late: no fault of a peer */
     }
-    if (awaited < 0 && stalled_ns / 2 < comm->timeout_ns) {
+    if (awaited < 0 && stalled_ns / 2 < limit_ns) {
         return; /* whoever waits for the cause will name it */
     }
     if (awaited < 0) { /* which nobody has done */
         wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, comm->rank, op->number,
                             "%s: whoever rank %d waits for waits too%s", text,
                             comm->rank, who);
-    } else if (stalled_ns >= comm->timeout_ns) {
+    } else if (stalled_ns >= limit_ns) {
         wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, awaited, op->number,
                             "%s: %s", text, who);
     } else if (!op->warned) {

@@ -10,8 +10,8 @@
 
 /*
  * wefti_watch_stalled - called each time op could not move. Looks for dead
- * peers after 20 ms, warns after warn_ns, fails the communicator after
- * timeout_ns. Costs one coarse clock call.
+ * peers after 20 ms, warns after warn_ns, fails the communicator after op's own
+ * limit, else timeout_ns. Costs one coarse clock call.
  */
 void wefti_watch_stalled(weft_comm *comm, wefti_op *op);
 
@@ -26,9 +26,11 @@ bool wefti_peer_is_cut(const weft_comm *comm, int peer);
 
 /*
  * wefti_watch_hosts - once a wait is long enough for a warning, or half as long
- * as it may be, ask now and then whether the awaited ranks' hosts answer.
+ * as it may be (limit_ns), ask now and then whether the awaited ranks' hosts
+ * answer.
  */
-void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t now_ns,
+void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
+                       int64_t now_ns,
                        bool (*awaits)(weft_comm *comm, const void *context,
                                       int peer),
                        const void *context);

@@ -56,11 +56,13 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
         if (atomic_load(&entry->number) != wanted) {
             continue;
         }
-        char what[112];
+        char what[128];
         wefti_signature signature = {atomic_load(&entry->count),
                                      atomic_load(&entry->kind),
                                      atomic_load(&entry->cut)};
-        wefti_signature_text(signature, what, sizeof(what));
+        pthread_mutex_lock(&comm->engine->lock);
+        wefti_signature_text(comm, signature, what, sizeof(what));
+        pthread_mutex_unlock(&comm->engine->lock);
         /* On an emulated link an entry is stamped with when it arrives. */
         int64_t age_ns = wefti_clock_ns() - atomic_load(&entry->stamp_ns);
         append(writer, "%s #%llu %s (%.3f s ago)",

@@ -69,7 +69,8 @@ void wefti_stall_look(weft_comm *comm, wefti_stall *stall, int peer,
         }
     }
     int64_t stalled_ns = now_ns - stall->since_ns;
-    wefti_watch_hosts(comm, stalled_ns, now_ns, awaits, &peer);
+    wefti_watch_hosts(comm, stalled_ns, comm->timeout_ns, now_ns, awaits,
+                      &peer);
     if (stalled_ns >= comm->timeout_ns) {
         wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, peer, 0, "%s, after %.1f s",
                             what, (double)stalled_ns / 1e9);

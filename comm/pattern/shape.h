@@ -21,6 +21,7 @@
  * varied            each part has a length and a place of its own (v forms).
  * reduces           what comes from all ranks is added up.
  * rooted            root is part of what must agree.
+ * stepwise          never rides in the entries by which ranks meet.
  */
 typedef enum wefti_who {
     WEFTI_WHO_NOBODY,
@@ -31,7 +32,7 @@ typedef enum wefti_who {
 typedef struct wefti_shape {
     wefti_who sends, receives;
     bool send_parts, recv_parts;
-    bool varied, reduces, rooted;
+    bool varied, reduces, rooted, stepwise;
 } wefti_shape;
 
 extern const wefti_shape wefti_shapes[WEFT_COLLECTIVE_COUNT];
@@ -42,6 +43,12 @@ static inline const wefti_shape *wefti_shape_get(weft_collective collective)
     WEFTI_ASSERT((unsigned)collective < WEFT_COLLECTIVE_COUNT);
     return &wefti_shapes[collective];
 }
+
+/*
+ * The same for a reduction that kernels/wire does not know, which goes step by
+ * step at any size. A collective that reduces.
+ */
+const wefti_shape *wefti_shape_get_stepwise(weft_collective collective);
 
 /* Whether rank is among those. */
 static inline bool wefti_who_has(wefti_who who, int rank, int root)

@@ -26,7 +26,8 @@ extern "C" {
 /*
  * weft_op - one operation in full. The short forms below fill it in.
  *
- * size_bytes     sizeof(weft_op) of the caller; must be set.
+ * size_bytes     sizeof(weft_op) of the caller; must be set. What a caller's
+ *                weft_op does not have yet, up from timeout_ms, counts as 0.
  * send, recv     as in the short form of the collective; borrowed until done.
  * count          elements, as in the short form; ALLTOALLV: not used.
  * send_counts    v forms: [nranks] elements of send that go to each rank
@@ -54,6 +55,9 @@ extern "C" {
  * scale          PREMULSUM: one element of dtype in host memory, any alignment,
  *                read before weft_op_post returns: what this rank's data are
  *                multiplied by. Each rank has its own. Else NULL.
+ * timeout_ms     after so long without a step the communicator fails, on all
+ *                ranks, as after its own timeout_ms; 0: that one. Where ranks
+ *                differ the shortest counts. UINT64_MAX: never.
  */
 typedef struct weft_op {
     size_t size_bytes;
@@ -74,6 +78,7 @@ typedef struct weft_op {
     weft_class class_id;
     const char *label;
     const void *scale;
+    uint64_t timeout_ms;
 } weft_op;
 
 /*

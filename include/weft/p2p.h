@@ -27,7 +27,8 @@ typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
  * weft_p2p - one part of a list.
  *
  * size_bytes     sizeof(weft_p2p) of the caller; must be set, the same in all
- *                parts: it is also how far apart they lie.
+ *                parts: it is also how far apart they lie. A caller's may end
+ *                before timeout_ms, which counts as 0 then.
  * buffer         host or device memory, any alignment; borrowed until the list
  *                is done. Of a SEND it is only read; of a RECV it is undefined
  *                until then. May be NULL if count is 0.
@@ -45,6 +46,8 @@ typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
  * epoch          what the gates wait for and are raised to; 0 only without.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP.
  * label          for messages and the ledger; borrowed until done; NULL: none.
+ * timeout_ms     as weft_op's, from when it is the oldest of those between the
+ *                same two ranks, in the same direction.
  */
 typedef struct weft_p2p {
     size_t size_bytes;
@@ -61,6 +64,7 @@ typedef struct weft_p2p {
     uint64_t epoch;
     weft_class class_id;
     const char *label;
+    uint64_t timeout_ms;
 } weft_p2p;
 
 /*

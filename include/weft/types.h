@@ -78,6 +78,8 @@ typedef enum weft_kind {
  *   band, bor, bxor
  *             bit by bit; integers only, floats are refused with ERR_INVALID.
  *
+ * weft/redop.h adds a program's own.
+ *
  * What is too large for a float becomes infinity; in f8e4m3, which has none,
  * it becomes NaN (the non-saturating conversion of the OCP specification): an
  * overflow stays visible. The limits, after the wide result has been rounded:
@@ -101,7 +103,10 @@ typedef enum weft_redop {
 #define WEFT_REDOP_ENUM(name, text) WEFT_REDOP_##name,
     WEFT_REDOP_LIST(WEFT_REDOP_ENUM)
 #undef WEFT_REDOP_ENUM
-        WEFT_REDOP_COUNT
+        WEFT_REDOP_COUNT,
+    /* A program's own (weft/redop.h) are from USER to below USER_END. */
+    WEFT_REDOP_USER = 64,
+    WEFT_REDOP_USER_END = 128
 } weft_redop;
 
 /*
@@ -157,7 +162,8 @@ typedef enum weft_class {
 /*
  * weft_dtype_bytes     how large one element is.
  * weft_dtype_kind      SIGNED, UNSIGNED or FLOAT.
- * weft_redop_applies   1 where the reduction is defined for the type, else 0.
+ * weft_redop_applies   1 where the reduction is defined for the type, else 0,
+ *                      as it is for a program's own.
  * weft_dtype_text, weft_redop_text, weft_collective_text, weft_class_text
  *                      the short name, as in the lists above.
  *

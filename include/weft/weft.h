@@ -13,6 +13,7 @@
 #include "weft/op.h"
 #include "weft/p2p.h"
 #include "weft/plan.h"
+#include "weft/redop.h"
 #include "weft/schedule.h"
 #include "weft/status.h"
 #include "weft/types.h"

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/reduction.c - making a program's reductions, and running them.
+ *
+ * A number is free for a new one where no rank uses it any more; ranks tell
+ * each other, so they agree whatever the order in which each destroyed its own.
+ */
+#include "comm/reduction.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "comm/core.h"
+#include "comm/group.h"
+#include "kernels/wire/fold_level.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 4096 };
+
+/* What each rank says about its call. */
+typedef struct card {
+    uint64_t used; /* bit set of the numbers that are taken here */
+    int32_t status;
+    char name[32];
+} card;
+
+_Static_assert(sizeof(card) <= sizeof(wefti_verdict),
+               "comm->table has a verdict's room for each rank");
+_Static_assert(WEFTI_REDUCTIONS == 64, "card.used has a bit for each");
+
+wefti_reduction *wefti_reduction_get(const weft_comm *comm, weft_redop redop)
+{
+    return wefti_reduction_is(redop) ? comm->reductions[redop - WEFT_REDOP_USER]
+                                     : NULL;
+}
+
+void wefti_reduction_hold(wefti_reduction *reduction)
+{
+    if (reduction) {
+        atomic_fetch_add(&reduction->holders, 1);
+    }
+}
+
+void wefti_reduction_drop(wefti_reduction *reduction)
+{
+    /* Acquires what the other holders did with it before they let it go. */
+    if (reduction && atomic_fetch_sub(&reduction->holders, 1) == 1) {
+        free(reduction);
+    }
+}
+
+void wefti_reductions_fini(weft_comm *comm)
+{
+    for (int i = 0; i < WEFTI_REDUCTIONS; i++) {
+        wefti_reduction_drop(comm->reductions[i]);
+    }
+}
+
+void wefti_reduction_text(const weft_comm *comm, weft_redop redop,
+                          char *text_out, size_t text_bytes)
+{
+    const wefti_reduction *reduction = wefti_reduction_get(comm, redop);
+    if (reduction) {
+        snprintf(text_out, text_bytes, "reduction \"%s\"", reduction->name);
+    } else if (wefti_reduction_is(redop)) {
+        snprintf(text_out, text_bytes, "reduction %d",
+                 (int)redop - WEFT_REDOP_USER);
+    } else {
+        snprintf(text_out, text_bytes, "%s", weft_redop_text(redop));
+    }
+}
+
+/* ---- making and ending them -----------------------------------------------
+ */
+
+static weft_status check(const char *name, weft_redop_function function,
+                         const weft_redop *redop_out)
+{
+    if (!name || !name[0] || strlen(name) >= sizeof(((card *)0)->name)) {
+        return wefti_error(
+            WEFT_ERR_INVALID, "name %s%.40s%s: allowed is 1 to 31 bytes",
+            name ? "\"" : "", name ? name : "NULL", name ? "\"" : "");
+    }
+    if (!function || !redop_out) {
+        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
+                           function ? "redop_out" : "function");
+    }
+    return WEFT_OK;
+}
+
+static weft_status make(const char *name, weft_redop_function function,
+                        void *context, wefti_reduction **made_out)
+{
+    wefti_reduction *made = calloc(1, sizeof(*made));
+    if (!made) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a reduction");
+    }
+    made->function = function;
+    made->context = context;
+    snprintf(made->name, sizeof(made->name), "%s", name);
+    atomic_init(&made->holders, 1);
+    *made_out = made;
+    return WEFT_OK;
+}
+
+/* All ranks see the same cards and come to the same end. */
+static weft_status agree(weft_comm *comm, weft_status refused, const char *name,
+                         int *number_out)
+{
+    card mine = {.status = refused};
+    const card *cards = comm->table;
+    uint64_t used = 0;
+    for (int i = 0; i < WEFTI_REDUCTIONS; i++) {
+        mine.used |= (uint64_t)(comm->reductions[i] != NULL) << i;
+    }
+    snprintf(mine.name, sizeof(mine.name), "%s",
+             refused == WEFT_OK ? name : "");
+    char why[160];
+    snprintf(why, sizeof(why), "%s",
+             refused == WEFT_OK ? "" : weft_error_text());
+    weft_status status = weft_allgather(&mine, comm->table, sizeof(mine),
+                                        WEFT_DTYPE_U8, comm, NULL);
+    if (status != WEFT_OK || refused != WEFT_OK) {
+        return status != WEFT_OK ? status : wefti_error(refused, "%s", why);
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        weft_status theirs = (weft_status)cards[rank].status;
+        if (theirs != WEFT_OK) {
+            return wefti_error(theirs, "rank %d could not begin: %s", rank,
+                               weft_status_text(theirs));
+        }
+        if (strcmp(cards[rank].name, cards[0].name) != 0) {
+            return wefti_error(WEFT_ERR_MISMATCH,
+                               "a reduction's name: rank 0 has \"%s\", rank %d "
+                               "\"%s\": allowed is the same on all ranks",
+                               cards[0].name, rank, cards[rank].name);
+        }
+        used |= cards[rank].used;
+    }
+    if (used == UINT64_MAX) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "\"%s\" has %d reductions: allowed is %d at a time",
+                           comm->name, WEFTI_REDUCTIONS, WEFTI_REDUCTIONS);
+    }
+    *number_out = __builtin_ctzll(~used);
+    return WEFT_OK;
+}
+
+weft_status weft_redop_create_user(weft_comm *comm, const char *name,
+                                   weft_redop_function function, void *context,
+                                   weft_redop *redop_out)
+{
+    if (!comm) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm is NULL: allowed is a communicator");
+    }
+    wefti_reduction *made = NULL;
+    int number = 0;
+    weft_status refused = check(name, function, redop_out);
+    if (refused == WEFT_OK) {
+        refused = make(name, function, context, &made);
+    }
+    weft_status status = agree(comm, refused, name, &number);
+    if (status != WEFT_OK) {
+        wefti_reduction_drop(made);
+        return status;
+    }
+    pthread_mutex_lock(&comm->engine->lock);
+    comm->reductions[number] = made;
+    pthread_mutex_unlock(&comm->engine->lock);
+    *redop_out = (weft_redop)(WEFT_REDOP_USER + number);
+    return WEFT_OK;
+}
+
+/* An operation that may still call it; NULL: none. Lock held. */
+static const wefti_op *find_user(const weft_comm *comm, weft_redop redop)
+{
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        const wefti_op *op = &comm->ops[lane];
+        if (wefti_op_pending(op) && op->desc.redop == redop) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+weft_status weft_redop_destroy(weft_comm *comm, weft_redop redop)
+{
+    wefti_reduction *old = comm ? wefti_reduction_get(comm, redop) : NULL;
+    if (!old) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "redop %d: allowed is one that "
+                           "weft_redop_create_user has made for comm",
+                           (int)redop);
+    }
+    pthread_mutex_lock(&comm->engine->lock);
+    const wefti_op *user = find_user(comm, redop);
+    uint64_t number = user ? user->number : 0;
+    int plans = atomic_load(&old->holders) - 1;
+    if (!user && plans == 0) {
+        comm->reductions[redop - WEFT_REDOP_USER] = NULL;
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+    if (user) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "redop %d, \"%s\": operation #%llu on \"%s\" still "
+                           "uses it",
+                           (int)redop, old->name, (unsigned long long)number,
+                           comm->name);
+    }
+    if (plans > 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "redop %d, \"%s\": %d plan%s still use%s it",
+                           (int)redop, old->name, plans, plans > 1 ? "s" : "",
+                           plans > 1 ? "" : "s");
+    }
+    wefti_reduction_drop(old);
+    return WEFT_OK;
+}
+
+/* ---- running them ---------------------------------------------------------
+ */
+
+/* What the blocks of one fold have in common. */
+typedef struct fold_task {
+    const wefti_reduction *reduction;
+    const void *const *sources;
+    weft_dtype dtype;
+    size_t elem_bytes;
+} fold_task;
+
+/* out = the tree over source_count sources, from first, at at .. at + elems. */
+static void fold_block(const fold_task *task, void *out, size_t first,
+                       size_t source_count, size_t at, size_t elems)
+{
+    if (source_count == 1) {
+        const unsigned char *source = task->sources[first];
+        memcpy(out, source + at * task->elem_bytes, elems * task->elem_bytes);
+        return;
+    }
+    _Alignas(64) unsigned char high[BLOCK_BYTES];
+    size_t low_count = wefti_fold_split(source_count);
+    fold_block(task, out, first, low_count, at, elems);
+    fold_block(task, high, first + low_count, source_count - low_count, at,
+               elems);
+    task->reduction->function(task->reduction->context, out, high, elems,
+                              task->dtype);
+}
+
+void wefti_reduction_fold(const wefti_reduction *reduction, void *dst,
+                          const void *const *sources, size_t source_count,
+                          size_t elems, weft_dtype dtype)
+{
+    const fold_task task = {reduction, sources, dtype, weft_dtype_bytes(dtype)};
+    const size_t block_elems = BLOCK_BYTES / task.elem_bytes;
+    WEFTI_ASSERT(reduction && source_count > 0);
+    _Alignas(64) unsigned char out[BLOCK_BYTES];
+    for (size_t at = 0; at < elems; at += block_elems) {
+        size_t now = elems - at < block_elems ? elems - at : block_elems;
+        fold_block(&task, out, 0, source_count, at, now);
+        /* dst may be a source: only now is all of this block read. */
+        memcpy((unsigned char *)dst + at * task.elem_bytes, out,
+               now * task.elem_bytes);
+    }
+}
+
+void wefti_reduction_combine(const wefti_reduction *reduction, void *dst,
+                             const void *src, size_t elems, weft_dtype dtype)
+{
+    const size_t elem_bytes = weft_dtype_bytes(dtype);
+    const size_t block_elems = BLOCK_BYTES / elem_bytes;
+    WEFTI_ASSERT(reduction && (uintptr_t)dst % 64 == 0);
+    _Alignas(64) unsigned char in[BLOCK_BYTES];
+    for (size_t at = 0; at < elems; at += block_elems) {
+        size_t now = elems - at < block_elems ? elems - at : block_elems;
+        memcpy(in, (const unsigned char *)src + at * elem_bytes,
+               now * elem_bytes);
+        reduction->function(reduction->context,
+                            (unsigned char *)dst + at * elem_bytes, in, now,
+                            dtype);
+    }
+}

@@ -114,8 +114,6 @@ static void do_call(const wefti_perf_case *subject, wefti_perf_buffers buffers)
         MPI_Scatter(send, count, MPI_FLOAT, recv, count, MPI_FLOAT,
                     subject->root, comm);
         break;
-    case WEFTI_PERF_ALLTOALLV: /* refused by main */
-        break;
     case WEFTI_PERF_SENDRECV:
         MPI_Sendrecv(send, count, MPI_FLOAT, wefti_perf_case_after(subject), 0,
                      recv, count, MPI_FLOAT, wefti_perf_case_before(subject), 0,
@@ -123,6 +121,8 @@ static void do_call(const wefti_perf_case *subject, wefti_perf_buffers buffers)
         break;
     case WEFTI_PERF_BARRIER:
         MPI_Barrier(comm);
+        break;
+    default: /* refused by main */
         break;
     }
 }
@@ -237,7 +237,9 @@ int main(int argc, char **argv)
     library[strcspn(library, ",\n")] = '\0';
     const wefti_perf_op *op = argc > 2 ? wefti_perf_op_get(argv[1]) : NULL;
     long iterations = argc > 3 ? strtol(argv[3], NULL, 10) : 0;
-    bool known = op && op->kind != WEFTI_PERF_ALLTOALLV;
+    bool known = op && !wefti_perf_op_is_uneven(op) &&
+                 !wefti_perf_op_puts(op) &&
+                 op->kind != WEFTI_PERF_SENDRECV_LIST;
     if (!known || iterations < 0 || iterations > ITERATIONS_MOST) {
         give_up("usage: peers-mpi OP SIZE[,SIZE...] [ITERATIONS]");
     }

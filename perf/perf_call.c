@@ -4,6 +4,10 @@
  */
 #include "perf/perf_call.h"
 
+#include "base/error.h"
+
+#include <stdlib.h>
+
 weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                            wefti_perf_buffers buffers)
 {
@@ -13,7 +17,7 @@ weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                      .collective = subject->op->collective,
                      .send = buffers.send,
                      .recv = buffers.recv,
-                     .count = subject->count,
+                     .count = wefti_perf_case_own_count(subject),
                      .send_counts = subject->send_counts,
                      .recv_counts = subject->recv_counts,
                      .dtype = subject->dtype,
@@ -24,45 +28,141 @@ weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                      .scale = scales ? subject->scale : NULL};
 }
 
-static weft_status send_and_receive(const wefti_perf_case *subject,
-                                    wefti_perf_buffers buffers, weft_comm *comm,
-                                    weft_stream *stream)
+static weft_p2p list_part(const wefti_perf_case *subject, weft_p2p_kind kind,
+                          unsigned char *buffer, int peer)
 {
-    weft_p2p list[] = {{.size_bytes = sizeof(list[0]),
-                        .kind = WEFT_P2P_SEND,
-                        .buffer = buffers.send,
-                        .count = subject->count,
-                        .dtype = subject->dtype,
-                        .peer = wefti_perf_case_after(subject),
-                        .class_id = WEFT_CLASS_DP,
-                        .label = subject->op->name},
-                       {.size_bytes = sizeof(list[0]),
-                        .kind = WEFT_P2P_RECV,
-                        .buffer = buffers.recv,
-                        .count = subject->count,
-                        .dtype = subject->dtype,
-                        .peer = wefti_perf_case_before(subject),
-                        .class_id = WEFT_CLASS_DP,
-                        .label = subject->op->name}};
-    return weft_p2p_post(list, 2, comm, stream);
+    return (weft_p2p){.size_bytes = sizeof(weft_p2p),
+                      .kind = kind,
+                      .buffer = buffer,
+                      .count = subject->count,
+                      .dtype = subject->dtype,
+                      .peer = peer,
+                      .class_id = WEFT_CLASS_DP,
+                      .label = subject->op->name};
 }
 
-static weft_status post(const wefti_perf_case *subject,
-                        wefti_perf_buffers buffers, weft_comm *comm,
-                        weft_stream *stream)
+/* Writes the parts of sendrecv, 2, or of sendrecv_list, 2 a rank. */
+static size_t make_list(const wefti_perf_case *subject,
+                        wefti_perf_buffers buffers, weft_p2p *list)
 {
     if (subject->op->kind == WEFTI_PERF_SENDRECV) {
-        return send_and_receive(subject, buffers, comm, stream);
+        list[0] = list_part(subject, WEFT_P2P_SEND, buffers.send,
+                            wefti_perf_case_after(subject));
+        list[1] = list_part(subject, WEFT_P2P_RECV, buffers.recv,
+                            wefti_perf_case_before(subject));
+        return 2;
+    }
+    size_t part_bytes = subject->count * weft_dtype_bytes(subject->dtype);
+    size_t made = 0;
+    for (int peer = 0; peer < subject->nranks; peer++) {
+        size_t offset = (size_t)peer * part_bytes;
+        list[made++] =
+            list_part(subject, WEFT_P2P_SEND, buffers.send + offset, peer);
+        list[made++] =
+            list_part(subject, WEFT_P2P_RECV, buffers.recv + offset, peer);
+    }
+    return made;
+}
+
+static bool is_list(const wefti_perf_case *subject)
+{
+    return subject->op->kind == WEFTI_PERF_SENDRECV ||
+           subject->op->kind == WEFTI_PERF_SENDRECV_LIST;
+}
+
+/* Posts the list, or makes a plan of it. */
+static weft_status post_list(const wefti_perf_case *subject,
+                             wefti_perf_buffers buffers, weft_comm *comm,
+                             weft_stream *stream, weft_plan **plan_out)
+{
+    weft_p2p few[2];
+    weft_p2p *list = few;
+    if (subject->op->kind == WEFTI_PERF_SENDRECV_LIST) {
+        list = calloc(2 * (size_t)subject->nranks, sizeof(*list));
+    }
+    if (!list) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "a list of %d parts",
+                           2 * subject->nranks);
+    }
+    size_t count = make_list(subject, buffers, list);
+    weft_status status = plan_out ? weft_p2p_plan(list, count, comm, plan_out)
+                                  : weft_p2p_post(list, count, comm, stream);
+    if (list != few) {
+        free(list);
+    }
+    return status;
+}
+
+weft_status wefti_perf_call_plan(wefti_perf_pool *pool, weft_comm *comm)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    weft_status status = WEFT_OK;
+    pool->plans = calloc((size_t)pool->copies, sizeof(weft_plan *));
+    if (!pool->plans) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d plans", pool->copies);
+    }
+    for (int copy = 0; copy < pool->copies && status == WEFT_OK; copy++) {
+        wefti_perf_buffers buffers = wefti_perf_pool_at(pool, (size_t)copy);
+        weft_op op = wefti_perf_call_op(subject, buffers);
+        status = is_list(subject) ? post_list(subject, buffers, comm, NULL,
+                                              &pool->plans[copy])
+                                  : weft_op_plan(&op, comm, &pool->plans[copy]);
+    }
+    return status;
+}
+
+/* Into the next rank's memory; in a round, when the one before has. */
+static weft_status put(const wefti_perf_pool *pool, size_t call,
+                       weft_stream *stream)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    wefti_perf_buffers buffers = wefti_perf_pool_at(pool, call);
+    size_t offset =
+        (size_t)(buffers.recv - (unsigned char *)weft_mem_get_base(pool->mem));
+    int before = wefti_perf_case_before(subject);
+    int after = wefti_perf_case_after(subject);
+    bool waits_first =
+        subject->op->kind == WEFTI_PERF_PUT_ROUND && subject->rank != 0;
+    weft_status status = WEFT_OK;
+    if (waits_first) {
+        status = weft_wait(pool->mem, 0, call + 1, before, stream);
+    }
+    if (status == WEFT_OK) {
+        status = weft_put(pool->mem, offset, buffers.send, subject->count,
+                          subject->dtype, after, stream);
+    }
+    if (status == WEFT_OK) {
+        status = weft_signal(pool->mem, 0, 1, after, stream);
+    }
+    if (status == WEFT_OK && !waits_first) {
+        status = weft_wait(pool->mem, 0, call + 1, before, stream);
+    }
+    return status;
+}
+
+static weft_status post(const wefti_perf_pool *pool, size_t call,
+                        weft_comm *comm, weft_stream *stream)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    if (pool->mem) {
+        return put(pool, call, stream);
+    }
+    if (pool->plans) {
+        return weft_plan_post(pool->plans[call % (size_t)pool->copies], 0,
+                              stream);
+    }
+    wefti_perf_buffers buffers = wefti_perf_pool_at(pool, call);
+    if (is_list(subject)) {
+        return post_list(subject, buffers, comm, stream, NULL);
     }
     weft_op op = wefti_perf_call_op(subject, buffers);
     return weft_op_post(&op, 0, comm, stream);
 }
 
-weft_status wefti_perf_call_run(const wefti_perf_case *subject,
-                                wefti_perf_buffers buffers, weft_comm *comm,
-                                weft_stream *stream)
+weft_status wefti_perf_call_run(const wefti_perf_pool *pool, size_t call,
+                                weft_comm *comm, weft_stream *stream)
 {
-    weft_status status = post(subject, buffers, comm, stream);
+    weft_status status = post(pool, call, comm, stream);
     if (status != WEFT_OK || !stream) {
         return status;
     }

@@ -5,21 +5,27 @@
 #ifndef PERF_PERF_CALL_H
 #define PERF_PERF_CALL_H
 
-#include "perf/perf_case.h"
-#include "weft/weft.h"
+#include "perf/perf_rank.h"
 
-/* The whole operation, ungated; sendrecv: the send. */
+/* The whole operation, ungated; of lists and puts only what it moves. */
 weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                            wefti_perf_buffers buffers);
 
 /*
+ * wefti_perf_call_plan - a plan for each of the pool's buffers, which calls
+ * then post. Not for puts.
+ */
+WEFT_NODISCARD weft_status wefti_perf_call_plan(wefti_perf_pool *pool,
+                                                weft_comm *comm);
+
+/*
  * wefti_perf_call_run - do it, and return when it is done.
  *
+ * call     counts the calls on the pool from 0, without gaps.
  * stream   NULL: blocking calls here and now; else through this stream.
  */
-WEFT_NODISCARD weft_status wefti_perf_call_run(const wefti_perf_case *subject,
-                                               wefti_perf_buffers buffers,
-                                               weft_comm *comm,
+WEFT_NODISCARD weft_status wefti_perf_call_run(const wefti_perf_pool *pool,
+                                               size_t call, weft_comm *comm,
                                                weft_stream *stream);
 
 #endif

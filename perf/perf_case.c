@@ -33,7 +33,35 @@ const wefti_perf_op wefti_perf_ops[] = {
      "every rank sends to the next and receives from the one before"},
     {"barrier", WEFTI_PERF_BARRIER, WEFT_COLLECTIVE_BARRIER, false, false,
      "nobody leaves before everybody has entered"},
+    {"gatherv", WEFTI_PERF_GATHERV, WEFT_COLLECTIVE_GATHERV, false, true,
+     "gather of uneven parts"},
+    {"scatterv", WEFTI_PERF_SCATTERV, WEFT_COLLECTIVE_SCATTERV, false, true,
+     "scatter of uneven parts"},
+    {"all_gatherv", WEFTI_PERF_ALLGATHERV, WEFT_COLLECTIVE_ALLGATHERV, false,
+     false, "all_gather of uneven parts"},
+    {"reduce_scatterv", WEFTI_PERF_REDUCESCATTERV,
+     WEFT_COLLECTIVE_REDUCESCATTERV, true, false,
+     "reduce_scatter with uneven shares"},
+    {"sendrecv_list", WEFTI_PERF_SENDRECV_LIST, WEFT_COLLECTIVE_SEND, false,
+     false, "alltoall as one list of sends and receives"},
+    {"put", WEFTI_PERF_PUT, WEFT_COLLECTIVE_SEND, false, false,
+     "every rank puts into the next one's memory, signals, and waits"},
+    {"put_round", WEFTI_PERF_PUT_ROUND, WEFT_COLLECTIVE_SEND, false, false,
+     "one after another: a ping-pong of 2, a round of more"},
     {0}};
+
+bool wefti_perf_op_is_uneven(const wefti_perf_op *op)
+{
+    return op->kind == WEFTI_PERF_ALLTOALLV || op->kind == WEFTI_PERF_GATHERV ||
+           op->kind == WEFTI_PERF_SCATTERV ||
+           op->kind == WEFTI_PERF_ALLGATHERV ||
+           op->kind == WEFTI_PERF_REDUCESCATTERV;
+}
+
+bool wefti_perf_op_puts(const wefti_perf_op *op)
+{
+    return op->kind == WEFTI_PERF_PUT || op->kind == WEFTI_PERF_PUT_ROUND;
+}
 
 const wefti_perf_op *wefti_perf_op_get(const char *name)
 {
@@ -69,7 +97,14 @@ double wefti_perf_op_bus_factor(const wefti_perf_op *op, int nranks)
     case WEFTI_PERF_ALLTOALLV:
     case WEFTI_PERF_GATHER:
     case WEFTI_PERF_SCATTER:
+    case WEFTI_PERF_GATHERV:
+    case WEFTI_PERF_SCATTERV:
+    case WEFTI_PERF_ALLGATHERV:
+    case WEFTI_PERF_REDUCESCATTERV:
+    case WEFTI_PERF_SENDRECV_LIST:
         return others;
+    case WEFTI_PERF_PUT_ROUND:
+        return nranks; /* puts, one after another */
     default:
         return 1.0;
     }
@@ -79,13 +114,27 @@ double wefti_perf_op_bus_factor(const wefti_perf_op *op, int nranks)
 static bool has_send_parts(const wefti_perf_op *op)
 {
     return op->kind == WEFTI_PERF_REDUCESCATTER ||
-           op->kind == WEFTI_PERF_SCATTER || op->kind == WEFTI_PERF_ALLTOALL;
+           op->kind == WEFTI_PERF_SCATTER || op->kind == WEFTI_PERF_ALLTOALL ||
+           op->kind == WEFTI_PERF_SENDRECV_LIST;
 }
 
 static bool has_recv_parts(const wefti_perf_op *op)
 {
     return op->kind == WEFTI_PERF_ALLGATHER || op->kind == WEFTI_PERF_GATHER ||
-           op->kind == WEFTI_PERF_ALLTOALL;
+           op->kind == WEFTI_PERF_ALLTOALL ||
+           op->kind == WEFTI_PERF_SENDRECV_LIST;
+}
+
+/* Whether only one side of a v form has parts: that which sends, receives. */
+static bool scatters_uneven(const wefti_perf_op *op)
+{
+    return op->kind == WEFTI_PERF_SCATTERV ||
+           op->kind == WEFTI_PERF_REDUCESCATTERV;
+}
+
+static bool gathers_uneven(const wefti_perf_op *op)
+{
+    return op->kind == WEFTI_PERF_GATHERV || op->kind == WEFTI_PERF_ALLGATHERV;
 }
 
 /* 0 .. 8, of a pair of ranks; the same everywhere and always (splitmix64). */
@@ -100,14 +149,20 @@ static size_t weight_of(int from, int to)
 
 size_t wefti_perf_case_part(const wefti_perf_case *subject, int from, int to)
 {
-    if (subject->op->kind != WEFTI_PERF_ALLTOALLV) {
+    if (!wefti_perf_op_is_uneven(subject->op)) {
         return subject->count;
     }
-    size_t weight = weight_of(from, to);
+    size_t weight = weight_of(scatters_uneven(subject->op) ? 0 : from,
+                              gathers_uneven(subject->op) ? 0 : to);
     return subject->count / 4 * weight + subject->count % 4 * weight / 4;
 }
 
-/* What one rank sends, and gets, of alltoallv; what all send. */
+size_t wefti_perf_case_own_count(const wefti_perf_case *subject)
+{
+    return wefti_perf_case_part(subject, subject->rank, subject->rank);
+}
+
+/* What one rank sends, and gets, of a v form; what bytes are. */
 static void size_uneven(wefti_perf_case *subject, size_t elem_bytes)
 {
     size_t all = 0;
@@ -120,13 +175,20 @@ static void size_uneven(wefti_perf_case *subject, size_t elem_bytes)
         }
     }
     subject->bytes = all / (size_t)subject->nranks * elem_bytes;
+    if (gathers_uneven(subject->op)) {
+        subject->send_elems = wefti_perf_case_own_count(subject);
+        subject->bytes = subject->recv_elems * elem_bytes;
+    } else if (scatters_uneven(subject->op)) {
+        subject->recv_elems = wefti_perf_case_own_count(subject);
+        subject->bytes = subject->send_elems * elem_bytes;
+    }
 }
 
 void wefti_perf_case_size(wefti_perf_case *subject, size_t bytes)
 {
     const wefti_perf_op *op = subject->op;
     size_t elem_bytes = weft_dtype_bytes(subject->dtype);
-    bool uneven = op->kind == WEFTI_PERF_ALLTOALLV;
+    bool uneven = wefti_perf_op_is_uneven(op);
     bool parted = has_send_parts(op) || has_recv_parts(op) || uneven;
     size_t parts = parted ? (size_t)subject->nranks : 1;
     size_t count = bytes / (elem_bytes * parts);
@@ -154,28 +216,41 @@ size_t wefti_perf_case_room(const wefti_perf_case *subject)
     return bytes > 0 ? bytes : 1;
 }
 
+/* Elements before this rank's own part of a buffer with parts. */
+static size_t own_first(const wefti_perf_case *subject)
+{
+    size_t first = 0;
+    for (int p = 0; p < subject->rank; p++) {
+        first += wefti_perf_case_part(subject, p, p);
+    }
+    return first;
+}
+
 wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
                                          wefti_perf_buffers rooms)
 {
     if (!subject->inplace) {
         return rooms;
     }
-    size_t own = subject->count * (size_t)subject->rank *
-                 weft_dtype_bytes(subject->dtype);
+    size_t own = own_first(subject) * weft_dtype_bytes(subject->dtype);
     switch (subject->op->kind) {
     case WEFTI_PERF_GATHER:
+    case WEFTI_PERF_GATHERV:
         if (subject->rank != subject->root) {
             return rooms;
         }
         __attribute__((fallthrough));
     case WEFTI_PERF_ALLGATHER:
+    case WEFTI_PERF_ALLGATHERV:
         return (wefti_perf_buffers){rooms.recv + own, rooms.recv};
     case WEFTI_PERF_SCATTER:
+    case WEFTI_PERF_SCATTERV:
         if (subject->rank != subject->root) {
             return rooms;
         }
         __attribute__((fallthrough));
     case WEFTI_PERF_REDUCESCATTER:
+    case WEFTI_PERF_REDUCESCATTERV:
         return (wefti_perf_buffers){rooms.send, rooms.send + own};
     case WEFTI_PERF_BROADCAST:
     case WEFTI_PERF_REDUCE:
@@ -193,14 +268,16 @@ wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
 bool wefti_perf_case_sends(const wefti_perf_case *subject)
 {
     return (subject->op->kind != WEFTI_PERF_BROADCAST &&
-            subject->op->kind != WEFTI_PERF_SCATTER) ||
+            subject->op->kind != WEFTI_PERF_SCATTER &&
+            subject->op->kind != WEFTI_PERF_SCATTERV) ||
            subject->rank == subject->root;
 }
 
 bool wefti_perf_case_receives(const wefti_perf_case *subject)
 {
     return (subject->op->kind != WEFTI_PERF_REDUCE &&
-            subject->op->kind != WEFTI_PERF_GATHER) ||
+            subject->op->kind != WEFTI_PERF_GATHER &&
+            subject->op->kind != WEFTI_PERF_GATHERV) ||
            subject->rank == subject->root;
 }
 
@@ -218,7 +295,8 @@ int wefti_perf_case_after(const wefti_perf_case *subject)
 static size_t first_of(const wefti_perf_case *subject, int from)
 {
     size_t first = 0;
-    if (subject->op->kind == WEFTI_PERF_ALLTOALLV) {
+    if (subject->op->kind == WEFTI_PERF_ALLTOALLV ||
+        scatters_uneven(subject->op)) {
         for (int to = 0; to < subject->rank; to++) {
             first += wefti_perf_case_part(subject, from, to);
         }
@@ -257,13 +335,19 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
     case WEFTI_PERF_GATHER:
     case WEFTI_PERF_ALLTOALL:
     case WEFTI_PERF_ALLTOALLV:
+    case WEFTI_PERF_ALLGATHERV:
+    case WEFTI_PERF_GATHERV:
+    case WEFTI_PERF_SENDRECV_LIST:
         return count_wrong_parts(subject, recv, shift, scratch);
     case WEFTI_PERF_BROADCAST:
     case WEFTI_PERF_SCATTER:
+    case WEFTI_PERF_SCATTERV:
         wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM, subject->root,
                         subject->nranks);
         break;
     case WEFTI_PERF_SENDRECV:
+    case WEFTI_PERF_PUT:
+    case WEFTI_PERF_PUT_ROUND:
         wefti_tile_make(scratch, subject->dtype, WEFT_REDOP_SUM,
                         wefti_perf_case_before(subject), subject->nranks);
         break;

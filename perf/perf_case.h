@@ -7,11 +7,13 @@
  * bytes means what it means in nccl-tests: the buffer of all-reduce, broadcast,
  * reduce and send/recv; the receive buffer of all-gather; the send buffer of
  * reduce-scatter and alltoall; the root's receive buffer of gather, and its
- * send buffer of scatter. Of alltoallv it is the mean send buffer.
+ * send buffer of scatter; v forms as those without v, as near as their parts
+ * allow. Of alltoallv it is the mean send buffer; of a put, what one rank puts.
  *
  * The uneven matrix of alltoallv is the same in every run: what rank a sends to
  * rank b is the mean part times w/4, with w drawn from 0 .. 8 for the pair, so
- * that one pair in nine has nothing and one has twice the mean.
+ * that one pair in nine has nothing and one has twice the mean. In the other v
+ * forms a rank's part has its w whoever the other is.
  */
 #ifndef PERF_PERF_CASE_H
 #define PERF_PERF_CASE_H
@@ -32,7 +34,14 @@ typedef enum wefti_perf_kind {
     WEFTI_PERF_GATHER,
     WEFTI_PERF_SCATTER,
     WEFTI_PERF_SENDRECV,
-    WEFTI_PERF_BARRIER
+    WEFTI_PERF_BARRIER,
+    WEFTI_PERF_GATHERV,
+    WEFTI_PERF_SCATTERV,
+    WEFTI_PERF_ALLGATHERV,
+    WEFTI_PERF_REDUCESCATTERV,
+    WEFTI_PERF_SENDRECV_LIST,
+    WEFTI_PERF_PUT,
+    WEFTI_PERF_PUT_ROUND
 } wefti_perf_kind;
 
 typedef struct wefti_perf_op {
@@ -50,6 +59,11 @@ const wefti_perf_op *wefti_perf_op_get(const char *name);
 /* The table itself, ended by a NULL name. */
 extern const wefti_perf_op wefti_perf_ops[];
 
+/* Whether parts have lengths of their own; whether ranks write into peers'
+ * memory, and signal. */
+bool wefti_perf_op_is_uneven(const wefti_perf_op *op);
+bool wefti_perf_op_puts(const wefti_perf_op *op);
+
 /* The names of all, separated by spaces. */
 void wefti_perf_op_list(char *text_out, size_t text_bytes);
 
@@ -65,9 +79,9 @@ typedef struct wefti_perf_case {
     bool inplace;
     unsigned char scale[8]; /* PREMULSUM: this rank's scalar */
     size_t bytes; /* really moved: asked for, rounded to whole elements */
-    size_t count; /* what the call takes; alltoallv: the mean part */
+    size_t count; /* what the call takes; v forms: the mean part */
     size_t send_elems, recv_elems;
-    const size_t *send_counts, *recv_counts; /* alltoallv, [nranks] */
+    const size_t *send_counts, *recv_counts; /* v forms, [nranks] */
 } wefti_perf_case;
 
 /*
@@ -75,6 +89,9 @@ typedef struct wefti_perf_case {
  * one element a rank becomes one element a rank; 0 stays 0.
  */
 void wefti_perf_case_size(wefti_perf_case *subject, size_t bytes);
+
+/* What the call takes as its count; v forms: this rank's own. */
+size_t wefti_perf_case_own_count(const wefti_perf_case *subject);
 
 /* Elements that go from one rank to another, where the collective has parts. */
 size_t wefti_perf_case_part(const wefti_perf_case *subject, int from, int to);
@@ -95,7 +112,7 @@ wefti_perf_buffers wefti_perf_case_place(const wefti_perf_case *subject,
 bool wefti_perf_case_sends(const wefti_perf_case *subject);
 bool wefti_perf_case_receives(const wefti_perf_case *subject);
 
-/* sendrecv: whom this rank receives from, whom it sends to. */
+/* sendrecv and puts: whom this rank receives from, whom it sends to. */
 int wefti_perf_case_before(const wefti_perf_case *subject);
 int wefti_perf_case_after(const wefti_perf_case *subject);
 

@@ -18,7 +18,6 @@ static weft_status call_once(wefti_perf_rank *self, wefti_perf_pool *pool,
 {
     const wefti_perf_case *subject = &pool->subject;
     weft_stream *stream = self->options->blocking ? NULL : self->stream;
-    wefti_perf_buffers buffers = wefti_perf_pool_at(pool, call);
     weft_status status =
         wefti_perf_pool_fill(pool, self, call, 0, subject->send_elems);
     if (status == WEFT_OK) {
@@ -28,7 +27,7 @@ static weft_status call_once(wefti_perf_rank *self, wefti_perf_pool *pool,
         return status;
     }
     int64_t begin_ns = wefti_clock_ns();
-    status = wefti_perf_call_run(subject, buffers, self->comm, stream);
+    status = wefti_perf_call_run(pool, call, self->comm, stream);
     *time_ns_out = wefti_clock_ns() - begin_ns;
     return status;
 }
@@ -138,7 +137,16 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
     }
     weft_op op = wefti_perf_call_op(&row.subject, wefti_perf_pool_at(&pool, 0));
     row.algorithm = wefti_comm_explain(self->comm, &op, &row.fabric);
-    status = measure(self, &pool, &row, times_ns);
+    if (pool.mem || row.subject.op->kind == WEFTI_PERF_SENDRECV_LIST) {
+        row.algorithm = pool.mem ? "put" : "list";
+    }
+    row.planned = options->plan;
+    if (options->plan) {
+        status = wefti_perf_call_plan(&pool, self->comm);
+    }
+    if (status == WEFT_OK) {
+        status = measure(self, &pool, &row, times_ns);
+    }
     wefti_perf_pool_fini(&pool, self);
     if (status != WEFT_OK) {
         goto err_free_times;

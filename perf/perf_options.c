@@ -15,7 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INPLACE = 256, MEMORY, OVERLAP, SAMPLES, SIZES, UNREGISTERED, VERSION };
+enum {
+    INPLACE = 256,
+    MEMORY,
+    OVERLAP,
+    PLAN,
+    SAMPLES,
+    SIZES,
+    UNREGISTERED,
+    VERSION
+};
 
 static const char short_flags[] = ":b:e:f:n:w:d:o:r:c:z:J:h";
 
@@ -34,6 +43,7 @@ static const struct option long_flags[] = {
     {"inplace", no_argument, NULL, INPLACE},
     {"memory", required_argument, NULL, MEMORY},
     {"overlap", no_argument, NULL, OVERLAP},
+    {"plan", no_argument, NULL, PLAN},
     {"samples", no_argument, NULL, SAMPLES},
     {"sizes", required_argument, NULL, SIZES},
     {"unregistered", no_argument, NULL, UNREGISTERED},
@@ -62,7 +72,7 @@ static const char flags_text[] =
     "                   or nccl-tests' names (half, float); all (f32)\n"
     "  -o REDOP         sum prod min max avg premulsum, of integers also band\n"
     "                   bor bxor; all (sum)\n"
-    "  -r ROOT          of broadcast, reduce, gather and scatter (0)\n"
+    "  -r ROOT          of broadcast, reduce, gather(v) and scatter(v) (0)\n"
     "  -c CHECKS        calls whose whole output is verified; 0: none (1)\n"
     "  -z 0|1           1: blocking calls, 0: through a stream (1)\n"
     "  -J, --json FILE  the same facts as JSON; - is stdout\n"
@@ -70,6 +80,7 @@ static const char flags_text[] =
     "  --memory KIND    host or shadow (host memory that only a device may\n"
     "                   touch)\n"
     "  --overlap        with a calibrated compute beside it: O, H, s_C, s_M\n"
+    "  --plan           calls post plans made beforehand; not of puts\n"
     "  --samples        every single time in the JSON too\n"
     "  --unregistered   buffers nobody registered: the only kind there is yet\n"
     "  --version\n"
@@ -77,7 +88,11 @@ static const char flags_text[] =
     "Sizes are nccl-tests': the buffer that has a part for each rank, or the\n"
     "only one. alltoallv: the mean send buffer; rank a sends rank b w/4 of "
     "the\n"
-    "mean part, w from 0 to 8 and the same for the pair in every run.\n"
+    "mean part, w from 0 to 8 and the same for the pair in every run. The "
+    "other v\n"
+    "forms: the same for the rank. put_round: what goes from one to the next; "
+    "its\n"
+    "busbw is that of one hop.\n"
     "\n"
     "Ranks: weft-run's, or WEFT_RANKS_PER_PROCESS threads of this process.\n"
     "\n"
@@ -88,6 +103,8 @@ static const char flags_text[] =
     "  weft-run -n 4 weft-perf reduce_scatter -b 1M -e 1M -d bf16 -J out.json\n"
     "  weft-run -n 2 weft-perf all_reduce -b 16M -e 16M --overlap\n"
     "  weft-run -n 3 weft-perf all_reduce -d all -o all -b 1M -e 1M -n 5\n"
+    "  weft-run -n 2 weft-perf put_round -b 8 -e 64K\n"
+    "  weft-run -n 4 --net-emulate 2x2 weft-perf sendrecv_list -e 1M --plan\n"
     "  WEFT_RANKS_PER_PROCESS=3 weft-perf broadcast -r 2 -e 1M\n";
 
 void wefti_perf_options_print_help(void)
@@ -300,6 +317,7 @@ static weft_status read_flag(int flag, const char *value,
     default:
         options->inplace |= flag == INPLACE;
         options->overlap |= flag == OVERLAP;
+        options->plan |= flag == PLAN;
         options->samples |= flag == SAMPLES;
         options->version |= flag == VERSION;
         options->help |= flag == 'h';
@@ -307,9 +325,13 @@ static weft_status read_flag(int flag, const char *value,
     }
 }
 
+/* Users of other versions look for these. */
+static const char *const absent[] = {"ring_exchange", "moe_dispatch",
+                                     "moe_combine"};
+
 static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
 {
-    char names[256];
+    char names[320];
     wefti_perf_op_list(names, sizeof(names));
     if (optind + 1 < argc) {
         return wefti_error(WEFT_ERR_INVALID, "%s: one operation at a time",
@@ -318,6 +340,14 @@ static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
     if (optind == argc) {
         return wefti_error(WEFT_ERR_INVALID, "which operation? there is: %s",
                            names);
+    }
+    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
+        if (strcmp(argv[optind], absent[i]) == 0) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "%s: not an operation of this version of weft; "
+                               "there is: %s",
+                               absent[i], names);
+        }
     }
     options->op = wefti_perf_op_get(argv[optind]);
     if (!options->op) {
@@ -359,22 +389,37 @@ static weft_status check_together(wefti_perf_options *options)
                            options->min_bytes, options->max_bytes);
     }
     wefti_perf_kind kind = options->op->kind;
+    bool puts = wefti_perf_op_puts(options->op);
     if (options->inplace &&
         (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER ||
-         kind == WEFTI_PERF_ALLTOALL || kind == WEFTI_PERF_ALLTOALLV)) {
+         kind == WEFTI_PERF_ALLTOALL || kind == WEFTI_PERF_ALLTOALLV ||
+         kind == WEFTI_PERF_SENDRECV_LIST || puts)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--inplace: %s has no form in place",
                            options->op->name);
     }
     if (options->overlap &&
         (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER ||
-         kind == WEFTI_PERF_ALLTOALLV || kind == WEFTI_PERF_GATHER ||
-         kind == WEFTI_PERF_SCATTER)) {
+         kind == WEFTI_PERF_GATHER || kind == WEFTI_PERF_SCATTER ||
+         kind == WEFTI_PERF_SENDRECV_LIST || puts ||
+         wefti_perf_op_is_uneven(options->op))) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--overlap: %s is not measured in parts; allowed "
                            "is all_reduce all_gather reduce_scatter broadcast "
                            "reduce alltoall",
                            options->op->name);
+    }
+    if (options->plan && (puts || options->overlap)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--plan %s: allowed is without, or an operation "
+                           "that can be planned",
+                           puts ? options->op->name : "--overlap");
+    }
+    if (puts && strcmp(options->memory, "host") != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--memory %s: %s writes into host memory; allowed "
+                           "is host",
+                           options->memory, options->op->name);
     }
     return check_reductions(options);
 }

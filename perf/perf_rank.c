@@ -129,7 +129,7 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
                                .inplace = options->inplace};
     wefti_tile_make_scale(subject.scale, self->dtype, self->rank);
     wefti_perf_case_size(&subject, bytes);
-    if (subject.op->kind == WEFTI_PERF_ALLTOALLV) {
+    if (wefti_perf_op_is_uneven(subject.op)) {
         count_uneven(self, &subject);
     }
     return subject;
@@ -169,9 +169,14 @@ weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
                               .room_bytes = (room + line - 1) / line * line};
     size_t all_bytes = 2 * (size_t)copies * pool->room_bytes;
     weft_status status =
-        weft_device_alloc(self->device, all_bytes, &pool->block);
+        wefti_perf_op_puts(subject->op)
+            ? weft_mem_create(self->comm, all_bytes, &pool->mem)
+            : weft_device_alloc(self->device, all_bytes, &pool->block);
     if (status != WEFT_OK) {
         return status;
+    }
+    if (pool->mem) {
+        pool->block = weft_mem_get_base(pool->mem);
     }
     if (wefti_device_get_table(self->device)->host_reads) {
         memset(pool->block, POISON, all_bytes);
@@ -188,8 +193,16 @@ weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
 
 void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self)
 {
+    for (int copy = 0; pool->plans && copy < pool->copies; copy++) {
+        weft_plan_destroy(pool->plans[copy]);
+    }
+    free(pool->plans);
     free(pool->staging);
-    weft_device_free(self->device, pool->block);
+    if (pool->mem) {
+        weft_mem_destroy(pool->mem);
+    } else {
+        weft_device_free(self->device, pool->block);
+    }
 }
 
 wefti_perf_buffers wefti_perf_pool_at(const wefti_perf_pool *pool, size_t call)

@@ -57,6 +57,8 @@ typedef struct wefti_perf_pool {
     void *block;   /* memory of the device */
     void *staging; /* host memory of one room; NULL: the host reads block */
     size_t room_bytes;
+    weft_mem *mem;     /* block is this rank's part of it; NULL: nobody puts */
+    weft_plan **plans; /* [copies] of --plan, else NULL */
 } wefti_perf_pool;
 
 WEFT_NODISCARD weft_status wefti_perf_pool_init(wefti_perf_pool *pool,

@@ -18,8 +18,12 @@ BIN = sys.argv.pop(1)
 PERF = os.path.join(BIN, "weft-perf")
 RUN = os.path.join(BIN, "weft-run")
 OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
-       "alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier"]
-IN_PLACE = OPS[:5] + ["gather", "scatter"]
+       "alltoall", "alltoallv", "gather", "scatter", "sendrecv", "barrier",
+       "gatherv", "scatterv", "all_gatherv", "reduce_scatterv",
+       "sendrecv_list", "put", "put_round"]
+PUTS = ["put", "put_round"]
+IN_PLACE = OPS[:5] + ["gather", "scatter", "gatherv", "scatterv",
+                      "all_gatherv", "reduce_scatterv"]
 OVERLAPPED = OPS[:6]
 BUS = {"all_reduce": lambda n: 2 * (n - 1) / n,
        "all_gather": lambda n: (n - 1) / n,
@@ -27,7 +31,13 @@ BUS = {"all_reduce": lambda n: 2 * (n - 1) / n,
        "alltoall": lambda n: (n - 1) / n,
        "alltoallv": lambda n: (n - 1) / n,
        "gather": lambda n: (n - 1) / n,
-       "scatter": lambda n: (n - 1) / n}
+       "scatter": lambda n: (n - 1) / n,
+       "gatherv": lambda n: (n - 1) / n,
+       "scatterv": lambda n: (n - 1) / n,
+       "all_gatherv": lambda n: (n - 1) / n,
+       "reduce_scatterv": lambda n: (n - 1) / n,
+       "sendrecv_list": lambda n: (n - 1) / n,
+       "put_round": lambda n: n}
 FIELDS = {"op", "bytes", "count", "dtype", "redop", "nranks", "time_us",
           "algbw_GBps", "busbw_GBps", "wrong", "algorithm", "fabric"}
 
@@ -76,6 +86,16 @@ class WeftPerf(unittest.TestCase):
             for row in rows:
                 self.check_row(row, op, 3)
 
+    def test_plans_are_right(self):
+        for op in ("all_reduce", "gatherv", "sendrecv_list", "barrier", *PUTS):
+            command = [PERF, op, "--sizes", "4,300001", "-n", "3", "--plan"]
+            if op in PUTS:
+                self.assertIn(op, run(command, threads=2).stderr)
+                continue
+            for row in rows_of(command, threads=3):
+                self.check_row(row, op, 3)
+                self.assertTrue(row["plan"])
+
     def test_every_op_in_place_is_right(self):
         for op in IN_PLACE:
             for row in rows_of([PERF, op, "--sizes", "4,70001", "-n", "3",
@@ -87,6 +107,11 @@ class WeftPerf(unittest.TestCase):
         for flags in (["broadcast", "-r", "2"], ["reduce", "-r", "1"],
                       ["gather", "-r", "2"], ["scatter", "-r", "1"],
                       ["alltoallv", "-d", "u8", "-z", "0"],
+                      ["gatherv", "-r", "1", "--memory", "shadow"],
+                      ["scatterv", "-r", "2", "-z", "0"],
+                      ["reduce_scatterv", "-d", "f16", "-o", "avg"],
+                      ["sendrecv_list", "-z", "0"],
+                      ["put", "-z", "0"], ["put_round", "-z", "0"],
                       ["alltoall", "--memory", "shadow"],
                       ["all_reduce", "-d", "u8", "-o", "max"],
                       ["all_reduce", "-d", "bf16", "-o", "avg"],
@@ -144,6 +169,13 @@ class WeftPerf(unittest.TestCase):
 
     def test_mistakes_are_refused_in_one_line(self):
         for flags, said in ((["everything"], "all_reduce all_gather"),
+                            (["ring_exchange"], "not an operation of this"),
+                            (["moe_dispatch"], "not an operation of this"),
+                            (["moe_combine"], "not an operation of this"),
+                            (["put", "--inplace"], "no form in place"),
+                            (["put", "--memory", "shadow"], "is host"),
+                            (["gatherv", "--overlap"], "not measured in parts"),
+                            (["reduce", "--plan", "--overlap"], "--plan"),
                             (["alltoall", "--inplace"], "no form in place"),
                             (["gather", "--overlap"], "allowed is"),
                             (["all_reduce", "--memory", "cuda"], "cuda"),

@@ -184,15 +184,23 @@ void wefti_nics_limit_ranks(wefti_topo *topo, double GBps,
     }
 }
 
+/* What RTA_NEXT and NLMSG_NEXT give: all of it is aligned by 4. */
+static const void *behind(const void *at, size_t bytes)
+{
+    return (const unsigned char *)at + (bytes + 3) / 4 * 4;
+}
+
 /* Of an attribute list, the one of that type; NULL: none. */
 static const struct rtattr *find(const struct rtattr *at, size_t bytes,
                                  unsigned type)
 {
     int left = (int)bytes;
-    for (; RTA_OK(at, left); at = RTA_NEXT(at, left)) {
+    while (RTA_OK(at, left)) {
         if ((at->rta_type & NLA_TYPE_MASK) == type) {
             return at;
         }
+        left -= (int)RTA_ALIGN(at->rta_len);
+        at = behind(at, at->rta_len);
     }
     return NULL;
 }
@@ -202,7 +210,7 @@ static double rate_of(const struct nlmsghdr *message)
 {
     const struct tcmsg *head = NLMSG_DATA(message);
     size_t bytes = message->nlmsg_len - NLMSG_LENGTH(sizeof(*head));
-    const struct rtattr *first = TCA_RTA(head);
+    const struct rtattr *first = behind(head, sizeof(*head));
     const struct rtattr *kind = find(first, bytes, TCA_KIND);
     const struct rtattr *options = find(first, bytes, TCA_OPTIONS);
     struct tc_tbf_qopt old;
@@ -253,10 +261,11 @@ static void read_disciplines(wefti_topo *topo, int sock)
     _Alignas(struct nlmsghdr) char buffer[16384];
     ssize_t got;
     while ((got = recv(sock, buffer, sizeof(buffer), 0)) > 0) {
-        struct nlmsghdr *message = (struct nlmsghdr *)(void *)buffer;
+        const struct nlmsghdr *message = (const void *)buffer;
         int left = (int)got;
-        for (; NLMSG_OK(message, (unsigned)left);
-             message = NLMSG_NEXT(message, left)) {
+        for (; left > 0 && NLMSG_OK(message, (unsigned)left);
+             left -= (int)NLMSG_ALIGN(message->nlmsg_len),
+             message = behind(message, message->nlmsg_len)) {
             if (message->nlmsg_type == NLMSG_DONE ||
                 message->nlmsg_type == NLMSG_ERROR) {
                 return;

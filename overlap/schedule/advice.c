@@ -277,6 +277,12 @@ static int compare(double a, double b)
 }
 
 /* Times that differ by rounding alone are equal: as float they are. */
+/* Sums of the same costs in another order count as equal. */
+static double rounded(double value)
+{
+    return (double)(float)value;
+}
+
 static int by_merit(const void *left, const void *right)
 {
     const weft_schedule_candidate *a = left, *b = right;
@@ -285,9 +291,9 @@ static int by_merit(const void *left, const void *right)
     }
     int order = isnan(a->makespan) - isnan(b->makespan);
     if (order == 0 && !isnan(a->makespan)) {
-        order = compare((float)a->makespan, (float)b->makespan);
+        order = compare(rounded(a->makespan), rounded(b->makespan));
         order = order ? order : compare(a->param_copies, b->param_copies);
-        order = order ? order : compare((float)a->memory, (float)b->memory);
+        order = order ? order : compare(rounded(a->memory), rounded(b->memory));
         order =
             order ? order : compare((double)a->messages, (double)b->messages);
     }

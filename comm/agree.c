@@ -13,6 +13,24 @@
 #include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
 
+#include <stdio.h>
+#include <string.h>
+
+/* All but which algorithm they chose is the same: that is said in words. */
+static void append_choice(wefti_signature mine, wefti_signature theirs,
+                          char *text, size_t text_bytes)
+{
+    uint8_t choice = wefti_signature_choice(mine);
+    uint64_t others = UINT64_C(0xff) << 24;
+    size_t used = strlen(text);
+    if (choice != wefti_signature_choice(theirs) &&
+        mine.count == theirs.count && mine.cut == theirs.cut &&
+        (mine.kind | others) == (theirs.kind | others)) {
+        snprintf(text + used, text_bytes - used, ", by %s",
+                 wefti_choice_name(choice));
+    }
+}
+
 void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                               wefti_signature theirs)
 {
@@ -24,6 +42,8 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
     }
     wefti_signature_text(comm, mine, mine_text, sizeof(mine_text));
     wefti_signature_text(comm, theirs, theirs_text, sizeof(theirs_text));
+    append_choice(mine, theirs, mine_text, sizeof(mine_text));
+    append_choice(theirs, mine, theirs_text, sizeof(theirs_text));
     wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
                         "%s #%llu on \"%s\" differs: rank %d posted %s, rank "
                         "%d posted %s",

@@ -37,6 +37,16 @@ static unsigned char *carve(unsigned char **at, size_t bytes)
     return piece;
 }
 
+static size_t arena_bytes(void)
+{
+    return (size_t)WEFTI_LANES * WEFTI_TRACKS * WEFTI_SCRATCH_BYTES;
+}
+
+size_t wefti_comm_map_bytes(int nranks)
+{
+    return wefti_layout_plan(nranks).total_bytes + arena_bytes();
+}
+
 /* Everything the lanes' pointers point into, in one allocation. */
 static weft_status build_ops(weft_comm *comm)
 {
@@ -53,15 +63,16 @@ static weft_status build_ops(weft_comm *comm)
                         64 + arrived_bytes + 64;
     lane_bytes = (lane_bytes + 63) / 64 * 64;
     comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
-    comm->arena_bytes =
-        (size_t)WEFTI_LANES * WEFTI_TRACKS * WEFTI_SCRATCH_BYTES;
+    comm->arena_bytes = arena_bytes();
     comm->arena = mmap(NULL, comm->arena_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (comm->arena == MAP_FAILED) {
         comm->arena = NULL;
     }
     if (!comm->op_arrays || !comm->arena) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for operations");
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for operations: %zu bytes",
+                           comm->arena_bytes + WEFTI_LANES * lane_bytes);
     }
     memset(comm->op_arrays, 0, WEFTI_LANES * lane_bytes);
     comm->heap_bytes += WEFTI_LANES * lane_bytes;
@@ -358,8 +369,9 @@ void weft_comm_destroy(weft_comm *comm)
     wefti_engine_drive(engine, is_quiet, &own);
     wefti_mems_fini(comm);
     pthread_mutex_lock(&engine->lock);
-    if (engine->noted == comm) {
-        engine->noted = NULL; /* its address may be another's soon */
+    if (atomic_load(&engine->noted) == comm) {
+        /* Its address may be another's soon. */
+        atomic_store(&engine->noted, NULL);
     }
     for (weft_comm **link = &engine->comms; *link; link = &(*link)->next) {
         if (*link == comm) {

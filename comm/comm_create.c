@@ -14,6 +14,7 @@
 #include "comm/engine.h"
 #include "comm/hosts.h"
 #include "comm/net/net.h"
+#include "comm/post.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -109,7 +110,7 @@ static weft_status size_memory(int memory_fd)
 }
 
 /* A lack of memory is most often a limit, and then which one must be said. */
-static weft_status name_limit(weft_status status)
+static weft_status name_limit(weft_status status, int nranks)
 {
     struct rlimit limit;
     if (status != WEFT_ERR_NO_MEMORY ||
@@ -119,8 +120,10 @@ static weft_status name_limit(weft_status status)
     }
     return wefti_error(status,
                        "%s: the limit on address space (RLIMIT_AS, ulimit -v) "
-                       "is %llu bytes: raise it",
-                       weft_error_text(), (unsigned long long)limit.rlim_cur);
+                       "is %llu bytes, and a communicator of %d ranks maps "
+                       "%zu: raise it by as much, or to unlimited",
+                       weft_error_text(), (unsigned long long)limit.rlim_cur,
+                       nranks, wefti_comm_map_bytes(nranks));
 }
 
 /*
@@ -172,7 +175,7 @@ static weft_status prepare(void *context, const wefti_membership *members)
             status = wefti_hosts_read(own->engine, members);
         }
     }
-    return name_limit(status);
+    return name_limit(status, members->nranks);
 }
 
 static weft_status make_card(void *context, const wefti_membership *members,
@@ -229,14 +232,24 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
 }
 
 /*
- * A peer that had left the barrier may fail in its next operation before this
- * rank has seen that all have entered. The ranks did meet, and all say so;
- * this one hears of the fault in its own next operation.
+ * The ranks' first operations. A rank that is lost in them has been seen in
+ * some by one peer and not by another, and no further round could mend that. So
+ * the verdict stays the meeting's, which all heard: the communicator is made,
+ * and each rank hears of the fault in its own next operation.
  */
-static bool is_past_first_barrier(weft_comm *comm)
+static weft_status begin_together(weft_comm *comm)
 {
+    const weft_op barrier = {.size_bytes = sizeof(barrier),
+                             .collective = WEFT_COLLECTIVE_BARRIER,
+                             .dtype = WEFT_DTYPE_U8};
+    weft_status status = wefti_post_for(WEFTI_PURPOSE_CREATE, &barrier, comm);
+    if (status == WEFT_OK) {
+        status = wefti_hosts_trade(comm);
+    }
     weft_fault fault = {.size_bytes = sizeof(fault)};
-    return weft_comm_get_fault(comm, &fault) == WEFT_OK && fault.op_number > 1;
+    bool failed =
+        weft_comm_get_fault(comm, &fault) == WEFT_OK && fault.status != WEFT_OK;
+    return failed ? WEFT_OK : status;
 }
 
 weft_status weft_comm_create(const weft_comm_config *config,
@@ -278,12 +291,7 @@ weft_status weft_comm_create(const weft_comm_config *config,
         return status;
     }
     if (status == WEFT_OK) {
-        status = weft_barrier(comm, NULL);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_hosts_trade(comm);
-    } else if (is_past_first_barrier(comm)) {
-        status = WEFT_OK;
+        status = begin_together(comm);
     }
     if (status != WEFT_OK) {
         weft_comm_destroy(comm);

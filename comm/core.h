@@ -182,10 +182,10 @@ typedef struct wefti_engine {
     wefti_memory_limit memory; /* as it was when the ranks met */
     wefti_list *lists;         /* [list_count]; see comm/group.c */
     size_t list_count;
-    wefti_membership *members; /* NULL: a job of one rank */
-    wefti_mapping *mapping;    /* holds the bell while the thread lives */
-    wefti_board_line *board;   /* the launcher's; NULL: there is none */
-    const weft_comm *noted;    /* whose operation stands there */
+    wefti_membership *members;      /* NULL: a job of one rank */
+    wefti_mapping *mapping;         /* holds the bell while the thread lives */
+    wefti_board_line *board;        /* the launcher's; NULL: there is none */
+    const weft_comm *_Atomic noted; /* whose operation stands there; alone */
 } wefti_engine;
 
 /* One member as seen by this rank. */
@@ -193,6 +193,8 @@ typedef struct wefti_peer {
     int world_rank;
     int first; /* the lowest rank here that shares memory with it */
     bool dead;
+    _Atomic int64_t looked_ns; /* when a put last looked whether it lives;
+                                  alone */
 } wefti_peer;
 
 /* What goes to one peer, or comes from it, oldest first. */
@@ -273,6 +275,22 @@ struct weft_comm {
 
     wefti_reduction *reductions[WEFTI_REDUCTIONS]; /* NULL: a free number */
 };
+
+/* Tells the launcher, if there is one that listens, where this rank is. Also
+ * without the lock: two threads' words may then stand there mixed. */
+static inline void wefti_comm_note(weft_comm *comm, uint64_t number,
+                                   uint64_t kind)
+{
+    wefti_engine *engine = comm->engine;
+    if (!engine->board) {
+        return;
+    }
+    if (atomic_load_explicit(&engine->noted, memory_order_relaxed) != comm) {
+        wefti_board_set_name(engine->board, comm->name);
+        atomic_store_explicit(&engine->noted, comm, memory_order_relaxed);
+    }
+    wefti_board_note(engine->board, number, kind);
+}
 
 /* Whether its poster may still be waiting for it. */
 static inline bool wefti_op_pending(const wefti_op *op)

@@ -211,8 +211,10 @@ weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
     weft_comm_config full;
     uint64_t offset = 0;
     if (!parent || !comm_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           parent ? "comm_out" : "parent");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            parent ? "comm_out" : "parent");
     }
     *comm_out = NULL;
     weft_status status = check_list(parent, ranks, rank_count);

@@ -10,6 +10,7 @@
 #include "comm/host_module.h"
 #include "comm/module.h"
 #include "comm/net/net.h"
+#include "comm/post.h"
 
 #include <dlfcn.h>
 #include <sodium.h>
@@ -143,8 +144,14 @@ static weft_status pass_on(weft_comm *world, wefti_hosts *hosts, int from)
         return wefti_error(WEFT_ERR_NO_MEMORY, "a description of %zu bytes",
                            one->byte_count);
     }
-    return weft_broadcast(one->bytes, one->bytes, one->byte_count,
-                          WEFT_DTYPE_U8, from, world, NULL);
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = WEFT_COLLECTIVE_BROADCAST,
+                        .send = one->bytes,
+                        .recv = one->bytes,
+                        .count = one->byte_count,
+                        .dtype = WEFT_DTYPE_U8,
+                        .root = from};
+    return wefti_post_for(WEFTI_PURPOSE_CREATE, &op, world);
 }
 
 weft_status wefti_hosts_trade(weft_comm *world)
@@ -154,8 +161,8 @@ weft_status wefti_hosts_trade(weft_comm *world)
         return WEFT_OK;
     }
     heading own = head_own(hosts);
-    weft_status status = weft_allgather(&own, hosts->headings, HEADING_WORDS,
-                                        WEFT_DTYPE_U64, world, NULL);
+    weft_status status = wefti_post_exchange(
+        WEFTI_PURPOSE_CREATE, &own, hosts->headings, sizeof(own), world);
     bool whole = status == WEFT_OK && compare(hosts);
     for (int rank = 0; rank < hosts->nranks && whole; rank++) {
         if (hosts->same_as[rank] == rank) {

@@ -193,6 +193,12 @@ static bool recv_now(weft_comm *comm, const weft_op *desc, size_t bytes)
     return true;
 }
 
+static void note(weft_comm *comm, uint64_t number, const weft_op *desc)
+{
+    wefti_comm_note(comm, number,
+                    wefti_board_kind((int)desc->collective, desc->root));
+}
+
 /*
  * The common case: the queue's first letter is plain, and there is room for it,
  * or it is there. Whatever is not so, a mismatch too, is its operation's work.
@@ -206,7 +212,7 @@ static bool pass_now(weft_comm *comm, wefti_letters *queue)
         !(send ? send_now(comm, desc, bytes) : recv_now(comm, desc, bytes))) {
         return false;
     }
-    queue->number++;
+    note(comm, ++queue->number, desc);
     return true;
 }
 
@@ -217,6 +223,7 @@ static void load(weft_comm *comm, wefti_letters *queue)
     const weft_op *desc = &letter->desc;
     wefti_op *op = queue->op;
     op->number = ++queue->number;
+    note(comm, op->number, desc);
     wefti_role role =
         wefti_role_of(desc->collective, desc->dtype, desc->root, comm->rank);
     wefti_op_init(comm, op, desc, &role, letter->epoch, false);

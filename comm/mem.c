@@ -12,6 +12,7 @@
 #include "comm/comm.h"
 #include "comm/engine.h"
 #include "comm/group.h"
+#include "comm/post.h"
 
 #include <stdlib.h>
 
@@ -88,7 +89,8 @@ static weft_status plan(const weft_comm *comm, size_t bytes, weft_mem *mem)
 
 static weft_status exchange(weft_comm *comm, const void *mine, size_t bytes)
 {
-    return weft_allgather(mine, comm->table, bytes, WEFT_DTYPE_U8, comm, NULL);
+    return wefti_post_exchange(WEFTI_PURPOSE_MEM_CREATE, mine, comm->table,
+                               bytes, comm);
 }
 
 /* All ranks see the same cards and come to the same end. */
@@ -221,8 +223,10 @@ static void leave(weft_comm *comm, weft_mem *mem)
 weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
 {
     if (!comm || !mem_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           comm ? "mem_out" : "comm");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            comm ? "mem_out" : "comm");
     }
     *mem_out = NULL;
     weft_mem *mem = calloc(1, sizeof(*mem));

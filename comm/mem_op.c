@@ -12,9 +12,13 @@
  * order of posting. Which store pairs with which load: comm/mem.h.
  */
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
+#include "comm/control/stuck.h"
 #include "comm/engine.h"
+#include "comm/fabric/remote.h"
 #include "comm/mem.h"
 #include "comm/op_check.h"
 #include "comm/ticket.h"
@@ -22,6 +26,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+enum { LOOK_NS = 20000000 }; /* between looks whether a near peer lives */
 
 static weft_status check_place(const weft_mem *mem, int peer, bool any,
                                const weft_stream *stream)
@@ -90,6 +97,35 @@ static weft_status get_fault(weft_comm *comm)
     }
     pthread_mutex_unlock(&comm->engine->lock);
     return status;
+}
+
+/*
+ * The memory of a dead peer takes what is put there as that of a living one
+ * does. A peer that has destroyed its communicator may well end: what it is
+ * sent after that is lost, as mem.h says.
+ */
+static weft_status check_life(weft_mem *mem, int peer, const char *what)
+{
+    weft_comm *comm = mem->comm;
+    _Atomic int64_t *looked_ns = &comm->peers[peer].looked_ns;
+    int64_t now_ns = wefti_clock_coarse_ns();
+    if (now_ns - atomic_load_explicit(looked_ns, memory_order_relaxed) <
+        LOOK_NS) {
+        return WEFT_OK;
+    }
+    atomic_store_explicit(looked_ns, now_ns, memory_order_relaxed);
+    const wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, peer);
+    if (!comm->engine->members || !wefti_peer_has_died(comm, peer) ||
+        atomic_load(&page->left) != WEFTI_LEAVE_NONE) {
+        return WEFT_OK;
+    }
+    char lost[400];
+    wefti_watch_lost_text(comm, peer, "has died", lost, sizeof(lost));
+    wefti_fault_publish(comm, WEFT_ERR_PEER, peer, 0,
+                        "%s to rank %d on memory #%llu of \"%s\": %s", what,
+                        peer, (unsigned long long)mem->id, comm->name, lost);
+    return get_fault(comm);
 }
 
 uint64_t weft_mem_get_signal(const weft_mem *mem, int slot, int peer)
@@ -178,6 +214,22 @@ static bool push_signal(wefti_mem_op *op)
     return op->done;
 }
 
+/* Nothing has come: the others may wonder why this rank does not. */
+static void look_at_wait(weft_comm *comm, wefti_mem_op *op)
+{
+    int64_t before_ns = op->stall.checked_ns;
+    wefti_stall_look(comm, &op->stall, op->peer, describe_wait, op);
+    int64_t since_ns = op->stall.since_ns, now_ns = op->stall.checked_ns;
+    if (now_ns == before_ns) {
+        return;
+    }
+    wefti_stuck_note_signal(comm, op->peer, op->slot, op->value, since_ns,
+                            now_ns);
+    if (now_ns - since_ns > wefti_watch_patience(comm, comm->timeout_ns) / 2) {
+        wefti_remote_tell_stuck(&comm->fabric);
+    }
+}
+
 /* One push; whether anything moved. */
 static bool push(weft_comm *comm, wefti_mem_op *op)
 {
@@ -198,10 +250,10 @@ static bool push(weft_comm *comm, wefti_mem_op *op)
     }
     if (moved) {
         op->stall = (wefti_stall){0};
+    } else if (op->act == WEFTI_MEM_WAIT) {
+        look_at_wait(comm, op);
     } else {
-        wefti_stall_look(
-            comm, &op->stall, op->peer,
-            op->act == WEFTI_MEM_WAIT ? describe_wait : describe_far, op);
+        wefti_stall_look(comm, &op->stall, op->peer, describe_far, op);
     }
     return moved;
 }
@@ -258,6 +310,21 @@ static bool op_is_done(const void *context)
     return ((const wefti_mem_op *)context)->done;
 }
 
+/* Another operation may be what the fault tells of: then it also says what
+ * this rank waited for. */
+static weft_status tell_fault(weft_comm *comm, const wefti_mem_op *op)
+{
+    weft_status status = wefti_fault_status(comm);
+    char what[160];
+    describe_wait(op, what, sizeof(what));
+    size_t named = strcspn(what, ":"); /* then come counts, which move */
+    if (op->act != WEFTI_MEM_WAIT ||
+        strncmp(comm->fault.text, what, named) == 0) {
+        return status;
+    }
+    return wefti_error(status, "%s; here: %s", comm->fault.text, what);
+}
+
 static weft_status post_here(weft_comm *comm, wefti_mem_op *op)
 {
     pthread_mutex_lock(&comm->engine->lock);
@@ -272,7 +339,7 @@ static weft_status post_here(weft_comm *comm, wefti_mem_op *op)
     if (!done) {
         wefti_engine_drive(comm->engine, op_is_done, op);
     }
-    return op->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
+    return op->status == WEFT_OK ? WEFT_OK : tell_fault(comm, op);
 }
 
 static weft_status post_on_stream(weft_comm *comm, const wefti_mem_op *prepared,
@@ -340,9 +407,14 @@ weft_status weft_put(weft_mem *mem, size_t dst_offset, const void *src,
     if (status != WEFT_OK || bytes == 0) {
         return status;
     }
+    wefti_comm_note(mem->comm, mem->id,
+                    wefti_board_kind(WEFTI_BOARD_PUT, peer));
     if (wefti_mem_is_near(mem, peer)) {
-        return copy_near(mem, wefti_mem_get_data(mem, peer) + dst_offset, src,
-                         bytes, stream);
+        status = check_life(mem, peer, "put");
+        return status != WEFT_OK
+                   ? status
+                   : copy_near(mem, wefti_mem_get_data(mem, peer) + dst_offset,
+                               src, bytes, stream);
     }
     wefti_mem_op op = {.mem = mem,
                        .act = WEFTI_MEM_PUT,
@@ -367,9 +439,14 @@ weft_status weft_signal(weft_mem *mem, int slot, uint64_t add, int peer,
     if (status == WEFT_OK && wefti_fault_is_published(mem->comm)) {
         status = get_fault(mem->comm);
     }
+    if (status == WEFT_OK && wefti_mem_is_near(mem, peer)) {
+        status = check_life(mem, peer, "signal");
+    }
     if (status != WEFT_OK) {
         return status;
     }
+    wefti_comm_note(mem->comm, mem->id,
+                    wefti_board_kind(WEFTI_BOARD_SIGNAL, peer));
     if (!stream && wefti_mem_is_near(mem, peer)) {
         raise_near(mem, slot, peer, add);
         return WEFT_OK;
@@ -389,8 +466,13 @@ weft_status weft_wait(weft_mem *mem, int slot, uint64_t value, int peer,
     if (status == WEFT_OK) {
         status = check_slot(slot);
     }
-    if (status != WEFT_OK || (!stream && has_come(mem, slot, peer, value))) {
+    if (status != WEFT_OK) {
         return status;
+    }
+    wefti_comm_note(mem->comm, mem->id,
+                    wefti_board_kind(WEFTI_BOARD_WAIT, peer));
+    if (!stream && has_come(mem, slot, peer, value)) {
+        return WEFT_OK;
     }
     wefti_mem_op op = {.mem = mem,
                        .act = WEFTI_MEM_WAIT,

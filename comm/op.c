@@ -57,7 +57,8 @@ void wefti_op_text(const weft_comm *comm, const wefti_op *op, char *text_out,
                  op->desc.collective == WEFT_COLLECTIVE_SEND ? "to" : "from",
                  op->desc.root, comm->name);
     } else {
-        snprintf(text_out, text_bytes, "%s #%llu on \"%s\"", name,
+        snprintf(text_out, text_bytes, "%s #%llu on \"%s\"",
+                 wefti_signature_name(op->signature.kind),
                  (unsigned long long)op->number, comm->name);
     }
 }
@@ -262,17 +263,6 @@ static void open_window(weft_comm *comm, wefti_op *op)
     comm->windows_used |= 1u << op->window;
 }
 
-/* Tells the launcher where this rank is. */
-static void note_on_board(weft_comm *comm, const wefti_op *op)
-{
-    wefti_engine *engine = comm->engine;
-    if (engine->noted != comm) {
-        wefti_board_set_name(engine->board, comm->name);
-        engine->noted = comm;
-    }
-    wefti_board_note(engine->board, op->number, op->desc.collective);
-}
-
 static void enter(weft_comm *comm, wefti_op *op)
 {
     op->state = WEFTI_OP_RUNNING;
@@ -283,9 +273,7 @@ static void enter(weft_comm *comm, wefti_op *op)
     }
     op->checked[comm->rank] = op->number;
     op->unchecked = 0;
-    if (comm->engine->board) {
-        note_on_board(comm, op);
-    }
+    wefti_comm_note(comm, op->number, op->signature.kind);
     if (!op->choice.pattern) {
         wefti_oneshot_enter(comm, op);
         return;

@@ -271,8 +271,9 @@ weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
                           weft_comm *comm, weft_stream *stream)
 {
     if (!comm || (!list && list_count > 0)) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           comm ? "list" : "comm");
+        return wefti_error(WEFT_ERR_INVALID, "%s",
+                           comm ? "list is NULL: allowed is list_count parts"
+                                : "comm is NULL: allowed is a communicator");
     }
     weft_status status = stream ? wefti_check_stream(stream, comm) : WEFT_OK;
     if (status != WEFT_OK || list_count == 0) {

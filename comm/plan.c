@@ -77,7 +77,9 @@ weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
                          weft_plan **plan_out)
 {
     if (!plan_out) {
-        return wefti_error(WEFT_ERR_INVALID, "plan_out is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "plan_out is NULL: allowed is a place for the "
+                           "plan");
     }
     *plan_out = NULL;
     wefti_prepared prepared;
@@ -110,10 +112,12 @@ weft_status weft_p2p_plan(const weft_p2p *list, size_t list_count,
                           weft_comm *comm, weft_plan **plan_out)
 {
     if (!plan_out || !comm || (!list && list_count > 0)) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           !plan_out ? "plan_out"
-                           : !comm   ? "comm"
-                                     : "list");
+        return wefti_error(WEFT_ERR_INVALID, "%s",
+                           !plan_out ? "plan_out is NULL: allowed is a place "
+                                       "for the plan"
+                           : !comm
+                               ? "comm is NULL: allowed is a communicator"
+                               : "list is NULL: allowed is list_count parts");
     }
     *plan_out = NULL;
     weft_plan *plan;
@@ -155,7 +159,8 @@ static weft_status post_list(weft_plan *plan, uint64_t epoch,
 weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
 {
     if (!plan) {
-        return wefti_error(WEFT_ERR_INVALID, "plan is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "plan is NULL: allowed is a weft_plan");
     }
     if (plan->gated && epoch == 0) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -196,10 +196,14 @@ static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
 static weft_status fill_up(weft_op *desc, const weft_op *op)
 {
     /* All but timeout_ms came with the first version. */
-    if (!op || op->size_bytes < offsetof(weft_op, timeout_ms)) {
-        return wefti_error(
-            WEFT_ERR_INVALID, "op %s: allowed is a weft_op with size_bytes %zu",
-            op ? "has too small a size_bytes" : "is NULL", sizeof(*op));
+    if (!op) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "op is NULL: allowed is a weft_op");
+    }
+    if (op->size_bytes < offsetof(weft_op, timeout_ms)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "op->size_bytes %zu: allowed is %zu", op->size_bytes,
+                           sizeof(*op));
     }
     memset(desc, 0, sizeof(*desc));
     memcpy(desc, op, op->size_bytes);
@@ -248,6 +252,30 @@ weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
     return status == WEFT_OK
                ? wefti_post_prepared(&prepared, epoch, comm, stream)
                : status;
+}
+
+weft_status wefti_post_for(wefti_purpose purpose, const weft_op *op,
+                           weft_comm *comm)
+{
+    wefti_prepared prepared;
+    weft_status status = wefti_post_prepare(op, 0, comm, &prepared);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    prepared.signature.kind |= wefti_purpose_bits(purpose);
+    return wefti_post_prepared(&prepared, 0, comm, NULL);
+}
+
+weft_status wefti_post_exchange(wefti_purpose purpose, const void *mine,
+                                void *all, size_t bytes, weft_comm *comm)
+{
+    weft_op op = {.size_bytes = sizeof(op),
+                  .collective = WEFT_COLLECTIVE_ALLGATHER,
+                  .send = mine,
+                  .recv = all,
+                  .count = bytes,
+                  .dtype = WEFT_DTYPE_U8};
+    return wefti_post_for(purpose, &op, comm);
 }
 
 static weft_status post_plain(weft_collective collective, const void *send,

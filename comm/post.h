@@ -25,6 +25,21 @@ WEFT_NODISCARD weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
                                               const weft_comm *comm,
                                               wefti_prepared *prepared_out);
 
+/*
+ * wefti_post_for - what another call of weft's is made of, here and now: its
+ * signature carries for what it is, so that texts can say so and a rank in
+ * another call is found out.
+ *
+ * Returns     as weft_op_post.
+ */
+WEFT_NODISCARD weft_status wefti_post_for(wefti_purpose purpose,
+                                          const weft_op *op, weft_comm *comm);
+
+/* An all-gather of bytes for another call. */
+WEFT_NODISCARD weft_status wefti_post_exchange(wefti_purpose purpose,
+                                               const void *mine, void *all,
+                                               size_t bytes, weft_comm *comm);
+
 /* The rest of weft_op_post; epoch is not checked. */
 WEFT_NODISCARD weft_status wefti_post_prepared(const wefti_prepared *prepared,
                                                uint64_t epoch, weft_comm *comm,

@@ -236,6 +236,18 @@ static uint8_t digest_of(const wefti_pattern *pattern)
     return digest;
 }
 
+const char *wefti_choice_name(uint8_t digest)
+{
+    uint8_t at = 1;
+    while (at < digest && wefti_patterns[at - 1]) {
+        at++;
+    }
+    bool known = digest > 0 && at == digest && wefti_patterns[at - 1];
+    return known    ? wefti_patterns[at - 1]->name
+           : digest ? "an unknown algorithm"
+                    : "oneshot";
+}
+
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const weft_op *op, const wefti_role *role)
 {

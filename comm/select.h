@@ -42,6 +42,9 @@ WEFT_NODISCARD weft_status wefti_tuning_read(wefti_tuning *tuning_out);
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const weft_op *op, const wefti_role *role);
 
+/* The name of the algorithm that a digest stands for. */
+const char *wefti_choice_name(uint8_t digest);
+
 /* Why wefti_select chooses as it does, in one sentence; lives for ever. */
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
                              const weft_op *op);

@@ -8,7 +8,9 @@
 #include "comm/reduction.h"
 
 #include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static_assert(WEFT_COLLECTIVE_COUNT <= 256 && WEFT_DTYPE_COUNT <= 256 &&
                   WEFT_REDOP_USER_END <= 256,
@@ -33,50 +35,78 @@ wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
     return (wefti_signature){op->count, kind, cut};
 }
 
-weft_collective wefti_signature_collective(wefti_signature signature)
+static const char *const purpose_names[WEFTI_PURPOSE_COUNT] = {
+    [WEFTI_PURPOSE_CREATE] = "weft_comm_create",
+    [WEFTI_PURPOSE_SPLIT] = "weft_comm_split",
+    [WEFTI_PURPOSE_MEM_CREATE] = "weft_mem_create",
+};
+
+/* NULL: the user's own. */
+static const char *purpose_name(uint64_t kind)
 {
-    return (weft_collective)(signature.kind & 0xff);
+    uint64_t purpose = kind >> 56;
+    return purpose < WEFTI_PURPOSE_COUNT ? purpose_names[purpose] : NULL;
+}
+
+const char *wefti_signature_name(uint64_t kind)
+{
+    const char *purpose = purpose_name(kind);
+    return purpose ? purpose
+                   : weft_collective_text((weft_collective)(kind & 0xff));
+}
+
+/* Appends to text, which always ends in a zero byte. */
+static void append(char *text, size_t text_bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void append(char *text, size_t text_bytes, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + used, text_bytes - used, format, args);
+    va_end(args);
 }
 
 void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
                           char *text_out, size_t text_bytes)
 {
-    weft_collective collective = wefti_signature_collective(signature);
+    const char *purpose = purpose_name(signature.kind);
+    weft_collective collective = (weft_collective)(signature.kind & 0xff);
     weft_dtype dtype = (weft_dtype)(signature.kind >> 8 & 0xff);
     weft_redop redop = (weft_redop)(signature.kind >> 16 & 0xff);
-    unsigned choice = (unsigned)(signature.kind >> 24 & 0xff);
-    int root = (int)(signature.kind >> 32);
+    int root = (int)(signature.kind >> 32 & 0xffffff);
+    text_out[0] = '\0';
     if ((unsigned)collective >= WEFT_COLLECTIVE_COUNT) {
-        snprintf(text_out, text_bytes, "collective %d", (int)collective);
+        append(text_out, text_bytes, "collective %d", (int)collective);
         return;
     }
     const wefti_shape *shape = wefti_shape_get(collective);
-    int used = collective == WEFT_COLLECTIVE_BARRIER
-                   ? snprintf(text_out, text_bytes, "barrier")
-               : shape->varied ? snprintf(text_out, text_bytes, "%s of %s",
-                                          weft_collective_text(collective),
-                                          weft_dtype_text(dtype))
-                               : snprintf(text_out, text_bytes, "%s of %llu %s",
-                                          weft_collective_text(collective),
-                                          (unsigned long long)signature.count,
-                                          weft_dtype_text(dtype));
-    if (shape->reduces && used >= 0 && (size_t)used < text_bytes) {
+    if (purpose) {
+        append(text_out, text_bytes, "%s (", purpose);
+    }
+    append(text_out, text_bytes, "%s", weft_collective_text(collective));
+    if (collective != WEFT_COLLECTIVE_BARRIER && !shape->varied) {
+        append(text_out, text_bytes, " of %llu",
+               (unsigned long long)signature.count);
+    }
+    if (collective != WEFT_COLLECTIVE_BARRIER) {
+        append(text_out, text_bytes, "%s%s", shape->varied ? " of " : " ",
+               weft_dtype_text(dtype));
+    }
+    if (shape->reduces) {
         char name[48];
         wefti_reduction_text(comm, redop, name, sizeof(name));
-        used +=
-            snprintf(text_out + used, text_bytes - (size_t)used, ", %s", name);
+        append(text_out, text_bytes, ", %s", name);
     }
-    if (shape->rooted && used >= 0 && (size_t)used < text_bytes) {
-        used += snprintf(text_out + used, text_bytes - (size_t)used,
-                         ", root %d", root);
+    if (shape->rooted) {
+        append(text_out, text_bytes, ", root %d", root);
     }
-    if (signature.cut && used >= 0 && (size_t)used < text_bytes) {
-        used +=
-            snprintf(text_out + used, text_bytes - (size_t)used,
-                     ", gate_elems %llu", (unsigned long long)signature.cut);
+    if (signature.cut) {
+        append(text_out, text_bytes, ", gate_elems %llu",
+               (unsigned long long)signature.cut);
     }
-    if (choice && used >= 0 && (size_t)used < text_bytes) {
-        snprintf(text_out + used, text_bytes - (size_t)used, ", choice %u",
-                 choice);
+    if (purpose) {
+        append(text_out, text_bytes, ")");
     }
 }

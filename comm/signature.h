@@ -10,10 +10,19 @@
 
 #include <stdbool.h>
 
+/* What an operation is part of: not all are posted by the user. */
+typedef enum wefti_purpose {
+    WEFTI_PURPOSE_USER,
+    WEFTI_PURPOSE_CREATE,
+    WEFTI_PURPOSE_SPLIT,
+    WEFTI_PURPOSE_MEM_CREATE,
+    WEFTI_PURPOSE_COUNT
+} wefti_purpose;
+
 /*
  * count   elements, as posted; v forms: 0, their counts agree pair by pair.
  * kind    from the low byte up: collective, dtype, redop, choice (which
- *         algorithm); high 32 bits: root.
+ *         algorithm); then root, in 24 bits; high byte: purpose.
  * cut     elements per block where gate_elems cuts the operation, else 0:
  *         messages end where blocks end, on both sides.
  */
@@ -31,10 +40,22 @@ static inline bool wefti_signature_equal(wefti_signature a, wefti_signature b)
     return a.count == b.count && a.kind == b.kind && a.cut == b.cut;
 }
 
-weft_collective wefti_signature_collective(wefti_signature signature);
+static inline uint64_t wefti_purpose_bits(wefti_purpose purpose)
+{
+    return (uint64_t)purpose << 56;
+}
 
-/* "all_reduce of 1024 f32, sum" - always ends in a zero byte. comm knows the
- * names of its own reductions; the engine's lock is held. */
+static inline uint8_t wefti_signature_choice(wefti_signature signature)
+{
+    return (uint8_t)(signature.kind >> 24);
+}
+
+/* "all_reduce", or the call that it is part of: "weft_comm_split". */
+const char *wefti_signature_name(uint64_t kind);
+
+/* "all_reduce of 1024 f32, sum", "weft_comm_split (all_gather of 16 u8)" -
+ * always ends in a zero byte. comm knows the names of its own reductions; the
+ * engine's lock is held. */
 void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
                           char *text_out, size_t text_bytes);
 

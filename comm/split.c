@@ -12,6 +12,7 @@
  */
 #include "base/error.h"
 #include "comm/group.h"
+#include "comm/post.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ static int by_key(const void *left, const void *right)
 static weft_status exchange(weft_comm *comm, const void *mine, void *all,
                             size_t bytes)
 {
-    return weft_allgather(mine, all, bytes, WEFT_DTYPE_U8, comm, NULL);
+    return wefti_post_exchange(WEFTI_PURPOSE_SPLIT, mine, all, bytes, comm);
 }
 
 /* Moves the cards of color to the front, in their new order. */
@@ -163,8 +164,10 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
                             weft_comm **comm_out)
 {
     if (!comm || !comm_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           comm ? "comm_out" : "comm");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            comm ? "comm_out" : "comm");
     }
     *comm_out = NULL;
     weft_comm_config full;

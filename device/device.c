@@ -47,8 +47,10 @@ weft_status weft_device_open(const char *kind, int index,
                              weft_device **device_out)
 {
     if (!kind || !device_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           kind ? "device_out" : "kind");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            kind ? "device_out" : "kind");
     }
     const wefti_device_table *table = find_table(kind);
     if (!table) {
@@ -127,8 +129,10 @@ weft_status weft_device_alloc(weft_device *device, size_t bytes,
                               void **pointer_out)
 {
     if (!device || !pointer_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           device ? "pointer_out" : "device");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            device ? "pointer_out" : "device");
     }
     weft_status status = device->table->mem_alloc(device, bytes, pointer_out);
     if (status == WEFT_OK) {
@@ -157,7 +161,8 @@ static weft_status check_copy(const weft_device *device, const void *dst,
                               const weft_stream *stream)
 {
     if (!device) {
-        return wefti_error(WEFT_ERR_INVALID, "device is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "device is NULL: allowed is an object");
     }
     if (stream && stream->device != device) {
         return wefti_error(WEFT_ERR_INVALID,

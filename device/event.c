@@ -27,8 +27,10 @@ struct weft_event {
 weft_status weft_event_create(weft_device *device, weft_event **event_out)
 {
     if (!device || !event_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           device ? "event_out" : "device");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            device ? "event_out" : "device");
     }
     weft_event *event = calloc(1, sizeof(*event));
     if (!event) {
@@ -90,7 +92,8 @@ static weft_status post_locked(weft_event *event, weft_stream *stream)
 weft_status weft_event_post(weft_event *event, weft_stream *stream)
 {
     if (!event) {
-        return wefti_error(WEFT_ERR_INVALID, "event is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "event is NULL: allowed is an object");
     }
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&event->lock);
@@ -120,7 +123,8 @@ weft_status weft_event_test(weft_event *event)
     size_t chunk;
     uint64_t epoch;
     if (!event) {
-        return wefti_error(WEFT_ERR_INVALID, "event is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "event is NULL: allowed is an object");
     }
     return get_latest(event, &chunk, &epoch)
                ? weft_gate_test(event->gate, chunk, epoch)
@@ -132,7 +136,8 @@ weft_status weft_event_wait(weft_event *event, weft_stream *stream)
     size_t chunk;
     uint64_t epoch;
     if (!event) {
-        return wefti_error(WEFT_ERR_INVALID, "event is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "event is NULL: allowed is an object");
     }
     return get_latest(event, &chunk, &epoch)
                ? weft_gate_wait(event->gate, chunk, epoch, stream)

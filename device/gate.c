@@ -17,7 +17,8 @@ static weft_status check_gate(const weft_gate *gate, size_t chunk,
                               uint64_t epoch, const weft_stream *stream)
 {
     if (!gate) {
-        return wefti_error(WEFT_ERR_INVALID, "gate is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "gate is NULL: allowed is an object");
     }
     if (chunk >= gate->chunks) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -82,8 +83,10 @@ weft_status weft_gate_create(weft_device *device, size_t chunks,
                              weft_gate **gate_out)
 {
     if (!device || !gate_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           device ? "gate_out" : "device");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            device ? "gate_out" : "device");
     }
     if (chunks == 0) {
         return wefti_error(WEFT_ERR_INVALID, "chunks 0: allowed is 1 or more");

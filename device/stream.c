@@ -9,8 +9,10 @@ weft_status weft_stream_create(weft_device *device, int priority,
                                weft_stream **stream_out)
 {
     if (!device || !stream_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           device ? "stream_out" : "device");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            device ? "stream_out" : "device");
     }
     weft_status status =
         device->table->stream_create(device, priority, stream_out);
@@ -34,8 +36,10 @@ weft_status weft_stream_call(weft_stream *stream, void (*call)(void *arg),
                              void *arg)
 {
     if (!stream || !call) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           stream ? "call" : "stream");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            stream ? "call" : "stream");
     }
     return stream->device->table->stream_call(stream, call, arg);
 }
@@ -48,7 +52,8 @@ weft_device *wefti_stream_get_device(const weft_stream *stream)
 weft_status weft_stream_wait(weft_stream *stream)
 {
     if (!stream) {
-        return wefti_error(WEFT_ERR_INVALID, "stream is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "stream is NULL: allowed is an object");
     }
     return stream->device->table->stream_drain(stream);
 }

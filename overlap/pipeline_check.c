@@ -11,7 +11,8 @@
 static weft_status check_sizes(const wefti_pipeline_config *config)
 {
     if (!config->schedule) {
-        return wefti_error(WEFT_ERR_INVALID, "schedule is NULL");
+        return wefti_error(WEFT_ERR_INVALID,
+                           "schedule is NULL: allowed is an object");
     }
     if (config->rows == 0 || config->row_elems == 0 ||
         weft_dtype_bytes(config->dtype) == 0) {
@@ -123,8 +124,10 @@ weft_status wefti_pipeline_check(const wefti_pipeline_config *config)
         return status;
     }
     if (!config->comm || !config->device) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL",
-                           config->comm ? "device" : "comm");
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            config->comm ? "device" : "comm");
     }
     int nranks = weft_comm_get_nranks(config->comm);
     if (nranks != config->schedule->ranks) {

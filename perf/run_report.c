@@ -17,15 +17,6 @@
 
 enum { EXIT_TIMED_OUT = 124, EXIT_CANNOT_RUN = 127 };
 
-static const char *kind_text(const wefti_board_line *line)
-{
-    uint32_t kind =
-        atomic_load_explicit(&line->collective, memory_order_relaxed);
-    return kind < WEFT_COLLECTIVE_COUNT
-               ? weft_collective_text((weft_collective)kind)
-               : "operation";
-}
-
 static uint64_t op_number(const wefti_board_line *line)
 {
     return atomic_load_explicit(&line->op_number, memory_order_relaxed);
@@ -35,13 +26,14 @@ void run_report_place(const run_job *job, int rank,
                       char text_out[RUN_PLACE_BYTES])
 {
     const wefti_board_line *line = &job->board[rank];
-    char name[32];
+    char name[32], text[96];
+    const char *what;
     wefti_board_get_name(line, name);
+    wefti_board_get_text(line, text, sizeof(text), &what);
     if (op_number(line) == 0) {
         snprintf(text_out, RUN_PLACE_BYTES, "before any operation");
     } else {
-        snprintf(text_out, RUN_PLACE_BYTES, "after %s #%llu on \"%s\"",
-                 kind_text(line), (unsigned long long)op_number(line), name);
+        snprintf(text_out, RUN_PLACE_BYTES, "after %s on \"%s\"", text, name);
     }
 }
 
@@ -200,8 +192,10 @@ static void write_rank(wefti_json *json, const run_job *job, int rank)
         &job->processes[rank / job->options->ranks_per_process];
     const wefti_board_line *line = &job->board[rank];
     const bool exited = WIFEXITED(process->wait_status);
-    char name[32], how[32];
+    char name[32], how[32], text[96];
+    const char *what;
     wefti_board_get_name(line, name);
+    wefti_board_get_text(line, text, sizeof(text), &what);
     wefti_json_object_open(json, NULL);
     wefti_json_int(json, "rank", rank);
     wefti_json_int(json, "pid", process->pid);
@@ -215,7 +209,7 @@ static void write_rank(wefti_json *json, const run_job *job, int rank)
             signal_text(WTERMSIG(process->wait_status), how, sizeof(how)));
     }
     wefti_json_uint(json, "op_number", op_number(line));
-    wefti_json_text(json, "op", op_number(line) ? kind_text(line) : NULL);
+    wefti_json_text(json, "op", op_number(line) ? what : NULL);
     wefti_json_text(json, "comm", op_number(line) ? name : NULL);
     wefti_json_object_close(json);
 }

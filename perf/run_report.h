@@ -39,7 +39,7 @@ int run_report_exit_status(const run_job *job);
 WEFT_NODISCARD weft_status run_report_json(const run_job *job);
 
 /* Where a rank was: after all_reduce #417 on "world", before any operation. */
-enum { RUN_PLACE_BYTES = 128 };
+enum { RUN_PLACE_BYTES = 160 };
 void run_report_place(const run_job *job, int rank,
                       char text_out[RUN_PLACE_BYTES]);
 

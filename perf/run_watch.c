@@ -36,6 +36,7 @@ typedef enum stage { STAGE_RUN, STAGE_WAIT, STAGE_TERM, STAGE_KILL } stage;
 typedef struct watch {
     run_job *job;
     stage stage;
+    bool ending;         /* the ranks have been asked to end */
     int64_t due_ns;      /* of the next stage; INT64_MAX: never */
     run_outlet *outlets; /* stdout, stderr; NULL without --label */
     run_feed *feeds;     /* two per process */
@@ -128,8 +129,10 @@ static void reap(watch *self, pid_t first_pid)
         if (failed_before(job, index, failed, first_pid)) {
             failed = index;
         }
-        if (job->options->elastic && self->stage == STAGE_RUN) {
-            tell_loss(job, index);
+        bool only = job->first_failed < 0 && job->running_count == 0;
+        if (job->options->elastic && self->stage == STAGE_RUN &&
+            !self->ending && !only) {
+            tell_loss(job, index); /* else the last line does */
         }
     }
     if (failed < 0 || self->stage != STAGE_RUN) {
@@ -152,6 +155,8 @@ static void hear_signals(watch *self)
         } else if (info.ssi_code != SI_KERNEL) {
             /* What the terminal sends, it sends to the ranks as well. */
             run_job_signal(self->job, (int)info.ssi_signo);
+            self->ending = self->ending || info.ssi_signo == SIGTERM ||
+                           info.ssi_signo == SIGINT || info.ssi_signo == SIGHUP;
         }
     }
 }

@@ -90,7 +90,10 @@ void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
     wefti_roster_tell(&meeting->roster, status, meeting->verdict_text);
 }
 
-/* Turn away somebody who holds the secret, and say why. */
+/*
+ * Turn away somebody who holds the secret, and say why. It is a rank of this
+ * job, and will not come again: its reason is everybody's verdict.
+ */
 static void refuse(wefti_meeting *meeting, wefti_stranger *stranger,
                    wefti_session *session, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -111,6 +114,8 @@ static void refuse(wefti_meeting *meeting, wefti_stranger *stranger,
         (void)shutdown(stranger->link.fd, SHUT_WR);
     }
     wefti_link_fini(&stranger->link);
+    wefti_meeting_conclude(meeting, WEFT_ERR_BOOTSTRAP, "%s",
+                           message.as.verdict.text);
 }
 
 /* Strangers may be many: the log is not. */
@@ -412,7 +417,7 @@ void wefti_meeting_advance(wefti_meeting *meeting)
         roster->complete_count == roster->nranks) {
         finish(meeting);
     }
-    if (meeting->phase == WEFTI_PHASE_LINGER &&
+    if (meeting->phase == WEFTI_PHASE_LINGER && roster->nranks > 0 &&
         roster->joined_count == roster->nranks) {
         wefti_meeting_end(meeting);
     }

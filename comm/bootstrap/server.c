@@ -80,10 +80,12 @@ static void attend(wefti_server *server, int polled_ranks)
     wefti_meeting *meeting = &server->meeting;
     const struct pollfd *polled = server->polled;
     if (polled[POLL_STOP].revents) {
+        uint64_t count;
+        ssize_t taken = read(server->stop_fd, &count, sizeof(count));
+        (void)taken; /* whoever comes late is still told why it failed */
         wefti_meeting_conclude(meeting, WEFT_ERR_BOOTSTRAP,
                                "rank %d left during bootstrap",
                                meeting->config.home_rank);
-        wefti_meeting_end(meeting);
     }
     for (int rank = 0;
          rank < polled_ranks && meeting->phase != WEFTI_PHASE_ENDED; rank++) {

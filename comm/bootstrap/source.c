@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "comm/bootstrap/environment.h"
 #include "comm/bootstrap/membership.h"
@@ -92,6 +93,25 @@ static bool always(const wefti_bootstrap_request *request)
     return true;
 }
 
+/*
+ * Half of what torchrun sets is no launcher's trace, but mostly somebody's
+ * mistake: each rank would be a job of its own without a word.
+ */
+static weft_status join_nobody(const wefti_bootstrap_request *request,
+                               wefti_membership *membership_out)
+{
+    const char *size = wefti_setting_foreign("WORLD_SIZE");
+    const char *rank = wefti_setting_foreign("RANK");
+    if (size && strcmp(size, "1") != 0) {
+        wefti_log(WEFTI_LOG_WARN, -1,
+                  "WORLD_SIZE=%.40s is set, but %s is not: this rank is a job "
+                  "of its own; set RANK, WORLD_SIZE and MASTER_ADDR, or "
+                  "WEFT_NRANKS=1 to say that it is meant",
+                  size, rank ? "MASTER_ADDR" : "RANK");
+    }
+    return wefti_environment_join(request, membership_out);
+}
+
 /* A request with an id is refused earlier unless it says its rank. */
 static weft_status look_in_request(int *rank_out, int *nranks_out)
 {
@@ -121,5 +141,5 @@ const wefti_source wefti_source_alone = {
     .sign = "no launcher has left a trace",
     .applies = always,
     .look = wefti_environment_look,
-    .join = wefti_environment_join,
+    .join = join_nobody,
 };

@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/settings.h"
+#include "comm/signature.h"
 
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,6 +62,44 @@ void wefti_board_close(wefti_board_line *line)
     if (line) {
         uintptr_t page = (uintptr_t)line & ~((uintptr_t)page_bytes() - 1);
         (void)munmap((void *)page, page_bytes());
+    }
+}
+
+static void describe_call(uint64_t kind, const char *what, uint64_t memory,
+                          char *text_out, size_t text_bytes)
+{
+    int peer = (int)(kind >> 32 & 0xffffff) - 1;
+    char who[24] = "any rank";
+    if (peer >= 0) {
+        snprintf(who, sizeof(who), "rank %d", peer);
+    }
+    snprintf(text_out, text_bytes, "%s %s %s, memory #%llu", what,
+             (kind & 0xff) == WEFTI_BOARD_WAIT ? "for" : "to", who,
+             (unsigned long long)memory);
+}
+
+void wefti_board_get_text(const wefti_board_line *line, char *text_out,
+                          size_t text_bytes, const char **what_out)
+{
+    static const char *const calls[] = {"put", "signal", "wait"};
+    uint64_t kind = atomic_load_explicit(&line->kind, memory_order_relaxed);
+    uint64_t number =
+        atomic_load_explicit(&line->op_number, memory_order_relaxed);
+    unsigned what = (unsigned)(kind & 0xff);
+    if (what >= WEFTI_BOARD_PUT && what <= WEFTI_BOARD_WAIT) {
+        *what_out = calls[what - WEFTI_BOARD_PUT];
+        describe_call(kind, *what_out, number, text_out, text_bytes);
+        return;
+    }
+    *what_out =
+        what < WEFT_COLLECTIVE_COUNT ? wefti_signature_name(kind) : "operation";
+    int used = snprintf(text_out, text_bytes, "%s #%llu", *what_out,
+                        (unsigned long long)number);
+    bool send = what == WEFT_COLLECTIVE_SEND;
+    if ((send || what == WEFT_COLLECTIVE_RECV) && used > 0 &&
+        (size_t)used < text_bytes) {
+        snprintf(text_out + used, text_bytes - (size_t)used, " %s rank %d",
+                 send ? "to" : "from", (int)(kind >> 32 & 0xffffff) - 1);
     }
 }
 

@@ -29,8 +29,8 @@ enum {
     LISTED_RANKS = 16
 };
 
-uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
-                                 weft_collective *what, int64_t *when_ns)
+uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
+                                 int64_t *when_ns)
 {
     uint64_t newest = 0;
     for (uint64_t lane = 0; lane < WEFTI_LANES; lane++) {
@@ -39,8 +39,7 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
         uint64_t number = atomic_load(&entry->number);
         if (number > newest) {
             newest = number;
-            wefti_signature signature = {0, atomic_load(&entry->kind), 0};
-            *what = wefti_signature_collective(signature);
+            *what = wefti_signature_name(atomic_load(&entry->kind));
             *when_ns = atomic_load(&entry->stamp_ns);
         }
     }
@@ -122,8 +121,7 @@ static int64_t limit_of(const weft_comm *comm, const wefti_op *op)
                                        : (int64_t)ms * 1000000;
 }
 
-/* After so long without a step other hosts are spoken to. */
-static int64_t patience_of(const weft_comm *comm, int64_t limit_ns)
+int64_t wefti_watch_patience(const weft_comm *comm, int64_t limit_ns)
 {
     const int64_t half_ns = limit_ns / 2;
     return comm->warn_ns < half_ns ? comm->warn_ns : half_ns;
@@ -132,8 +130,8 @@ static int64_t patience_of(const weft_comm *comm, int64_t limit_ns)
 /* Tells the others that this rank waits for a peer, not for itself. */
 static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
 {
-    const bool far =
-        now_ns - op->moved_ns > patience_of(comm, limit_of(comm, op)) / 2;
+    const bool far = now_ns - op->moved_ns >
+                     wefti_watch_patience(comm, limit_of(comm, op)) / 2;
     if (op->ring == WEFTI_RING_LETTERS) {
         if (op->tracks[0].wait == WEFTI_WAIT_PEER) {
             wefti_elsewhere_note(comm, op, op->desc.root, now_ns, far);
@@ -159,7 +157,7 @@ static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
 static void describe(weft_comm *comm, const wefti_op *op, int peer,
                      bool entered, char *text, size_t text_bytes)
 {
-    weft_collective what = WEFT_COLLECTIVE_BARRIER;
+    const char *what = "";
     int64_t when_ns = 0;
     uint64_t last = wefti_peer_last_entered(comm, peer, &what, &when_ns);
     /* On an emulated link an entry is stamped with when it arrives. */
@@ -178,8 +176,7 @@ static void describe(weft_comm *comm, const wefti_op *op, int peer,
     } else {
         snprintf(text, text_bytes,
                  "rank %d has not entered (its last: #%llu %s, %.1f s ago)",
-                 peer, (unsigned long long)last, weft_collective_text(what),
-                 ago_s);
+                 peer, (unsigned long long)last, what, ago_s);
     }
 }
 
@@ -215,6 +212,9 @@ static int find_cause(weft_comm *comm, int rank)
     int cause = rank;
     for (int i = 0; i < comm->nranks; i++) {
         int next = wefti_stuck_get(comm, cause, NULL, 0, NULL);
+        if (next == cause) {
+            return cause;
+        }
         if (next < 0 && (wefti_elsewhere_get(comm, cause, NULL, 0, &next) !=
                              WEFTI_ELSEWHERE_MEMBER ||
                          next == comm->rank)) {
@@ -382,7 +382,8 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
                                       int peer),
                        const void *context)
 {
-    if (!comm->fabric.net || stalled_ns < patience_of(comm, limit_ns) ||
+    if (!comm->fabric.net ||
+        stalled_ns < wefti_watch_patience(comm, limit_ns) ||
         now_ns - comm->asked_ns < ASK_NS) {
         return;
     }

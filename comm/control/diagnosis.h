@@ -24,6 +24,9 @@ bool wefti_peer_has_died(const weft_comm *comm, int peer);
 /* Whether its host does not answer any more. Threads: any. */
 bool wefti_peer_is_cut(const weft_comm *comm, int peer);
 
+/* After so long without a step other hosts are spoken to. */
+int64_t wefti_watch_patience(const weft_comm *comm, int64_t limit_ns);
+
 /*
  * wefti_watch_hosts - once a wait is long enough for a warning, or half as long
  * as it may be (limit_ns), ask now and then whether the awaited ranks' hosts
@@ -36,8 +39,8 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
                        const void *context);
 
 /* The newest operation that rank has entered; 0: none. Threads: any. */
-uint64_t wefti_peer_last_entered(weft_comm *comm, int rank,
-                                 weft_collective *what, int64_t *when_ns);
+uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
+                                 int64_t *when_ns);
 
 /* How peer was lost: "has died", "has destroyed its communicator"; NULL: it
  * was not. In a job of several ranks. */

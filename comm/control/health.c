@@ -19,14 +19,14 @@
 typedef struct rank_view {
     const char *state;
     uint64_t completed, entered;
-    weft_collective what;
+    const char *what;
     double age_s;
 } rank_view;
 
 static rank_view view(weft_comm *comm, int rank)
 {
     wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, rank);
-    rank_view seen = {.state = "alive", .what = WEFT_COLLECTIVE_BARRIER};
+    rank_view seen = {.state = "alive", .what = ""};
     int64_t when_ns = 0;
     if (atomic_load(&page->left)) {
         seen.state = "left";
@@ -48,8 +48,8 @@ static void write_rank_text(FILE *out, int rank, const rank_view *seen)
         return;
     }
     fprintf(out, "last #%llu %s %.3f s ago, completed #%llu\n",
-            (unsigned long long)seen->entered, weft_collective_text(seen->what),
-            seen->age_s, (unsigned long long)seen->completed);
+            (unsigned long long)seen->entered, seen->what, seen->age_s,
+            (unsigned long long)seen->completed);
 }
 
 static void write_text(weft_comm *comm, const weft_fault *fault,
@@ -97,7 +97,7 @@ static void write_rank_json(wefti_json *json, int rank, const rank_view *seen)
     wefti_json_uint(json, "completed", seen->completed);
     wefti_json_uint(json, "last_op", seen->entered);
     if (seen->entered) {
-        wefti_json_text(json, "last_what", weft_collective_text(seen->what));
+        wefti_json_text(json, "last_what", seen->what);
         wefti_json_real(json, "age_s", seen->age_s);
     } else {
         wefti_json_null(json, "last_what");
@@ -155,14 +155,19 @@ weft_status weft_comm_get_health(weft_comm *comm, weft_comm_format format,
 {
     char *whole = NULL;
     size_t whole_bytes = 0;
-    if (!comm || !text_out || text_bytes == 0 ||
-        (format != WEFT_COMM_TEXT && format != WEFT_COMM_JSON)) {
+    if (!comm || !text_out || text_bytes == 0) {
         return wefti_error(
             WEFT_ERR_INVALID, "%s",
             !comm ? "comm is NULL: allowed is a communicator"
-            : !text_out || text_bytes == 0
-                ? "text_out is NULL or text_bytes 0: allowed is room for text"
-                : "format: allowed is WEFT_COMM_TEXT or WEFT_COMM_JSON");
+                  : "text_out is NULL or text_bytes 0: allowed is room for "
+                    "text");
+    }
+    if (format != WEFT_COMM_TEXT && format != WEFT_COMM_JSON) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "format %d: allowed is %d (WEFT_COMM_TEXT) or %d "
+                           "(WEFT_COMM_JSON)",
+                           (int)format, (int)WEFT_COMM_TEXT,
+                           (int)WEFT_COMM_JSON);
     }
     text_out[0] = '\0';
     FILE *out = open_memstream(&whole, &whole_bytes);

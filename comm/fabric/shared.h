@@ -200,7 +200,11 @@ typedef struct wefti_shared_header {
  * reader may see words of two waits. seen_ns is stored last.
  *
  * pair   the other rank, times 2, plus 1 for a receive
+ * dtype  or WEFTI_STUCK_SIGNAL: a wait of a weft_mem, for its slot `number` to
+ *        come to `count`; pair is even where any rank may raise it
  */
+enum { WEFTI_STUCK_SIGNAL = 255 };
+
 typedef struct wefti_stuck {
     _Atomic uint64_t number, pair, count, dtype;
     _Atomic int64_t since_ns, seen_ns;

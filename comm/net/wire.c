@@ -90,7 +90,8 @@ static bool check_stuck(const wefti_wire *wire, size_t data_bytes,
 {
     return data_bytes == 0 &&
            wire->words[1] >> 1 < (uint64_t)view->shared->layout.nranks &&
-           wire->words[3] < WEFT_DTYPE_COUNT;
+           (wire->words[3] < WEFT_DTYPE_COUNT ||
+            wire->words[3] == WEFTI_STUCK_SIGNAL);
 }
 
 bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,

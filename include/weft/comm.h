@@ -88,10 +88,18 @@ WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
  * Returns     OK | ERR_INVALID | ERR_BOOTSTRAP (who is missing, or whose
  *             version, secret or settings differ: weft_error_text()) |
  *             ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM. All ranks get the same
- *             verdict: also where one has a config, a setting or a limit that
- *             it cannot work with, as long as it knows who it is and finds the
- *             meeting. One that does not (its id was altered, its rank is out
- *             of range) hears so at once, the others that it is missing.
+ *             verdict, the meeting's: also where one has a config, a setting or
+ *             a limit that it cannot work with, or says another rank or nranks
+ *             than the others can do with, as long as it finds the meeting and
+ *             has its secret. One that does not hears so at once, the others
+ *             that it is missing.
+ *
+ * A rank that dies before the verdict fails all, which name it. Whether one
+ * dies just after it cannot be agreed: all others return OK, and their next
+ * operation names it (ERR_PEER). If the one that serves the meeting dies while
+ * it tells the verdict (rank 0, or who made the id), those that it has not told
+ * return ERR_BOOTSTRAP, and the next operation of the others fails.
+ *
  * Threads     any; several ranks may be threads of one process.
  * Blocks      until all ranks have met, at most timeout_ms.
  */

@@ -84,7 +84,10 @@ size_t weft_mem_get_bytes(const weft_mem *mem);
  * any order.
  *
  * Returns     OK | ERR_INVALID (the text names the argument; nothing was put) |
- *             ERR_NO_MEMORY | the fault of a communicator that has failed.
+ *             ERR_NO_MEMORY | the fault of a communicator that has failed:
+ *             ERR_PEER also if the peer has died, as is seen within 20 ms. What
+ *             is put to one that has destroyed its communicator is lost; if it
+ *             shares no memory with this rank, ERR_PEER names it in the end.
  * Threads     any on one mem, if not on one stream.
  * Blocks      with a NULL stream; a peer that shares no memory with this rank
  *             takes the bytes at its own pace.
@@ -118,8 +121,9 @@ WEFT_NODISCARD weft_status weft_signal(weft_mem *mem, int slot, uint64_t add,
  * stream   work queued later waits; NULL: the caller does.
  *
  * Returns     as weft_put; with a NULL stream also, or else from
- *             weft_stream_wait, the communicator's fault: ERR_TIMEOUT names
- *             the slot and whom it waited for.
+ *             weft_stream_wait, the communicator's fault. The text names the
+ *             slot and whom it waited for, also where another rank's operation
+ *             found the fault; other ranks that wait for this one are told so.
  * Blocks      if stream is NULL, at most timeout_ms.
  */
 WEFT_NODISCARD weft_status weft_wait(weft_mem *mem, int slot, uint64_t value,

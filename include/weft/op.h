@@ -130,11 +130,13 @@ WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
  *
  * The v forms take a count for each rank, and where its elements begin
  * (displs, in elements; NULL: one after another). A count may be 0, on any
- * rank. What rank a sends to rank b must be what b expects from a; that is
- * compared for every pair before anything is written, and where it is not so
- * the operation fails on all ranks with ERR_MISMATCH and a text that names
- * both ranks and both counts. In place as the form without v, at the displs
- * of the rank (root) itself. They need a communicator of at most 515 ranks.
+ * rank. What rank a sends to rank b must be what b expects from a; b compares
+ * that before it writes anything. Where it is not so the communicator fails:
+ * the operation ends with ERR_MISMATCH and a text that names both ranks and
+ * both counts on b, and on all that have not ended it yet. Ranks that need
+ * nothing of b may have returned OK before; then their next operation fails so.
+ * In place as the form without v, at the displs of the rank (root) itself. They
+ * need a communicator of at most 515 ranks.
  *
  * weft_alltoallv      recv[recv_displs[p] ..) = recv_counts[p] elements of p.
  * weft_gatherv        root gets send_elems of each; recv_counts and

@@ -68,6 +68,14 @@ static void complete(scene *s)
     assert_int_equal(s->raw.message.as.verdict.status, WEFT_OK);
 }
 
+static void hear_verdict(scene *s, const char *text)
+{
+    assert_true(raw_hear(s->raw.fd, &s->raw.session, &s->raw.message));
+    assert_int_equal(s->raw.message.kind, WEFTI_MESSAGE_VERDICT);
+    assert_int_equal(s->raw.message.as.verdict.status, WEFT_ERR_BOOTSTRAP);
+    assert_non_null(strstr(s->raw.message.as.verdict.text, text));
+}
+
 static void scene_end(scene *s, weft_status status, const char *text)
 {
     crowd_wait(&s->all);
@@ -85,6 +93,7 @@ static void scene_end(scene *s, weft_status status, const char *text)
     }
 }
 
+/* It is a rank of the job and will not come: all have its reason. */
 static void test_rendezvous_second_of_a_rank_is_refused(void **state)
 {
     (void)state;
@@ -100,8 +109,8 @@ static void test_rendezvous_second_of_a_rank_is_refused(void **state)
                      WEFT_ERR_BOOTSTRAP);
     assert_non_null(strstr(weft_error_text(), "already joined as rank 2"));
     crowd_start(&s.all);
-    complete(&s);
-    scene_end(&s, WEFT_OK, NULL);
+    hear_verdict(&s, "already joined as rank 2");
+    scene_end(&s, WEFT_ERR_BOOTSTRAP, "already joined as rank 2");
 }
 
 static void test_rendezvous_other_job_size_is_refused(void **state)
@@ -115,20 +124,20 @@ static void test_rendezvous_other_job_size_is_refused(void **state)
         {0, 1025, "nranks 1025: allowed is 1..1024"},
     };
     (void)state;
-    scene s;
-    scene_begin(&s);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        scene s;
         raw_peer other;
+        scene_begin(&s);
         raw_join(&other, &s.id, wrong[i].rank, wrong[i].nranks);
         assert_int_equal(other.message.kind, WEFTI_MESSAGE_VERDICT);
         assert_int_equal(other.message.as.verdict.status, WEFT_ERR_BOOTSTRAP);
         assert_non_null(strstr(other.message.as.verdict.text, wrong[i].text));
         assert_false(raw_hear(other.fd, NULL, &other.message));
         close(other.fd);
+        crowd_start(&s.all);
+        hear_verdict(&s, wrong[i].text);
+        scene_end(&s, WEFT_ERR_BOOTSTRAP, wrong[i].text);
     }
-    crowd_start(&s.all);
-    complete(&s);
-    scene_end(&s, WEFT_OK, NULL);
 }
 
 static void test_rendezvous_wrong_secret_is_refused_alone(void **state)

@@ -267,6 +267,55 @@ static void test_torchrun_names_what_it_lacks(void **state)
     clear_torchrun();
 }
 
+/* What is logged while a communicator is made, into text. */
+static weft_status create_logged(weft_comm **comm_out, char *text, size_t room)
+{
+    FILE *log = tmpfile();
+    int kept = dup(STDERR_FILENO);
+    assert_true(log && kept >= 0);
+    assert_true(dup2(fileno(log), STDERR_FILENO) >= 0);
+    weft_status status = weft_comm_create(NULL, comm_out);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    rewind(log);
+    text[fread(text, 1, room - 1, log)] = '\0';
+    fclose(log);
+    return status;
+}
+
+static void test_torchrun_without_an_address_warns_by_name(void **state)
+{
+    static const struct {
+        const char *unset, *size, *nranks, *text;
+    } cases[] = {
+        {"MASTER_ADDR", "2", NULL, "WORLD_SIZE=2 is set, but MASTER_ADDR is"},
+        {"RANK", "2", NULL, "WORLD_SIZE=2 is set, but RANK is not"},
+        {"MASTER_ADDR", "1", NULL, NULL},
+        {"MASTER_ADDR", "2", "1", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        weft_comm *comm;
+        char text[1024];
+        set_torchrun(0, 2, 29500);
+        unsetenv(cases[i].unset);
+        setenv("WORLD_SIZE", cases[i].size, 1);
+        if (cases[i].nranks) {
+            setenv("WEFT_NRANKS", cases[i].nranks, 1);
+        }
+        assert_int_equal(create_logged(&comm, text, sizeof(text)), WEFT_OK);
+        assert_int_equal(weft_comm_get_nranks(comm), 1);
+        weft_comm_destroy(comm);
+        unsetenv("WEFT_NRANKS");
+        if (cases[i].text) {
+            assert_non_null(strstr(text, cases[i].text));
+        } else {
+            assert_string_equal(text, "");
+        }
+    }
+    clear_torchrun();
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -297,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_torchrun_brings_ranks_together),
         cmocka_unit_test(test_torchrun_comes_after_weft_variables),
         cmocka_unit_test(test_torchrun_names_what_it_lacks),
+        cmocka_unit_test(test_torchrun_without_an_address_warns_by_name),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -7,12 +7,17 @@
  *     run_helper die       as wait, but the last rank dies by SIGKILL
  *     run_helper stop      meet; the last rank stops itself, rank 0 lets it go
  * on
+ *     run_helper split     rank 1 dies amid operations of a part of the world
+ *     run_helper list      rank 1 dies after its fifth list of two messages
+ *     run_helper put       rank 1 dies after a put into rank 0's memory
  *     run_helper watch     meet; the last process leaves, the others see it go
  */
 #include "base/settings.h"
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/control/board.h"
+#include "weft/mem.h"
 #include "weft/op.h"
+#include "weft/p2p.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -157,6 +162,40 @@ static int die_in_split(void)
     return status == WEFT_ERR_PEER ? 3 : 9;
 }
 
+/* Rank 1 dies between what is no collective. */
+static int die_beside(bool list)
+{
+    weft_comm *world;
+    weft_mem *mem;
+    if (weft_comm_create(NULL, &world) != WEFT_OK ||
+        weft_mem_create(world, 64, &mem) != WEFT_OK) {
+        return 9;
+    }
+    float out = 1, in;
+    int rank = weft_comm_get_rank(world);
+    weft_status status = WEFT_OK;
+    weft_p2p both[2] = {{.size_bytes = sizeof(both[0]),
+                         .kind = WEFT_P2P_SEND,
+                         .peer = 1 - rank,
+                         .buffer = &out,
+                         .count = 1,
+                         .dtype = WEFT_DTYPE_F32}};
+    both[1] = both[0];
+    both[1].kind = WEFT_P2P_RECV;
+    both[1].buffer = &in;
+    for (int i = 0; list && i < 5 && status == WEFT_OK; i++) {
+        status = weft_p2p_post(both, 2, world, NULL);
+    }
+    if (!list && rank == 1) {
+        status = weft_put(mem, 0, &out, 1, WEFT_DTYPE_F32, 0, NULL);
+    }
+    if (rank == 1) {
+        raise(SIGKILL);
+    }
+    return status == WEFT_OK && weft_barrier(world, NULL) == WEFT_ERR_PEER ? 3
+                                                                           : 9;
+}
+
 int main(int argc, char **argv)
 {
     static rank_thread ranks[THREADS_MOST];
@@ -166,6 +205,9 @@ int main(int argc, char **argv)
     const int count = setting(WEFTI_SETTING_RANKS_PER_PROCESS);
     if (strcmp(task, "split") == 0) {
         return die_in_split();
+    }
+    if (strcmp(task, "list") == 0 || strcmp(task, "put") == 0) {
+        return die_beside(strcmp(task, "list") == 0);
     }
     if (count > THREADS_MOST || !meet(ranks, first, count, nranks)) {
         return 9;

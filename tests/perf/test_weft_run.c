@@ -220,6 +220,14 @@ static void test_run_last_operation_is_named(void **state)
                      128 + SIGKILL);
     assert_last_line(&r,
                      "weft-run: rank 1: SIGKILL after all_reduce #7 on \"dp\"");
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "2", HELPER, "list")),
+                     128 + SIGKILL);
+    assert_last_line(&r, "weft-run: rank 1: SIGKILL after recv #5 from rank 0 "
+                         "on \"world\"");
+    assert_int_equal(run_all(&r, RUN_ARGS("-n", "2", HELPER, "put")),
+                     128 + SIGKILL);
+    assert_last_line(&r, "weft-run: rank 1: SIGKILL after put to rank 0, "
+                         "memory #1 on \"world\"");
 }
 
 static void test_run_stopped_rank_is_no_failure(void **state)
@@ -256,6 +264,24 @@ static void test_run_signals_go_to_all(void **state)
         assert_true(run_read_until(&r, expected, 3));
         assert_int_equal(run_end(&r), 0);
     }
+}
+
+/* Nobody goes on, and whom the last line names need not be named before. */
+static void test_run_elastic_told_to_end_says_it_once(void **state)
+{
+    (void)state;
+    run_start(&r, RUN_ARGS("-n", "3", "--elastic", "sh", "-c",
+                           "echo ready; exec sleep 300"));
+    assert_true(run_read_until(&r, "ready\n", 3));
+    kill(r.pid, SIGTERM);
+    assert_int_equal(run_end(&r), 128 + SIGTERM);
+    assert_null(strstr(r.err, "go on"));
+    assert_non_null(strstr(r.err, ": SIGTERM before any operation\n"));
+    assert_null(strstr(strchr(r.err, '\n') + 1, "weft-run"));
+    assert_int_equal(
+        run_all(&r, RUN_ARGS("-n", "1", "--elastic", "sh", "-c", "exit 3")), 3);
+    assert_string_equal(r.err,
+                        "weft-run: rank 0: exit 3 before any operation\n");
 }
 
 /* Neither gone nor waiting for its parent to ask. */
@@ -507,6 +533,7 @@ int main(void)
         cmocka_unit_test(test_run_stopped_rank_is_no_failure),
         cmocka_unit_test(test_run_timeout_says_where_ranks_are),
         cmocka_unit_test(test_run_signals_go_to_all),
+        cmocka_unit_test(test_run_elastic_told_to_end_says_it_once),
         cmocka_unit_test(test_run_ranks_die_with_it),
         cmocka_unit_test(test_run_ends_what_ranks_leave_behind),
         cmocka_unit_test(test_run_lost_output_is_a_failure),

@@ -213,7 +213,7 @@ static int post_old(weft_comm *comm, void *context)
     memcpy(room, &op, op_bytes);
     failures +=
         weft_op_post((const void *)room, 0, comm, NULL) != WEFT_ERR_INVALID ||
-        !strstr(weft_error_text(), "too small a size_bytes");
+        !strstr(weft_error_text(), "op->size_bytes");
 
     const weft_p2p parts[PARTS] = {{.size_bytes = part_bytes,
                                     .kind = WEFT_P2P_SEND,

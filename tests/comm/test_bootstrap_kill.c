@@ -355,13 +355,13 @@ static bool is_long(void)
 static void test_bootstrap_killed_rank_is_named_by_all(void **state)
 {
     (void)state;
-    run_series(SIGKILL, is_slow ? is_long() ? 100 : 12 : is_long() ? 600 : 24);
+    run_series(SIGKILL, is_slow ? is_long() ? 100 : 12 : is_long() ? 600 : 12);
 }
 
 static void test_bootstrap_stopped_rank_is_named_by_all(void **state)
 {
     (void)state;
-    run_series(SIGSTOP, is_slow ? is_long() ? 20 : 6 : is_long() ? 80 : 12);
+    run_series(SIGSTOP, is_slow ? is_long() ? 20 : 6 : is_long() ? 80 : 6);
 }
 
 int main(int argc, char **argv)

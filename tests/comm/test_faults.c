@@ -244,7 +244,7 @@ static void strike_everywhere(int signal_number, const char *name, int rounds)
 
 static int rounds(void)
 {
-    return getenv("WEFT_TEST_LONG") ? 20 : 2;
+    return getenv("WEFT_TEST_LONG") ? 20 : 1;
 }
 
 static bool is_short_and_far(void)

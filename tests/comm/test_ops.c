@@ -474,13 +474,16 @@ static int run_world(int nranks, weft_device *device)
 static bool is_worth(int nranks)
 {
     static const char *const few[] = {"1234579", "12359", "5", "5"};
+    static const char *const fewer = "1257"; /* of more, unless it is usual */
     bool forced = getenv("WEFT_ALGORITHM") != NULL;
     bool usual = !forced && strcmp(mode, "threads") == 0;
     if (is_long) {
         return !is_far || nranks <= 9 || nranks % 3 == 1; /* 10, 13, 16 */
     }
+    const char *worlds =
+        usual || is_slow || is_far ? few[is_slow + 2 * is_far] : fewer;
     return nranks <= 9 && !(is_slow && !usual && nranks > 3 && !is_far) &&
-           strchr(few[is_slow + 2 * is_far], '0' + nranks);
+           strchr(worlds, '0' + nranks);
 }
 
 static int run_worlds(int which)

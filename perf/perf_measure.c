@@ -20,6 +20,10 @@ static weft_status call_once(wefti_perf_rank *self, wefti_perf_pool *pool,
     weft_stream *stream = self->options->blocking ? NULL : self->stream;
     weft_status status =
         wefti_perf_pool_fill(pool, self, call, 0, subject->send_elems);
+    if (status == WEFT_OK && pool->mem) {
+        /* Others write into this rank's memory: it has looked and poisoned. */
+        status = weft_barrier(self->comm, NULL);
+    }
     if (status == WEFT_OK) {
         status = wefti_perf_rank_meet(self);
     }

@@ -373,7 +373,9 @@ static void sweep_large(struct probe *probe)
 static void sweep(struct probe *probe)
 {
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
-    bool whole = is_long && !is_far; /* else each pair with one count */
+    /* Else each pair of type and reduction with one of the counts. */
+    bool whole =
+        is_long && !is_far && !probe->stream && !getenv("WEFT_ALGORITHM");
     size_t many = whole ? 6 : is_slow || is_far ? 4 : 5;
     unsigned turn_root = 0;
     int pairs = WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT;

@@ -24,7 +24,7 @@ WEFT_NODISCARD weft_status wefti_pipeline_record_init(
     wefti_pipeline_record *record, weft_ledger *ledger, size_t actions);
 void wefti_pipeline_record_fini(wefti_pipeline_record *record);
 
-/* The rank has come to action index; begin and end are the same for now. */
+/* The rank has come to action index; till it ends, its end is its begin. */
 void wefti_pipeline_record_reach(wefti_pipeline_record *record, size_t index);
 
 /* A message, posted now. */

@@ -25,7 +25,6 @@ enum {
     LOOK_NS = 20000000,    /* between looks at a stalled operation */
     PAUSE_NS = 1000000000, /* no look for so long: it was us who stood still */
     ASK_NS = 1000000000,   /* between questions whether hosts answer */
-    FRESH_NS = 400000000,  /* a mark older than this is of somebody stopped */
     LISTED_RANKS = 16
 };
 
@@ -95,7 +94,7 @@ static bool is_only_waiting(weft_comm *comm, const wefti_op *op, int peer)
 {
     return op->ring != WEFTI_RING_LETTERS &&
            wefti_clock_coarse_ns() - atomic_load(waiting_mark(comm, op, peer)) <
-               FRESH_NS;
+               WEFTI_FRESH_NS;
 }
 
 /* Whether op also waits for what this rank itself has yet to make. */
@@ -194,8 +193,8 @@ static void append_stuck(weft_comm *comm, int rank, char *text,
                WEFTI_ELSEWHERE_MEMBER) {
         snprintf(text + used, text_bytes - used,
                  ": it waits in %s for rank %d%s", what, peer,
-                 peer == comm->rank ? ": the two communicators are used in "
-                                      "different orders"
+                 peer == comm->rank ? ", which waits here: are the two used in "
+                                      "different orders?"
                                     : "");
     } else if (what[0]) {
         snprintf(text + used, text_bytes - used, ": it waits in %s", what);

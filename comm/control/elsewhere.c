@@ -11,10 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    RENEW_NS = 100000000,
-    FRESH_NS = 400000000 /* older: it does not wait there any more */
-};
+enum { RENEW_NS = 100000000 };
 
 static wefti_elsewhere *record_of(weft_comm *comm, int rank)
 {
@@ -69,7 +66,7 @@ wefti_elsewhere_found wefti_elsewhere_get(weft_comm *comm, int rank, char *text,
 {
     const wefti_elsewhere *record = record_of(comm, rank);
     int64_t seen_ns = atomic_load(&record->seen_ns);
-    if (!seen_ns || wefti_clock_coarse_ns() - seen_ns > FRESH_NS) {
+    if (!seen_ns || wefti_clock_coarse_ns() - seen_ns > WEFTI_FRESH_NS) {
         return WEFTI_ELSEWHERE_NO;
     }
     if (text) {

@@ -12,8 +12,6 @@
 
 #include <stdio.h>
 
-enum { FRESH_NS = 400000000 };
-
 static wefti_stuck *record_of(weft_comm *comm, int rank)
 {
     return &wefti_shared_get_page(&comm->fabric.shared, rank)->stuck;
@@ -22,7 +20,7 @@ static wefti_stuck *record_of(weft_comm *comm, int rank)
 static bool is_fresh(const wefti_stuck *record, int64_t now_ns)
 {
     int64_t seen_ns = atomic_load(&record->seen_ns);
-    return seen_ns && now_ns - seen_ns < FRESH_NS;
+    return seen_ns && now_ns - seen_ns < WEFTI_FRESH_NS;
 }
 
 /* What a rank waits in, as its record has it. */

@@ -195,6 +195,9 @@ typedef struct wefti_shared_header {
     _Atomic uint32_t observed; /* some rank wants exact times of entry */
 } wefti_shared_header;
 
+/* What a rank says of its waits counts for so long unless it is renewed. */
+enum { WEFTI_FRESH_NS = 400000000 };
+
 /*
  * What a rank waits in, point to point; see comm/control/stuck.h. For people: a
  * reader may see words of two waits. seen_ns is stored last.

@@ -8,8 +8,9 @@
  * expected values are a table (values.h); inputs change with every operation,
  * outputs are poisoned first and have guard bytes around them, all buffers
  * have odd addresses. Every pair of type and reduction comes with one of the
- * counts in each world, with --long with all; over a network in one of three
- * tests, which differ in the algorithm. Argument: threads, processes or shadow.
+ * counts in each world, as processes with --long with all but the largest; over
+ * a network in one of three tests, which differ in the algorithm. Argument:
+ * threads, processes or shadow.
  */
 #include "tests/comm/spread.h"
 #include "tests/comm/values.h"
@@ -48,6 +49,12 @@ static const char *mode;
 static bool is_long;
 static bool is_far; /* over a network: fewer worlds, and in each of the */
 static int third;   /* three tests a third of the pairs of type and reduction */
+
+/* The one form of three in which --long leaves nothing out. */
+static bool is_whole_form(void)
+{
+    return strcmp(mode, "processes") == 0 && !getenv("WEFT_ALGORITHM");
+}
 
 /* One case of the matrix as one rank sees it. */
 struct probe {
@@ -373,9 +380,9 @@ static void sweep_large(struct probe *probe)
 static void sweep(struct probe *probe)
 {
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
-    /* Else each pair of type and reduction with one of the counts. */
-    bool whole =
-        is_long && !is_far && !probe->stream && !getenv("WEFT_ALGORITHM");
+    /* All but the largest with each pair of type and reduction, in one of the
+     * forms; else each pair with one of the counts. */
+    bool whole = is_long && !is_far && !probe->stream && is_whole_form();
     size_t many = whole ? 6 : is_slow || is_far ? 4 : 5;
     unsigned turn_root = 0;
     int pairs = WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT;
@@ -387,7 +394,7 @@ static void sweep(struct probe *probe)
             probe->redop = (weft_redop)(pair % WEFT_REDOP_COUNT);
             probe->root = (int)(turn_root++ % (unsigned)probe->nranks);
             if (!weft_redop_applies(probe->redop, probe->dtype) ||
-                !(turn == c || whole) ||
+                !(turn == c || (whole && c + 1 < many)) ||
                 (is_far && (pair + (int)c) % 3 != third)) {
                 continue;
             }
@@ -479,12 +486,12 @@ static bool is_worth(int nranks)
     static const char *const fewer = "1257"; /* of more, unless it is usual */
     bool forced = getenv("WEFT_ALGORITHM") != NULL;
     bool usual = !forced && strcmp(mode, "threads") == 0;
-    if (is_long) {
-        return !is_far || nranks <= 9 || nranks % 3 == 1; /* 10, 13, 16 */
+    if (is_long) { /* 10, 13, 16 everywhere, all of them where it is whole */
+        return nranks <= 9 || nranks % 3 == 1 || (is_whole_form() && !is_far);
     }
     const char *worlds =
         usual || is_slow || is_far ? few[is_slow + 2 * is_far] : fewer;
-    return nranks <= 9 && !(is_slow && !usual && nranks > 3 && !is_far) &&
+    return nranks <= 9 && !(is_slow && !usual && nranks > 2 && !is_far) &&
            strchr(worlds, '0' + nranks);
 }
 

@@ -188,7 +188,7 @@ void wefti_pipeline_destroy(wefti_pipeline *pipeline);
  * end; SIZE_MAX: to the list's end.
  *
  * No message that stands at end or behind it is posted, so ranks that stop at
- * a prefix of the checker's order have nothing under way between them.
+ * a cut (overlap/schedule/cut.h) have nothing under way between them.
  *
  * Returns     OK | the communicator's fault, with its text, now and from then
  *             on | what a call returned, likewise.
@@ -210,7 +210,8 @@ WEFT_NODISCARD weft_status wefti_pipeline_settle(wefti_pipeline *pipeline);
  * as bytes, and back: its position, and the messages that are in its buffers.
  * What the calls keep (slots, gradients) is their own to save.
  *
- * pack     at a cut that all ranks have come to; settles first.
+ * pack     at a cut that all ranks have come to (overlap/schedule/cut.h);
+ *          settles first.
  * unpack   between steps, into a pipeline of the same schedule, sizes and
  *          rank; the next run goes on where it stood. All ranks.
  * state    [wefti_pipeline_get_state_bytes, at the cut], of any alignment.
@@ -219,6 +220,8 @@ WEFT_NODISCARD weft_status wefti_pipeline_settle(wefti_pipeline *pipeline);
  *             another pipeline's, or damaged; this one is of no more use).
  */
 size_t wefti_pipeline_get_state_bytes(const wefti_pipeline *pipeline);
+/* At any cut no more than so many. */
+size_t wefti_pipeline_get_state_bytes_most(const wefti_pipeline *pipeline);
 WEFT_NODISCARD weft_status wefti_pipeline_pack(wefti_pipeline *pipeline,
                                                void *state);
 WEFT_NODISCARD weft_status wefti_pipeline_unpack(wefti_pipeline *pipeline,
@@ -227,6 +230,10 @@ WEFT_NODISCARD weft_status wefti_pipeline_unpack(wefti_pipeline *pipeline,
 
 /* The action that the next run begins with: 0 between steps. */
 size_t wefti_pipeline_get_position(const wefti_pipeline *pipeline);
+
+/* Whether activations live in a slot (below the peaks' slots) where it stands.
+ */
+bool wefti_pipeline_is_slot_live(const wefti_pipeline *pipeline, int slot);
 
 /*
  * wefti_pipeline_peaks - what a rank holds at most.

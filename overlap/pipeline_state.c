@@ -44,6 +44,16 @@ size_t wefti_pipeline_get_state_bytes(const wefti_pipeline *p)
     return sizeof(head) + (size_t)p->usage.now.held * entry_bytes(p);
 }
 
+size_t wefti_pipeline_get_state_bytes_most(const wefti_pipeline *p)
+{
+    return sizeof(head) + (size_t)p->plan.peaks.held * entry_bytes(p);
+}
+
+bool wefti_pipeline_is_slot_live(const wefti_pipeline *p, int slot)
+{
+    return p->usage.slots[slot] != 0;
+}
+
 weft_status wefti_pipeline_pack(wefti_pipeline *p, void *state)
 {
     weft_status status = wefti_pipeline_settle(p);

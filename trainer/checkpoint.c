@@ -307,6 +307,23 @@ err_close_dir:
     return status;
 }
 
+void wefti_checkpoint_prune(const char *dir, uint64_t step, size_t keep)
+{
+    int dir_fd = -1;
+    if (access(dir, F_OK) != 0 && errno == ENOENT) {
+        return;
+    }
+    weft_status status = open_folder(AT_FDCWD, dir, &dir_fd);
+    if (status == WEFT_OK) {
+        status = remove_others(dir_fd, dir, step, keep);
+        close(dir_fd);
+    }
+    if (status != WEFT_OK) {
+        wefti_log(WEFTI_LOG_WARN, 0, "checkpoints in %s: %s", dir,
+                  weft_error_text());
+    }
+}
+
 weft_status wefti_checkpoint_list(const char *dir, uint64_t **steps_out,
                                   size_t *count_out)
 {

@@ -107,6 +107,15 @@ WEFT_NODISCARD weft_status wefti_checkpoint_commit(const char *dir,
                                                    size_t keep);
 
 /*
+ * wefti_checkpoint_prune - removes from DIR, if it is there, what commit would
+ * remove after the step: all but the newest keep complete steps up to it, and
+ * leftovers. Failing to is logged as a warning.
+ *
+ * Threads     rank 0, while nobody saves there.
+ */
+void wefti_checkpoint_prune(const char *dir, uint64_t step, size_t keep);
+
+/*
  * wefti_checkpoint_list - numbers of the complete steps in DIR, newest first.
  * A DIR that does not exist has none.
  *

@@ -31,9 +31,22 @@ static weft_status check_without(const wefti_config *config)
     if (config->parallel.virtual_group_size > 0) {
         return refuse(config, "parallel", "virtual_group_size", "%s", needs);
     }
+    if (config->checkpoint.inside > 0) {
+        return refuse(config, "checkpoint", "inside", "%s", needs);
+    }
     return is_named(config, "1f1b")
                ? WEFT_OK
                : refuse(config, "parallel", "schedule", "%s", needs);
+}
+
+/* Snapshots inside steps come between those after steps. */
+static weft_status check_inside(const wefti_config *config)
+{
+    return config->checkpoint.inside == 0 || config->checkpoint.every > 0
+               ? WEFT_OK
+               : refuse(config, "checkpoint", "inside",
+                        "saves nothing where checkpoint.every is 0; allowed "
+                        "is 0, or checkpoint.every from 1");
 }
 
 static weft_status check_ranks(const wefti_config *config, int nranks)
@@ -181,6 +194,9 @@ weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
     weft_status status = check_ranks(config, nranks);
     if (status == WEFT_OK) {
         status = check_chunks(config);
+    }
+    if (status == WEFT_OK) {
+        status = check_inside(config);
     }
     if (status == WEFT_OK) {
         status = check_schedule(config, nranks);

@@ -9,6 +9,7 @@
 #include "trainer/pipe_call.h"
 
 #include "base/check.h"
+#include "trainer/pause.h"
 #include "trainer/replica.h"
 
 #include <string.h>
@@ -236,7 +237,8 @@ weft_status wefti_pipe_train(wefti_replica *replica, wefti_bucket_mode reduce)
     }
     weft_status status = wefti_replica_settle(replica);
     if (status == WEFT_OK) {
-        status = wefti_pipeline_run(pipe->pipeline, SIZE_MAX);
+        status = replica->pause ? wefti_pause_run(replica->pause)
+                                : wefti_pipeline_run(pipe->pipeline, SIZE_MAX);
     }
     return status == WEFT_OK && replica->plan.copies_head ? sum_tied(replica)
                                                           : status;

@@ -5,6 +5,7 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
+#include "trainer/pause.h"
 #include "trainer/storage.h"
 
 #include <math.h>
@@ -199,11 +200,13 @@ weft_status wefti_replica_init(wefti_replica *replica,
 
 void wefti_replica_abort(wefti_replica *replica)
 {
+    wefti_pause_abort(replica->pause);
     wefti_pipe_abort(&replica->pipe);
 }
 
 void wefti_replica_fini(wefti_replica *replica)
 {
+    wefti_pause_destroy(replica->pause);
     wefti_bucket_destroy(replica->gather);
     wefti_bucket_destroy(replica->reduce);
     wefti_pipe_fini(&replica->pipe);

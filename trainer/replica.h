@@ -24,6 +24,8 @@
 #include "trainer/pipe.h"
 #include "weft/ledger.h"
 
+struct wefti_pause;
+
 /*
  * comm, device, ledger, data   borrowed; ledger may be NULL.
  * micro_batch                  sequences of one pass
@@ -51,8 +53,9 @@ typedef struct wefti_replica {
     size_t share, shares; /* in group */
     weft_comm *group;     /* the ranks with the same parameters */
     wefti_parameters plan;
-    wefti_model *model; /* NULL in a pipeline */
-    wefti_pipe pipe;    /* zero without one */
+    wefti_model *model;        /* NULL in a pipeline */
+    wefti_pipe pipe;           /* zero without one */
+    struct wefti_pause *pause; /* inside steps; NULL without a pipeline */
     wefti_gradient gradient;
     wefti_optimizer optimizer;
     real *values;             /* flat */

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "comm/bootstrap/source.h"
 #include "trainer/layer.h"
+#include "trainer/pause.h"
 #include "trainer/pipe_schedule.h"
 #include "trainer/run_plan.h"
 #include "trainer/seats.h"
@@ -228,6 +229,14 @@ static weft_status open_files(wefti_run_state *state)
         .keep = (size_t)state->config.checkpoint.keep,
         .elastic = state->config.train.elastic};
     wefti_config_digest(&state->config, state->savepoint.digest);
+    if (wefti_replica_is_piped(&state->replica)) {
+        weft_status status = wefti_pause_create(
+            &state->replica, &state->savepoint, state->config.checkpoint.dir,
+            (size_t)state->config.checkpoint.inside);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
     if (options->resume) {
         weft_status status =
             wefti_savepoint_read(&state->savepoint, &state->replica);
@@ -303,7 +312,19 @@ static void describe_start(const wefti_run_state *state)
                 replica->copies == 1 ? "" : " of each copy", pipe->info.stages,
                 pipe->info.microbatches, pipe->slots, pipe->slot_bytes);
     }
-    if (replica->step > 0) {
+    if (replica->pause && replica->pause->cut_count > 0) {
+        fprintf(state->how.err,
+                "weft-train: saves %zu times inside each step, from a copy of "
+                "%zu bytes on rank 0\n",
+                replica->pause->cut_count, replica->pause->copy_bytes);
+    }
+    if (replica->pause && replica->pause->pending) {
+        fprintf(state->how.err,
+                "weft-train: goes on inside step %llu, after %zu of its %zu "
+                "actions\n",
+                (unsigned long long)replica->step + 1,
+                replica->pause->mark.place, replica->pipe.info.actions);
+    } else if (replica->step > 0) {
         fprintf(state->how.err, "weft-train: goes on after step %llu\n",
                 (unsigned long long)replica->step);
     }
@@ -341,7 +362,8 @@ static weft_status gather_report(wefti_run_state *state, bool stepped)
     const wefti_replica *replica = &state->replica;
     weft_status status =
         wefti_page_gather(&state->page, state->comm, state->ledger);
-    return status == WEFT_OK && stepped && wefti_replica_is_piped(replica)
+    return status == WEFT_OK && stepped && wefti_replica_is_piped(replica) &&
+                   !wefti_pause_is_partial(replica->pause)
                ? wefti_page_gather_plan(&state->page, replica->pipe.pipeline,
                                         state->schedule,
                                         (int)state->config.model.layers)

@@ -9,14 +9,12 @@
 #include "trainer/savepoint.h"
 
 #include "base/error.h"
-#include "trainer/reshard.h"
+#include "trainer/pause.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { COUNTERS = WEFTI_SAVEPOINT_COUNTERS, PARTS = WEFTI_SAVEPOINT_PARTS };
 
@@ -44,23 +42,32 @@ void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
              bucket);
 }
 
+weft_status wefti_savepoint_inside(const char *dir, char *path)
+{
+    int length = snprintf(path, WEFTI_CHECKPOINT_PATH_BYTES, "%s/inside", dir);
+    return length > 0 && length < WEFTI_CHECKPOINT_PATH_BYTES
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "%.200s...: allowed are paths of up to %d bytes",
+                             dir, WEFTI_CHECKPOINT_PATH_BYTES - 1);
+}
+
 /*
- * What every rank's verdict comes to; also a barrier. A rank that has failed
- * keeps its own error, whatever becomes of the others meanwhile.
+ * A rank that has failed keeps its own error, whatever becomes of the others
+ * meanwhile.
  */
-static weft_status agree(wefti_replica *replica, weft_status own,
-                         const char *what)
+weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
+                                  weft_status own, const char *what)
 {
     char why[512];
     snprintf(why, sizeof(why), "%s", weft_error_text());
     /* The first of those that failed has the most. */
-    int32_t failed =
-        own == WEFT_OK ? 0 : (int32_t)(replica->nranks - replica->rank);
-    weft_status status =
-        weft_allreduce(&failed, &failed, 1, WEFT_DTYPE_I32, WEFT_REDOP_MAX,
-                       replica->config.comm, NULL);
+    int nranks = weft_comm_get_nranks(comm);
+    int32_t failed = own == WEFT_OK ? 0 : nranks - weft_comm_get_rank(comm);
+    weft_status status = weft_allreduce(&failed, &failed, 1, WEFT_DTYPE_I32,
+                                        WEFT_REDOP_MAX, comm, NULL);
     if (status == WEFT_OK && failed) {
-        replica->failed = (int)replica->nranks - failed + 1;
+        *failed_out = nranks - failed + 1;
     }
     if (own != WEFT_OK) {
         return wefti_error(own, "%s", why);
@@ -70,7 +77,14 @@ static weft_status agree(wefti_replica *replica, weft_status own,
     }
     return wefti_error(WEFT_ERR_SYSTEM,
                        "%s: rank %d has failed, see its message", what,
-                       replica->failed - 1);
+                       nranks - failed);
+}
+
+static weft_status agree(wefti_replica *replica, weft_status own,
+                         const char *what)
+{
+    return wefti_savepoint_agree(replica->config.comm, &replica->failed, own,
+                                 what);
 }
 
 weft_status wefti_savepoint_try(const wefti_savepoint *point,
@@ -146,19 +160,26 @@ weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
             : "");
 }
 
-static weft_status add_sections(wefti_checkpoint_writer *writer,
-                                wefti_replica *replica)
+weft_status wefti_savepoint_add_head(wefti_checkpoint_writer *writer,
+                                     const wefti_replica *replica,
+                                     uint64_t step, uint64_t next_sequence)
 {
-    int64_t counters[COUNTERS] = {(int64_t)replica->step,
-                                  (int64_t)replica->next_sequence};
+    int64_t counters[COUNTERS] = {(int64_t)step, (int64_t)next_sequence};
+    int64_t layout[LAYOUT];
     weft_status status = wefti_checkpoint_writer_add(
         writer, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
-    int64_t layout[LAYOUT];
     describe_layout(replica, layout);
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_writer_add(writer, "layout", WEFT_DTYPE_I64,
-                                             layout, LAYOUT);
-    }
+    return status == WEFT_OK
+               ? wefti_checkpoint_writer_add(writer, "layout", WEFT_DTYPE_I64,
+                                             layout, LAYOUT)
+               : status;
+}
+
+static weft_status add_sections(wefti_checkpoint_writer *writer, void *context)
+{
+    wefti_replica *replica = context;
+    weft_status status = wefti_savepoint_add_head(
+        writer, replica, replica->step, replica->next_sequence);
     for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
         if (status != WEFT_OK) {
             break;
@@ -173,23 +194,58 @@ static weft_status add_sections(wefti_checkpoint_writer *writer,
     return status;
 }
 
-static weft_status write_own(const wefti_savepoint *point,
-                             wefti_replica *replica)
+static weft_status write_own(const wefti_savepoint_save *save)
 {
-    wefti_checkpoint_header header =
-        wefti_savepoint_header(point, replica, replica->step);
     wefti_checkpoint_writer *writer;
     weft_status status =
-        wefti_checkpoint_writer_open(point->dir, &header, &writer);
+        wefti_checkpoint_writer_open(save->dir, &save->header, &writer);
     if (status != WEFT_OK) {
         return status;
     }
-    status = add_sections(writer, replica);
+    status = save->add(writer, save->context);
     if (status != WEFT_OK) {
         wefti_checkpoint_writer_abort(writer);
         return status;
     }
     return wefti_checkpoint_writer_close(writer);
+}
+
+static weft_status commit(const wefti_savepoint_save *save)
+{
+    const wefti_checkpoint_header *header = &save->header;
+    weft_status status = wefti_checkpoint_commit(save->dir, header->step,
+                                                 header->nranks, save->keep);
+    if (status == WEFT_OK) {
+        wefti_checkpoint_prune(save->stale_dir, header->step, save->stale_keep);
+    }
+    return status;
+}
+
+weft_status wefti_savepoint_save_run(const wefti_savepoint_save *save)
+{
+    const char *what = "checkpoint";
+    bool leads = save->header.rank == 0;
+    weft_status status =
+        leads ? wefti_checkpoint_begin(save->dir, save->header.step) : WEFT_OK;
+    status = wefti_savepoint_agree(save->comm, save->failed, status, what);
+    if (status == WEFT_OK) {
+        status = wefti_savepoint_agree(save->comm, save->failed,
+                                       write_own(save), what);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = leads ? commit(save) : WEFT_OK;
+    return wefti_savepoint_agree(save->comm, save->failed, status, what);
+}
+
+weft_status wefti_savepoint_not_finite(uint64_t step, const char *what)
+{
+    return wefti_error(WEFT_ERR_INVALID,
+                       "step %" PRIu64
+                       ": %s hold a value that is not finite: training has "
+                       "diverged, and this state is not saved; lower train.lr",
+                       step, what);
 }
 
 /* A state that nobody could go on from takes no good one's place. */
@@ -200,12 +256,8 @@ static weft_status check_finite(wefti_replica *replica)
         size_t elems = replica->plan.buckets[i / PARTS].share_elems;
         for (size_t j = 0; j < elems; j++) {
             if (!isfinite(part[j])) {
-                return wefti_error(
-                    WEFT_ERR_INVALID,
-                    "step %" PRIu64 ": %s hold a value that is not finite: "
-                    "training has diverged, and this state is not saved; lower "
-                    "train.lr",
-                    replica->step, part_names[i % PARTS]);
+                return wefti_savepoint_not_finite(replica->step,
+                                                  part_names[i % PARTS]);
             }
         }
     }
@@ -215,177 +267,26 @@ static weft_status check_finite(wefti_replica *replica)
 weft_status wefti_savepoint_write(const wefti_savepoint *point,
                                   wefti_replica *replica)
 {
+    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
     weft_status status = wefti_replica_settle(replica);
+    if (status == WEFT_OK) { /* two savepoints at a time would be too many */
+        status = wefti_pause_settle(replica->pause);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_savepoint_inside(point->dir, inside);
+    }
     if (status != WEFT_OK) {
         return status;
     }
+    wefti_savepoint_save save = {
+        .comm = replica->config.comm,
+        .header = wefti_savepoint_header(point, replica, replica->step),
+        .dir = point->dir,
+        .keep = point->keep,
+        .stale_dir = inside,
+        .add = add_sections,
+        .context = replica,
+        .failed = &replica->failed};
     status = agree(replica, check_finite(replica), "checkpoint");
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (replica->rank == 0) {
-        status = wefti_checkpoint_begin(point->dir, replica->step);
-    }
-    status = agree(replica, status, "checkpoint");
-    if (status == WEFT_OK) {
-        status = agree(replica, write_own(point, replica), "checkpoint");
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (replica->rank == 0) {
-        status = wefti_checkpoint_commit(
-            point->dir, replica->step, (uint32_t)replica->nranks, point->keep);
-    }
-    return agree(replica, status, "checkpoint");
-}
-
-/* What rank 0 has found, for all. */
-typedef struct found {
-    int64_t step;   /* -1: there is none */
-    int64_t nranks; /* that saved it */
-} found;
-
-static weft_status find_newest(const char *dir, found *found_out)
-{
-    uint64_t *steps;
-    size_t count;
-    weft_status status = wefti_checkpoint_list(dir, &steps, &count);
-    if (status != WEFT_OK || count == 0) {
-        return status;
-    }
-    uint32_t nranks;
-    status = wefti_checkpoint_count_ranks(dir, steps[0], &nranks);
-    *found_out = (found){(int64_t)steps[0], (int64_t)nranks};
-    free(steps);
-    return status;
-}
-
-static weft_status get_sections(wefti_checkpoint_reader *reader,
-                                wefti_replica *replica)
-{
-    int64_t counters[COUNTERS];
-    weft_status status = wefti_checkpoint_reader_get(
-        reader, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
-    for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
-        if (status != WEFT_OK) {
-            return status;
-        }
-        char name[WEFTI_CHECKPOINT_NAME_BYTES];
-        wefti_savepoint_part_name(name, i / PARTS, i % PARTS);
-        status = wefti_checkpoint_reader_get(
-            reader, name, WEFTI_REAL_DTYPE,
-            wefti_savepoint_part(replica, i / PARTS, i % PARTS),
-            replica->plan.buckets[i / PARTS].share_elems);
-    }
-    if (status == WEFT_OK) {
-        replica->step = (uint64_t)counters[0];
-        replica->next_sequence = (uint64_t)counters[1];
-    }
-    return status;
-}
-
-/* Adds to the error at hand which older step this rank could go on from. */
-static void name_older(const wefti_savepoint *point,
-                       const wefti_replica *replica, uint64_t failed_step)
-{
-    char why[512];
-    uint64_t *steps = NULL;
-    size_t count = 0;
-    snprintf(why, sizeof(why), "%s", weft_error_text());
-    weft_status status = wefti_checkpoint_list(point->dir, &steps, &count);
-    uint64_t good = 0;
-    for (size_t i = 0; status == WEFT_OK && good == 0 && i < count; i++) {
-        wefti_checkpoint_header header =
-            wefti_savepoint_header(point, replica, steps[i]);
-        wefti_checkpoint_reader *reader = NULL;
-        if (steps[i] < failed_step &&
-            wefti_checkpoint_reader_open(point->dir, &header, &reader) ==
-                WEFT_OK &&
-            wefti_checkpoint_reader_check(reader) == WEFT_OK) {
-            good = steps[i];
-        }
-        wefti_checkpoint_reader_close(reader);
-    }
-    free(steps);
-    wefti_error_keep("%s", why);
-    if (good > 0) {
-        wefti_error_keep("%s; step %" PRIu64 " there is complete: remove the "
-                         "folder step_%08" PRIu64 " to go on from it",
-                         why, good, failed_step);
-    }
-}
-
-/* Everybody opens and checks before anybody changes anything. */
-static weft_status read_own(const wefti_savepoint *point,
-                            wefti_replica *replica, uint64_t step)
-{
-    wefti_checkpoint_header header =
-        wefti_savepoint_header(point, replica, step);
-    wefti_checkpoint_reader *reader = NULL;
-    weft_status status =
-        wefti_checkpoint_reader_open(point->dir, &header, &reader);
-    if (status == WEFT_OK) {
-        status = wefti_checkpoint_reader_check(reader);
-    }
-    if (status != WEFT_OK) {
-        name_older(point, replica, step);
-    } else {
-        status = wefti_savepoint_check_layout(reader, replica);
-    }
-    status = agree(replica, status, "--resume");
-    if (status == WEFT_OK) {
-        status = agree(replica, get_sections(reader, replica), "--resume");
-    }
-    if (reader) {
-        wefti_checkpoint_reader_close(reader);
-    }
-    return status;
-}
-
-static weft_status read_newest(const wefti_savepoint *point,
-                               wefti_replica *replica, bool must)
-{
-    found newest = {-1, 0};
-    weft_status status = WEFT_OK;
-    if (replica->rank == 0) { /* one rank chooses, also while another saves */
-        status = find_newest(point->dir, &newest);
-        if (status == WEFT_OK && newest.step < 0 && must) {
-            status = wefti_error(
-                WEFT_ERR_INVALID, "--resume %s: %s", point->dir,
-                access(point->dir, F_OK) == 0 ? "holds no complete checkpoint"
-                                              : "there is no such folder");
-        }
-    }
-    status = agree(replica, status, "--resume");
-    if (status == WEFT_OK) {
-        status = weft_broadcast(&newest, &newest, 2, WEFT_DTYPE_I64, 0,
-                                replica->config.comm, NULL);
-    }
-    if (status != WEFT_OK || newest.step < 0) {
-        return status;
-    }
-    if (point->elastic && newest.nranks != (int64_t)replica->nranks) {
-        const wefti_reshard job = {point, replica, (uint64_t)newest.step,
-                                   (uint32_t)newest.nranks};
-        status = agree(replica, wefti_reshard_check(&job), "--resume");
-        if (status == WEFT_OK) {
-            status = agree(replica, wefti_reshard_read(&job), "--resume");
-        }
-    } else {
-        status = read_own(point, replica, (uint64_t)newest.step);
-    }
-    return status == WEFT_OK ? wefti_replica_collect(replica) : status;
-}
-
-weft_status wefti_savepoint_read(const wefti_savepoint *point,
-                                 wefti_replica *replica)
-{
-    return read_newest(point, replica, true);
-}
-
-weft_status wefti_savepoint_read_if_any(const wefti_savepoint *point,
-                                        wefti_replica *replica)
-{
-    return read_newest(point, replica, false);
+    return status == WEFT_OK ? wefti_savepoint_save_run(&save) : status;
 }

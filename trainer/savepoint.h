@@ -10,6 +10,9 @@
  * shares out of the files of all ranks that saved (trainer/reshard.c). A model
  * that was cut for a pipeline goes on cut alike: each rank's parts are the
  * same.
+ *
+ *   dir/step_00000050     between steps
+ *   dir/inside/step_...   inside the step after (trainer/pause.h): at most one
  */
 #ifndef TRAINER_SAVEPOINT_H
 #define TRAINER_SAVEPOINT_H
@@ -51,10 +54,12 @@ WEFT_NODISCARD weft_status wefti_savepoint_write(const wefti_savepoint *point,
                                                  wefti_replica *replica);
 
 /*
- * wefti_savepoint_read - go on from the newest complete step in dir.
+ * wefti_savepoint_read - go on from the newest complete step in dir, or from
+ * inside the one after it where there is such a snapshot.
  *
  * Returns     OK | ERR_INVALID (there is none, or it is another layout's,
- *             configuration's or text's, or damaged) | ERR_SYSTEM | the
+ *             configuration's or text's, or damaged; of a snapshot inside a
+ *             step: another schedule's or batch's) | ERR_SYSTEM | the
  *             communicator's fault. The replica is unchanged unless every
  *             rank's file has proved sound.
  */
@@ -79,5 +84,43 @@ weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
 wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
                                                const wefti_replica *replica,
                                                uint64_t step);
+
+/*
+ * For pause*.c: the folder of snapshots inside steps (path:
+ * WEFTI_CHECKPOINT_PATH_BYTES); what every rank's verdict comes to, which is
+ * also a barrier (failed_out: as in wefti_replica, set where somebody failed);
+ * the sections of any savepoint before its arrays; the error of a state that
+ * is not finite.
+ */
+weft_status wefti_savepoint_inside(const char *dir, char *path);
+weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
+                                  weft_status own, const char *what);
+weft_status wefti_savepoint_add_head(wefti_checkpoint_writer *writer,
+                                     const wefti_replica *replica,
+                                     uint64_t step, uint64_t next_sequence);
+weft_status wefti_savepoint_not_finite(uint64_t step, const char *what);
+
+/*
+ * wefti_savepoint_save_run - all ranks of comm: each its file, then the commit.
+ *
+ * add          this rank's sections
+ * stale_dir    of which rank 0 afterwards removes what this save has made
+ *              obsolete: all but the newest stale_keep complete steps up to
+ *              this one; it may be missing
+ */
+typedef struct wefti_savepoint_save {
+    weft_comm *comm;
+    wefti_checkpoint_header header;
+    const char *dir;
+    size_t keep;
+    const char *stale_dir;
+    size_t stale_keep;
+    weft_status (*add)(wefti_checkpoint_writer *writer, void *context);
+    void *context;
+    int *failed;
+} wefti_savepoint_save;
+
+WEFT_NODISCARD weft_status
+wefti_savepoint_save_run(const wefti_savepoint_save *save);
 
 #endif

@@ -10,16 +10,13 @@
  */
 #include "base/clock.h"
 #include "tests/seed.h"
-#include "tests/trainer/job.h"
+#include "tests/trainer/child.h"
 #include "trainer/checkpoint.h"
 
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/wait.h>
-#include <time.h>
 
 #include <cmocka.h>
 
@@ -59,79 +56,9 @@ static void remove_checkpoints(void)
     nftw(command_path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* What a run that nobody disturbs ends with; children do it, see start. */
-typedef struct ending {
-    weft_status status;
-    double loss, val_loss;
-    uint64_t parameters; /* a hash of their bits */
-    size_t steps;        /* run after resuming */
-    char error[256];
-} ending;
-
-static uint64_t hash(const void *bytes, size_t count)
-{
-    uint64_t value = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (size_t i = 0; i < count; i++) {
-        value = (value ^ ((const unsigned char *)bytes)[i]) *
-                UINT64_C(0x100000001b3);
-    }
-    return value;
-}
-
-static ending conclude(job_result *result)
-{
-    ending end = {.status = result->status,
-                  .val_loss = result->val_loss,
-                  .steps = result->steps,
-                  .parameters = hash(result->parameters,
-                                     result->parameter_count * sizeof(real))};
-    end.loss = result->steps ? result->loss[result->steps - 1] : 0;
-    snprintf(end.error, sizeof(end.error), "%.255s", result->error);
-    job_result_fini(result);
-    return end;
-}
-
-/* A job in a child: it may die, and this process must have no threads. */
-typedef struct child {
-    pid_t pid;
-    int pipe; /* where its ending comes from */
-} child;
-
-static child start(const job *what)
-{
-    int ends[2];
-    child out = {.pid = -1};
-    scratch_require(pipe(ends) == 0, "pipe");
-    out.pid = fork();
-    scratch_require(out.pid >= 0, "fork");
-    if (out.pid == 0) {
-        close(ends[0]);
-        job_result result = job_run(&own, what);
-        ending end = conclude(&result);
-        ssize_t written = write(ends[1], &end, sizeof(end));
-        _exit(written == (ssize_t)sizeof(end) ? 0 : 1);
-    }
-    close(ends[1]);
-    out.pipe = ends[0];
-    return out;
-}
-
-/* Waits for it; false if it was killed before its end. */
-static bool finish(child *who, ending *end_out)
-{
-    int status;
-    ssize_t got = read(who->pipe, end_out, sizeof(*end_out));
-    close(who->pipe);
-    assert_int_equal(waitpid(who->pid, &status, 0), who->pid);
-    return got == (ssize_t)sizeof(*end_out);
-}
-
 static ending run_whole(const job *what)
 {
-    ending end;
-    child who = start(what);
-    assert_true(finish(&who, &end));
-    return end;
+    return child_run(&own, what);
 }
 
 static void assert_same(const ending *a, const ending *b)
@@ -160,12 +87,6 @@ static uint64_t newest_step(void)
     return newest;
 }
 
-static void sleep_ns(int64_t ns)
-{
-    struct timespec time = {ns / 1000000000, ns % 1000000000};
-    nanosleep(&time, NULL);
-}
-
 /*
  * Lets the job run for a random time up to usual_ns and kills it;
  * again from the start, until it has saved something and left work to do.
@@ -176,11 +97,8 @@ static uint64_t kill_somewhere(int64_t usual_ns)
     for (int tries = 0; (saved == 0 || saved == LAST) && tries < 50; tries++) {
         remove_checkpoints();
         job what = saving_job();
-        child who = start(&what);
-        sleep_ns((int64_t)(random_next(&seed) % (uint64_t)usual_ns));
-        kill(who.pid, SIGKILL);
-        ending ignored;
-        (void)finish(&who, &ignored);
+        child_kill_after(&own, &what,
+                         (int64_t)(random_next(&seed) % (uint64_t)usual_ns));
         saved = newest_step();
     }
     return saved;

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal     a run that goes on from a snapshot inside a step is, bit by bit, the
+ *          run that was never interrupted: every schedule, with and without
+ *          data parallelism, tied embeddings, cuts before and behind the
+ *          reductions. Any damaged section is named; another schedule or batch
+ *          is refused by name; a disk that takes nothing ends the run.
+ * Method   jobs whose ranks are threads, over float and over double. Each
+ *          snapshot is kept by links as soon as it has been committed (the
+ *          linker sends the commit here), and one of each layout is resumed by
+ *          a fresh job. WEFT_TEST_LONG: all of them.
+ */
+#include "tests/seed.h"
+#include "tests/trainer/job.h"
+#include "trainer/checkpoint_format.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 3, KEPT_MOST = 64 };
+
+static scratch own;
+static uint64_t seed;
+
+static bool is_long(void)
+{
+    return getenv("WEFT_TEST_LONG") != NULL;
+}
+
+static int open_scratch(void **state)
+{
+    (void)state;
+    seed = random_seed();
+    scratch_open(&own);
+    job_prepare(&own, seed);
+    return 0;
+}
+
+/* One run of the model without any snapshot; all layouts have its bits. */
+static job_result reference;
+
+static int close_scratch(void **state)
+{
+    (void)state;
+    job_result_fini(&reference);
+    scratch_close(&own);
+    return 0;
+}
+
+static void remove_folder(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%.250s/%.200s", own.dir, name);
+    nftw(path, scratch_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- keeping snapshots ----------------------------------------------------
+ */
+
+/* Written by rank 0's writer, read when its job has ended. */
+static bool keeps;
+static uint64_t kept[KEPT_MOST];   /* steps done before */
+static uint64_t beside[KEPT_MOST]; /* newest between steps then; 0: none */
+static size_t kept_count;
+
+static void link_all(const char *from, const char *to)
+{
+    DIR *folder = opendir(from);
+    scratch_require(folder != NULL, from);
+    for (struct dirent *item; (item = readdir(folder)) != NULL;) {
+        char old_path[768], new_path[768];
+        snprintf(old_path, sizeof(old_path), "%.500s/%.200s", from,
+                 item->d_name);
+        snprintf(new_path, sizeof(new_path), "%.500s/%.200s", to, item->d_name);
+        scratch_require(item->d_name[0] == '.' || link(old_path, new_path) == 0,
+                        new_path);
+    }
+    closedir(folder);
+}
+
+/* The newest complete step in the folder above. */
+static uint64_t find_beside(const char *dir)
+{
+    char above[512];
+    uint64_t *steps, newest = 0;
+    size_t count;
+    snprintf(above, sizeof(above), "%.400s/..", dir);
+    scratch_require(wefti_checkpoint_list(above, &steps, &count) == WEFT_OK,
+                    above);
+    newest = count ? steps[0] : 0;
+    free(steps);
+    return newest;
+}
+
+static void keep(const char *dir, uint64_t step)
+{
+    char name[64], from[512], to[512];
+    scratch_require(kept_count < KEPT_MOST, "too many snapshots");
+    snprintf(name, sizeof(name), "kept_%zu", kept_count);
+    scratch_folder(&own, name);
+    snprintf(name, sizeof(name), "kept_%zu/inside", kept_count);
+    scratch_folder(&own, name);
+    snprintf(name, sizeof(name), "kept_%zu/inside/step_%08u", kept_count,
+             (unsigned)step);
+    scratch_folder(&own, name);
+    snprintf(from, sizeof(from), "%.400s/step_%08u", dir, (unsigned)step);
+    snprintf(to, sizeof(to), "%.250s/%.64s", own.dir, name);
+    link_all(from, to);
+    beside[kept_count] = find_beside(dir);
+    kept[kept_count++] = step;
+}
+
+static void remove_kept(void)
+{
+    while (kept_count > 0) {
+        char name[64];
+        snprintf(name, sizeof(name), "kept_%zu", --kept_count);
+        remove_folder(name);
+    }
+}
+
+/* The linker sends the calls of the code under test here (-Wl,--wrap). */
+weft_status __real_wefti_checkpoint_commit(const char *dir, uint64_t step,
+                                           uint32_t nranks, size_t keep_count);
+weft_status __wrap_wefti_checkpoint_commit(const char *dir, uint64_t step,
+                                           uint32_t nranks, size_t keep_count);
+weft_status __wrap_wefti_checkpoint_commit(const char *dir, uint64_t step,
+                                           uint32_t nranks, size_t keep_count)
+{
+    weft_status status =
+        __real_wefti_checkpoint_commit(dir, step, nranks, keep_count);
+    const char *last = strrchr(dir, '/');
+    if (keeps && status == WEFT_OK && last && strcmp(last, "/inside") == 0) {
+        keep(dir, step);
+    }
+    return status;
+}
+
+/* ---- jobs -----------------------------------------------------------------
+ */
+
+/* A layout; its settings come after the model's. */
+typedef struct layout {
+    int nranks;
+    const char *settings[3];
+} layout;
+
+#define SCHEDULE(name) "parallel.schedule=" #name
+#define CHUNKS(count)  "parallel.virtual_pipeline_model_parallel_size=" #count
+#define TIED           "model.tie_embeddings=true"
+
+/* 8 micro-batches of 68 tokens on each pipeline of 2 ranks; or 4 on each. */
+static job make_job(const layout *cut, const char *inside, const char *resume)
+{
+    job what = {.nranks = cut->nranks,
+                .settings = {"model.layers=4", "model.seq_length=17",
+                             "train.micro_batch_size=4", "train.steps=3",
+                             "train.validate_every=2",
+                             "parallel.pipeline_model_parallel_size=2"},
+                .resume = resume};
+    size_t at = 6;
+    if (inside) {
+        what.settings[at++] = "checkpoint.every=1";
+        what.settings[at++] = inside;
+    }
+    for (size_t i = 0; i < 3 && cut->settings[i]; i++) {
+        what.settings[at++] = cut->settings[i];
+    }
+    return what;
+}
+
+static job_result run_good(const layout *cut, const char *inside,
+                           const char *resume)
+{
+    job what = make_job(cut, inside, resume);
+    remove_folder("ckpt");
+    job_result result = job_run(&own, &what);
+    if (result.status != WEFT_OK) {
+        fail_msg("%s, %d ranks: %s", cut->settings[0], cut->nranks,
+                 result.error);
+    }
+    return result;
+}
+
+/* The steps of got are the last ones of wanted. */
+static void check_same(const job_result *wanted, const job_result *got)
+{
+    assert_true(got->steps > 0 && got->steps <= wanted->steps);
+    size_t before = wanted->steps - got->steps;
+    for (size_t i = 0; i < got->steps; i++) {
+        assert_true(wanted->loss[before + i] == got->loss[i]);
+        assert_true(wanted->grad_norm[before + i] == got->grad_norm[i]);
+    }
+    assert_true(wanted->val_loss == got->val_loss);
+    assert_int_equal(wanted->parameter_count, got->parameter_count);
+    size_t bytes = got->parameter_count * sizeof(real);
+    assert_memory_equal(wanted->parameters, got->parameters, bytes);
+    assert_memory_equal(wanted->gradients, got->gradients, bytes);
+    assert_true(got->peaks_as_planned);
+}
+
+/* A fresh job that goes on from a snapshot, and makes some itself or none. */
+static void resume(const layout *cut, size_t which, const job_result *wanted)
+{
+    char dir[512];
+    bool more = random_next(&seed) % 2;
+    snprintf(dir, sizeof(dir), "%.250s/kept_%zu", own.dir, which);
+    job_result got = run_good(cut, more ? "checkpoint.inside=2" : NULL, dir);
+    assert_int_equal(got.steps, STEPS - kept[which]);
+    check_same(wanted, &got);
+    job_result_fini(&got);
+}
+
+static void check_layout(const layout *cut, const job_result *wanted,
+                         const char *inside)
+{
+    remove_kept();
+    keeps = true;
+    job_result got = run_good(cut, inside, NULL);
+    keeps = false;
+    check_same(wanted, &got);
+    assert_int_equal(got.steps, STEPS);
+    job_result_fini(&got);
+    assert_true(kept_count >= STEPS);
+    for (size_t i = 0; is_long() && i < kept_count; i++) {
+        resume(cut, i, wanted);
+    }
+    if (!is_long()) { /* the last of a step, or any */
+        size_t step = 1 + random_next(&seed) % STEPS;
+        size_t last = kept_count / STEPS * step - 1;
+        bool any = random_next(&seed) % 2;
+        resume(cut, any ? random_next(&seed) % kept_count : last, wanted);
+    }
+}
+
+static const layout schedules[] = {{2, {SCHEDULE(1f1b)}},
+                                   {2, {SCHEDULE(gpipe)}},
+                                   {2, {SCHEDULE(interleaved), CHUNKS(2)}},
+                                   {2, {SCHEDULE(zb_h1)}},
+                                   {2, {SCHEDULE(zb_h2)}},
+                                   {2, {SCHEDULE(zbv)}},
+                                   {2, {SCHEDULE(dualpipe)}},
+                                   {2, {SCHEDULE(dualpipev)}}};
+
+static void run_reference(void)
+{
+    if (!reference.parameters) {
+        reference = run_good(&schedules[0], NULL, NULL);
+    }
+}
+
+static void test_pause_in_each_schedule_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    run_reference();
+    /* Over double every other one, where the series is short. */
+    size_t by = sizeof(real) == 8 && !is_long() ? 2 : 1;
+    for (size_t i = random_next(&seed) % by;
+         i < sizeof(schedules) / sizeof(*schedules); i += by) {
+        check_layout(&schedules[i], &reference,
+                     random_next(&seed) % 2 ? "checkpoint.inside=5"
+                                            : "checkpoint.inside=4");
+    }
+}
+
+/* Reductions over the copies, some of them before a cut and some behind it. */
+static void test_pause_of_two_copies_goes_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{4, {SCHEDULE(zb_h1)}},
+                              {4, {SCHEDULE(dualpipe)}},
+                              {4, {SCHEDULE(zbv)}},
+                              {4, {SCHEDULE(interleaved), CHUNKS(2)}}};
+    run_reference();
+    for (size_t i = 0; i < (is_long() ? 4 : 2); i++) {
+        check_layout(&layouts[i], &reference, "checkpoint.inside=9");
+    }
+}
+
+static void test_pause_with_tied_embeddings_goes_on(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{2, {SCHEDULE(zbv), TIED}},
+                              {2, {SCHEDULE(1f1b), TIED}},
+                              {4, {SCHEDULE(dualpipe), TIED}}};
+    for (size_t i = 0; i < (is_long() ? 3 : sizeof(real) == 8 ? 0 : 1); i++) {
+        job_result wanted = run_good(&layouts[i], NULL, NULL);
+        check_layout(&layouts[i], &wanted, "checkpoint.inside=5");
+        job_result_fini(&wanted);
+    }
+}
+
+/* ---- what is refused ------------------------------------------------------
+ */
+
+static void check_refused(const job *what, weft_status status,
+                          const char *const *words)
+{
+    job_result got = job_run(&own, what);
+    assert_int_equal(got.status, status);
+    for (; *words; words++) {
+        if (!strstr(got.error, *words)) {
+            fail_msg("\"%s\" does not say %s", got.error, *words);
+        }
+    }
+    job_result_fini(&got);
+}
+
+static void test_pause_resumed_otherwise_is_refused_by_name(void **state)
+{
+    (void)state;
+    char dir[512];
+    layout cut = schedules[0];
+    remove_kept();
+    keeps = true;
+    job_result got = run_good(&cut, "checkpoint.inside=1", NULL);
+    keeps = false;
+    job_result_fini(&got);
+    snprintf(dir, sizeof(dir), "%.250s/kept_1", own.dir);
+    cut.settings[0] = SCHEDULE(zb_h1);
+    job what = make_job(&cut, NULL, dir);
+    check_refused(&what, WEFT_ERR_INVALID,
+                  (const char *[]){"1f1b", "zb_h1", "same schedule", NULL});
+    cut.settings[0] = SCHEDULE(zbv); /* other stages */
+    what = make_job(&cut, NULL, dir);
+    check_refused(&what, WEFT_ERR_INVALID,
+                  (const char *[]){"stages", "kind of schedule", NULL});
+    cut.settings[0] = SCHEDULE(1f1b);
+    cut.settings[1] = "train.global_batch_size=64";
+    what = make_job(&cut, NULL, dir);
+    check_refused(&what, WEFT_ERR_INVALID,
+                  (const char *[]){"same schedule and batch", "64", NULL});
+    cut.nranks = 4;
+    what = make_job(&cut, NULL, dir);
+    check_refused(&what, WEFT_ERR_INVALID, (const char *[]){"2 ranks", NULL});
+}
+
+static void test_pause_asked_for_in_vain_is_refused_at_its_place(void **state)
+{
+    (void)state;
+    job what = {.nranks = 1,
+                .settings = {"checkpoint.every=1", "checkpoint.inside=2"}};
+    check_refused(
+        &what, WEFT_ERR_INVALID,
+        (const char *[]){"--set checkpoint.inside=2", "pipeline", NULL});
+    what = make_job(&schedules[0], NULL, NULL);
+    what.settings[6] = "checkpoint.inside=2";
+    check_refused(&what, WEFT_ERR_INVALID,
+                  (const char *[]){"--set checkpoint.inside=2",
+                                   "checkpoint.every", NULL});
+}
+
+/* ---- damage ---------------------------------------------------------------
+ */
+
+typedef struct image {
+    char path[512];
+    uint8_t *bytes;
+    size_t count;
+} image;
+
+static image load(const char *name)
+{
+    image out = {.bytes = NULL};
+    snprintf(out.path, sizeof(out.path), "%.250s/%.200s", own.dir, name);
+    FILE *file = fopen(out.path, "rb");
+    scratch_require(file && fseek(file, 0, SEEK_END) == 0, out.path);
+    out.count = (size_t)ftell(file);
+    out.bytes = malloc(out.count);
+    rewind(file);
+    scratch_require(out.bytes &&
+                        fread(out.bytes, 1, out.count, file) == out.count,
+                    out.path);
+    (void)fclose(file);
+    return out;
+}
+
+static void store(const image *from, size_t count)
+{
+    FILE *file = fopen(from->path, "wb");
+    scratch_require(file && fwrite(from->bytes, 1, count, file) == count,
+                    from->path);
+    (void)fclose(file);
+}
+
+/* Whether the file, as it is now, is found damaged where it is. */
+static void check_found(const char *dir, const wefti_checkpoint_header *header,
+                        const char *word)
+{
+    wefti_checkpoint_reader *reader = NULL;
+    weft_status status = wefti_checkpoint_reader_open(dir, header, &reader);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_reader_check(reader);
+    }
+    wefti_checkpoint_reader_close(reader);
+    assert_int_equal(status, WEFT_ERR_INVALID);
+    if (!strstr(weft_error_text(), word)) {
+        fail_msg("\"%s\" does not say %s", weft_error_text(), word);
+    }
+}
+
+/* A byte of each section, one after the other. Returns sections with bytes. */
+static size_t damage_sections(const char *dir, image *file)
+{
+    wefti_checkpoint_header header;
+    wefti_checkpoint_extent extent;
+    size_t damaged = 0;
+    assert_int_equal(wefti_checkpoint_header_unpack(file->path, file->bytes,
+                                                    file->count, &header,
+                                                    &extent),
+                     WEFT_OK);
+    wefti_checkpoint_entry *entries =
+        calloc(extent.section_count, sizeof(*entries));
+    assert_int_equal(
+        wefti_checkpoint_table_unpack(
+            file->path, file->bytes + extent.table_offset, &extent, entries),
+        WEFT_OK);
+    for (size_t i = 0; i < extent.section_count; i++) {
+        if (entries[i].bytes == 0) {
+            continue;
+        }
+        size_t at = entries[i].offset + random_next(&seed) % entries[i].bytes;
+        file->bytes[at] ^= 4;
+        store(file, file->count);
+        file->bytes[at] ^= 4;
+        check_found(dir, &header, entries[i].name);
+        damaged++;
+    }
+    free(entries);
+    for (int i = 0; i < 5; i++) {
+        store(file, 1 + random_next(&seed) % (file->count - 1));
+        check_found(dir, &header, "");
+    }
+    return damaged;
+}
+
+static void test_pause_damaged_is_named_with_the_older_step(void **state)
+{
+    (void)state;
+    char dir[512], inside[640], name[128];
+    remove_kept();
+    keeps = true;
+    job_result got = run_good(&schedules[3], "checkpoint.inside=1", NULL);
+    keeps = false;
+    job_result_fini(&got);
+    assert_int_equal(kept_count, STEPS);
+    /* As if the run had been killed in its last step. */
+    snprintf(dir, sizeof(dir), "%.250s/ckpt", own.dir);
+    snprintf(inside, sizeof(inside), "%.500s/inside", dir);
+    remove_folder("ckpt/step_00000003");
+    scratch_folder(&own, "ckpt/inside/step_00000002");
+    char kept_step[512], placed[512];
+    snprintf(kept_step, sizeof(kept_step), "%.250s/kept_2/inside/step_00000002",
+             own.dir);
+    snprintf(placed, sizeof(placed), "%.250s/ckpt/inside/step_00000002",
+             own.dir);
+    link_all(kept_step, placed);
+    snprintf(name, sizeof(name), "ckpt/inside/step_00000002/rank_00001.weft");
+    image file = load(name);
+    assert_true(damage_sections(inside, &file) > 15);
+    job what = make_job(&schedules[3], NULL, dir);
+    const char *const words[] = {
+        "step 2 there is complete",
+        "remove the folder inside/step_00000002 to go on", NULL};
+    job_result bad = job_run(&own, &what);
+    assert_int_not_equal(bad.status, WEFT_OK);
+    job_result_fini(&bad);
+    /* The rank whose file it is says so. */
+    store(&file, file.count / 2);
+    image first = load("ckpt/inside/step_00000002/rank_00000.weft");
+    store(&first, first.count / 2);
+    check_refused(&what, WEFT_ERR_INVALID, words);
+    /* And whole again. */
+    store(&first, first.count);
+    store(&file, file.count);
+    run_reference();
+    got = job_run(&own, &what);
+    assert_int_equal(got.status, WEFT_OK);
+    assert_int_equal(got.steps, 1);
+    check_same(&reference, &got);
+    job_result_fini(&got);
+    free(first.bytes);
+    free(file.bytes);
+}
+
+/* Where the folder should be stands a file. */
+static void test_pause_that_cannot_be_written_ends_the_run(void **state)
+{
+    (void)state;
+    job what = make_job(&schedules[0], "checkpoint.inside=2", NULL);
+    remove_folder("ckpt");
+    scratch_folder(&own, "ckpt");
+    scratch_text(&own, "ckpt/inside", "in the way");
+    check_refused(&what, WEFT_ERR_SYSTEM, (const char *[]){"inside", NULL});
+}
+
+/* Later steps of a run before are gone when a snapshot has been taken. */
+static void test_pause_of_a_run_begun_anew_is_the_newest(void **state)
+{
+    (void)state;
+    remove_kept();
+    keeps = true;
+    job_result got = run_good(&schedules[0], "checkpoint.inside=1", NULL);
+    assert_int_equal(got.steps, STEPS);
+    job_result_fini(&got);
+    assert_int_equal(beside[STEPS - 1], STEPS - 1);
+    remove_kept();
+    job what = make_job(&schedules[0], "checkpoint.inside=2", NULL);
+    what.settings[6] = "checkpoint.every=1000";
+    got = job_run(&own, &what);
+    keeps = false;
+    assert_int_equal(got.status, WEFT_OK);
+    job_result_fini(&got);
+    assert_int_equal(kept_count, 2 * STEPS);
+    assert_int_equal(beside[0], STEPS);
+    assert_int_equal(beside[1], 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            test_pause_in_each_schedule_goes_on_with_the_same_bits),
+        cmocka_unit_test(test_pause_of_two_copies_goes_on_with_the_same_bits),
+        cmocka_unit_test(test_pause_with_tied_embeddings_goes_on),
+        cmocka_unit_test(test_pause_resumed_otherwise_is_refused_by_name),
+        cmocka_unit_test(test_pause_asked_for_in_vain_is_refused_at_its_place),
+        cmocka_unit_test(test_pause_damaged_is_named_with_the_older_step),
+        cmocka_unit_test(test_pause_that_cannot_be_written_ends_the_run),
+        cmocka_unit_test(test_pause_of_a_run_begun_anew_is_the_newest),
+    };
+    return cmocka_run_group_tests(tests, open_scratch, close_scratch);
+}

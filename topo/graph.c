@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* A hostile file may earn a warning per line; nobody reads that many. */
-#define WARNINGS_MOST 256
+#define WARNINGS_MOST 1000
 
 static const char *const kind_texts[WEFTI_TOPO_KIND_COUNT] = {
 #define KIND_TEXT(name, text) text,
@@ -131,6 +131,8 @@ void wefti_topo_warn(wefti_topo *topo, int code, const char *device,
     topo->warnings = array;
     if (fits) {
         topo->warnings[topo->warning_count++] = warning;
+    } else {
+        topo->warnings_left_out++;
     }
 }
 

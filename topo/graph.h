@@ -144,7 +144,7 @@ typedef struct wefti_link {
 /* Something a reader must know; code is the trap's row in docs/topology.md. */
 typedef struct wefti_topo_warning {
     int code;
-    char device[64];
+    char device[80]; /* its label, and in a cluster the host before it */
     char text[256];
 } wefti_topo_warning;
 
@@ -157,6 +157,7 @@ typedef struct wefti_topo {
     wefti_link *links;
     wefti_topo_warning *warnings;
     int device_count, link_count, warning_count;
+    int warnings_left_out; /* beyond what anybody reads */
     int device_room, link_room, warning_room;
     int kind_counts[WEFTI_TOPO_KIND_COUNT];
     int switch_chips;   /* NVSwitches counted one by one */
@@ -180,7 +181,8 @@ int wefti_topo_add_device(wefti_topo *topo, wefti_topo_kind kind, int parent,
 int wefti_topo_add_link(wefti_topo *topo, int a, int b, wefti_link_type type,
                         double GBps, wefti_origin origin);
 
-/* One warning; the same text for the same device is kept once. */
+/* One warning; the same text for the same device is kept once. Beyond a
+ * thousand they are counted only. */
 void wefti_topo_warn(wefti_topo *topo, int code, const char *device,
                      const char *format, ...)
     __attribute__((format(printf, 4, 5)));

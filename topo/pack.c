@@ -11,11 +11,12 @@
 
 #include "base/error.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC        0x33304f504f544657ull /* "WFTOPO03" */
+#define MAGIC        0x34304f504f544657ull /* "WFTOPO04" */
 #define DEVICES_MOST 1000000
 
 typedef struct stream {
@@ -260,6 +261,7 @@ static void walk(stream *s, wefti_topo *topo)
     walk_int(s, &devices, 0, DEVICES_MOST);
     walk_int(s, &links, 0, DEVICES_MOST);
     walk_int(s, &warnings, 0, 10000);
+    walk_int(s, &topo->warnings_left_out, 0, INT_MAX);
     walk_int(s, &topo->switch_chips, 0, 1000000);
     walk_bool(s, &topo->links_unknown);
     walk_bool(s, &topo->is_template);

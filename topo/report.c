@@ -132,7 +132,7 @@ static void print_gpus(const wefti_report *report, FILE *file)
         if (near >= 0) {
             wefti_topo_id(report->topo, paths->nics[near], nic);
         }
-        fprintf(file, "%-7s%-24.24s %-14s%4s%13s%7.4g  %s\n",
+        fprintf(file, "%-7s%-24.24s %-13.13s %4s%13s%7.4g  %s\n",
                 wefti_topo_id(report->topo, device, id), d->name, d->pci.bus,
                 numa_text(report->topo, device, numa), links,
                 uplink_GBps(report->topo, device), nic);
@@ -164,7 +164,7 @@ static void print_nics(const wefti_report *report, bool colour, FILE *file)
         char id[WEFTI_TOPO_ID_BYTES], numa[16];
         const wefti_device *d = &report->topo->devices[paths->nics[i]];
         bool down = d->nic.state == WEFTI_NIC_DOWN;
-        fprintf(file, "%-7s%-15.15s %-11s%7.4g %s%-9s%s%-14s%4s  %s\n",
+        fprintf(file, "%-7s%-15.15s %-11s%7.4g %s%-9s%s%-13.13s %4s  %s\n",
                 wefti_topo_id(report->topo, paths->nics[i], id), d->name,
                 wefti_nic_kind_text(d->nic.kind), d->nic.gbps,
                 colour && down ? "\033[31m" : "",
@@ -266,6 +266,9 @@ static void print_warnings(const wefti_topo *topo, bool colour, FILE *file)
         char text[512];
         snprintf(text, sizeof(text), "%s: %s", w->device, w->text);
         wefti_report_wrap(text, 4, column, file);
+    }
+    if (topo->warnings_left_out > 0) {
+        fprintf(file, "    and %d more\n", topo->warnings_left_out);
     }
 }
 

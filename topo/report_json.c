@@ -40,6 +40,7 @@ static void write_warnings(const wefti_topo *topo, wefti_json *json)
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);
+    wefti_json_int(json, "warnings_left_out", topo->warnings_left_out);
 }
 
 static void write_hosts(const wefti_topo *topo, wefti_json *json)

@@ -70,7 +70,7 @@ static double value_of(const wefti_hwloc_matrix *d, int i, int j)
 static double correction(wefti_hwloc_import *in, const wefti_hwloc_matrix *d)
 {
     double over = 0;
-    bool modern = false;
+    bool modern = false, unknown = false;
     for (int i = 0; i < d->count; i++) {
         int gpu;
         double sum = 0;
@@ -85,8 +85,10 @@ static double correction(wefti_hwloc_import *in, const wefti_hwloc_matrix *d)
             1000 * wefti_rate_nvlink(sm).GBps * wefti_rate_nvlinks_most(sm);
         over = fmax(over, sm > 0 ? sum / most : 0);
         modern |= sm >= 80 && sm < 100;
+        unknown |= sm == 0 && sum > 0;
     }
-    bool known = modern && strncmp(in->version, "2.9.0", 5) == 0;
+    bool doubles = strncmp(in->version, "2.9.0", 5) == 0;
+    bool known = modern && doubles;
     if (known || (over > 1.01 && over <= 2.02)) {
         wefti_topo_warn(in->topo, 20, in->path,
                         "hwloc %.40s doubled the NVLink bandwidths: halved%s",
@@ -100,6 +102,10 @@ static double correction(wefti_hwloc_import *in, const wefti_hwloc_matrix *d)
                         "the GPUs can do; taken as they are",
                         in->version[0] ? in->version : "(version unknown)",
                         over);
+    } else if (doubles && unknown) {
+        wefti_topo_warn(in->topo, 20, in->path,
+                        "hwloc 2.9.0 doubles NVLink 3 and 4, and of which "
+                        "kind these GPUs are is unknown: taken as they are");
     }
     return 1;
 }
@@ -118,6 +124,19 @@ static void claim_pair(wefti_hwloc_import *in, int from, end_kind to_kind,
                                    .count = count < 1 ? 1 : count,
                                    .GBps = GBps,
                                    .origin = WEFTI_ORIGIN_READ});
+}
+
+/* Of all switches together: one's share alone may be no whole link. */
+static void recount_switched(wefti_hwloc_import *in)
+{
+    for (int i = 0; i < in->claims.count; i++) {
+        wefti_claim *claim = &in->claims.list[i];
+        if (claim->to < 0) {
+            int sm = in->topo->devices[claim->from].gpu.sm;
+            int count = (int)lround(claim->GBps / wefti_rate_nvlink(sm).GBps);
+            claim->count = count < 1 ? 1 : count;
+        }
+    }
 }
 
 static void claim_matrix(wefti_hwloc_import *in, const wefti_hwloc_matrix *d,
@@ -227,6 +246,7 @@ weft_status wefti_hwloc_claim_links(wefti_hwloc_import *in)
     if (status == WEFT_OK && nvlink.count) {
         claim_matrix(in, &nvlink, NULL, WEFTI_LINK_NVL,
                      correction(in, &nvlink));
+        recount_switched(in);
     }
     if (status == WEFT_OK && xgmi.count) {
         claim_xgmi(in, &xgmi, &hops);

@@ -248,8 +248,9 @@ void wefti_hwloc_link_pci(wefti_hwloc_import *in,
                        known ? WEFTI_ORIGIN_READ : WEFTI_ORIGIN_TABLE);
     if (!known && d->kind == WEFTI_TOPO_BRIDGE && !in->topo->out_of_memory) {
         /* No bottleneck out of nothing. */
-        in->topo->links[in->topo->link_count - 1].GBps =
-            wefti_rate_pci(5, 16).GBps;
+        wefti_link *link = &in->topo->links[in->topo->link_count - 1];
+        link->GBps = wefti_rate_pci(5, 16).GBps;
+        link->nccl_GBps = wefti_rate_pci(5, 16).nccl_GBps;
     }
 }
 

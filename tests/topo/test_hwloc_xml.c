@@ -153,23 +153,91 @@ static void test_hwloc_cut_anywhere_is_an_error_with_a_line(void **state)
     }
 }
 
-/* The file of whole machines, in which `from` stands as `to`. */
-static wefti_topo *open_changed(const char *from, const char *to)
+/* The file of whole machines, in which `from` stands as `to`, the first time or
+ * wherever it stands. */
+static void change(char *text, size_t room, const char *from, const char *to,
+                   bool all)
+{
+    static char old[1 << 16];
+    snprintf(old, sizeof(old), "%s", text);
+    const char *rest = old, *at = strstr(old, from);
+    assert_non_null(at);
+    size_t used = 0;
+    for (; at; at = all ? strstr(rest, from) : NULL) {
+        used += (size_t)snprintf(text + used, room - used, "%.*s%s",
+                                 (int)(at - rest), rest, to);
+        rest = at + strlen(from);
+    }
+    snprintf(text + used, room - used, "%s", rest);
+}
+
+static void read_whole(char *text, size_t room)
 {
     FILE *file = fopen(MACHINES "/hwloc_4gpu.xml", "rb");
-    static char text[1 << 16], changed[1 << 16];
     assert_non_null(file);
-    size_t bytes = fread(text, 1, sizeof(text) - 1, file);
+    size_t bytes = fread(text, 1, room - 1, file);
     text[bytes] = 0;
     fclose(file);
-    char *at = strstr(text, from);
-    assert_non_null(at);
-    int used = snprintf(changed, sizeof(changed), "%.*s%s%s", (int)(at - text),
-                        text, to, at + strlen(from));
+}
+
+static wefti_topo *open_text(const char *text)
+{
     wefti_topo *topo = NULL;
-    assert_int_equal(
-        wefti_topo_read_hwloc("m.xml", changed, (size_t)used, &topo), WEFT_OK);
+    assert_int_equal(wefti_topo_read_hwloc("m.xml", text, strlen(text), &topo),
+                     WEFT_OK);
     return topo;
+}
+
+static wefti_topo *open_changed(const char *from, const char *to)
+{
+    static char text[1 << 16];
+    read_whole(text, sizeof(text));
+    change(text, sizeof(text), from, to, false);
+    return open_text(text);
+}
+
+static void test_hwloc_shares_of_switches_make_whole_links(void **state)
+{
+    (void)state;
+    wefti_topo *topo = open_changed("0 0 0 150000 150000", "0 0 0 162500 "
+                                                           "137500");
+    int count;
+    assert_true(nvlink_GBps(topo, 0, &count) == 300);
+    assert_int_equal(count, 12);
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_doubling_of_unknown_gpus_is_doubted(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    read_whole(text, sizeof(text));
+    change(text, sizeof(text), "2.8.0", "2.9.0", false);
+    change(text, sizeof(text), "NVIDIA A100-SXM4-80GB", "NVIDIA X9", true);
+    change(text, sizeof(text), "[10de:20b2]", "[10de:fff0]", true);
+    wefti_topo *topo = open_text(text);
+    assert_warned(topo, 20, "m.xml", "taken as they are");
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_bridge_without_a_speed_is_no_bottleneck(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    int bridges = 0;
+    read_whole(text, sizeof(text));
+    change(text, sizeof(text), "b0\" pci_link_speed=\"31.507692\"",
+           "b0\" pci_link_speed=\"0.000000\"", true);
+    wefti_topo *topo = open_text(text);
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        if (topo->devices[link->b].kind == WEFTI_TOPO_BRIDGE) {
+            bridges++;
+            assert_true(link->GBps > 63 && link->nccl_GBps == 48);
+        }
+    }
+    assert_true(bridges > 0);
+    wefti_topo_destroy(topo);
 }
 
 static void test_hwloc_matrix_of_another_size_is_named(void **state)
@@ -250,6 +318,9 @@ int main(void)
         cmocka_unit_test(test_hwloc_version_3_is_refused_with_the_way_out),
         cmocka_unit_test(test_hwloc_cut_anywhere_is_an_error_with_a_line),
         cmocka_unit_test(test_hwloc_matrix_of_another_size_is_named),
+        cmocka_unit_test(test_hwloc_shares_of_switches_make_whole_links),
+        cmocka_unit_test(test_hwloc_doubling_of_unknown_gpus_is_doubted),
+        cmocka_unit_test(test_hwloc_bridge_without_a_speed_is_no_bottleneck),
         cmocka_unit_test(test_hwloc_port_of_a_guest_is_named_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -147,11 +147,14 @@ int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
     return index;
 }
 
-/* A GPU of the stated model that lists no links: they go to one switch. */
+bool wefti_nccl_is_switched(const wefti_gpu_model *model)
+{
+    return model && model->vendor == 0x10de && model->sxm && model->sm >= 80;
+}
+
 void wefti_nccl_claim_model(wefti_nccl_import *in, int gpu)
 {
-    if (in->model && in->model->links > 0 && in->model->sm >= 80 &&
-        !in->topo->devices[gpu].gpu.amd) {
+    if (wefti_nccl_is_switched(in->model)) {
         wefti_claims_add(in->topo, &in->claims,
                          (wefti_claim){.from = gpu,
                                        .to = -1,

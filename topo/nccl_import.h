@@ -47,7 +47,11 @@ void wefti_nccl_link_pci(wefti_nccl_import *in, const wefti_element *element,
 int wefti_nccl_add_gpu(wefti_nccl_import *in, const wefti_element *pci_element,
                        const wefti_element *element, int parent, bool own_link);
 
-/* A GPU of the stated model that lists no links: they go to one switch. */
+/* Whether GPUs of that model always lead to NVSwitches. NULL: no model. */
+bool wefti_nccl_is_switched(const wefti_gpu_model *model);
+
+/* A GPU of the stated model that lists no links: they go to one switch, where
+ * such GPUs always have one; how others are joined a model does not tell. */
 void wefti_nccl_claim_model(wefti_nccl_import *in, int gpu);
 
 /*

@@ -324,13 +324,14 @@ void wefti_nccl_complete_links(wefti_nccl_import *in)
     if (links > 0 || likely < 2) {
         return;
     }
+    int before = in->claims.count;
     for (int i = 0; i < topo->device_count && in->model; i++) {
         const wefti_device *d = &topo->devices[i];
         if (d->kind == WEFTI_TOPO_GPU && d->gpu.sm == in->model->sm) {
             wefti_nccl_claim_model(in, i);
         }
     }
-    if (in->model && in->claims.count > 0) {
+    if (in->claims.count > before) {
         wefti_topo_warn(topo, 19, in->path,
                         "no NVLinks listed: those of a %s taken, as stated",
                         in->model->name);
@@ -339,7 +340,8 @@ void wefti_nccl_complete_links(wefti_nccl_import *in)
     topo->links_unknown = true;
     wefti_topo_warn(topo, 21, in->path,
                     "links unknown: the file lists none for %d GPUs (%.40s), "
-                    "which mostly have some; say the GPUs' model, or read the "
-                    "live machine, to plan with them",
-                    likely, topo->devices[first].name);
+                    "which mostly have some; %sread the live machine, to plan "
+                    "with them",
+                    likely, topo->devices[first].name,
+                    in->model ? "" : "say the GPUs' model, or ");
 }

@@ -218,8 +218,16 @@ static void tell_template(wefti_nccl_import *in)
         topo->kind_counts[WEFTI_TOPO_NIC] - nics, gpus, nics, in->bare_leaves,
         lacks,
         gpus && !in->model ? "; links between the GPUs are unknown" : "");
-    topo->links_unknown = gpus > 0 && !in->model;
-    if (topo->links_unknown) {
+    bool linked = !in->model || in->model->links > 0;
+    topo->links_unknown =
+        gpus > 0 && linked && !wefti_nccl_is_switched(in->model);
+    if (topo->links_unknown && in->model) {
+        wefti_topo_warn(topo, 21, in->path,
+                        "NVLinks unknown: how %s are joined, the model alone "
+                        "does not tell; read the live machine, or a dump of "
+                        "NCCL's",
+                        in->model->name);
+    } else if (topo->links_unknown) {
         wefti_topo_warn(topo, 21, in->path,
                         "NVLinks unknown: say the GPUs' model, or read the "
                         "live machine, to plan with them");

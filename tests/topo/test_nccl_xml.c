@@ -288,6 +288,35 @@ static void test_nccl_template_of_stated_model_has_links(void **state)
         WEFT_ERR_INVALID);
 }
 
+/* Cards with bridges, cube meshes and XGMI: a model does not tell who is joined
+ * with whom. */
+static void test_nccl_template_of_unjoined_model_is_unknown(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"V100", "A100-PCIE", "H100 NVL",
+                                         "MI300X"};
+    static const char text[] = SYSTEM(
+        CPU "<pci busid=\"1:0:0.0\" class=\"0x030200\" link_speed=\"16 GT/s\" "
+            "link_width=\"16\"/><pci busid=\"2:0:0.0\" class=\"0x030200\" "
+            "link_speed=\"16 GT/s\" link_width=\"16\"/></cpu>");
+    wefti_topo *topo;
+    for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+        assert_int_equal(
+            wefti_topo_read_nccl("m.xml", text, strlen(text), models[i], &topo),
+            WEFT_OK);
+        assert_true(topo->links_unknown);
+        assert_warned(topo, 21, "m.xml", models[i]);
+        assert_int_equal(topo->kind_counts[WEFTI_TOPO_NVSWITCH], 0);
+        wefti_topo_destroy(topo);
+    }
+    assert_int_equal(
+        wefti_topo_read_nccl("m.xml", text, strlen(text), "L40", &topo),
+        WEFT_OK);
+    assert_false(topo->links_unknown); /* it has none */
+    assert_null(find_warning(topo, 21, "", ""));
+    wefti_topo_destroy(topo);
+}
+
 static void test_nccl_template_that_lacks_nothing_says_no_lack(void **state)
 {
     (void)state;
@@ -402,6 +431,7 @@ int main(void)
         cmocka_unit_test(test_nccl_links_without_a_count_carry_nothing),
         cmocka_unit_test(test_nccl_pseudo_bridge_is_no_bottleneck),
         cmocka_unit_test(test_nccl_template_of_stated_model_has_links),
+        cmocka_unit_test(test_nccl_template_of_unjoined_model_is_unknown),
         cmocka_unit_test(test_nccl_template_that_lacks_nothing_says_no_lack),
         cmocka_unit_test(test_nccl_fused_hosts_stay_apart),
         cmocka_unit_test(test_nccl_amd_links_are_xgmi),

@@ -8,6 +8,7 @@
 #include "topo/nvml.h"
 
 #include "base/error.h"
+#include "topo/rates.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,6 +20,7 @@
 
 typedef void *handle;
 typedef int result; /* nvmlReturn_t */
+#define CAPABILITY_P2P 0
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3 };
 enum {
     FIELD_COMMON_RATE = 90,
@@ -190,8 +192,10 @@ static void read_link(const library *l, int index, handle gpu, unsigned at,
     unsigned remote = WEFTI_NVML_REMOTE_UNKNOWN;
     pci_info pci = {{0}, 0, 0, 0, 0, 0, {0}};
     field_value f;
-    if (!link->up) {
-        link->remote = WEFTI_NVML_REMOTE_UNKNOWN;
+    unsigned peers = 1;
+    if (l->link_capability &&
+        l->link_capability(gpu, at, CAPABILITY_P2P, &peers) == SUCCESS) {
+        link->no_peers = peers == 0;
     }
     if (l->link_remote && l->link_remote(gpu, at, &remote) == SUCCESS) {
         link->remote = (wefti_nvml_remote)remote;
@@ -283,11 +287,27 @@ static int get_unsigned(result (*call)(handle, unsigned *), handle gpu)
                                                                 : 0;
 }
 
+/* Links to the processor beside it; one that does not say is up. */
+static void read_c2c(const library *l, handle gpu, wefti_nvml_gpu *out)
+{
+    field_value f;
+    bool counted = get_field(l, gpu, FIELD_C2C_COUNT, 0, &f);
+    double count = counted ? number(&f) : 0;
+    for (unsigned at = 0; at < WEFTI_NVML_LINKS_MOST && at < count; at++) {
+        if (get_field(l, gpu, FIELD_C2C_STATUS, at, &f) && number(&f) < 1) {
+            out->c2c_down++;
+        } else if (get_field(l, gpu, FIELD_C2C_RATE, at, &f) &&
+                   number(&f) > 0) {
+            out->c2c_count++;
+            out->c2c_GBps += number(&f) / 1000;
+        }
+    }
+}
+
 static bool read_gpu(const library *l, int index, wefti_nvml_gpu *out)
 {
     handle gpu;
     pci_info pci = {{0}, 0, 0, 0, 0, 0, {0}};
-    field_value f;
     int major = 0, minor = 0;
     memset(out, 0, sizeof(*out));
     if (!ASK(l, index, get_handle, "nvmlDeviceGetHandleByIndex_v2",
@@ -305,18 +325,16 @@ static bool read_gpu(const library *l, int index, wefti_nvml_gpu *out)
     if (ASK(l, index, get_sm, "nvmlDeviceGetCudaComputeCapability", gpu, &major,
             &minor)) {
         out->sm = 10 * major + minor;
+    } else {
+        const wefti_gpu_model *model = wefti_gpu_model_find(0, 0, out->name);
+        out->sm = model ? model->sm : 0;
     }
     out->gen = get_unsigned(l->get_gen, gpu);
     out->width = get_unsigned(l->get_width, gpu);
     out->max_gen = get_unsigned(l->get_max_gen, gpu);
     out->max_width = get_unsigned(l->get_max_width, gpu);
     read_links(l, index, gpu, out);
-    if (get_field(l, gpu, FIELD_C2C_COUNT, 0, &f) && number(&f) > 0) {
-        out->c2c_count = (int)number(&f);
-        if (get_field(l, gpu, FIELD_C2C_RATE, 0, &f)) {
-            out->c2c_GBps = number(&f) * out->c2c_count / 1000;
-        }
-    }
+    read_c2c(l, gpu, out);
     return true;
 }
 

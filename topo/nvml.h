@@ -22,6 +22,7 @@ typedef enum wefti_nvml_remote {
 
 typedef struct wefti_nvml_link {
     bool exists, up;
+    bool no_peers; /* carries nothing between GPUs */
     wefti_nvml_remote remote;
     char bus[24]; /* of the remote end; "": refused or hidden */
     double GBps;  /* 0 unknown */
@@ -34,8 +35,8 @@ typedef struct wefti_nvml_gpu {
     bool links_unknown; /* the calls that would tell cannot be asked */
     int link_count;
     wefti_nvml_link links[WEFTI_NVML_LINKS_MOST];
-    double c2c_GBps; /* all of them; 0 none */
-    int c2c_count;
+    double c2c_GBps; /* all that are up; 0 none */
+    int c2c_count, c2c_down;
 } wefti_nvml_gpu;
 
 /*

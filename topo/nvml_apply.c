@@ -62,13 +62,35 @@ static void apply_pcie(wefti_topo *topo, int device, const wefti_nvml_gpu *gpu)
     }
 }
 
+/* One link among many is lost in their sum. */
+static void tell_slow_links(wefti_topo *topo, const wefti_nvml_gpu *gpu,
+                            int device)
+{
+    double best = 0;
+    char label[64];
+    wefti_topo_label(topo, device, label);
+    for (int i = 0; i < gpu->link_count; i++) {
+        const wefti_nvml_link *link = &gpu->links[i];
+        best = link->up && link->GBps > best ? link->GBps : best;
+    }
+    for (int i = 0; i < gpu->link_count; i++) {
+        const wefti_nvml_link *link = &gpu->links[i];
+        if (link->exists && link->up && link->GBps > 0 &&
+            link->GBps < 0.95 * best) {
+            wefti_topo_warn(topo, 5, label,
+                            "link %d at %g GB/s, its siblings at %g", i,
+                            link->GBps, best);
+        }
+    }
+}
+
 /* Links of a GPU that are down tell nothing of where they lead; they are
  * counted where its others lead. */
 static void apply_links(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
                         const int *devices, int at, wefti_claims *claims)
 {
     const wefti_nvml_gpu *gpu = &gpus[at];
-    int first = -2, down = 0, hidden = 0;
+    int first = -2, down = 0, hidden = 0, peerless = 0;
     char label[64];
     wefti_topo_label(topo, devices[at], label);
     for (int i = 0; i < gpu->link_count; i++) {
@@ -81,6 +103,10 @@ static void apply_links(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
                              .origin = WEFTI_ORIGIN_READ};
         if (!link->exists || !link->up) {
             down += link->exists;
+            continue;
+        }
+        if (link->no_peers) {
+            peerless++;
             continue;
         }
         bool found = link->remote == WEFTI_NVML_REMOTE_SWITCH;
@@ -114,6 +140,12 @@ static void apply_links(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
         wefti_topo_warn(topo, 8, label,
                         "%d links to a hidden device: taken as a switch",
                         hidden);
+    }
+    if (peerless > 0) {
+        wefti_topo_warn(topo, 8, label,
+                        "%d links carry no traffic between GPUs, says "
+                        "nvmlDeviceGetNvLinkCapability: left out",
+                        peerless);
     }
     if (down > 0 && first != -2) {
         wefti_claims_add(topo, claims,
@@ -182,6 +214,13 @@ void wefti_nvml_apply(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
                             "nvmlDeviceGetNvLinkState)");
         }
         apply_links(topo, gpus, count, devices, i, claims);
+        tell_slow_links(topo, &gpus[i], devices[i]);
+        if (gpus[i].c2c_down > 0) {
+            wefti_topo_warn(topo, 4, wefti_topo_label(topo, devices[i], label),
+                            "%d of %d links to its processor (C2C) down",
+                            gpus[i].c2c_down,
+                            gpus[i].c2c_down + gpus[i].c2c_count);
+        }
         if (gpus[i].c2c_GBps > 0 && wefti_topo_numa(topo, devices[i]) >= 0) {
             wefti_claims_add(
                 topo, claims,

@@ -19,6 +19,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Plugins are not asked: OpenCL's and X's take long and hang where they are
  * ill, and PCI devices Linux itself shows. So it does CPUs; "x86" would move
@@ -94,6 +95,10 @@ static void forget_unknown(wefti_topo *topo, const wefti_nvml_gpu *gpus,
         }
     }
     bool any = count > 0 || topo->kind_counts[WEFTI_TOPO_GPU] > 0;
+    for (int i = 0; i < topo->warning_count; i++) { /* one it cannot read */
+        any |= topo->warnings[i].code == 24 &&
+               strncmp(topo->warnings[i].device, "NVML GPU", 8) == 0;
+    }
     for (int i = 0; i < topo->warning_count; i++) {
         int code = topo->warnings[i].code;
         if (!(code == 21 && links) && !(code == 2 && any)) {

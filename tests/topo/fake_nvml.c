@@ -14,6 +14,9 @@
  *   MACHINE_UNNAMED  the box without nvmlDeviceGetCudaComputeCapability and
  *                    nvmlDeviceGetNvLinkRemotePciInfo_v2
  *   MACHINE_SLOW     the box, GPU 2 with links at half their rate
+ *   MACHINE_ODD      the box, GPU 3 with its link 7 at half its rate, GPU 4
+ *                    with two links that carry nothing between GPUs, GPU 5
+ *                    with two links to its processor, one of them down
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -28,6 +31,7 @@
 #define MACHINE_MUTE    7
 #define MACHINE_UNNAMED 8
 #define MACHINE_SLOW    9
+#define MACHINE_ODD     10
 
 #if MACHINE == MACHINE_OLD
 enum { GPUS = 2, LINKS = 6, MAJOR = 7, MINOR = 0 };
@@ -73,6 +77,8 @@ int nvmlDeviceGetMaxPcieLinkGeneration(void *gpu, unsigned *out);
 int nvmlDeviceGetCurrPcieLinkWidth(void *gpu, unsigned *out);
 int nvmlDeviceGetMaxPcieLinkWidth(void *gpu, unsigned *out);
 int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *out);
+int nvmlDeviceGetNvLinkCapability(void *gpu, unsigned link, unsigned which,
+                                  unsigned *out);
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *gpu, unsigned link,
                                         unsigned *out);
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link,
@@ -164,6 +170,17 @@ int nvmlDeviceGetMaxPcieLinkWidth(void *gpu, unsigned *out)
     return answer();
 }
 
+static int is_slow(int gpu, unsigned link)
+{
+    return (MACHINE == MACHINE_SLOW && gpu == 2) ||
+           (MACHINE == MACHINE_ODD && gpu == 3 && link == 7);
+}
+
+static int has_c2c(void *gpu)
+{
+    return MACHINE == MACHINE_ODD && number_of(gpu) == 5;
+}
+
 int nvmlDeviceGetFieldValues(void *gpu, int count, field_value *values)
 {
     if (MACHINE == MACHINE_MUTE) {
@@ -178,12 +195,20 @@ int nvmlDeviceGetFieldValues(void *gpu, int count, field_value *values)
             f->value.u32 = LINKS;
             break;
         case 164:
-            f->value.u32 =
-                MACHINE == MACHINE_SLOW && number_of(gpu) == 2 ? 13281 : 26562;
+            f->value.u32 = is_slow(number_of(gpu), f->scope) ? 13281 : 26562;
             break;
         case 165:
             f->value.u32 = !(MACHINE == MACHINE_DEAD && number_of(gpu) == 5 &&
                              f->scope < 2);
+            break;
+        case 170:
+            f->value.u32 = has_c2c(gpu) ? 2 : 0;
+            break;
+        case 171:
+            f->value.u32 = f->scope != 1;
+            break;
+        case 172:
+            f->value.u32 = 44712;
             break;
         default:
             f->status = NOT_SUPPORTED;
@@ -218,6 +243,14 @@ int nvmlDeviceGetNvLinkState(void *gpu, unsigned link, unsigned *out)
 }
 
 #if MACHINE != MACHINE_OLD
+int nvmlDeviceGetNvLinkCapability(void *gpu, unsigned link, unsigned which,
+                                  unsigned *out)
+{
+    *out = which != 0 ||
+           !(MACHINE == MACHINE_ODD && number_of(gpu) == 4 && link < 2);
+    return answer();
+}
+
 int nvmlDeviceGetNvLinkRemoteDeviceType(void *gpu, unsigned link, unsigned *out)
 {
     *out = MACHINE == MACHINE_DEAD && number_of(gpu) == 6 && link == 0 ? 0 : 2;

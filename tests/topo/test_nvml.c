@@ -18,8 +18,9 @@ typedef struct fixture {
     int count;
 } fixture;
 
-/* One NUMA node, then what the library says. */
-static fixture open_library(const char *name)
+/* One NUMA node, then what the library says. bus: a GPU known to hang on the
+ * node, or NULL. */
+static fixture open_library_near(const char *name, const char *bus)
 {
     fixture f;
     char path[512];
@@ -30,6 +31,10 @@ static fixture open_library(const char *name)
     wefti_topo_add_device(f.topo, WEFTI_TOPO_HOST, -1, "");
     int numa = wefti_topo_add_device(f.topo, WEFTI_TOPO_NUMA, 0, "");
     f.topo->devices[numa].os_index = 0;
+    if (bus) {
+        int gpu = wefti_topo_add_device(f.topo, WEFTI_TOPO_GPU, numa, "GPU");
+        snprintf(f.topo->devices[gpu].pci.bus, 24, "%s", bus);
+    }
     assert_int_equal(wefti_nvml_read(path, f.topo, &gpus, &f.count), WEFT_OK);
     wefti_nvml_apply(f.topo, gpus, f.count, &claims);
     assert_int_equal(wefti_topo_finish(f.topo, &claims), WEFT_OK);
@@ -37,6 +42,11 @@ static fixture open_library(const char *name)
     wefti_claims_fini(&claims);
     free(gpus);
     return f;
+}
+
+static fixture open_library(const char *name)
+{
+    return open_library_near(name, NULL);
 }
 
 static void close_library(fixture f)
@@ -142,6 +152,7 @@ static void test_nvml_links_are_found_without_the_capability(void **state)
     fixture f = open_library("libfake_nvml_unnamed.so");
     assert_int_equal(wefti_path_gpu_gpu(f.paths, 0, 7).type, WEFTI_PATH_NVL);
     assert_false(f.topo->links_unknown);
+    assert_int_equal(device_of(f.topo, WEFTI_TOPO_GPU, 3)->gpu.sm, 90);
     assert_warned(f.topo, 24, "NVML",
                   "nvmlDeviceGetCudaComputeCapability is missing");
     assert_warned(f.topo, 24, "NVML",
@@ -162,6 +173,27 @@ static void test_nvml_slow_links_bound_the_plan(void **state)
     close_library(f);
 }
 
+static void test_nvml_single_links_are_told_apart(void **state)
+{
+    (void)state;
+    fixture f = open_library_near("libfake_nvml_odd.so", "0000:15:00.0");
+    assert_int_equal(f.count, 8);
+    assert_warned(f.topo, 5, "0000:13:00.0", "link 7 at 13.281");
+    assert_null(find_warning(f.topo, 5, "0000:13:00.0", "link 6"));
+    assert_warned(f.topo, 8, "0000:14:00.0", "2 links carry no traffic");
+    assert_warned(f.topo, 4, "0000:14:00.0", "16 links");
+    assert_warned(f.topo, 4, "0000:15:00.0", "1 of 2 links to its processor");
+    double c2c_GBps = 0;
+    for (int i = 0; i < f.topo->link_count; i++) {
+        if (f.topo->links[i].type == WEFTI_LINK_C2C) {
+            assert_int_equal(f.topo->links[i].count, 1);
+            c2c_GBps += f.topo->links[i].GBps;
+        }
+    }
+    assert_true(c2c_GBps > 44.7 && c2c_GBps < 44.8);
+    close_library(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_nvml_refused_fields_mean_links_unknown),
         cmocka_unit_test(test_nvml_links_are_found_without_the_capability),
         cmocka_unit_test(test_nvml_slow_links_bound_the_plan),
+        cmocka_unit_test(test_nvml_single_links_are_told_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

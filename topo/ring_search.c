@@ -10,6 +10,7 @@
 #include "topo/ring_search.h"
 
 #include "base/error.h"
+#include "topo/ring_capacity.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,92 +21,10 @@
 #define PER_RING   (1 << 10)
 #define ROUNDING   1e-6
 
-/* ---- capacity -------------------------------------------------------------
- */
-
-/* Traffic of two GPUs through one Intel host bridge costs 6/5 on PCIe; on the
- * way to another NUMA node NCCL counts nothing more. */
-static double cost(const wefti_ring_search *s, const wefti_route *route,
-                   int step, double speed)
-{
-    const wefti_topo *topo = s->paths->topo;
-    bool bridged = false;
-    if (topo->links[step / 2].type != WEFTI_LINK_PCI) {
-        return speed;
-    }
-    for (int i = 0; i < route->count; i++) {
-        const wefti_link *link = &topo->links[route->steps[i] / 2];
-        if (link->type == WEFTI_LINK_SYS) {
-            return speed;
-        }
-        for (int end = 0; end < 2; end++) {
-            const wefti_device *d = &topo->devices[end ? link->b : link->a];
-            bridged = bridged || (d->kind == WEFTI_TOPO_NUMA &&
-                                  strcmp(d->cpu.vendor, "GenuineIntel") == 0);
-        }
-    }
-    return bridged ? speed * 6 / 5 : speed;
-}
-
-static void give(wefti_ring_search *s, const wefti_route *route, bool gpus,
-                 double speed)
-{
-    for (int i = 0; i < route->count; i++) {
-        int step = route->steps[i];
-        double asked = gpus ? cost(s, route, step, speed) : speed;
-        s->left[step] += asked;
-    }
-}
-
-/* Takes the speed from each link; all or nothing. */
-static bool take(wefti_ring_search *s, const wefti_route *route, bool gpus)
-{
-    for (int i = 0; i < route->count; i++) {
-        int step = route->steps[i];
-        double asked = gpus ? cost(s, route, step, s->speed) : s->speed;
-        if (s->left[step] < asked - ROUNDING) {
-            return false;
-        }
-    }
-    give(s, route, gpus, -s->speed);
-    return true;
-}
-
-static const wefti_route *route_of(const wefti_ring_search *s, int a, int b)
-{
-    return &s->routes[a * s->gpu_count + b];
-}
-
-static void reset_capacity(wefti_ring_search *s)
-{
-    const wefti_topo *topo = s->paths->topo;
-    for (int i = 0; i < topo->link_count; i++) {
-        s->left[2 * i] = s->left[2 * i + 1] = topo->links[i].nccl_GBps;
-    }
-}
-
-static wefti_path_type path_type(const wefti_ring_search *s, int a, int b)
-{
-    return wefti_path_gpu_gpu(s->paths, s->first_gpu + a, s->first_gpu + b)
-        .type;
-}
-
 static bool nic_allowed(const wefti_ring_search *s, int gpu, int nic)
 {
     return wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic).type <=
            s->nic_limit;
-}
-
-/* From the NIC to the GPU: the same links, walked the other way. */
-static void route_in(const wefti_ring_search *s, int gpu, int nic,
-                     wefti_route *route)
-{
-    wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, route);
-    for (int i = 0, j = route->count - 1; i <= j; i++, j--) {
-        int swap = route->steps[i] ^ 1;
-        route->steps[i] = route->steps[j] ^ 1;
-        route->steps[j] = swap;
-    }
 }
 
 /* ---- one ring -------------------------------------------------------------
@@ -127,16 +46,6 @@ static bool spares_the_poor(const wefti_ring_search *s)
 {
     return (s->shape == WEFTI_SHAPE_CHAIN || s->shape == WEFTI_SHAPE_TREE) &&
            s->attempt % 4 == 1;
-}
-
-/* What can still leave a GPU, or with incoming 1 reach it. */
-static double left_at(const wefti_ring_search *s, int gpu, int incoming)
-{
-    double sum = 0;
-    for (int i = s->ends[gpu]; i < s->ends[gpu + 1]; i++) {
-        sum += s->left[s->leaves[i] ^ incoming];
-    }
-    return sum;
 }
 
 /* The order in which GPUs are tried after `at`: what the last ring did, what
@@ -168,9 +77,9 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
         }
     }
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-        const wefti_route *route = route_of(s, at, gpu);
+        const wefti_route *route = wefti_ring_route(s, at, gpu);
         double least = route->count > 0 ? 1e9 : 0;
-        if (s->visited[gpu] || path_type(s, at, gpu) > s->limit) {
+        if (s->visited[gpu] || wefti_ring_path_type(s, at, gpu) > s->limit) {
             continue;
         }
         for (int i = 0; i < route->count; i++) {
@@ -181,7 +90,7 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
         }
         double key = gpu == preferred[0]   ? 1e12
                      : gpu == preferred[1] ? 1e11
-                     : spares_the_poor(s)  ? left_at(s, gpu, 0)
+                     : spares_the_poor(s)  ? wefti_ring_left(s, gpu, false)
                      : s->attempt > 0
                          ? 4 * least + (double)(scatter(s, at, gpu) % 256)
                      : s->ring_count == 0 ? 1e6 - gpu
@@ -224,7 +133,7 @@ static bool leave_by(wefti_ring_search *s, int gpu, int nic)
         return false;
     }
     wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &out);
-    if (!take(s, &out, false)) {
+    if (!wefti_ring_take(s, &out, false)) {
         return false;
     }
     s->exits[s->ring_count] = nic;
@@ -268,8 +177,8 @@ static bool close_ring(wefti_ring_search *s, const int *order)
     if (s->shape != WEFTI_SHAPE_RING || s->gpu_count == 1) {
         return true;
     }
-    return path_type(s, last, order[0]) <= s->limit &&
-           take(s, route_of(s, last, order[0]), true);
+    return wefti_ring_path_type(s, last, order[0]) <= s->limit &&
+           wefti_ring_take(s, wefti_ring_route(s, last, order[0]), true);
 }
 
 /* Extends a ring by one GPU; true when it could be closed. */
@@ -282,11 +191,12 @@ static bool extend(wefti_ring_search *s, int depth)
     }
     int count = candidates(s, order, depth, list);
     for (int i = 0; i < count; i++) {
-        const wefti_route *route = route_of(s, order[depth - 1], list[i]);
+        const wefti_route *route =
+            wefti_ring_route(s, order[depth - 1], list[i]);
         if (++s->steps > s->ring_steps) {
             return false;
         }
-        if (!take(s, route, true)) {
+        if (!wefti_ring_take(s, route, true)) {
             continue;
         }
         order[depth] = list[i];
@@ -296,7 +206,7 @@ static bool extend(wefti_ring_search *s, int depth)
         if (done) {
             return true;
         }
-        give(s, route, true, s->speed);
+        wefti_ring_give(s, route, true, s->speed);
     }
     return false;
 }
@@ -314,12 +224,12 @@ static bool start_at(wefti_ring_search *s, int gpu)
 static bool enter(wefti_ring_search *s, int gpu, int nic)
 {
     wefti_route in;
-    route_in(s, gpu, nic, &in);
-    if (!take(s, &in, false)) {
+    wefti_ring_route_in(s, gpu, nic, &in);
+    if (!wefti_ring_take(s, &in, false)) {
         return false;
     }
     if (s->shape == WEFTI_SHAPE_TREE && !leave_by(s, gpu, nic)) {
-        give(s, &in, false, s->speed);
+        wefti_ring_give(s, &in, false, s->speed);
         return false;
     }
     return true;
@@ -328,11 +238,11 @@ static bool enter(wefti_ring_search *s, int gpu, int nic)
 static void leave_again(wefti_ring_search *s, int gpu, int nic)
 {
     wefti_route way;
-    route_in(s, gpu, nic, &way);
-    give(s, &way, false, s->speed);
+    wefti_ring_route_in(s, gpu, nic, &way);
+    wefti_ring_give(s, &way, false, s->speed);
     if (s->shape == WEFTI_SHAPE_TREE) {
         wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &way);
-        give(s, &way, false, s->speed);
+        wefti_ring_give(s, &way, false, s->speed);
     }
 }
 
@@ -364,7 +274,7 @@ static bool start_anywhere(wefti_ring_search *s)
         if (spares_the_poor(s)) { /* the next in the order of what is left */
             double least = 1e9;
             for (int k = 0; k < s->gpu_count; k++) {
-                double own = left_at(s, k, 1);
+                double own = wefti_ring_left(s, k, true);
                 if ((own > above || (own == above && k > last)) &&
                     own < least) {
                     least = own;
@@ -410,23 +320,6 @@ static bool find_ring(wefti_ring_search *s)
 /* ---- one speed ------------------------------------------------------------
  */
 
-/* Whether nothing but other rings could forbid that hop. */
-static bool hop_allowed(const wefti_ring_search *s, int a, int b)
-{
-    const wefti_route *route = route_of(s, a, b);
-    if (a == b || path_type(s, a, b) > s->limit) {
-        return false;
-    }
-    for (int i = 0; i < route->count; i++) {
-        int step = route->steps[i];
-        if (s->paths->topo->links[step / 2].nccl_GBps <
-            cost(s, route, step, s->speed) - ROUNDING) {
-            return false;
-        }
-    }
-    return true;
-}
-
 bool wefti_ring_search_may_fit(wefti_ring_search *s, double speed)
 {
     int list[256], known = 1, ends = 0;
@@ -437,7 +330,7 @@ bool wefti_ring_search_may_fit(wefti_ring_search *s, double speed)
     for (int i = 0; i < known; i++) {
         int hops = 0;
         for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-            if (!hop_allowed(s, list[i], gpu)) {
+            if (!wefti_ring_hop_fits(s, list[i], gpu)) {
                 continue;
             }
             hops++;
@@ -459,7 +352,7 @@ int wefti_ring_search_pack(wefti_ring_search *s, double speed)
     s->steps = 0;
     s->ring_count = 0;
     memset(s->visited, 0, (size_t)s->gpu_count);
-    reset_capacity(s);
+    wefti_ring_capacity_reset(s);
     while (s->ring_count < WEFTI_RINGS_MOST && s->steps < STEPS_MOST &&
            find_ring(s)) {
         s->ring_count++;
@@ -467,59 +360,6 @@ int wefti_ring_search_pack(wefti_ring_search *s, double speed)
     s->ring_count -= is_second(s); /* one without the other */
     s->all_steps += s->steps;
     return s->ring_count;
-}
-
-/* What the rings found ask of the busiest link, counted from nothing. */
-double wefti_ring_search_use(wefti_ring_search *s)
-{
-    const wefti_topo *topo = s->paths->topo;
-    double most = 0;
-    wefti_route way;
-    reset_capacity(s);
-    for (int r = 0; r < s->ring_count; r++) {
-        const int *order = s->orders + r * s->gpu_count;
-        int hops = s->shape == WEFTI_SHAPE_RING && s->gpu_count > 1
-                       ? s->gpu_count
-                       : s->gpu_count - 1;
-        for (int i = 0; i < hops; i++) {
-            give(s, route_of(s, order[i], order[(i + 1) % s->gpu_count]), true,
-                 -s->speed);
-        }
-        if (s->nics[r] >= 0) {
-            int last = s->shape == WEFTI_SHAPE_TREE ? 0 : s->gpu_count - 1;
-            route_in(s, order[0], s->nics[r], &way);
-            give(s, &way, false, -s->speed);
-            wefti_route_gpu_nic(s->paths, s->first_gpu + order[last],
-                                s->exits[r], &way);
-            give(s, &way, false, -s->speed);
-        }
-    }
-    for (int i = 0; i < 2 * topo->link_count; i++) {
-        double all = topo->links[i / 2].nccl_GBps;
-        if (all > 0 && s->left[i] < all) {
-            most = fmax(most, 1 - s->left[i] / all);
-        }
-    }
-    return most;
-}
-
-/* The steps that leave each GPU, by its number. */
-static void list_leaves(wefti_ring_search *s)
-{
-    const wefti_topo *topo = s->paths->topo;
-    int count = 0;
-    for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-        int device = s->paths->gpus[s->first_gpu + gpu];
-        s->ends[gpu] = count;
-        for (int link = 0; link < topo->link_count; link++) {
-            if (topo->links[link].a == device) {
-                s->leaves[count++] = 2 * link;
-            } else if (topo->links[link].b == device) {
-                s->leaves[count++] = 2 * link + 1;
-            }
-        }
-    }
-    s->ends[s->gpu_count] = count;
 }
 
 weft_status wefti_ring_search_init(wefti_ring_search *s,
@@ -543,7 +383,7 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
         !s->visited) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "rings over %zu GPUs", gpus);
     }
-    list_leaves(s);
+    wefti_ring_capacity_init(s);
     for (int a = 0; a < h->gpu_count; a++) {
         for (int b = 0; b < h->gpu_count; b++) {
             wefti_route_gpu_gpu(paths, h->first_gpu + a, h->first_gpu + b,

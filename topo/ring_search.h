@@ -50,7 +50,4 @@ bool wefti_ring_search_may_fit(wefti_ring_search *s, double speed);
 /* How many rings of that speed were found; they are in orders and nics. */
 int wefti_ring_search_pack(wefti_ring_search *s, double speed);
 
-/* What they ask of the busiest link, counted from nothing, as a share. */
-double wefti_ring_search_use(wefti_ring_search *s);
-
 #endif

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "topo/ring_capacity.h"
 #include "topo/ring_search.h"
 
 #include <math.h>
@@ -72,12 +73,6 @@ static speeds speeds_of(const wefti_ring_search *s)
                       : SPEEDS(slow_speeds);
 }
 
-static wefti_path_type path_type(const wefti_ring_search *s, int a, int b)
-{
-    return wefti_path_gpu_gpu(s->paths, s->first_gpu + a, s->first_gpu + b)
-        .type;
-}
-
 static void keep(wefti_ring_search *s, wefti_rings *best)
 {
     best->channels = best->distinct = s->ring_count;
@@ -90,7 +85,7 @@ static void keep(wefti_ring_search *s, wefti_rings *best)
             int next = order[(i + 1) % s->gpu_count];
             best->orders[r * s->gpu_count + i] = s->first_gpu + order[i];
             if (i + 1 < s->gpu_count || s->shape == WEFTI_SHAPE_RING) {
-                wefti_path_type type = path_type(s, order[i], next);
+                wefti_path_type type = wefti_ring_path_type(s, order[i], next);
                 best->type = type > best->type ? type : best->type;
             }
         }
@@ -104,7 +99,7 @@ static void keep(wefti_ring_search *s, wefti_rings *best)
             best->nic_type = type > best->nic_type ? type : best->nic_type;
         }
     }
-    best->most_use = wefti_ring_search_use(s);
+    best->most_use = wefti_ring_capacity_use(s);
     WEFTI_ASSERT(best->most_use <= 1 + 1e-4);
 }
 

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * topo/ring_capacity.c - every hop takes the speed of its ring from each link
+ * on its way, in its direction; what a search gives up it gives back.
+ */
+#include "topo/ring_capacity.h"
+
+#include <math.h>
+#include <string.h>
+
+#define ROUNDING 1e-6
+
+/* ---- one route ------------------------------------------------------------
+ */
+
+/* Traffic of two GPUs through one Intel host bridge costs 6/5 on PCIe; on the
+ * way to another NUMA node NCCL counts nothing more. */
+static double cost(const wefti_ring_search *s, const wefti_route *route,
+                   int step, double speed)
+{
+    const wefti_topo *topo = s->paths->topo;
+    bool bridged = false;
+    if (topo->links[step / 2].type != WEFTI_LINK_PCI) {
+        return speed;
+    }
+    for (int i = 0; i < route->count; i++) {
+        const wefti_link *link = &topo->links[route->steps[i] / 2];
+        if (link->type == WEFTI_LINK_SYS) {
+            return speed;
+        }
+        for (int end = 0; end < 2; end++) {
+            const wefti_device *d = &topo->devices[end ? link->b : link->a];
+            bridged = bridged || (d->kind == WEFTI_TOPO_NUMA &&
+                                  strcmp(d->cpu.vendor, "GenuineIntel") == 0);
+        }
+    }
+    return bridged ? speed * 6 / 5 : speed;
+}
+
+void wefti_ring_give(wefti_ring_search *s, const wefti_route *route, bool gpus,
+                     double GBps)
+{
+    for (int i = 0; i < route->count; i++) {
+        int step = route->steps[i];
+        double asked = gpus ? cost(s, route, step, GBps) : GBps;
+        s->left[step] += asked;
+    }
+}
+
+bool wefti_ring_take(wefti_ring_search *s, const wefti_route *route, bool gpus)
+{
+    for (int i = 0; i < route->count; i++) {
+        int step = route->steps[i];
+        double asked = gpus ? cost(s, route, step, s->speed) : s->speed;
+        if (s->left[step] < asked - ROUNDING) {
+            return false;
+        }
+    }
+    wefti_ring_give(s, route, gpus, -s->speed);
+    return true;
+}
+
+/* ---- routes ---------------------------------------------------------------
+ */
+
+void wefti_ring_route_in(const wefti_ring_search *s, int gpu, int nic,
+                         wefti_route *route)
+{
+    wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, route);
+    for (int i = 0, j = route->count - 1; i <= j; i++, j--) {
+        int swap = route->steps[i] ^ 1;
+        route->steps[i] = route->steps[j] ^ 1;
+        route->steps[j] = swap;
+    }
+}
+
+bool wefti_ring_hop_fits(const wefti_ring_search *s, int a, int b)
+{
+    const wefti_route *route = wefti_ring_route(s, a, b);
+    if (a == b || wefti_ring_path_type(s, a, b) > s->limit) {
+        return false;
+    }
+    for (int i = 0; i < route->count; i++) {
+        int step = route->steps[i];
+        if (s->paths->topo->links[step / 2].nccl_GBps <
+            cost(s, route, step, s->speed) - ROUNDING) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- all links ------------------------------------------------------------
+ */
+
+void wefti_ring_capacity_init(wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    int count = 0;
+    for (int gpu = 0; gpu < s->gpu_count; gpu++) {
+        int device = s->paths->gpus[s->first_gpu + gpu];
+        s->ends[gpu] = count;
+        for (int link = 0; link < topo->link_count; link++) {
+            if (topo->links[link].a == device) {
+                s->leaves[count++] = 2 * link;
+            } else if (topo->links[link].b == device) {
+                s->leaves[count++] = 2 * link + 1;
+            }
+        }
+    }
+    s->ends[s->gpu_count] = count;
+}
+
+void wefti_ring_capacity_reset(wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    for (int i = 0; i < topo->link_count; i++) {
+        s->left[2 * i] = s->left[2 * i + 1] = topo->links[i].nccl_GBps;
+    }
+}
+
+double wefti_ring_left(const wefti_ring_search *s, int gpu, bool incoming)
+{
+    double sum = 0;
+    for (int i = s->ends[gpu]; i < s->ends[gpu + 1]; i++) {
+        sum += s->left[s->leaves[i] ^ incoming];
+    }
+    return sum;
+}
+
+double wefti_ring_capacity_use(wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    double most = 0;
+    wefti_route way;
+    wefti_ring_capacity_reset(s);
+    for (int r = 0; r < s->ring_count; r++) {
+        const int *order = s->orders + r * s->gpu_count;
+        int hops = s->shape == WEFTI_SHAPE_RING && s->gpu_count > 1
+                       ? s->gpu_count
+                       : s->gpu_count - 1;
+        for (int i = 0; i < hops; i++) {
+            wefti_ring_give(
+                s, wefti_ring_route(s, order[i], order[(i + 1) % s->gpu_count]),
+                true, -s->speed);
+        }
+        if (s->nics[r] >= 0) {
+            int last = s->shape == WEFTI_SHAPE_TREE ? 0 : s->gpu_count - 1;
+            wefti_ring_route_in(s, order[0], s->nics[r], &way);
+            wefti_ring_give(s, &way, false, -s->speed);
+            wefti_route_gpu_nic(s->paths, s->first_gpu + order[last],
+                                s->exits[r], &way);
+            wefti_ring_give(s, &way, false, -s->speed);
+        }
+    }
+    for (int i = 0; i < 2 * topo->link_count; i++) {
+        double all = topo->links[i / 2].nccl_GBps;
+        if (all > 0 && s->left[i] < all) {
+            most = fmax(most, 1 - s->left[i] / all);
+        }
+    }
+    return most;
+}

@@ -18,6 +18,7 @@
 #include "topo/report.h"
 #include "weft/version.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -113,19 +114,47 @@ static weft_status write_json(const wefti_info_options *options,
     return status != WEFT_OK ? status : closed;
 }
 
+/* The text of the export; free() it. */
+static weft_status make_nccl(const wefti_topo *topo, char **text_out,
+                             size_t *text_bytes_out)
+{
+    *text_out = NULL;
+    FILE *memory = open_memstream(text_out, text_bytes_out);
+    if (!memory) {
+        return wefti_error_system("--export-nccl");
+    }
+    weft_status status = wefti_topo_write_nccl(topo, memory);
+    if (fclose(memory) != 0 && status == WEFT_OK) {
+        status = wefti_error_system("--export-nccl");
+    }
+    return status;
+}
+
+static weft_status export_nccl(const wefti_topo *topo, const char *path)
+{
+    const char *const flag = "--export-nccl";
+    char *text;
+    size_t text_bytes;
+    FILE *file;
+    weft_status status = make_nccl(topo, &text, &text_bytes);
+    if (status == WEFT_OK) {
+        status = open_out(flag, path, &file);
+    }
+    if (status == WEFT_OK) {
+        (void)fwrite(text, 1, text_bytes, file);
+        status = close_out(flag, path, file);
+    }
+    free(text);
+    return status;
+}
+
 static weft_status write_files(const subject *s)
 {
     const wefti_info_options *options = s->options;
     weft_status status = WEFT_OK;
     FILE *file;
     if (options->nccl_path) {
-        status = open_out("--export-nccl", options->nccl_path, &file);
-        if (status == WEFT_OK) {
-            status = wefti_topo_write_nccl(s->report.topo, file);
-            weft_status closed =
-                close_out("--export-nccl", options->nccl_path, file);
-            status = status != WEFT_OK ? status : closed;
-        }
+        status = export_nccl(s->report.topo, options->nccl_path);
     }
     if (status == WEFT_OK && options->svg_path) {
         status = open_out("--svg", options->svg_path, &file);
@@ -192,6 +221,12 @@ static weft_status check_wishes(const subject *s)
     }
     if (status == WEFT_OK && options->routes) {
         status = show_routes(s, NULL, NULL);
+    }
+    if (status == WEFT_OK && options->nccl_path) {
+        char *text;
+        size_t text_bytes;
+        status = make_nccl(s->report.topo, &text, &text_bytes);
+        free(text);
     }
     return status;
 }

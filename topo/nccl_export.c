@@ -11,9 +11,14 @@
 #include "topo/markup.h"
 #include "topo/rates.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define DEPTH_MOST 64
+/* Of one file, one element and one attribute. */
+#define NCCL_ELEMENTS_MOST 256
+#define NCCL_CHILDREN_MOST 128
+#define NCCL_TEXT_MOST     254
 
 typedef struct writer {
     const wefti_topo *topo;
@@ -195,7 +200,8 @@ static void write_cpu(const writer *w, int numa)
                                     {"arch", d->cpu.arch},
                                     {"vendor", d->cpu.vendor}};
     for (int i = 0; i < 3; i++) {
-        if (texts[i][1][0]) {
+        /* What is too long NCCL finds out itself, where it runs. */
+        if (texts[i][1][0] && strlen(texts[i][1]) <= NCCL_TEXT_MOST) {
             fprintf(w->file, " %s=\"", texts[i][0]);
             wefti_markup_write_value(texts[i][1], w->file);
             fputc('"', w->file);
@@ -207,23 +213,103 @@ static void write_cpu(const writer *w, int numa)
     fputs("  </cpu>\n", w->file);
 }
 
-weft_status wefti_topo_write_nccl(const wefti_topo *topo, FILE *file)
+static void write_system(const wefti_topo *topo, FILE *file)
 {
     writer w = {topo, file};
+    bool amd = false;
+    for (int i = 0; i < topo->device_count; i++) {
+        amd |= topo->devices[i].gpu.amd;
+    }
+    fprintf(file, "<system version=\"%d\">\n", amd ? 2 : 1);
+    for (int i = 0; i < topo->device_count; i++) {
+        if (topo->devices[i].kind == WEFTI_TOPO_NUMA) {
+            write_cpu(&w, i);
+        }
+    }
+    fputs("</system>\n", file);
+}
+
+/* ---- what NCCL's parser takes ---------------------------------------------
+ */
+
+static weft_status check_element(const wefti_element *element, int *elements)
+{
+    *elements += 1;
+    if (element->child_count > NCCL_CHILDREN_MOST) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "<%s> with %d elements in it: NCCL reads at most "
+                           "%d",
+                           element->name, element->child_count,
+                           NCCL_CHILDREN_MOST);
+    }
+    for (int i = 0; i < element->attribute_count; i++) {
+        const wefti_attribute *attribute = &element->attributes[i];
+        if (strlen(attribute->value) > NCCL_TEXT_MOST) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "<%s> %s of %zu letters: NCCL reads at most %d",
+                               element->name, attribute->name,
+                               strlen(attribute->value), NCCL_TEXT_MOST);
+        }
+    }
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < element->child_count && status == WEFT_OK; i++) {
+        status = check_element(element->children[i], elements);
+    }
+    return status;
+}
+
+static weft_status check_limits(const char *text, size_t text_bytes)
+{
+    wefti_markup *markup;
+    int elements = 0;
+    weft_status status =
+        wefti_markup_create("export to NCCL", text, text_bytes, &markup);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = check_element(markup->root, &elements);
+    if (status == WEFT_OK && elements > NCCL_ELEMENTS_MOST) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "export to NCCL: %d elements, of which NCCL reads "
+                             "at most %d; several hosts are best written one "
+                             "by one",
+                             elements, NCCL_ELEMENTS_MOST);
+    }
+    wefti_markup_destroy(markup);
+    return status;
+}
+
+static weft_status write_checked(const wefti_topo *topo, FILE *file)
+{
+    char *text = NULL;
+    size_t text_bytes = 0;
+    FILE *memory = open_memstream(&text, &text_bytes);
+    if (!memory) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "export to NCCL");
+    }
+    write_system(topo, memory);
+    if (fclose(memory) != 0) {
+        free(text);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "export to NCCL");
+    }
+    weft_status status = check_limits(text, text_bytes);
+    if (status == WEFT_OK) {
+        fputs(text, file);
+    }
+    free(text);
+    return status;
+}
+
+weft_status wefti_topo_write_nccl(const wefti_topo *topo, FILE *file)
+{
+    weft_status status = WEFT_OK;
     if (topo->nccl) {
         wefti_markup_write(topo->nccl, file);
     } else {
-        bool amd = false;
-        for (int i = 0; i < topo->device_count; i++) {
-            amd |= topo->devices[i].gpu.amd;
-        }
-        fprintf(file, "<system version=\"%d\">\n", amd ? 2 : 1);
-        for (int i = 0; i < topo->device_count; i++) {
-            if (topo->devices[i].kind == WEFTI_TOPO_NUMA) {
-                write_cpu(&w, i);
-            }
-        }
-        fputs("</system>\n", file);
+        status = write_checked(topo, file);
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     return fflush(file) == 0 && !ferror(file)
                ? WEFT_OK

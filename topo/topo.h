@@ -67,6 +67,9 @@ WEFT_NODISCARD weft_status wefti_topo_read_synthetic(const char *text,
 /*
  * wefti_topo_write_nccl - the graph as an XML file that NCCL accepts; what was
  * read from such a file comes out as it came in.
+ *
+ * Returns     OK | ERR_INVALID (more than NCCL's parser takes: nothing has been
+ *             written) | ERR_SYSTEM | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_topo_write_nccl(const wefti_topo *topo,
                                                  FILE *file);

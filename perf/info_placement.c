@@ -31,6 +31,12 @@ static void write_placement(const wefti_levels *levels,
         wefti_json_real(json, "GBps", levels->GBps[level]);
         wefti_json_real(json, "bytes_before", p->before[level]);
         wefti_json_real(json, "bytes_after", p->after[level]);
+        wefti_json_object_open(json, "after_by_axis");
+        for (int axis = 0; axis < WEFTI_AXIS_COUNT; axis++) {
+            wefti_json_real(json, wefti_axis_text((wefti_axis)axis),
+                            p->by_axis[axis][level]);
+        }
+        wefti_json_object_close(json);
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);

@@ -174,6 +174,55 @@ static void print_nics(const wefti_report *report, bool colour, FILE *file)
     }
 }
 
+/* Rows of GPUs from first_gpu on, columns of GPUs and of NICs. */
+typedef struct table {
+    int first_gpu, gpu_count;   /* rows */
+    int first_peer, peer_count; /* GPUs */
+    int first_nic, nic_count;
+} table;
+
+static void print_table(const wefti_paths *paths, const table *t, FILE *file)
+{
+    fprintf(file, "%6s", "");
+    for (int b = 0; b < t->peer_count; b++) {
+        fprintf(file, "g%-3d", t->first_peer + b);
+    }
+    for (int b = 0; b < t->nic_count; b++) {
+        fprintf(file, "n%-3d", t->first_nic + b);
+    }
+    for (int a = t->first_gpu; a < t->first_gpu + t->gpu_count; a++) {
+        fprintf(file, "\ngpu%-3d", a);
+        for (int b = 0; b < t->peer_count; b++) {
+            int peer = t->first_peer + b;
+            wefti_path path = wefti_path_gpu_gpu(paths, a, peer);
+            fprintf(file, "%-4s",
+                    a == peer ? "-" : wefti_path_type_text(path.type));
+        }
+        for (int b = 0; b < t->nic_count; b++) {
+            wefti_path path = wefti_path_gpu_nic(paths, a, t->first_nic + b);
+            fprintf(file, "%-4s", wefti_path_type_text(path.type));
+        }
+    }
+    fputc('\n', file);
+}
+
+/* To the ports of its own host, as many at a time as the columns hold. */
+static void print_ports(const wefti_paths *paths, int host, int gpu_count,
+                        FILE *file)
+{
+    const wefti_host_paths *h = &paths->hosts[host];
+    int most = (COLUMNS - 6) / 4;
+    for (int nic = 0; nic < h->nic_count && gpu_count > 0; nic += most) {
+        int left = h->nic_count - nic;
+        const table ports = {.first_gpu = h->first_gpu,
+                             .gpu_count = gpu_count,
+                             .first_nic = h->first_nic + nic,
+                             .nic_count = left < most ? left : most};
+        fputc('\n', file);
+        print_table(paths, &ports, file);
+    }
+}
+
 static void print_matrix(const wefti_report *report, FILE *file)
 {
     const wefti_paths *paths = report->paths;
@@ -181,30 +230,22 @@ static void print_matrix(const wefti_report *report, FILE *file)
     if (gpus == 0) {
         return;
     }
-    if (gpus > MATRIX_MOST) {
+    bool all = gpus <= MATRIX_MOST;
+    if (!all) {
         gpus = paths->hosts[report->host].gpu_count;
-        nics = 0;
-        if (gpus > MATRIX_MOST) {
-            gpus = MATRIX_MOST;
-        }
-        fprintf(file, "\nPaths of the first %d GPUs\n      ", gpus);
-    } else {
-        fprintf(file, "\nPaths\n      ");
+        gpus = gpus > MATRIX_MOST ? MATRIX_MOST : gpus;
     }
-    nics = 4 * (gpus + nics) + 6 > COLUMNS ? 0 : nics;
-    for (int b = 0; b < gpus + nics; b++) {
-        fprintf(file, "%c%-3d", b < gpus ? 'g' : 'n', b < gpus ? b : b - gpus);
-    }
-    for (int a = 0; a < gpus; a++) {
-        fprintf(file, "\ngpu%-3d", a);
-        for (int b = 0; b < gpus + nics; b++) {
-            wefti_path path = b < gpus ? wefti_path_gpu_gpu(paths, a, b)
-                                       : wefti_path_gpu_nic(paths, a, b - gpus);
-            fprintf(file, "%-4s",
-                    a == b ? "-" : wefti_path_type_text(path.type));
+    bool fits = all && 4 * (gpus + nics) + 6 <= COLUMNS;
+    table t = {
+        .gpu_count = gpus, .peer_count = gpus, .nic_count = fits ? nics : 0};
+    fputs(all ? "\nPaths\n" : "\nPaths of the first GPUs\n", file);
+    print_table(paths, &t, file);
+    for (int host = 0; host < paths->host_count && !fits; host++) {
+        int own = paths->hosts[host].gpu_count;
+        if (all || host == report->host) {
+            print_ports(paths, host, own < gpus ? own : gpus, file);
         }
     }
-    fputc('\n', file);
 }
 
 /* One ring, over as many lines as it takes. */

@@ -83,6 +83,21 @@ class Info(unittest.TestCase):
                                                    "WEFT_PROBE": "off"})
             self.keeps_to_80_columns(done)
 
+    def test_paths_to_ports_are_printed_where_one_table_is_too_wide(self):
+        rows = {}
+        text = run("--input", "2x(8xH100,10xCX7)").stdout
+        for table in text[text.index("Paths"):].split("\n\n")[:3]:
+            head, *lines = [line.split() for line in table.splitlines()
+                            if line and not line.startswith("Paths")]
+            for name, *types in lines:
+                rows.update({(name, b): t for b, t in zip(head, types)})
+        self.assertEqual(rows["gpu15", "g0"], "NET")
+        self.assertEqual(rows["gpu0", "n0"], "PIX")
+        self.assertEqual(rows["gpu15", "n19"], "PIX")
+        self.assertNotIn(("gpu0", "n19"), rows)  # of the other host
+        text = run("--input", "8xH100,32xCX7").stdout
+        self.assertIn(" n31", text)
+
     def keeps_to_80_columns(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
         for line in done.stdout.split("\n"):
@@ -125,6 +140,18 @@ class Info(unittest.TestCase):
                 self.assertEqual(
                     *[[(e.tag, e.attrib) for e in tree.parse(path).iter()]
                       for path in (first, second)])
+
+    def test_nccl_export_beyond_its_parser_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "m.xml")
+            for machine in ("8x(8xH100,8xCX7)", "16xMI300X"):
+                done = run("--input", machine, "--export-nccl", path)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("at most 256", done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertFalse(os.path.exists(path))
+            read("2x(8xH100,8xCX7)", "--export-nccl", path)
+            self.assertLessEqual(len(list(tree.parse(path).iter())), 256)
 
     def test_what_is_not_known_to_us_comes_out_as_it_went_in(self):
         text = ('<system version="1" name="x"><cpu numaid="0" arch="x86_64" '
@@ -352,6 +379,10 @@ class Info(unittest.TestCase):
         placement = facts["placement"]
         self.assertEqual(sorted(placement["gpus"]), list(range(32)))
         self.assertEqual(placement["levels"][-1]["name"], "network")
+        for level in placement["levels"]:
+            self.assertEqual(sum(level["after_by_axis"].values()),
+                             level["bytes_after"])
+        self.assertGreater(placement["levels"][-1]["after_by_axis"]["pp"], 0)
         done = run("--input", "2x(4xA100,4xCX6)", "--place", "tp=4,dp=2")
         self.assertIn("network", done.stdout)
         for line in done.stdout.split("\n"):

@@ -15,18 +15,13 @@
 
 /* Traffic of two GPUs through one Intel host bridge costs 6/5 on PCIe; on the
  * way to another NUMA node NCCL counts nothing more. */
-static double cost(const wefti_ring_search *s, const wefti_route *route,
-                   int step, double speed)
+static bool is_dear(const wefti_topo *topo, const wefti_route *route)
 {
-    const wefti_topo *topo = s->paths->topo;
     bool bridged = false;
-    if (topo->links[step / 2].type != WEFTI_LINK_PCI) {
-        return speed;
-    }
     for (int i = 0; i < route->count; i++) {
         const wefti_link *link = &topo->links[route->steps[i] / 2];
         if (link->type == WEFTI_LINK_SYS) {
-            return speed;
+            return false;
         }
         for (int end = 0; end < 2; end++) {
             const wefti_device *d = &topo->devices[end ? link->b : link->a];
@@ -34,7 +29,16 @@ static double cost(const wefti_ring_search *s, const wefti_route *route,
                                   strcmp(d->cpu.vendor, "GenuineIntel") == 0);
         }
     }
-    return bridged ? speed * 6 / 5 : speed;
+    return bridged;
+}
+
+/* What one step of a route between two GPUs is asked for. */
+static double cost(const wefti_ring_search *s, const wefti_route *route,
+                   int step, double GBps)
+{
+    bool dear = s->dear[route - s->routes] &&
+                s->paths->topo->links[step / 2].type == WEFTI_LINK_PCI;
+    return dear ? GBps * 6 / 5 : GBps;
 }
 
 void wefti_ring_give(wefti_ring_search *s, const wefti_route *route, bool gpus,
@@ -109,6 +113,13 @@ void wefti_ring_capacity_init(wefti_ring_search *s)
         }
     }
     s->ends[s->gpu_count] = count;
+    for (int i = 0; i < s->gpu_count * s->gpu_count; i++) {
+        wefti_path path =
+            wefti_path_gpu_gpu(s->paths, s->first_gpu + i / s->gpu_count,
+                               s->first_gpu + i % s->gpu_count);
+        s->types[i] = (unsigned char)path.type;
+        s->dear[i] = is_dear(topo, &s->routes[i]);
+    }
 }
 
 void wefti_ring_capacity_reset(wefti_ring_search *s)

@@ -11,7 +11,8 @@
 
 #include "topo/ring_search.h"
 
-/* Lists the steps that leave each GPU, by its number. */
+/* Of the routes that the search has listed: types, costs, steps that leave each
+ * GPU. */
 void wefti_ring_capacity_init(wefti_ring_search *s);
 
 /* All links are free again. */
@@ -39,8 +40,7 @@ static inline const wefti_route *wefti_ring_route(const wefti_ring_search *s,
 static inline wefti_path_type wefti_ring_path_type(const wefti_ring_search *s,
                                                    int a, int b)
 {
-    return wefti_path_gpu_gpu(s->paths, s->first_gpu + a, s->first_gpu + b)
-        .type;
+    return (wefti_path_type)s->types[a * s->gpu_count + b];
 }
 
 /* From the NIC to the GPU: the same links, walked the other way. */

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "topo/ring_capacity.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,7 +82,8 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
             continue;
         }
         for (int i = 0; i < route->count; i++) {
-            least = fmin(least, s->left[route->steps[i]]);
+            double left = s->left[route->steps[i]];
+            least = left < least ? left : least;
         }
         if (least < s->speed - ROUNDING) {
             continue;
@@ -375,21 +375,23 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
                              .shape = shape};
     s->left = calloc(2 * (size_t)paths->topo->link_count + 1, sizeof(double));
     s->routes = calloc(gpus * gpus + 1, sizeof(*s->routes));
+    s->types = calloc(gpus * gpus + 1, 1);
+    s->dear = calloc(gpus * gpus + 1, sizeof(bool));
     s->orders = calloc(gpus * WEFTI_RINGS_MOST + 1, sizeof(int));
     s->visited = calloc(gpus + 1, 1);
     s->ends = calloc(gpus + 1, sizeof(int));
     s->leaves = calloc(2 * (size_t)paths->topo->link_count + 1, sizeof(int));
-    if (!s->left || !s->ends || !s->leaves || !s->routes || !s->orders ||
-        !s->visited) {
+    if (!s->left || !s->ends || !s->leaves || !s->routes || !s->types ||
+        !s->dear || !s->orders || !s->visited) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "rings over %zu GPUs", gpus);
     }
-    wefti_ring_capacity_init(s);
     for (int a = 0; a < h->gpu_count; a++) {
         for (int b = 0; b < h->gpu_count; b++) {
             wefti_route_gpu_gpu(paths, h->first_gpu + a, h->first_gpu + b,
                                 &s->routes[a * h->gpu_count + b]);
         }
     }
+    wefti_ring_capacity_init(s);
     return WEFT_OK;
 }
 
@@ -399,6 +401,8 @@ void wefti_ring_search_fini(wefti_ring_search *s)
     free(s->ends);
     free(s->leaves);
     free(s->routes);
+    free(s->types);
+    free(s->dear);
     free(s->orders);
     free(s->visited);
 }

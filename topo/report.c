@@ -327,7 +327,11 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
     print_nics(report, colour, file);
     print_matrix(report, file);
     if (report->rings.channels > 0 || report->net.channels > 0) {
-        fputs("\nChannels, by NCCL's table of link rates\n", file);
+        char of[24] = "";
+        if (counts[WEFTI_TOPO_HOST] > 1) { /* they may differ */
+            snprintf(of, sizeof(of), " of host%d", report->host);
+        }
+        fprintf(file, "\nChannels%s, by NCCL's table of link rates\n", of);
         print_rings("rings in a host", &report->rings, file);
         print_rings("chains for trees", &report->chains, file);
         print_rings("rings over hosts", &report->net, file);

@@ -241,6 +241,8 @@ static void write_rings(const wefti_report *report, const char *name,
     wefti_json_int(json, "channels", rings->channels);
     wefti_json_real(json, "GBps", rings->GBps);
     wefti_json_text(json, "type", wefti_path_type_text(rings->type));
+    write_id(report->topo, json, "host",
+             report->paths->hosts[report->host].first_device);
     if (rings->nic_type != WEFTI_PATH_DIS) {
         wefti_json_text(json, "nic_type",
                         wefti_path_type_text(rings->nic_type));

@@ -53,6 +53,22 @@ static int usual_count(const wefti_topo *topo, int gpu, const int *counts)
     return usual;
 }
 
+/* AMD's boards join their GPUs unevenly, in two kinds of places; of one that is
+ * broken there are fewer than of the others. */
+static bool is_by_design(const wefti_topo *topo, int gpu, const int *counts,
+                         int usual)
+{
+    int own = 0, others = 0;
+    for (int i = 0; i < topo->device_count; i++) {
+        if (are_twins(&topo->devices[i], &topo->devices[gpu])) {
+            own += counts[i] == counts[gpu];
+            others += counts[i] == usual;
+        }
+    }
+    return topo->devices[gpu].gpu.amd && counts[gpu] > 0 && own >= 2 &&
+           own == others;
+}
+
 static void compare_link_counts(wefti_topo *topo)
 {
     int *counts = calloc((size_t)topo->device_count + 1, sizeof(*counts));
@@ -71,7 +87,7 @@ static void compare_link_counts(wefti_topo *topo)
             continue;
         }
         int usual = usual_count(topo, i, counts);
-        if (counts[i] != usual) {
+        if (counts[i] != usual && !is_by_design(topo, i, counts, usual)) {
             wefti_topo_warn(topo, 4, wefti_topo_label(topo, i, label),
                             "%d links to other GPUs or switches, its twins "
                             "have %d",

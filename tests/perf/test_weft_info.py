@@ -60,6 +60,7 @@ class Info(unittest.TestCase):
                          {"type": "NVL", "GBps": 450, "nccl_GBps": 18 * 20.6})
         self.assertEqual(facts["paths"]["gpu_gpu"][0][8]["type"], "NET")
         rings = facts["rings"]
+        self.assertEqual(rings["host"], "host0")
         self.assertEqual(len(rings["orders"]), rings["channels"])
         self.assertGreaterEqual(rings["channels"] * rings["GBps"], 360)
         for order in rings["orders"]:
@@ -95,6 +96,7 @@ class Info(unittest.TestCase):
         self.assertEqual(rows["gpu0", "n0"], "PIX")
         self.assertEqual(rows["gpu15", "n19"], "PIX")
         self.assertNotIn(("gpu0", "n19"), rows)  # of the other host
+        self.assertIn("Channels of host0", text)
         text = run("--input", "8xH100,32xCX7").stdout
         self.assertIn(" n31", text)
 

@@ -381,6 +381,39 @@ static void test_nccl_amd_links_are_xgmi(void **state)
     wefti_topo_destroy(topo);
 }
 
+#define DIE(bus, dev, links)                                                   \
+    "<pci busid=\"" bus "\" class=\"0x038000\" link_speed=\"16.0 GT/s PCIe\" " \
+    "link_width=\"16\"><gpu dev=\"" dev "\" gcn=\"910\" rank=\"" dev           \
+    "\">" links "</gpu></pci>"
+#define XGMI(target, count)                                                    \
+    "<xgmi target=\"" target "\" count=\"" count "\" tclass=\"0x038000\"/>"
+
+/* Two dies of MI250 with three links, two with two: as they are built. */
+static void test_nccl_uneven_board_is_no_fault_a_lost_link_is(void **state)
+{
+    (void)state;
+#define DIES_BUT_FIRST_TWO                                                     \
+    DIE("0000:03:00.0", "2",                                                   \
+        XGMI("0000:01:00.0", "2") XGMI("0000:04:00.0", "1"))                   \
+    DIE("0000:04:00.0", "3",                                                   \
+        XGMI("0000:03:00.0", "1") XGMI("0000:02:00.0", "1"))
+    wefti_topo *topo = read_text(
+        "<system version=\"2\">" CPU DIE("0000:01:00.0", "0",
+                                         XGMI("0000:02:00.0", "1")
+                                             XGMI("0000:03:00.0", "2"))
+            DIE("0000:02:00.0", "1",
+                XGMI("0000:01:00.0", "1") XGMI("0000:04:00.0", "1"))
+                DIES_BUT_FIRST_TWO "</cpu></system>");
+    assert_null(find_warning(topo, 4, "", ""));
+    wefti_topo_destroy(topo);
+    topo = read_text("<system version=\"2\">" CPU DIE("0000:01:00.0", "0",
+                                                      XGMI("0000:03:00.0", "2"))
+                         DIE("0000:02:00.0", "1", XGMI("0000:04:00.0", "1"))
+                             DIES_BUT_FIRST_TWO "</cpu></system>");
+    assert_warned(topo, 4, "gpu1", "1 links");
+    wefti_topo_destroy(topo);
+}
+
 static const struct {
     const char *text, *words[3];
 } refused[] = {
@@ -435,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_nccl_template_that_lacks_nothing_says_no_lack),
         cmocka_unit_test(test_nccl_fused_hosts_stay_apart),
         cmocka_unit_test(test_nccl_amd_links_are_xgmi),
+        cmocka_unit_test(test_nccl_uneven_board_is_no_fault_a_lost_link_is),
         cmocka_unit_test(test_nccl_wrong_files_are_refused_with_their_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,7 +331,7 @@ void wefti_nccl_complete_links(wefti_nccl_import *in)
             wefti_nccl_claim_model(in, i);
         }
     }
-    if (in->claims.count > before) {
+    if (in->model && in->claims.count > before) {
         wefti_topo_warn(topo, 19, in->path,
                         "no NVLinks listed: those of a %s taken, as stated",
                         in->model->name);

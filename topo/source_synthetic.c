@@ -9,8 +9,9 @@
  * A host has two NUMA nodes with four devices or more, else one, unless NUMA
  * says. GPUs and NICs are spread over them in order; each GPU shares a PCIe
  * switch with the NICs of its share (of one card for two, where there are
- * fewer NICs). GPUs of a kind that has NVLinks are joined by NVSwitches, V100
- * and P100 of eight by the cube mesh of the DGX-1, AMD's by all-to-all XGMI.
+ * fewer NICs), NICs of a second kind hang on the node itself. GPUs of a kind
+ * that has NVLinks are joined by NVSwitches, V100 and P100 of eight by the cube
+ * mesh of the DGX-1, AMD's by all-to-all XGMI.
  */
 #include "topo/topo.h"
 
@@ -48,11 +49,19 @@ static const nic_model nic_models[] = {
     {"ETH", WEFTI_NIC_ETHERNET, 10, 3, 0, 0},
     {"NIC", WEFTI_NIC_INFINIBAND, 100, 4, 0, 0}};
 
+#define NIC_KINDS_MOST 4
+
+typedef struct nic_part {
+    const nic_model *model;
+    int count;
+    double gbps; /* the model's, or given with its name */
+} nic_part;
+
 typedef struct shape {
     const wefti_gpu_model *gpu; /* NULL: none */
-    const nic_model *nic;
-    int gpus, nics, numas;
-    double gbps; /* given with the NIC's name */
+    int gpus, numas;
+    nic_part nics[NIC_KINDS_MOST];
+    int nic_kinds;
 } shape;
 
 typedef struct cursor {
@@ -104,8 +113,14 @@ static weft_status read_part(cursor *c, shape *host)
     name[length] = '\0';
     const wefti_gpu_model *gpu = wefti_gpu_model_find(0, 0, name);
     if (strcmp(name, "NUMA") == 0) {
+        if (host->numas > 0) {
+            return refuse(c, "NUMA once a host");
+        }
         host->numas = count;
     } else if (gpu) {
+        if (host->gpu) {
+            return refuse(c, "one kind of GPUs a host");
+        }
         host->gpu = gpu;
         host->gpus = count;
     } else {
@@ -117,9 +132,12 @@ static weft_status read_part(cursor *c, shape *host)
                 if (*end || gbps < 0 || gbps > 100000) {
                     return refuse(c, "Gb/s after the NIC's name");
                 }
-                host->nic = &nic_models[i];
-                host->nics = count;
-                host->gbps = gbps > 0 ? gbps : nic_models[i].gbps;
+                if (host->nic_kinds == NIC_KINDS_MOST) {
+                    return refuse(c, "at most four kinds of NICs a host");
+                }
+                gbps = gbps > 0 ? gbps : nic_models[i].gbps;
+                host->nics[host->nic_kinds++] =
+                    (nic_part){&nic_models[i], count, gbps};
                 c->at += length;
                 return WEFT_OK;
             }
@@ -222,40 +240,43 @@ static void claim_links(wefti_topo *topo, const shape *host, const int *gpus,
     }
 }
 
-static void add_nic(wefti_topo *topo, const shape *host, int number, int parent)
+/* The NIC of that number in its part, and in the host. */
+static void add_nic(wefti_topo *topo, const nic_part *part, int number,
+                    int slot, int parent)
 {
     char name[32];
+    const nic_model *model = part->model;
     int card = wefti_topo_add_device(topo, WEFTI_TOPO_CARD, parent, "");
     if (card < 0) {
         return;
     }
     wefti_device *device = &topo->devices[card];
-    device->pci.gen = host->nic->gen;
+    device->pci.gen = model->gen;
     device->pci.width = 16;
-    device->pci.vendor = host->nic->vendor;
-    device->pci.device = host->nic->device;
+    device->pci.vendor = model->vendor;
+    device->pci.device = model->device;
     device->pci.class_code =
-        host->nic->kind == WEFTI_NIC_INFINIBAND ? 0x020700 : 0x020000;
-    set_bus(device, 0x100, number, 0);
+        model->kind == WEFTI_NIC_INFINIBAND ? 0x020700 : 0x020000;
+    set_bus(device, 0x100, slot, 0);
     wefti_pci pci = device->pci;
     wefti_pci_link_add(topo, card, WEFTI_ORIGIN_TABLE);
-    bool rdma = host->nic->kind == WEFTI_NIC_INFINIBAND ||
-                host->nic->kind == WEFTI_NIC_ROCE;
+    bool rdma =
+        model->kind == WEFTI_NIC_INFINIBAND || model->kind == WEFTI_NIC_ROCE;
     snprintf(name, sizeof(name), "%s%d",
-             rdma                                    ? "mlx5_"
-             : host->nic->kind == WEFTI_NIC_ETHERNET ? "eth"
-             : host->nic->kind == WEFTI_NIC_EFA      ? "rdmap"
-                                                     : "cxi",
-             number);
+             rdma                                ? "mlx5_"
+             : model->kind == WEFTI_NIC_ETHERNET ? "eth"
+             : model->kind == WEFTI_NIC_EFA      ? "rdmap"
+                                                 : "cxi",
+             rdma ? slot : number);
     int nic = wefti_topo_add_device(topo, WEFTI_TOPO_NIC, card, name);
     if (nic >= 0) {
         device = &topo->devices[nic];
         device->pci = pci;
-        device->nic.kind = host->nic->kind;
-        device->nic.gbps = host->gbps;
+        device->nic.kind = model->kind;
+        device->nic.gbps = part->gbps;
         device->nic.gbps_origin = WEFTI_ORIGIN_TABLE;
-        device->nic.dev = number;
-        wefti_topo_add_link(topo, card, nic, WEFTI_LINK_PORT, host->gbps / 8,
+        device->nic.dev = slot;
+        wefti_topo_add_link(topo, card, nic, WEFTI_LINK_PORT, part->gbps / 8,
                             WEFTI_ORIGIN_TABLE);
     }
 }
@@ -286,9 +307,10 @@ static int add_bridge(wefti_topo *topo, const shape *host, int number,
     int bridge = wefti_topo_add_device(topo, WEFTI_TOPO_BRIDGE, parent, "");
     if (bridge >= 0) {
         wefti_device *device = &topo->devices[bridge];
-        device->pci.gen = host->gpu ? host->gpu->pci_gen : host->nic->gen;
-        if (host->nic && host->nic->gen > device->pci.gen) {
-            device->pci.gen = host->nic->gen;
+        const nic_model *nic = host->nics[0].model;
+        device->pci.gen = host->gpu ? host->gpu->pci_gen : 1;
+        if (nic && nic->gen > device->pci.gen) {
+            device->pci.gen = nic->gen;
         }
         device->pci.width = 16;
         device->pci.class_code = 0x060400;
@@ -307,9 +329,23 @@ static void add_share(wefti_topo *topo, const shape *host, int b, int bridges,
          i < host->gpus * (b + 1) / bridges && bridge >= 0; i++) {
         gpus[i] = add_gpu(topo, host, i, bridge);
     }
-    for (int i = host->nics * b / bridges;
-         i < host->nics * (b + 1) / bridges && bridge >= 0; i++) {
-        add_nic(topo, host, i, bridge);
+    const nic_part *first = &host->nics[0];
+    for (int i = first->count * b / bridges;
+         i < first->count * (b + 1) / bridges && bridge >= 0; i++) {
+        add_nic(topo, first, i, i, bridge);
+    }
+}
+
+/* NICs of further kinds: no GPU shares a switch with them. */
+static void add_other_nics(wefti_topo *topo, const shape *host,
+                           const int *numas, int numa_count)
+{
+    int slot = host->nics[0].count;
+    for (int kind = 1; kind < host->nic_kinds; kind++) {
+        const nic_part *part = &host->nics[kind];
+        for (int i = 0; i < part->count && !topo->out_of_memory; i++) {
+            add_nic(topo, part, i, slot++, numas[i * numa_count / part->count]);
+        }
     }
 }
 
@@ -326,7 +362,8 @@ static weft_status build_host(const shape *given, wefti_topo **topo_out)
         return status;
     }
     wefti_topo *topo = *topo_out;
-    int devices = host.gpus > host.nics ? host.gpus : host.nics;
+    int nics = host.nics[0].count;
+    int devices = host.gpus > nics ? host.gpus : nics;
     int count = host.numas ? host.numas : devices >= 4 ? 2 : 1;
     wefti_topo_add_device(topo, WEFTI_TOPO_HOST, -1, "");
     for (int i = 0; i < count; i++) {
@@ -337,11 +374,13 @@ static weft_status build_host(const shape *given, wefti_topo **topo_out)
             *cpu = (wefti_cpu){"x86_64", "GenuineIntel", 6, 143, ""};
         }
     }
-    int bridges = host.gpus && host.nics
-                      ? (host.gpus < host.nics ? host.gpus : host.nics)
-                      : devices;
+    int bridges =
+        host.gpus && nics ? (host.gpus < nics ? host.gpus : nics) : devices;
     for (int b = 0; b < bridges && !topo->out_of_memory; b++) {
         add_share(topo, &host, b, bridges, numas[b * count / bridges], gpus);
+    }
+    if (!topo->out_of_memory) {
+        add_other_nics(topo, &host, numas, count);
     }
     if (host.gpu && !topo->out_of_memory) {
         claim_links(topo, &host, gpus, &claims);

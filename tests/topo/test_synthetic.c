@@ -21,6 +21,8 @@ static void test_synthetic_texts_are_counted(void **state)
                 {"4xH100,4xNUMA", 1, 4, 0, 4},
                 {"2x(8xH100)+1x(4xA100,2xCX6)", 3, 20, 2, 6},
                 {"2x(8xA100,4xROCE200)", 2, 16, 8, 4},
+                {"8xH100,8xCX7,2xETH25", 1, 8, 10, 2},
+                {"2x(2xCX7,1xCX6,1xETH)", 2, 0, 8, 2},
                 {"1x(1xNUMA)", 1, 0, 0, 1}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         wefti_topo *topo;
@@ -47,6 +49,25 @@ static void test_synthetic_nic_rate_may_be_given(void **state)
     wefti_topo_destroy(topo);
 }
 
+static void test_synthetic_nics_of_two_kinds_are_both_there(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    assert_int_equal(wefti_topo_read_synthetic("8xH100,8xCX7,2xETH25", &topo),
+                     WEFT_OK);
+    const wefti_device *first = device_of(topo, WEFTI_TOPO_NIC, 0);
+    assert_int_equal(first->nic.kind, WEFTI_NIC_INFINIBAND);
+    for (int i = 8; i < 10; i++) {
+        const wefti_device *nic = device_of(topo, WEFTI_TOPO_NIC, i);
+        int at = wefti_topo_find(topo, WEFTI_TOPO_NIC, i);
+        assert_int_equal(nic->nic.kind, WEFTI_NIC_ETHERNET);
+        assert_true(nic->nic.gbps == 25);
+        assert_int_equal(topo->devices[wefti_topo_numa(topo, at)].os_index,
+                         i - 8);
+    }
+    wefti_topo_destroy(topo);
+}
+
 static void test_synthetic_nonsense_is_refused_at_its_column(void **state)
 {
     (void)state;
@@ -62,6 +83,9 @@ static void test_synthetic_nonsense_is_refused_at_its_column(void **state)
                 {"999xH100", "column 1"},
                 {"9999x(1xH100)", "column"},
                 {"8xH100,", "column 8"},
+                {"4xH100,4xA100", "one kind of GPUs"},
+                {"1xNUMA,2xNUMA", "NUMA once"},
+                {"1xCX5,1xCX6,1xCX7,1xCX8,1xETH", "four kinds"},
                 {"8xCX7abc", "column 3"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         wefti_topo *topo;
@@ -78,6 +102,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_synthetic_texts_are_counted),
         cmocka_unit_test(test_synthetic_nic_rate_may_be_given),
+        cmocka_unit_test(test_synthetic_nics_of_two_kinds_are_both_there),
         cmocka_unit_test(test_synthetic_nonsense_is_refused_at_its_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

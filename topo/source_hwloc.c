@@ -236,7 +236,10 @@ void wefti_hwloc_link_pci(wefti_hwloc_import *in,
     if (!known) {
         const wefti_gpu_model *model =
             wefti_gpu_model_find(d->pci.vendor, d->pci.device, NULL);
-        d->pci.gen = model ? model->pci_gen : 3;
+        /* Of a bridge no bottleneck out of nothing. */
+        d->pci.gen = d->kind == WEFTI_TOPO_BRIDGE ? 5
+                     : model                      ? model->pci_gen
+                                                  : 3;
         d->pci.width = 16;
         if (d->kind == WEFTI_TOPO_GPU || d->kind == WEFTI_TOPO_CARD) {
             wefti_topo_warn(
@@ -246,12 +249,6 @@ void wefti_hwloc_link_pci(wefti_hwloc_import *in,
     }
     wefti_pci_link_add(in->topo, device,
                        known ? WEFTI_ORIGIN_READ : WEFTI_ORIGIN_TABLE);
-    if (!known && d->kind == WEFTI_TOPO_BRIDGE && !in->topo->out_of_memory) {
-        /* No bottleneck out of nothing. */
-        wefti_link *link = &in->topo->links[in->topo->link_count - 1];
-        link->GBps = wefti_rate_pci(5, 16).GBps;
-        link->nccl_GBps = wefti_rate_pci(5, 16).nccl_GBps;
-    }
 }
 
 /* Makes the switches above a device and returns what it hangs on. */

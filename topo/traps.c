@@ -208,8 +208,12 @@ static void doubt_bridge(wefti_topo *topo, int bridge)
                     own, child, child);
     topo->links[up].GBps = child;
     topo->links[up].nccl_GBps = topo->links[fastest].nccl_GBps;
+    topo->links[up].count = topo->links[fastest].count;
     topo->links[up].origin = WEFTI_ORIGIN_TABLE;
     topo->links[up].assumed = true;
+    const wefti_pci *believed = &topo->devices[topo->links[fastest].b].pci;
+    topo->devices[bridge].pci.gen = believed->gen;
+    topo->devices[bridge].pci.width = believed->width;
 }
 
 /* A GPU whose PCI link is below its twins' or below what its model can do. */

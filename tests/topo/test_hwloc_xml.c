@@ -220,6 +220,23 @@ static void test_hwloc_doubling_of_unknown_gpus_is_doubted(void **state)
     wefti_topo_destroy(topo);
 }
 
+/* How often NCCL is told so. */
+static int count_in_export(const wefti_topo *topo, const char *words)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    int count = 0;
+    FILE *memory = open_memstream(&text, &bytes);
+    assert_non_null(memory);
+    assert_int_equal(wefti_topo_write_nccl(topo, memory), WEFT_OK);
+    assert_int_equal(fclose(memory), 0);
+    for (const char *at = text; (at = strstr(at, words)); at++) {
+        count++;
+    }
+    free(text);
+    return count;
+}
+
 static void test_hwloc_bridge_without_a_speed_is_no_bottleneck(void **state)
 {
     (void)state;
@@ -236,7 +253,26 @@ static void test_hwloc_bridge_without_a_speed_is_no_bottleneck(void **state)
             assert_true(link->GBps > 63 && link->nccl_GBps == 48);
         }
     }
-    assert_true(bridges > 0);
+    assert_int_equal(bridges, 2);
+    assert_int_equal(count_in_export(topo, "32.0 GT/s"), 2);
+    wefti_topo_destroy(topo);
+}
+
+static void test_hwloc_bridge_not_believed_is_none_in_an_export(void **state)
+{
+    (void)state;
+    static char text[1 << 16];
+    read_whole(text, sizeof(text));
+    /* The first switch and the port above it: Gen 3 x2. */
+    for (int i = 0; i < 2; i++) {
+        change(text, sizeof(text), "b0\" pci_link_speed=\"31.507692\"",
+               "b0\" pci_link_speed=\"1.969231\"", false);
+    }
+    wefti_topo *topo = open_text(text);
+    assert_warned(topo, 11, "bridge0", "not believed");
+    assert_int_equal(count_in_export(topo, "link_width=\"2\""), 0);
+    assert_int_equal(count_in_export(topo, "\"8.0 GT/s"), 0);
+    assert_true(count_in_export(topo, "\"16.0 GT/s") > 2);
     wefti_topo_destroy(topo);
 }
 
@@ -321,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_hwloc_shares_of_switches_make_whole_links),
         cmocka_unit_test(test_hwloc_doubling_of_unknown_gpus_is_doubted),
         cmocka_unit_test(test_hwloc_bridge_without_a_speed_is_no_bottleneck),
+        cmocka_unit_test(test_hwloc_bridge_not_believed_is_none_in_an_export),
         cmocka_unit_test(test_hwloc_port_of_a_guest_is_named_not_believed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

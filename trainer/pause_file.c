@@ -33,6 +33,9 @@ enum {
     SAME = LISTS /* from here on */
 };
 
+/* Ranks come to a cut one after the other, and disks are slow. */
+enum { WARN_MS = 300000 };
+
 enum { NAME_BYTES = sizeof(((weft_schedule_info *)NULL)->name) };
 
 static void describe(const wefti_pause *pause, int64_t fields[FIELDS])
@@ -164,7 +167,8 @@ static void *run_writer(void *context)
 weft_status wefti_pause_open_writer(wefti_pause *pause)
 {
     weft_comm *job = pause->replica->config.comm;
-    weft_comm_config config = {.size_bytes = sizeof(config), .name = "pause"};
+    weft_comm_config config = {
+        .size_bytes = sizeof(config), .name = "pause", .warn_ms = WARN_MS};
     weft_status status =
         weft_comm_split(job, 0, weft_comm_get_rank(job), &config, &pause->comm);
     if (status != WEFT_OK) {

@@ -4,7 +4,8 @@
  *          run that was never interrupted: every schedule, with and without
  *          data parallelism, tied embeddings, cuts before and behind the
  *          reductions. Any damaged section is named; another schedule or batch
- *          is refused by name; a disk that takes nothing ends the run.
+ *          is refused by name; a disk that takes nothing ends the run. Steps go
+ *          on while a snapshot is being written.
  * Method   jobs whose ranks are threads, over float and over double. Each
  *          snapshot is kept by links as soon as it has been committed (the
  *          linker sends the commit here), and one of each layout is resumed by
@@ -13,13 +14,16 @@
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
 #include "trainer/checkpoint_format.h"
+#include "trainer/train_step.h"
 
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -125,6 +129,40 @@ static void remove_kept(void)
     }
 }
 
+/* ---- a writer that is held up ---------------------------------------------
+ */
+
+static bool holds;       /* the first commit, until ... */
+static atomic_int begun; /* ... three steps have, of two ranks */
+static bool was_passed;
+
+static void hold_commit(void)
+{
+    for (int ms = 0; ms < 20000 && atomic_load(&begun) < 3; ms++) {
+        struct timespec nap = {0, 1000000};
+        nanosleep(&nap, NULL);
+    }
+    was_passed = atomic_load(&begun) >= 3;
+    holds = false;
+}
+
+weft_status __real_wefti_train_step_run(wefti_replica *replica,
+                                        wefti_train_step_modes modes,
+                                        const double times[WEFTI_STEP_TIMES],
+                                        wefti_train_step_result *result_out);
+weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
+                                        wefti_train_step_modes modes,
+                                        const double times[WEFTI_STEP_TIMES],
+                                        wefti_train_step_result *result_out);
+weft_status __wrap_wefti_train_step_run(wefti_replica *replica,
+                                        wefti_train_step_modes modes,
+                                        const double times[WEFTI_STEP_TIMES],
+                                        wefti_train_step_result *result_out)
+{
+    atomic_fetch_add(&begun, 1);
+    return __real_wefti_train_step_run(replica, modes, times, result_out);
+}
+
 /* The linker sends the calls of the code under test here (-Wl,--wrap). */
 weft_status __real_wefti_checkpoint_commit(const char *dir, uint64_t step,
                                            uint32_t nranks, size_t keep_count);
@@ -136,8 +174,12 @@ weft_status __wrap_wefti_checkpoint_commit(const char *dir, uint64_t step,
     weft_status status =
         __real_wefti_checkpoint_commit(dir, step, nranks, keep_count);
     const char *last = strrchr(dir, '/');
-    if (keeps && status == WEFT_OK && last && strcmp(last, "/inside") == 0) {
+    bool inside = last && strcmp(last, "/inside") == 0;
+    if (keeps && status == WEFT_OK && inside) {
         keep(dir, step);
+    }
+    if (holds && inside) {
+        hold_commit();
     }
     return status;
 }
@@ -294,6 +336,24 @@ static void test_pause_with_tied_embeddings_goes_on(void **state)
         check_layout(&layouts[i], &wanted, "checkpoint.inside=5");
         job_result_fini(&wanted);
     }
+}
+
+/* Both ranks have begun a step, and at least one the next. */
+static void test_pause_is_written_beside_the_steps(void **state)
+{
+    (void)state;
+    run_reference();
+    job what = make_job(&schedules[0], "checkpoint.inside=1", NULL);
+    what.settings[6] = "checkpoint.every=1000";
+    remove_folder("ckpt");
+    atomic_store(&begun, 0);
+    was_passed = false;
+    holds = true;
+    job_result got = job_run(&own, &what);
+    assert_int_equal(got.status, WEFT_OK);
+    assert_true(was_passed);
+    check_same(&reference, &got);
+    job_result_fini(&got);
 }
 
 /* ---- what is refused ------------------------------------------------------
@@ -529,6 +589,7 @@ int main(void)
             test_pause_in_each_schedule_goes_on_with_the_same_bits),
         cmocka_unit_test(test_pause_of_two_copies_goes_on_with_the_same_bits),
         cmocka_unit_test(test_pause_with_tied_embeddings_goes_on),
+        cmocka_unit_test(test_pause_is_written_beside_the_steps),
         cmocka_unit_test(test_pause_resumed_otherwise_is_refused_by_name),
         cmocka_unit_test(test_pause_asked_for_in_vain_is_refused_at_its_place),
         cmocka_unit_test(test_pause_damaged_is_named_with_the_older_step),

@@ -4,12 +4,15 @@
 
 Goal: a pipeline of processes trains as one process does, prints a breakdown of
 its steps that adds up, and ends at once, with the rank's name, when one of its
-ranks is killed; what cannot be is refused once.
+ranks is killed; when all of it is killed, it goes on from inside a step; what
+cannot be is refused once.
 
 Method: the example under weft-run, cut short, beside a single process of the
 same settings: losses of the metrics are compared bit by bit. A rank of a long
-run is killed when the first steps are told.
+run is killed when the first steps are told, and all of one that saves inside
+its steps as soon as it has done so in its third.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -101,6 +104,50 @@ class PipeProcesses(unittest.TestCase):
             run.wait()
         self.assertEqual(run.returncode, 128 + signal.SIGKILL, errors)
         self.assertIn("rank 2: SIGKILL", errors)
+
+    def kill_all_inside(self, step, *more):
+        """A run of 4, killed with a snapshot inside a step after step."""
+        run = subprocess.Popen(
+            self.command(4, *more), env=self.environment,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        inside = self.path("ckpt/inside")
+        saved = []
+        try:
+            limit = time.monotonic() + DEADLINE_S
+            while time.monotonic() < limit and not saved:
+                self.assertIsNone(run.poll())
+                names = os.listdir(inside) if os.path.isdir(inside) else []
+                saved = [name for name in names
+                         if name >= "step_%08d" % step]
+                time.sleep(0.001)
+            ranks = self.children(run.pid)
+            run.kill()
+            for rank in ranks:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank, signal.SIGKILL)
+        finally:
+            run.kill()
+            run.wait()
+
+    def test_killed_inside_a_step_goes_on_with_the_same_losses(self):
+        settings = ["--set", "train.steps=12", "--set",
+                    "train.validate_every=4"]
+        saving = [*settings, "--set", "checkpoint.dir=" + self.path("ckpt"),
+                  "--set", "checkpoint.every=1000",
+                  "--set", "checkpoint.inside=2",
+                  "--set", "parallel.schedule=zb_h1"]
+        got, alone = self.train(
+            1, *settings, "--set", "parallel.pipeline_model_parallel_size=1")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.kill_all_inside(2, *saving)
+        got, resumed = self.train(4, *saving, "--resume", self.path("ckpt"))
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertIn("goes on inside step ", got.stderr)
+        wanted = {line["step"]: line for line in alone}
+        self.assertEqual(resumed[-1]["step"], 12)
+        for line in resumed:
+            for name in "loss", "grad_norm", "val_loss":
+                self.assertEqual(line[name], wanted[line["step"]][name], name)
 
     def test_impossible_layouts_are_refused_once(self):
         for setting, said in (

@@ -382,7 +382,9 @@ WEFT_NODISCARD weft_status weft_schedule_group(weft_schedule *schedule,
 /*
  * REDUCE_GRAD behind each stage's last W or B; staggered: rank r's r backwards
  * later (of two directions: as many as it is away from the nearer end), so that
- * all ranks reduce at the same time.
+ * all ranks reduce at the same time. Ranks with the same parts, of two
+ * directions, reduce them in one order; where one could then wait for itself,
+ * behind all else.
  */
 WEFT_NODISCARD weft_status weft_schedule_reduce(weft_schedule *schedule,
                                                 bool staggered);

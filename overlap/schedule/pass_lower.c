@@ -9,6 +9,7 @@
 #include "overlap/schedule/pass.h"
 
 #include "base/error.h"
+#include "overlap/schedule/verdict.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,11 +65,37 @@ static size_t entry_of(const sweep *s, int stage, int microbatch)
     return (size_t)stage * (size_t)s->schedule->per_stage + (size_t)microbatch;
 }
 
-/* Whether all inputs of the action have been made. */
+/*
+ * The rank that an action meets; -1: none. Both go on at once: what is sent
+ * behind the meeting is received behind it.
+ */
+static int find_met(const sweep *s, const weft_action *action)
+{
+    int mirror = action->type == WEFT_ACTION_REDUCE_GRAD
+                     ? wefti_mirror_stage(s->schedule, action->stage)
+                     : -1;
+    return mirror < 0 ? -1 : s->schedule->rank_of[mirror];
+}
+
+/* Whether the rank has come to the other side of a meeting. */
+static bool is_there(const sweep *s, int rank, const weft_action *action)
+{
+    const wefti_actions *list = &s->schedule->lists[rank];
+    const weft_action *next = &list->items[s->next[rank]];
+    return s->next[rank] < list->count && next->type == action->type &&
+           next->stage == wefti_mirror_stage(s->schedule, action->stage);
+}
+
+/* Whether all inputs of the action have been made, and whom it meets is there.
+ */
 static bool can_run(const sweep *s, const weft_action *action)
 {
     weft_action parts[2];
     int count = wefti_action_split(action, parts);
+    int met = find_met(s, action);
+    if (met >= 0) {
+        return is_there(s, met, action);
+    }
     for (int p = 0; p < count; p++) {
         wefti_edge edge = wefti_edge_in(s->schedule, &parts[p]);
         bool back = parts[p].type != WEFT_ACTION_F;
@@ -84,7 +111,12 @@ static void take(sweep *s, int rank, const weft_action *action)
 {
     weft_action parts[2];
     int count = wefti_action_split(action, parts);
+    int met = find_met(s, action);
     wefti_actions_add(&s->pass->fresh[rank], *action);
+    if (met >= 0) {
+        wefti_actions_add(&s->pass->fresh[met],
+                          s->schedule->lists[met].items[s->next[met]++]);
+    }
     for (int p = 0; p < count; p++) {
         wefti_edge edge = wefti_edge_out(s->schedule, &parts[p]);
         bool forward = parts[p].type == WEFT_ACTION_F;

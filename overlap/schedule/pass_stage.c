@@ -29,15 +29,43 @@ static const weft_action *find_gradient(const weft_action *action,
 
 typedef struct due {
     int stage;
-    int at; /* after so many of the rank's backwards */
+    int at; /* after so many of the rank's backwards; INT32_MAX: not yet known
+             */
 } due;
 
 typedef struct reducer {
     wefti_actions *fresh;
     int *left;  /* [stages] gradients still to come */
-    due *queue; /* [stages] of this rank, in the order of their ends */
+    due *queue; /* [stages] of this rank, in the order of their reductions */
     int queue_begin, queue_end;
 } reducer;
+
+/*
+ * Two directions: a mirror has the same parts of the model, and whoever has the
+ * same parts reduces them in the same order, whichever ends first.
+ */
+static void follow_mirror(reducer *it, const weft_schedule *schedule,
+                          const wefti_actions *mirror)
+{
+    int stages = schedule->stages;
+    for (size_t k = 0; k < mirror->count; k++) {
+        if (mirror->items[k].type == WEFT_ACTION_REDUCE_GRAD) {
+            int same = (mirror->items[k].stage + stages / 2) % stages;
+            it->queue[it->queue_end++] = (due){same, INT32_MAX};
+        }
+    }
+}
+
+/* The stage has all its gradients: in its place, or behind those before. */
+static void end_stage(reducer *it, int stage, int at)
+{
+    int place = it->queue_begin;
+    while (place < it->queue_end && it->queue[place].stage != stage) {
+        place++;
+    }
+    it->queue_end += place == it->queue_end;
+    it->queue[place] = (due){stage, at};
+}
 
 static void put_due(reducer *it, int backwards)
 {
@@ -52,7 +80,6 @@ static void put_due(reducer *it, int backwards)
 static void reduce_rank(reducer *it, const wefti_actions *list, int delay)
 {
     int backwards = 0;
-    it->queue_begin = it->queue_end = 0;
     for (size_t k = 0; k < list->count; k++) {
         weft_action parts[2];
         wefti_actions_add(it->fresh, list->items[k]);
@@ -60,13 +87,41 @@ static void reduce_rank(reducer *it, const wefti_actions *list, int delay)
         if (gradient) {
             backwards++;
             if (--it->left[gradient->stage] == 0) {
-                it->queue[it->queue_end++] =
-                    (due){gradient->stage, backwards + delay};
+                end_stage(it, gradient->stage, backwards + delay);
             }
             put_due(it, backwards);
         }
     }
     put_due(it, INT32_MAX);
+}
+
+/* All reductions behind everything else, in their order. */
+static void reduce_last(wefti_actions *list)
+{
+    size_t kept = 0;
+    for (size_t k = 0; k < list->count; k++) {
+        weft_action action = list->items[k];
+        if (action.type != WEFT_ACTION_REDUCE_GRAD) {
+            memmove(list->items + kept + 1, list->items + kept,
+                    (k - kept) * sizeof(action));
+            list->items[kept++] = action;
+        }
+    }
+}
+
+/*
+ * A reduction is a meeting of two mirrors. In a list of anybody's making, one
+ * of them may stand before what the other needs to come there.
+ */
+static void part_mirrors(weft_schedule *schedule)
+{
+    weft_verdict verdict = {0};
+    bool runs = weft_schedule_check(schedule, NULL, &verdict) == WEFT_OK &&
+                verdict.deadlock_free;
+    weft_verdict_fini(&verdict);
+    for (int r = 0; r < schedule->ranks && !runs; r++) {
+        reduce_last(&schedule->lists[r]);
+    }
 }
 
 weft_status weft_schedule_reduce(weft_schedule *schedule, bool staggered)
@@ -89,14 +144,23 @@ weft_status weft_schedule_reduce(weft_schedule *schedule, bool staggered)
         it.left[s] = schedule->per_stage;
     }
     for (int r = 0; r < schedule->ranks && status == WEFT_OK; r++) {
-        int end = schedule->ranks - 1 - r;
-        int away = schedule->directions == 2 && end < r ? end : r;
+        int mirror = schedule->ranks - 1 - r;
+        bool follows = schedule->directions == 2 && mirror < r;
         it.fresh = &pass.fresh[r];
-        reduce_rank(&it, &schedule->lists[r], staggered ? away : 0);
+        it.queue_begin = it.queue_end = 0;
+        if (follows) {
+            follow_mirror(&it, schedule, &pass.fresh[mirror]);
+        }
+        reduce_rank(&it, &schedule->lists[r],
+                    staggered ? (follows ? mirror : r) : 0);
     }
     free(it.left);
     free(it.queue);
-    return wefti_pass_end(&pass, status);
+    status = wefti_pass_end(&pass, status);
+    if (status == WEFT_OK && schedule->directions == 2) {
+        part_mirrors(schedule);
+    }
+    return status;
 }
 
 /* ---- optimize -------------------------------------------------------------

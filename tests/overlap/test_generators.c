@@ -150,6 +150,38 @@ static void test_reduce_is_behind_the_last_gradient_or_staggered(void **state)
     weft_schedule_destroy(schedule);
 }
 
+/* Rank 1 ends stage 2 first, but rank 0, which has its copy, stage 3. */
+static void test_reduce_of_two_directions_has_one_order(void **state)
+{
+    (void)state;
+    const char text[] = "0F0,3F0,3B0,0B0\n2F0,1F0,1I0,2B0,1W0\n";
+    for (int staggered = 0; staggered < 2; staggered++) {
+        weft_schedule *schedule = NULL;
+        ASSERT_OK(weft_schedule_read(text, strlen(text), 2, 0, &schedule));
+        ASSERT_OK(weft_schedule_reduce(schedule, staggered == 1));
+        assert_string_equal(list_text(schedule, 0),
+                            "0F0 3F0 3B0 3REDUCE_GRAD 0B0 0REDUCE_GRAD");
+        assert_string_equal(list_text(schedule, 1),
+                            "2F0 1F0 1I0 2B0 1W0 1REDUCE_GRAD 2REDUCE_GRAD");
+        weft_schedule_destroy(schedule);
+    }
+}
+
+/* Behind 0B0 rank 0 would wait for 2B0, which needs what rank 0 does next. */
+static void test_reduce_of_two_directions_never_waits_for_itself(void **state)
+{
+    (void)state;
+    const char text[] = "0F0,3F0,0B0,3B0\n2F0,1F0,1B0,2B0\n";
+    weft_schedule *schedule = NULL;
+    ASSERT_OK(weft_schedule_read(text, strlen(text), 2, 0, &schedule));
+    ASSERT_OK(weft_schedule_reduce(schedule, false));
+    assert_string_equal(list_text(schedule, 0),
+                        "0F0 3F0 0B0 3B0 0REDUCE_GRAD 3REDUCE_GRAD");
+    assert_string_equal(list_text(schedule, 1),
+                        "2F0 1F0 1B0 2B0 2REDUCE_GRAD 1REDUCE_GRAD");
+    weft_schedule_destroy(schedule);
+}
+
 static void test_shard_fetches_ahead_and_drops_first(void **state)
 {
     (void)state;
@@ -218,6 +250,8 @@ int main(void)
         cmocka_unit_test(test_interleaved_short_last_group_works_from_ranks_on),
         cmocka_unit_test(test_merge_joins_an_i_with_the_w_behind_it),
         cmocka_unit_test(test_reduce_is_behind_the_last_gradient_or_staggered),
+        cmocka_unit_test(test_reduce_of_two_directions_has_one_order),
+        cmocka_unit_test(test_reduce_of_two_directions_never_waits_for_itself),
         cmocka_unit_test(test_shard_fetches_ahead_and_drops_first),
         cmocka_unit_test(test_recompute_lowers_the_peak_and_costs_a_forward),
         cmocka_unit_test(test_release_is_behind_the_send),

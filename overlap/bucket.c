@@ -200,3 +200,11 @@ weft_status wefti_bucket_wait(wefti_bucket_set *set, size_t bucket)
     }
     return weft_gate_wait(set->arrived, bucket, set->epoch, NULL);
 }
+
+weft_status wefti_bucket_test(wefti_bucket_set *set, size_t bucket)
+{
+    if (set->epoch == 0) {
+        return WEFT_OK;
+    }
+    return weft_gate_test(set->arrived, bucket, set->epoch);
+}

@@ -105,4 +105,12 @@ WEFT_NODISCARD weft_status wefti_bucket_ready(wefti_bucket_set *set,
 WEFT_NODISCARD weft_status wefti_bucket_wait(wefti_bucket_set *set,
                                              size_t bucket);
 
+/*
+ * wefti_bucket_test - the same, without waiting.
+ *
+ * Returns     OK | INPROGRESS | the communicator's fault.  Blocks: no.
+ */
+WEFT_NODISCARD weft_status wefti_bucket_test(wefti_bucket_set *set,
+                                             size_t bucket);
+
 #endif

@@ -375,6 +375,16 @@ static weft_status run_action(wefti_pipeline *p, size_t index, size_t to)
     return status;
 }
 
+void wefti_pipeline_stop(wefti_pipeline *p, weft_schedule_wait wait)
+{
+    wefti_pipeline_record_stop(&p->record, wait, -1);
+}
+
+void wefti_pipeline_resume(wefti_pipeline *p)
+{
+    wefti_pipeline_record_resume(&p->record);
+}
+
 /* ---- the run --------------------------------------------------------------
  */
 

@@ -129,6 +129,14 @@ typedef struct wefti_pipeline_calls {
 typedef struct wefti_pipeline wefti_pipeline;
 
 /*
+ * wefti_pipeline_stop, _resume - from inside a call: the rank stops for what is
+ * no rows (parameters under way), and goes on. As with wefti_rows_wait the time
+ * between is no compute, and the action's record says what was waited for.
+ */
+void wefti_pipeline_stop(wefti_pipeline *pipeline, weft_schedule_wait wait);
+void wefti_pipeline_resume(wefti_pipeline *pipeline);
+
+/*
  * wefti_pipeline_config - what is executed, where, with what.
  *
  * schedule       lowered; borrowed and unchanged for the pipeline's life.

@@ -159,9 +159,12 @@ static weft_status await_reduced(const wefti_pause *pause, size_t position)
 /* This rank has come to a cut. */
 static weft_status stop(wefti_pause *pause, size_t cut)
 {
-    const wefti_replica *replica = pause->replica;
+    wefti_replica *replica = pause->replica;
     wefti_pipeline *pipeline = replica->pipe.pipeline;
     weft_status status = wefti_pipeline_settle(pipeline);
+    if (status == WEFT_OK) { /* parameters that nobody has used yet */
+        status = wefti_replica_settle(replica);
+    }
     if (status == WEFT_OK) {
         status = await_reduced(pause, pause->ends[cut]);
     }
@@ -205,7 +208,10 @@ weft_status wefti_pause_run(wefti_pause *pause)
         pause->pending = false;
         at = pause->mark.position;
         place = pause->mark.place;
-        status = wefti_pause_apply(pause);
+        status = wefti_replica_settle(pause->replica);
+        if (status == WEFT_OK) {
+            status = wefti_pause_apply(pause);
+        }
     }
     for (size_t c = 0; c < pause->cut_count && status == WEFT_OK; c++) {
         if (pause->places[c] > place) {

@@ -103,7 +103,8 @@ size_t wefti_pipe_copies(const wefti_pipe *pipe, weft_comm *job);
 
 /*
  * wefti_pipe_train - all micro-batches of a step, as the list says; losses go
- * to their places on the ranks that have the last stage.
+ * to their places on the ranks that have the last stage. Parameters that are
+ * still under way are awaited where they are first used.
  */
 WEFT_NODISCARD weft_status wefti_pipe_train(struct wefti_replica *replica,
                                             wefti_bucket_mode reduce);

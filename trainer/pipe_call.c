@@ -22,6 +22,7 @@ typedef struct doing {
     wefti_pipe_stage *own;
     wefti_batch batch;
     wefti_stage_pass pass;
+    wefti_model_hooks hooks;
     double *losses;
 } doing;
 
@@ -51,6 +52,28 @@ static wefti_pipe_stage *find_stage(wefti_pipe *pipe, int number)
     return &pipe->stages[i];
 }
 
+/*
+ * Parameters of the step before come bucket by bucket, behind the forwards of
+ * what is there. They come in the order of the model's layers; a list that asks
+ * for others first waits for those before too.
+ */
+static weft_status use(void *context, size_t tensor)
+{
+    wefti_replica *replica = context;
+    size_t end = replica->plan.tensors[tensor].bucket + 1;
+    weft_status status = WEFT_OK;
+    while (replica->arrived < end && status == WEFT_OK) {
+        status = wefti_bucket_test(replica->gather, replica->arrived);
+        if (status == WEFT_INPROGRESS) {
+            wefti_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
+            status = wefti_bucket_wait(replica->gather, replica->arrived);
+            wefti_pipeline_resume(replica->pipe.pipeline);
+        }
+        replica->arrived += status == WEFT_OK;
+    }
+    return status;
+}
+
 /* side: whose batch is filled in, FORWARD's or BACKWARD's. */
 static void begin(doing *act, void *context, const wefti_pipeline_work *work,
                   int side)
@@ -71,8 +94,10 @@ static void begin(doing *act, void *context, const wefti_pipeline_work *work,
                             .slot = (size_t)work->slot,
                             .input = port_of(work->input, wait_rows),
                             .output = port_of(work->output, signal_rows)},
+                   .hooks = {.context = replica, .use = use},
                    .losses = wefti_replica_losses(replica) + first};
     act->pass.batch = &act->batch;
+    act->pass.hooks = &act->hooks;
     if (work->first || work->last) {
         wefti_replica_load(replica, replica->next_sequence + first,
                            pipe->tokens[side], pipe->targets[side]);
@@ -149,11 +174,17 @@ static weft_status pair(void *context, const wefti_pipeline_work *up,
     return end_weights(&b, end_forward(&f, status));
 }
 
-/* All buckets of a set are final: off they go. */
-static weft_status start_reduce(const wefti_pipe *pipe,
+/*
+ * All buckets of a set are final: off they go. Their communicator has got this
+ * step's parameters by now, but for stages that no forward has used yet.
+ */
+static weft_status start_reduce(wefti_replica *replica,
                                 const wefti_pipe_reduce *reduce)
 {
-    weft_status status = wefti_bucket_begin(reduce->set, pipe->mode);
+    weft_status status = wefti_replica_settle(replica);
+    if (status == WEFT_OK) {
+        status = wefti_bucket_begin(reduce->set, replica->pipe.mode);
+    }
     for (size_t i = reduce->buckets_end - reduce->first_bucket;
          i > 0 && status == WEFT_OK; i--) {
         status = wefti_bucket_ready(reduce->set, i - 1);
@@ -167,7 +198,7 @@ static weft_status whole(void *context, weft_action_type type, int stage)
     const wefti_pipe_stage *own = find_stage(&replica->pipe, stage);
     (void)type; /* the list has REDUCE_GRAD and no other */
     WEFTI_ASSERT(own->weighed == replica->gradient.count);
-    return start_reduce(&replica->pipe, &replica->pipe.reduces[own->part]);
+    return start_reduce(replica, &replica->pipe.reduces[own->part]);
 }
 
 const wefti_pipeline_calls wefti_pipe_calls = {.forward = forward,
@@ -222,7 +253,7 @@ static weft_status sum_tied(wefti_replica *replica)
     }
     for (size_t i = plan->part_count; i < pipe->reduce_count; i++) {
         if (status == WEFT_OK) {
-            status = start_reduce(pipe, &pipe->reduces[i]);
+            status = start_reduce(replica, &pipe->reduces[i]);
         }
     }
     return status;
@@ -235,11 +266,9 @@ weft_status wefti_pipe_train(wefti_replica *replica, wefti_bucket_mode reduce)
     for (size_t i = 0; i < pipe->stage_count; i++) {
         pipe->stages[i].weighed = 0;
     }
-    weft_status status = wefti_replica_settle(replica);
-    if (status == WEFT_OK) {
-        status = replica->pause ? wefti_pause_run(replica->pause)
-                                : wefti_pipeline_run(pipe->pipeline, SIZE_MAX);
-    }
+    weft_status status = replica->pause
+                             ? wefti_pause_run(replica->pause)
+                             : wefti_pipeline_run(pipe->pipeline, SIZE_MAX);
     return status == WEFT_OK && replica->plan.copies_head ? sum_tied(replica)
                                                           : status;
 }

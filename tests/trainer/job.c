@@ -102,12 +102,49 @@ static void keep_tensors(job_result *result, const wefti_replica *replica)
     }
 }
 
-/* Whether a step has held just what was said before. */
+/* Whether the steps have held just what was said before. */
 static bool has_planned_peaks(const wefti_replica *replica)
 {
-    wefti_pipeline_peaks held;
-    wefti_pipeline_get_peaks(replica->pipe.pipeline, &held);
-    return held.slots == (int)replica->pipe.slots;
+    const wefti_pipe *pipe = &replica->pipe;
+    const wefti_replica_config *own = &replica->config;
+    const wefti_pipeline_config config = {.schedule = pipe->schedule,
+                                          .rows =
+                                              own->micro_batch * own->shape.seq,
+                                          .row_elems = own->shape.hidden,
+                                          .dtype = WEFTI_REAL_DTYPE};
+    wefti_pipeline_peaks planned, held;
+    scratch_require(wefti_pipeline_predict(&config, pipe->rank, &planned) ==
+                        WEFT_OK,
+                    weft_error_text());
+    wefti_pipeline_get_peaks(pipe->pipeline, &held);
+    return planned.slots == (int)pipe->slots && planned.slots == held.slots &&
+           planned.kept == held.kept && planned.received == held.received &&
+           planned.held == held.held && planned.buffers == held.buffers &&
+           planned.bytes == held.bytes;
+}
+
+/*
+ * Forwards of the last step that had to wait for parameters, though another
+ * stage's forward had already ended on that rank.
+ */
+static size_t count_late_parameters(const wefti_replica *replica)
+{
+    const wefti_pipe *pipe = &replica->pipe;
+    const weft_action *actions;
+    size_t count =
+        weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
+    const wefti_pipeline_span *spans = wefti_pipeline_get_spans(pipe->pipeline);
+    size_t late = 0;
+    const weft_action *first = NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (actions[i].type != WEFT_ACTION_F) {
+            continue;
+        }
+        first = first ? first : &actions[i];
+        late += actions[i].stage != first->stage &&
+                spans[i].wait == WEFT_WAIT_PARAM;
+    }
+    return late;
 }
 
 static void keep_result(void *context, const wefti_replica *replica)
@@ -122,6 +159,9 @@ static void keep_result(void *context, const wefti_replica *replica)
         result->peaks_as_planned = wefti_replica_is_piped(replica);
     }
     keep_tensors(result, replica);
+    if (wefti_replica_is_piped(replica)) {
+        result->late_parameters += count_late_parameters(replica);
+    }
     if (result->peaks_as_planned) {
         result->peaks_as_planned = has_planned_peaks(replica);
     }

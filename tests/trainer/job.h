@@ -15,7 +15,7 @@
 enum {
     JOB_RANKS_MOST = 8,
     JOB_STEPS_MOST = 64,
-    JOB_SETTINGS_MOST = 12,
+    JOB_SETTINGS_MOST = 24,
     JOB_TEXT_BYTES = 1024
 };
 
@@ -48,6 +48,7 @@ typedef struct job_result {
     real *head_copy; /* of a pipeline's tied embedding; NULL */
     size_t head_elems;
     bool peaks_as_planned;        /* in every rank of a pipeline */
+    size_t late_parameters;       /* see count_late_parameters in job.c */
     char printed[JOB_TEXT_BYTES]; /* rank 0's output */
     size_t printed_bytes;
 } job_result;

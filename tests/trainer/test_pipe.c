@@ -160,6 +160,48 @@ static void test_data_parallel_beside_pipelines_keeps_the_bits(void **state)
     check_layouts(layouts, is_long() ? all : 3);
 }
 
+static job_result run_tiny(int nranks, const char *gathers)
+{
+    const char *steps = STEPS(2);
+    job what = {.nranks = nranks,
+                .settings = {"model.layers=8", "model.seq_length=4",
+                             "data.validation_fraction=0.005", steps,
+                             "train.micro_batch_size=1",
+                             "train.global_batch_size=8", gathers}};
+    const char *cut[] = {PIPE(2), SCHEDULE(interleaved), CHUNKS(4)};
+    for (size_t i = 0; i < 3 && nranks > 1; i++) {
+        what.settings[7 + i] = cut[i];
+    }
+    job_result result = job_run(&own, &what);
+    if (result.status != WEFT_OK) {
+        fail_msg("%d ranks: %s", nranks, result.error);
+    }
+    return result;
+}
+
+/*
+ * Gathers take many times as long as a forward here; each comes behind those of
+ * the stages before, so what has run before its end has not waited for it.
+ */
+static void test_parameters_come_behind_forwards_of_stages_before(void **state)
+{
+    (void)state;
+    job_result wanted = run_tiny(1, "overlap.param_gather=true");
+    setenv("WEFT_EMULATE_GBPS", "0.002", 1);
+    job_result got = run_tiny(4, "overlap.param_gather=true");
+    job_result waits = run_tiny(4, "overlap.param_gather=false");
+    unsetenv("WEFT_EMULATE_GBPS");
+    assert_true(wanted.loss[1] == got.loss[1]);
+    assert_true(wanted.loss[1] == waits.loss[1]);
+    assert_memory_equal(wanted.parameters, got.parameters,
+                        wanted.parameter_count * sizeof(real));
+    assert_true(got.late_parameters > 0);
+    assert_int_equal(waits.late_parameters, 0);
+    job_result_fini(&wanted);
+    job_result_fini(&got);
+    job_result_fini(&waits);
+}
+
 /* Largest distance, in units of the largest value. */
 static double distance(const real *a, const real *b, size_t count)
 {
@@ -316,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule_each_has_the_bits_of_one_rank),
         cmocka_unit_test(test_data_parallel_beside_pipelines_keeps_the_bits),
+        cmocka_unit_test(test_parameters_come_behind_forwards_of_stages_before),
         cmocka_unit_test(test_tied_embeddings_are_summed_and_stay_equal),
         cmocka_unit_test(test_uneven_batch_agrees_but_for_rounding),
         cmocka_unit_test(test_file_gives_the_schedule),

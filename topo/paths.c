@@ -235,26 +235,39 @@ static wefti_path direct_nic(const wefti_paths *paths, int host_index, int gpu,
     return path;
 }
 
-static bool is_nearer(wefti_path a, wefti_path b)
+/* Bandwidth first, then detours. */
+static bool is_wider(wefti_path a, wefti_path b)
 {
-    return a.type < b.type || (a.type == b.type && a.nccl_GBps > b.nccl_GBps);
+    return a.nccl_GBps > b.nccl_GBps ||
+           (a.nccl_GBps >= b.nccl_GBps && a.type < b.type);
 }
 
-/* The GPU that serves a NIC: the nearest; of equals, NICs take turns. */
+/* Whether the GPU has no wider way to any NIC and the NIC none to any GPU: what
+ * NCCL calls local, and makes a relay of. */
+static bool belong_together(const wefti_paths *paths, int host_index, int gpu,
+                            int nic)
+{
+    const wefti_host_paths *host = &paths->hosts[host_index];
+    wefti_path own = direct_nic(paths, host_index, gpu, nic);
+    bool widest = own.type != WEFTI_PATH_DIS;
+    for (int other = 0; other < host->gpu_count && widest; other++) {
+        widest = !is_wider(direct_nic(paths, host_index, other, nic), own);
+    }
+    for (int other = 0; other < host->nic_count && widest; other++) {
+        widest = !is_wider(direct_nic(paths, host_index, gpu, other), own);
+    }
+    return widest;
+}
+
+/* The GPU that serves a NIC; of equals, NICs take turns. */
 static int server_of(const wefti_paths *paths, int host_index, int nic)
 {
     const wefti_host_paths *host = &paths->hosts[host_index];
-    wefti_path best = {.type = WEFTI_PATH_DIS};
     int equals = 0, turn = 0;
     for (int gpu = 0; gpu < host->gpu_count; gpu++) {
-        wefti_path path = direct_nic(paths, host_index, gpu, nic);
-        if (is_nearer(path, best)) {
-            best = path;
-            equals = 0;
-        }
-        equals += path.type == best.type && path.nccl_GBps >= best.nccl_GBps;
+        equals += belong_together(paths, host_index, gpu, nic);
     }
-    if (best.type == WEFTI_PATH_DIS) {
+    if (equals == 0) {
         return -1;
     }
     for (int other = 0; other < nic; other++) {
@@ -268,9 +281,7 @@ static int server_of(const wefti_paths *paths, int host_index, int nic)
     }
     turn %= equals;
     for (int gpu = 0; gpu < host->gpu_count; gpu++) {
-        wefti_path path = direct_nic(paths, host_index, gpu, nic);
-        if (path.type == best.type && path.nccl_GBps >= best.nccl_GBps &&
-            turn-- == 0) {
+        if (belong_together(paths, host_index, gpu, nic) && turn-- == 0) {
             return gpu;
         }
     }
@@ -419,6 +430,12 @@ void wefti_paths_destroy(wefti_paths *paths)
 
 /* ---- questions ------------------------------------------------------------
  */
+
+/* Detours first, then bandwidth: a GPU whose PCIe is asleep does not move. */
+static bool is_nearer(wefti_path a, wefti_path b)
+{
+    return a.type < b.type || (a.type == b.type && a.nccl_GBps > b.nccl_GBps);
+}
 
 static int best_nic(const wefti_paths *paths, int gpu)
 {

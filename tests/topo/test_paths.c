@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: path types and bandwidths of machines whose answers are known.
- * Method: synthetic machines: NVSwitch box, cube mesh, PCIe only, cluster.
+ * Method: synthetic machines: NVSwitch box, cube mesh, PCIe only, cluster; what
+ * NCCL 2.28.9's own code says of the same, exported.
  */
 #include "tests/topo/machine.h"
 #include "topo/paths.h"
@@ -82,6 +83,48 @@ static void test_paths_two_gpus_at_two_near_nics_take_turns(void **state)
     close_text(f);
 }
 
+/* The same, where the link to a device is that fast by NCCL's table. */
+static fixture open_with_slow(wefti_topo_kind kind, int ordinal, double GBps)
+{
+    fixture f;
+    assert_int_equal(wefti_topo_read_synthetic("4xH100,4xCX7", &f.topo),
+                     WEFT_OK);
+    int device = wefti_topo_find(f.topo, kind, ordinal);
+    int link = wefti_topo_find_link(
+        f.topo, f.topo->devices[device].parent, device,
+        kind == WEFTI_TOPO_NIC ? WEFTI_LINK_PORT : WEFTI_LINK_PCI);
+    assert_true(link >= 0);
+    f.topo->links[link].GBps = f.topo->links[link].nccl_GBps = GBps;
+    assert_int_equal(wefti_paths_create(f.topo, &f.paths), WEFT_OK);
+    return f;
+}
+
+/* As NCCL's own paths are: PHB at 48 GB/s, not PXN at 3. */
+static void test_paths_slow_gpu_is_nobodys_relay(void **state)
+{
+    (void)state;
+    fixture f = open_with_slow(WEFTI_TOPO_GPU, 1, 3);
+    wefti_path path = wefti_path_gpu_nic(f.paths, 0, 1);
+    assert_int_equal(path.type, WEFTI_PATH_PHB);
+    assert_true(path.nccl_GBps == 48);
+    path = wefti_path_gpu_nic(f.paths, 1, 1);
+    assert_int_equal(path.type, WEFTI_PATH_PIX);
+    assert_true(path.nccl_GBps == 3);
+    assert_int_equal(wefti_path_gpu_nic(f.paths, 1, 0).type, WEFTI_PATH_PXN);
+    assert_int_equal(wefti_paths_nic_of(f.paths, 1), 1); /* it may be asleep */
+    close_text(f);
+}
+
+/* A port that its neighbour has a faster one than is reached directly. */
+static void test_paths_to_a_slow_port_take_no_relay(void **state)
+{
+    (void)state;
+    fixture f = open_with_slow(WEFTI_TOPO_NIC, 1, 1.25);
+    assert_int_equal(wefti_path_gpu_nic(f.paths, 0, 1).type, WEFTI_PATH_PHB);
+    assert_int_equal(wefti_path_gpu_nic(f.paths, 0, 2).type, WEFTI_PATH_PXN);
+    close_text(f);
+}
+
 static void test_paths_between_hosts_go_by_the_nics(void **state)
 {
     (void)state;
@@ -134,6 +177,8 @@ int main(void)
         cmocka_unit_test(test_paths_cube_mesh_has_two_hops),
         cmocka_unit_test(test_paths_pcie_box_goes_by_bridges),
         cmocka_unit_test(test_paths_two_gpus_at_two_near_nics_take_turns),
+        cmocka_unit_test(test_paths_slow_gpu_is_nobodys_relay),
+        cmocka_unit_test(test_paths_to_a_slow_port_take_no_relay),
         cmocka_unit_test(test_paths_between_hosts_go_by_the_nics),
         cmocka_unit_test(test_paths_are_symmetric_and_their_routes_whole),
     };

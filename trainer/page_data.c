@@ -79,6 +79,8 @@ static void put_ranks(wefti_json *json, const wefti_page *page)
         wefti_json_real(json, "skew_ms", facts->sums.skew_ms);
         wefti_json_real(json, "idle_ms", facts->sums.idle_ms);
         wefti_json_uint(json, "memory_bytes", facts->memory_bytes);
+        wefti_json_uint(json, "planned_bytes", facts->sums.planned_bytes);
+        wefti_json_uint(json, "grown_bytes", facts->sums.grown_bytes);
         wefti_json_uint(json, "trace_events", facts->events);
         wefti_json_object_close(json);
     }

@@ -51,9 +51,14 @@ static void put_rank(const wefti_page_view *view, int rank)
         fprintf(view->file, "<td>%.3f</td>",
                 of_steps[k] / (double)(sums->steps > 0 ? sums->steps : 1));
     }
-    fputs("<td>", view->file);
-    put_bytes(view->file, (double)facts->memory_bytes);
-    fputs("</td></tr>\n", view->file);
+    const uint64_t memory[] = {sums->planned_bytes, sums->grown_bytes,
+                               facts->memory_bytes};
+    for (size_t k = 0; k < sizeof(memory) / sizeof(memory[0]); k++) {
+        fputs("<td>", view->file);
+        put_bytes(view->file, (double)memory[k]);
+        fputs("</td>", view->file);
+    }
+    fputs("</tr>\n", view->file);
 }
 
 void wefti_page_put_ranks(const wefti_page_view *view)
@@ -63,16 +68,20 @@ void wefti_page_put_ranks(const wefti_page_view *view)
     fputs("<section><h2>Ranks</h2>\n<div class=\"wide\"><table id=\"ranks\">"
           "<tr><th>rank</th><th class=\"left\">host</th><th>step, ms</th>"
           "<th>compute</th><th>exposed</th><th>bubble</th><th>skew</th>"
-          "<th>idle</th><th>peak memory</th></tr>\n",
+          "<th>idle</th><th>memory planned</th><th>grown</th>"
+          "<th>peak</th></tr>\n",
           view->file);
     for (int rank = 0; rank < shown; rank++) {
         put_rank(view, rank);
     }
     fprintf(view->file,
             "</table></div>\n<p class=\"soft\">Means over the %" PRIu64
-            " steps of this run, each on its rank's clock. Memory is what was "
-            "resident at most; ranks that are threads of one process share "
-            "it.%s</p></section>\n",
+            " steps of this run, each on its rank's clock. Memory planned is "
+            "that of parameters, gradients, moments, activations and buffers; "
+            "grown, by how much more was resident at most than before they "
+            "were made, so with what communicators, the ledger and the matrix "
+            "library took since; peak, all that was resident. Ranks that are "
+            "threads of one process share it.%s</p></section>\n",
             page->trace.ranks[0].sums.steps,
             page->nranks > shown ? " Only the first 64 ranks are shown." : "");
 }

@@ -275,6 +275,7 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
     wefti_pipeline_peaks peaks;
     weft_status status = wefti_pipeline_predict(&executed, pipe->rank, &peaks);
     if (status == WEFT_OK) {
+        pipe->buffer_bytes = peaks.bytes;
         status = wefti_workspace_init(&pipe->workspace, &replica->plan.shape,
                                       replica->config.micro_batch);
     }

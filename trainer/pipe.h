@@ -56,6 +56,7 @@ typedef struct wefti_pipe {
     real **arenas; /* [slots] */
     size_t slots;
     size_t slot_bytes;
+    size_t buffer_bytes; /* the executor's, all */
     wefti_pipeline *pipeline;
     int32_t *tokens[2];  /* of the forward and of the backward of a pair */
     int32_t *targets[2]; /* [micro_batch][seq] each */

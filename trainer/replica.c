@@ -5,6 +5,7 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
+#include "trainer/footprint.h"
 #include "trainer/pause.h"
 #include "trainer/storage.h"
 
@@ -183,7 +184,8 @@ weft_status wefti_replica_init(wefti_replica *replica,
     *replica =
         (wefti_replica){.config = *config,
                         .rank = (size_t)weft_comm_get_rank(config->comm),
-                        .nranks = (size_t)weft_comm_get_nranks(config->comm)};
+                        .nranks = (size_t)weft_comm_get_nranks(config->comm),
+                        .resident_bytes = wefti_footprint_resident_bytes()};
     weft_status status = wefti_replica_is_piped(replica) ? plan_parts(replica)
                                                          : plan_whole(replica);
     if (status == WEFT_OK) {

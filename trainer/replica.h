@@ -58,6 +58,7 @@ typedef struct wefti_replica {
     struct wefti_pause *pause; /* inside steps; NULL without a pipeline */
     wefti_gradient gradient;
     wefti_optimizer optimizer;
+    uint64_t resident_bytes;  /* of the process, before all this was made */
     real *values;             /* flat */
     wefti_bucket_set *reduce; /* over gradient.leaf; NULL in a pipeline */
     wefti_bucket_set *gather; /* over values */

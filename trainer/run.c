@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "comm/bootstrap/source.h"
+#include "trainer/footprint.h"
 #include "trainer/layer.h"
 #include "trainer/pause.h"
 #include "trainer/pipe_schedule.h"
@@ -318,6 +319,7 @@ static void describe_start(const wefti_run_state *state)
                 "%zu bytes on rank 0\n",
                 replica->pause->cut_count, replica->pause->copy_bytes);
     }
+    wefti_footprint_tell(replica, state->how.err);
     if (replica->pause && replica->pause->pending) {
         fprintf(state->how.err,
                 "weft-train: goes on inside step %llu, after %zu of its %zu "
@@ -360,6 +362,8 @@ static void open_loop(wefti_run_state *state)
 static weft_status gather_report(wefti_run_state *state, bool stepped)
 {
     const wefti_replica *replica = &state->replica;
+    wefti_footprint_compare(replica, &state->page.sums.planned_bytes,
+                            &state->page.sums.grown_bytes);
     weft_status status =
         wefti_page_gather(&state->page, state->comm, state->ledger);
     return status == WEFT_OK && stepped && wefti_replica_is_piped(replica) &&

@@ -129,6 +129,23 @@ class Report(unittest.TestCase):
         return tags, json.loads(tags.data), lines, json.loads(
             self.read("r.trace.json"))
 
+    def test_memory_is_what_was_planned(self):
+        """A model large beside what is not planned; sanitizers take more."""
+        with open(TRAIN, "rb") as file:
+            program = file.read()
+        plain = b"__asan_init" not in program and b"__tsan_init" not in program
+        large = ["--set", "model.layers=8", "--set", "model.hidden_size=192",
+                 "--set", "model.ffn_size=384", "--set", "train.steps=1"]
+        cut = ["--set", "parallel.pipeline_model_parallel_size=2",
+               "--set", "parallel.schedule=zb_h1"]
+        for nranks, more in [(1, large), (2, large + cut)]:
+            data = self.report(nranks, *more)[1]
+            for rank in data["ranks"]:
+                share = rank["grown_bytes"] / rank["planned_bytes"]
+                self.assertGreater(share, 0.98)
+                if plain:
+                    self.assertLess(share, 1.25)
+
     def check_steps(self, data, lines):
         history = data["history"]
         self.assertEqual(history["stride"], 1)

@@ -43,6 +43,8 @@ extern "C" {
  * cost           of a micro-batch on a rank; its stages must be NULL. reduce,
  *                gather and optimizer are of a step, and their actions are in
  *                the list where one of them is above 0.
+ * first, last    what the model's first and last stage take beyond their share
+ *                of that, such as an embedding and a loss; NULL: nothing.
  * memory_most    a rank may use so many units; 0: any.
  * copy_memory    units of one copy of a rank's parameters, with all that
  *                belongs to them; 0: they are not counted.
@@ -55,6 +57,7 @@ typedef struct weft_advice_config {
     int choice_count;
     int layers;
     const weft_schedule_cost *cost;
+    const weft_stage_cost *first, *last;
     double memory_most;
     double copy_memory;
 } weft_advice_config;

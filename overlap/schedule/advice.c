@@ -44,6 +44,17 @@ static weft_status check_real(const char *name, double value)
                              value);
 }
 
+static weft_status check_end(const char *name, const weft_stage_cost *end)
+{
+    weft_status status = WEFT_OK;
+    const double parts[] = {end ? end->f : 0, end ? end->i : 0,
+                            end ? end->w : 0, end ? end->b : 0};
+    for (size_t k = 0; k < WEFTI_COUNT_OF(parts) && status == WEFT_OK; k++) {
+        status = check_real(name, parts[k]);
+    }
+    return status;
+}
+
 static weft_status check_choices(const weft_advice_config *config)
 {
     bool given = config->choice_count == 0 || config->choices;
@@ -92,6 +103,12 @@ static weft_status check_config(const weft_advice_config *config)
     if (status == WEFT_OK) {
         status = check_real("copy_memory", config->copy_memory);
     }
+    if (status == WEFT_OK) {
+        status = check_end("first", config->first);
+    }
+    if (status == WEFT_OK) {
+        status = check_end("last", config->last);
+    }
     return status == WEFT_OK ? check_choices(config) : status;
 }
 
@@ -114,6 +131,37 @@ static weft_schedule_cost scale_cost(const search *s, double scale)
     }
     cost.links = s->links ? s->links : cost.links;
     return cost;
+}
+
+/* cost's share of one stage, and times an end of the model. */
+static void add_cost(weft_stage_cost *stage, double times,
+                     const weft_stage_cost *end)
+{
+    stage->f += times * end->f;
+    stage->i += times * end->i;
+    stage->w += times * end->w;
+    stage->b += times * (end->b > 0 ? end->b : end->i + end->w);
+}
+
+/* The stages where the ends count, to be freed; NULL: no memory. */
+static weft_stage_cost *make_stages(const weft_advice_config *config,
+                                    const weft_schedule_info *info,
+                                    const weft_schedule_cost *cost,
+                                    double scale)
+{
+    weft_stage_cost *stages = calloc((size_t)info->stages, sizeof(*stages));
+    const weft_stage_cost whole = {cost->f, cost->i, cost->w, cost->b};
+    int each = info->stages / info->directions;
+    for (int stage = 0; stages && stage < info->stages; stage++) {
+        add_cost(&stages[stage], (double)info->ranks / each, &whole);
+        if (config->first && stage % each == 0) {
+            add_cost(&stages[stage], scale, config->first);
+        }
+        if (config->last && stage % each == each - 1) {
+            add_cost(&stages[stage], scale, config->last);
+        }
+    }
+    return stages;
 }
 
 /* Reductions and updates, where they cost anything. */
@@ -166,6 +214,13 @@ static weft_status price(const search *s, weft_schedule *schedule,
     if (status == WEFT_OK) {
         status = complete(schedule, &cost);
     }
+    weft_stage_cost *own = NULL;
+    if (status == WEFT_OK && (s->config->first || s->config->last)) {
+        cost.stages = own = make_stages(s->config, &info, &cost, scale);
+        status = own ? WEFT_OK
+                     : wefti_error(WEFT_ERR_NO_MEMORY, "advice: %d stages",
+                                   info.stages);
+    }
     if (status == WEFT_OK) {
         status = weft_schedule_simulate(schedule, &cost, false, &run);
     }
@@ -173,6 +228,7 @@ static weft_status price(const search *s, weft_schedule *schedule,
         judge(s, c, &info, &run, scale);
         weft_schedule_run_fini(&run);
     }
+    free(own);
     return status;
 }
 

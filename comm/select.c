@@ -325,3 +325,8 @@ int wefti_comm_rails(const weft_comm *comm)
 {
     return comm->fabric.net ? comm->engine->net->use.count : 0;
 }
+
+bool wefti_comm_is_crowded(const weft_comm *comm)
+{
+    return comm->engine->crowded;
+}

@@ -67,4 +67,7 @@ const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
 /* How many network devices its messages are spread over; 0: it sends none. */
 int wefti_comm_rails(const weft_comm *comm);
 
+/* Whether this rank's host, as far as it can see, has more ranks than cores. */
+bool wefti_comm_is_crowded(const weft_comm *comm);
+
 #endif

@@ -35,6 +35,14 @@ typedef struct wefti_config_place {
     int column;
 } wefti_config_place;
 
+enum { WEFTI_CONFIG_WORDS_MOST = 8 };
+
+/* Some of the words that a key allows, each once, in the order given. */
+typedef struct wefti_config_words {
+    const char *items[WEFTI_CONFIG_WORDS_MOST];
+    size_t count;
+} wefti_config_words;
+
 /* Strings and lists belong to the struct. */
 typedef struct wefti_config {
     char *path;   /* the file, as given */
@@ -74,8 +82,9 @@ typedef struct wefti_config {
         const char *context_layout;
         int64_t ulysses_size;
         int64_t expert_model_parallel_size;
-        const char *schedule; /* "FILE.csv": */
-        char *schedule_file;  /* joined with folder; else NULL */
+        const char *schedule;       /* "FILE.csv": */
+        char *schedule_file;        /* joined with folder; else NULL */
+        wefti_config_words compare; /* schedules; or "all", or "none" */
     } parallel;
 
     struct {

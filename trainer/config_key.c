@@ -19,6 +19,9 @@ static const char *const context_layouts[] = {"contiguous", "zigzag", "stripe",
 static const char *const schedules[] = {
     "gpipe",    "1f1b",      "interleaved", "zb_h1",    "zb_h2", "zbv",
     "dualpipe", "dualpipev", "auto",        "FILE.csv", NULL};
+static const char *const compared[] = {
+    "gpipe",    "1f1b",      "interleaved", "zb_h1", "zb_h2", "zbv",
+    "dualpipe", "dualpipev", "all",         "none",  NULL};
 static const char *const recomputes[] = {"none", "norms", "selective", "full",
                                          NULL};
 static const char *const emas[] = {"none", "fp32", "bf16", "fp8", NULL};
@@ -84,6 +87,9 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(parallel, expert_model_parallel_size, 1, RANKS_MOST, "1"),
      .now = "1"},
     {WORD(parallel, schedule, schedules, "1f1b")},
+    {.section = "parallel", .name = "compare", .kind = WEFTI_CONFIG_WORDS,
+     .offset = offsetof(wefti_config, parallel.compare), .words = compared,
+     .fallback = "none"},
 
     {INT(train, steps, 0, STEPS_MOST, "200")},
     {INT(train, micro_batch_size, 1, 65536, "1")},
@@ -176,6 +182,10 @@ char *wefti_config_key_describe(const wefti_config_key *key, char *text,
         break;
     case WEFTI_CONFIG_WORD:
         list_words(key->words, text, text_bytes);
+        break;
+    case WEFTI_CONFIG_WORDS:
+        snprintf(text, text_bytes, "a list of ");
+        list_words(key->words, text + strlen(text), text_bytes - strlen(text));
         break;
     case WEFTI_CONFIG_VOCAB:
         snprintf(text, text_bytes, "bytes, or a whole number %.0f..%.0f",

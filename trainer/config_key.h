@@ -19,6 +19,7 @@ typedef enum wefti_config_kind {
     WEFTI_CONFIG_REAL,  /* double: least..most, finite */
     WEFTI_CONFIG_BOOL,  /* bool: true, false */
     WEFTI_CONFIG_WORD,  /* const char *: one of words */
+    WEFTI_CONFIG_WORDS, /* wefti_config_words: a list of them */
     WEFTI_CONFIG_VOCAB, /* int64_t: "bytes", or a number least..most */
     WEFTI_CONFIG_PATH,  /* char *, owned */
     WEFTI_CONFIG_PATHS  /* char ** and size_t behind it: a list, owned */

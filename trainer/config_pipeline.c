@@ -34,6 +34,10 @@ static weft_status check_without(const wefti_config *config)
     if (config->checkpoint.inside > 0) {
         return refuse(config, "checkpoint", "inside", "%s", needs);
     }
+    if (config->parallel.compare.count > 0 &&
+        strcmp(config->parallel.compare.items[0], "none") != 0) {
+        return refuse(config, "parallel", "compare", "%s", needs);
+    }
     return is_named(config, "1f1b")
                ? WEFT_OK
                : refuse(config, "parallel", "schedule", "%s", needs);
@@ -73,6 +77,18 @@ static bool is_v(const wefti_config *config)
     return is_named(config, "zbv") || is_named(config, "dualpipev");
 }
 
+/* Which then is what a number of chunks is for. */
+static bool compares_interleaved(const wefti_config *config)
+{
+    const wefti_config_words *compare = &config->parallel.compare;
+    bool any = false;
+    for (size_t k = 0; k < compare->count; k++) {
+        any |= strcmp(compare->items[k], "interleaved") == 0 ||
+               strcmp(compare->items[k], "all") == 0;
+    }
+    return any;
+}
+
 static weft_status check_chunks(const wefti_config *config)
 {
     int64_t chunks = config->parallel.virtual_pipeline_model_parallel_size;
@@ -84,7 +100,7 @@ static weft_status check_chunks(const wefti_config *config)
                       "is too few for schedule interleaved; allowed is from 2");
     }
     if (!free_choice && !is_named(config, "FILE.csv") && chunks > 1 &&
-        !(is_v(config) && chunks == 2)) {
+        !compares_interleaved(config) && !(is_v(config) && chunks == 2)) {
         return refuse(config, "parallel",
                       "virtual_pipeline_model_parallel_size",
                       "is not for schedule %s; allowed is %s, or schedule "
@@ -176,21 +192,45 @@ static weft_status check_deterministic(const wefti_config *config)
                : WEFT_OK;
 }
 
-weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
+/* The same job under one of the schedules that are to be compared. */
+static weft_status check_compared(const wefti_config *config, const char *name,
+                                  int nranks)
 {
-    if (is_named(config, "auto")) {
-        return wefti_config_refuse(
-            config, WEFT_ERR_UNSUPPORTED, "parallel", "schedule",
-            "is not possible in this version; allowed are the others by name");
+    wefti_config other = wefti_pipe_schedule_config(
+        config, name, wefti_pipe_schedule_chunks(config, name));
+    weft_status status = wefti_config_check(&other, nranks);
+    if (status == WEFT_OK) {
+        return WEFT_OK;
     }
-    if (!wefti_pipe_schedule_wanted(config)) {
-        return check_without(config);
+    char why[384];
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    return wefti_config_refuse(config, status, "parallel", "compare",
+                               "has %s, which does not suit this job: %s", name,
+                               why);
+}
+
+static weft_status check_compare(const wefti_config *config, int nranks)
+{
+    const wefti_config_words *compare = &config->parallel.compare;
+    weft_status status = WEFT_OK;
+    for (size_t k = 0; k < compare->count && status == WEFT_OK; k++) {
+        const char *name = compare->items[k];
+        if (strcmp(name, "none") == 0) {
+            return WEFT_OK;
+        }
+        if (k == 0) { /* whose costs all are planned with */
+            status = check_compared(config, "1f1b", nranks);
+        }
+        if (status == WEFT_OK && strcmp(name, "all") != 0) {
+            status = check_compared(config, name, nranks);
+        }
     }
-    if (config->train.elastic) {
-        return refuse(config, "train", "elastic",
-                      "does not go with a pipeline: the ranks that are left "
-                      "do not have all parts of the model");
-    }
+    return status;
+}
+
+/* One that is to be run. */
+static weft_status check_one(const wefti_config *config, int nranks)
+{
     weft_status status = check_ranks(config, nranks);
     if (status == WEFT_OK) {
         status = check_chunks(config);
@@ -202,4 +242,29 @@ weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
         status = check_schedule(config, nranks);
     }
     return status == WEFT_OK ? check_deterministic(config) : status;
+}
+
+weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
+{
+    if (!wefti_pipe_schedule_wanted(config)) {
+        return check_without(config);
+    }
+    if (config->train.elastic) {
+        return refuse(config, "train", "elastic",
+                      "does not go with a pipeline: the ranks that are left "
+                      "do not have all parts of the model");
+    }
+    weft_status status = WEFT_OK;
+    if (is_named(config, "auto")) { /* what else is tried may not suit */
+        if (config->parallel.virtual_pipeline_model_parallel_size > 1) {
+            return refuse(config, "parallel",
+                          "virtual_pipeline_model_parallel_size",
+                          "is what schedule auto chooses; allowed is 1");
+        }
+        wefti_config usual = wefti_pipe_schedule_config(config, "1f1b", 1);
+        status = wefti_config_check(&usual, nranks);
+    } else {
+        status = check_one(config, nranks);
+    }
+    return status == WEFT_OK ? check_compare(config, nranks) : status;
 }

@@ -227,7 +227,7 @@ static weft_status take_list(reader *in, const wefti_config_key *key)
     return any ? WEFT_OK : refuse_value(in, key, "an empty list");
 }
 
-/* The value of key: the current event begins it. A lone path is a list. */
+/* The value of key: the current event begins it. A lone one is a list. */
 static weft_status take_value(reader *in, const wefti_config_key *key)
 {
     wefti_config_place *place = wefti_config_key_place(in->config, key);
@@ -242,7 +242,7 @@ static weft_status take_value(reader *in, const wefti_config_key *key)
         return take_scalar(in, key);
     }
     if (in->event.type == YAML_SEQUENCE_START_EVENT &&
-        key->kind == WEFTI_CONFIG_PATHS) {
+        (key->kind == WEFTI_CONFIG_PATHS || key->kind == WEFTI_CONFIG_WORDS)) {
         return take_list(in, key);
     }
     return refuse_value(

@@ -125,6 +125,11 @@ static wefti_config_verdict set_path(const wefti_config *config,
     return WEFTI_CONFIG_GOOD;
 }
 
+static bool is_alone(const char *word)
+{
+    return strcmp(word, "all") == 0 || strcmp(word, "none") == 0;
+}
+
 /* The one key whose word may be a file keeps its path too. */
 static wefti_config_verdict set_word(wefti_config *config,
                                      const wefti_config_key *key,
@@ -143,6 +148,28 @@ static wefti_config_verdict set_word(wefti_config *config,
         }
     }
     return WEFTI_CONFIG_WRONG;
+}
+
+/* Each once; "all" and "none" by themselves. */
+static wefti_config_verdict add_word(const wefti_config_key *key,
+                                     const char *text,
+                                     wefti_config_words *field)
+{
+    const char *word = NULL;
+    for (size_t i = 0; key->words[i] != NULL; i++) {
+        word = strcmp(text, key->words[i]) == 0 ? key->words[i] : word;
+    }
+    if (!word || field->count == WEFTI_CONFIG_WORDS_MOST ||
+        (field->count > 0 && is_alone(word))) {
+        return WEFTI_CONFIG_WRONG;
+    }
+    for (size_t i = 0; i < field->count; i++) {
+        if (field->items[i] == word || is_alone(field->items[i])) {
+            return WEFTI_CONFIG_WRONG;
+        }
+    }
+    field->items[field->count++] = word;
+    return WEFTI_CONFIG_GOOD;
 }
 
 static wefti_config_verdict add_path(wefti_config *config, const char *text)
@@ -176,6 +203,8 @@ set_field(wefti_config *config, const wefti_config_key *key, const char *text)
         return set_bool(text, field);
     case WEFTI_CONFIG_WORD:
         return set_word(config, key, text, field);
+    case WEFTI_CONFIG_WORDS:
+        return add_word(key, text, field);
     case WEFTI_CONFIG_VOCAB:
         if (strcmp(text, "bytes") == 0) {
             *(int64_t *)field = WEFTI_VOCAB_BYTES;
@@ -194,9 +223,9 @@ wefti_config_verdict wefti_config_key_set(wefti_config *config,
                                           const wefti_config_key *key,
                                           const char *text, bool quoted)
 {
-    bool is_text = key->kind == WEFTI_CONFIG_WORD ||
-                   key->kind == WEFTI_CONFIG_PATH ||
-                   key->kind == WEFTI_CONFIG_PATHS;
+    bool is_text =
+        key->kind == WEFTI_CONFIG_WORD || key->kind == WEFTI_CONFIG_WORDS ||
+        key->kind == WEFTI_CONFIG_PATH || key->kind == WEFTI_CONFIG_PATHS;
     char now[64];
     if (quoted && !is_text) {
         return WEFTI_CONFIG_WRONG;
@@ -216,6 +245,9 @@ void wefti_config_key_clear(wefti_config *config, const wefti_config_key *key)
         char **field = field_of(config, key);
         free(*field);
         *field = NULL;
+    } else if (key->kind == WEFTI_CONFIG_WORDS) {
+        wefti_config_words *words = field_of(config, key);
+        words->count = 0;
     } else if (key->kind == WEFTI_CONFIG_PATHS) {
         for (size_t i = 0; i < config->data.path_count; i++) {
             free(config->data.paths[i]);
@@ -223,6 +255,18 @@ void wefti_config_key_clear(wefti_config *config, const wefti_config_key *key)
         free(config->data.paths);
         config->data.paths = NULL;
         config->data.path_count = 0;
+    }
+}
+
+/* "a, b"; what does not fit is left out. */
+static void print_words(const wefti_config_words *words, char *text,
+                        size_t text_bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < words->count && used < text_bytes; i++) {
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s",
+                                 i > 0 ? ", " : "", words->items[i]);
     }
 }
 
@@ -246,6 +290,9 @@ char *wefti_config_key_print(const wefti_config *config,
     case WEFTI_CONFIG_WORD:
     case WEFTI_CONFIG_PATH:
         snprintf(text, text_bytes, "%s", *(const char *const *)field);
+        break;
+    case WEFTI_CONFIG_WORDS:
+        print_words(field, text, text_bytes);
         break;
     case WEFTI_CONFIG_PATHS:
         snprintf(text, text_bytes, "%zu paths", config->data.path_count);

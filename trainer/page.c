@@ -190,7 +190,8 @@ weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
 }
 
 weft_status wefti_page_gather_plan(wefti_page *page, wefti_pipeline *pipeline,
-                                   const weft_schedule *schedule, int layers)
+                                   const weft_schedule *schedule, int layers,
+                                   int sequences)
 {
     const double unit_ns = 1e6; /* the page's times are ms */
     weft_schedule_run measured;
@@ -202,6 +203,7 @@ weft_status wefti_page_gather_plan(wefti_page *page, wefti_pipeline *pipeline,
                                      ? error_ns
                                      : page->trace.clock_error_ns;
     return status == WEFT_OK
-               ? wefti_page_plan_init(&page->plan, schedule, &measured, layers)
+               ? wefti_page_plan_init(&page->plan, schedule, &measured, layers,
+                                      sequences)
                : status;
 }

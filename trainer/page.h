@@ -18,6 +18,7 @@
 #include "trainer/page_plan.h"
 #include "trainer/summary.h"
 #include "trainer/trace.h"
+#include "trainer/trials.h"
 
 typedef struct wefti_page {
     char *path, *trace_path;
@@ -29,6 +30,7 @@ typedef struct wefti_page {
     char *machine;        /* the text of it; NULL: could not be read */
     char *trace_error;    /* why the trace was not written; NULL: it was */
     wefti_page_plan plan; /* schedule NULL: no pipeline */
+    const wefti_trials *trials; /* borrowed; NULL: none */
 } wefti_page;
 
 /*
@@ -65,13 +67,14 @@ WEFT_NODISCARD weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
  *
  * schedule    what the pipeline runs; borrowed until the page is gone.
  * layers      of the model.
+ * sequences   of a step in one pipeline.
  *
  * Returns     OK | as wefti_pipeline_measure and wefti_page_plan_init.
  */
 WEFT_NODISCARD weft_status wefti_page_gather_plan(wefti_page *page,
                                                   wefti_pipeline *pipeline,
                                                   const weft_schedule *schedule,
-                                                  int layers);
+                                                  int layers, int sequences);
 
 /* Rank 0, after gather. Returns OK | ERR_SYSTEM | ERR_NO_MEMORY. */
 WEFT_NODISCARD weft_status wefti_page_write(const wefti_page *page,

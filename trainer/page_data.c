@@ -115,6 +115,24 @@ static void put_plan(wefti_json *json, const wefti_page_plan *plan)
     wefti_json_object_close(json);
 }
 
+static void put_trials(wefti_json *json, const wefti_trials *trials)
+{
+    wefti_json_array_open(json, "trials");
+    for (size_t k = 0; trials && k < trials->count; k++) {
+        const wefti_trial *trial = &trials->items[k];
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "schedule", trial->name);
+        wefti_json_int(json, "chunks", trial->chunks);
+        wefti_json_bool(json, "emulated", trial->emulated);
+        wefti_json_bool(json, "chosen", trial == trials->chosen);
+        wefti_json_real(json, "step_ms", trial->step_ms);
+        put_run(json, "planned", &trial->planned);
+        put_run(json, "measured", &trial->runs[trial->median]);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
 static void put_all(const wefti_page_view *view, wefti_json *json)
 {
     const wefti_summary *summary = view->summary;
@@ -134,6 +152,7 @@ static void put_all(const wefti_page_view *view, wefti_json *json)
     put_history(json, &view->page->history);
     put_ranks(json, view->page);
     put_plan(json, &view->page->plan);
+    put_trials(json, view->page->trials);
     wefti_json_object_close(json);
 }
 

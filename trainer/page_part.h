@@ -36,6 +36,12 @@ void wefti_page_put_settings(const wefti_page_view *view);
 
 /* Returns OK | what the painter says. */
 WEFT_NODISCARD weft_status wefti_page_put_schedule(const wefti_page_view *view);
+WEFT_NODISCARD weft_status wefti_page_put_trials(const wefti_page_view *view);
+
+/* A step as planned, above as it ran. Returns OK | what the painter says. */
+WEFT_NODISCARD weft_status wefti_page_put_lines(
+    FILE *file, const weft_schedule *schedule, const weft_schedule_run *planned,
+    const weft_schedule_run *ran);
 
 /* The same facts for programs, in an element that nothing runs. */
 WEFT_NODISCARD weft_status wefti_page_put_data(const wefti_page_view *view);

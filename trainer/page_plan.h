@@ -2,26 +2,20 @@
 /*
  * trainer/page_plan.h - a pipeline's step as it was measured, beside what the
  * simulator makes of the costs found in it, and which schedule would suit them
- * best.
- *
- * A cost is the median of its kind and stage. Where a stage's backward is not
- * split, it would be as in those that are; where none is, in halves. What a
- * message takes is the median of the time from the end of its maker to the
- * begin of its user, where that one waited for it; stages that begin with a
- * first chunk make it 0.
+ * best (trainer/pipe_cost.h).
  */
 #ifndef TRAINER_PAGE_PLAN_H
 #define TRAINER_PAGE_PLAN_H
 
+#include "trainer/pipe_cost.h"
 #include "weft/advice.h"
 
 typedef struct wefti_page_plan {
     const weft_schedule *schedule; /* borrowed */
     weft_schedule_run measured, planned;
-    weft_stage_cost *stages; /* [stages] of the schedule */
+    wefti_pipe_cost found;
     weft_schedule_cost cost; /* of a rank, on average; without stages */
     weft_advice advice;
-    bool split_known; /* I and W were measured, of some stage */
 } wefti_page_plan;
 
 /*
@@ -29,6 +23,8 @@ typedef struct wefti_page_plan {
  * taken over.
  *
  * layers      of the model.
+ * sequences   of a step, in one pipeline: what other numbers of micro-batches
+ *             could cut; 0: none are looked at.
  *
  * Returns     OK | ERR_NO_MEMORY | what the simulator says. After an error
  *             there is nothing to finish; measured is gone too.
@@ -36,7 +32,7 @@ typedef struct wefti_page_plan {
 WEFT_NODISCARD weft_status wefti_page_plan_init(wefti_page_plan *plan,
                                                 const weft_schedule *schedule,
                                                 weft_schedule_run *measured,
-                                                int layers);
+                                                int layers, int sequences);
 void wefti_page_plan_fini(wefti_page_plan *plan); /* also of zeros */
 
 /* What a rank put off: W that did not follow its I at once, and how many of

@@ -41,7 +41,7 @@ static void put_costs(FILE *file, const wefti_page_plan *plan)
             "the worst rank's; activations are in micro-batches through all "
             "layers of a rank.</p>\n",
             cost->f, cost->i, cost->w, cost->b, cost->fb, cost->p2p,
-            plan->split_known ? "" : " (I and W: half of B each)");
+            plan->found.split_known ? "" : " (I and W: half of B each)");
 }
 
 static void put_step(FILE *file, const wefti_page_plan *plan)
@@ -97,13 +97,14 @@ static void put_candidate(FILE *file, const weft_schedule_candidate *c)
 {
     fprintf(file, "<tr><td>%s%s</td>", c->name, c->overlap ? ", FB" : "");
     if (isnan(c->makespan)) {
-        fputs("<td></td><td></td><td></td><td></td><td></td><td></td>", file);
+        fprintf(file, "<td></td><td>%d</td>", c->microbatches);
+        fputs("<td></td><td></td><td></td><td></td><td></td>", file);
     } else {
         fprintf(file,
-                "<td>%d</td><td>%.4g</td><td>%.1f%%</td><td>%.4g</td>"
-                "<td>%d</td><td>%zu</td>",
-                c->chunks, c->makespan, 100 * c->bubble_ratio, c->activations,
-                c->param_copies, c->messages);
+                "<td>%d</td><td>%d</td><td>%.4g</td><td>%.1f%%</td>"
+                "<td>%.4g</td><td>%d</td><td>%zu</td>",
+                c->chunks, c->microbatches, c->makespan, 100 * c->bubble_ratio,
+                c->activations, c->param_copies, c->messages);
     }
     fputs("<td class=\"left\">", file);
     wefti_page_text(file, c->why);
@@ -121,14 +122,15 @@ static void put_advice(FILE *file, const weft_advice *advice)
         fputs(".</li></ul>\n", file);
     }
     fputs("<div class=\"wide\"><table id=\"advice\"><tr><th>schedule</th>"
-          "<th>V</th><th>step, ms</th><th>bubble</th><th>activations</th>"
+          "<th>V</th><th>m</th><th>step, "
+          "ms</th><th>bubble</th><th>activations</th>"
           "<th>copies</th><th>messages</th><th class=\"left\"></th></tr>\n",
           file);
     for (size_t k = 0; k < advice->count; k++) {
         put_candidate(file, &advice->candidates[k]);
     }
     fputs("</table></div>\n<p class=\"soft\">Simulated, all with the same "
-          "costs and equal stages.</p>\n",
+          "costs of a layer and of the model's ends.</p>\n",
           file);
 }
 
@@ -149,17 +151,28 @@ static void put_sizes(FILE *file, const char *picture)
     }
 }
 
-static weft_status put_picture(FILE *file, const wefti_page_plan *plan)
+weft_status wefti_page_put_lines(FILE *file, const weft_schedule *schedule,
+                                 const weft_schedule_run *planned,
+                                 const weft_schedule_run *ran)
 {
     char *text = NULL;
     size_t bytes = 0;
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    weft_status status = weft_schedule_get_info(schedule, &info);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (info.actions > ACTIONS_DRAWN) {
+        fprintf(file, "<p>%zu actions are too many to draw.</p>\n",
+                info.actions);
+        return WEFT_OK;
+    }
     FILE *memory = open_memstream(&text, &bytes);
     if (!memory) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "--report: a schedule's picture");
     }
-    weft_status status = weft_schedule_draw_svg(
-        plan->schedule, &plan->planned, &plan->measured, NULL, "ms", memory);
+    status = weft_schedule_draw_svg(schedule, planned, ran, NULL, "ms", memory);
     if (fclose(memory) != 0 && status == WEFT_OK) {
         status =
             wefti_error(WEFT_ERR_NO_MEMORY, "--report: a schedule's picture");
@@ -174,20 +187,14 @@ static weft_status put_picture(FILE *file, const wefti_page_plan *plan)
 weft_status wefti_page_put_schedule(const wefti_page_view *view)
 {
     const wefti_page_plan *plan = &view->page->plan;
-    weft_schedule_info info = {.size_bytes = sizeof(info)};
     FILE *file = view->file;
     if (!plan->schedule) {
         return WEFT_OK;
     }
-    weft_status status = weft_schedule_get_info(plan->schedule, &info);
     fputs("<section><h2>Pipeline</h2>\n", file);
     put_step(file, plan);
-    if (status == WEFT_OK && info.actions <= ACTIONS_DRAWN) {
-        status = put_picture(file, plan);
-    } else {
-        fprintf(file, "<p>%zu actions are too many to draw.</p>\n",
-                info.actions);
-    }
+    weft_status status = wefti_page_put_lines(file, plan->schedule,
+                                              &plan->planned, &plan->measured);
     put_ranks(file, plan);
     put_advice(file, &plan->advice);
     fputs("</section>\n", file);

@@ -269,6 +269,9 @@ static weft_status put_page(const wefti_page_view *view)
     wefti_page_put_loss(view);
     wefti_page_put_breakdown(view);
     weft_status status = wefti_page_put_schedule(view);
+    if (status == WEFT_OK) {
+        status = wefti_page_put_trials(view);
+    }
     wefti_page_put_measured(view);
     wefti_page_put_throughput(view);
     wefti_page_put_ranks(view);

@@ -138,7 +138,8 @@ static wefti_pipeline_config configure_pipeline(const wefti_pipe *pipe,
                                    .row_elems = own->shape.hidden,
                                    .dtype = WEFTI_REAL_DTYPE,
                                    .chunk_rows = config->chunk_rows,
-                                   .calls = wefti_pipe_calls,
+                                   .calls = config->waits ? wefti_pipe_waits
+                                                          : wefti_pipe_calls,
                                    .context = replica};
 }
 

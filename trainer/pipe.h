@@ -69,6 +69,8 @@ typedef struct wefti_pipe {
 typedef struct wefti_pipe_config {
     const weft_schedule *schedule; /* lowered; NULL: no pipeline */
     size_t chunk_rows;             /* 0: a micro-batch at once */
+    /* [stages of the schedule]: ms that take compute's place; NULL: none do. */
+    const weft_stage_cost *waits;
 } wefti_pipe_config;
 
 /*

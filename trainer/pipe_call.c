@@ -192,13 +192,19 @@ static weft_status start_reduce(wefti_replica *replica,
     return status;
 }
 
+weft_status wefti_pipe_reduce_stage(wefti_replica *replica, int stage)
+{
+    const wefti_pipe_stage *own = find_stage(&replica->pipe, stage);
+    return start_reduce(replica, &replica->pipe.reduces[own->part]);
+}
+
 static weft_status whole(void *context, weft_action_type type, int stage)
 {
     wefti_replica *replica = context;
-    const wefti_pipe_stage *own = find_stage(&replica->pipe, stage);
     (void)type; /* the list has REDUCE_GRAD and no other */
-    WEFTI_ASSERT(own->weighed == replica->gradient.count);
-    return start_reduce(replica, &replica->pipe.reduces[own->part]);
+    WEFTI_ASSERT(find_stage(&replica->pipe, stage)->weighed ==
+                 replica->gradient.count);
+    return wefti_pipe_reduce_stage(replica, stage);
 }
 
 const wefti_pipeline_calls wefti_pipe_calls = {.forward = forward,

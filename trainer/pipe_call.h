@@ -6,8 +6,15 @@
 #ifndef TRAINER_PIPE_CALL_H
 #define TRAINER_PIPE_CALL_H
 
-#include "overlap/pipeline.h"
+#include "trainer/pipe.h"
 
 extern const wefti_pipeline_calls wefti_pipe_calls;
+
+/* Waits in place of compute: config.pipe.waits (trainer/pipe_wait.c). */
+extern const wefti_pipeline_calls wefti_pipe_waits;
+
+/* REDUCE_GRAD of a stage, whatever its gradients are. */
+WEFT_NODISCARD weft_status
+wefti_pipe_reduce_stage(struct wefti_replica *replica, int stage);
 
 #endif

@@ -19,6 +19,39 @@ bool wefti_pipe_schedule_wanted(const wefti_config *config)
     return config->parallel.pipeline_model_parallel_size > 1;
 }
 
+wefti_config wefti_pipe_schedule_config(const wefti_config *config,
+                                        const char *name, int chunks)
+{
+    wefti_config own = *config;
+    bool chosen = strcmp(name, "interleaved") == 0; /* the others know V */
+    own.parallel.schedule = name;
+    own.parallel.compare.count = 0;
+    own.parallel.virtual_pipeline_model_parallel_size = chosen ? chunks : 1;
+    if (!chosen) {
+        own.parallel.virtual_group_size = 0;
+    }
+    return own;
+}
+
+int wefti_pipe_schedule_chunks(const wefti_config *config, const char *name)
+{
+    int64_t own = config->parallel.virtual_pipeline_model_parallel_size;
+    int64_t each =
+        config->model.layers / config->parallel.pipeline_model_parallel_size;
+    if (strcmp(name, "interleaved") != 0) {
+        return 1;
+    }
+    if (own > 1) {
+        return (int)own;
+    }
+    for (int chunks = 2; chunks <= each; chunks++) {
+        if (each % chunks == 0) {
+            return chunks;
+        }
+    }
+    return 0;
+}
+
 static weft_status read_text(const char *path, char **text_out,
                              size_t *bytes_out)
 {
@@ -160,4 +193,16 @@ weft_status wefti_pipe_schedule_pass(weft_schedule *schedule)
         status = weft_schedule_release(schedule);
     }
     return status == WEFT_OK ? weft_schedule_group(schedule, 0) : status;
+}
+
+weft_status wefti_pipe_schedule_open(const wefti_config *config, int nranks,
+                                     weft_schedule **schedule_out)
+{
+    int64_t copies = nranks / config->parallel.pipeline_model_parallel_size;
+    weft_status status =
+        wefti_pipe_schedule_make(config,
+                                 config->train.global_batch_size /
+                                     config->train.micro_batch_size / copies,
+                                 schedule_out);
+    return status == WEFT_OK ? wefti_pipe_schedule_pass(*schedule_out) : status;
 }

@@ -16,7 +16,6 @@
 #include "base/error.h"
 #include "comm/bootstrap/source.h"
 #include "trainer/footprint.h"
-#include "trainer/layer.h"
 #include "trainer/pause.h"
 #include "trainer/pipe_schedule.h"
 #include "trainer/run_plan.h"
@@ -158,22 +157,33 @@ static weft_status open_data(wefti_run_state *state)
     return status;
 }
 
-/* What all ranks of a pipeline run. */
+/* What all ranks of a pipeline run; first what is to be tried. */
 static weft_status open_schedule(wefti_run_state *state)
 {
-    const wefti_config *config = &state->config;
-    int64_t copies = weft_comm_get_nranks(state->comm) /
-                     config->parallel.pipeline_model_parallel_size;
-    if (!wefti_pipe_schedule_wanted(config)) {
+    if (!wefti_pipe_schedule_wanted(&state->config)) {
         return WEFT_OK;
     }
-    weft_status status =
-        wefti_pipe_schedule_make(config,
-                                 config->train.global_batch_size /
-                                     config->train.micro_batch_size / copies,
-                                 &state->schedule);
-    return status == WEFT_OK ? wefti_pipe_schedule_pass(state->schedule)
-                             : status;
+    weft_status status = WEFT_OK;
+    if (wefti_trials_wanted(&state->config)) {
+        const wefti_trial_job job = {&state->config, state->comm, state->device,
+                                     &state->data};
+        status =
+            wefti_trials_run(&state->trials, &job,
+                             wefti_run_tells(state) ? state->how.err : NULL);
+    }
+    const wefti_trial *chosen = state->trials.chosen;
+    if (status == WEFT_OK && chosen) {
+        const wefti_config with = wefti_pipe_schedule_config(
+            &state->config, chosen->name, chosen->chunks);
+        state->config.parallel.schedule = with.parallel.schedule;
+        state->config.parallel.virtual_pipeline_model_parallel_size =
+            with.parallel.virtual_pipeline_model_parallel_size;
+    }
+    return status == WEFT_OK
+               ? wefti_pipe_schedule_open(&state->config,
+                                          weft_comm_get_nranks(state->comm),
+                                          &state->schedule)
+               : status;
 }
 
 static weft_status open_replica(wefti_run_state *state)
@@ -188,19 +198,9 @@ static weft_status open_replica(wefti_run_state *state)
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_replica_config replica = {
-        .comm = state->comm,
-        .device = state->device,
-        .ledger = state->ledger,
-        .data = &state->data,
-        .shape = wefti_run_shape(config),
-        .optimizer = wefti_run_optimizer(config),
-        .micro_batch = (size_t)config->train.micro_batch_size,
-        .global_batch = (size_t)config->train.global_batch_size,
-        .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
-        .seed = (uint64_t)config->train.seed,
-        .pipe = {state->schedule,
-                 config->overlap.pipeline ? WEFTI_LAYER_CHUNK_ROWS : 0}};
+    wefti_replica_config replica = wefti_run_replica(
+        config, state->comm, state->device, &state->data, state->schedule);
+    replica.ledger = state->ledger;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
     return status;
@@ -334,6 +334,7 @@ static void describe_start(const wefti_run_state *state)
 
 static void open_loop(wefti_run_state *state)
 {
+    state->page.trials = &state->trials;
     state->loop =
         (wefti_loop){.config = &state->config,
                      .replica = &state->replica,
@@ -368,9 +369,10 @@ static weft_status gather_report(wefti_run_state *state, bool stepped)
         wefti_page_gather(&state->page, state->comm, state->ledger);
     return status == WEFT_OK && stepped && wefti_replica_is_piped(replica) &&
                    !wefti_pause_is_partial(replica->pause)
-               ? wefti_page_gather_plan(&state->page, replica->pipe.pipeline,
-                                        state->schedule,
-                                        (int)state->config.model.layers)
+               ? wefti_page_gather_plan(
+                     &state->page, replica->pipe.pipeline, state->schedule,
+                     (int)state->config.model.layers,
+                     (int)(replica->config.global_batch / replica->copies))
                : status;
 }
 
@@ -431,6 +433,7 @@ static void close_all(wefti_run_state *state)
 {
     close_replica(state);
     wefti_page_fini(&state->page);
+    wefti_trials_fini(&state->trials);
     if (state->has_data) {
         wefti_data_fini(&state->data);
     }

@@ -4,6 +4,8 @@
  */
 #include "trainer/run_plan.h"
 
+#include "trainer/layer.h"
+
 enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
 
 wefti_shape wefti_run_shape(const wefti_config *config)
@@ -32,6 +34,25 @@ wefti_optimizer_config wefti_run_optimizer(const wefti_config *config)
                                     .beta1 = WEFTI_ADAMW_BETA1,
                                     .beta2 = WEFTI_ADAMW_BETA2,
                                     .epsilon = WEFTI_ADAMW_EPSILON};
+}
+
+wefti_replica_config wefti_run_replica(const wefti_config *config,
+                                       weft_comm *comm, weft_device *device,
+                                       const wefti_data *data,
+                                       const weft_schedule *schedule)
+{
+    return (wefti_replica_config){
+        .comm = comm,
+        .device = device,
+        .data = data,
+        .shape = wefti_run_shape(config),
+        .optimizer = wefti_run_optimizer(config),
+        .micro_batch = (size_t)config->train.micro_batch_size,
+        .global_batch = (size_t)config->train.global_batch_size,
+        .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
+        .seed = (uint64_t)config->train.seed,
+        .pipe = {schedule,
+                 config->overlap.pipeline ? WEFTI_LAYER_CHUNK_ROWS : 0, NULL}};
 }
 
 static size_t divide_up(size_t all, size_t by)

@@ -7,11 +7,16 @@
 #define TRAINER_RUN_PLAN_H
 
 #include "trainer/config.h"
-#include "trainer/model.h"
-#include "trainer/optimizer.h"
+#include "trainer/replica.h"
 
 wefti_shape wefti_run_shape(const wefti_config *config);
 wefti_optimizer_config wefti_run_optimizer(const wefti_config *config);
+
+/* schedule NULL: no pipeline. Without a ledger. */
+wefti_replica_config wefti_run_replica(const wefti_config *config,
+                                       weft_comm *comm, weft_device *device,
+                                       const wefti_data *data,
+                                       const weft_schedule *schedule);
 
 /*
  * How many spans and transfers of one step a rank's ledger takes: all, or of

@@ -8,6 +8,7 @@
 
 #include "trainer/loop.h"
 #include "trainer/run.h"
+#include "trainer/trials.h"
 #include "weft/schedule.h"
 
 typedef struct wefti_run_state {
@@ -17,6 +18,7 @@ typedef struct wefti_run_state {
     weft_comm *comm;
     wefti_data data;
     weft_ledger *ledger;
+    wefti_trials trials;     /* of schedules, before the run */
     weft_schedule *schedule; /* NULL: no pipeline */
     wefti_replica replica;
     wefti_savepoint savepoint;

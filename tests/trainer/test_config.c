@@ -8,34 +8,7 @@
  */
 #include "base/check.h"
 #include "scratch.h"
-#include "trainer/config_key.h"
-
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#define HEAD "data: {paths: [t]}\n" /* line 1 of most texts */
-
-static weft_status read_text(wefti_config *config, const char *text,
-                             const char *setting)
-{
-    memset(config, 0xA5, sizeof(*config));
-    return wefti_config_init_text(config, "dir/c.yaml", text, strlen(text),
-                                  &setting, setting != NULL ? 1 : 0);
-}
-
-static void expect_refusal(weft_status got, weft_status expected,
-                           const char *part, const char *text)
-{
-    if (got != expected || strstr(weft_error_text(), part) == NULL) {
-        fail_msg("%s\ngave %d \"%s\", expected %d \"%s\"", text, got,
-                 got == WEFT_OK ? "" : weft_error_text(), expected, part);
-    }
-}
+#include "tests/trainer/configs.h"
 
 static void test_config_minimal_text_gives_defaults(void **state)
 {
@@ -356,21 +329,6 @@ static void test_config_words_beyond_this_version_are_refused(void **state)
     assert_true(refused > 8);
 }
 
-static void check_layout(const char *rest, int nranks, const char *part)
-{
-    wefti_config config;
-    char text[512];
-    snprintf(text, sizeof(text), HEAD "%s", rest);
-    assert_int_equal(read_text(&config, text, NULL), WEFT_OK);
-    weft_status status = wefti_config_check(&config, nranks);
-    if (part == NULL) {
-        assert_int_equal(status, WEFT_OK);
-    } else {
-        expect_refusal(status, WEFT_ERR_INVALID, part, text);
-    }
-    wefti_config_fini(&config);
-}
-
 static void test_config_layout_names_nearest_that_work(void **state)
 {
     (void)state;
@@ -412,80 +370,6 @@ static void test_config_layout_names_nearest_that_work(void **state)
                    "--set train.global_batch_size=5: train.global_batch_size: "
                    "5 is not",
                    "--set");
-    wefti_config_fini(&config);
-}
-
-#define P(ranks) "parallel: {pipeline_model_parallel_size: " #ranks
-
-static void test_config_pipeline_names_what_fails(void **state)
-{
-    (void)state;
-    check_layout(P(2) "}", 4, NULL);
-    check_layout(P(4) ", schedule: zb_h1}", 4, NULL);
-    check_layout("model: {layers: 8}\n" P(4) ", schedule: dualpipev}", 8, NULL);
-    check_layout(P(3) "}\ntrain: {global_batch_size: 24}", 4,
-                 "2:42: parallel.pipeline_model_parallel_size: 3 does not "
-                 "divide 4 ranks; nearest that work: 2, or 3 or 6 ranks");
-    check_layout("model: {layers: 6}\n" P(4) "}", 4,
-                 "model.layers: 6 is not divisible by 4 stages (4 ranks of a "
-                 "pipeline * 1 each); nearest that work: 4 or 8");
-    check_layout(P(4) ", schedule: zbv}", 4,
-                 "model.layers: 4 is not divisible by 8 stages (4 ranks of a "
-                 "pipeline * 2 each); nearest that work: 8");
-    check_layout(P(2) "}\ntrain: {global_batch_size: 5}", 4,
-                 "train.global_batch_size: 5 is not divisible by 2 pipelines * "
-                 "micro_batch_size 1 = 2; nearest that work: 4 or 6, or 1 "
-                 "pipeline");
-    check_layout(P(4) ", schedule: dualpipe}\ntrain: {global_batch_size: 6}", 4,
-                 "schedule: dualpipe is not possible with 6 micro-batches a "
-                 "step for each pipeline: ");
-    check_layout(P(2) ", schedule: interleaved}", 2,
-                 "virtual_pipeline_model_parallel_size: 1 is too few");
-    check_layout(P(2) ", virtual_pipeline_model_parallel_size: 2}", 2,
-                 "2 is not for schedule 1f1b; allowed is 1");
-    check_layout(P(2) ", virtual_group_size: 2}", 2,
-                 "is for schedule interleaved only; it is 1f1b");
-    check_layout(P(2) ", schedule: interleaved, virtual_pipeline_model_"
-                      "parallel_size: 2}\ntrain: {global_batch_size: 7}",
-                 2, "schedule: interleaved is not possible with 7");
-    check_layout("parallel: {schedule: zb_h1}", 2,
-                 "parallel.schedule: zb_h1 needs a pipeline");
-    check_layout(P(2) "}\ntrain: {elastic: true}", 2,
-                 "train.elastic: true does not go with a pipeline");
-    check_layout("model: {tie_embeddings: true}\n" P(2) "}\ntrain: "
-                                                        "{deterministic: true}",
-                 2, "deterministic: true does not hold for model.tie_emb");
-    check_layout(P(2) "}\ntrain: {deterministic: true}", 4, NULL);
-    check_layout(P(2) ", schedule: dualpipe}\ntrain: {deterministic: true, "
-                      "global_batch_size: 24}",
-                 2, "deterministic: true does not hold where 2 directions");
-}
-
-static void test_config_schedule_auto_is_not_possible_yet(void **state)
-{
-    (void)state;
-    wefti_config config;
-    assert_int_equal(read_text(&config, HEAD P(2) ", schedule: auto}", NULL),
-                     WEFT_OK);
-    expect_refusal(wefti_config_check(&config, 2), WEFT_ERR_UNSUPPORTED,
-                   "schedule: auto is not possible in this version", "auto");
-    wefti_config_fini(&config);
-}
-
-static void test_config_schedule_of_a_file_is_joined(void **state)
-{
-    (void)state;
-    wefti_config config;
-    assert_int_equal(
-        read_text(&config, HEAD P(2) ", schedule: mine.csv}", NULL), WEFT_OK);
-    assert_string_equal(config.parallel.schedule, "FILE.csv");
-    assert_string_equal(config.parallel.schedule_file, "dir/mine.csv");
-    expect_refusal(wefti_config_check(&config, 2), WEFT_ERR_SYSTEM,
-                   "parallel.schedule: dir/mine.csv: No such file", "mine.csv");
-    wefti_config_fini(&config);
-    assert_int_equal(read_text(&config, HEAD, "parallel.schedule=/a/b.csv"),
-                     WEFT_OK);
-    assert_string_equal(config.parallel.schedule_file, "/a/b.csv");
     wefti_config_fini(&config);
 }
 
@@ -538,7 +422,7 @@ static void test_config_file_is_read_and_bounded(void **state)
     char *big = malloc(bytes + 1);
     assert_non_null(big);
     memset(big, '#', bytes + 1);
-    memcpy(big, HEAD, strlen(HEAD));
+    memcpy(big, HEAD, sizeof(HEAD) - 1);
     scratch_write(&own, "big.yaml", big, bytes);
     assert_int_equal(
         wefti_config_init(&config, scratch_path(&own, "big.yaml"), NULL, 0),
@@ -588,9 +472,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_config_each_number_has_its_limits),
         cmocka_unit_test(test_config_words_beyond_this_version_are_refused),
         cmocka_unit_test(test_config_layout_names_nearest_that_work),
-        cmocka_unit_test(test_config_pipeline_names_what_fails),
-        cmocka_unit_test(test_config_schedule_auto_is_not_possible_yet),
-        cmocka_unit_test(test_config_schedule_of_a_file_is_joined),
         cmocka_unit_test(test_config_digest_changes_with_lasting_keys_only),
         cmocka_unit_test(test_config_file_is_read_and_bounded),
         cmocka_unit_test(test_config_example_is_possible_on_some_ranks),

@@ -209,7 +209,8 @@ static void make_plan(fake *f, const char *name, double p2p,
     ASSERT_OK(weft_schedule_create(&shape, schedule_out));
     ASSERT_OK(weft_schedule_simulate(*schedule_out, &cost, true, &measured));
     *makespan_out = measured.makespan;
-    ASSERT_OK(wefti_page_plan_init(&f->page.plan, *schedule_out, &measured, 4));
+    ASSERT_OK(
+        wefti_page_plan_init(&f->page.plan, *schedule_out, &measured, 4, 0));
 }
 
 static void test_page_plan_finds_the_costs_it_ran_with(void **state)
@@ -230,11 +231,12 @@ static void test_page_plan_finds_the_costs_it_ran_with(void **state)
                          far * 0.25, plan->planned.makespan, makespan);
             }
             assert_true(fabs(plan->cost.p2p - far * 0.25) < 1e-9);
-            assert_true(plan->stages[0].f == 1 && plan->stages[0].b == 2);
+            assert_true(plan->found.stages[0].f == 1 &&
+                        plan->found.stages[0].b == 2);
             bool splits = strncmp(names[k], "zb", 2) == 0;
             bool whole = k < 3; /* has B alone */
-            assert_true(!splits || plan->split_known);
-            assert_true(!whole || !plan->split_known);
+            assert_true(!splits || plan->found.split_known);
+            assert_true(!whole || !plan->found.split_known);
             assert_true(plan->advice.count >= 8);
             wefti_page_plan_fini(&f.page.plan);
             weft_schedule_destroy(schedule);

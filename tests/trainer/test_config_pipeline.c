@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: a pipeline that is not possible is refused by the key that is in the
+ * way, with what is; what is compared must be possible too.
+ * Method: texts, and what is expected to be said of each.
+ */
+#include "tests/trainer/configs.h"
+
+#define P(ranks) "parallel: {pipeline_model_parallel_size: " #ranks
+
+static void test_config_pipeline_names_what_fails(void **state)
+{
+    (void)state;
+    check_layout(P(2) "}", 4, NULL);
+    check_layout(P(4) ", schedule: zb_h1}", 4, NULL);
+    check_layout("model: {layers: 8}\n" P(4) ", schedule: dualpipev}", 8, NULL);
+    check_layout(P(3) "}\ntrain: {global_batch_size: 24}", 4,
+                 "2:42: parallel.pipeline_model_parallel_size: 3 does not "
+                 "divide 4 ranks; nearest that work: 2, or 3 or 6 ranks");
+    check_layout("model: {layers: 6}\n" P(4) "}", 4,
+                 "model.layers: 6 is not divisible by 4 stages (4 ranks of a "
+                 "pipeline * 1 each); nearest that work: 4 or 8");
+    check_layout(P(4) ", schedule: zbv}", 4,
+                 "model.layers: 4 is not divisible by 8 stages (4 ranks of a "
+                 "pipeline * 2 each); nearest that work: 8");
+    check_layout(P(2) "}\ntrain: {global_batch_size: 5}", 4,
+                 "train.global_batch_size: 5 is not divisible by 2 pipelines * "
+                 "micro_batch_size 1 = 2; nearest that work: 4 or 6, or 1 "
+                 "pipeline");
+    check_layout(P(4) ", schedule: dualpipe}\ntrain: {global_batch_size: 6}", 4,
+                 "schedule: dualpipe is not possible with 6 micro-batches a "
+                 "step for each pipeline: ");
+    check_layout(P(2) ", schedule: interleaved}", 2,
+                 "virtual_pipeline_model_parallel_size: 1 is too few");
+    check_layout(P(2) ", virtual_pipeline_model_parallel_size: 2}", 2,
+                 "2 is not for schedule 1f1b; allowed is 1");
+    check_layout(P(2) ", virtual_group_size: 2}", 2,
+                 "is for schedule interleaved only; it is 1f1b");
+    check_layout(P(2) ", schedule: interleaved, virtual_pipeline_model_"
+                      "parallel_size: 2}\ntrain: {global_batch_size: 7}",
+                 2, "schedule: interleaved is not possible with 7");
+    check_layout("parallel: {schedule: zb_h1}", 2,
+                 "parallel.schedule: zb_h1 needs a pipeline");
+    check_layout(P(2) "}\ntrain: {elastic: true}", 2,
+                 "train.elastic: true does not go with a pipeline");
+    check_layout("model: {tie_embeddings: true}\n" P(2) "}\ntrain: "
+                                                        "{deterministic: true}",
+                 2, "deterministic: true does not hold for model.tie_emb");
+    check_layout(P(2) "}\ntrain: {deterministic: true}", 4, NULL);
+    check_layout(P(2) ", schedule: dualpipe}\ntrain: {deterministic: true, "
+                      "global_batch_size: 24}",
+                 2, "deterministic: true does not hold where 2 directions");
+}
+
+static void test_config_schedule_auto_needs_1f1b_to_fit(void **state)
+{
+    (void)state;
+    check_layout(P(2) ", schedule: auto}", 2, NULL);
+    check_layout("parallel: {schedule: auto}", 2,
+                 "parallel.schedule: auto needs a pipeline");
+    check_layout("model: {layers: 3}\n" P(2) ", schedule: auto}", 2,
+                 "model.layers: 3 is not divisible by 2 stages");
+    check_layout(P(2) ", schedule: auto, virtual_pipeline_model_parallel_size: "
+                      "2}",
+                 2, "2 is what schedule auto chooses; allowed is 1");
+}
+
+static void check_compare_refused(const char *list, const char *said,
+                                  const char *input)
+{
+    char text[256];
+    wefti_config config;
+    snprintf(text, sizeof(text), HEAD P(2) ", compare: %s}", list);
+    expect_refusal(read_text(&config, text, NULL), WEFT_ERR_INVALID, said,
+                   input);
+}
+
+static void test_config_compare_takes_each_schedule_once(void **state)
+{
+    (void)state;
+    wefti_config config;
+    assert_int_equal(
+        read_text(&config, HEAD P(2) ", compare: [zbv, 1f1b]}", NULL), WEFT_OK);
+    assert_int_equal(config.parallel.compare.count, 2);
+    assert_string_equal(config.parallel.compare.items[0], "zbv");
+    assert_string_equal(config.parallel.compare.items[1], "1f1b");
+    wefti_config_fini(&config);
+    assert_int_equal(read_text(&config, HEAD P(2) ", compare: [zbv, 1f1b]}",
+                               "parallel.compare=all"),
+                     WEFT_OK);
+    assert_int_equal(config.parallel.compare.count, 1);
+    assert_string_equal(config.parallel.compare.items[0], "all");
+    wefti_config_fini(&config);
+    check_compare_refused("[zbv, zbv]",
+                          "parallel.compare: zbv is wrong; "
+                          "allowed is a list of gpipe, 1f1b",
+                          "zbv, zbv");
+    check_compare_refused("[zbv, all]", "parallel.compare: all is wrong",
+                          "all");
+    check_compare_refused("[none, zbv]", "parallel.compare: zbv is wrong",
+                          "none, zbv");
+    check_compare_refused("[auto]", "parallel.compare: auto is wrong", "auto");
+    check_compare_refused("[]", "parallel.compare: an empty list", "[]");
+}
+
+static void test_config_compare_refuses_what_does_not_suit(void **state)
+{
+    (void)state;
+    check_layout("parallel: {compare: [zbv]}", 2,
+                 "parallel.compare: zbv needs a pipeline");
+    check_layout("parallel: {compare: none}", 2, NULL);
+    check_layout(P(2) ", compare: [zbv, dualpipev, interleaved]}", 2, NULL);
+    check_layout(P(2) ", compare: all, virtual_pipeline_model_parallel_size: "
+                      "2}",
+                 2, NULL);
+    check_layout("model: {layers: 2}\n" P(2) ", compare: [gpipe, zbv]}", 2,
+                 "parallel.compare: gpipe, zbv has zbv, which does not suit");
+    check_layout("model: {layers: 2}\n" P(2) ", compare: [interleaved]}", 2,
+                 "has interleaved, which does not suit");
+}
+
+static void test_config_schedule_of_a_file_is_joined(void **state)
+{
+    (void)state;
+    wefti_config config;
+    assert_int_equal(
+        read_text(&config, HEAD P(2) ", schedule: mine.csv}", NULL), WEFT_OK);
+    assert_string_equal(config.parallel.schedule, "FILE.csv");
+    assert_string_equal(config.parallel.schedule_file, "dir/mine.csv");
+    expect_refusal(wefti_config_check(&config, 2), WEFT_ERR_SYSTEM,
+                   "parallel.schedule: dir/mine.csv: No such file", "mine.csv");
+    wefti_config_fini(&config);
+    assert_int_equal(read_text(&config, HEAD, "parallel.schedule=/a/b.csv"),
+                     WEFT_OK);
+    assert_string_equal(config.parallel.schedule_file, "/a/b.csv");
+    wefti_config_fini(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_config_pipeline_names_what_fails),
+        cmocka_unit_test(test_config_schedule_auto_needs_1f1b_to_fit),
+        cmocka_unit_test(test_config_compare_takes_each_schedule_once),
+        cmocka_unit_test(test_config_compare_refuses_what_does_not_suit),
+        cmocka_unit_test(test_config_schedule_of_a_file_is_joined),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

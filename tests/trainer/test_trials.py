@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""test_trials.py BIN_DIR EXAMPLES
+
+Goal: schedules that are compared are planned with 1f1b's costs, run, and shown
+side by side; schedule auto runs the one that took least, which then trains as
+if it had been named; where ranks have no core of their own, compute is waits,
+and the steps are as long as planned.
+
+Method: weft-train with a small model; what it says on stderr and the figures in
+the report's data are read back and compared with each other and with runs of
+the schedule by its name. How long emulated steps may be beside the plan: by a
+third here, where other tests run too; a tenth with WEFT_TEST_LONG, the best of
+three runs.
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+EXAMPLES = sys.argv.pop(2)
+BIN = sys.argv.pop(1)
+RUN = os.path.join(BIN, "weft-run")
+TRAIN = os.path.join(BIN, "weft-train")
+LONG = "WEFT_TEST_LONG" in os.environ
+DEADLINE_S = 80
+SMALL = ["--set", "train.steps=3", "--set", "model.seq_length=36",
+         "--set", "model.hidden_size=32", "--set", "model.ffn_size=48"]
+
+
+class Trials(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="weft-trials-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not name.startswith("WEFT_")}
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def train(self, nranks, *settings, example="pipeline.yaml", small=SMALL):
+        command = [RUN, "-n", str(nranks), TRAIN,
+                   os.path.join(EXAMPLES, example), *small,
+                   "--metrics", self.path("steps"),
+                   "--report", self.path("page.html")]
+        for setting in settings:
+            command += ["--set", setting]
+        got = subprocess.run(command, text=True, env=self.environment,
+                             capture_output=True, timeout=DEADLINE_S)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        with open(self.path("steps")) as file:
+            losses = [json.loads(line)["loss"] for line in file]
+        with open(self.path("page.html")) as file:
+            page = file.read()
+        data = re.search(r'id="weft-report">(.*?)</script>', page, re.S)
+        return got.stderr, losses, page, json.loads(data.group(1))
+
+    def check_page(self, page, trials, names):
+        self.assertEqual([trial["schedule"] for trial in trials], names)
+        self.assertIn("Schedules side by side", page)
+        table = re.search(r'<table id="trials">(.*?)</table>', page, re.S)
+        rows = re.findall(r"<tr><td>(.*?)</tr>", table.group(1), re.S)
+        self.assertEqual(len(rows), len(trials))
+        for row, trial in zip(rows, trials):
+            cells = re.split(r"</td><td[^>]*>|</td>", row)
+            self.assertTrue(cells[0].startswith(trial["schedule"]), row)
+            self.assertAlmostEqual(float(cells[2]),
+                                   trial["planned"]["makespan_ms"],
+                                   delta=1e-3 * float(cells[2]))
+            self.assertAlmostEqual(float(cells[3]),
+                                   trial["measured"]["makespan_ms"],
+                                   delta=1e-3 * float(cells[3]))
+            self.assertIn("emulated" if trial["emulated"] else "", row)
+            heading = trial["schedule"] + (
+                ", emulated" if trial["emulated"] else "")
+            self.assertIn("<h3>%s</h3>" % heading, page)
+            self.assertGreaterEqual(trial["step_ms"],
+                                    0.5 * trial["measured"]["makespan_ms"])
+            self.assertAlmostEqual(trial["planned"]["peak_activation"],
+                                   trial["measured"]["peak_activation"],
+                                   delta=1e-9)
+
+    def test_auto_runs_what_took_least_and_trains_as_named(self):
+        said, losses, page, data = self.train(
+            2, "parallel.pipeline_model_parallel_size=2",
+            "parallel.schedule=auto")
+        trials = data["trials"]
+        self.check_page(page, trials, [t["schedule"] for t in trials])
+        self.assertEqual(trials[0]["schedule"], "1f1b")
+        self.assertLessEqual(len(trials), 4)
+        chosen = [trial for trial in trials if trial["chosen"]]
+        self.assertEqual(len(chosen), 1)
+        self.assertEqual(chosen[0]["step_ms"],
+                         min(trial["step_ms"] for trial in trials))
+        name = chosen[0]["schedule"]
+        self.assertIn("schedule auto chooses %s" % name, said)
+        self.assertIn("weft-train: %s on 2 ranks" % name, said)
+        self.assertEqual(said.count("weft-train: tried"), len(trials))
+        settings = ["parallel.schedule=" + name,
+                    "parallel.pipeline_model_parallel_size=2"]
+        if name == "interleaved":
+            settings.append("parallel.virtual_pipeline_model_parallel_size=%d"
+                            % chosen[0]["chunks"])
+        _, named, page, data = self.train(2, *settings)
+        self.assertEqual(losses, named)
+        self.assertEqual(data["trials"], [])
+        self.assertNotIn("Schedules side by side", page)
+
+    def test_compared_are_those_that_were_asked_for(self):
+        crowded = (os.cpu_count() or 1) < 2
+        said, _, page, data = self.train(
+            2, "parallel.pipeline_model_parallel_size=2",
+            "parallel.compare=[zbv, 1f1b, interleaved]")
+        first = ["1f1b", "zbv"] + (["1f1b"] if crowded else [])
+        self.check_page(page, data["trials"], first + ["interleaved"])
+        self.assertNotIn("chooses", said)
+        self.assertIn("weft-train: 1f1b on 2 ranks", said)
+
+    def test_all_tells_which_do_not_suit(self):
+        said, _, _, data = self.train(
+            2, "parallel.pipeline_model_parallel_size=2",
+            "parallel.compare=all", "model.layers=2")
+        names = [trial["schedule"] for trial in data["trials"]]
+        for name in "interleaved", "zbv", "dualpipev":
+            self.assertIn("weft-train: not compared: %s: " % name, said)
+            self.assertNotIn(name, names)
+        for name in "gpipe", "zb_h1", "zb_h2", "dualpipe":
+            self.assertIn(name, names)
+
+    def emulate(self):
+        """More ranks than cores: all eight, planned with the waits' lengths."""
+        nranks = 2 * (os.cpu_count() or 1)
+        _, _, page, data = self.train(
+            nranks, "parallel.pipeline_model_parallel_size=%d" % nranks,
+            "model.layers=%d" % (2 * nranks), "parallel.compare=all",
+            "train.global_batch_size=%d" % (16 * nranks))
+        trials = data["trials"]
+        names = ["gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zbv",
+                 "dualpipe", "dualpipev"]
+        self.assertEqual(sorted(trial["schedule"] for trial in trials[1:]),
+                         sorted(names))
+        self.check_page(page, trials, [t["schedule"] for t in trials])
+        self.assertIn("more ranks than cores", page)
+        self.assertTrue(all(trial["emulated"] for trial in trials[1:]))
+        self.assertFalse(trials[0]["emulated"])
+        return {trial["schedule"]: trial["measured"]["makespan_ms"]
+                / trial["planned"]["makespan_ms"] - 1 for trial in trials[1:]}
+
+    @unittest.skipIf((os.cpu_count() or 1) > 4, "ranks would be too many")
+    def test_emulated_steps_take_as_long_as_planned(self):
+        best = None
+        for _ in range(3):
+            errors = self.emulate()
+            print(", ".join("%s %+.1f%%" % (name, 100 * error)
+                            for name, error in errors.items()))
+            worst = max(abs(error) for error in errors.values())
+            best = worst if best is None else min(best, worst)
+            if best < (0.1 if LONG else 1 / 3):
+                return
+        self.fail("planned and emulated differ by %.0f%%" % (100 * best))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -187,10 +187,9 @@ static void append_stuck(weft_comm *comm, int rank, char *text,
     double waited_s;
     size_t used = strlen(text);
     int peer = -1;
-    if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) >= 0) {
-        snprintf(text + used, text_bytes - used, ": it waits in %s", what);
-    } else if (wefti_elsewhere_get(comm, rank, what, sizeof(what), &peer) ==
-               WEFTI_ELSEWHERE_MEMBER) {
+    if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) < 0 &&
+        wefti_elsewhere_get(comm, rank, what, sizeof(what), &peer) ==
+            WEFTI_ELSEWHERE_MEMBER) {
         snprintf(text + used, text_bytes - used,
                  ": it waits in %s for rank %d%s", what, peer,
                  peer == comm->rank ? ", which waits here: are the two used in "

@@ -32,7 +32,8 @@ static weft_status advise(wefti_page_plan *plan, int layers, int sequences)
     wefti_layer_cost each =
         wefti_layer_cost_fit(&plan->found, plan->schedule, layers);
     weft_schedule_cost asked =
-        wefti_layer_cost_rank(&each, &plan->found, info.ranks, layers);
+        wefti_layer_cost_rank(&each, info.ranks, layers, plan->found.hidden);
+    asked.p2p = plan->found.p2p;
     weft_advice_config question = {
         .size_bytes = sizeof(question),
         .ranks = info.ranks,

@@ -25,6 +25,7 @@ static void put_trial(FILE *file, const wefti_trials *trials, size_t k)
 {
     const wefti_trial *trial = &trials->items[k];
     const weft_schedule_run *ran = &trial->runs[trial->median];
+    bool is_basis = strcmp(trial->name, "1f1b") == 0;
     fprintf(file,
             "<tr><td>%s%s</td><td>%d</td><td>%.4g</td><td>%.4g</td>"
             "<td>%+.1f%%</td><td>%.1f%%</td><td>%.1f%%</td><td>%.4g</td>"
@@ -34,10 +35,11 @@ static void put_trial(FILE *file, const wefti_trials *trials, size_t k)
             100 * wefti_trial_error(trial),
             percent(trial->planned.bubble, trial->planned.makespan),
             percent(ran->bubble, ran->makespan), trial->planned.activations,
-            ran->activations, trial->step_ms,
-            k == 0 ? "its costs are the others'" : "",
-            k == 0 && trial->emulated ? ", " : "",
-            trial->emulated ? "emulated" : "");
+            ran->activations, trial->step_ms, trial->emulated ? "emulated" : "",
+            trial->emulated && is_basis ? "; " : "",
+            !is_basis         ? ""
+            : trial->emulated ? "its costs plan the emulated"
+                              : "its costs plan the others");
 }
 
 static void put_table(FILE *file, const wefti_trials *trials)
@@ -56,7 +58,10 @@ static void put_table(FILE *file, const wefti_trials *trials)
 
 static void put_words(FILE *file, const wefti_trials *trials)
 {
-    const wefti_layer_cost *cost = &trials->layer;
+    bool emulated = trials->count > 1 && trials->items[1].emulated;
+    const wefti_trial_basis *basis =
+        emulated ? &trials->emulated : &trials->real;
+    const wefti_layer_cost *cost = &basis->layer;
     fprintf(file,
             "<p class=\"soft\">Each ran for %d steps before the run; shown is "
             "the one of median length. Planned are all of them with the costs "
@@ -65,12 +70,12 @@ static void put_words(FILE *file, const wefti_trials *trials)
             "%.4g ms. Planned and measured are the pipeline; a whole step has "
             "also the update and its transfers.</p>\n",
             WEFTI_TRIAL_STEPS, cost->layer.f, cost->layer.b, cost->first.f,
-            cost->last.f, cost->first.b, cost->last.b, trials->found.p2p);
-    if (trials->crowded) {
+            cost->last.f, cost->first.b, cost->last.b, basis->p2p);
+    if (emulated) {
         fputs("<p>A host has more ranks than cores, on which compute has no "
               "length of its own. Emulated: in place of compute, waits as "
-              "long as 1f1b's compute was; messages and reductions are "
-              "real.</p>\n",
+              "long as 1f1b's compute was; messages and reductions are real, "
+              "and so are the costs of 1f1b with those waits.</p>\n",
               file);
     }
     if (trials->chosen) {

@@ -295,17 +295,15 @@ wefti_layer_cost wefti_layer_cost_fit(const wefti_pipe_cost *cost,
 }
 
 weft_schedule_cost wefti_layer_cost_rank(const wefti_layer_cost *cost,
-                                         const wefti_pipe_cost *found,
-                                         int ranks, int layers)
+                                         int ranks, int layers, double hidden)
 {
     double each = (double)layers / ranks;
     weft_schedule_cost rank = {.size_bytes = sizeof(rank),
                                .f = each * cost->layer.f,
                                .i = each * cost->layer.i,
                                .w = each * cost->layer.w,
-                               .b = each * cost->layer.b,
-                               .p2p = found->p2p};
-    set_pair(&rank, found->hidden);
+                               .b = each * cost->layer.b};
+    set_pair(&rank, hidden);
     return rank;
 }
 

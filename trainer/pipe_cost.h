@@ -57,10 +57,10 @@ wefti_layer_cost wefti_layer_cost_fit(const wefti_pipe_cost *cost,
                                       const weft_schedule *schedule,
                                       int layers);
 
-/* A rank's share of the layers without the ends, for weft_schedule_advise. */
+/* A rank's share of the layers without the ends or messages; hidden: of a pair.
+ */
 weft_schedule_cost wefti_layer_cost_rank(const wefti_layer_cost *cost,
-                                         const wefti_pipe_cost *found,
-                                         int ranks, int layers);
+                                         int ranks, int layers, double hidden);
 
 /* stages_out   [stages of the schedule], which divide the layers */
 void wefti_layer_cost_apply(const wefti_layer_cost *cost,

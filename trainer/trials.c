@@ -53,10 +53,16 @@ static void tell_trial(const search *s, const wefti_trial *trial)
     }
 }
 
+static const wefti_trial_basis *basis_of(const wefti_trials *trials,
+                                         const wefti_trial *trial)
+{
+    return trial->emulated ? &trials->emulated : &trials->real;
+}
+
 /* The same on paper, with what 1f1b's costs come to for it. */
 static weft_status plan(const search *s, wefti_trial *trial)
 {
-    const wefti_trials *trials = s->trials;
+    const wefti_trial_basis *basis = basis_of(s->trials, trial);
     int layers = (int)s->job->config->model.layers;
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     weft_status status = weft_schedule_get_info(trial->schedule, &info);
@@ -68,9 +74,10 @@ static weft_status plan(const search *s, wefti_trial *trial)
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
                            info.stages);
     }
-    weft_schedule_cost cost = wefti_layer_cost_rank(
-        &trials->layer, &trials->found, info.ranks, layers);
-    wefti_layer_cost_apply(&trials->layer, trial->schedule, layers, stages);
+    weft_schedule_cost cost =
+        wefti_layer_cost_rank(&basis->layer, info.ranks, layers, basis->hidden);
+    cost.p2p = basis->p2p;
+    wefti_layer_cost_apply(&basis->layer, trial->schedule, layers, stages);
     cost.stages = stages;
     status =
         weft_schedule_simulate(trial->schedule, &cost, true, &trial->planned);
@@ -78,34 +85,24 @@ static weft_status plan(const search *s, wefti_trial *trial)
     return status;
 }
 
-/* All ranks plan with what rank 0 has found. */
-static weft_status share_costs(search *s)
+/* From 1f1b; all ranks plan with what rank 0 has found. */
+static weft_status find_basis(search *s, const wefti_trial *trial)
 {
-    wefti_trials *trials = s->trials;
-    struct {
-        wefti_layer_cost layer;
-        double p2p, hidden;
-    } both = {trials->layer, trials->found.p2p, trials->found.hidden};
-    weft_status status =
-        weft_broadcast(&both, &both, sizeof(both) / sizeof(double),
-                       WEFT_DTYPE_F64, 0, s->job->comm, NULL);
-    trials->layer = both.layer;
-    trials->found.p2p = both.p2p;
-    trials->found.hidden = both.hidden;
-    return status;
-}
-
-static weft_status find_costs(search *s)
-{
-    wefti_trials *trials = s->trials;
-    const wefti_trial *first = &trials->items[0];
-    weft_status status = wefti_pipe_cost_init(&trials->found, first->schedule,
-                                              first->runs, first->run_count);
+    wefti_trial_basis own;
+    memset(&own, 0, sizeof(own));
+    wefti_pipe_cost cost;
+    weft_status status = wefti_pipe_cost_init(&cost, trial->schedule,
+                                              trial->runs, trial->run_count);
     if (status == WEFT_OK) {
-        trials->layer = wefti_layer_cost_fit(&trials->found, first->schedule,
-                                             (int)s->job->config->model.layers);
-        status = share_costs(s);
+        own.layer = wefti_layer_cost_fit(&cost, trial->schedule,
+                                         (int)s->job->config->model.layers);
+        own.p2p = cost.p2p;
+        own.hidden = cost.hidden;
+        wefti_pipe_cost_fini(&cost);
+        status = weft_broadcast(&own, &own, sizeof(own) / sizeof(double),
+                                WEFT_DTYPE_F64, 0, s->job->comm, NULL);
     }
+    *(trial->emulated ? &s->trials->emulated : &s->trials->real) = own;
     return status;
 }
 
@@ -122,13 +119,28 @@ static weft_stage_cost *make_waits(const search *s, const wefti_config *config)
         waits = calloc((size_t)info.stages, sizeof(*waits));
     }
     if (waits) {
-        wefti_layer_cost_apply(&s->trials->layer, schedule,
+        wefti_layer_cost_apply(&s->trials->real.layer, schedule,
                                (int)config->model.layers, waits);
     }
     weft_schedule_destroy(schedule);
     return waits;
 }
 
+static const wefti_trial *find_trial(const wefti_trials *trials,
+                                     const char *name, int chunks,
+                                     bool emulated)
+{
+    for (size_t k = 0; k < trials->count; k++) {
+        const wefti_trial *trial = &trials->items[k];
+        if (trial->emulated == emulated && strcmp(trial->name, name) == 0 &&
+            (trial->chunks == chunks || strcmp(name, "interleaved") != 0)) {
+            return trial;
+        }
+    }
+    return NULL;
+}
+
+/* The first of its kind is 1f1b, whose costs are the others'. */
 static weft_status try_one(search *s, const char *name, int chunks,
                            bool emulated)
 {
@@ -148,8 +160,10 @@ static weft_status try_one(search *s, const char *name, int chunks,
     if (status != WEFT_OK) {
         return status;
     }
-    if (trials->count++ == 0) {
-        status = find_costs(s);
+    bool first = !find_trial(trials, "1f1b", chunks, emulated);
+    trials->count++;
+    if (first) {
+        status = find_basis(s, trial);
     }
     if (status == WEFT_OK) {
         status = plan(s, trial);
@@ -174,8 +188,7 @@ static bool suits(const search *s, const char *name, int chunks)
 static weft_status compare_one(search *s, const char *name, bool must)
 {
     int chunks = wefti_pipe_schedule_chunks(s->job->config, name);
-    bool first = strcmp(name, "1f1b") == 0 && !s->trials->crowded;
-    if (first) { /* is there already */
+    if (strcmp(name, "1f1b") == 0) { /* is there already */
         return WEFT_OK;
     }
     if (!must && !suits(s, name, chunks)) {
@@ -191,17 +204,20 @@ static weft_status compare_one(search *s, const char *name, bool must)
 static weft_status compare_all(search *s)
 {
     const wefti_config_words *compare = &s->job->config->parallel.compare;
-    weft_status status = WEFT_OK;
+    if (compare->count == 0 || strcmp(compare->items[0], "none") == 0) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        s->trials->crowded ? try_one(s, "1f1b", 1, true) : WEFT_OK;
     for (size_t k = 0; k < compare->count && status == WEFT_OK; k++) {
-        if (strcmp(compare->items[k], "all") == 0) {
-            for (int n = 0; weft_schedule_name(n) && status == WEFT_OK; n++) {
-                status = compare_one(s, weft_schedule_name(n), false);
-            }
-        } else if (strcmp(compare->items[k], "none") != 0) {
+        if (strcmp(compare->items[k], "all") != 0) {
             status = compare_one(s, compare->items[k], true);
+            continue;
+        }
+        for (int n = 0; weft_schedule_name(n) && status == WEFT_OK; n++) {
+            status = compare_one(s, weft_schedule_name(n), false);
         }
     }
-    s->trials->compared = s->trials->count - 1;
     return status;
 }
 
@@ -218,19 +234,6 @@ static weft_status find_crowded(search *s)
 /* ---- auto -----------------------------------------------------------------
  */
 
-static const wefti_trial *find_trial(const wefti_trials *trials,
-                                     const char *name, int chunks)
-{
-    for (size_t k = 0; k < trials->count; k++) {
-        const wefti_trial *trial = &trials->items[k];
-        if (!trial->emulated && strcmp(trial->name, name) == 0 &&
-            (trial->chunks == chunks || strcmp(name, "interleaved") != 0)) {
-            return trial;
-        }
-    }
-    return NULL;
-}
-
 static weft_status ask(const search *s, weft_advice *advice_out)
 {
     const wefti_trials *trials = s->trials;
@@ -238,15 +241,17 @@ static weft_status ask(const search *s, weft_advice *advice_out)
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     weft_status status =
         weft_schedule_get_info(trials->items[0].schedule, &info);
-    weft_schedule_cost cost = wefti_layer_cost_rank(
-        &trials->layer, &trials->found, info.ranks, layers);
+    const wefti_trial_basis *real = &trials->real;
+    weft_schedule_cost cost =
+        wefti_layer_cost_rank(&real->layer, info.ranks, layers, real->hidden);
+    cost.p2p = real->p2p;
     weft_advice_config question = {.size_bytes = sizeof(question),
                                    .ranks = info.ranks,
                                    .microbatches = info.microbatches,
                                    .layers = layers,
                                    .cost = &cost,
-                                   .first = &trials->layer.first,
-                                   .last = &trials->layer.last};
+                                   .first = &real->layer.first,
+                                   .last = &real->layer.last};
     return status == WEFT_OK ? weft_schedule_advise(&question, advice_out)
                              : status;
 }
@@ -263,7 +268,7 @@ static weft_status try_best(search *s, const weft_advice *advice)
             c->makespan > worth_trying * usual) {
             continue;
         }
-        if (find_trial(s->trials, c->name, c->chunks)) {
+        if (find_trial(s->trials, c->name, c->chunks, false)) {
             tried++;
         } else if (suits(s, c->name, c->chunks)) {
             status = try_one(s, c->name, c->chunks, false);
@@ -337,7 +342,7 @@ weft_status wefti_trials_run(wefti_trials *trials, const wefti_trial_job *job,
                              FILE *err)
 {
     search s = {.job = job, .trials = trials, .err = err};
-    *trials = (wefti_trials){.room = 1 + WEFTI_CONFIG_WORDS_MOST + AUTO_TRIALS};
+    *trials = (wefti_trials){.room = 2 + WEFTI_CONFIG_WORDS_MOST + AUTO_TRIALS};
     trials->items = calloc(trials->room, sizeof(*trials->items));
     if (!trials->items) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for trials");
@@ -361,6 +366,5 @@ void wefti_trials_fini(wefti_trials *trials)
         wefti_trial_fini(&trials->items[k]);
     }
     free(trials->items);
-    wefti_pipe_cost_fini(&trials->found);
     *trials = (wefti_trials){0};
 }

@@ -5,7 +5,8 @@
  *
  * 1f1b comes first and is always run. What its layers, ends and messages cost
  * is all that the others are planned with, so that planned beside measured says
- * how far such plans can be trusted.
+ * how far such plans can be trusted. Where compute is emulated, messages cost
+ * what they cost beside emulated compute, so there 1f1b is run once more.
  */
 #ifndef TRAINER_TRIALS_H
 #define TRAINER_TRIALS_H
@@ -16,19 +17,29 @@
 #include <stdio.h>
 
 /*
+ * wefti_trial_basis - what all plans of a kind are made of: 1f1b's costs, as
+ * rank 0's pipeline had them.
+ *
+ * hidden   share of a pair's shorter half
+ */
+typedef struct wefti_trial_basis {
+    wefti_layer_cost layer;
+    double p2p, hidden;
+} wefti_trial_basis;
+
+/*
  * items      [count]; the first is 1f1b, with its compute
- * compared   how many of them, behind the first, were to be compared
- * layer      what was found in the first, of rank 0's pipeline
- * crowded    a host has more ranks than cores: what is compared is emulated
+ * real       what was found in the first
+ * emulated   what was found in 1f1b with waits as long as those costs
+ * crowded    a host has more ranks than cores: what is compared is emulated,
+ *            1f1b first
  * chosen     of items; NULL: the schedule is not auto
  * reason     why, one sentence
  */
 typedef struct wefti_trials {
     wefti_trial *items;
     size_t count, room;
-    size_t compared;
-    wefti_pipe_cost found; /* of the first */
-    wefti_layer_cost layer;
+    wefti_trial_basis real, emulated;
     bool crowded;
     const wefti_trial *chosen;
     char reason[512];

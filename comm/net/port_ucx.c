@@ -146,6 +146,16 @@ static void ask_for_whole_chunks(ucp_config_t *settings)
     (void)ucp_config_modify(settings, "RX_SEG_SIZE", "144k");
 }
 
+/*
+ * Else the first message to a host that does not answer waits for the kernel to
+ * give up connecting, two minutes long, and whoever posts it waits too.
+ * Likewise unknown to some.
+ */
+static void ask_not_to_wait(ucp_config_t *settings)
+{
+    (void)ucp_config_modify(settings, "CONN_NB", "y");
+}
+
 static ucs_status_t configure(const wefti_port_config *config,
                               ucp_config_t **settings_out)
 {
@@ -167,6 +177,7 @@ static ucs_status_t configure(const wefti_port_config *config,
         }
     }
     ask_for_whole_chunks(*settings_out);
+    ask_not_to_wait(*settings_out);
     return UCS_OK;
 }
 

@@ -140,7 +140,9 @@ class Trials(unittest.TestCase):
             "model.layers=%d" % (2 * nranks),
             "parallel.compare=[%s]" % ", ".join(names),
             "train.global_batch_size=%d" % (4 * nranks),
-            "train.steps=1", example="pipeline-demo.yaml", small=[])
+            "train.steps=1",
+            "parallel.virtual_pipeline_model_parallel_size=1",
+            example="pipeline-demo.yaml", small=[])
         trials = data["trials"]
         self.check_page(page, trials, ["1f1b", "1f1b", *names])
         self.assertIn("more ranks than cores", page)

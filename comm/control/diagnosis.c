@@ -234,13 +234,17 @@ static void append_rank(char *text, size_t text_bytes, int rank, int *listed)
     }
 }
 
-/* Writes whom op waits for and who waits; returns the first awaited, or who
- * holds that one up; -1: nobody. */
+/*
+ * Writes whom op waits for and who waits; returns the first awaited, or who
+ * holds that one up; -1: nobody. Before all others comes who has not entered:
+ * one that has may wait for that one too, and its word of it be late.
+ */
 static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
                     size_t text_bytes)
 {
     char absent[256] = "", waiting[96] = "";
     int first = -1, listed = 0, more = 0;
+    bool first_entered = true;
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered = true;
         /* A letter to oneself may wait for a call that never comes. */
@@ -253,8 +257,10 @@ static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
         }
         if (entered && is_only_waiting(comm, op, peer)) {
             append_rank(waiting, sizeof(waiting), peer, &listed);
-        } else if (first < 0) {
+        } else if (first < 0 || (first_entered && !entered)) {
+            more += first >= 0;
             first = peer;
+            first_entered = entered;
             describe(comm, op, peer, entered, absent, sizeof(absent));
             if (peer != comm->rank && !entered) {
                 append_stuck(comm, peer, absent, sizeof(absent));

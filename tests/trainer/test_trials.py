@@ -11,7 +11,7 @@ Method: weft-train with a small model; what it says on stderr and the figures in
 the report's data are read back and compared with each other and with runs of
 the schedule by its name. How long emulated steps may be beside the plan: by a
 third here, where other tests run too; a tenth with WEFT_TEST_LONG, the best of
-three runs.
+three runs; nothing is said of it under a sanitizer, which makes messages slow.
 """
 import json
 import os
@@ -27,6 +27,7 @@ BIN = sys.argv.pop(1)
 RUN = os.path.join(BIN, "weft-run")
 TRAIN = os.path.join(BIN, "weft-train")
 LONG = "WEFT_TEST_LONG" in os.environ
+SANITIZED = os.environ.get("WEFT_SANITIZED") == "1"
 DEADLINE_S = 80
 SMALL = ["--set", "train.steps=3", "--set", "model.seq_length=36",
          "--set", "model.hidden_size=32", "--set", "model.ffn_size=48"]
@@ -142,7 +143,7 @@ class Trials(unittest.TestCase):
             "train.global_batch_size=%d" % (4 * nranks),
             "train.steps=1",
             "parallel.virtual_pipeline_model_parallel_size=1",
-            example="pipeline-demo.yaml", small=[])
+            example="pipeline-demo.yaml", small=SMALL if SANITIZED else [])
         trials = data["trials"]
         self.check_page(page, trials, ["1f1b", "1f1b", *names])
         self.assertIn("more ranks than cores", page)
@@ -160,7 +161,7 @@ class Trials(unittest.TestCase):
                             for name, error in errors.items()))
             worst = max(abs(error) for error in errors.values())
             best = worst if best is None else min(best, worst)
-            if best < (0.1 if LONG else 1 / 3):
+            if SANITIZED or best < (0.1 if LONG else 1 / 3):
                 return
         self.fail("planned and emulated differ by %.0f%%" % (100 * best))
 

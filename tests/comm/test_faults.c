@@ -430,9 +430,12 @@ static int failed_stream(weft_comm *comm, void *context)
                   .count = 8192,
                   .dtype = WEFT_DTYPE_F32,
                   .arrived = arrived};
-    int failures = weft_op_post(&op, 1, comm, stream) != WEFT_OK;
-    failures += weft_gate_wait(arrived, 0, 1, NULL) != WEFT_ERR_PEER;
-    failures += weft_stream_wait(stream) != WEFT_ERR_PEER;
+    weft_status posted = weft_op_post(&op, 1, comm, stream);
+    int failures = posted != WEFT_OK && posted != WEFT_ERR_PEER;
+    if (posted == WEFT_OK) { /* else the other one has told it already */
+        failures += weft_gate_wait(arrived, 0, 1, NULL) != WEFT_ERR_PEER;
+        failures += weft_stream_wait(stream) != WEFT_ERR_PEER;
+    }
     weft_stream_destroy(stream);
     weft_gate_destroy(arrived);
     weft_device_close(device);

@@ -207,8 +207,10 @@ static double distance(const real *a, const real *b, size_t count)
 {
     double worst = 0, size = 0;
     for (size_t i = 0; i < count; i++) {
-        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
-        size = fmax(size, fabs((double)a[i]));
+        double off = fabs((double)a[i] - (double)b[i]);
+        double value = fabs((double)a[i]);
+        worst = off > worst || isnan(off) ? off : worst;
+        size = value > size ? value : size;
     }
     return worst / size;
 }

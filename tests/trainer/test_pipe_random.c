@@ -264,7 +264,8 @@ static double distance(const real *a, const real *b, size_t count)
     double worst = 0, most = 0;
     for (size_t i = 0; i < count; i++) {
         worst = worse(worst, fabs((double)a[i] - (double)b[i]));
-        most = fmax(most, fabs((double)a[i]));
+        double value = fabs((double)a[i]);
+        most = value > most ? value : most;
     }
     return worst / most;
 }

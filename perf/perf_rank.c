@@ -4,7 +4,9 @@
  */
 #include "perf/perf_rank.h"
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/settings.h"
 #include "comm/control/diagnosis.h"
 #include "device/device.h"
 
@@ -76,7 +78,12 @@ weft_status wefti_perf_rank_init(wefti_perf_rank *self,
         return wefti_error(WEFT_ERR_INVALID, "-r %d: allowed is 0 to %d",
                            options->root, nranks - 1);
     }
-    weft_status status = start(self, id);
+    int64_t limit_ms = 0;
+    weft_status status = wefti_setting_int(WEFTI_SETTING_TIMEOUT_MS, &limit_ms);
+    self->limit_ns = limit_ms * 1000000;
+    if (status == WEFT_OK) {
+        status = start(self, id);
+    }
     self->counts = calloc(2 * (size_t)nranks, sizeof(*self->counts));
     if (status == WEFT_OK && !self->counts) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "counts of %d ranks", nranks);
@@ -135,9 +142,13 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
     return subject;
 }
 
+/* Somebody has died, or is later than any operation may be. */
 static bool has_lost_a_peer(const void *context)
 {
     const wefti_perf_rank *self = context;
+    if (wefti_clock_ns() - self->come_ns > self->limit_ns) {
+        return true;
+    }
     for (int rank = 0; rank < self->nranks; rank++) {
         if (rank != self->rank && wefti_peer_has_died(self->comm, rank)) {
             return true;
@@ -149,6 +160,7 @@ static bool has_lost_a_peer(const void *context)
 /* Where the line fails, a barrier of weft's tells all ranks who is missing. */
 weft_status wefti_perf_rank_meet(wefti_perf_rank *self)
 {
+    self->come_ns = wefti_clock_ns();
     if (self->line && wefti_startline_wait(self->line, has_lost_a_peer, self)) {
         return WEFT_OK;
     }

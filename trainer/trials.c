@@ -342,8 +342,9 @@ weft_status wefti_trials_run(wefti_trials *trials, const wefti_trial_job *job,
                              FILE *err)
 {
     search s = {.job = job, .trials = trials, .err = err};
-    *trials = (wefti_trials){.room = 2 + WEFTI_CONFIG_WORDS_MOST + AUTO_TRIALS};
-    trials->items = calloc(trials->room, sizeof(*trials->items));
+    *trials = (wefti_trials){0};
+    trials->items = calloc(2 + WEFTI_CONFIG_WORDS_MOST + AUTO_TRIALS,
+                           sizeof(*trials->items));
     if (!trials->items) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for trials");
     }

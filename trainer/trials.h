@@ -38,7 +38,7 @@ typedef struct wefti_trial_basis {
  */
 typedef struct wefti_trials {
     wefti_trial *items;
-    size_t count, room;
+    size_t count;
     wefti_trial_basis real, emulated;
     bool crowded;
     const wefti_trial *chosen;

@@ -127,4 +127,15 @@ static inline void drop_action(wefti_actions *list, size_t index)
     list->count--;
 }
 
+/* Moves the action at from to index to, which lies behind or before it. */
+static inline void move_action(wefti_actions *list, size_t from, size_t to)
+{
+    weft_action moved = list->items[from];
+    drop_action(list, from);
+    memmove(list->items + to + 1, list->items + to,
+            (list->count - to) * sizeof(*list->items));
+    list->items[to] = moved;
+    list->count++;
+}
+
 #endif

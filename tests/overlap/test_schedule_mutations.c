@@ -25,17 +25,6 @@ static bool pick(weft_schedule *schedule, uint64_t *seed, weft_action_type one,
     return false;
 }
 
-/* Moves the action at from to index to, which lies behind or before it. */
-static void move(wefti_actions *list, size_t from, size_t to)
-{
-    weft_action moved = list->items[from];
-    drop_action(list, from);
-    memmove(list->items + to + 1, list->items + to,
-            (list->count - to) * sizeof(*list->items));
-    list->items[to] = moved;
-    list->count++;
-}
-
 /* Two messages of one ordered pair of ranks change places on one side. */
 static bool swap_messages(weft_schedule *schedule, uint64_t *seed)
 {
@@ -102,7 +91,7 @@ static bool receive_late(weft_schedule *schedule, uint64_t *seed)
         return false;
     }
     wefti_actions *list = &schedule->lists[rank];
-    move(list, k, list->count - 1);
+    move_action(list, k, list->count - 1);
     return true;
 }
 
@@ -115,7 +104,7 @@ static bool send_early(weft_schedule *schedule, uint64_t *seed)
               &k)) {
         return false;
     }
-    move(&schedule->lists[rank], k, 0);
+    move_action(&schedule->lists[rank], k, 0);
     return true;
 }
 
@@ -137,7 +126,7 @@ static bool compute_early(weft_schedule *schedule, uint64_t *seed)
     }
     size_t to = find_action(list, full ? WEFT_ACTION_F : WEFT_ACTION_I,
                             late.stage, late.microbatch);
-    move(list, k, to);
+    move_action(list, k, to);
     return true;
 }
 

@@ -79,17 +79,6 @@ static bool is_valid(const weft_schedule *schedule)
     return valid;
 }
 
-/* Moves the action at from to index to. */
-static void move(wefti_actions *list, size_t from, size_t to)
-{
-    weft_action moved = list->items[from];
-    drop_action(list, from);
-    memmove(list->items + to + 1, list->items + to,
-            (list->count - to) * sizeof(*list->items));
-    list->items[to] = moved;
-    list->count++;
-}
-
 /* A pair becomes F and B, a B becomes I and W, at once or much later. */
 static void split(wefti_actions *list, size_t at, uint64_t *seed)
 {
@@ -105,7 +94,8 @@ static void split(wefti_actions *list, size_t at, uint64_t *seed)
     }
     *action = parts[0];
     wefti_actions_add(list, parts[1]);
-    move(list, list->count - 1, at + 1 + below(seed, list->count - at - 1));
+    move_action(list, list->count - 1,
+                at + 1 + below(seed, list->count - at - 1));
 }
 
 /* Anything a little forth or back. */
@@ -113,7 +103,7 @@ static void shift(wefti_actions *list, size_t at, uint64_t *seed)
 {
     size_t to = at + below(seed, 7);
     to = to < 3 ? 0 : to - 3;
-    move(list, at, to < list->count ? to : list->count - 1);
+    move_action(list, at, to < list->count ? to : list->count - 1);
 }
 
 /* A change to one rank's list, taken back where it is no schedule any more. */
@@ -130,7 +120,7 @@ static void mutate(weft_schedule *schedule, uint64_t *seed)
     if (one_in(seed, 2)) {
         split(list, at, seed);
     } else if (list->items[at].type == WEFT_ACTION_W && one_in(seed, 2)) {
-        move(list, at, at + below(seed, count - at));
+        move_action(list, at, at + below(seed, count - at));
     } else {
         shift(list, at, seed);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/run_state.h - a run from inside: what run.c opens and closes, and
- * run_sum.c ends with.
+ * trainer/run_state.h - a run from inside: what run_open.c opens, run.c trains
+ * with and closes, and run_sum.c ends with.
  */
 #ifndef TRAINER_RUN_STATE_H
 #define TRAINER_RUN_STATE_H
@@ -36,6 +36,20 @@ typedef struct wefti_run_state {
 
 /* Rank 0 does. */
 bool wefti_run_tells(const wefti_run_state *state);
+
+/*
+ * wefti_run_open - all of it, up to the files.
+ *
+ * everywhere  set where every rank fails alike
+ */
+WEFT_NODISCARD weft_status wefti_run_open(wefti_run_state *state,
+                                          bool *everywhere);
+
+/* Ledger and replica, on the communicator at hand. */
+WEFT_NODISCARD weft_status wefti_run_open_replica(wefti_run_state *state);
+
+/* Goes on with another communicator, or with none. */
+void wefti_run_replace_comm(wefti_run_state *state, weft_comm *comm);
 
 /*
  * wefti_run_generate - text from the final state, rank 0's to print; in a

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/run_open.c - what a rank opens, in order:
+ *
+ *   config -> device, communicator -> data -> schedule -> ledger, replica ->
+ *   files
+ *
+ * Nothing is opened before the configuration has been found possible.
+ */
+#include "trainer/run_state.h"
+
+#include "base/error.h"
+#include "comm/bootstrap/source.h"
+#include "trainer/pause.h"
+#include "trainer/pipe_schedule.h"
+#include "trainer/run_plan.h"
+#include "trainer/seats.h"
+
+#include <string.h>
+
+/* How many ranks there will be, before they meet. */
+static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
+{
+    int rank;
+    if (how->nranks == 0) {
+        return wefti_source_look(&rank, nranks_out);
+    }
+    *nranks_out = how->nranks;
+    return WEFT_OK;
+}
+
+static weft_status open_config(wefti_run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    int nranks;
+    weft_status status = count_ranks(&state->how, &nranks);
+    if (status == WEFT_OK && options->report) {
+        status = wefti_page_init(&state->page, options->report);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_config_init(&state->config, options->config,
+                                   options->settings, options->setting_count);
+        state->has_config = status == WEFT_OK;
+    }
+    if (status == WEFT_OK) {
+        status = wefti_config_check(&state->config, nranks);
+    }
+    if (status == WEFT_OK && options->measure &&
+        wefti_pipe_schedule_wanted(&state->config)) {
+        status = wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "--measure: is not possible in this version with "
+                             "parallel.pipeline_model_parallel_size above 1; "
+                             "--metrics has bubble and overlap of each step");
+    }
+    return status;
+}
+
+void wefti_run_replace_comm(wefti_run_state *state, weft_comm *comm)
+{
+    wefti_flight_unwatch(state->how.flight, state->comm);
+    weft_comm_destroy(state->comm);
+    state->comm = comm;
+    wefti_flight_watch(state->how.flight, state->comm);
+}
+
+/* The ranks in the order that suits the machines they run on. */
+static weft_status take_seats(wefti_run_state *state)
+{
+    const wefti_config *config = &state->config;
+    const wefti_shape shape = wefti_run_shape(config);
+    int nranks = weft_comm_get_nranks(state->comm);
+    wefti_parameters plan;
+    wefti_place_job job;
+    weft_comm *seated;
+    weft_status status =
+        wefti_parameters_plan(&shape, (size_t)(config->overlap.bucket_mb * 1e6),
+                              (size_t)nranks, &plan);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_seats_job(config, plan.parameter_count, nranks, &job);
+    wefti_parameters_fini(&plan);
+    status = wefti_seats_take(state->comm, &job,
+                              wefti_run_tells(state) ? state->how.err : NULL,
+                              &seated);
+    if (status == WEFT_OK && seated) {
+        wefti_run_replace_comm(state, seated);
+    }
+    return status;
+}
+
+static weft_status open_comm(wefti_run_state *state)
+{
+    weft_status status = weft_device_open("host", 0, &state->device);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_comm_config config = {.size_bytes = sizeof(config),
+                               .id = state->how.id,
+                               .rank = state->how.rank,
+                               .nranks = state->how.nranks,
+                               .device = state->device};
+    status = weft_comm_create(&config, &state->comm);
+    wefti_flight_watch(state->how.flight, state->comm);
+    return status == WEFT_OK ? take_seats(state) : status;
+}
+
+static void note_skipped(void *context, const char *line)
+{
+    wefti_run_state *state = context;
+    if (wefti_run_tells(state)) {
+        fprintf(state->how.err, "weft-train: %s\n", line);
+    }
+}
+
+static weft_status open_data(wefti_run_state *state)
+{
+    wefti_data_config config = {
+        .paths = (const char *const *)state->config.data.paths,
+        .path_count = state->config.data.path_count,
+        .validation_fraction = state->config.data.validation_fraction,
+        .seed = (uint64_t)state->config.data.seed,
+        .seq_length = (size_t)state->config.model.seq_length,
+        .note = note_skipped,
+        .note_context = state};
+    weft_status status = wefti_data_init(&state->data, &config);
+    state->has_data = status == WEFT_OK;
+    if (status != WEFT_OK) {
+        char where[352];
+        const char *why = weft_error_text();
+        why += strncmp(why, "data: ", 6) == 0 ? 6 : 0; /* the place says it */
+        status = wefti_error(status, "%s: %s",
+                             wefti_config_where(&state->config, "data", "paths",
+                                                where, sizeof(where)),
+                             why);
+    }
+    return status;
+}
+
+/* What all ranks of a pipeline run; first what is to be tried. */
+static weft_status open_schedule(wefti_run_state *state)
+{
+    if (!wefti_pipe_schedule_wanted(&state->config)) {
+        return WEFT_OK;
+    }
+    weft_status status = WEFT_OK;
+    if (wefti_trials_wanted(&state->config)) {
+        const wefti_trial_job job = {&state->config, state->comm, state->device,
+                                     &state->data};
+        status =
+            wefti_trials_run(&state->trials, &job,
+                             wefti_run_tells(state) ? state->how.err : NULL);
+    }
+    const wefti_trial *chosen = state->trials.chosen;
+    if (status == WEFT_OK && chosen) {
+        const wefti_config with = wefti_pipe_schedule_config(
+            &state->config, chosen->name, chosen->chunks);
+        state->config.parallel.schedule = with.parallel.schedule;
+        state->config.parallel.virtual_pipeline_model_parallel_size =
+            with.parallel.virtual_pipeline_model_parallel_size;
+    }
+    return status == WEFT_OK
+               ? wefti_pipe_schedule_open(&state->config,
+                                          weft_comm_get_nranks(state->comm),
+                                          &state->schedule)
+               : status;
+}
+
+weft_status wefti_run_open_replica(wefti_run_state *state)
+{
+    const wefti_config *config = &state->config;
+    size_t spans = wefti_run_spans(config, weft_comm_get_nranks(state->comm),
+                                   wefti_data_validation_windows(&state->data));
+    weft_status status = weft_ledger_create(spans, &state->ledger);
+    if (status == WEFT_OK) {
+        status = weft_ledger_attach(state->ledger, state->comm);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_replica_config replica = wefti_run_replica(
+        config, state->comm, state->device, &state->data, state->schedule);
+    replica.ledger = state->ledger;
+    status = wefti_replica_init(&state->replica, &replica);
+    state->has_replica = status == WEFT_OK;
+    return status;
+}
+
+/* Before training, so that nobody trains for hours to learn that. */
+static weft_status try_folder(wefti_run_state *state)
+{
+    char where[352];
+    weft_status status =
+        wefti_savepoint_try(&state->savepoint, &state->replica);
+    if (status != WEFT_OK &&
+        state->replica.failed == 1 + (int)state->replica.rank) {
+        status = wefti_error(status, "%s: %s",
+                             wefti_config_where(&state->config, "checkpoint",
+                                                "dir", where, sizeof(where)),
+                             weft_error_text());
+    }
+    return status;
+}
+
+static weft_status open_files(wefti_run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    state->savepoint = (wefti_savepoint){
+        .dir = options->resume ? options->resume : state->config.checkpoint.dir,
+        .keep = (size_t)state->config.checkpoint.keep,
+        .elastic = state->config.train.elastic};
+    wefti_config_digest(&state->config, state->savepoint.digest);
+    if (wefti_replica_is_piped(&state->replica)) {
+        weft_status status = wefti_pause_create(
+            &state->replica, &state->savepoint, state->config.checkpoint.dir,
+            (size_t)state->config.checkpoint.inside);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    if (options->resume) {
+        weft_status status =
+            wefti_savepoint_read(&state->savepoint, &state->replica);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        state->savepoint.dir = state->config.checkpoint.dir;
+    }
+    if (state->config.checkpoint.every > 0) {
+        weft_status status = try_folder(state);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    if (wefti_run_tells(state) && options->json) {
+        weft_status status = wefti_summary_try(options->json);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    if (wefti_run_tells(state) && options->report) {
+        weft_status status = wefti_page_try(&state->page);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    if (wefti_run_tells(state) && options->metrics) {
+        weft_status status =
+            wefti_metrics_open(&state->metrics, options->metrics,
+                               options->resume ? state->replica.step : 0);
+        state->has_metrics = status == WEFT_OK;
+        return status;
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
+{
+    weft_status status = open_config(state);
+    *everywhere = status != WEFT_OK;
+    if (status == WEFT_OK) {
+        status = open_comm(state);
+    }
+    if (status == WEFT_OK) {
+        status = open_data(state);
+    }
+    if (status == WEFT_OK) {
+        status = open_schedule(state);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_run_open_replica(state);
+    }
+    return status == WEFT_OK ? open_files(state) : status;
+}

@@ -7,8 +7,14 @@
 #include "kernels/math/level.h"
 #include "kernels/math/vec.h"
 
-#define CHAINS     ((size_t)4)
-#define GROUP_ROWS ((size_t)4)
+#define CHAINS ((size_t)4)
+
+/*
+ * Rows whose backward shares loads and stores of dweight. Rows of a width near
+ * a multiple of 4 KiB lie in the same lines of a first-level cache; with more
+ * than two, those of dx, dy and x put each other out.
+ */
+#define GROUP_ROWS ((size_t)2)
 
 static inline real fold_chains(const vec sum[CHAINS])
 {
@@ -124,7 +130,7 @@ ALWAYS_INLINE void group_backward(real *dx, real *dweight, const real *dy,
     for (size_t i = 0; i + LANES <= width; i += LANES) {
         vec dw = vec_load(dweight + i), w = vec_load(weight + i);
 
-#pragma GCC unroll 4
+#pragma GCC unroll 2
         for (size_t t = 0; t < rows; t++) {
             size_t at = t * width + i;
             vec g = slope_lanes(&dw, vec_load(dy + at), vec_load(x + at), w,

@@ -348,6 +348,7 @@ static void all_cases(benchmark *bench, bool quick)
     rows_by_width(bench, 512, 704);
     rows_by_width(bench, 1024, 4096);
     rows_by_width(bench, 100, 999);
+    rows_by_width(bench, 100, 1024);
     losses(bench, 512, 4096);
     losses(bench, 128, 32000);
     losses(bench, 100, 999);

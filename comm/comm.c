@@ -13,11 +13,11 @@
 #include "comm/control/fault.h"
 #include "comm/engine.h"
 #include "comm/fabric/remote.h"
-#include "comm/group.h"
-#include "comm/letters.h"
-#include "comm/mem.h"
+#include "comm/make/group.h"
+#include "comm/mem/mem.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
+#include "comm/p2p/letters.h"
 #include "comm/ticket.h"
 
 #include <fcntl.h>

@@ -180,7 +180,7 @@ typedef struct wefti_engine {
     wefti_hosts *hosts;        /* NULL: nothing is known of them */
     bool failed;               /* some communicator of it has */
     wefti_memory_limit memory; /* as it was when the ranks met */
-    wefti_list *lists;         /* [list_count]; see comm/group.c */
+    wefti_list *lists;         /* [list_count]; see comm/make/group.c */
     size_t list_count;
     wefti_membership *members;      /* NULL: a job of one rank */
     wefti_mapping *mapping;         /* holds the bell while the thread lives */

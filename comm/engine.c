@@ -16,10 +16,10 @@
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/hosts.h"
-#include "comm/letters.h"
-#include "comm/mem.h"
+#include "comm/mem/mem.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
+#include "comm/p2p/letters.h"
 
 #include <sched.h>
 #include <signal.h>

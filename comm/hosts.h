@@ -4,9 +4,9 @@
  *
  * Where ranks do not all share memory, each domain's lowest rank describes its
  * host as the first communicator is made, and all ranks keep all descriptions:
- * comm/cluster.h makes one graph of them whenever somebody asks. Here they are
- * bytes that nobody reads. On one host nothing is described; WEFT_MACHINES=off,
- * as rank 0 has it, describes nothing anywhere.
+ * comm/cluster/cluster.h makes one graph of them whenever somebody asks. Here
+ * they are bytes that nobody reads. On one host nothing is described;
+ * WEFT_MACHINES=off, as rank 0 has it, describes nothing anywhere.
  *
  *     rank         0        1        2        3
  *     shares with  0 1      0 1      2 3      2 3

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "comm/op_check.h"
-#include "comm/p2p.h"
+#include "comm/p2p/p2p.h"
 #include "comm/pattern/shape.h"
 #include "comm/post.h"
 

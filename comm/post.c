@@ -18,7 +18,7 @@
 #include "comm/oneshot.h"
 #include "comm/op.h"
 #include "comm/op_check.h"
-#include "comm/p2p.h"
+#include "comm/p2p/p2p.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "comm/core.h"
-#include "comm/group.h"
+#include "comm/make/group.h"
 #include "kernels/wire/fold_level.h"
 
 #include <stdio.h>

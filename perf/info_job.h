@@ -6,7 +6,7 @@
 #ifndef PERF_INFO_JOB_H
 #define PERF_INFO_JOB_H
 
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 
 #include <stdbool.h>
 

@@ -5,8 +5,8 @@
  */
 #include "base/error.h"
 #include "base/settings.h"
+#include "comm/cluster/routes.h"
 #include "comm/net/port_library.h"
-#include "comm/routes.h"
 #include "perf/info_binding.h"
 #include "perf/info_fabrics.h"
 #include "perf/info_job.h"

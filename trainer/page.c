@@ -5,7 +5,7 @@
 #include "trainer/page.h"
 
 #include "base/error.h"
-#include "comm/routes.h"
+#include "comm/cluster/routes.h"
 #include "topo/report.h"
 
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "trainer/seats.h"
 
 #include "base/error.h"
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 #include "kernels/math/real.h"
 
 #include <stdlib.h>

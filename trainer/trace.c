@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 #include "trainer/trace_event.h"
 #include "weft/op.h"
 

@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "comm/control/elsewhere.h"
 #include "comm/control/stuck.h"
-#include "comm/letters.h"
 #include "comm/net/net.h"
+#include "comm/p2p/letters.h"
 
 #include <stdarg.h>
 #include <stdio.h>

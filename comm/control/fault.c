@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/fabric/remote.h"
-#include "comm/letters.h"
-#include "comm/mem.h"
+#include "comm/mem/mem.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
+#include "comm/p2p/letters.h"
 #include "comm/ticket.h"
 
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "comm/control/diagnosis.h"
-#include "comm/mem.h"
+#include "comm/mem/mem.h"
 
 #include <stdio.h>
 #include <stdlib.h>

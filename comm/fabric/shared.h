@@ -104,8 +104,8 @@ typedef struct wefti_fault_page {
 } wefti_fault_page;
 
 /*
- * One attempt of the survivors to agree who is left; see comm/shrink.c. Each
- * word is set once, by compare-and-swap: whoever is first decides for all.
+ * One attempt of the survivors to agree who is left; see comm/make/shrink.c.
+ * Each word is set once, by compare-and-swap: whoever is first decides for all.
  *
  * decided   propose -> decide: the author's proposal
  * outcome   conclude -> conclude: what a rank that could not build has written
@@ -158,7 +158,7 @@ enum {
     WEFTI_BALLOT_TURNS = 2      /* what a domain says first, and in its turn */
 };
 
-/* What a domain says in a ballot; what it means is comm/shrink.c's. */
+/* What a domain says in a ballot; what it means is comm/make/shrink.c's. */
 typedef struct wefti_vote {
     uint64_t number;
     uint64_t words[WEFTI_VOTE_WORDS];

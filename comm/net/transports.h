@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/net/transports.h - what the network module could use on this machine.
- * Part of the library of comm/cluster.h.
+ * Part of the library of comm/cluster/cluster.h.
  */
 #ifndef COMM_NET_TRANSPORTS_H
 #define COMM_NET_TRANSPORTS_H

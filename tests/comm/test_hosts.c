@@ -9,7 +9,7 @@
  * to a barrier: any call that waits for them would be a mismatch. What is seen
  * is compared with this machine, read directly.
  */
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 #include "comm/core.h"
 #include "comm/hosts.h"
 #include "tests/comm/world.h"

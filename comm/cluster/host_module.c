@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/host_module.c - weft_host.so. It has base and topo of its own: nothing
- * of it meets the names of whoever opens it.
+ * comm/cluster/host_module.c - weft_host.so. It has base and topo of its own:
+ * nothing of it meets the names of whoever opens it.
  */
-#include "comm/host_module.h"
+#include "comm/cluster/host_module.h"
 
 #include "comm/net/transports.h"
 #include "topo/topo.h"

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/p2p.c - point-to-point operations and lists of them, checked and posted.
+ * comm/p2p/p2p.c - point-to-point operations and lists of them, checked and
+ * posted.
  *
- * A list becomes a batch of letters (comm/letters.h), in one allocation that
- * lives until all are done; a short one on no stream lives on the caller's
+ * A list becomes a batch of letters (comm/p2p/letters.h), in one allocation
+ * that lives until all are done; a short one on no stream lives on the caller's
  * stack.
  */
-#include "comm/p2p.h"
+#include "comm/p2p/p2p.h"
 
 #include "base/error.h"
 #include "comm/control/fault.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/create_from.c - a new communicator from a list of ranks of an old one,
- * made by those on the list alone.
+ * comm/make/create_from.c - a new communicator from a list of ranks of an old
+ * one, made by those on the list alone.
  *
  *   members          leader, the first on the list
  *     | card ----------->|  the same list on all? Who first shares memory with
@@ -14,7 +14,7 @@
  * between the same two ranks.
  */
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/make/group.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/comm_create.c - the first communicator of a job: its ranks meet, and
- * each builds its own end.
+ * comm/make/comm_create.c - the first communicator of a job: its ranks meet,
+ * and each builds its own end.
  *
  * Whatever can fail on one rank alone happens between the meeting's welcome
  * and its verdict, or is told there if it failed before, so that all ranks

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/mem.h - memory that peers write into; see weft/mem.h.
+ * comm/mem/mem.h - memory that peers write into; see weft/mem.h.
  *
  *   header | part of rank 0 | part of rank 1 | ...     in a domain's memory
  *   part:  cells   [source][slot] counters, each raised by its source
@@ -16,8 +16,8 @@
  * releases the data put before; a wait's load acquires them. Both are
  * sequentially consistent, because the bell needs it.
  */
-#ifndef COMM_MEM_H
-#define COMM_MEM_H
+#ifndef COMM_MEM_MEM_H
+#define COMM_MEM_MEM_H
 
 #include "comm/control/stall.h"
 #include "comm/core.h"

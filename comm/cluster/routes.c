@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/routes.c - asks weft's own choice, collective by collective, and
+ * comm/cluster/routes.c - asks weft's own choice, collective by collective, and
  * says over which levels of the machine its bytes go.
  *
  * The choice is the one that every rank makes when it posts (comm/select.h);
  * nothing is decided here.
  */
-#include "comm/routes.h"
+#include "comm/cluster/routes.h"
 
 #include "base/check.h"
 #include "base/error.h"

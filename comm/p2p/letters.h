@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/letters.h - send and receive: operations between two ranks, matched per
- * ordered pair in the order of posting.
+ * comm/p2p/letters.h - send and receive: operations between two ranks, matched
+ * per ordered pair in the order of posting.
  *
  *   batch (a posted list) --< letter --> queue of its pair and direction
  *
@@ -9,8 +9,8 @@
  * queue's own wefti_op, so there are two of those per peer, however many
  * letters wait, and a post never waits for room.
  */
-#ifndef COMM_LETTERS_H
-#define COMM_LETTERS_H
+#ifndef COMM_P2P_LETTERS_H
+#define COMM_P2P_LETTERS_H
 
 #include "comm/core.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/shrink.c - the survivors of a communicator agree who they are.
+ * comm/make/shrink.c - the survivors of a communicator agree who they are.
  *
  * The parent has failed, so they talk through the memory that a domain shares
  * and, between domains, over the control channel, in rounds:
@@ -34,7 +34,7 @@
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
-#include "comm/group.h"
+#include "comm/make/group.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/routes.h - which way each collective takes at each size: the
+ * comm/cluster/routes.h - which way each collective takes at each size: the
  * levels it crosses, the algorithm, the fabric, the chunks, and why.
  */
-#ifndef COMM_ROUTES_H
-#define COMM_ROUTES_H
+#ifndef COMM_CLUSTER_ROUTES_H
+#define COMM_CLUSTER_ROUTES_H
 
 #include "base/json.h"
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 
 #include <stdio.h>
 
 struct wefti_report;
 
-/* What really runs: the hosts are of each rank, by ordinal (comm/cluster.h). */
+/* What really runs: the hosts are of each rank, by ordinal
+ * (comm/cluster/cluster.h). */
 typedef struct wefti_routes_job {
     weft_comm *comm;
     const int *hosts;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/mem_op.c - put, signal and wait.
+ * comm/mem/mem_op.c - put, signal and wait.
  *
  *              no stream                       stream
  *   near put   the caller copies               the stream copies
@@ -9,7 +9,7 @@
  *   far        the engine                      the engine
  *
  * An operation of the engine starts when its stream has come to it, in the
- * order of posting. Which store pairs with which load: comm/mem.h.
+ * order of posting. Which store pairs with which load: comm/mem/mem.h.
  */
 #include "base/check.h"
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 #include "comm/control/stuck.h"
 #include "comm/engine.h"
 #include "comm/fabric/remote.h"
-#include "comm/mem.h"
+#include "comm/mem/mem.h"
 #include "comm/op_check.h"
 #include "comm/ticket.h"
 #include "kernels/wire/fold.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/group.h - a new communicator of some ranks of an old one, once they
+ * comm/make/group.h - a new communicator of some ranks of an old one, once they
  * have agreed who belongs to it.
  *
  * One member of each domain sets memory aside and tells the domain's others
@@ -9,8 +9,8 @@
  * caller's: split.c by collectives of the parent, create_from.c by messages
  * between members, shrink.c through shared memory, since the parent has failed.
  */
-#ifndef COMM_GROUP_H
-#define COMM_GROUP_H
+#ifndef COMM_MAKE_GROUP_H
+#define COMM_MAKE_GROUP_H
 
 #include "comm/comm.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/letters.c - queues of point-to-point operations, one per ordered pair.
+ * comm/p2p/letters.c - queues of point-to-point operations, one per ordered
+ * pair.
  *
  * Only the oldest of a queue moves, once its stream has come to it. A letter is
  * the one-track pattern below: chunks of a fixed size through the pair's
  * staging, at least one message, so that an empty letter carries its signature
  * too.
  */
-#include "comm/letters.h"
+#include "comm/p2p/letters.h"
 
 #include "base/error.h"
 #include "comm/op.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/p2p.h - posting point-to-point operations, one or a list.
+ * comm/p2p/p2p.h - posting point-to-point operations, one or a list.
  */
-#ifndef COMM_P2P_H
-#define COMM_P2P_H
+#ifndef COMM_P2P_P2P_H
+#define COMM_P2P_P2P_H
 
-#include "comm/letters.h"
+#include "comm/p2p/letters.h"
 #include "weft/p2p.h"
 
 /*

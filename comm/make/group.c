@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/group.c - what split, create_from and shrink have in common.
+ * comm/make/group.c - what split, create_from and shrink have in common.
  */
-#include "comm/group.h"
+#include "comm/make/group.h"
 
 #include "base/error.h"
 #include "comm/engine.h"

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/mem.c - making and ending memory that peers write into.
+ * comm/mem/mem.c - making and ending memory that peers write into.
  *
  *   all-gather (status, bytes) -> every rank asked for the same
  *   all-gather offsets         -> one rank of each domain has set it aside
  *   all-gather verdicts        -> all have mapped it, or none has it
  */
-#include "comm/mem.h"
+#include "comm/mem/mem.h"
 
 #include "base/error.h"
 #include "comm/comm.h"
 #include "comm/engine.h"
-#include "comm/group.h"
+#include "comm/make/group.h"
 #include "comm/post.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/cluster.h - the machines of a communicator's ranks as one graph.
+ * comm/cluster/cluster.h - the machines of a communicator's ranks as one graph.
  *
  * A host here is what shares memory. Hosts describe themselves as the first
  * communicator is made, where there are several (comm/hosts.h); the graph is
@@ -9,8 +9,8 @@
  * domain's lowest rank, who tells the others. A library of its own: libweft has
  * no need of hwloc.
  */
-#ifndef COMM_CLUSTER_H
-#define COMM_CLUSTER_H
+#ifndef COMM_CLUSTER_CLUSTER_H
+#define COMM_CLUSTER_CLUSTER_H
 
 #include "weft/comm.h"
 

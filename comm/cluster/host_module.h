@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/host_module.h - weft_host.so, which reads this host (topo/topo.h) and
- * hands it over as bytes. A module of its own, opened where ranks live on
- * several hosts: libweft has no need of hwloc, and a job on one host never
- * loads it.
+ * comm/cluster/host_module.h - weft_host.so, which reads this host
+ * (topo/topo.h) and hands it over as bytes. A module of its own, opened where
+ * ranks live on several hosts: libweft has no need of hwloc, and a job on one
+ * host never loads it.
  */
-#ifndef COMM_HOST_MODULE_H
-#define COMM_HOST_MODULE_H
+#ifndef COMM_CLUSTER_HOST_MODULE_H
+#define COMM_CLUSTER_HOST_MODULE_H
 
 #include "comm/net/port.h"
 

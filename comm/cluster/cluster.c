@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/cluster.c - hosts that have described themselves (comm/hosts.h) need
- * only be unpacked; otherwise sizes go round first, then each host's graph.
+ * comm/cluster/cluster.c - hosts that have described themselves (comm/hosts.h)
+ * need only be unpacked; otherwise sizes go round first, then each host's
+ * graph.
  *
  *     rank         0        1        2        3
  *     shares with  0 1      0 1      2 3      2 3
  *     sizes        18 KiB   0        17 KiB   0       all-gather
  *     graphs       ------------ from 0, from 2 -----> broadcasts, merged
  */
-#include "comm/cluster.h"
+#include "comm/cluster/cluster.h"
 
 #include "base/error.h"
 #include "comm/core.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/mem_far.c - puts and signals to ranks that share no memory with this
+ * comm/mem/mem_far.c - puts and signals to ranks that share no memory with this
  * one: messages of one queue per pair, carried out by the engine of their
  * target.
  *
@@ -10,7 +10,7 @@
  *
  * The three words stand where letters have their signature.
  */
-#include "comm/mem.h"
+#include "comm/mem/mem.h"
 #include "kernels/wire/fold.h"
 
 enum { MESSAGES_PER_PUSH = 16 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/split.c - new communicators out of an old one.
+ * comm/make/split.c - new communicators out of an old one.
  *
  *   all-gather (color, key) -> every rank knows every group
  *   all-gather offsets      -> each group's first rank in each domain has set
@@ -11,7 +11,7 @@
  * fails in build, and the others hear of it in the last exchange.
  */
 #include "base/error.h"
-#include "comm/group.h"
+#include "comm/make/group.h"
 #include "comm/post.h"
 
 #include <stdio.h>

@@ -124,6 +124,7 @@ typedef struct wefti_config {
         int64_t every; /* steps; 0 = never */
         int64_t keep;
         int64_t inside; /* snapshots in each step of a pipeline */
+        bool async;     /* written beside the steps that follow */
     } checkpoint;
 
     struct {

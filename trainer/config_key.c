@@ -122,6 +122,7 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(checkpoint, every, 0, STEPS_MOST, "50")},
     {INT(checkpoint, keep, 1, 100000, "2")},
     {INT(checkpoint, inside, 0, 1000, "0")},
+    {BOOL(checkpoint, async, "true")},
 
     {INT(moe, node_limit, 0, 4096, "0"), .now = "0"},
     {WORD(moe, dispatch, dispatches, "bf16"), .now = "bf16"},

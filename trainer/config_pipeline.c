@@ -46,11 +46,20 @@ static weft_status check_without(const wefti_config *config)
 /* Snapshots inside steps come between those after steps. */
 static weft_status check_inside(const wefti_config *config)
 {
-    return config->checkpoint.inside == 0 || config->checkpoint.every > 0
+    if (config->checkpoint.inside == 0) {
+        return WEFT_OK;
+    }
+    if (config->checkpoint.every == 0) {
+        return refuse(config, "checkpoint", "inside",
+                      "saves nothing where checkpoint.every is 0; allowed "
+                      "is 0, or checkpoint.every from 1");
+    }
+    return config->checkpoint.async
                ? WEFT_OK
                : refuse(config, "checkpoint", "inside",
-                        "saves nothing where checkpoint.every is 0; allowed "
-                        "is 0, or checkpoint.every from 1");
+                        "writes copies beside the step, which "
+                        "checkpoint.async: false rules out; allowed is 0, or "
+                        "checkpoint.async: true");
 }
 
 static weft_status check_ranks(const wefti_config *config, int nranks)

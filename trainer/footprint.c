@@ -6,6 +6,8 @@
  */
 #include "trainer/footprint.h"
 
+#include "trainer/saver.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,7 @@ wefti_footprint wefti_footprint_plan(const wefti_replica *replica)
     } else {
         sum.activations_bytes = wefti_model_get_arena_bytes(replica->model);
     }
+    sum.copy_bytes = replica->saver ? replica->saver->copy_bytes : 0;
     return sum;
 }
 
@@ -47,7 +50,7 @@ size_t wefti_footprint_total_bytes(const wefti_footprint *footprint)
 {
     return footprint->parameters_bytes + footprint->gradients_bytes +
            footprint->moments_bytes + footprint->activations_bytes +
-           footprint->buffers_bytes;
+           footprint->buffers_bytes + footprint->copy_bytes;
 }
 
 void wefti_footprint_tell(const wefti_replica *replica, FILE *file)
@@ -55,13 +58,14 @@ void wefti_footprint_tell(const wefti_replica *replica, FILE *file)
     wefti_footprint plan = wefti_footprint_plan(replica);
     fprintf(file,
             "weft-train: rank 0 plans %.1f MB: parameters %.1f, gradients "
-            "%.1f, moments %.1f, activations %.1f, buffers %.1f\n",
+            "%.1f, moments %.1f, activations %.1f, buffers %.1f, copy for "
+            "checkpoints %.1f\n",
             (double)wefti_footprint_total_bytes(&plan) * 1e-6,
             (double)plan.parameters_bytes * 1e-6,
             (double)plan.gradients_bytes * 1e-6,
             (double)plan.moments_bytes * 1e-6,
             (double)plan.activations_bytes * 1e-6,
-            (double)plan.buffers_bytes * 1e-6);
+            (double)plan.buffers_bytes * 1e-6, (double)plan.copy_bytes * 1e-6);
 }
 
 /* A line such as "VmRSS:      1234 kB"; 0: there is none. */

@@ -5,7 +5,7 @@
  *
  * Counted are the arrays that grow with model and batch. Not counted, but in
  * what is measured: communicators' shared memory, the ledger's records, stacks
- * of streams, scratch of the matrix library, what a checkpoint copies.
+ * of streams, scratch of the matrix library.
  */
 #ifndef TRAINER_FOOTPRINT_H
 #define TRAINER_FOOTPRINT_H
@@ -21,6 +21,7 @@ typedef struct wefti_footprint {
     size_t moments_bytes;     /* of this rank's shares */
     size_t activations_bytes; /* slots, or the whole model's; scratch */
     size_t buffers_bytes;     /* between stages */
+    size_t copy_bytes;        /* of the state, while a checkpoint is written */
 } wefti_footprint;
 
 /* Of a replica that has been opened. */

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "trainer/saver.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +33,15 @@ static uint64_t peak_memory_bytes(void)
     return getrusage(RUSAGE_SELF, &usage) == 0
                ? (uint64_t)usage.ru_maxrss * 1024
                : 0;
+}
+
+/* What saving has cost this rank since the step before ended. */
+static void take_saving(wefti_replica *replica, wefti_metrics_step *step)
+{
+    step->checkpoint_ms = (double)replica->save_ns * ms_per_ns;
+    step->checkpoint_wait_ms = (double)replica->save_wait_ns * ms_per_ns;
+    replica->save_ns = 0;
+    replica->save_wait_ns = 0;
 }
 
 static wefti_metrics_step describe(const wefti_loop *loop,
@@ -141,6 +151,7 @@ static weft_status run_one(wefti_loop *loop)
     }
     if (status == WEFT_OK) {
         loop->told_next = describe(loop, &result, &report);
+        take_saving(loop->replica, &loop->told_next);
         loop->any_to_tell = true;
         keep_times(loop, &loop->told_next);
         if (loop->page) {
@@ -194,7 +205,8 @@ weft_status wefti_loop_run(wefti_loop *loop)
             status = look_after(loop, last);
         }
     }
-    return status;
+    return status == WEFT_OK ? wefti_saver_settle(loop->replica->saver)
+                             : status;
 }
 
 weft_status wefti_loop_abandon(wefti_loop *loop, uint64_t last)

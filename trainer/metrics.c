@@ -30,6 +30,8 @@ void wefti_metrics_step_init(wefti_metrics_step *step)
                                  .bubble_ms_max = none,
                                  .skew_ms = none,
                                  .idle_ms = none,
+                                 .checkpoint_ms = none,
+                                 .checkpoint_wait_ms = none,
                                  .overlap_ratio = none,
                                  .bubble_ratio = none,
                                  .cpu_share = none,
@@ -139,6 +141,8 @@ static void write_times(wefti_json *json, const wefti_metrics_step *step)
     wefti_json_real(json, "bubble_ms_max", step->bubble_ms_max);
     wefti_json_real(json, "skew_ms", step->skew_ms);
     wefti_json_real(json, "idle_ms", step->idle_ms);
+    wefti_json_real(json, "checkpoint_ms", step->checkpoint_ms);
+    wefti_json_real(json, "checkpoint_wait_ms", step->checkpoint_wait_ms);
 }
 
 weft_status wefti_metrics_write(wefti_metrics *metrics,

@@ -34,9 +34,11 @@ typedef struct wefti_metrics_step {
     double bubble_ms_max;
     double skew_ms;
     double idle_ms;
-    double overlap_ratio; /* O: hidden / transferring, all classes */
-    double bubble_ratio;  /* bubble / step */
-    double cpu_share;     /* thread CPU / wall over compute */
+    double checkpoint_ms;      /* stood still to save; in the terms above */
+    double checkpoint_wait_ms; /* of it until the last was on disk */
+    double overlap_ratio;      /* O: hidden / transferring, all classes */
+    double bubble_ratio;       /* bubble / step */
+    double cpu_share;          /* thread CPU / wall over compute */
     double mfu;
     uint64_t memory_bytes; /* rank 0's peak resident */
     uint64_t dropped;      /* records the ledger lacks: the times are too */

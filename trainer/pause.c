@@ -4,6 +4,7 @@
  */
 #include "trainer/pause.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "overlap/schedule/cut.h"
 
@@ -71,7 +72,8 @@ static weft_status reserve(wefti_pause *pause)
     for (size_t c = 0; c < pause->cut_count && status == WEFT_OK; c++) {
         pause->mark.position = pause->ends[c];
         wefti_pause_list(pause);
-        status = wefti_pause_reserve(pause, wefti_pause_count_bytes(pause));
+        status = wefti_saver_reserve(pause->replica->saver,
+                                     wefti_pause_count_bytes(pause));
     }
     return status;
 }
@@ -94,10 +96,7 @@ static weft_status init(wefti_pause *pause, size_t count)
         return status;
     }
     status = plan_cuts(pause, count);
-    if (status == WEFT_OK) {
-        status = reserve(pause);
-    }
-    return status == WEFT_OK ? wefti_pause_open_writer(pause) : status;
+    return status == WEFT_OK ? reserve(pause) : status;
 }
 
 weft_status wefti_pause_create(wefti_replica *replica,
@@ -111,8 +110,6 @@ weft_status wefti_pause_create(wefti_replica *replica,
     pause->replica = replica;
     pause->point = *point;
     pause->point.dir = dir;
-    pthread_mutex_init(&pause->lock, NULL);
-    pthread_cond_init(&pause->changed, NULL);
     weft_status status = init(pause, count);
     if (status != WEFT_OK) {
         wefti_pause_destroy(pause);
@@ -125,10 +122,6 @@ weft_status wefti_pause_create(wefti_replica *replica,
 void wefti_pause_destroy(wefti_pause *pause)
 {
     if (pause) {
-        wefti_pause_close_writer(pause);
-        pthread_cond_destroy(&pause->changed);
-        pthread_mutex_destroy(&pause->lock);
-        free(pause->copy);
         free(pause->pieces);
         free(pause->live);
         free(pause->places);
@@ -168,8 +161,9 @@ static weft_status stop(wefti_pause *pause, size_t cut)
     if (status == WEFT_OK) {
         status = await_reduced(pause, pause->ends[cut]);
     }
+    int64_t before_ns = wefti_clock_ns();
     if (status == WEFT_OK) {
-        status = wefti_pause_settle(pause);
+        status = wefti_saver_settle(replica->saver);
     }
     if (status != WEFT_OK) {
         return status;
@@ -183,8 +177,9 @@ static weft_status stop(wefti_pause *pause, size_t cut)
     }
     status = wefti_pause_take(pause);
     if (status == WEFT_OK) {
-        wefti_pause_start_writer(pause);
+        wefti_pause_start(pause);
     }
+    replica->save_ns += wefti_clock_ns() - before_ns;
     return status;
 }
 

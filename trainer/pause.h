@@ -10,7 +10,8 @@
  * A cut has nothing under way between ranks (overlap/schedule/cut.h), so each
  * rank stops when it comes there and waits only for messages and reductions
  * that are before the cut everywhere. What it has is copied, and goes on
- * changing while a thread writes the copy: the state of the step's beginning
+ * changing while the replica's saver writes the copy (trainer/saver.h), which
+ * comes after what it has to write already: the state of the step's beginning
  * (values, moments, counters), the executor's state, live slots, what of the
  * gradients' tree is there, or already reduced, and losses. No random numbers
  * are drawn in a step; which text comes next follows from the counters.
@@ -21,9 +22,7 @@
 #ifndef TRAINER_PAUSE_H
 #define TRAINER_PAUSE_H
 
-#include "trainer/savepoint.h"
-
-#include <pthread.h>
+#include "trainer/saver.h"
 
 /* One array of the state. */
 typedef struct wefti_pause_piece {
@@ -58,39 +57,24 @@ typedef struct wefti_pause {
     uint8_t *live; /* [slots] 1: of the copy */
     wefti_pause_piece *pieces;
     size_t piece_count, base_count; /* the first are those of any savepoint */
-    unsigned char *copy;
-    size_t copy_bytes;
-    /* The writer's; busy, ending, status, failed and error under the lock. */
-    weft_comm *comm;
-    pthread_t thread;
-    bool has_thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool busy, ending;
-    weft_status status;
-    int failed; /* as in wefti_replica */
-    char error[512];
 } wefti_pause;
 
 /*
- * wefti_pause_create - gives replica, which has a pipeline, its place to pause;
- * the replica's fini ends it. Collective.
+ * wefti_pause_create - gives replica, which has a pipeline and a saver, its
+ * place to pause; the replica's fini ends it.
  *
  * point    copied; its dir does not count
  * dir      of the run's savepoints; borrowed
- * count    snapshots in a step; 0: none, but it can go on from one
+ * count    snapshots in a step, for which the saver has to write; 0: none, but
+ *          it can go on from one
  *
- * Returns     OK | ERR_INVALID | ERR_NO_MEMORY | ERR_SYSTEM | the
- *             communicator's fault.
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_pause_create(wefti_replica *replica,
                                               const wefti_savepoint *point,
                                               const char *dir, size_t count);
 
-/* After a failure: a writer that waits for others goes on. NULL is legal. */
-void wefti_pause_abort(wefti_pause *pause);
-
-/* Waits for the writer. NULL is legal. */
+/* After the saver. NULL is legal. */
 void wefti_pause_destroy(wefti_pause *pause);
 
 /*
@@ -101,13 +85,6 @@ void wefti_pause_destroy(wefti_pause *pause);
  *             come to, on all ranks alike.
  */
 WEFT_NODISCARD weft_status wefti_pause_run(wefti_pause *pause);
-
-/*
- * wefti_pause_settle - the writer has nothing to do. NULL is legal.
- *
- * Returns     OK | the error that it ended with, the replica's failed set.
- */
-WEFT_NODISCARD weft_status wefti_pause_settle(wefti_pause *pause);
 
 /* Whether the spans of the last step are those of a part of it. */
 bool wefti_pause_is_partial(const wefti_pause *pause);
@@ -129,20 +106,15 @@ WEFT_NODISCARD weft_status wefti_pause_get(wefti_pause *pause,
  * list      the pieces that there are at mark and live; room_pieces is the most
  * take      the state into the copy; apply: the copy, without the pieces of any
  *           savepoint, into the state
- * reserve   room for a copy
  * start     gives the copy to the writer, which is settled
- * open, close   the writer
  */
 void wefti_pause_list(wefti_pause *pause);
 size_t wefti_pause_count_pieces(const wefti_pause *pause);
 size_t wefti_pause_count_bytes(const wefti_pause *pause);
 bool wefti_pause_is_reduced(const wefti_pause *pause, size_t stage,
                             size_t position);
-weft_status wefti_pause_reserve(wefti_pause *pause, size_t bytes);
 weft_status wefti_pause_take(wefti_pause *pause);
 weft_status wefti_pause_apply(wefti_pause *pause);
-weft_status wefti_pause_open_writer(wefti_pause *pause);
-void wefti_pause_start_writer(wefti_pause *pause);
-void wefti_pause_close_writer(wefti_pause *pause);
+void wefti_pause_start(wefti_pause *pause);
 
 #endif

@@ -202,24 +202,6 @@ size_t wefti_pause_count_bytes(const wefti_pause *pause)
 /* ---- the copy -------------------------------------------------------------
  */
 
-weft_status wefti_pause_reserve(wefti_pause *pause, size_t bytes)
-{
-    if (bytes <= pause->copy_bytes) {
-        return WEFT_OK;
-    }
-    size_t whole = (bytes + ALIGN_BYTES - 1) / ALIGN_BYTES * ALIGN_BYTES;
-    unsigned char *copy = aligned_alloc(ALIGN_BYTES, whole);
-    if (!copy) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for a snapshot inside a step, %zu bytes",
-                           bytes);
-    }
-    free(pause->copy);
-    pause->copy = copy;
-    pause->copy_bytes = whole;
-    return WEFT_OK;
-}
-
 weft_status wefti_pause_take(wefti_pause *pause)
 {
     wefti_pipe *pipe = &pause->replica->pipe;
@@ -228,10 +210,12 @@ weft_status wefti_pause_take(wefti_pause *pause)
         pause->live[i] = wefti_pipeline_is_slot_live(pipe->pipeline, (int)i);
     }
     wefti_pause_list(pause);
-    WEFTI_ASSERT(wefti_pause_count_bytes(pause) <= pause->copy_bytes);
+    unsigned char *copies = pause->replica->saver->copy;
+    WEFTI_ASSERT(wefti_pause_count_bytes(pause) <=
+                 pause->replica->saver->copy_bytes);
     for (size_t i = 0; i < pause->piece_count && status == WEFT_OK; i++) {
         const wefti_pause_piece *piece = &pause->pieces[i];
-        unsigned char *copy = pause->copy + piece->at_bytes;
+        unsigned char *copy = copies + piece->at_bytes;
         if (piece->live) {
             memcpy(copy, piece->live, bytes_of(piece));
         } else {
@@ -266,7 +250,8 @@ weft_status wefti_pause_apply(wefti_pause *pause)
     for (size_t i = pause->base_count;
          i < pause->piece_count && status == WEFT_OK; i++) {
         const wefti_pause_piece *piece = &pause->pieces[i];
-        const unsigned char *copy = pause->copy + piece->at_bytes;
+        const unsigned char *copy =
+            pause->replica->saver->copy + piece->at_bytes;
         if (piece->live) {
             memcpy(piece->live, copy, bytes_of(piece));
         } else {

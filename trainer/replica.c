@@ -80,6 +80,12 @@ size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
     return config->global_batch / config->micro_batch * copy / replica->copies;
 }
 
+bool wefti_replica_is_fault(weft_status status)
+{
+    return status == WEFT_ERR_PEER || status == WEFT_ERR_TIMEOUT ||
+           status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
+}
+
 bool wefti_replica_is_piped(const wefti_replica *replica)
 {
     return replica->config.pipe.schedule != NULL;
@@ -202,12 +208,13 @@ weft_status wefti_replica_init(wefti_replica *replica,
 
 void wefti_replica_abort(wefti_replica *replica)
 {
-    wefti_pause_abort(replica->pause);
+    wefti_saver_abort(replica->saver);
     wefti_pipe_abort(&replica->pipe);
 }
 
 void wefti_replica_fini(wefti_replica *replica)
 {
+    wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
     wefti_bucket_destroy(replica->gather);
     wefti_bucket_destroy(replica->reduce);

@@ -25,6 +25,7 @@
 #include "weft/ledger.h"
 
 struct wefti_pause;
+struct wefti_saver;
 
 /*
  * comm, device, ledger, data   borrowed; ledger may be NULL.
@@ -56,6 +57,7 @@ typedef struct wefti_replica {
     wefti_model *model;        /* NULL in a pipeline */
     wefti_pipe pipe;           /* zero without one */
     struct wefti_pause *pause; /* inside steps; NULL without a pipeline */
+    struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_gradient gradient;
     wefti_optimizer optimizer;
     uint64_t resident_bytes;  /* of the process, before all this was made */
@@ -71,6 +73,8 @@ typedef struct wefti_replica {
     size_t arrived;           /* buckets known to be here since the last step */
     weft_span span;           /* of the compute going on */
     const char *label;        /* of that span */
+    int64_t save_ns;          /* stood still to save, in this step */
+    int64_t save_wait_ns;     /* of it until the last one was written */
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 
@@ -82,6 +86,9 @@ enum { WEFTI_STEP_TIMES = 3 };
  * evenly as they go; copy copies: how many there are.
  */
 size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy);
+
+/* Whether only a communicator fails so. */
+bool wefti_replica_is_fault(weft_status status);
 
 /* Whether the model is cut. */
 bool wefti_replica_is_piped(const wefti_replica *replica);

@@ -22,13 +22,6 @@ bool wefti_run_tells(const wefti_run_state *state)
     return weft_comm_get_rank(state->comm) == 0;
 }
 
-/* Whether only a communicator fails so. */
-static bool is_of_comm(weft_status status)
-{
-    return status == WEFT_ERR_PEER || status == WEFT_ERR_TIMEOUT ||
-           status == WEFT_ERR_ABORTED || status == WEFT_ERR_MISMATCH;
-}
-
 static void describe_start(const wefti_run_state *state)
 {
     const wefti_replica *replica = &state->replica;
@@ -53,7 +46,7 @@ static void describe_start(const wefti_run_state *state)
         fprintf(state->how.err,
                 "weft-train: saves %zu times inside each step, from a copy of "
                 "%zu bytes on rank 0\n",
-                replica->pause->cut_count, replica->pause->copy_bytes);
+                replica->pause->cut_count, replica->saver->copy_bytes);
     }
     wefti_footprint_tell(replica, state->how.err);
     if (replica->pause && replica->pause->pending) {
@@ -182,25 +175,49 @@ static void close_all(wefti_run_state *state)
 }
 
 /*
+ * What befell the training's communicator; else the one on which savepoints
+ * are written, which may know first that somebody is gone.
+ */
+static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
+{
+    const wefti_saver *saver = state->replica.saver;
+    weft_comm *comms[] = {state->comm, saver ? saver->comm : NULL};
+    for (int i = 0; i < 2; i++) {
+        *fault_out = (weft_fault){.size_bytes = sizeof(*fault_out)};
+        if (comms[i] && weft_comm_get_fault(comms[i], fault_out) == WEFT_OK &&
+            fault_out->status != WEFT_OK) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
  * This rank's own error stands, whatever befell the others meanwhile. What
  * only a communicator says is told in its fault's words, which say of whom.
  */
 static void describe_error(const wefti_run_state *state, weft_status status,
                            char *error_out)
 {
-    weft_fault fault = {.size_bytes = sizeof(fault)};
+    weft_fault fault;
     snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", weft_error_text());
-    if (state->comm && !state->alone && is_of_comm(status) &&
-        weft_comm_get_fault(state->comm, &fault) == WEFT_OK &&
-        fault.status != WEFT_OK) {
+    if (!state->alone && wefti_replica_is_fault(status) &&
+        find_fault(state, &fault)) {
         snprintf(error_out, WEFTI_RUN_ERROR_BYTES, "%s", fault.text);
     }
 }
 
-/* After a failure: the others learn of it, if they do not know yet. */
-static void tell_others(wefti_run_state *state)
+/*
+ * After a failure: the others learn of it, if they do not know yet. A savepoint
+ * that is being written is a good one, and completed first, unless it lacks
+ * somebody already.
+ */
+static void tell_others(wefti_run_state *state, weft_status status)
 {
     wefti_replica *replica = &state->replica;
+    if (!wefti_replica_is_fault(status)) {
+        wefti_saver_await(replica->saver);
+    }
     if (state->replica.failed > 0) {
         wefti_flight_blame(state->comm, state->replica.failed - 1);
     } else if (!state->alone && !state->loop.diverged) {
@@ -213,13 +230,12 @@ static void tell_others(wefti_run_state *state)
 /* Whether others may have been lost, and not this rank. */
 static bool may_recover(const wefti_run_state *state, weft_status status)
 {
-    weft_fault fault = {.size_bytes = sizeof(fault)};
+    weft_fault fault;
     return state->has_config && state->config.train.elastic && state->comm &&
            !state->alone &&
            (status == WEFT_ERR_PEER || status == WEFT_ERR_TIMEOUT ||
             status == WEFT_ERR_ABORTED) &&
-           weft_comm_get_fault(state->comm, &fault) == WEFT_OK &&
-           fault.status != WEFT_OK;
+           find_fault(state, &fault);
 }
 
 /* The newest state there is: this run's, else the one it began with. */
@@ -261,11 +277,11 @@ static weft_status take_over_files(wefti_run_state *state, int before,
 /* On with the ranks that are left, from the newest checkpoint. */
 static weft_status recover(wefti_run_state *state)
 {
-    weft_fault fault = {.size_bytes = sizeof(fault)};
+    weft_fault fault;
     weft_comm *less;
     int before = weft_comm_get_nranks(state->comm);
-    (void)!weft_comm_get_fault(state->comm, &fault);
-    close_replica(state);
+    (void)!find_fault(state, &fault);
+    close_replica(state); /* what is being written ends */
     weft_status status = weft_comm_shrink(state->comm, &less);
     if (status != WEFT_OK) {
         state->alone = true;
@@ -320,7 +336,7 @@ weft_status wefti_run(const wefti_run_config *config, char *error_out,
         describe_error(state, status, error_out);
         *everywhere |= state->loop.diverged;
         if (opened || state->replica.failed > 0) {
-            tell_others(state);
+            tell_others(state, status);
         }
         (void)!close_files(state);
     }

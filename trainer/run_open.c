@@ -183,7 +183,11 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     replica.ledger = state->ledger;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
-    return status;
+    return status == WEFT_OK
+               ? wefti_saver_create(&state->replica,
+                                    config->checkpoint.every > 0 &&
+                                        config->checkpoint.async)
+               : status;
 }
 
 /* Before training, so that nobody trains for hours to learn that. */

@@ -8,8 +8,9 @@
  */
 #include "trainer/savepoint.h"
 
+#include "base/clock.h"
 #include "base/error.h"
-#include "trainer/pause.h"
+#include "trainer/saver.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -17,6 +18,7 @@
 #include <string.h>
 
 enum { COUNTERS = WEFTI_SAVEPOINT_COUNTERS, PARTS = WEFTI_SAVEPOINT_PARTS };
+enum { VALUES }; /* the first of them */
 
 static const char *const part_names[PARTS] = {"values", "first", "second"};
 
@@ -25,7 +27,7 @@ real *wefti_savepoint_part(wefti_replica *replica, size_t bucket, size_t part)
 {
     size_t own = wefti_optimizer_own(&replica->optimizer, bucket);
     switch (part) {
-    case 0:
+    case VALUES:
         return replica->values +
                wefti_parameters_share(&replica->plan, bucket, replica->share);
     case 1:
@@ -160,49 +162,35 @@ weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
             : "");
 }
 
-weft_status wefti_savepoint_add_head(wefti_checkpoint_writer *writer,
-                                     const wefti_replica *replica,
-                                     uint64_t step, uint64_t next_sequence)
+/* The sections of any savepoint before its arrays. */
+static weft_status add_head(const wefti_savepoint_save *save,
+                            wefti_checkpoint_writer *writer)
 {
-    int64_t counters[COUNTERS] = {(int64_t)step, (int64_t)next_sequence};
+    int64_t counters[COUNTERS] = {(int64_t)save->step,
+                                  (int64_t)save->next_sequence};
     int64_t layout[LAYOUT];
     weft_status status = wefti_checkpoint_writer_add(
         writer, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
-    describe_layout(replica, layout);
+    describe_layout(save->replica, layout);
     return status == WEFT_OK
                ? wefti_checkpoint_writer_add(writer, "layout", WEFT_DTYPE_I64,
                                              layout, LAYOUT)
                : status;
 }
 
-static weft_status add_sections(wefti_checkpoint_writer *writer, void *context)
+static weft_status write_own(const wefti_savepoint_save *save, const char *dir)
 {
-    wefti_replica *replica = context;
-    weft_status status = wefti_savepoint_add_head(
-        writer, replica, replica->step, replica->next_sequence);
-    for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
-        if (status != WEFT_OK) {
-            break;
-        }
-        char name[WEFTI_CHECKPOINT_NAME_BYTES];
-        wefti_savepoint_part_name(name, i / PARTS, i % PARTS);
-        status = wefti_checkpoint_writer_add(
-            writer, name, WEFTI_REAL_DTYPE,
-            wefti_savepoint_part(replica, i / PARTS, i % PARTS),
-            replica->plan.buckets[i / PARTS].share_elems);
-    }
-    return status;
-}
-
-static weft_status write_own(const wefti_savepoint_save *save)
-{
+    wefti_checkpoint_header header =
+        wefti_savepoint_header(save->point, save->replica, save->step);
     wefti_checkpoint_writer *writer;
-    weft_status status =
-        wefti_checkpoint_writer_open(save->dir, &save->header, &writer);
+    weft_status status = wefti_checkpoint_writer_open(dir, &header, &writer);
     if (status != WEFT_OK) {
         return status;
     }
-    status = save->add(writer, save->context);
+    status = add_head(save, writer);
+    if (status == WEFT_OK) {
+        status = save->add(save, writer);
+    }
     if (status != WEFT_OK) {
         wefti_checkpoint_writer_abort(writer);
         return status;
@@ -210,33 +198,54 @@ static weft_status write_own(const wefti_savepoint_save *save)
     return wefti_checkpoint_writer_close(writer);
 }
 
-static weft_status commit(const wefti_savepoint_save *save)
+/* Then what it has made obsolete goes, in either folder. */
+static weft_status commit(const wefti_savepoint_save *save, const char *dir,
+                          const char *inside)
 {
-    const wefti_checkpoint_header *header = &save->header;
-    weft_status status = wefti_checkpoint_commit(save->dir, header->step,
-                                                 header->nranks, save->keep);
-    if (status == WEFT_OK) {
-        wefti_checkpoint_prune(save->stale_dir, header->step, save->stale_keep);
+    const wefti_savepoint *point = save->point;
+    uint32_t nranks = (uint32_t)save->replica->nranks;
+    weft_status status = wefti_checkpoint_commit(
+        dir, save->step, nranks, save->inside ? 1 : point->keep);
+    if (status == WEFT_OK && save->inside) {
+        wefti_checkpoint_prune(point->dir, save->step, SIZE_MAX);
+    } else if (status == WEFT_OK) {
+        wefti_checkpoint_prune(inside, save->step, 0);
     }
     return status;
 }
 
-weft_status wefti_savepoint_save_run(const wefti_savepoint_save *save)
+/* From here on ranks that have nothing to say only agree. */
+static weft_status save_in(const wefti_savepoint_save *save, const char *dir,
+                           const char *inside, const char *what)
 {
-    const char *what = "checkpoint";
-    bool leads = save->header.rank == 0;
+    bool leads = save->replica->rank == 0;
     weft_status status =
-        leads ? wefti_checkpoint_begin(save->dir, save->header.step) : WEFT_OK;
+        leads ? wefti_checkpoint_begin(dir, save->step) : WEFT_OK;
     status = wefti_savepoint_agree(save->comm, save->failed, status, what);
     if (status == WEFT_OK) {
         status = wefti_savepoint_agree(save->comm, save->failed,
-                                       write_own(save), what);
+                                       write_own(save, dir), what);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    status = leads ? commit(save) : WEFT_OK;
+    status = leads ? commit(save, dir, inside) : WEFT_OK;
     return wefti_savepoint_agree(save->comm, save->failed, status, what);
+}
+
+weft_status wefti_savepoint_save_run(const wefti_savepoint_save *save)
+{
+    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
+    const char *what = save->inside ? "checkpoint.inside" : "checkpoint";
+    weft_status status = wefti_savepoint_inside(save->point->dir, inside);
+    if (status == WEFT_OK) {
+        status = save->check(save);
+    }
+    status = wefti_savepoint_agree(save->comm, save->failed, status, what);
+    return status == WEFT_OK
+               ? save_in(save, save->inside ? inside : save->point->dir, inside,
+                         what)
+               : status;
 }
 
 weft_status wefti_savepoint_not_finite(uint64_t step, const char *what)
@@ -248,15 +257,66 @@ weft_status wefti_savepoint_not_finite(uint64_t step, const char *what)
                        step, what);
 }
 
-/* A state that nobody could go on from takes no good one's place. */
-static weft_status check_finite(wefti_replica *replica)
+/* ---- after a step ---------------------------------------------------------
+ */
+
+size_t wefti_savepoint_count_bytes(const wefti_replica *replica)
 {
-    for (size_t i = 0; i < PARTS * replica->plan.bucket_count; i++) {
-        const real *part = wefti_savepoint_part(replica, i / PARTS, i % PARTS);
-        size_t elems = replica->plan.buckets[i / PARTS].share_elems;
-        for (size_t j = 0; j < elems; j++) {
-            if (!isfinite(part[j])) {
-                return wefti_savepoint_not_finite(replica->step,
+    size_t elems = 0;
+    for (size_t bucket = 0; bucket < replica->plan.bucket_count; bucket++) {
+        elems += replica->plan.buckets[bucket].share_elems;
+    }
+    return PARTS * elems * sizeof(real);
+}
+
+/* One array of the state: in a copy they follow each other. */
+typedef struct array {
+    real *live;
+    const real *saved; /* in the copy, if there is one */
+    size_t elems;
+    size_t at_bytes; /* of the copy */
+} array;
+
+/* The number-th one, at is the one before; true while there are any. */
+static bool next_array(wefti_replica *replica, const unsigned char *copy,
+                       size_t number, array *at)
+{
+    const wefti_parameters *plan = &replica->plan;
+    if (number == PARTS * plan->bucket_count) {
+        return false;
+    }
+    at->at_bytes = number ? at->at_bytes + at->elems * sizeof(real) : 0;
+    at->elems = plan->buckets[number / PARTS].share_elems;
+    at->live = wefti_savepoint_part(replica, number / PARTS, number % PARTS);
+    at->saved =
+        copy ? (const real *)(const void *)(copy + at->at_bytes) : at->live;
+    return true;
+}
+
+static weft_status add_arrays(const wefti_savepoint_save *save,
+                              wefti_checkpoint_writer *writer)
+{
+    weft_status status = WEFT_OK;
+    array one;
+    for (size_t i = 0;
+         status == WEFT_OK && next_array(save->replica, save->copy, i, &one);
+         i++) {
+        char name[WEFTI_CHECKPOINT_NAME_BYTES];
+        wefti_savepoint_part_name(name, i / PARTS, i % PARTS);
+        status = wefti_checkpoint_writer_add(writer, name, WEFTI_REAL_DTYPE,
+                                             one.saved, one.elems);
+    }
+    return status;
+}
+
+/* A state that nobody could go on from takes no good one's place. */
+static weft_status check_finite(const wefti_savepoint_save *save)
+{
+    array one;
+    for (size_t i = 0; next_array(save->replica, save->copy, i, &one); i++) {
+        for (size_t j = 0; j < one.elems; j++) {
+            if (!isfinite(one.saved[j])) {
+                return wefti_savepoint_not_finite(save->step,
                                                   part_names[i % PARTS]);
             }
         }
@@ -264,29 +324,57 @@ static weft_status check_finite(wefti_replica *replica)
     return WEFT_OK;
 }
 
+/*
+ * Moments first: updated parameters are still on their way to the other ranks,
+ * and may be put in their place here once more.
+ */
+static weft_status copy_state(wefti_replica *replica)
+{
+    unsigned char *copy = replica->saver->copy;
+    array one;
+    for (size_t i = 0; next_array(replica, copy, i, &one); i++) {
+        if (i % PARTS != VALUES) {
+            memcpy(copy + one.at_bytes, one.live, one.elems * sizeof(real));
+        }
+    }
+    weft_status status = wefti_replica_settle(replica);
+    for (size_t i = 0; status == WEFT_OK && next_array(replica, copy, i, &one);
+         i++) {
+        if (i % PARTS == VALUES) {
+            memcpy(copy + one.at_bytes, one.live, one.elems * sizeof(real));
+        }
+    }
+    return status;
+}
+
+static weft_status write_now(wefti_savepoint_save *save)
+{
+    wefti_replica *replica = save->replica;
+    weft_status status = wefti_replica_settle(replica);
+    save->comm = replica->config.comm;
+    save->failed = &replica->failed;
+    return status == WEFT_OK ? wefti_savepoint_save_run(save) : status;
+}
+
 weft_status wefti_savepoint_write(const wefti_savepoint *point,
                                   wefti_replica *replica)
 {
-    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
-    weft_status status = wefti_replica_settle(replica);
-    if (status == WEFT_OK) { /* two savepoints at a time would be too many */
-        status = wefti_pause_settle(replica->pause);
+    int64_t before_ns = wefti_clock_ns();
+    wefti_savepoint_save save = {.point = point,
+                                 .replica = replica,
+                                 .step = replica->step,
+                                 .next_sequence = replica->next_sequence,
+                                 .check = check_finite,
+                                 .add = add_arrays};
+    weft_status status = wefti_saver_settle(replica->saver);
+    if (status == WEFT_OK && wefti_saver_writes(replica->saver)) {
+        status = copy_state(replica);
+        if (status == WEFT_OK) {
+            wefti_saver_start(replica->saver, &save);
+        }
+    } else if (status == WEFT_OK) {
+        status = write_now(&save);
     }
-    if (status == WEFT_OK) {
-        status = wefti_savepoint_inside(point->dir, inside);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    wefti_savepoint_save save = {
-        .comm = replica->config.comm,
-        .header = wefti_savepoint_header(point, replica, replica->step),
-        .dir = point->dir,
-        .keep = point->keep,
-        .stale_dir = inside,
-        .add = add_sections,
-        .context = replica,
-        .failed = &replica->failed};
-    status = agree(replica, check_finite(replica), "checkpoint");
-    return status == WEFT_OK ? wefti_savepoint_save_run(&save) : status;
+    replica->save_ns += wefti_clock_ns() - before_ns;
+    return status;
 }

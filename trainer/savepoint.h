@@ -44,11 +44,16 @@ WEFT_NODISCARD weft_status wefti_savepoint_try(const wefti_savepoint *point,
                                                wefti_replica *replica);
 
 /*
- * wefti_savepoint_write - all ranks after the same step; when it returns OK
- * the step is complete and durable.
+ * wefti_savepoint_write - all ranks after the same step. Where the replica has
+ * a saver that writes, the state has been copied when it returns OK, and is
+ * complete and durable once that has settled (trainer/saver.h); elsewhere when
+ * it returns.
  *
- * Returns     OK | this rank's error | ERR_SYSTEM where only others failed |
- *             the communicator's fault. The savepoints before are intact.
+ * point       borrowed until then
+ *
+ * Returns     OK | this rank's error, or that of the savepoint before |
+ *             ERR_SYSTEM where only others failed | the communicator's fault.
+ *             The savepoints before are intact.
  */
 WEFT_NODISCARD weft_status wefti_savepoint_write(const wefti_savepoint *point,
                                                  wefti_replica *replica);
@@ -86,39 +91,43 @@ wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
                                                uint64_t step);
 
 /*
- * For pause*.c: the folder of snapshots inside steps (path:
+ * For pause*.c and saver.c: the folder of snapshots inside steps (path:
  * WEFTI_CHECKPOINT_PATH_BYTES); what every rank's verdict comes to, which is
  * also a barrier (failed_out: as in wefti_replica, set where somebody failed);
- * the sections of any savepoint before its arrays; the error of a state that
- * is not finite.
+ * the error of a state that is not finite; the bytes of a copy of the state
+ * after a step.
  */
 weft_status wefti_savepoint_inside(const char *dir, char *path);
 weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
                                   weft_status own, const char *what);
-weft_status wefti_savepoint_add_head(wefti_checkpoint_writer *writer,
-                                     const wefti_replica *replica,
-                                     uint64_t step, uint64_t next_sequence);
 weft_status wefti_savepoint_not_finite(uint64_t step, const char *what);
+size_t wefti_savepoint_count_bytes(const wefti_replica *replica);
 
 /*
  * wefti_savepoint_save_run - all ranks of comm: each its file, then the commit.
+ * Reads of replica only what no step changes, where there is a copy.
  *
- * add          this rank's sections
- * stale_dir    of which rank 0 afterwards removes what this save has made
- *              obsolete: all but the newest stale_keep complete steps up to
- *              this one; it may be missing
+ * step, next_sequence   of the state
+ * inside                it stands in the step after: there is one such, in a
+ *                       folder of its own, which the next after a step removes
+ * copy                  of the state; NULL: as the replica has it now
+ * check                 whether it may be saved
+ * add                   this rank's sections behind those of any savepoint
+ * failed                as in wefti_replica, set where somebody failed
  */
-typedef struct wefti_savepoint_save {
+typedef struct wefti_savepoint_save wefti_savepoint_save;
+struct wefti_savepoint_save {
+    const wefti_savepoint *point;
+    wefti_replica *replica;
     weft_comm *comm;
-    wefti_checkpoint_header header;
-    const char *dir;
-    size_t keep;
-    const char *stale_dir;
-    size_t stale_keep;
-    weft_status (*add)(wefti_checkpoint_writer *writer, void *context);
-    void *context;
+    uint64_t step, next_sequence;
+    bool inside;
+    const unsigned char *copy;
+    weft_status (*check)(const wefti_savepoint_save *save);
+    weft_status (*add)(const wefti_savepoint_save *save,
+                       wefti_checkpoint_writer *writer);
     int *failed;
-} wefti_savepoint_save;
+};
 
 WEFT_NODISCARD weft_status
 wefti_savepoint_save_run(const wefti_savepoint_save *save);

@@ -201,6 +201,9 @@ static void read_line(job_result *result, const char *text)
     scratch_require(result->steps < JOB_STEPS_MOST, "too many steps");
     result->loss[result->steps] = number(line, "loss");
     result->grad_norm[result->steps] = number(line, "grad_norm");
+    result->checkpoint_ms[result->steps] = number(line, "checkpoint_ms");
+    result->checkpoint_wait_ms[result->steps] =
+        number(line, "checkpoint_wait_ms");
     result->steps++;
     if (!isnan(number(line, "val_loss"))) {
         result->val_loss = number(line, "val_loss");

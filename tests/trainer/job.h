@@ -39,6 +39,8 @@ typedef struct job_result {
     size_t steps;                /* lines in the metrics */
     double loss[JOB_STEPS_MOST]; /* of them */
     double grad_norm[JOB_STEPS_MOST];
+    double checkpoint_ms[JOB_STEPS_MOST];
+    double checkpoint_wait_ms[JOB_STEPS_MOST];
     double val_loss;               /* of the last that has one */
     double hiding_ratio, s_C, s_M; /* of the last line; NAN: null */
     double step_error_ms;          /* furthest of a sum of terms from step_ms */

@@ -20,6 +20,7 @@ static void test_config_minimal_text_gives_defaults(void **state)
     assert_int_equal(config.data.path_count, 1);
     assert_string_equal(config.data.paths[0], "dir/t");
     assert_string_equal(config.checkpoint.dir, "dir/ckpt");
+    assert_true(config.checkpoint.async);
     assert_int_equal(config.model.layers, 4);
     assert_int_equal(config.model.vocab, 256);
     assert_true(config.train.lr == 3e-3);
@@ -62,7 +63,7 @@ static void test_config_all_of_the_contract_is_read(void **state)
         "           comm_sms: 0}\n"
         "memory:   {recompute: none, ema: none, release_activations: true,\n"
         "           zero: 1, offload: none}\n"
-        "checkpoint: {dir: \"c\", every: 0, keep: 3}\n"
+        "checkpoint: {dir: \"c\", every: 0, keep: 3, async: false}\n"
         "moe: {node_limit: 0, dispatch: bf16, balance_every: 0}\n";
     wefti_config config;
     weft_status status = read_text(&config, text, NULL);
@@ -82,6 +83,7 @@ static void test_config_all_of_the_contract_is_read(void **state)
     assert_true(config.train.deterministic && !config.overlap.grad_reduce);
     assert_true(config.overlap.bucket_mb == 0.5);
     assert_string_equal(config.checkpoint.dir, "dir/c");
+    assert_false(config.checkpoint.async);
     wefti_config_fini(&config);
 }
 

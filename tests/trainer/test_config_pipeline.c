@@ -47,6 +47,9 @@ static void test_config_pipeline_names_what_fails(void **state)
                                                         "{deterministic: true}",
                  2, "deterministic: true does not hold for model.tie_emb");
     check_layout(P(2) "}\ntrain: {deterministic: true}", 4, NULL);
+    check_layout(P(2) "}\ncheckpoint: {inside: 2}", 2, NULL);
+    check_layout(P(2) "}\ncheckpoint: {inside: 2, async: false}", 2,
+                 "allowed is 0, or checkpoint.async: true");
     check_layout(P(2) ", schedule: dualpipe}\ntrain: {deterministic: true, "
                       "global_batch_size: 24}",
                  2, "deterministic: true does not hold where 2 directions");

@@ -55,10 +55,6 @@ static weft_status add_sections(const wefti_savepoint_save *save,
     weft_status status = wefti_checkpoint_writer_add(
         writer, "inside", WEFT_DTYPE_I64, fields, FIELDS);
     if (status == WEFT_OK) {
-        status = wefti_checkpoint_writer_add(writer, "schedule", WEFT_DTYPE_U8,
-                                             pipe->info.name, NAME_BYTES);
-    }
-    if (status == WEFT_OK) {
         status = wefti_checkpoint_writer_add(writer, "live", WEFT_DTYPE_U8,
                                              pause->live, pipe->slots);
     }

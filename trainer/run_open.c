@@ -137,35 +137,6 @@ static weft_status open_data(wefti_run_state *state)
     return status;
 }
 
-/* What all ranks of a pipeline run; first what is to be tried. */
-static weft_status open_schedule(wefti_run_state *state)
-{
-    if (!wefti_pipe_schedule_wanted(&state->config)) {
-        return WEFT_OK;
-    }
-    weft_status status = WEFT_OK;
-    if (wefti_trials_wanted(&state->config)) {
-        const wefti_trial_job job = {&state->config, state->comm, state->device,
-                                     &state->data};
-        status =
-            wefti_trials_run(&state->trials, &job,
-                             wefti_run_tells(state) ? state->how.err : NULL);
-    }
-    const wefti_trial *chosen = state->trials.chosen;
-    if (status == WEFT_OK && chosen) {
-        const wefti_config with = wefti_pipe_schedule_config(
-            &state->config, chosen->name, chosen->chunks);
-        state->config.parallel.schedule = with.parallel.schedule;
-        state->config.parallel.virtual_pipeline_model_parallel_size =
-            with.parallel.virtual_pipeline_model_parallel_size;
-    }
-    return status == WEFT_OK
-               ? wefti_pipe_schedule_open(&state->config,
-                                          weft_comm_get_nranks(state->comm),
-                                          &state->schedule)
-               : status;
-}
-
 weft_status wefti_run_open_replica(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
@@ -190,6 +161,16 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
                : status;
 }
 
+static void init_savepoint(wefti_run_state *state)
+{
+    const char *resume = state->how.options->resume;
+    state->savepoint =
+        (wefti_savepoint){.dir = resume ? resume : state->config.checkpoint.dir,
+                          .keep = (size_t)state->config.checkpoint.keep,
+                          .elastic = state->config.train.elastic};
+    wefti_config_digest(&state->config, state->savepoint.digest);
+}
+
 /* Before training, so that nobody trains for hours to learn that. */
 static weft_status try_folder(wefti_run_state *state)
 {
@@ -209,11 +190,6 @@ static weft_status try_folder(wefti_run_state *state)
 static weft_status open_files(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
-    state->savepoint = (wefti_savepoint){
-        .dir = options->resume ? options->resume : state->config.checkpoint.dir,
-        .keep = (size_t)state->config.checkpoint.keep,
-        .elastic = state->config.train.elastic};
-    wefti_config_digest(&state->config, state->savepoint.digest);
     if (wefti_replica_is_piped(&state->replica)) {
         weft_status status = wefti_pause_create(
             &state->replica, &state->savepoint, state->config.checkpoint.dir,
@@ -269,7 +245,8 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
         status = open_data(state);
     }
     if (status == WEFT_OK) {
-        status = open_schedule(state);
+        init_savepoint(state);
+        status = wefti_run_open_schedule(state);
     }
     if (status == WEFT_OK) {
         status = wefti_run_open_replica(state);

@@ -45,6 +45,9 @@ bool wefti_run_tells(const wefti_run_state *state);
 WEFT_NODISCARD weft_status wefti_run_open(wefti_run_state *state,
                                           bool *everywhere);
 
+/* What all ranks of a pipeline run; comm and data are there. */
+WEFT_NODISCARD weft_status wefti_run_open_schedule(wefti_run_state *state);
+
 /* Ledger and replica, on the communicator at hand. */
 WEFT_NODISCARD weft_status wefti_run_open_replica(wefti_run_state *state);
 

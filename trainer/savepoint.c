@@ -3,8 +3,9 @@
  * trainer/savepoint.c - what of a replica is saved, and the steps that ranks
  * take together around the files.
  *
- *   sections of rank r: "counters", "layout", then for every bucket b its share
- * of values, first and second moments: "values.b", "first.b", "second.b"
+ *   sections of rank r: "counters", "layout", "schedule" and its "chunks", then
+ * for every bucket b its share of values, first and second moments: "values.b",
+ * "first.b", "second.b"
  */
 #include "trainer/savepoint.h"
 
@@ -172,10 +173,19 @@ static weft_status add_head(const wefti_savepoint_save *save,
     weft_status status = wefti_checkpoint_writer_add(
         writer, "counters", WEFT_DTYPE_I64, counters, COUNTERS);
     describe_layout(save->replica, layout);
-    return status == WEFT_OK
-               ? wefti_checkpoint_writer_add(writer, "layout", WEFT_DTYPE_I64,
-                                             layout, LAYOUT)
-               : status;
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_writer_add(writer, "layout", WEFT_DTYPE_I64,
+                                             layout, LAYOUT);
+    }
+    const weft_schedule_info *info = &save->replica->pipe.info;
+    int64_t chunks = info->chunks;
+    if (status == WEFT_OK) { /* without a pipeline "" and 0 */
+        status = wefti_checkpoint_writer_add(writer, "schedule", WEFT_DTYPE_U8,
+                                             info->name, sizeof(info->name));
+    }
+    return status == WEFT_OK ? wefti_checkpoint_writer_add(
+                                   writer, "chunks", WEFT_DTYPE_I64, &chunks, 1)
+                             : status;
 }
 
 static weft_status write_own(const wefti_savepoint_save *save, const char *dir)

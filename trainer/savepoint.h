@@ -76,6 +76,24 @@ WEFT_NODISCARD weft_status wefti_savepoint_read_if_any(
     const wefti_savepoint *point, wefti_replica *replica);
 
 /*
+ * wefti_savepoint_read_schedule - all ranks, before they have a replica: which
+ * schedule the savepoint was made with that read would go on from.
+ *
+ * failed_out   as in wefti_replica
+ *
+ * Returns      as read.
+ */
+typedef struct wefti_savepoint_schedule {
+    int64_t step;
+    int64_t inside; /* 1: of the step after */
+    int64_t chunks; /* V */
+    char name[sizeof(((weft_schedule_info *)NULL)->name)]; /* "": no pipeline */
+} wefti_savepoint_schedule;
+WEFT_NODISCARD weft_status wefti_savepoint_read_schedule(
+    const wefti_savepoint *point, weft_comm *comm, const wefti_data *data,
+    int *failed_out, wefti_savepoint_schedule *schedule_out);
+
+/*
  * For reshard.c: the parts of the state (0 .. WEFTI_SAVEPOINT_PARTS - 1), this
  * rank's share of one in a bucket, its section's name; a file's header; whether
  * the model was cut as it is here.

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 enum { COUNTERS = WEFTI_SAVEPOINT_COUNTERS, PARTS = WEFTI_SAVEPOINT_PARTS };
@@ -173,19 +174,25 @@ static weft_status read_own(const wefti_savepoint *point,
     return status;
 }
 
+/* There must be one. */
+static weft_status find_some(const char *dir, found *found_out)
+{
+    weft_status status = find_newest(dir, found_out);
+    return status == WEFT_OK && found_out->step < 0
+               ? wefti_error(WEFT_ERR_INVALID, "--resume %s: %s", dir,
+                             access(dir, F_OK) == 0
+                                 ? "holds no complete checkpoint"
+                                 : "there is no such folder")
+               : status;
+}
+
 static weft_status read_newest(const wefti_savepoint *point,
                                wefti_replica *replica, bool must)
 {
     found newest = {-1, 0, 0};
     weft_status status = WEFT_OK;
     if (replica->rank == 0) { /* one rank chooses, also while another saves */
-        status = find_newest(point->dir, &newest);
-        if (status == WEFT_OK && newest.step < 0 && must) {
-            status = wefti_error(
-                WEFT_ERR_INVALID, "--resume %s: %s", point->dir,
-                access(point->dir, F_OK) == 0 ? "holds no complete checkpoint"
-                                              : "there is no such folder");
-        }
+        status = (must ? find_some : find_newest)(point->dir, &newest);
     }
     status = agree(replica, status);
     if (status == WEFT_OK) {
@@ -219,4 +226,58 @@ weft_status wefti_savepoint_read_if_any(const wefti_savepoint *point,
                                         wefti_replica *replica)
 {
     return read_newest(point, replica, false);
+}
+
+/* By rank 0, out of its own file, in which section by section is checked. */
+static weft_status look_up(const wefti_savepoint *point, int nranks,
+                           const wefti_data *data,
+                           wefti_savepoint_schedule *schedule_out)
+{
+    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
+    found newest = {-1, 0, 0};
+    wefti_checkpoint_reader *reader = NULL;
+    weft_status status = find_some(point->dir, &newest);
+    if (status == WEFT_OK) {
+        status = wefti_savepoint_inside(point->dir, inside);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_checkpoint_header header = {.step = (uint64_t)newest.step,
+                                      .nranks = (uint32_t)nranks};
+    memcpy(header.config_digest, point->digest, sizeof(header.config_digest));
+    memcpy(header.data_hash, data->hash, sizeof(header.data_hash));
+    schedule_out->step = newest.step;
+    schedule_out->inside = newest.inside;
+    status = wefti_checkpoint_reader_open(newest.inside ? inside : point->dir,
+                                          &header, &reader);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_reader_get(reader, "schedule", WEFT_DTYPE_U8,
+                                             schedule_out->name,
+                                             sizeof(schedule_out->name));
+    }
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_reader_get(reader, "chunks", WEFT_DTYPE_I64,
+                                             &schedule_out->chunks, 1);
+    }
+    wefti_checkpoint_reader_close(reader);
+    return status;
+}
+
+weft_status
+wefti_savepoint_read_schedule(const wefti_savepoint *point, weft_comm *comm,
+                              const wefti_data *data, int *failed_out,
+                              wefti_savepoint_schedule *schedule_out)
+{
+    weft_status status = WEFT_OK;
+    memset(schedule_out, 0, sizeof(*schedule_out));
+    if (weft_comm_get_rank(comm) == 0) {
+        status = look_up(point, weft_comm_get_nranks(comm), data, schedule_out);
+        schedule_out->name[sizeof(schedule_out->name) - 1] = '\0';
+    }
+    status = wefti_savepoint_agree(comm, failed_out, status, "--resume");
+    return status == WEFT_OK ? weft_broadcast(schedule_out, schedule_out,
+                                              sizeof(*schedule_out),
+                                              WEFT_DTYPE_U8, 0, comm, NULL)
+                             : status;
 }

@@ -4,8 +4,9 @@
 
 Goal: schedules that are compared are planned with 1f1b's costs, run, and shown
 side by side; schedule auto runs the one that took least, which then trains as
-if it had been named; where ranks have no core of their own, compute is waits,
-and the steps are as long as planned.
+if it had been named, and goes on with the one that saved when it is resumed;
+where ranks have no core of their own, compute is waits, and the steps are as
+long as planned.
 
 Method: weft-train with a small model; what it says on stderr and the figures in
 the report's data are read back and compared with each other and with runs of
@@ -43,15 +44,19 @@ class Trials(unittest.TestCase):
     def path(self, name):
         return os.path.join(self.folder, name)
 
-    def train(self, nranks, *settings, example="pipeline.yaml", small=SMALL):
+    def run_train(self, nranks, *settings, example="pipeline.yaml",
+                  small=SMALL, resume=()):
         command = [RUN, "-n", str(nranks), TRAIN,
                    os.path.join(EXAMPLES, example), *small,
                    "--metrics", self.path("steps"),
-                   "--report", self.path("page.html")]
+                   "--report", self.path("page.html"), *resume]
         for setting in settings:
             command += ["--set", setting]
-        got = subprocess.run(command, text=True, env=self.environment,
-                             capture_output=True, timeout=DEADLINE_S)
+        return subprocess.run(command, text=True, env=self.environment,
+                              capture_output=True, timeout=DEADLINE_S)
+
+    def train(self, *args, **more):
+        got = self.run_train(*args, **more)
         self.assertEqual(got.returncode, 0, got.stderr)
         with open(self.path("steps")) as file:
             losses = [json.loads(line)["loss"] for line in file]
@@ -110,6 +115,28 @@ class Trials(unittest.TestCase):
         self.assertEqual(losses, named)
         self.assertEqual(data["trials"], [])
         self.assertNotIn("Schedules side by side", page)
+
+    def test_auto_resumed_goes_on_with_the_schedule_that_saved(self):
+        piped = ["parallel.pipeline_model_parallel_size=2", "train.steps=4",
+                 "checkpoint.every=2", "checkpoint.dir=" + self.path("saved")]
+        resume = ["--resume", self.path("saved")]
+        _, whole, _, _ = self.train(
+            2, *piped, "parallel.schedule=interleaved",
+            "parallel.virtual_pipeline_model_parallel_size=2")
+        shutil.rmtree(self.path("saved/step_00000004"))
+        said, losses, _, _ = self.train(
+            2, *piped, "parallel.schedule=auto", resume=resume)
+        self.assertIn("schedule auto goes on with interleaved with V = 2, "
+                      "which the checkpoint after step 2 in ", said)
+        self.assertIn("weft-train: interleaved on 2 ranks, 4 stages", said)
+        self.assertNotIn("weft-train: tried", said)
+        self.assertEqual(losses, whole)
+        shutil.rmtree(self.path("saved"))
+        self.train(2, "parallel.pipeline_model_parallel_size=1", *piped[1:])
+        got = self.run_train(2, *piped, "parallel.schedule=auto",
+                             resume=resume)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn("made without a pipeline", got.stderr)
 
     def test_compared_are_those_that_were_asked_for(self):
         said, _, page, data = self.train(

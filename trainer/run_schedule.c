@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/run_schedule.c - the schedule that a run's pipelines have: the one
+ * that is named; or with auto, which is tried before a run begins, and stays
+ * when one goes on: a checkpoint belongs to the cut it was made with.
+ */
+#include "trainer/run_state.h"
+
+#include "base/error.h"
+#include "trainer/pipe_schedule.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* chosen outlives the configuration. */
+static void set_schedule(wefti_run_state *state, const char *chosen, int chunks)
+{
+    const wefti_config with =
+        wefti_pipe_schedule_config(&state->config, chosen, chunks);
+    state->config.parallel.schedule = with.parallel.schedule;
+    state->config.parallel.virtual_pipeline_model_parallel_size =
+        with.parallel.virtual_pipeline_model_parallel_size;
+}
+
+/* ---- the one before -------------------------------------------------------
+ */
+
+/* The generator's own name, which stays; NULL: there is none of that name. */
+static const char *find_name(const char *name)
+{
+    for (int n = 0; weft_schedule_name(n); n++) {
+        if (strcmp(weft_schedule_name(n), name) == 0) {
+            return weft_schedule_name(n);
+        }
+    }
+    return NULL;
+}
+
+static weft_status refuse_saved(const wefti_run_state *state,
+                                const wefti_savepoint_schedule *saved)
+{
+    if (saved->name[0] == '\0') {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--resume %s: the checkpoint was made without a "
+                           "pipeline, and goes on without one: set "
+                           "parallel.pipeline_model_parallel_size to 1",
+                           state->savepoint.dir);
+    }
+    return wefti_error(WEFT_ERR_INVALID,
+                       "--resume %s: the checkpoint was made with schedule "
+                       "%s, which parallel.schedule: auto cannot choose; name "
+                       "it (of a list of your own: its file)",
+                       state->savepoint.dir, saved->name);
+}
+
+static void tell_saved(const wefti_run_state *state,
+                       const wefti_savepoint_schedule *saved)
+{
+    char chunks[32] = "";
+    if (strcmp(saved->name, "interleaved") == 0) {
+        snprintf(chunks, sizeof(chunks), " with V = %d", (int)saved->chunks);
+    }
+    if (wefti_run_tells(state)) {
+        fprintf(state->how.err,
+                "weft-train: schedule auto goes on with %s%s, which the "
+                "checkpoint %s step %lld in %s was made with: another may cut "
+                "the model elsewhere; nothing is tried\n",
+                saved->name, chunks, saved->inside ? "inside" : "after",
+                (long long)(saved->step + saved->inside), state->savepoint.dir);
+    }
+}
+
+/* Auto goes on with what it chose once. */
+static weft_status keep_saved(wefti_run_state *state)
+{
+    wefti_savepoint_schedule saved;
+    weft_status status = wefti_savepoint_read_schedule(
+        &state->savepoint, state->comm, &state->data, &state->replica.failed,
+        &saved);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const char *name = find_name(saved.name);
+    if (!name || saved.chunks < 1 || saved.chunks > INT_MAX) {
+        return refuse_saved(state, &saved);
+    }
+    set_schedule(state, name, (int)saved.chunks);
+    tell_saved(state, &saved);
+    return wefti_config_check(&state->config,
+                              weft_comm_get_nranks(state->comm));
+}
+
+/* ---- what is to be tried --------------------------------------------------
+ */
+
+static weft_status try_some(wefti_run_state *state)
+{
+    const wefti_trial_job job = {&state->config, state->comm, state->device,
+                                 &state->data};
+    weft_status status = wefti_trials_run(
+        &state->trials, &job, wefti_run_tells(state) ? state->how.err : NULL);
+    const wefti_trial *chosen = state->trials.chosen;
+    if (status == WEFT_OK && chosen) {
+        set_schedule(state, chosen->name, chosen->chunks);
+    }
+    return status;
+}
+
+weft_status wefti_run_open_schedule(wefti_run_state *state)
+{
+    const wefti_config *config = &state->config;
+    weft_status status = WEFT_OK;
+    if (!wefti_pipe_schedule_wanted(config)) {
+        return WEFT_OK;
+    }
+    if (state->how.options->resume &&
+        strcmp(config->parallel.schedule, "auto") == 0) {
+        status = keep_saved(state);
+    }
+    if (status == WEFT_OK && wefti_trials_wanted(config)) {
+        status = try_some(state);
+    }
+    return status == WEFT_OK
+               ? wefti_pipe_schedule_open(config,
+                                          weft_comm_get_nranks(state->comm),
+                                          &state->schedule)
+               : status;
+}

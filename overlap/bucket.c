@@ -193,12 +193,25 @@ weft_status wefti_bucket_ready(wefti_bucket_set *set, size_t bucket)
     return weft_gate_signal(set->arrived, bucket, set->epoch, NULL);
 }
 
+/* A gate knows that its operation has failed; the communicator, why. */
+static weft_status tell_fault(const wefti_bucket_set *set, weft_status status)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    if (status < 0 &&
+        weft_comm_get_fault(set->config.comm, &fault) == WEFT_OK &&
+        fault.status != WEFT_OK) {
+        return wefti_error(fault.status, "%s", fault.text);
+    }
+    return status;
+}
+
 weft_status wefti_bucket_wait(wefti_bucket_set *set, size_t bucket)
 {
     if (set->epoch == 0) {
         return WEFT_OK;
     }
-    return weft_gate_wait(set->arrived, bucket, set->epoch, NULL);
+    return tell_fault(set,
+                      weft_gate_wait(set->arrived, bucket, set->epoch, NULL));
 }
 
 weft_status wefti_bucket_test(wefti_bucket_set *set, size_t bucket)
@@ -206,5 +219,5 @@ weft_status wefti_bucket_test(wefti_bucket_set *set, size_t bucket)
     if (set->epoch == 0) {
         return WEFT_OK;
     }
-    return weft_gate_test(set->arrived, bucket, set->epoch);
+    return tell_fault(set, weft_gate_test(set->arrived, bucket, set->epoch));
 }

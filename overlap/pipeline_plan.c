@@ -50,14 +50,6 @@ static cell *cell_of(const walk *w, int stage, int microbatch)
                      (size_t)microbatch];
 }
 
-static weft_status refuse(const walk *w, const char *why)
-{
-    char text[WEFT_ACTION_TEXT_BYTES];
-    weft_action_pack(&w->plan->actions[w->at], text);
-    return wefti_error(WEFT_ERR_INVALID, "rank %d, action %zu, %s: %s", w->rank,
-                       w->at, text, why);
-}
-
 /* ---- numbers and buffers --------------------------------------------------
  */
 
@@ -135,12 +127,6 @@ static bool takes_slot(weft_action_type type)
            type == WEFT_ACTION_RELOAD;
 }
 
-static bool needs_slot(weft_action_type type)
-{
-    return type == WEFT_ACTION_I || type == WEFT_ACTION_W ||
-           type == WEFT_ACTION_B || type == WEFT_ACTION_OFFLOAD;
-}
-
 /* Where the input of F, I or B is while it is there; NULL: none. */
 static int32_t *find_input(const walk *w, const weft_action *part)
 {
@@ -154,25 +140,20 @@ static int32_t *find_input(const walk *w, const weft_action *part)
                : &cell_of(w, edge.from_stage, part->microbatch)->made[back];
 }
 
-static weft_status begin_part(walk *w, const weft_action *part,
-                              wefti_pipeline_part *out)
+/* The checker has proved that activations are where they are needed. */
+static void begin_part(walk *w, const weft_action *part,
+                       wefti_pipeline_part *out)
 {
     weft_action_type type = (weft_action_type)part->type;
     cell *c = cell_of(w, part->stage, part->microbatch);
-    if (takes_slot(type) ? c->slot >= 0 : needs_slot(type) && c->slot < 0) {
-        return refuse(w, takes_slot(type) ? "its activations are there"
-                                          : "its activations are not there");
-    }
-    if (takes_slot(type)) {
-        take_slot(w, c, part->stage);
-    }
     bool keeps =
         (type == WEFT_ACTION_F && c->recomputed) || type == WEFT_ACTION_OFFLOAD;
     bool needs_kept =
         type == WEFT_ACTION_RECOMPUTE || type == WEFT_ACTION_RELOAD;
-    if (keeps ? c->kept >= 0 : needs_kept && c->kept < 0) {
-        return refuse(w, keeps ? "something is kept for it already"
-                               : "nothing has been kept for it");
+    WEFTI_ASSERT(takes_slot(type) == (c->slot < 0));
+    WEFTI_ASSERT(keeps ? c->kept < 0 : !needs_kept || c->kept >= 0);
+    if (takes_slot(type)) {
+        take_slot(w, c, part->stage);
     }
     if (keeps) {
         c->kept = take_number(&w->kept);
@@ -193,7 +174,6 @@ static weft_status begin_part(walk *w, const weft_action *part,
         out->output = take_buffer(w);
         c->made[type != WEFT_ACTION_F] = out->output;
     }
-    return WEFT_OK;
 }
 
 static void end_part(walk *w, const weft_action *part)
@@ -287,7 +267,7 @@ static void end_group(walk *w)
 /* ---- the walk -------------------------------------------------------------
  */
 
-static weft_status walk_list(walk *w)
+static void walk_list(walk *w)
 {
     wefti_pipeline_plan *plan = w->plan;
     w->give_count = 0;
@@ -300,10 +280,7 @@ static weft_status walk_list(walk *w)
                         : 0;
         item->gives = w->give_count;
         for (int p = 0; p < count; p++) {
-            weft_status status = begin_part(w, &parts[p], &item->parts[p]);
-            if (status != WEFT_OK) {
-                return status;
-            }
+            begin_part(w, &parts[p], &item->parts[p]);
         }
         post_messages(w);
         for (int p = 0; p < count; p++) {
@@ -317,7 +294,6 @@ static weft_status walk_list(walk *w)
     }
     plan->items[plan->count].gives = w->give_count;
     WEFTI_ASSERT(w->held == 0 && w->received == 0 && w->slots.in_use == 0);
-    return WEFT_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------
@@ -403,25 +379,23 @@ static weft_status plan_list(walk *w, int receive_ahead, int spare_buffers)
     wefti_pipeline_plan *plan = w->plan;
     int peers = 0;
     weft_status status = wefti_pipeline_posts_init(plan, receive_ahead, &peers);
-    find_recomputed(w);
-    if (status == WEFT_OK) {
-        status = walk_list(w);
-    }
     if (status != WEFT_OK) {
         return status;
     }
+    find_recomputed(w);
+    walk_list(w);
     int spare = spare_buffers > 0 ? spare_buffers : SPARE_PER_PEER * peers;
     if (!make_ring(w, spare)) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d buffers", w->ring_size);
     }
-    status = walk_list(w);
+    walk_list(w);
     plan->peaks.slots = w->slots.peak;
     plan->peaks.kept = w->kept.peak;
     for (int stage = 0; stage < plan->schedule->stages; stage++) {
         int32_t local = w->local[stage];
         plan->stage_slots[stage] = local < 0 ? 0 : w->stage_slots[local].peak;
     }
-    return status;
+    return WEFT_OK;
 }
 
 weft_status wefti_pipeline_plan_init(wefti_pipeline_plan *plan,

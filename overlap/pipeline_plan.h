@@ -49,8 +49,7 @@ typedef struct wefti_pipeline_plan {
 /*
  * wefti_pipeline_plan_init - plans rank's list, which has been checked.
  *
- * Returns     OK (fini it) | ERR_INVALID (what the checker does not look at: an
- *             OFFLOAD of what is not there, and the like) | ERR_NO_MEMORY.
+ * Returns     OK (fini it) | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_pipeline_plan_init(wefti_pipeline_plan *plan,
                                                     const weft_schedule *s,

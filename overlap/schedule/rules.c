@@ -183,29 +183,19 @@ static void check_part(wefti_trial *trial, int rank, size_t index,
     }
 }
 
-/* What must come before the backward, if it comes at all; or after the SEND. */
-static void check_memory_action(wefti_trial *trial, int rank, size_t index,
-                                const weft_action *action)
+/* Behind the SEND, where there is one. */
+static void check_release(wefti_trial *trial, int rank, size_t index,
+                          const weft_action *action)
 {
-    const wefti_places *places = &trial->places;
     int stage = action->stage, i = action->microbatch;
-    if (action->type == WEFT_ACTION_RECOMPUTE ||
-        action->type == WEFT_ACTION_RELOAD) {
-        uint32_t back = wefti_places_get(places, WEFTI_PLACES_BACK, stage, i);
-        if (back - 1 < index) {
-            wefti_trial_find(trial, WEFT_RULE_ORDER, rank, index,
-                             "comes after the backward that needs it");
-        }
-    }
-    if (action->type == WEFT_ACTION_RELEASE) {
-        weft_action f = wefti_action(WEFT_ACTION_F, stage, i);
-        wefti_edge edge = wefti_edge_out(trial->schedule, &f);
-        bool sent = edge.exists && edge.remote && trial->schedule->lowered;
-        need(trial, rank, index,
-             wefti_places_get(
-                 places, sent ? WEFTI_PLACES_SEND_F : WEFTI_PLACES_F, stage, i),
-             sent ? WEFT_ACTION_SEND_F : WEFT_ACTION_F, stage, i);
-    }
+    weft_action f = wefti_action(WEFT_ACTION_F, stage, i);
+    wefti_edge edge = wefti_edge_out(trial->schedule, &f);
+    bool sent = edge.exists && edge.remote && trial->schedule->lowered;
+    need(trial, rank, index,
+         wefti_places_get(&trial->places,
+                          sent ? WEFTI_PLACES_SEND_F : WEFTI_PLACES_F, stage,
+                          i),
+         sent ? WEFT_ACTION_SEND_F : WEFT_ACTION_F, stage, i);
 }
 
 void wefti_rule_order(wefti_trial *trial)
@@ -218,7 +208,9 @@ void wefti_rule_order(wefti_trial *trial)
             for (int p = 0; p < count; p++) {
                 check_part(trial, r, k, &parts[p]);
             }
-            check_memory_action(trial, r, k, &list->items[k]);
+            if (list->items[k].type == WEFT_ACTION_RELEASE) {
+                check_release(trial, r, k, &list->items[k]);
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ int wefti_mirror_rank(const weft_schedule *schedule, int stage)
 typedef struct stage_state {
     int64_t complete; /* micro-batches whose gradients are in */
     bool sharded;     /* the list has an UNSHARD of it somewhere */
-    bool resident, reduced, stepped;
+    bool resident, reduced, stepped, used, gathered;
 } stage_state;
 
 static void use(wefti_trial *trial, int rank, size_t index,
@@ -44,12 +44,23 @@ static void use(wefti_trial *trial, int rank, size_t index,
                          part->stage);
     }
     bool back = part->type == WEFT_ACTION_W || part->type == WEFT_ACTION_B;
+    state->used = true;
     state->complete += back;
     if (back && state->reduced) {
         wefti_trial_find(trial, WEFT_RULE_ORDER, rank, index,
                          "the gradients of stage %d are being reduced already",
                          part->stage);
     }
+}
+
+/* What a step does once: its first time, as far as it may. */
+static void once(wefti_trial *trial, int rank, size_t index, bool *done)
+{
+    if (*done) {
+        wefti_trial_find(trial, WEFT_RULE_COMPLETE, rank, index,
+                         "stands in the list twice");
+    }
+    *done = true;
 }
 
 static void change(wefti_trial *trial, int rank, size_t index,
@@ -77,10 +88,42 @@ static void change(wefti_trial *trial, int rank, size_t index,
             wefti_trial_find(trial, WEFT_RULE_ORDER, rank, index,
                              "the stage's gradients are not complete");
         }
-        state->stepped = true;
+        once(trial, rank, index, &state->stepped);
+        break;
+    case WEFT_ACTION_GATHER_PARAM:
+        once(trial, rank, index, &state->gathered);
+        if (state->used) {
+            wefti_trial_find(trial, WEFT_RULE_ORDER, rank, index,
+                             "the stage's parameters have been used already");
+        }
         break;
     default:
         break;
+    }
+}
+
+/* All stages are reduced, stepped, gathered, or none is. */
+static void check_all_or_none(wefti_trial *trial, const stage_state *states)
+{
+    int stages = trial->schedule->stages;
+    int reduced = 0, stepped = 0, gathered = 0;
+    for (int s = 0; s < stages; s++) {
+        reduced += states[s].reduced;
+        stepped += states[s].stepped;
+        gathered += states[s].gathered;
+    }
+    for (int s = 0; s < stages; s++) {
+        const char *lacks = reduced > 0 && !states[s].reduced   ? "REDUCE_GRAD"
+                            : stepped > 0 && !states[s].stepped ? "OPT"
+                            : gathered > 0 && !states[s].gathered
+                                ? "GATHER_PARAM"
+                                : NULL;
+        if (lacks) {
+            wefti_trial_find(trial, WEFT_RULE_COMPLETE, -1, 0,
+                             "rank %d, stage %d: no %s, which other stages "
+                             "have",
+                             trial->schedule->rank_of[s], s, lacks);
+        }
     }
 }
 
@@ -110,6 +153,7 @@ weft_status wefti_rule_stages(wefti_trial *trial)
             }
         }
     }
+    check_all_or_none(trial, states);
     free(states);
     return WEFT_OK;
 }

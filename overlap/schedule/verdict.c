@@ -69,7 +69,10 @@ static weft_status try_all(wefti_trial *trial)
         wefti_rule_messages(trial);
     }
     wefti_rule_order(trial);
-    status = wefti_rule_stages(trial);
+    status = wefti_rule_memory(trial);
+    if (status == WEFT_OK) {
+        status = wefti_rule_stages(trial);
+    }
     if (status == WEFT_OK && trial->schedule->lowered) {
         status = wefti_rule_fifo(trial);
     }

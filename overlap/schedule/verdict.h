@@ -30,6 +30,8 @@ weft_status wefti_rule_counts(wefti_trial *trial);
 void wefti_rule_messages(wefti_trial *trial);
 /* Rule 2: inputs before their use. */
 void wefti_rule_order(wefti_trial *trial);
+/* Rule 2: activations are there where they are used. */
+weft_status wefti_rule_memory(wefti_trial *trial);
 /* Rule 2: what is done with whole stages: parameters, reductions. */
 weft_status wefti_rule_stages(wefti_trial *trial);
 /* Rule 3. */

@@ -213,7 +213,7 @@ static int refuse_lists(const wefti_pipeline_config *config)
                 expect_refused_list(config, larger, "the schedule has 3") +
                 expect_refused_list(config, stuck, "rule deadlock") +
                 expect_refused_list(config, lacking, "rule complete") +
-                expect_refused_list(config, odd, "activations are not there");
+                expect_refused_list(config, odd, "are on the host");
     weft_schedule_destroy(bare);
     weft_schedule_destroy(larger);
     weft_schedule_destroy(stuck);

@@ -293,6 +293,68 @@ static void test_check_barriers_meet_or_are_named(void **state)
                false, WEFT_RULE_DEADLOCK);
 }
 
+/* ---- activations that come and go -----------------------------------------
+ */
+
+/* A rank by itself; says wants NULL: valid. */
+static void check_alone(const char *text, weft_rule rule, const char *says)
+{
+    weft_schedule *schedule = NULL;
+    ASSERT_OK(weft_schedule_read(text, strlen(text), 1, 0, &schedule));
+    weft_verdict verdict = check_schedule(schedule, WEFT_SEMANTICS_GROUPED, 0);
+    const weft_finding *first = &verdict.findings[0];
+    if (says
+            ? verdict.valid || first->rule != rule || !strstr(first->text, says)
+            : !verdict.valid) {
+        fail_msg("%s: %s", text, verdict.valid ? "valid" : first->text);
+    }
+    weft_verdict_fini(&verdict);
+    weft_schedule_destroy(schedule);
+}
+
+static void test_check_activations_are_there_where_they_are_used(void **state)
+{
+    (void)state;
+    check_alone("0F0,0OFFLOAD0,0RELOAD0,0B0\n", 0, NULL);
+    check_alone("0F0,0OFFLOAD0,0RELOAD0,0I0,0OFFLOAD0,0RELOAD0,0W0\n", 0, NULL);
+    check_alone("0F0,0RECOMPUTE0,0I0,0W0\n", 0, NULL);
+    check_alone("0F0,0RECOMPUTE0,0OFFLOAD0,0RELOAD0,0B0\n", 0, NULL);
+    check_alone("0F0,0OFFLOAD0,0B0\n", WEFT_RULE_ORDER, "no RELOAD since");
+    check_alone("0F0,0I0,0OFFLOAD0,0W0\n", WEFT_RULE_ORDER, "no RELOAD since");
+    check_alone("0F0,0RELOAD0,0OFFLOAD0,0B0\n", WEFT_RULE_ORDER,
+                "0RELOAD0: nothing has been offloaded");
+    check_alone("0F0,0OFFLOAD0,0OFFLOAD0,0RELOAD0,0B0\n", WEFT_RULE_ORDER,
+                "no RELOAD since");
+    check_alone("0F0,0B0,0OFFLOAD0\n", WEFT_RULE_ORDER, "comes after");
+    check_alone("0OFFLOAD0,0F0,0RELOAD0,0B0\n", WEFT_RULE_ORDER,
+                "0OFFLOAD0: needs 0F0");
+    check_alone("0F0,0B0,0RECOMPUTE0\n", WEFT_RULE_ORDER, "no RECOMPUTE");
+    check_alone("0F0,0I0,0RECOMPUTE0,0W0\n", WEFT_RULE_ORDER, "no RECOMPUTE");
+    check_alone("0F0,0OFFLOAD0,0RECOMPUTE0,0B0\n", WEFT_RULE_ORDER,
+                "no RECOMPUTE");
+    check_alone("0F0,0RECOMPUTE0,0RECOMPUTE0,0B0\n", WEFT_RULE_COMPLETE,
+                "stands in the list twice");
+    check_alone("0F0,0RELEASE0,0RELEASE0,0B0\n", WEFT_RULE_COMPLETE,
+                "stands in the list twice");
+    check_alone("0RELEASE0,0F0,0B0\n", WEFT_RULE_ORDER, "needs 0F0");
+}
+
+static void test_check_stages_step_once_and_all_of_them(void **state)
+{
+    (void)state;
+    check_alone("0GATHER_PARAM,0F0,0B0,0REDUCE_GRAD,0OPT\n", 0, NULL);
+    check_alone("0F0,0B0,0OPT,0OPT\n", WEFT_RULE_COMPLETE, "twice");
+    check_alone("0F0,0B0,0REDUCE_GRAD,0REDUCE_GRAD\n", WEFT_RULE_COMPLETE,
+                "twice");
+    check_alone("0GATHER_PARAM,0GATHER_PARAM,0F0,0B0\n", WEFT_RULE_COMPLETE,
+                "twice");
+    check_alone("0F0,0GATHER_PARAM,0B0\n", WEFT_RULE_ORDER, "used already");
+    check_alone("0F0,1F0,1B0,1REDUCE_GRAD,0B0\n", WEFT_RULE_COMPLETE,
+                "rank 0, stage 0: no REDUCE_GRAD");
+    check_alone("0F0,1F0,1B0,0B0,0OPT\n", WEFT_RULE_COMPLETE,
+                "rank 0, stage 1: no OPT");
+}
+
 /* ---- everything, many times -----------------------------------------------
  */
 
@@ -366,6 +428,8 @@ int main(void)
         cmocka_unit_test(test_check_limits_are_held_against_peaks),
         cmocka_unit_test(test_check_skipped_collective_is_named),
         cmocka_unit_test(test_check_barriers_meet_or_are_named),
+        cmocka_unit_test(test_check_activations_are_there_where_they_are_used),
+        cmocka_unit_test(test_check_stages_step_once_and_all_of_them),
         cmocka_unit_test(test_check_random_schedules_are_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "trainer/config_key.h"
+#include "trainer/pipe_list.h"
 #include "trainer/pipe_schedule.h"
 
 #include <inttypes.h>
@@ -158,6 +159,38 @@ static weft_status tell_schedule(const wefti_config *config, int64_t each,
                                each, why);
 }
 
+/* What a list of the user's own may lack for what else is asked for. */
+static weft_status check_list(const wefti_config *config,
+                              const weft_schedule *schedule,
+                              const weft_schedule_info *info)
+{
+    int each = info->microbatches / info->directions;
+    char text[WEFT_ACTION_TEXT_BYTES];
+    if (config->checkpoint.inside > 0 &&
+        (wefti_pipe_list_has(schedule, WEFT_ACTION_OFFLOAD) ||
+         wefti_pipe_list_has(schedule, WEFT_ACTION_RECOMPUTE))) {
+        return refuse(config, "checkpoint", "inside",
+                      "does not go with a list that has OFFLOAD or RECOMPUTE: "
+                      "what these put away is not saved; allowed is 0");
+    }
+    if (!config->train.deterministic) {
+        return WEFT_OK;
+    }
+    if (wefti_pipe_list_is_disordered(schedule, text)) {
+        return refuse(config, "train", "deterministic",
+                      "does not hold for this list: %s adds its gradients out "
+                      "of turn; allowed are lists in which those of each stage "
+                      "come in the order of micro-batches",
+                      text);
+    }
+    return info->directions == 2 && (each & (each - 1)) != 0
+               ? refuse(config, "train", "deterministic",
+                        "does not hold where the two directions of a list have "
+                        "%d micro-batches each; allowed is a power of two",
+                        each)
+               : WEFT_OK;
+}
+
 /* The schedule itself says what it needs. */
 static weft_status check_schedule(const wefti_config *config, int nranks)
 {
@@ -177,27 +210,23 @@ static weft_status check_schedule(const wefti_config *config, int nranks)
     }
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     status = weft_schedule_get_info(schedule, &info);
+    if (status == WEFT_OK) {
+        status = check_layers(config, info.stages / info.directions);
+    }
+    if (status == WEFT_OK && is_named(config, "FILE.csv")) {
+        status = check_list(config, schedule, &info);
+    }
     weft_schedule_destroy(schedule);
-    return status == WEFT_OK
-               ? check_layers(config, info.stages / info.directions)
-               : status;
+    return status;
 }
 
-/* The same bits on every layout: some pipelines add in another order. */
+/* The same bits on every layout: two sums of their own have others. */
 static weft_status check_deterministic(const wefti_config *config)
 {
-    if (!config->train.deterministic) {
-        return WEFT_OK;
-    }
-    if (config->model.tie_embeddings) {
-        return refuse(config, "train", "deterministic",
-                      "does not hold for model.tie_embeddings in a pipeline: "
-                      "the two ends are summed apart");
-    }
-    return is_named(config, "FILE.csv")
+    return config->train.deterministic && config->model.tie_embeddings
                ? refuse(config, "train", "deterministic",
-                        "does not hold for a schedule from a file, which may "
-                        "add micro-batches in any order")
+                        "does not hold for model.tie_embeddings in a pipeline: "
+                        "the two ends are summed apart")
                : WEFT_OK;
 }
 

@@ -17,6 +17,7 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     const wefti_shape *shape = &replica->plan.shape;
     size_t tokens = replica->config.micro_batch * shape->seq;
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
+                              pipe->kept_count * pipe->kept_bytes +
                               pipe->workspace.arena_elems * sizeof(real);
     /* Two micro-batches each of tokens, targets and the chain's rows. */
     sum->buffers_bytes += pipe->buffer_bytes;

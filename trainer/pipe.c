@@ -180,6 +180,44 @@ static weft_status make_slots(wefti_pipe *pipe, const wefti_parameters *plan,
     return WEFT_OK;
 }
 
+static bool has_action(const wefti_pipe *pipe, weft_action_type type)
+{
+    const weft_action *actions;
+    size_t count =
+        weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
+    for (size_t k = 0; k < count; k++) {
+        if (actions[k].type == type) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Where activations are that OFFLOAD has put away, and what RECOMPUTE begins
+ * with. Here the rank's memory is the host's own: nothing is saved by the
+ * first but slots.
+ */
+static weft_status make_kept(wefti_pipe *pipe, size_t input_elems, int count)
+{
+    size_t slot_elems = pipe->slot_bytes / sizeof(real);
+    size_t elems = has_action(pipe, WEFT_ACTION_OFFLOAD) ? slot_elems : 0;
+    elems = input_elems > elems ? input_elems : elems;
+    pipe->kept = calloc((size_t)count + 1, sizeof(*pipe->kept));
+    if (!pipe->kept) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d slots", count);
+    }
+    pipe->kept_bytes = elems * sizeof(real);
+    for (; pipe->kept_count < (size_t)count; pipe->kept_count++) {
+        weft_status status =
+            wefti_storage_alloc(elems, &pipe->kept[pipe->kept_count]);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
 static weft_status make_stages(wefti_pipe *pipe, const wefti_parameters *plan)
 {
     for (size_t i = 0; i < pipe->stage_count; i++) {
@@ -284,6 +322,10 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
         status = make_slots(pipe, &replica->plan, peaks.slots);
     }
     if (status == WEFT_OK) {
+        status =
+            make_kept(pipe, executed.rows * executed.row_elems, peaks.kept);
+    }
+    if (status == WEFT_OK) {
         status = make_stages(pipe, &replica->plan);
     }
     if (status == WEFT_OK) {
@@ -326,6 +368,10 @@ void wefti_pipe_fini(wefti_pipe *pipe)
         wefti_storage_free(pipe->arenas[i]);
     }
     free(pipe->arenas);
+    for (size_t i = 0; i < pipe->kept_count; i++) {
+        wefti_storage_free(pipe->kept[i]);
+    }
+    free(pipe->kept);
     wefti_workspace_fini(&pipe->workspace);
     free(pipe->stages);
     *pipe = (wefti_pipe){.line = pipe->line,

@@ -56,6 +56,9 @@ typedef struct wefti_pipe {
     real **arenas; /* [slots] */
     size_t slots;
     size_t slot_bytes;
+    real **kept; /* [kept_count]: inputs for RECOMPUTE, slots for RELOAD */
+    size_t kept_count;
+    size_t kept_bytes;
     size_t buffer_bytes; /* the executor's, all */
     wefti_pipeline *pipeline;
     int32_t *tokens[2];  /* of the forward and of the backward of a pair */

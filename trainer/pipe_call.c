@@ -104,6 +104,13 @@ static void begin(doing *act, void *context, const wefti_pipeline_work *work,
     }
 }
 
+static size_t input_bytes(const wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    return config->micro_batch * config->shape.seq * config->shape.hidden *
+           sizeof(real);
+}
+
 /* The last stage's F ends with losses, and with the gradient of the logits. */
 static weft_status end_forward(const doing *act, weft_status status)
 {
@@ -115,6 +122,15 @@ static weft_status end_forward(const doing *act, weft_status status)
             act->losses);
     }
     return status;
+}
+
+/* What RECOMPUTE will begin with; the first stage's tokens are read again. */
+static void keep_input(const doing *act, const wefti_pipeline_work *work)
+{
+    if (work->kept >= 0 && act->pass.input.rows) {
+        memcpy(act->replica->pipe.kept[work->kept], act->pass.input.rows,
+               input_bytes(act->replica));
+    }
 }
 
 /* W is done: its gradients join those of the micro-batches before. */
@@ -136,7 +152,38 @@ static weft_status forward(void *context, const wefti_pipeline_work *work)
 {
     doing act;
     begin(&act, context, work, FORWARD);
+    weft_status status =
+        end_forward(&act, wefti_stage_forward(act.own->stage, &act.pass));
+    keep_input(&act, work);
+    return status;
+}
+
+/* The output went long ago: what is written now is nobody's. */
+static weft_status recompute(void *context, const wefti_pipeline_work *work)
+{
+    doing act;
+    begin(&act, context, work, FORWARD);
+    if (!work->first) {
+        act.pass.input.rows = act.replica->pipe.kept[work->kept];
+    }
+    if (!work->last) {
+        act.pass.output.rows = act.replica->pipe.rows[1];
+    }
     return end_forward(&act, wefti_stage_forward(act.own->stage, &act.pass));
+}
+
+static weft_status offload(void *context, const wefti_pipeline_work *work)
+{
+    const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
+    memcpy(pipe->kept[work->kept], pipe->arenas[work->slot], pipe->slot_bytes);
+    return WEFT_OK;
+}
+
+static weft_status reload(void *context, const wefti_pipeline_work *work)
+{
+    const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
+    memcpy(pipe->arenas[work->slot], pipe->kept[work->kept], pipe->slot_bytes);
+    return WEFT_OK;
 }
 
 static weft_status backward_input(void *context,
@@ -171,6 +218,7 @@ static weft_status pair(void *context, const wefti_pipeline_work *up,
     begin(&b, context, down, BACKWARD);
     weft_status status =
         wefti_stage_pair(f.own->stage, &f.pass, b.own->stage, &b.pass);
+    keep_input(&f, up);
     return end_weights(&b, end_forward(&f, status));
 }
 
@@ -213,6 +261,9 @@ const wefti_pipeline_calls wefti_pipe_calls = {.forward = forward,
                                                    backward_weight,
                                                .backward = backward,
                                                .pair = pair,
+                                               .recompute = recompute,
+                                               .offload = offload,
+                                               .reload = reload,
                                                .whole = whole};
 
 /* The gradient of the other end of a tied embedding, from its rank. */

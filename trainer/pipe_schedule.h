@@ -27,12 +27,10 @@ wefti_config wefti_pipe_schedule_config(const wefti_config *config,
 int wefti_pipe_schedule_chunks(const wefti_config *config, const char *name);
 
 /*
- * wefti_pipe_schedule_make - the list of compute actions for microbatches of a
- * step: a generator's, or the file's.
+ * wefti_pipe_schedule_make - the list for microbatches of a step: a generator's
+ * compute actions, or the file's (trainer/pipe_list.h).
  *
- * Returns     OK | ERR_INVALID (also a file that is for another number of ranks
- *             or micro-batches, or holds other actions; the text begins with
- *             its path) | ERR_SYSTEM | ERR_NO_MEMORY.
+ * Returns     OK | ERR_INVALID | ERR_SYSTEM | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status
 wefti_pipe_schedule_make(const wefti_config *config, int64_t microbatches,
@@ -44,7 +42,8 @@ WEFT_NODISCARD weft_status wefti_pipe_schedule_open(
 
 /*
  * wefti_pipe_schedule_pass - what the executor runs: merged, with reductions,
- * staggered, messages placed by the sender and grouped, outputs released.
+ * staggered, messages placed by the sender and grouped, outputs released. What
+ * a file's list has of these stays as it is.
  */
 WEFT_NODISCARD weft_status wefti_pipe_schedule_pass(weft_schedule *schedule);
 

@@ -65,6 +65,14 @@ static weft_status backward(void *context, const wefti_pipeline_work *work)
     return wait_for(cost_of(context, work)->b, work);
 }
 
+/* A copy takes no part of the time of compute. */
+static weft_status copy(void *context, const wefti_pipeline_work *work)
+{
+    (void)context;
+    (void)work;
+    return WEFT_OK;
+}
+
 static weft_status whole(void *context, weft_action_type type, int stage)
 {
     wefti_replica *replica = context;
@@ -77,4 +85,7 @@ const wefti_pipeline_calls wefti_pipe_waits = {.forward = forward,
                                                .backward_weight =
                                                    backward_weight,
                                                .backward = backward,
+                                               .recompute = forward,
+                                               .offload = copy,
+                                               .reload = copy,
                                                .whole = whole};

@@ -193,13 +193,23 @@ static weft_status lower_by_sender(wefti_pass *pass)
     return status;
 }
 
+/* The generator's recipe, as the steps on its compute actions say. */
+static bool is_dual(const weft_schedule *schedule)
+{
+    const wefti_actions *list = &schedule->lists[0];
+    size_t k = 0;
+    while (k < list->count && !wefti_action_is_compute(&list->items[k])) {
+        k++;
+    }
+    return k < list->count && list->items[k].step > 0 &&
+           (strcmp(schedule->name, "dualpipe") == 0 ||
+            strcmp(schedule->name, "dualpipev") == 0);
+}
+
 weft_status weft_schedule_lower(weft_schedule *schedule, weft_lowering lowering)
 {
     wefti_pass pass;
-    bool dual = schedule->lists[0].count > 0 &&
-                schedule->lists[0].items[0].step > 0 &&
-                (strcmp(schedule->name, "dualpipe") == 0 ||
-                 strcmp(schedule->name, "dualpipev") == 0);
+    bool dual = is_dual(schedule);
     weft_status status = wefti_pass_need_compute(schedule, "lower");
     if (status == WEFT_OK && lowering == WEFT_LOWERING_DUALPIPE && !dual) {
         status = wefti_error(WEFT_ERR_INVALID,

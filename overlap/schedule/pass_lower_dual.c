@@ -3,9 +3,9 @@
  * overlap/schedule/pass_lower_dual.c - messages where DualPipe's authors put
  * them.
  *
- * Before each action goes one group: the sends that are queued by then, and the
- * action's receives. Steps 2 to 4 depart from that, so that ranks that turn
- * from sending one phase to the other meet:
+ * Before each compute action goes one group: the sends that are queued by then,
+ * and the action's receives. Steps 2 to 4 depart from that, so that ranks that
+ * turn from sending one phase to the other meet:
  *
  *  - F of phase 0 in step 2, and the first of step 4, have been received one
  *    action ahead;
@@ -24,8 +24,10 @@ enum { QUEUE_MOST = 16 };
 typedef struct porter {
     const weft_schedule *schedule;
     wefti_actions *fresh;
-    const wefti_actions *list;
-    int phase0;  /* its stage */
+    const wefti_actions *list; /* all of the rank's actions */
+    size_t carried;            /* of these, those that are in fresh */
+    wefti_actions compute;     /* the recipe's alone */
+    int phase0;                /* its stage */
     bool middle; /* turns a direction round, or sits between them */
     bool early;  /* middle of DualPipe: phase 0's send not behind phase 1's */
     int steps2;  /* actions of step 2 that are left */
@@ -63,10 +65,21 @@ static void flush(porter *p)
     p->queued = 0;
 }
 
+/* Up to the next compute action: what passes have put in before it. */
+static void carry_others(porter *p)
+{
+    while (p->carried < p->list->count &&
+           !wefti_action_is_compute(&p->list->items[p->carried])) {
+        wefti_actions_add(p->fresh, p->list->items[p->carried++]);
+    }
+}
+
 static void run(porter *p, const weft_action *action)
 {
+    carry_others(p);
     flush(p);
     wefti_actions_add(p->fresh, *action);
+    p->carried++;
 }
 
 static void recv_all(porter *p, const weft_action *action)
@@ -115,14 +128,14 @@ static void run_step2(porter *p, const weft_action *action)
     }
 }
 
-/* I, W, F: the F is asked for before the W. */
+/* I, W, F: the F is asked for before the W, where these two are not merged. */
 static void run_step3(porter *p, const weft_action *action)
 {
-    if (action->type == WEFT_ACTION_I) {
+    if (action->type == WEFT_ACTION_I || action->type == WEFT_ACTION_B) {
         queue_recv(p, *action);
         run(p, action);
         queue_send(p, *action);
-        queue_recv(p, *(action + 2));
+        queue_recv(p, action[action->type == WEFT_ACTION_I ? 2 : 1]);
     } else {
         run(p, action);
         send_all(p, action);
@@ -164,10 +177,14 @@ static void lower_rank(porter *p)
     bool turned = false;
     uint8_t step = 0;
     for (size_t k = 0; k < p->list->count; k++) {
-        p->steps2 += p->list->items[k].step == 2;
+        if (wefti_action_is_compute(&p->list->items[k])) {
+            wefti_actions_add(&p->compute, p->list->items[k]);
+            p->steps2 += p->list->items[k].step == 2;
+        }
     }
-    for (size_t k = 0; k < p->list->count; k++) {
-        const weft_action *action = &p->list->items[k];
+    p->fresh->failed = p->compute.failed;
+    for (size_t k = 0; k < p->compute.count && !p->compute.failed; k++) {
+        const weft_action *action = &p->compute.items[k];
         if (action->step == 2) {
             p->steps2--;
             if (step < 2) {
@@ -184,7 +201,9 @@ static void lower_rank(porter *p)
         }
         step = action->step;
     }
+    carry_others(p);
     flush(p);
+    wefti_actions_fini(&p->compute);
 }
 
 void wefti_lower_dual(wefti_pass *pass)

@@ -188,6 +188,36 @@ static void test_lower_as_dualpipes_authors_runs_in_groups(void **state)
     }
 }
 
+static void
+test_lower_as_dualpipes_authors_carries_what_passes_put_in(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    for (int round = 0; round < 60; round++) {
+        int k = (int)below(&seed, 64);
+        int ranks = 2 + (int)below(&seed, 7);
+        int m = 2 * ranks + 2 * (int)below(&seed, 3);
+        const char *name = ranks % 2 || k & 32 ? "dualpipev" : "dualpipe";
+        weft_schedule *schedule = make_schedule(name, ranks, m, 0);
+        if (k & 1) {
+            ASSERT_OK(weft_schedule_merge(schedule));
+        }
+        if (k & 2) {
+            ASSERT_OK(weft_schedule_recompute(schedule));
+        }
+        if (k & 4) {
+            ASSERT_OK(weft_schedule_shard(schedule, 2));
+        }
+        ASSERT_OK(weft_schedule_reduce(schedule, (k & 8) != 0));
+        if (k & 16) {
+            ASSERT_OK(weft_schedule_optimize(schedule));
+        }
+        ASSERT_OK(weft_schedule_lower(schedule, WEFT_LOWERING_DUALPIPE));
+        assert_valid(schedule, name, WEFT_SEMANTICS_GROUPED, 0);
+        weft_schedule_destroy(schedule);
+    }
+}
+
 /* The order in which all can run, run. */
 static void test_check_order_is_one_in_which_all_can_run(void **state)
 {
@@ -424,6 +454,8 @@ int main(void)
         cmocka_unit_test(test_lower_naively_deadlocks_but_for_gpipe),
         cmocka_unit_test(test_lower_in_gaps_deadlocks_from_interleaved_on),
         cmocka_unit_test(test_lower_as_dualpipes_authors_runs_in_groups),
+        cmocka_unit_test(
+            test_lower_as_dualpipes_authors_carries_what_passes_put_in),
         cmocka_unit_test(test_check_order_is_one_in_which_all_can_run),
         cmocka_unit_test(test_check_limits_are_held_against_peaks),
         cmocka_unit_test(test_check_skipped_collective_is_named),

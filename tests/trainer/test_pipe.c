@@ -311,6 +311,125 @@ static void test_file_gives_the_schedule(void **state)
     check_refused(&sends, "parallel.schedule");
 }
 
+/* Most activations of one rank at a time, in stages. */
+static int count_slots(const weft_schedule *schedule)
+{
+    weft_verdict verdict;
+    assert_int_equal(weft_schedule_check(schedule, NULL, &verdict), WEFT_OK);
+    assert_true(verdict.valid);
+    int most = (int)verdict.activations[0];
+    weft_verdict_fini(&verdict);
+    return most;
+}
+
+/* GPipe of two ranks and 8 micro-batches; all but one of rank 0's activations
+ * are away, or dropped, until their backward. */
+static void write_gpipe(const char *name, const char *away, const char *back)
+{
+    char text[2048] = "";
+    size_t used = 0;
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < 16; i++) {
+            bool f = i < 8;
+            const char *put = f ? away : back;
+            used += (size_t)snprintf(text + used, sizeof(text) - used,
+                                     f ? "%d%c%d," : "", r, 'F', i % 8);
+            if (put && r == 0) {
+                used += (size_t)snprintf(text + used, sizeof(text) - used,
+                                         "%d%s%d,", r, put, i % 8);
+            }
+            used += (size_t)snprintf(text + used, sizeof(text) - used,
+                                     f ? "" : "%d%c%d,", r, 'B', i % 8);
+        }
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "\n");
+    }
+    scratch_text(&own, name, text);
+    weft_schedule *schedule = NULL;
+    assert_int_equal(weft_schedule_read(text, used, 1, 0, &schedule), WEFT_OK);
+    assert_int_equal(count_slots(schedule), away || back ? 1 : 8);
+    weft_schedule_destroy(schedule);
+}
+
+static void test_file_may_put_activations_away(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{2, {PIPE(2), "parallel.schedule=plain.csv"}},
+                              {2, {PIPE(2), "parallel.schedule=away.csv"}},
+                              {2, {PIPE(2), "parallel.schedule=again.csv"}}};
+    write_gpipe("plain.csv", NULL, NULL);
+    write_gpipe("away.csv", "OFFLOAD", "RELOAD");
+    write_gpipe("again.csv", NULL, "RECOMPUTE");
+    check_layouts(layouts, 3);
+}
+
+/* As weft-sched writes it: messages, and reductions where they were put. */
+static void test_file_with_messages_is_run_as_it_is(void **state)
+{
+    (void)state;
+    const layout cut = {2, {PIPE(2), "parallel.schedule=placed.csv"}};
+    weft_schedule *schedule;
+    weft_schedule_config config = {.size_bytes = sizeof(config),
+                                   .name = "dualpipe",
+                                   .ranks = 2,
+                                   .microbatches = 8};
+    assert_int_equal(weft_schedule_create(&config, &schedule), WEFT_OK);
+    assert_int_equal(weft_schedule_reduce(schedule, false), WEFT_OK);
+    assert_int_equal(weft_schedule_lower(schedule, WEFT_LOWERING_DUALPIPE),
+                     WEFT_OK);
+    FILE *file = fopen(scratch_path(&own, "placed.csv"), "w");
+    assert_non_null(file);
+    assert_int_equal(weft_schedule_write(schedule, 0, file), WEFT_OK);
+    (void)fclose(file);
+    weft_schedule_destroy(schedule);
+    check_layouts(&cut, 1);
+}
+
+static void test_file_that_cannot_be_trained_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *more, *says;
+    } cases[] = {
+        {"0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", NULL,
+         "list.csv: breaks rule complete: rank 0, stage 0: 2 F, 1 B"},
+        {"0F0,0B0,0F1,0B1\n1F0,1F1,1B1,1B0\n", NULL,
+         "list.csv: breaks rule deadlock: rank 0, action 1, 0B0"},
+        {"0F0,0F1,0OFFLOAD0,0B0,0B1\n1F0,1F1,1B0,1B1\n", NULL,
+         "list.csv: breaks rule order: rank 0, action 3, 0B0"},
+        {"0F0,0F1,0B0,0B1,0OPT\n1F0,1F1,1B0,1B1,1OPT\n", NULL,
+         "list.csv: row 1: 0OPT; allowed is all but"},
+        {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
+         "train.micro_batch_size=16", "but no REDUCE_GRAD"},
+        {"0F0,0F1,0B0,0B1\n1F0,1F1,1B1,1B0\n", "train.deterministic=true",
+         "does not hold for this list: 1B1 adds its gradients out of turn"},
+        {"0F0,0F1,0RECOMPUTE0,0B0,0B1\n1F0,1F1,1B0,1B1\n",
+         "checkpoint.inside=1", "does not go with a list that has OFFLOAD"}};
+    for (size_t k = 0; k < sizeof(cases) / sizeof(*cases); k++) {
+        const layout cut = {2,
+                            {PIPE(2), "parallel.schedule=list.csv",
+                             "train.global_batch_size=16",
+                             "checkpoint.every=1"}};
+        job what = make_job(&cut, STEPS(1), cases[k].more);
+        scratch_text(&own, "list.csv", cases[k].text);
+        job_result result = job_run(&own, &what);
+        if (result.status != WEFT_ERR_INVALID ||
+            !strstr(result.error, cases[k].says)) {
+            fail_msg("expected \"%s\", got \"%s\"", cases[k].says,
+                     result.error);
+        }
+        job_result_fini(&result);
+    }
+}
+
+static void test_file_in_order_is_deterministic(void **state)
+{
+    (void)state;
+    const layout cut = {
+        2, {PIPE(2), "parallel.schedule=mine.csv", "train.deterministic=true"}};
+    write_list("mine.csv", 8);
+    check_layouts(&cut, 1);
+}
+
 static void test_resume_goes_on_with_the_same_bits(void **state)
 {
     (void)state;
@@ -364,6 +483,10 @@ int main(void)
         cmocka_unit_test(test_tied_embeddings_are_summed_and_stay_equal),
         cmocka_unit_test(test_uneven_batch_agrees_but_for_rounding),
         cmocka_unit_test(test_file_gives_the_schedule),
+        cmocka_unit_test(test_file_may_put_activations_away),
+        cmocka_unit_test(test_file_with_messages_is_run_as_it_is),
+        cmocka_unit_test(test_file_that_cannot_be_trained_is_refused),
+        cmocka_unit_test(test_file_in_order_is_deterministic),
         cmocka_unit_test(test_resume_goes_on_with_the_same_bits),
     };
     return cmocka_run_group_tests(tests, open_scratch, close_scratch);

@@ -5,8 +5,9 @@
  * Method   random jobs whose ranks are threads: every generator in turn with
  *          random ranks, chunks, groups and micro-batches, copies beside it,
  *          tied embeddings, overlap on and off; half of them as lists from a
- *          file that were a generator's, with backwards split, W put off and
- *          neighbours swapped wherever the checker still agrees. Loss, norm,
+ *          file that were a generator's, with backwards split, W put off,
+ *          activations put away or dropped for a while, and neighbours swapped
+ *          wherever the checker still agrees, some with messages. Loss, norm,
  *          gradients and parameters of one rank bit by bit where the sums have
  *          the same order, else within 1e-6 (float) and 1e-12 (double); peaks
  *          of every rank as predicted. WEFT_TEST_LONG: 500 jobs.
@@ -98,6 +99,30 @@ static void split(wefti_actions *list, size_t at, uint64_t *seed)
                 at + 1 + below(seed, list->count - at - 1));
 }
 
+/* Activations that go to the host, and back before they are needed. */
+static void put_away(wefti_actions *list, size_t at, uint64_t *seed)
+{
+    weft_action f = list->items[at];
+    weft_action_type types[] = {WEFT_ACTION_OFFLOAD, WEFT_ACTION_RELOAD};
+    for (int k = 0; k < 2; k++) {
+        size_t to = at + 1 + below(seed, list->count - at);
+        wefti_actions_add(list, wefti_action(types[k], f.stage, f.microbatch));
+        move_action(list, list->count - 1, to);
+        at = to;
+    }
+}
+
+/* Activations that are dropped, and computed again before this action. */
+static void drop(wefti_actions *list, size_t at)
+{
+    weft_action parts[2];
+    int count = wefti_action_split(&list->items[at], parts);
+    const weft_action *last = &parts[count - 1];
+    wefti_actions_add(list, wefti_action(WEFT_ACTION_RECOMPUTE, last->stage,
+                                         last->microbatch));
+    move_action(list, list->count - 1, at);
+}
+
 /* Anything a little forth or back. */
 static void shift(wefti_actions *list, size_t at, uint64_t *seed)
 {
@@ -117,8 +142,14 @@ static void mutate(weft_schedule *schedule, uint64_t *seed)
     scratch_require(before != NULL, "memory");
     memcpy(before, list->items, bytes);
     size_t at = below(seed, count);
+    weft_action_type type = (weft_action_type)list->items[at].type;
     if (one_in(seed, 2)) {
         split(list, at, seed);
+    } else if (type == WEFT_ACTION_F && one_in(seed, 2)) {
+        put_away(list, at, seed);
+    } else if (type != WEFT_ACTION_F &&
+               wefti_action_is_compute(list->items + at) && one_in(seed, 4)) {
+        drop(list, at);
     } else if (list->items[at].type == WEFT_ACTION_W && one_in(seed, 2)) {
         move_action(list, at, at + below(seed, count - at));
     } else {
@@ -318,6 +349,10 @@ static void try_one(int round, uint64_t *seed)
     it.from_file = one_in(seed, 2);
     for (int i = 0; it.from_file && i < MUTATIONS; i++) {
         mutate(it.schedule, seed);
+    }
+    if (it.from_file && one_in(seed, 3)) {
+        ASSERT_OK(weft_schedule_reduce(schedule, one_in(seed, 2)));
+        ASSERT_OK(weft_schedule_lower(schedule, WEFT_LOWERING_SENDER));
     }
     if (it.from_file) {
         write_list(&it);

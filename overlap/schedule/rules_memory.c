@@ -107,8 +107,10 @@ static void release(const store *s, activations *own)
 
 static void step(const store *s, const weft_action *part)
 {
-    activations *own =
-        part->microbatch < 0 ? NULL : cell_of(s, part); /* of a stage: NULL */
+    if (part->microbatch < 0) {
+        return; /* of a whole stage */
+    }
+    activations *own = cell_of(s, part);
     switch (part->type) {
     case WEFT_ACTION_F:
         own->state = own->recomputed ? DROPPED : THERE;

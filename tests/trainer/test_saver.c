@@ -4,9 +4,10 @@
  *          who comes with the next one waits, and the wait is told; whatever
  *          ends the run, what is being written is completed first; what cannot
  *          be written ends the run with the reason, and the checkpoint before
- *          it is one to go on from. checkpoint.async: false writes it before
- *          the next step begins. Both have the bits of a run that saves
- *          nothing.
+ *          it is one to go on from. An elastic run goes on also where only the
+ *          writers know yet that somebody is gone. checkpoint.async: false
+ *          writes before the next step begins. Both have the bits of a run that
+ *          saves nothing.
  * Method   jobs of two ranks that are threads. The linker sends calls of the
  *          code under test here, which hold the writer until the training has
  *          come to a given point (20 s at most), or fail in its place.
@@ -62,6 +63,8 @@ static atomic_int overlapped; /* saves that found another one */
 static uint64_t tears_at;     /* the line of this step; 0: none */
 static uint64_t diverges_at;  /* this step, after it has been done */
 static uint64_t moved_before; /* the commit of this step */
+static atomic_int aborts;     /* rank 0's writer, when 1 is left: it has been
+                                 asked for so often after the last step */
 static uint64_t full_after;   /* the commit of this step */
 static const char *full_for;  /* which files */
 static _Atomic(const char *)
@@ -148,6 +151,10 @@ weft_status __wrap_wefti_saver_settle(wefti_saver *saver);
 weft_status __wrap_wefti_saver_settle(wefti_saver *saver)
 {
     atomic_fetch_add(&settling, 1);
+    if (saver->replica->rank == 0 && saver->replica->step == STEPS &&
+        atomic_fetch_sub(&aborts, 1) == 1) {
+        wefti_saver_abort(saver);
+    }
     return __real_wefti_saver_settle(saver);
 }
 
@@ -191,6 +198,7 @@ static void let_go(void)
     atomic_store(&writing, 0);
     atomic_store(&overlapped, 0);
     atomic_store(&full, NULL);
+    atomic_store(&aborts, 0);
     tears_at = diverges_at = moved_before = full_after = 0;
 }
 
@@ -403,6 +411,29 @@ static void test_saver_completes_what_it_writes_at_divergence(void **state)
     check_ended(&what, WEFT_ERR_INVALID, "has diverged", dir, 2);
 }
 
+/* ---- what does not --------------------------------------------------------
+ */
+
+/* The last save is held until its writers' communicator has failed. */
+static void test_saver_fault_of_the_writers_alone_is_recovered(void **state)
+{
+    (void)state;
+    job what = make_job("checkpoint.every=1", "train.elastic=true");
+    held = (hold){.step = STEPS,
+                  .at_begin = true,
+                  .count = &settling,
+                  .until = 2 * STEPS + 2,
+                  .patience_ms = PATIENCE_MS,
+                  .then_ms = 30};
+    atomic_store(&aborts, 2); /* before that save, and after it */
+    job_result got = job_run(&own, &what);
+    check_same(&got);
+    assert_true(was_seen);
+    assert_true(atomic_load(&aborts) < 0); /* and in the second run */
+    assert_int_equal(newest_step(dir), STEPS);
+    job_result_fini(&got);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, begin_test)
@@ -416,6 +447,7 @@ int main(void)
         TEST(test_saver_folder_that_is_gone_ends_the_run),
         TEST(test_saver_completes_what_it_writes_when_a_rank_fails),
         TEST(test_saver_completes_what_it_writes_at_divergence),
+        TEST(test_saver_fault_of_the_writers_alone_is_recovered),
     };
     return cmocka_run_group_tests(tests, prepare, clean_up);
 }

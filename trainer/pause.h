@@ -101,6 +101,15 @@ WEFT_NODISCARD weft_status wefti_pause_get(wefti_pause *pause,
                                            wefti_checkpoint_reader *reader);
 
 /*
+ * wefti_pause_find_place - where in the step a snapshot's file stands: how many
+ * actions of all ranks come before it.
+ *
+ * Returns     OK | ERR_INVALID | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status
+wefti_pause_find_place(wefti_checkpoint_reader *reader, int64_t *place_out);
+
+/*
  * Between pause*.c.
  *
  * list      the pieces that there are at mark and live; room_pieces is the most

@@ -144,6 +144,16 @@ weft_status wefti_pause_check(const wefti_pause *pause,
             : "");
 }
 
+weft_status wefti_pause_find_place(wefti_checkpoint_reader *reader,
+                                   int64_t *place_out)
+{
+    int64_t fields[FIELDS] = {0};
+    weft_status status = wefti_checkpoint_reader_get(
+        reader, "inside", WEFT_DTYPE_I64, fields, FIELDS);
+    *place_out = fields[PLACE];
+    return status;
+}
+
 /* What a damaged number would make of the copy is refused before. */
 static weft_status read_mark(wefti_pause *pause,
                              wefti_checkpoint_reader *reader)

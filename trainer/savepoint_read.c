@@ -133,6 +133,26 @@ static weft_status check_file(wefti_checkpoint_reader *reader,
     return wefti_pause_check(replica->pause, reader);
 }
 
+/* All ranks stand at one cut: a step has several, and files of one step may
+ * have been put together from two of them. */
+static weft_status check_together(wefti_checkpoint_reader *reader,
+                                  wefti_replica *replica)
+{
+    int64_t own = 0, first = 0;
+    weft_status got = wefti_pause_find_place(reader, &own);
+    first = own;
+    weft_status status = weft_broadcast(&first, &first, 1, WEFT_DTYPE_I64, 0,
+                                        replica->config.comm, NULL);
+    status = got != WEFT_OK ? got : status;
+    return status != WEFT_OK || first == own
+               ? status
+               : wefti_error(WEFT_ERR_INVALID,
+                             "the snapshot of rank %zu inside the step stands "
+                             "after %" PRId64 " actions of all ranks, rank 0's "
+                             "after %" PRId64 ": they are not of one moment",
+                             replica->rank, own, first);
+}
+
 static weft_status get_all(wefti_checkpoint_reader *reader,
                            wefti_replica *replica, bool inside)
 {
@@ -165,6 +185,13 @@ static weft_status read_own(const wefti_savepoint *point,
         name_older(point, replica, newest);
     }
     status = agree(replica, status);
+    if (status == WEFT_OK && newest->inside) {
+        status = check_together(reader, replica);
+        if (status == WEFT_ERR_INVALID) {
+            name_older(point, replica, newest);
+        }
+        status = agree(replica, status);
+    }
     if (status == WEFT_OK) {
         status = agree(replica, get_all(reader, replica, newest->inside));
     }

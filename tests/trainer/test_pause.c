@@ -12,6 +12,7 @@
  *          a fresh job. WEFT_TEST_LONG: all of them.
  */
 #include "tests/seed.h"
+#include "tests/trainer/image.h"
 #include "tests/trainer/job.h"
 #include "trainer/checkpoint_format.h"
 #include "trainer/train_step.h"
@@ -419,36 +420,6 @@ static void test_pause_asked_for_in_vain_is_refused_at_its_place(void **state)
 /* ---- damage ---------------------------------------------------------------
  */
 
-typedef struct image {
-    char path[512];
-    uint8_t *bytes;
-    size_t count;
-} image;
-
-static image load(const char *name)
-{
-    image out = {.bytes = NULL};
-    snprintf(out.path, sizeof(out.path), "%.250s/%.200s", own.dir, name);
-    FILE *file = fopen(out.path, "rb");
-    scratch_require(file && fseek(file, 0, SEEK_END) == 0, out.path);
-    out.count = (size_t)ftell(file);
-    out.bytes = malloc(out.count);
-    rewind(file);
-    scratch_require(out.bytes &&
-                        fread(out.bytes, 1, out.count, file) == out.count,
-                    out.path);
-    (void)fclose(file);
-    return out;
-}
-
-static void store(const image *from, size_t count)
-{
-    FILE *file = fopen(from->path, "wb");
-    scratch_require(file && fwrite(from->bytes, 1, count, file) == count,
-                    from->path);
-    (void)fclose(file);
-}
-
 /* Whether the file, as it is now, is found damaged where it is. */
 static void check_found(const char *dir, const wefti_checkpoint_header *header,
                         const char *word)
@@ -487,14 +458,14 @@ static size_t damage_sections(const char *dir, image *file)
         }
         size_t at = entries[i].offset + random_next(&seed) % entries[i].bytes;
         file->bytes[at] ^= 4;
-        store(file, file->count);
+        image_store(file, file->count);
         file->bytes[at] ^= 4;
         check_found(dir, &header, entries[i].name);
         damaged++;
     }
     free(entries);
     for (int i = 0; i < 5; i++) {
-        store(file, 1 + random_next(&seed) % (file->count - 1));
+        image_store(file, 1 + random_next(&seed) % (file->count - 1));
         check_found(dir, &header, "");
     }
     return damaged;
@@ -522,7 +493,7 @@ static void test_pause_damaged_is_named_with_the_older_step(void **state)
              own.dir);
     link_all(kept_step, placed);
     snprintf(name, sizeof(name), "ckpt/inside/step_00000002/rank_00001.weft");
-    image file = load(name);
+    image file = image_load(&own, name);
     assert_true(damage_sections(inside, &file) > 15);
     job what = make_job(&schedules[3], NULL, dir);
     const char *const words[] = {
@@ -532,13 +503,13 @@ static void test_pause_damaged_is_named_with_the_older_step(void **state)
     assert_int_not_equal(bad.status, WEFT_OK);
     job_result_fini(&bad);
     /* The rank whose file it is says so. */
-    store(&file, file.count / 2);
-    image first = load("ckpt/inside/step_00000002/rank_00000.weft");
-    store(&first, first.count / 2);
+    image_store(&file, file.count / 2);
+    image first = image_load(&own, "ckpt/inside/step_00000002/rank_00000.weft");
+    image_store(&first, first.count / 2);
     check_refused(&what, WEFT_ERR_INVALID, words);
     /* And whole again. */
-    store(&first, first.count);
-    store(&file, file.count);
+    image_store(&first, first.count);
+    image_store(&file, file.count);
     run_reference();
     got = job_run(&own, &what);
     assert_int_equal(got.status, WEFT_OK);
@@ -547,6 +518,34 @@ static void test_pause_damaged_is_named_with_the_older_step(void **state)
     job_result_fini(&got);
     free(first.bytes);
     free(file.bytes);
+}
+
+/* Sound files of one step, but not of one moment. */
+static void test_pause_of_two_moments_is_refused(void **state)
+{
+    (void)state;
+    char dir[512];
+    remove_kept();
+    keeps = true;
+    job_result got = run_good(&schedules[5], "checkpoint.inside=3", NULL);
+    keeps = false;
+    job_result_fini(&got);
+    assert_true(kept[3] == 1 && kept[4] == 1);
+    image other =
+        image_load(&own, "kept_4/inside/step_00000001/rank_00001.weft");
+    snprintf(other.path, sizeof(other.path), "%.250s/%s", own.dir,
+             "kept_3/inside/step_00000001/rank_00001.weft");
+    image_store(&other, other.count);
+    snprintf(dir, sizeof(dir), "%.250s/kept_3", own.dir);
+    job what = make_job(&schedules[5], NULL, dir);
+    got = job_run(&own, &what);
+    assert_int_not_equal(got.status, WEFT_OK);
+    if (!strstr(got.error, "not of one moment") &&
+        !strstr(got.error, "rank 1 has failed")) {
+        fail_msg("%s", got.error);
+    }
+    job_result_fini(&got);
+    free(other.bytes);
 }
 
 /* Where the folder should be stands a file. */
@@ -593,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_pause_resumed_otherwise_is_refused_by_name),
         cmocka_unit_test(test_pause_asked_for_in_vain_is_refused_at_its_place),
         cmocka_unit_test(test_pause_damaged_is_named_with_the_older_step),
+        cmocka_unit_test(test_pause_of_two_moments_is_refused),
         cmocka_unit_test(test_pause_that_cannot_be_written_ends_the_run),
         cmocka_unit_test(test_pause_of_a_run_begun_anew_is_the_newest),
     };

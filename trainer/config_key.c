@@ -170,6 +170,7 @@ static void list_words(const char *const *words, char *text, size_t text_bytes)
 char *wefti_config_key_describe(const wefti_config_key *key, char *text,
                                 size_t text_bytes)
 {
+    char words[128];
     switch (key->kind) {
     case WEFTI_CONFIG_INT:
         snprintf(text, text_bytes, "a whole number %.0f..%.0f", key->least,
@@ -185,8 +186,9 @@ char *wefti_config_key_describe(const wefti_config_key *key, char *text,
         list_words(key->words, text, text_bytes);
         break;
     case WEFTI_CONFIG_WORDS:
-        snprintf(text, text_bytes, "a list of ");
-        list_words(key->words, text + strlen(text), text_bytes - strlen(text));
+        list_words(key->words, words, sizeof(words));
+        snprintf(text, text_bytes,
+                 "a list of %s, each once, all and none alone", words);
         break;
     case WEFTI_CONFIG_VOCAB:
         snprintf(text, text_bytes, "bytes, or a whole number %.0f..%.0f",

@@ -87,7 +87,7 @@ static bool is_v(const wefti_config *config)
     return is_named(config, "zbv") || is_named(config, "dualpipev");
 }
 
-/* Which then is what a number of chunks is for. */
+/* Which then is what a number of chunks, and a group, is for. */
 static bool compares_interleaved(const wefti_config *config)
 {
     const wefti_config_words *compare = &config->parallel.compare;
@@ -117,7 +117,8 @@ static weft_status check_chunks(const wefti_config *config)
                       "interleaved",
                       name, is_v(config) ? "2" : "1");
     }
-    if (!free_choice && config->parallel.virtual_group_size > 0) {
+    if (!free_choice && !compares_interleaved(config) &&
+        config->parallel.virtual_group_size > 0) {
         return refuse(config, "parallel", "virtual_group_size",
                       "is for schedule interleaved only; it is %s", name);
     }

@@ -61,7 +61,7 @@ weft_status wefti_pipe_schedule_make(const wefti_config *config,
         .ranks = (int)config->parallel.pipeline_model_parallel_size,
         .microbatches = (int)microbatches,
         .chunks = chosen ? (int)chunks : 0,
-        .group = (int)config->parallel.virtual_group_size};
+        .group = chosen ? (int)config->parallel.virtual_group_size : 0};
     return weft_schedule_create(&wanted, schedule_out);
 }
 

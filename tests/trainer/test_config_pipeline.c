@@ -98,6 +98,8 @@ static void test_config_compare_takes_each_schedule_once(void **state)
                           "parallel.compare: zbv is wrong; "
                           "allowed is a list of gpipe, 1f1b",
                           "zbv, zbv");
+    check_compare_refused(
+        "[zbv, zbv]", "all or none, each once, all and none alone", "zbv, zbv");
     check_compare_refused("[zbv, all]", "parallel.compare: all is wrong",
                           "all");
     check_compare_refused("[none, zbv]", "parallel.compare: zbv is wrong",
@@ -116,6 +118,10 @@ static void test_config_compare_refuses_what_does_not_suit(void **state)
     check_layout(P(2) ", compare: all, virtual_pipeline_model_parallel_size: "
                       "2}",
                  2, NULL);
+    check_layout(P(2) ", compare: [interleaved], virtual_group_size: 4}", 2,
+                 NULL);
+    check_layout(P(2) ", compare: [zbv], virtual_group_size: 4}", 2,
+                 "is for schedule interleaved only");
     check_layout("model: {layers: 2}\n" P(2) ", compare: [gpipe, zbv]}", 2,
                  "parallel.compare: gpipe, zbv has zbv, which does not suit");
     check_layout("model: {layers: 2}\n" P(2) ", compare: [interleaved]}", 2,

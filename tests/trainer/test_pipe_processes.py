@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""test_pipe_processes.py BIN_DIR EXAMPLE.yaml
+"""test_pipe_processes.py BIN_DIR EXAMPLE.yaml [SPEC]
 
 Goal: a pipeline of processes trains as one process does, prints a breakdown of
 its steps that adds up, and ends at once, with the rank's name, when one of its
@@ -10,7 +10,8 @@ cannot be is refused once.
 Method: the example under weft-run, cut short, beside a single process of the
 same settings: losses of the metrics are compared bit by bit. A rank of a long
 run is killed when the first steps are told, and all of one that saves inside
-its steps as soon as it has done so in its third.
+its steps as soon as it has done so in its third. With SPEC ("2x2,1gbit") only
+this last one, over emulated hosts: that needs root and iproute2.
 """
 import contextlib
 import json
@@ -23,6 +24,7 @@ import tempfile
 import time
 import unittest
 
+SPEC = sys.argv.pop(3) if len(sys.argv) > 3 else None
 EXAMPLE = sys.argv.pop(2)
 BIN = sys.argv.pop(1)
 RUN = os.path.join(BIN, "weft-run")
@@ -44,6 +46,8 @@ class PipeProcesses(unittest.TestCase):
 
     def command(self, nranks, *more):
         launcher = [RUN, "-n", str(nranks)] if nranks > 1 else []
+        if launcher and SPEC:
+            launcher += ["--net-emulate", SPEC]
         return [*launcher, TRAIN, EXAMPLE, *SHORT, "--metrics",
                 self.path("steps"), *more]
 
@@ -163,4 +167,8 @@ class PipeProcesses(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    if SPEC and (os.geteuid() != 0 or not shutil.which("ip")):
+        print("skipped: emulated hosts need root and iproute2")
+        sys.exit(77)
+    unittest.main(defaultTest="PipeProcesses.test_killed_inside_a_step_goes_on"
+                  "_with_the_same_losses" if SPEC else None)

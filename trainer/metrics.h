@@ -68,6 +68,12 @@ WEFT_NODISCARD weft_status wefti_metrics_open(wefti_metrics *metrics,
                                               const char *path,
                                               uint64_t after_step);
 
+/*
+ * wefti_metrics_try - whether open would find a file that takes lines. What is
+ * there stays as it is.
+ */
+WEFT_NODISCARD weft_status wefti_metrics_try(const char *path);
+
 /* Goes on at the end of what another rank 0 has written. */
 WEFT_NODISCARD weft_status wefti_metrics_continue(wefti_metrics *metrics,
                                                   const char *path);

@@ -137,6 +137,27 @@ static weft_status open_data(wefti_run_state *state)
     return status;
 }
 
+/*
+ * Rank 0's files, for all ranks and before anybody computes. What is there
+ * stays as it is, and what is not there is not left behind: --metrics is opened
+ * when the step to go on from is known.
+ */
+static weft_status try_files(wefti_run_state *state)
+{
+    const wefti_options *options = state->how.options;
+    bool tells = wefti_run_tells(state);
+    weft_status status =
+        tells && options->json ? wefti_summary_try(options->json) : WEFT_OK;
+    if (status == WEFT_OK && tells && options->report) {
+        status = wefti_page_try(&state->page);
+    }
+    if (status == WEFT_OK && tells && options->metrics) {
+        status = wefti_metrics_try(options->metrics);
+    }
+    return wefti_savepoint_agree(state->comm, &state->replica.failed, status,
+                                 "what it was to write");
+}
+
 weft_status wefti_run_open_replica(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
@@ -212,18 +233,6 @@ static weft_status open_files(wefti_run_state *state)
             return status;
         }
     }
-    if (wefti_run_tells(state) && options->json) {
-        weft_status status = wefti_summary_try(options->json);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
-    if (wefti_run_tells(state) && options->report) {
-        weft_status status = wefti_page_try(&state->page);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
     if (wefti_run_tells(state) && options->metrics) {
         weft_status status =
             wefti_metrics_open(&state->metrics, options->metrics,
@@ -240,6 +249,9 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
     *everywhere = status != WEFT_OK;
     if (status == WEFT_OK) {
         status = open_comm(state);
+    }
+    if (status == WEFT_OK) {
+        status = try_files(state);
     }
     if (status == WEFT_OK) {
         status = open_data(state);

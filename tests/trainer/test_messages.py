@@ -95,6 +95,24 @@ class Messages(unittest.TestCase):
         text = self.refuse("job.yaml:5:19: checkpoint.dir: /proc/weft", 1)
         self.assertNotIn("parameters in", text)
 
+    def test_files_that_cannot_be_written_are_told_by_their_rank(self):
+        for option in "--json", "--metrics", "--report":
+            for sets in [], ["--set", "model.layers=2", "--set",
+                             "parallel.pipeline_model_parallel_size=2"]:
+                text = self.refuse("%s %s: cannot be written: No such file" %
+                                   (option, self.path("none/x.html")), 4,
+                                   *sets, option, self.path("none/x.html"))
+                self.check_culprit(text, 4, 0)
+                self.assertNotIn("destroyed", text)
+                self.assertNotIn("parameters in", text)
+
+    def test_refused_run_leaves_older_lines(self):
+        self.write("steps", "older")
+        self.refuse("cannot be written", 1, "--metrics", self.path("steps"),
+                    "--report", self.path("none/x.html"))
+        with open(self.path("steps")) as file:
+            self.assertEqual(file.read(), "older")
+
     def test_failed_save_is_told_by_its_rank(self):
         os.mkdir(self.path("ckpt"))
         for _ in range(REPEATS):

@@ -70,7 +70,7 @@ weft_status wefti_pipeline_create(const wefti_pipeline_config *config,
     }
     if (status == WEFT_OK) {
         status = wefti_pipeline_record_init(&p->record, config->ledger,
-                                            p->plan.count);
+                                            p->plan.actions, p->plan.count);
     }
     if (status == WEFT_OK) {
         status = wefti_pipeline_transport_init(&p->transport, config,
@@ -263,16 +263,6 @@ static weft_status post_before(wefti_pipeline *p, size_t index, size_t from,
 /* ---- actions --------------------------------------------------------------
  */
 
-static const char *label_of(weft_action_type type)
-{
-    static const char *const labels[] = {
-#define LABEL(name, text, microbatch, torch) [WEFT_ACTION_##name] = #name,
-        WEFT_ACTION_LIST(LABEL)
-#undef LABEL
-    };
-    return labels[type];
-}
-
 static weft_status take_outputs(wefti_pipeline *p, const bench *benches,
                                 int count)
 {
@@ -310,8 +300,7 @@ static weft_status run_parts(wefti_pipeline *p, size_t index, size_t to)
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_pipeline_record_begin(&p->record,
-                                label_of((weft_action_type)action->type));
+    wefti_pipeline_record_begin(&p->record, index);
     status = call_all(p, benches, count);
     wefti_pipeline_record_end(&p->record);
     for (int k = 0; k < count && status == WEFT_OK; k++) {

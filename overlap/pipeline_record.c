@@ -14,18 +14,26 @@
 #include <stdlib.h>
 
 weft_status wefti_pipeline_record_init(wefti_pipeline_record *record,
-                                       weft_ledger *ledger, size_t actions)
+                                       weft_ledger *ledger,
+                                       const weft_action *actions, size_t count)
 {
     *record = (wefti_pipeline_record){.ledger = ledger};
-    record->spans = calloc(actions + 1, sizeof(*record->spans));
-    return record->spans ? WEFT_OK
-                         : wefti_error(WEFT_ERR_NO_MEMORY,
-                                       "the times of %zu actions", actions);
+    record->spans = calloc(count + 1, sizeof(*record->spans));
+    record->labels = ledger ? calloc(count + 1, sizeof(*record->labels)) : NULL;
+    if (!record->spans || (ledger && !record->labels)) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "the times of %zu actions",
+                           count);
+    }
+    for (size_t k = 0; ledger && k < count; k++) {
+        (void)weft_action_pack(&actions[k], record->labels[k]);
+    }
+    return WEFT_OK;
 }
 
 void wefti_pipeline_record_fini(wefti_pipeline_record *record)
 {
     free(record->spans);
+    free(record->labels);
     *record = (wefti_pipeline_record){0};
 }
 
@@ -46,12 +54,11 @@ void wefti_pipeline_record_post(wefti_pipeline_record *record, size_t index)
     record->now = now;
 }
 
-void wefti_pipeline_record_begin(wefti_pipeline_record *record,
-                                 const char *label)
+void wefti_pipeline_record_begin(wefti_pipeline_record *record, size_t index)
 {
-    record->label = label;
+    record->label = record->labels ? record->labels[index] : "";
     record->open =
-        weft_span_open(record->ledger, WEFT_CLASS_COMPUTE, label, NULL);
+        weft_span_open(record->ledger, WEFT_CLASS_COMPUTE, record->label, NULL);
     record->now->begin_ns = wefti_clock_ns();
 }
 

@@ -15,13 +15,19 @@ typedef struct wefti_pipeline_record {
     weft_ledger *ledger; /* or NULL */
     wefti_pipeline_span *spans;
     wefti_pipeline_span *now; /* of the action that runs; NULL: none */
-    const char *label;        /* of the compute that runs; NULL: none runs */
+    char (*labels)[WEFT_ACTION_TEXT_BYTES]; /* [actions]; NULL: no ledger */
+    const char *label; /* of the compute that runs; NULL: none runs */
     weft_span open;
     int64_t wait_ns; /* when the wait began */
 } wefti_pipeline_record;
 
-WEFT_NODISCARD weft_status wefti_pipeline_record_init(
-    wefti_pipeline_record *record, weft_ledger *ledger, size_t actions);
+/*
+ * wefti_pipeline_record_init - of a rank's list. The ledger's spans have the
+ * actions' texts, "2F5", as labels: they are gone when this is finished.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipeline_record_init(wefti_pipeline_record *record, weft_ledger *ledger,
+                           const weft_action *actions, size_t count);
 void wefti_pipeline_record_fini(wefti_pipeline_record *record);
 
 /* The rank has come to action index; till it ends, its end is its begin. */
@@ -30,9 +36,8 @@ void wefti_pipeline_record_reach(wefti_pipeline_record *record, size_t index);
 /* A message, posted now. */
 void wefti_pipeline_record_post(wefti_pipeline_record *record, size_t index);
 
-/* Its compute begins, and ends; label is borrowed for ever. */
-void wefti_pipeline_record_begin(wefti_pipeline_record *record,
-                                 const char *label);
+/* The compute of action index begins, and ends. */
+void wefti_pipeline_record_begin(wefti_pipeline_record *record, size_t index);
 void wefti_pipeline_record_end(wefti_pipeline_record *record);
 
 /* The rank stops, and goes on; before the compute or while it runs. */

@@ -119,6 +119,7 @@ static weft_status write_json(const wefti_sched_options *options,
 weft_status wefti_sched_compare(const wefti_sched_options *options)
 {
     weft_schedule_cost cost = options->cost;
+    bool ends = options->ends_given;
     wefti_sched_links links;
     weft_advice advice;
     weft_status status =
@@ -133,6 +134,8 @@ weft_status wefti_sched_compare(const wefti_sched_options *options)
                                  .choice_count = options->choice_count,
                                  .layers = options->layers,
                                  .cost = &cost,
+                                 .first = ends ? &options->first : NULL,
+                                 .last = ends ? &options->last : NULL,
                                  .memory_most = options->memory_most,
                                  .copy_memory = options->copy_memory};
     status = weft_schedule_advise(&config, &advice);

@@ -34,6 +34,8 @@ enum {
     LAYERS,
     MAX_MEMORY,
     COPY_MEMORY,
+    FIRST,
+    LAST,
     TOPOLOGY,
     BYTES,
     PLACES,
@@ -67,6 +69,8 @@ static const struct option long_flags[] = {
     {"layers", required_argument, NULL, LAYERS},
     {"max-memory", required_argument, NULL, MAX_MEMORY},
     {"copy-memory", required_argument, NULL, COPY_MEMORY},
+    {"first", required_argument, NULL, FIRST},
+    {"last", required_argument, NULL, LAST},
     {"topology", required_argument, NULL, TOPOLOGY},
     {"bytes", required_argument, NULL, BYTES},
     {"places", required_argument, NULL, PLACES},
@@ -126,37 +130,55 @@ static bool next_word(const char **list, char word[WORD_BYTES])
     return true;
 }
 
-static weft_status read_cost(const char *word, weft_schedule_cost *cost)
-{
-    const struct {
-        const char *name;
-        double *value;
-    } keys[] = {{"F", &cost->f},           {"I", &cost->i},
-                {"W", &cost->w},           {"B", &cost->b},
-                {"FB", &cost->fb},         {"p2p", &cost->p2p},
-                {"reduce", &cost->reduce}, {"gather", &cost->gather},
-                {"opt", &cost->optimizer}};
-    const char *equals = strchr(word, '=');
-    for (size_t k = 0; equals && k < sizeof(keys) / sizeof(keys[0]); k++) {
-        if (strlen(keys[k].name) == (size_t)(equals - word) &&
-            strncmp(keys[k].name, word, (size_t)(equals - word)) == 0) {
-            return read_real("--cost", equals + 1, keys[k].value);
-        }
-    }
-    return wefti_error(WEFT_ERR_INVALID,
-                       "--cost %s: allowed is KEY=NUMBER with F I W B FB p2p "
-                       "reduce gather opt",
-                       word);
-}
+typedef struct cost_key {
+    const char *name;
+    double *value;
+} cost_key;
 
-static weft_status read_costs(const char *list, weft_schedule_cost *cost)
+/* KEY=NUMBER,...; allowed names the keys. */
+static weft_status read_costs(const char *flag, const char *list,
+                              const cost_key *keys, size_t key_count,
+                              const char *allowed)
 {
     char word[WORD_BYTES];
     weft_status status = WEFT_OK;
     while (status == WEFT_OK && next_word(&list, word)) {
-        status = read_cost(word, cost);
+        size_t chars = strcspn(word, "="), k = 0;
+        while (k < key_count && (strlen(keys[k].name) != chars ||
+                                 strncmp(keys[k].name, word, chars) != 0)) {
+            k++;
+        }
+        status = k < key_count && word[chars] == '='
+                     ? read_real(flag, word + chars + 1, keys[k].value)
+                     : wefti_error(WEFT_ERR_INVALID,
+                                   "%s %s: allowed is KEY=NUMBER with %s", flag,
+                                   word, allowed);
     }
     return status;
+}
+
+static weft_status read_rank_cost(const char *list, weft_schedule_cost *cost)
+{
+    const cost_key keys[] = {
+        {"F", &cost->f},           {"I", &cost->i},
+        {"W", &cost->w},           {"B", &cost->b},
+        {"FB", &cost->fb},         {"p2p", &cost->p2p},
+        {"reduce", &cost->reduce}, {"gather", &cost->gather},
+        {"opt", &cost->optimizer}};
+    return read_costs("--cost", list, keys, sizeof(keys) / sizeof(keys[0]),
+                      "F I W B FB p2p reduce gather opt");
+}
+
+static weft_status read_end(const char *flag, const char *list,
+                            wefti_sched_options *options)
+{
+    weft_stage_cost *end =
+        strcmp(flag, "--first") == 0 ? &options->first : &options->last;
+    const cost_key keys[] = {
+        {"F", &end->f}, {"I", &end->i}, {"W", &end->w}, {"B", &end->b}};
+    options->ends_given = true;
+    return read_costs(flag, list, keys, sizeof(keys) / sizeof(keys[0]),
+                      "F I W B");
 }
 
 /* Whole numbers a,b,c; at least one. */
@@ -321,7 +343,11 @@ static weft_status read_how(int flag, const char *text,
 {
     switch (flag) {
     case COST:
-        return read_costs(text, &options->cost);
+        return read_rank_cost(text, &options->cost);
+    case FIRST:
+        return read_end("--first", text, options);
+    case LAST:
+        return read_end("--last", text, options);
     case NODES:
         return read_nodes(text, options);
     case LOWERING:
@@ -381,6 +407,8 @@ static weft_status take_flag(int flag, const char *text, const char *word,
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: no such flag; see weft-sched --help", word);
     case COST:
+    case FIRST:
+    case LAST:
     case NODES:
     case LOWERING:
     case SEMANTICS:
@@ -460,10 +488,11 @@ static weft_status check_together(const wefti_sched_options *options, int words)
         return status == WEFT_OK ? check_compare(options) : status;
     }
     if (options->choice_count > 0 || options->layers > 0 ||
-        options->memory_most > 0 || options->copy_memory > 0) {
+        options->memory_most > 0 || options->copy_memory > 0 ||
+        options->ends_given) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "--layers, --max-memory, --copy-memory and several "
-                           "--microbatches are for compare");
+                           "--layers, --max-memory, --copy-memory, --first, "
+                           "--last and several --microbatches are for compare");
     }
     if (!options->schedule && options->command != WEFTI_SCHED_LIST) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -40,6 +40,8 @@ typedef struct wefti_sched_options {
     int choices[WEFT_ADVICE_CHOICES_MOST], choice_count;
     int layers;
     double memory_most, copy_memory;
+    weft_stage_cost first, last; /* the model's ends beside their layers */
+    bool ends_given;
     int columns; /* of the terminal form; 0: by terminal */
     const char *csv_path, *svg_path, *trace_path, *json_path; /* NULL: none */
     bool for_torch;

@@ -64,6 +64,7 @@ static void put_history(wefti_json *json, const wefti_history *history)
     wefti_json_object_close(json);
 }
 
+/* Means over the steps, as on the page. */
 static void put_ranks(wefti_json *json, const wefti_page *page)
 {
     wefti_json_array_open(json, "ranks");
@@ -72,12 +73,13 @@ static void put_ranks(wefti_json *json, const wefti_page *page)
         wefti_json_object_open(json, NULL);
         wefti_json_text(json, "host", facts->host);
         wefti_json_uint(json, "steps", facts->sums.steps);
-        wefti_json_real(json, "step_ms", facts->sums.step_ms);
-        wefti_json_real(json, "compute_ms", facts->sums.compute_ms);
-        wefti_json_real(json, "exposed_ms", facts->sums.exposed_ms);
-        wefti_json_real(json, "bubble_ms", facts->sums.bubble_ms);
-        wefti_json_real(json, "skew_ms", facts->sums.skew_ms);
-        wefti_json_real(json, "idle_ms", facts->sums.idle_ms);
+        double steps = facts->sums.steps > 0 ? (double)facts->sums.steps : 1;
+        wefti_json_real(json, "step_ms", facts->sums.step_ms / steps);
+        wefti_json_real(json, "compute_ms", facts->sums.compute_ms / steps);
+        wefti_json_real(json, "exposed_ms", facts->sums.exposed_ms / steps);
+        wefti_json_real(json, "bubble_ms", facts->sums.bubble_ms / steps);
+        wefti_json_real(json, "skew_ms", facts->sums.skew_ms / steps);
+        wefti_json_real(json, "idle_ms", facts->sums.idle_ms / steps);
         wefti_json_uint(json, "memory_bytes", facts->memory_bytes);
         wefti_json_uint(json, "planned_bytes", facts->sums.planned_bytes);
         wefti_json_uint(json, "grown_bytes", facts->sums.grown_bytes);
@@ -97,6 +99,57 @@ static void put_run(wefti_json *json, const char *name,
     wefti_json_object_close(json);
 }
 
+/* What a list puts off, rank by rank. */
+static void put_deferred(wefti_json *json, const weft_schedule *schedule,
+                         int ranks)
+{
+    wefti_json_array_open(json, "deferred");
+    for (int rank = 0; rank < ranks; rank++) {
+        size_t deferred, waiting;
+        wefti_page_plan_deferred(schedule, rank, &deferred, &waiting);
+        wefti_json_uint(json, NULL, deferred);
+    }
+    wefti_json_array_close(json);
+}
+
+static void put_run_rank(wefti_json *json, const char *name,
+                         const weft_schedule_rank *rank)
+{
+    wefti_json_object_open(json, name);
+    wefti_json_real(json, "busy_ms", rank->busy);
+    wefti_json_real(json, "bubble_ms", rank->bubble);
+    wefti_json_real(json, "peak_activation", rank->activations);
+    wefti_json_object_close(json);
+}
+
+static void put_run_ranks(wefti_json *json, const wefti_page_plan *plan)
+{
+    wefti_json_array_open(json, "ranks");
+    for (int rank = 0; rank < plan->planned.rank_count; rank++) {
+        wefti_json_object_open(json, NULL);
+        put_run_rank(json, "planned", &plan->planned.ranks[rank]);
+        put_run_rank(json, "measured", &plan->measured.ranks[rank]);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
+static void put_best(wefti_json *json, const weft_advice *advice)
+{
+    const weft_schedule_candidate *best = &advice->candidates[0];
+    if (advice->count == 0 || !best->possible) {
+        wefti_json_null(json, "best");
+        return;
+    }
+    wefti_json_object_open(json, "best");
+    wefti_json_text(json, "schedule", best->name);
+    wefti_json_int(json, "chunks", best->chunks);
+    wefti_json_int(json, "microbatches", best->microbatches);
+    wefti_json_real(json, "makespan_ms", best->makespan);
+    wefti_json_real(json, "bubble_ratio", best->bubble_ratio);
+    wefti_json_object_close(json);
+}
+
 static void put_plan(wefti_json *json, const wefti_page_plan *plan)
 {
     if (!plan->schedule) {
@@ -111,7 +164,13 @@ static void put_plan(wefti_json *json, const wefti_page_plan *plan)
     wefti_json_real(json, "W_ms", plan->cost.w);
     wefti_json_real(json, "FB_ms", plan->cost.fb);
     wefti_json_real(json, "p2p_ms", plan->cost.p2p);
+    put_run_ranks(json, plan);
+    put_deferred(json, plan->schedule, plan->planned.rank_count);
+    put_best(json, &plan->advice);
     wefti_json_text(json, "advice", plan->advice.reason);
+    wefti_json_text(json, "warning",
+                    plan->advice.warning[0] ? plan->advice.warning : NULL);
+    wefti_json_text(json, "command", plan->command);
     wefti_json_object_close(json);
 }
 
@@ -128,6 +187,7 @@ static void put_trials(wefti_json *json, const wefti_trials *trials)
         wefti_json_real(json, "step_ms", trial->step_ms);
         put_run(json, "planned", &trial->planned);
         put_run(json, "measured", &trial->runs[trial->median]);
+        put_deferred(json, trial->schedule, trial->planned.rank_count);
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);

@@ -16,6 +16,9 @@ typedef struct wefti_page_view {
     const wefti_metrics_step *median; /* NULL: no step was done */
 } wefti_page_view;
 
+/* Whether its compute had a core for less than 90% of its time. */
+bool wefti_page_is_crowded(const wefti_metrics_step *step);
+
 /* Any text, as text. */
 void wefti_page_text(FILE *file, const char *text);
 

@@ -4,7 +4,11 @@
  */
 #include "trainer/page_plan.h"
 
+#include "base/error.h"
 #include "overlap/schedule/schedule.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 enum { CHOICES_MOST = 8 };
 
@@ -21,6 +25,43 @@ static int list_choices(int microbatches, int sequences,
         }
     }
     return count;
+}
+
+/* KEY=NUMBER of what an end of the model takes. */
+static void put_end(FILE *file, const char *flag, const weft_stage_cost *end)
+{
+    fprintf(file, " %s F=%.6g,I=%.6g,W=%.6g,B=%.6g", flag, end->f, end->i,
+            end->w, end->b);
+}
+
+/* What was asked, in weft-sched's words; NULL: no memory. */
+static char *tell_command(const weft_advice_config *question, bool pairs)
+{
+    const weft_schedule_cost *cost = question->cost;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file) {
+        return NULL;
+    }
+    fprintf(file, "weft-sched compare --ranks %d --layers %d --microbatches %d",
+            question->ranks, question->layers, question->microbatches);
+    for (int k = 0; k < question->choice_count; k++) {
+        fprintf(file, ",%d", question->choices[k]);
+    }
+    fprintf(file, " --cost F=%.6g,I=%.6g,W=%.6g,B=%.6g", cost->f, cost->i,
+            cost->w, cost->b);
+    if (pairs) { /* else they take as long as their halves */
+        fprintf(file, ",FB=%.6g", cost->fb);
+    }
+    fprintf(file, ",p2p=%.6g", cost->p2p);
+    put_end(file, "--first", question->first);
+    put_end(file, "--last", question->last);
+    if (fclose(file) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
 }
 
 /* All other schedules, with the model's ends where they would be. */
@@ -44,8 +85,16 @@ static weft_status advise(wefti_page_plan *plan, int layers, int sequences)
         .cost = &asked,
         .first = &each.first,
         .last = &each.last};
-    return status == WEFT_OK ? weft_schedule_advise(&question, &plan->advice)
-                             : status;
+    plan->microbatches = info.microbatches;
+    if (status == WEFT_OK) {
+        status = weft_schedule_advise(&question, &plan->advice);
+    }
+    if (status == WEFT_OK) {
+        plan->command = tell_command(&question, plan->found.hidden > 0);
+        status = plan->command ? WEFT_OK
+                               : wefti_error(WEFT_ERR_NO_MEMORY, "a command");
+    }
+    return status;
 }
 
 weft_status wefti_page_plan_init(wefti_page_plan *plan,
@@ -78,6 +127,7 @@ void wefti_page_plan_fini(wefti_page_plan *plan)
     weft_schedule_run_fini(&plan->planned);
     weft_advice_fini(&plan->advice);
     wefti_pipe_cost_fini(&plan->found);
+    free(plan->command);
     *plan = (wefti_page_plan){0};
 }
 

@@ -16,6 +16,8 @@ typedef struct wefti_page_plan {
     wefti_pipe_cost found;
     weft_schedule_cost cost; /* of a rank, on average; without stages */
     weft_advice advice;
+    int microbatches; /* of the step */
+    char *command;    /* of weft-sched, that asks for the same advice */
 } wefti_page_plan;
 
 /*

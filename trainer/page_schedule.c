@@ -38,14 +38,17 @@ static void put_costs(FILE *file, const wefti_page_plan *plan)
             "<p class=\"soft\">The last step. Planned with the costs that were "
             "measured in it, stage by stage; a rank's, on average: F %.4g, I "
             "%.4g, W %.4g, B %.4g, FB %.4g ms, a message %.4g ms%s. Bubble is "
-            "the worst rank's; activations are in micro-batches through all "
-            "layers of a rank.</p>\n",
+            "all of the step in which a rank does not compute, of the worst "
+            "rank; activations are in micro-batches through all layers of a "
+            "rank.</p>\n",
             cost->f, cost->i, cost->w, cost->b, cost->fb, cost->p2p,
             plan->found.split_known ? "" : " (I and W: half of B each)");
 }
 
-static void put_step(FILE *file, const wefti_page_plan *plan)
+static void put_step(const wefti_page_view *view)
 {
+    const wefti_page_plan *plan = &view->page->plan;
+    FILE *file = view->file;
     fputs("<table id=\"schedule\"><tr><th></th><th>step, ms</th><th>bubble, ms"
           "</th><th>of the step</th><th>of ideal</th><th>peak activation</th>"
           "</tr>\n",
@@ -54,6 +57,13 @@ static void put_step(FILE *file, const wefti_page_plan *plan)
     put_run(file, "measured", &plan->measured);
     fputs("</table>\n", file);
     put_costs(file, plan);
+    if (view->median && wefti_page_is_crowded(view->median)) {
+        fputs("<p>The ranks had no cores of their own and took turns: how long "
+              "an action took depends on what else ran just then. These costs, "
+              "and what is planned and advised with them, are those of this "
+              "crowd.</p>\n",
+              file);
+    }
 }
 
 /* ---- rank by rank ---------------------------------------------------------
@@ -111,8 +121,9 @@ static void put_candidate(FILE *file, const weft_schedule_candidate *c)
     fputs("</td></tr>\n", file);
 }
 
-static void put_advice(FILE *file, const weft_advice *advice)
+static void put_advice(FILE *file, const wefti_page_plan *plan)
 {
+    const weft_advice *advice = &plan->advice;
     fputs("<h3>Which schedule</h3>\n<p>", file);
     wefti_page_text(file, advice->reason);
     fputs(".</p>\n", file);
@@ -129,9 +140,15 @@ static void put_advice(FILE *file, const weft_advice *advice)
     for (size_t k = 0; k < advice->count; k++) {
         put_candidate(file, &advice->candidates[k]);
     }
-    fputs("</table></div>\n<p class=\"soft\">Simulated, all with the same "
-          "costs of a layer and of the model's ends.</p>\n",
-          file);
+    fprintf(file,
+            "</table></div>\n<p class=\"soft\">Simulated, all with the same "
+            "costs of a layer and of the model's ends; times in ms, "
+            "activations and memory in micro-batches as they are, with m = "
+            "%d, through all layers of a rank. To ask again, with other "
+            "numbers:</p>\n<pre class=\"command\" id=\"command\">",
+            plan->microbatches);
+    wefti_page_text(file, plan->command);
+    fputs("</pre>\n", file);
 }
 
 /* Where all of it fits, small but whole, and larger for who wants to read it;
@@ -192,11 +209,11 @@ weft_status wefti_page_put_schedule(const wefti_page_view *view)
         return WEFT_OK;
     }
     fputs("<section><h2>Pipeline</h2>\n", file);
-    put_step(file, plan);
+    put_step(view);
     weft_status status = wefti_page_put_lines(file, plan->schedule,
                                               &plan->planned, &plan->measured);
     put_ranks(file, plan);
-    put_advice(file, &plan->advice);
+    put_advice(file, plan);
     fputs("</section>\n", file);
     return status;
 }

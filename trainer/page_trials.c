@@ -21,6 +21,27 @@ static int chunks_of(const wefti_trial *trial)
                : trial->chunks;
 }
 
+enum { RANKS_LISTED = 8 };
+
+/* W that were put off: of all ranks, and of which. */
+static void put_deferred(FILE *file, const wefti_trial *trial)
+{
+    int ranks = trial->planned.rank_count;
+    size_t sum = 0, deferred, waiting;
+    for (int rank = 0; rank < ranks; rank++) {
+        wefti_page_plan_deferred(trial->schedule, rank, &deferred, &waiting);
+        sum += deferred;
+    }
+    fprintf(file, "<td>%zu", sum);
+    for (int rank = 0; sum > 0 && ranks <= RANKS_LISTED && rank < ranks;
+         rank++) {
+        wefti_page_plan_deferred(trial->schedule, rank, &deferred, &waiting);
+        fprintf(file, "%s%zu%s", rank == 0 ? " (" : ", ", deferred,
+                rank == ranks - 1 ? ")" : "");
+    }
+    fputs("</td>", file);
+}
+
 static void put_trial(FILE *file, const wefti_trials *trials, size_t k)
 {
     const wefti_trial *trial = &trials->items[k];
@@ -29,13 +50,16 @@ static void put_trial(FILE *file, const wefti_trials *trials, size_t k)
     fprintf(file,
             "<tr><td>%s%s</td><td>%d</td><td>%.4g</td><td>%.4g</td>"
             "<td>%+.1f%%</td><td>%.1f%%</td><td>%.1f%%</td><td>%.4g</td>"
-            "<td>%.4g</td><td>%.4g</td><td class=\"left\">%s%s%s</td></tr>\n",
+            "<td>%.4g</td><td>%.4g</td>",
             trial->name, trial == trials->chosen ? ", chosen" : "",
             chunks_of(trial), trial->planned.makespan, ran->makespan,
             100 * wefti_trial_error(trial),
             percent(trial->planned.bubble, trial->planned.makespan),
             percent(ran->bubble, ran->makespan), trial->planned.activations,
-            ran->activations, trial->step_ms, trial->emulated ? "emulated" : "",
+            ran->activations, trial->step_ms);
+    put_deferred(file, trial);
+    fprintf(file, "<td class=\"left\">%s%s%s</td></tr>\n",
+            trial->emulated ? "emulated" : "",
             trial->emulated && is_basis ? "; " : "",
             !is_basis         ? ""
             : trial->emulated ? "its costs plan the emulated"
@@ -47,7 +71,8 @@ static void put_table(FILE *file, const wefti_trials *trials)
     fputs("<div class=\"wide\"><table id=\"trials\"><tr><th>schedule</th>"
           "<th>V</th><th>planned, ms</th><th>measured</th><th>difference</th>"
           "<th>bubble planned</th><th>measured</th><th>peak planned</th>"
-          "<th>measured</th><th>whole step, ms</th><th class=\"left\"></th>"
+          "<th>measured</th><th>whole step, ms</th><th>W put off</th><th "
+          "class=\"left\"></th>"
           "</tr>\n",
           file);
     for (size_t k = 0; k < trials->count; k++) {
@@ -62,15 +87,17 @@ static void put_words(FILE *file, const wefti_trials *trials)
     const wefti_trial_basis *basis =
         emulated ? &trials->emulated : &trials->real;
     const wefti_layer_cost *cost = &basis->layer;
-    fprintf(file,
-            "<p class=\"soft\">Each ran for %d steps before the run; shown is "
-            "the one of median length. Planned are all of them with the costs "
-            "of 1f1b alone: a layer F %.4g and B %.4g ms, the model's ends "
-            "beside their layers F %.4g and %.4g, B %.4g and %.4g, a message "
-            "%.4g ms. Planned and measured are the pipeline; a whole step has "
-            "also the update and its transfers.</p>\n",
-            WEFTI_TRIAL_STEPS, cost->layer.f, cost->layer.b, cost->first.f,
-            cost->last.f, cost->first.b, cost->last.b, basis->p2p);
+    fprintf(
+        file,
+        "<p class=\"soft\">Each ran for %d steps before the run; shown is "
+        "the one of median length. Planned are all of them with the costs "
+        "of 1f1b alone: a layer F %.4g and B %.4g ms, the model's ends "
+        "beside their layers F %.4g and %.4g, B %.4g and %.4g, a message "
+        "%.4g ms. Planned and measured are the pipeline; a whole step has "
+        "also the update and its transfers. W put off: weight gradients that "
+        "did not follow their I at once, of all ranks (rank by rank).</p>\n",
+        WEFTI_TRIAL_STEPS, cost->layer.f, cost->layer.b, cost->first.f,
+        cost->last.f, cost->first.b, cost->last.b, basis->p2p);
     if (emulated) {
         fputs("<p>A host has more ranks than cores, on which compute has no "
               "length of its own. Emulated: in place of compute, waits as "

@@ -91,7 +91,7 @@ static void put_tile(FILE *file, const char *name, const char *value,
             name, value, more);
 }
 
-static bool is_crowded(const wefti_metrics_step *step)
+bool wefti_page_is_crowded(const wefti_metrics_step *step)
 {
     return step->cpu_share < 0.9 && step->compute_ms > 0;
 }
@@ -104,9 +104,10 @@ static void put_hidden(const wefti_page_view *view)
         snprintf(value, sizeof(value), "%.1f%%", 100 * hidden);
     }
     put_tile(view->file, "transfers hidden", value,
-             isnan(hidden)              ? "there are none"
-             : is_crowded(view->median) ? "oversubscribed: proves nothing"
-                                        : "of their time, median");
+             isnan(hidden) ? "there are none"
+             : wefti_page_is_crowded(view->median)
+                 ? "oversubscribed: proves nothing"
+                 : "of their time, median");
 }
 
 static void put_memory(const wefti_page_view *view)
@@ -169,7 +170,7 @@ static void warn_of_times(const wefti_page_view *view, warnings *w)
     const wefti_metrics_step *median = view->median;
     const wefti_summary *summary = view->summary;
     double gbps = 0;
-    if (median && is_crowded(median)) {
+    if (median && wefti_page_is_crowded(median)) {
         fprintf(warn(w),
                 "Oversubscribed: compute had a core for %.0f%% of its time, so "
                 "that what is called hidden proves nothing.",
@@ -181,9 +182,21 @@ static void warn_of_times(const wefti_page_view *view, warnings *w)
                 " records: the terms of those steps are incomplete.",
                 summary->dropped);
     }
-    if (median && median->bubble_ms > 0.15 * median->step_ms) {
-        fprintf(warn(w), "%.1f%% of the median step is bubble.",
-                100 * median->bubble_ms / median->step_ms);
+    const weft_schedule_run *ran = &view->page->plan.measured;
+    const char *where = view->page->plan.schedule
+                            ? " What would be better is under Pipeline."
+                            : "";
+    double waited = median ? fmax(median->bubble_ms, median->bubble_ms_max) : 0;
+    if (median && waited > WEFT_ADVICE_BUBBLE_WARNED * median->step_ms) {
+        fprintf(warn(w),
+                "Bubble: of the median step the rank that waited most spent "
+                "%.1f%% waiting for pipeline messages.%s",
+                100 * waited / median->step_ms, where);
+    } else if (ran->bubble > WEFT_ADVICE_BUBBLE_WARNED * ran->makespan) {
+        fprintf(warn(w),
+                "Bubble: in %.1f%% of the last step's pipeline the worst rank "
+                "did not compute.%s",
+                100 * ran->bubble / ran->makespan, where);
     }
     if (wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS, &gbps) == WEFT_OK &&
         gbps > 0) {

@@ -332,8 +332,7 @@ static int compare(double a, double b)
     return (a > b) - (a < b);
 }
 
-/* Times that differ by rounding alone are equal: as float they are. */
-/* Sums of the same costs in another order count as equal. */
+/* As float, sums of the same costs in another order are equal. */
 static double rounded(double value)
 {
     return (double)(float)value;

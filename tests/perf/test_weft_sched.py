@@ -157,6 +157,10 @@ class WeftSched(unittest.TestCase):
                 (["compare", "--ranks", 4, "--microbatches", 8], "--layers"),
                 (["compare", *shape("1f1b")], "--schedule"),
                 (["show", *shape("1f1b"), "--layers", 8], "compare"),
+                (["show", *shape("1f1b"), "--first", "F=1"], "compare"),
+                (["compare", "--ranks", 4, "--microbatches", 8, "--layers", 4,
+                  "--last", "p2p=1"], "--last p2p=1: allowed is KEY=NUMBER "
+                 "with F I W B"),
                 (["show", *shape("1f1b"), "--bytes", 8], "--topology"),
                 (["show", *shape("1f1b"), "--topology", "1x(4xH100)"],
                  "--bytes"),
@@ -203,6 +207,21 @@ class WeftSched(unittest.TestCase):
         self.assertIn(got["reason"], text)
         few = run("compare", "--ranks", 8, "--microbatches", 4, "--layers", 8)
         self.assertIn("warning: even so", few.stdout)
+
+    def test_compare_counts_the_ends_of_the_model(self):
+        words = ["compare", "--ranks", 4, "--microbatches", "8,4", "--layers",
+                 4, "--cost", "F=1,I=1,W=1"]
+        plain, ended = facts(*words), facts(
+            *words, "--first", "F=0.5,I=0.25,W=0.25", "--last", "F=1,B=2")
+        def times(got):
+            return {(one["schedule"], one["microbatches"]): one["makespan"]
+                    for one in got["candidates"] if one["makespan"]}
+        # The last rank is busy throughout, from when the first has gone by.
+        for m, scale in (8, 1), (4, 2):
+            self.assertEqual(times(plain)["1f1b", m], (m + 3) * 3 * scale)
+            self.assertEqual(times(ended)["1f1b", m],
+                             (m * 6 + 3 * 3 + 1) * scale)
+        self.assertEqual(times(facts(*words, "--first", "F=0")), times(plain))
 
     def test_shared_port_lengthens_the_step(self):
         def on(machine, places):

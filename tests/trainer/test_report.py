@@ -190,11 +190,15 @@ class Report(unittest.TestCase):
                                          rank["step_ms"], rel_tol=1e-9))
         own = data["ranks"][0]
         for name in ["step_ms", "compute_ms", "idle_ms"]:
-            self.assertTrue(math.isclose(
-                own[name], sum(line[name] for line in lines), rel_tol=1e-9))
-        slowest = [max(rank["step_ms"] for rank in data["ranks"])]
+            mean = sum(line[name] for line in lines) / STEPS
+            self.assertTrue(math.isclose(own[name], mean, rel_tol=1e-9))
+            column = tags.cells["ranks"][0].index(
+                {"step_ms": "step, ms"}.get(name, name[:-3]))
+            self.assertEqual(tags.cells["ranks"][1][column], "%.3f" % mean)
+        slowest = max(rank["step_ms"] for rank in data["ranks"])
         self.assertGreaterEqual(
-            1.000001 * sum(line["step_ms_max"] for line in lines), slowest[0])
+            1.000001 * sum(line["step_ms_max"] for line in lines),
+            STEPS * slowest)
 
     def check_nesting(self, events):
         """As a viewer of threads wants it."""
@@ -274,6 +278,59 @@ class Report(unittest.TestCase):
             self.assertIn("clocks were compared", tags.text)
             self.assertIn("net", tags.cells["traffic"][1][1])
 
+    def check_names(self, trace, schedule):
+        """Compute is named as in the list: by stage and micro-batch."""
+        names = [event["name"] for event in trace["traceEvents"]
+                 if event["ph"] == "X" and event["pid"] == 0]
+        stages = [0] if schedule == "1f1b" else [0, 3]
+        wanted = {"%dF%d" % (stage, m) for stage in stages for m in range(8)}
+        self.assertEqual({name for name in names
+                          if re.fullmatch(r"\d+F\d+", name)}, wanted)
+        self.assertNotIn("F", names)
+
+    def check_plan_ranks(self, tags, found):
+        for row, rank, deferred in zip(tags.cells["stages"][1:],
+                                       found["ranks"], found["deferred"]):
+            ways = [rank["planned"], rank["measured"]]
+            self.assertEqual(row[1:7], [
+                "%.4g" % way[name] for name in
+                ("busy_ms", "bubble_ms", "peak_activation") for way in ways])
+            self.assertEqual(row[7], str(deferred))
+        for way in "planned", "measured":
+            worst = max(rank[way]["bubble_ms"] for rank in found["ranks"])
+            self.assertEqual(worst, found[way]["bubble_ms"])
+
+    def check_advice_by_hand(self, tags, found):
+        """The command on the page gives the page's own answer."""
+        words = found["command"].split()
+        self.assertIn(found["command"], tags.text)
+        done = subprocess.run([os.path.join(BIN, words[0]), *words[1:],
+                               "--json", "-"], capture_output=True, text=True,
+                              timeout=DEADLINE_S)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        given = json.loads(done.stdout)
+        rows = tags.cells["advice"][1:]
+        self.assertEqual(len(given["candidates"]), len(rows))
+        times = {(one["schedule"], one["chunks"], one["microbatches"],
+                  one["overlap"]): one["makespan"]
+                 for one in given["candidates"]}
+        for row in rows:
+            if row[3]:
+                name, _, pair = row[0].partition(", ")
+                key = (name, int(row[1]), int(row[2]), pair == "FB")
+                self.assertTrue(math.isclose(float(row[3]), times[key],
+                                             rel_tol=2e-3), key)
+        best = found["best"]
+        self.assertTrue(math.isclose(best["makespan_ms"],
+                                     given["candidates"][0]["makespan"],
+                                     rel_tol=1e-4))
+        self.assertEqual(rows[0][0].partition(",")[0], best["schedule"])
+        self.assertEqual(found["warning"] is None, given["warning"] is None)
+        if found["warning"]:
+            self.assertIn(found["warning"], tags.text)
+        self.assertEqual(found["warning"] is None,
+                         best["bubble_ratio"] <= 0.15)
+
     def test_pipeline_is_planned_above_measured(self):
         for name in ["1f1b", "zbv"]:
             tags, data, lines, trace = self.report(
@@ -299,6 +356,10 @@ class Report(unittest.TestCase):
             self.assertEqual(len(tags.cells["stages"]), 3)
             self.assertGreater(len(tags.cells["advice"]), 8)
             self.assertIn(found["advice"], tags.text)
+            self.check_plan_ranks(tags, found)
+            self.check_names(trace, name)
+            self.check_advice_by_hand(tags, found)
+            self.assertEqual(sum(found["deferred"]) > 0, name == "zbv")
             self.assertIn("rank 1", tags.text)
 
     def test_what_cannot_be_written_is_refused_before_training(self):

@@ -86,6 +86,12 @@ class Trials(unittest.TestCase):
             self.assertIn("<h3>%s</h3>" % heading, page)
             self.assertGreaterEqual(trial["step_ms"],
                                     0.5 * trial["measured"]["makespan_ms"])
+            self.assertEqual(re.match(r"\d+", cells[10]).group(),
+                             str(sum(trial["deferred"])))
+            if trial["schedule"] == "zbv":
+                self.assertGreater(sum(trial["deferred"]), 0)
+            elif trial["schedule"] in ("gpipe", "1f1b", "interleaved"):
+                self.assertEqual(sum(trial["deferred"]), 0)
             self.assertAlmostEqual(trial["planned"]["peak_activation"],
                                    trial["measured"]["peak_activation"],
                                    delta=1e-9)
@@ -93,7 +99,7 @@ class Trials(unittest.TestCase):
     def test_auto_runs_what_took_least_and_trains_as_named(self):
         said, losses, page, data = self.train(
             2, "parallel.pipeline_model_parallel_size=2",
-            "parallel.schedule=auto")
+            "parallel.schedule=auto", "parallel.virtual_group_size=4")
         trials = data["trials"]
         self.check_page(page, trials, [t["schedule"] for t in trials])
         self.assertEqual(trials[0]["schedule"], "1f1b")
@@ -111,6 +117,7 @@ class Trials(unittest.TestCase):
         if name == "interleaved":
             settings.append("parallel.virtual_pipeline_model_parallel_size=%d"
                             % chosen[0]["chunks"])
+            settings.append("parallel.virtual_group_size=4")
         _, named, page, data = self.train(2, *settings)
         self.assertEqual(losses, named)
         self.assertEqual(data["trials"], [])
@@ -145,6 +152,17 @@ class Trials(unittest.TestCase):
         self.check_page(page, data["trials"], ["1f1b", "zbv", "interleaved"])
         self.assertNotIn("chooses", said)
         self.assertIn("weft-train: 1f1b on 2 ranks", said)
+
+    def test_nothing_is_tried_for_a_report_that_cannot_be_written(self):
+        got = subprocess.run(
+            [RUN, "-n", "2", TRAIN, os.path.join(EXAMPLES, "pipeline.yaml"),
+             *SMALL, "--set", "parallel.pipeline_model_parallel_size=2",
+             "--set", "parallel.compare=all", "--report",
+             self.path("none/page.html")], text=True, env=self.environment,
+            capture_output=True, timeout=DEADLINE_S)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn("page.html: cannot be written", got.stderr)
+        self.assertNotIn("tried", got.stderr)
 
     def test_all_tells_which_do_not_suit(self):
         said, _, _, data = self.train(

@@ -19,6 +19,7 @@ enum {
     LEFT = 64, /* room for the ranks' names */
     RIGHT = 24,
     TOP = 62,  /* title and legend */
+    NOTE = 16, /* a line below the legend */
     STRIP = 8, /* the steps under a row */
     GAP = 6,   /* between rows */
     AXIS = 34, /* under a panel */
@@ -35,6 +36,7 @@ typedef struct canvas {
     double width, scale; /* of the time axis; pixels per unit of time */
     int row;             /* height of a rank's boxes */
     bool steps;          /* the list says which steps its actions are of */
+    bool pairs, others;  /* it has FB; RECOMPUTE or OPT */
 } canvas;
 
 static void put_text(FILE *file, const char *text)
@@ -72,13 +74,23 @@ static const shade shades[] = {
 };
 static const shade other_shade = {"other", 150, 130, 180};
 
-/* Later stages of a rank are lighter. */
+static int count_tints(const canvas *c)
+{
+    return c->schedule->chunks * c->schedule->directions;
+}
+
+/* Later stages of a rank are lighter: by this share of white. */
+static double find_white(const canvas *c, int stage)
+{
+    int tints = count_tints(c);
+    int tint = wefti_draw_tint(c->schedule, stage);
+    return tints > 1 ? 0.55 * tint / (tints - 1) : 0;
+}
+
 static void put_fill(canvas *c, weft_action_type type, int stage)
 {
     const shade *s = type <= WEFT_ACTION_B ? &shades[type] : &other_shade;
-    int tints = c->schedule->chunks * c->schedule->directions;
-    int tint = wefti_draw_tint(c->schedule, stage);
-    double white = tints > 1 ? 0.55 * tint / (tints - 1) : 0;
+    double white = find_white(c, stage);
     fprintf(c->file, "fill=\"#%02x%02x%02x\"",
             (int)(s->red + white * (255 - s->red)),
             (int)(s->green + white * (255 - s->green)),
@@ -105,8 +117,9 @@ static void put_box(canvas *c, const weft_action *part, double x, double y,
     bool room = part->microbatch >= 0 && height >= 8 &&
                 width >= LABEL_WIDE * digits(part->microbatch) + 2;
     if (room) {
-        fprintf(c->file, "<text class=\"n\" x=\"%.2f\" y=\"%.2f\">%d</text>",
-                x + width / 2, y + height / 2 + 3, part->microbatch);
+        fprintf(c->file, "<text class=\"%s\" x=\"%.2f\" y=\"%.2f\">%d</text>",
+                find_white(c, part->stage) > 0.25 ? "n d" : "n", x + width / 2,
+                y + height / 2 + 3, part->microbatch);
     }
 }
 
@@ -268,6 +281,22 @@ static void put_legend(canvas *c)
             x, x + 17);
 }
 
+static bool has_note(const canvas *c)
+{
+    return c->steps || c->pairs || c->others || count_tints(c) > 1;
+}
+
+/* What a reader cannot guess, of what there is. */
+static void put_note(canvas *c)
+{
+    fprintf(c->file, "<text class=\"o\" x=\"%d\" y=\"56\">%s%s%s%s</text>\n",
+            LEFT,
+            count_tints(c) > 1 ? "Paler: the rank's further stages. " : "",
+            c->pairs ? "F above B: a pair that overlaps. " : "",
+            c->others ? "Violet: RECOMPUTE or OPT. " : "",
+            c->steps ? "Under each row: the steps of the recipe." : "");
+}
+
 /* ---- the whole ------------------------------------------------------------
  */
 
@@ -282,7 +311,11 @@ static canvas make_canvas(const weft_schedule *schedule,
             const weft_schedule_span *span = &planned->ranks[r].spans[k];
             double time = span->end - span->begin;
             shortest = time > 0 ? fmin(shortest, time) : shortest;
-            c.steps = c.steps || schedule->lists[r].items[k].step > 0;
+            const weft_action *action = &schedule->lists[r].items[k];
+            c.steps = c.steps || action->step > 0;
+            c.pairs = c.pairs || action->type == WEFT_ACTION_FB;
+            c.others = c.others || (wefti_draw_has_box(action) &&
+                                    !wefti_action_is_compute(action));
         }
     }
     c.width = shortest > 0 ? makespan / shortest * BOX_WIDE : 0;
@@ -299,9 +332,10 @@ static void put_title(canvas *c, const char *title)
     if (title) {
         put_text(c->file, title);
     } else {
-        fprintf(c->file, "%s, %d ranks, %d micro-batches, %d %s a rank",
+        fprintf(c->file, "%s, %d ranks, %d micro-batches, %d %s a rank%s",
                 s->name, s->ranks, s->per_stage * s->directions, s->chunks,
-                s->chunks == 1 ? "chunk" : "chunks");
+                s->chunks == 1 ? "chunk" : "chunks",
+                s->directions == 2 ? " in each of two directions" : "");
     }
     fputs("</text>\n", c->file);
 }
@@ -310,6 +344,7 @@ static void put_picture(canvas *c, const weft_schedule_run *planned,
                         const weft_schedule_run *measured, const char *title)
 {
     double panel = c->schedule->ranks * row_pitch(c) + AXIS + 20;
+    double head = TOP + (has_note(c) ? NOTE : 0);
     fprintf(c->file,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
             "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
@@ -317,14 +352,18 @@ static void put_picture(canvas *c, const weft_schedule_run *planned,
             "<style>.n{font-size:9px;text-anchor:middle;fill:#fff}"
             ".s{font-size:7px;text-anchor:middle;fill:#fff}.d{fill:#1c2733}"
             ".a{font-size:10px;text-anchor:middle;fill:#555}"
+            ".o{font-size:11px;fill:#555}"
             ".t{font-size:15px;font-weight:bold}"
             ".idle{fill:#e4e6ea}g rect{stroke:#fff;stroke-width:.6}</style>\n"
             "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-            LEFT + c->width + RIGHT, TOP + (measured ? 2 : 1) * panel,
-            LEFT + c->width + RIGHT, TOP + (measured ? 2 : 1) * panel);
+            LEFT + c->width + RIGHT, head + (measured ? 2 : 1) * panel,
+            LEFT + c->width + RIGHT, head + (measured ? 2 : 1) * panel);
     put_title(c, title);
     put_legend(c);
-    double top = put_panel(c, planned, "planned", TOP);
+    if (has_note(c)) {
+        put_note(c);
+    }
+    double top = put_panel(c, planned, "planned", head);
     if (measured) {
         put_panel(c, measured, "measured", top);
     }

@@ -106,6 +106,28 @@ static void test_draw_svg_dualpipe_shows_its_eight_steps(void **state)
     weft_schedule_destroy(schedule);
 }
 
+/* A reader finds what he cannot guess, where it is, and only there. */
+static void test_draw_svg_explains_what_it_shows(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t paler, pairs, dark;
+    } cases[] = {{"1f1b", 0, 0, 0}, {"zbv", 1, 0, 1}, {"dualpipev", 1, 1, 1}};
+    for (size_t k = 0; k < sizeof(cases) / sizeof(*cases); k++) {
+        weft_schedule *schedule = make_schedule(cases[k].name, 4, 12, 0);
+        char *svg = draw_svg(schedule, false, NULL);
+        assert_int_equal(count_of(svg, "Paler: "), cases[k].paler);
+        assert_int_equal(count_of(svg, "F above B: "), cases[k].pairs);
+        assert_int_equal(count_of(svg, "Violet: "), 0);
+        assert_int_equal(count_of(svg, "Under each row: "), 1);
+        /* dark digits on pale boxes */
+        assert_int_equal(count_of(svg, "\"n d\"") > 0, cases[k].dark);
+        free(svg);
+        weft_schedule_destroy(schedule);
+    }
+}
+
 static void test_draw_without_spans_or_room_is_refused(void **state)
 {
     (void)state;
@@ -128,6 +150,7 @@ int main(void)
         cmocka_unit_test(test_draw_text_small_schedule_is_as_expected),
         cmocka_unit_test(test_draw_svg_has_each_action_once),
         cmocka_unit_test(test_draw_svg_dualpipe_shows_its_eight_steps),
+        cmocka_unit_test(test_draw_svg_explains_what_it_shows),
         cmocka_unit_test(test_draw_without_spans_or_room_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static const char help_text[] =
     "a\n"
     "                        host without GPUs has as many places as it needs\n"
     "\n"
-    "  --layers L            compare: of the model; stages divide them evenly\n"
+    "  --layers L            compare: of the model, dealt out over the stages\n"
     "  --first LIST, --last LIST\n"
     "                        compare: F=0,I=0,W=0,B=I+W that the model's first "
     "and\n"

@@ -125,21 +125,17 @@ static weft_status check_chunks(const wefti_config *config)
     return WEFT_OK;
 }
 
-/* All stages have the same number of layers. */
+/* Each stage has a layer at least. */
 static weft_status check_layers(const wefti_config *config, int stages)
 {
-    int64_t layers = config->model.layers;
-    char near[64];
-    if (layers % stages == 0) {
-        return WEFT_OK;
-    }
-    return refuse(config, "model", "layers",
-                  "is not divisible by %d stages (%" PRId64
-                  " ranks of a pipeline * %" PRId64
-                  " each); nearest that work: %s",
-                  stages, config->parallel.pipeline_model_parallel_size,
-                  stages / config->parallel.pipeline_model_parallel_size,
-                  wefti_config_multiples(layers, stages, near, sizeof(near)));
+    int64_t ranks = config->parallel.pipeline_model_parallel_size;
+    return config->model.layers >= stages
+               ? WEFT_OK
+               : refuse(config, "model", "layers",
+                        "is too few for %d stages (%" PRId64
+                        " ranks of a pipeline * %" PRId64
+                        " each); allowed is from %d",
+                        stages, ranks, stages / ranks, stages);
 }
 
 /* The error at hand, at its place: what a list, or a schedule, lacks. */

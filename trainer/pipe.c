@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "overlap/schedule/schedule.h"
 #include "trainer/pipe_call.h"
 #include "trainer/replica.h"
 #include "trainer/storage.h"
@@ -76,16 +77,18 @@ static void list_stages(wefti_pipe *pipe, const wefti_shape *shape,
                         wefti_part *parts_out)
 {
     int stages = model_stages(pipe);
-    size_t layers = shape->layers / (size_t)stages;
+    int layers = (int)shape->layers;
     for (int part = 0; part < stages; part++) {
         for (int way = 0; way < pipe->info.directions; way++) {
             int number = way * stages + part;
             if (weft_schedule_get_rank(pipe->schedule, number) != pipe->rank) {
                 continue;
             }
-            parts_out[pipe->stage_count] =
-                (wefti_part){.first_layer = (size_t)part * layers,
-                             .layers_end = ((size_t)part + 1) * layers};
+            parts_out[pipe->stage_count] = (wefti_part){
+                .first_layer =
+                    (size_t)wefti_layers_before(layers, stages, part),
+                .layers_end =
+                    (size_t)wefti_layers_before(layers, stages, part + 1)};
             pipe->stages[pipe->stage_count] = (wefti_pipe_stage){
                 .number = number,
                 .part = pipe->stage_count,
@@ -108,7 +111,7 @@ weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
         return status;
     }
     WEFTI_ASSERT(weft_comm_get_nranks(job) % pipe->info.ranks == 0);
-    WEFTI_ASSERT(shape->layers % (size_t)model_stages(pipe) == 0);
+    WEFTI_ASSERT(shape->layers >= (size_t)model_stages(pipe));
     pipe->stages = calloc((size_t)pipe->info.stages, sizeof(*pipe->stages));
     if (!pipe->stages) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",

@@ -276,20 +276,20 @@ wefti_layer_cost wefti_layer_cost_fit(const wefti_pipe_cost *cost,
                                       const weft_schedule *schedule, int layers)
 {
     int stages = wefti_stages_of_direction(schedule);
-    int each = layers / stages; /* layers of a stage */
-    int between = stages - 2;
+    int first = wefti_layers_of(layers, stages, 0);
+    int last = wefti_layers_of(layers, stages, stages - 1);
+    int between = stages > 1 ? layers - first - last : 0;
     wefti_layer_cost fit;
     memset(&fit, 0, sizeof(fit));
     for (int stage = 1; stage < stages - 1; stage++) {
-        fit.layer =
-            add(fit.layer, 1.0 / (between * each), &cost->stages[stage]);
+        fit.layer = add(fit.layer, 1.0 / between, &cost->stages[stage]);
     }
     if (between <= 0) {
-        fit.layer = add(fit.layer, 1.0 / each, &cost->stages[0]);
+        fit.layer = add(fit.layer, 1.0 / first, &cost->stages[0]);
     }
-    fit.first = add(cost->stages[0], -each, &fit.layer);
+    fit.first = add(cost->stages[0], -first, &fit.layer);
     if (stages > 1) {
-        fit.last = add(cost->stages[stages - 1], -each, &fit.layer);
+        fit.last = add(cost->stages[stages - 1], -last, &fit.layer);
     }
     return fit;
 }
@@ -315,7 +315,8 @@ void wefti_layer_cost_apply(const wefti_layer_cost *cost,
     for (int stage = 0; stage < schedule->stages; stage++) {
         const weft_stage_cost none = {0};
         int part = stage % stages;
-        weft_stage_cost own = add(none, (double)layers / stages, &cost->layer);
+        weft_stage_cost own =
+            add(none, wefti_layers_of(layers, stages, part), &cost->layer);
         own = part == 0 ? add(own, 1, &cost->first) : own;
         own = part == stages - 1 ? add(own, 1, &cost->last) : own;
         stages_out[stage] = own;

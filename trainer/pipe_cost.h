@@ -51,7 +51,7 @@ typedef struct wefti_layer_cost {
  * wefti_layer_cost_fit - layers from the stages between the ends; where there
  * are none, from the first stage, whose embedding then counts as nothing.
  *
- * layers      of the model; the schedule's stages divide them.
+ * layers      of the model, dealt out as the trainer does.
  */
 wefti_layer_cost wefti_layer_cost_fit(const wefti_pipe_cost *cost,
                                       const weft_schedule *schedule,
@@ -62,7 +62,7 @@ wefti_layer_cost wefti_layer_cost_fit(const wefti_pipe_cost *cost,
 weft_schedule_cost wefti_layer_cost_rank(const wefti_layer_cost *cost,
                                          int ranks, int layers, double hidden);
 
-/* stages_out   [stages of the schedule], which divide the layers */
+/* stages_out   [stages of the schedule] */
 void wefti_layer_cost_apply(const wefti_layer_cost *cost,
                             const weft_schedule *schedule, int layers,
                             weft_stage_cost *stages_out);

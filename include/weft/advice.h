@@ -39,7 +39,8 @@ extern "C" {
  *                none. The batch stays, so with fewer micro-batches each is
  *                larger: its costs, messages and memory grow in proportion,
  *                latencies do not.
- * layers         of the model; stages must divide them evenly.
+ * layers         of the model; one a stage at least. What is left over of an
+ *                even share is spread over the stages, never to the last.
  * cost           of a micro-batch on a rank; its stages must be NULL. reduce,
  *                gather and optimizer are of a step, and their actions are in
  *                the list where one of them is above 0.
@@ -101,7 +102,8 @@ typedef struct weft_advice {
 
 /*
  * weft_schedule_advise - simulates every schedule there is: interleaved for
- * each V that the layers allow, also with overlap where fb is below f + b.
+ * each V that divides the layers of a rank, else for 2, also with overlap where
+ * fb is below f + b.
  *
  * Returns     OK (fini it; also where nothing is possible) | ERR_INVALID (a
  *             number or cost out of range) | ERR_NO_MEMORY.

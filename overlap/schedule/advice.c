@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "overlap/schedule/schedule.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -143,7 +144,8 @@ static void add_cost(weft_stage_cost *stage, double times,
     stage->b += times * (end->b > 0 ? end->b : end->i + end->w);
 }
 
-/* The stages where the ends count, to be freed; NULL: no memory. */
+/* All stages, by their layers and with the model's ends; to be freed; NULL: no
+ * memory. */
 static weft_stage_cost *make_stages(const weft_advice_config *config,
                                     const weft_schedule_info *info,
                                     const weft_schedule_cost *cost,
@@ -153,7 +155,9 @@ static weft_stage_cost *make_stages(const weft_advice_config *config,
     const weft_stage_cost whole = {cost->f, cost->i, cost->w, cost->b};
     int each = info->stages / info->directions;
     for (int stage = 0; stages && stage < info->stages; stage++) {
-        add_cost(&stages[stage], (double)info->ranks / each, &whole);
+        int own = wefti_layers_of(config->layers, each, stage % each);
+        add_cost(&stages[stage], (double)own * info->ranks / config->layers,
+                 &whole);
         if (config->first && stage % each == 0) {
             add_cost(&stages[stage], scale, config->first);
         }
@@ -183,7 +187,10 @@ static void judge(const search *s, weft_schedule_candidate *c,
     c->ideal = run->ideal;
     c->bubble = run->bubble;
     c->bubble_ratio = run->makespan > 0 ? run->bubble / run->makespan : 0;
-    c->activations = run->activations * scale;
+    int stages = info->stages / info->directions;
+    double most = wefti_layers_of(config->layers, stages, 0);
+    double share = most * stages / config->layers; /* of the longest stage */
+    c->activations = run->activations * scale * share;
     c->param_copies = info->directions;
     c->memory = c->activations + info->directions * config->copy_memory;
     c->messages = info->messages;
@@ -205,17 +212,18 @@ static weft_status price(const search *s, weft_schedule *schedule,
     weft_schedule_run run;
     weft_status status = weft_schedule_get_info(schedule, &info);
     int stages = info.directions > 0 ? info.stages / info.directions : 1;
-    if (status == WEFT_OK && s->config->layers % stages != 0) {
-        snprintf(c->why, sizeof(c->why),
-                 "%d layers do not divide into %d stages", s->config->layers,
-                 stages);
+    int layers = s->config->layers;
+    if (status == WEFT_OK && layers < stages) {
+        snprintf(c->why, sizeof(c->why), "%d layers are too few for %d stages",
+                 layers, stages);
         return WEFT_OK;
     }
     if (status == WEFT_OK) {
         status = complete(schedule, &cost);
     }
     weft_stage_cost *own = NULL;
-    if (status == WEFT_OK && (s->config->first || s->config->last)) {
+    bool unequal = s->config->first || s->config->last || layers % stages != 0;
+    if (status == WEFT_OK && unequal) {
         cost.stages = own = make_stages(s->config, &info, &cost, scale);
         status = own ? WEFT_OK
                      : wefti_error(WEFT_ERR_NO_MEMORY, "advice: %d stages",
@@ -285,7 +293,7 @@ static bool hides_halves(const weft_schedule_cost *cost)
     return cost->fb > 0 && cost->fb < cost->f + b;
 }
 
-/* Each number of chunks that the layers allow. */
+/* Each number of chunks that the layers allow evenly; else the least. */
 static weft_status try_interleaved(search *s, const char *name,
                                    int microbatches)
 {

@@ -100,6 +100,21 @@ static inline int wefti_stages_of_direction(const weft_schedule *schedule)
     return schedule->stages / schedule->directions;
 }
 
+/*
+ * Layers of a model before a stage of a direction. What is left over of an even
+ * share is spread over the stages; the last, which has the head too, gets none.
+ */
+static inline int wefti_layers_before(int layers, int stages, int stage)
+{
+    return (int)(((int64_t)layers * stage + stages - 1) / stages);
+}
+
+static inline int wefti_layers_of(int layers, int stages, int stage)
+{
+    return wefti_layers_before(layers, stages, stage + 1) -
+           wefti_layers_before(layers, stages, stage);
+}
+
 /* The stages a micro-batch sees next and saw last; -1 at the ends. */
 static inline int wefti_stage_after(const weft_schedule *schedule, int stage)
 {

@@ -17,12 +17,13 @@ static void test_config_pipeline_names_what_fails(void **state)
     check_layout(P(3) "}\ntrain: {global_batch_size: 24}", 4,
                  "2:42: parallel.pipeline_model_parallel_size: 3 does not "
                  "divide 4 ranks; nearest that work: 2, or 3 or 6 ranks");
-    check_layout("model: {layers: 6}\n" P(4) "}", 4,
-                 "model.layers: 6 is not divisible by 4 stages (4 ranks of a "
-                 "pipeline * 1 each); nearest that work: 4 or 8");
+    check_layout("model: {layers: 6}\n" P(4) "}", 4, NULL);
+    check_layout("model: {layers: 3}\n" P(4) "}", 4,
+                 "model.layers: 3 is too few for 4 stages (4 ranks of a "
+                 "pipeline * 1 each); allowed is from 4");
     check_layout(P(4) ", schedule: zbv}", 4,
-                 "model.layers: 4 is not divisible by 8 stages (4 ranks of a "
-                 "pipeline * 2 each); nearest that work: 8");
+                 "model.layers: 4 is too few for 8 stages (4 ranks of a "
+                 "pipeline * 2 each); allowed is from 8");
     check_layout(P(2) "}\ntrain: {global_batch_size: 5}", 4,
                  "train.global_batch_size: 5 is not divisible by 2 pipelines * "
                  "micro_batch_size 1 = 2; nearest that work: 4 or 6, or 1 "
@@ -61,8 +62,8 @@ static void test_config_schedule_auto_needs_1f1b_to_fit(void **state)
     check_layout(P(2) ", schedule: auto}", 2, NULL);
     check_layout("parallel: {schedule: auto}", 2,
                  "parallel.schedule: auto needs a pipeline");
-    check_layout("model: {layers: 3}\n" P(2) ", schedule: auto}", 2,
-                 "model.layers: 3 is not divisible by 2 stages");
+    check_layout("model: {layers: 1}\n" P(2) ", schedule: auto}", 2,
+                 "model.layers: 1 is too few for 2 stages");
     check_layout(P(2) ", schedule: auto, virtual_pipeline_model_parallel_size: "
                       "2}",
                  2, "2 is what schedule auto chooses; allowed is 1");

@@ -144,6 +144,15 @@ static void test_schedule_each_has_the_bits_of_one_rank(void **state)
     check_layouts(layouts, is_long() ? all : sizeof(real) == 8 ? 2 : 6);
 }
 
+/* 8 layers on 3 stages, and on 6. */
+static void test_layers_that_do_not_divide_keep_the_bits(void **state)
+{
+    (void)state;
+    const layout layouts[] = {{3, {PIPE(3), SCHEDULE(zb_h1)}},
+                              {2, {PIPE(2), SCHEDULE(interleaved), CHUNKS(3)}}};
+    check_layouts(layouts, 2);
+}
+
 static void test_data_parallel_beside_pipelines_keeps_the_bits(void **state)
 {
     (void)state;
@@ -478,6 +487,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schedule_each_has_the_bits_of_one_rank),
+        cmocka_unit_test(test_layers_that_do_not_divide_keep_the_bits),
         cmocka_unit_test(test_data_parallel_beside_pipelines_keeps_the_bits),
         cmocka_unit_test(test_parameters_come_behind_forwards_of_stages_before),
         cmocka_unit_test(test_tied_embeddings_are_summed_and_stay_equal),

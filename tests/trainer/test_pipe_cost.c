@@ -106,7 +106,8 @@ static void test_layer_cost_of_1f1b_is_that_of_all_others(void **state)
     (void)state;
     for (int job = 0; job < 40; job++) {
         int ranks = 2 + (int)below(&seed, 5);
-        int layers = ranks * 2 * (1 + (int)below(&seed, 3));
+        int layers = ranks * 2 * (1 + (int)below(&seed, 3)) +
+                     (int)below(&seed, (size_t)ranks);
         int microbatches = 2 * ranks * (1 + (int)below(&seed, 3));
         double p2p = below(&seed, 2) ? real(&seed, 0, 0.5) : 0, p2p_found;
         wefti_layer_cost ran = {random_cost(&seed, 2), random_cost(&seed, 1),

@@ -157,7 +157,7 @@ class PipeProcesses(unittest.TestCase):
         for setting, said in (
                 ("parallel.pipeline_model_parallel_size=3",
                  "3 does not divide 4 ranks; nearest that work: 2"),
-                ("model.layers=6", "6 is not divisible by 4 stages")):
+                ("model.layers=3", "3 is too few for 4 stages")):
             got, _ = self.train(4, "--set", setting)
             self.assertNotEqual(got.returncode, 0)
             self.assertEqual(got.stderr.count(said), 1, got.stderr)

@@ -185,7 +185,8 @@ static void set_model(sample *it, uint64_t *seed)
     int sequences = one_in(seed, 4) ? 8 : 1 + (int)below(seed, 2);
     it->tied = one_in(seed, 4);
     SET(it, "model.layers=%d",
-        stages * (stages < 6 && one_in(seed, 3) ? 2 : 1));
+        stages * (stages < 6 && one_in(seed, 3) ? 2 : 1) +
+            (one_in(seed, 3) ? (int)below(seed, (size_t)stages) : 0));
     SET(it, "model.hidden_size=16");
     SET(it, "model.ffn_size=24");
     SET(it, "model.seq_length=17");

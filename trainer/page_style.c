@@ -58,6 +58,7 @@ const char wefti_page_style[] =
     ".wide{overflow-x:auto}\n"
     "pre{background:var(--card);border:1px solid var(--line);border-radius:8px;"
     "padding:12px 14px;overflow-x:auto;font-size:12.5px;line-height:1.4}\n"
+    "pre.command{white-space:pre-wrap;overflow-wrap:anywhere}\n"
     ".paper{background:#fff;color:#1b2733;border:1px solid var(--line);"
     "border-radius:8px;overflow-x:auto;padding:8px}\n"
     ".whole svg{max-width:100%;height:auto;display:block}\n"

@@ -26,6 +26,7 @@ enum {
     WIDTH_LEAST = 760,
     WIDTH_MOST = 9000,
     BOX_WIDE = 17, /* the shortest action, where there is room */
+    BOX_MOST = 68, /* an action on average, however short another one is */
     LABEL_WIDE = 6 /* one digit */
 };
 
@@ -306,10 +307,13 @@ static canvas make_canvas(const weft_schedule *schedule,
 {
     canvas c = {.schedule = schedule, .file = file, .unit = unit};
     double shortest = makespan;
+    size_t busiest = 0; /* spans of a rank */
     for (int r = 0; r < schedule->ranks; r++) {
+        size_t spans = 0;
         for (size_t k = 0; k < schedule->lists[r].count; k++) {
             const weft_schedule_span *span = &planned->ranks[r].spans[k];
             double time = span->end - span->begin;
+            spans += time > 0;
             shortest = time > 0 ? fmin(shortest, time) : shortest;
             const weft_action *action = &schedule->lists[r].items[k];
             c.steps = c.steps || action->step > 0;
@@ -317,8 +321,10 @@ static canvas make_canvas(const weft_schedule *schedule,
             c.others = c.others || (wefti_draw_has_box(action) &&
                                     !wefti_action_is_compute(action));
         }
+        busiest = spans > busiest ? spans : busiest;
     }
     c.width = shortest > 0 ? makespan / shortest * BOX_WIDE : 0;
+    c.width = fmin(c.width, (double)busiest * BOX_MOST);
     c.width = fmin(fmax(c.width, WIDTH_LEAST), WIDTH_MOST);
     c.scale = makespan > 0 ? c.width / makespan : 0;
     c.row = schedule->ranks <= 32 ? 24 : 10;

@@ -128,6 +128,26 @@ static void test_draw_svg_explains_what_it_shows(void **state)
     }
 }
 
+/* One action that took next to no time, as happens where cores are shared. */
+static void test_draw_svg_stays_narrow_beside_a_short_action(void **state)
+{
+    (void)state;
+    char *svg = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&svg, &bytes);
+    weft_schedule *schedule = make_schedule("1f1b", 4, 8, 0);
+    weft_schedule_run run = simulate(schedule, true);
+    run.ranks[1].spans[3].end = run.ranks[1].spans[3].begin + 1e-3;
+    ASSERT_OK(weft_schedule_draw_svg(schedule, &run, &run, NULL, "ms", file));
+    assert_int_equal(fclose(file), 0);
+    const char *width = strstr(svg, "width=\"");
+    assert_non_null(width);
+    assert_true(strtod(width + 7, NULL) < 1500);
+    free(svg);
+    weft_schedule_run_fini(&run);
+    weft_schedule_destroy(schedule);
+}
+
 static void test_draw_without_spans_or_room_is_refused(void **state)
 {
     (void)state;
@@ -151,6 +171,7 @@ int main(void)
         cmocka_unit_test(test_draw_svg_has_each_action_once),
         cmocka_unit_test(test_draw_svg_dualpipe_shows_its_eight_steps),
         cmocka_unit_test(test_draw_svg_explains_what_it_shows),
+        cmocka_unit_test(test_draw_svg_stays_narrow_beside_a_short_action),
         cmocka_unit_test(test_draw_without_spans_or_room_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

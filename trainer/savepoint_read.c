@@ -88,9 +88,11 @@ static weft_status get_sections(wefti_checkpoint_reader *reader,
     return status;
 }
 
-/* Adds to the error at hand which older step this rank could go on from. */
+/* Adds to the error at hand which older step this rank could go on from; of the
+ * failed one is expect. */
 static void name_older(const wefti_savepoint *point,
-                       const wefti_replica *replica, const found *failed)
+                       const wefti_checkpoint_header *expect,
+                       const found *failed)
 {
     char why[512], folder[WEFTI_CHECKPOINT_FOLDER_BYTES];
     uint64_t *steps = NULL;
@@ -99,9 +101,9 @@ static void name_older(const wefti_savepoint *point,
     weft_status status = wefti_checkpoint_list(point->dir, &steps, &count);
     int64_t good = -1;
     for (size_t i = 0; status == WEFT_OK && good < 0 && i < count; i++) {
-        wefti_checkpoint_header header =
-            wefti_savepoint_header(point, replica, steps[i]);
+        wefti_checkpoint_header header = *expect;
         wefti_checkpoint_reader *reader = NULL;
+        header.step = steps[i];
         if ((int64_t)steps[i] < failed->step + failed->inside &&
             wefti_checkpoint_reader_open(point->dir, &header, &reader) ==
                 WEFT_OK &&
@@ -182,13 +184,13 @@ static weft_status read_own(const wefti_savepoint *point,
         status = check_file(reader, replica, newest->inside);
     }
     if (status != WEFT_OK && (newest->inside || !sound)) {
-        name_older(point, replica, newest);
+        name_older(point, &header, newest);
     }
     status = agree(replica, status);
     if (status == WEFT_OK && newest->inside) {
         status = check_together(reader, replica);
         if (status == WEFT_ERR_INVALID) {
-            name_older(point, replica, newest);
+            name_older(point, &header, newest);
         }
         status = agree(replica, status);
     }
@@ -286,6 +288,9 @@ static weft_status look_up(const wefti_savepoint *point, int nranks,
     if (status == WEFT_OK) {
         status = wefti_checkpoint_reader_get(reader, "chunks", WEFT_DTYPE_I64,
                                              &schedule_out->chunks, 1);
+    }
+    if (status != WEFT_OK) {
+        name_older(point, &header, &newest);
     }
     wefti_checkpoint_reader_close(reader);
     return status;

@@ -130,6 +130,13 @@ class Trials(unittest.TestCase):
         _, whole, _, _ = self.train(
             2, *piped, "parallel.schedule=interleaved",
             "parallel.virtual_pipeline_model_parallel_size=2")
+        with open(self.path("saved/step_00000004/rank_00000.weft"), "w"):
+            pass
+        got = self.run_train(2, *piped, "parallel.schedule=auto",
+                             resume=resume)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn("step 2 there is complete: remove the folder "
+                      "step_00000004 to go on from it", got.stderr)
         shutil.rmtree(self.path("saved/step_00000004"))
         said, losses, _, _ = self.train(
             2, *piped, "parallel.schedule=auto", resume=resume)

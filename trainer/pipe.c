@@ -11,6 +11,7 @@
 #include "trainer/replica.h"
 #include "trainer/storage.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Stages of one direction: the model's. */
@@ -38,27 +39,44 @@ static void find_group(const wefti_pipe *pipe, int copy, int *color, int *key)
     *key = two ? 2 * copy + (mirror < pipe->rank) : copy;
 }
 
+/* Where ranks are numbered anew, the name says which of the job's they are. */
+static weft_status meet_in(weft_comm *job, int color, int key, const char *name,
+                           weft_comm **comm_out)
+{
+    weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
+    return weft_comm_split(job, color, key, &config, comm_out);
+}
+
+static weft_status meet_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
+{
+    char line[32] = "pipeline", chain[32] = "chain";
+    if (wefti_pipe_copies(pipe, job) > 1) {
+        snprintf(line, sizeof(line), "pipeline of copy %d", copy);
+        snprintf(chain, sizeof(chain), "chain of copy %d", copy);
+    }
+    weft_status status = meet_in(job, copy, pipe->rank, line, &pipe->line);
+    return status == WEFT_OK
+               ? meet_in(job, copy, pipe->rank, chain, &pipe->chain)
+               : status;
+}
+
 static weft_status meet(wefti_pipe *pipe, weft_comm *job)
 {
     int copies = (int)wefti_pipe_copies(pipe, job);
     int rank = weft_comm_get_rank(job);
     int copy = rank % copies;
     int color, key;
+    char name[32];
     pipe->rank = rank / copies;
     find_group(pipe, copy, &color, &key);
-    weft_comm_config config = {.size_bytes = sizeof(config),
-                               .name = "pipeline"};
-    weft_status status =
-        weft_comm_split(job, copy, pipe->rank, &config, &pipe->line);
-    config.name = "chain";
-    if (status == WEFT_OK) {
-        status = weft_comm_split(job, copy, pipe->rank, &config, &pipe->chain);
+    snprintf(name, sizeof(name), "data of pipeline rank %d", color);
+    if (pipe->info.directions == 2) {
+        snprintf(name, sizeof(name), "data of ranks %d and %d", color,
+                 pipe->info.ranks - 1 - color);
     }
-    config.name = "data";
-    if (status == WEFT_OK) {
-        status = weft_comm_split(job, color, key, &config, &pipe->group);
-    }
-    return status;
+    weft_status status = meet_pipeline(pipe, job, copy);
+    return status == WEFT_OK ? meet_in(job, color, key, name, &pipe->group)
+                             : status;
 }
 
 static weft_status attach(wefti_pipe *pipe, weft_ledger *ledger)

@@ -147,6 +147,19 @@ static size_t count_late_parameters(const wefti_replica *replica)
     return late;
 }
 
+static void keep_name(weft_comm *comm, char name_out[32])
+{
+    char text[4096];
+    scratch_require(weft_comm_get_health(comm, WEFT_COMM_JSON, text,
+                                         sizeof(text)) == WEFT_OK,
+                    weft_error_text());
+    cJSON *health = cJSON_Parse(text);
+    const cJSON *name = cJSON_GetObjectItemCaseSensitive(health, "name");
+    scratch_require(cJSON_IsString(name), "a communicator's name");
+    snprintf(name_out, 32, "%s", name->valuestring);
+    cJSON_Delete(health);
+}
+
 static void keep_result(void *context, const wefti_replica *replica)
 {
     rank_job *rank = context;
@@ -161,6 +174,10 @@ static void keep_result(void *context, const wefti_replica *replica)
     keep_tensors(result, replica);
     if (wefti_replica_is_piped(replica)) {
         result->late_parameters += count_late_parameters(replica);
+    }
+    if (wefti_replica_is_piped(replica) && replica->rank == 0) {
+        keep_name(replica->pipe.line, result->comm_names[0]);
+        keep_name(replica->pipe.group, result->comm_names[1]);
     }
     if (result->peaks_as_planned) {
         result->peaks_as_planned = has_planned_peaks(replica);

@@ -50,6 +50,7 @@ typedef struct job_result {
     real *head_copy; /* of a pipeline's tied embedding; NULL */
     size_t head_elems;
     bool peaks_as_planned;        /* in every rank of a pipeline */
+    char comm_names[2][32];       /* rank 0's line and group in a pipeline */
     size_t late_parameters;       /* see count_late_parameters in job.c */
     char printed[JOB_TEXT_BYTES]; /* rank 0's output */
     size_t printed_bytes;

@@ -211,6 +211,27 @@ static void test_parameters_come_behind_forwards_of_stages_before(void **state)
     job_result_fini(&waits);
 }
 
+/* Errors name ranks by communicator; those of a pipeline number them anew. */
+static void test_communicators_say_whose_ranks_they_number(void **state)
+{
+    (void)state;
+    static const struct {
+        layout cut;
+        const char *line, *group;
+    } cases[] = {{{4, {PIPE(2), SCHEDULE(1f1b), SMALL}},
+                  "pipeline of copy 0",
+                  "data of pipeline rank 0"},
+                 {{2, {PIPE(2), SCHEDULE(dualpipe), SMALL}},
+                  "pipeline",
+                  "data of ranks 0 and 1"}};
+    for (size_t i = 0; i < 2; i++) {
+        job_result got = run_good(&cases[i].cut, STEPS(1), NULL);
+        assert_string_equal(got.comm_names[0], cases[i].line);
+        assert_string_equal(got.comm_names[1], cases[i].group);
+        job_result_fini(&got);
+    }
+}
+
 /* Largest distance, in units of the largest value. */
 static double distance(const real *a, const real *b, size_t count)
 {
@@ -490,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_layers_that_do_not_divide_keep_the_bits),
         cmocka_unit_test(test_data_parallel_beside_pipelines_keeps_the_bits),
         cmocka_unit_test(test_parameters_come_behind_forwards_of_stages_before),
+        cmocka_unit_test(test_communicators_say_whose_ranks_they_number),
         cmocka_unit_test(test_tied_embeddings_are_summed_and_stay_equal),
         cmocka_unit_test(test_uneven_batch_agrees_but_for_rounding),
         cmocka_unit_test(test_file_gives_the_schedule),

@@ -6,7 +6,7 @@
  */
 #include "trainer/footprint.h"
 
-#include "trainer/saver.h"
+#include "trainer/checkpoint/saver.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "trainer/storage.h"
+#include "trainer/model/storage.h"
 
 #include <string.h>
 

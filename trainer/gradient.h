@@ -20,7 +20,7 @@
 #define TRAINER_GRADIENT_H
 
 #include "kernels/math/math_table.h"
-#include "trainer/parameters.h"
+#include "trainer/model/parameters.h"
 
 enum { WEFTI_GRADIENT_LEVELS_MOST = 32 };
 

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "trainer/saver.h"
+#include "trainer/checkpoint/saver.h"
 
 #include <math.h>
 #include <stdio.h>

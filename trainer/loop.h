@@ -6,12 +6,12 @@
 #ifndef TRAINER_LOOP_H
 #define TRAINER_LOOP_H
 
-#include "trainer/config.h"
-#include "trainer/metrics.h"
-#include "trainer/page.h"
-#include "trainer/progress.h"
-#include "trainer/savepoint.h"
-#include "trainer/summary.h"
+#include "trainer/checkpoint/savepoint.h"
+#include "trainer/config/config.h"
+#include "trainer/report/metrics.h"
+#include "trainer/report/page.h"
+#include "trainer/report/progress.h"
+#include "trainer/report/summary.h"
 #include "trainer/train_step.h"
 
 /*

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "trainer/checkpoint/snapshot.h"
 #include "trainer/numbers.h"
-#include "trainer/snapshot.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "trainer/optimizer.h"
 
 #include "base/check.h"
-#include "trainer/storage.h"
+#include "trainer/model/storage.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
 #define TRAINER_OPTIMIZER_H
 
 #include "kernels/math/math_table.h"
-#include "trainer/parameters.h"
+#include "trainer/model/parameters.h"
 
 /*
  * steps          of the whole run: the cosine ends there, at a tenth of lr.

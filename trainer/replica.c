@@ -5,9 +5,9 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
+#include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
-#include "trainer/pause.h"
-#include "trainer/storage.h"
+#include "trainer/model/storage.h"
 
 #include <math.h>
 #include <stdlib.h>

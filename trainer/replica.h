@@ -8,7 +8,7 @@
  *   leaf       flat gradients; after reduction this rank's shares are the sums
  *   moments    of this rank's shares alone
  *
- * In a pipeline (trainer/pipe.h) all of this is of the rank's parts of the
+ * In a pipeline (trainer/pipe/pipe.h) all of this is of the rank's parts of the
  * model, shared with the ranks that have the same ones.
  *
  * All ranks make the same calls in the same order.
@@ -17,11 +17,11 @@
 #define TRAINER_REPLICA_H
 
 #include "overlap/bucket.h"
-#include "trainer/data.h"
+#include "trainer/data/data.h"
 #include "trainer/gradient.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 #include "trainer/optimizer.h"
-#include "trainer/pipe.h"
+#include "trainer/pipe/pipe.h"
 #include "weft/ledger.h"
 
 struct wefti_pause;

@@ -11,8 +11,8 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
+#include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
-#include "trainer/pause.h"
 
 #include <stdlib.h>
 #include <unistd.h>

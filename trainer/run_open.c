@@ -11,8 +11,8 @@
 
 #include "base/error.h"
 #include "comm/bootstrap/source.h"
-#include "trainer/pause.h"
-#include "trainer/pipe_schedule.h"
+#include "trainer/checkpoint/pause.h"
+#include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
 #include "trainer/seats.h"
 

@@ -4,7 +4,7 @@
  */
 #include "trainer/run_plan.h"
 
-#include "trainer/layer.h"
+#include "trainer/model/layer.h"
 
 enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
 

@@ -6,7 +6,7 @@
 #ifndef TRAINER_RUN_PLAN_H
 #define TRAINER_RUN_PLAN_H
 
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 #include "trainer/replica.h"
 
 wefti_shape wefti_run_shape(const wefti_config *config);

@@ -7,7 +7,7 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
-#include "trainer/pipe_schedule.h"
+#include "trainer/pipe/pipe_schedule.h"
 
 #include <limits.h>
 #include <string.h>

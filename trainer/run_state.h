@@ -7,8 +7,8 @@
 #define TRAINER_RUN_STATE_H
 
 #include "trainer/loop.h"
+#include "trainer/pipe/trials.h"
 #include "trainer/run.h"
-#include "trainer/trials.h"
 #include "weft/schedule.h"
 
 typedef struct wefti_run_state {

@@ -12,7 +12,7 @@
 #define TRAINER_SEATS_H
 
 #include "topo/placement.h"
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 #include "weft/comm.h"
 
 /*

@@ -6,7 +6,7 @@
  * What is accepted must be exactly what the writer's side makes of the same
  * fields: header and table are packed again and compared.
  */
-#include "trainer/checkpoint_format.h"
+#include "trainer/checkpoint/checkpoint_format.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Where trainer/checkpoint_format.h has them. */
+/* Where trainer/checkpoint/checkpoint_format.h has them. */
 enum { COUNT_AT = 96, TABLE_AT = 104, TABLE_CHECKSUM_AT = 120, SEAL_AT = 224 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes);

@@ -6,7 +6,7 @@
  * An input that begins "--set " gives one setting, up to the end of its line;
  * the rest is the file.
  */
-#include "trainer/config.h"
+#include "trainer/config/config.h"
 
 #include <stdlib.h>
 #include <string.h>

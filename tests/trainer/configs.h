@@ -6,7 +6,7 @@
 #ifndef TESTS_TRAINER_CONFIGS_H
 #define TESTS_TRAINER_CONFIGS_H
 
-#include "trainer/config_key.h"
+#include "trainer/config/config_key.h"
 
 #include <inttypes.h>
 #include <setjmp.h>

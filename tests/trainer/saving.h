@@ -6,7 +6,7 @@
 #ifndef TESTS_TRAINER_SAVING_H
 #define TESTS_TRAINER_SAVING_H
 
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/mix.h"
 
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "saving.h"
 #include "scratch.h"
-#include "trainer/checkpoint_format.h"
+#include "trainer/checkpoint/checkpoint_format.h"
 
 #include <dirent.h>
 #include <setjmp.h>

@@ -12,7 +12,7 @@
 #include "saving.h"
 #include "scratch.h"
 #include "tests/seed.h"
-#include "trainer/checkpoint_folder.h"
+#include "trainer/checkpoint/checkpoint_folder.h"
 
 #include <setjmp.h>
 #include <signal.h>

@@ -7,7 +7,7 @@
  * arithmetic over many sizes, exhaustively.
  */
 #include "scratch.h"
-#include "trainer/data.h"
+#include "trainer/data/data.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
  * against sums over all steps kept apart; then a run that goes back.
  */
 #include "tests/seed.h"
-#include "trainer/history.h"
+#include "trainer/report/history.h"
 
 #include <math.h>
 #include <setjmp.h>

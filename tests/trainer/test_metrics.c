@@ -9,9 +9,9 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "scratch.h"
-#include "trainer/metrics.h"
-#include "trainer/progress.h"
-#include "trainer/summary.h"
+#include "trainer/report/metrics.h"
+#include "trainer/report/progress.h"
+#include "trainer/report/summary.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

@@ -4,8 +4,8 @@
  * Method: compare with the same formula computed by brute-force counting, on
  * short seeded texts; check known limits on texts whose entropy is known.
  */
+#include "trainer/data/ngram.h"
 #include "trainer/mix.h"
-#include "trainer/ngram.h"
 
 #include <math.h>
 #include <setjmp.h>

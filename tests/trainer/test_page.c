@@ -10,7 +10,7 @@
  * with its metrics by test_page.py.
  */
 #include "tests/trainer/scratch.h"
-#include "trainer/page.h"
+#include "trainer/report/page.h"
 
 #include <expat.h>
 #include <math.h>

@@ -6,7 +6,7 @@
  * Method   all numbers of ranks from 1 to 9 and several bucket sizes; compared
  *          with the layout for one rank, element by element.
  */
-#include "trainer/parameters.h"
+#include "trainer/model/parameters.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -14,7 +14,7 @@
 #include "tests/seed.h"
 #include "tests/trainer/image.h"
 #include "tests/trainer/job.h"
-#include "trainer/checkpoint_format.h"
+#include "trainer/checkpoint/checkpoint_format.h"
 #include "trainer/train_step.h"
 
 #include <dirent.h>

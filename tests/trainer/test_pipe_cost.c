@@ -8,7 +8,7 @@
  * inputs and weights take the same there.
  */
 #include "tests/overlap/schedules.h"
-#include "trainer/pipe_cost.h"
+#include "trainer/pipe/pipe_cost.h"
 
 #include <math.h>
 #include <stdlib.h>

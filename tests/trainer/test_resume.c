@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "tests/seed.h"
 #include "tests/trainer/child.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -8,7 +8,7 @@
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
-#include "trainer/checkpoint.h"
+#include "trainer/checkpoint/checkpoint.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -14,9 +14,9 @@
  */
 #include "tests/seed.h"
 #include "tests/trainer/job.h"
-#include "trainer/checkpoint.h"
-#include "trainer/metrics.h"
-#include "trainer/saver.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/saver.h"
+#include "trainer/report/metrics.h"
 #include "trainer/train_step.h"
 
 #include "base/error.h"

@@ -9,9 +9,9 @@
  *          ports that are poisoned but for what has been told; slots are
  *          poisoned before each use, and outputs too.
  */
-#include "trainer/model.h"
+#include "trainer/model/model.h"
+#include "trainer/model/storage.h"
 #include "trainer/random.h"
-#include "trainer/storage.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -9,7 +9,7 @@
  */
 #include "tests/seed.h"
 #include "tests/trainer/scratch.h"
-#include "trainer/trace_event.h"
+#include "trainer/report/trace_event.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/checkpoint/savepoint.h - a replica's state on disk and back, by all
+ * ranks together: each rank its own shares of parameters and moments.
+ *
+ * A resumed run goes on bit by bit as the run that saved would have. Only the
+ * same model and data may go on from a savepoint, and only as many ranks unless
+ * the run is elastic; others are refused by name. Every element has the same
+ * place in its bucket on every number of ranks, so an elastic run takes its
+ * shares out of the files of all ranks that saved
+ * (trainer/checkpoint/reshard.c). A model that was cut for a pipeline goes on
+ * cut alike: each rank's parts are the same.
+ *
+ *   dir/step_00000050     between steps
+ *   dir/inside/step_...   inside the step after (trainer/checkpoint/pause.h):
+ * at most one
+ */
+#ifndef TRAINER_CHECKPOINT_SAVEPOINT_H
+#define TRAINER_CHECKPOINT_SAVEPOINT_H
+
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/replica.h"
+
+/*
+ * digest   of the configuration, from wefti_config_digest
+ * dir      that holds the steps
+ * keep     how many complete steps stay
+ * elastic  any number of ranks may go on
+ */
+typedef struct wefti_savepoint {
+    const char *dir;
+    size_t keep;
+    bool elastic;
+    uint8_t digest[WEFTI_CONFIG_DIGEST_BYTES];
+} wefti_savepoint;
+
+/*
+ * wefti_savepoint_try - all ranks: whether dir, made where missing, takes every
+ * rank's file, so that nobody trains for hours to learn that it does not.
+ *
+ * Returns     OK | this rank's error | ERR_SYSTEM where only others failed |
+ *             the communicator's fault.
+ */
+WEFT_NODISCARD weft_status wefti_savepoint_try(const wefti_savepoint *point,
+                                               wefti_replica *replica);
+
+/*
+ * wefti_savepoint_write - all ranks after the same step. Where the replica has
+ * a saver that writes, the state has been copied when it returns OK, and is
+ * complete and durable once that has settled (trainer/checkpoint/saver.h);
+ * elsewhere when it returns.
+ *
+ * point       borrowed until then
+ *
+ * Returns     OK | this rank's error, or that of the savepoint before |
+ *             ERR_SYSTEM where only others failed | the communicator's fault.
+ *             The savepoints before are intact.
+ */
+WEFT_NODISCARD weft_status wefti_savepoint_write(const wefti_savepoint *point,
+                                                 wefti_replica *replica);
+
+/*
+ * wefti_savepoint_read - go on from the newest complete step in dir, or from
+ * inside the one after it where there is such a snapshot.
+ *
+ * Returns     OK | ERR_INVALID (there is none, or it is another layout's,
+ *             configuration's or text's, or damaged; of a snapshot inside a
+ *             step: another schedule's or batch's) | ERR_SYSTEM | the
+ *             communicator's fault. The replica is unchanged unless every
+ *             rank's file has proved sound.
+ */
+WEFT_NODISCARD weft_status wefti_savepoint_read(const wefti_savepoint *point,
+                                                wefti_replica *replica);
+
+/* As read, but where dir holds no complete step, nothing changes. */
+WEFT_NODISCARD weft_status wefti_savepoint_read_if_any(
+    const wefti_savepoint *point, wefti_replica *replica);
+
+/*
+ * wefti_savepoint_read_schedule - all ranks, before they have a replica: which
+ * schedule the savepoint was made with that read would go on from.
+ *
+ * failed_out   as in wefti_replica
+ *
+ * Returns      as read.
+ */
+typedef struct wefti_savepoint_schedule {
+    int64_t step;
+    int64_t inside; /* 1: of the step after */
+    int64_t chunks; /* V */
+    char name[sizeof(((weft_schedule_info *)NULL)->name)]; /* "": no pipeline */
+} wefti_savepoint_schedule;
+WEFT_NODISCARD weft_status wefti_savepoint_read_schedule(
+    const wefti_savepoint *point, weft_comm *comm, const wefti_data *data,
+    int *failed_out, wefti_savepoint_schedule *schedule_out);
+
+/*
+ * For reshard.c: the parts of the state (0 .. WEFTI_SAVEPOINT_PARTS - 1), this
+ * rank's share of one in a bucket, its section's name; a file's header; whether
+ * the model was cut as it is here.
+ */
+enum { WEFTI_SAVEPOINT_COUNTERS = 2, WEFTI_SAVEPOINT_PARTS = 3 };
+real *wefti_savepoint_part(wefti_replica *replica, size_t bucket, size_t part);
+void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
+                               size_t bucket, size_t part);
+weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
+                                         const wefti_replica *replica);
+wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
+                                               const wefti_replica *replica,
+                                               uint64_t step);
+
+/*
+ * For pause*.c and saver.c: the folder of snapshots inside steps (path:
+ * WEFTI_CHECKPOINT_PATH_BYTES); what every rank's verdict comes to, which is
+ * also a barrier (failed_out: as in wefti_replica, set where somebody failed);
+ * the error of a state that is not finite; the bytes of a copy of the state
+ * after a step.
+ */
+weft_status wefti_savepoint_inside(const char *dir, char *path);
+weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
+                                  weft_status own, const char *what);
+weft_status wefti_savepoint_not_finite(uint64_t step, const char *what);
+size_t wefti_savepoint_count_bytes(const wefti_replica *replica);
+
+/*
+ * wefti_savepoint_save_run - all ranks of comm: each its file, then the commit.
+ * Reads of replica only what no step changes, where there is a copy.
+ *
+ * step, next_sequence   of the state
+ * inside                it stands in the step after: there is one such, in a
+ *                       folder of its own, which the next after a step removes
+ * copy                  of the state; NULL: as the replica has it now
+ * check                 whether it may be saved
+ * add                   this rank's sections behind those of any savepoint
+ * failed                as in wefti_replica, set where somebody failed
+ */
+typedef struct wefti_savepoint_save wefti_savepoint_save;
+struct wefti_savepoint_save {
+    const wefti_savepoint *point;
+    wefti_replica *replica;
+    weft_comm *comm;
+    uint64_t step, next_sequence;
+    bool inside;
+    const unsigned char *copy;
+    weft_status (*check)(const wefti_savepoint_save *save);
+    weft_status (*add)(const wefti_savepoint_save *save,
+                       wefti_checkpoint_writer *writer);
+    int *failed;
+};
+
+WEFT_NODISCARD weft_status
+wefti_savepoint_save_run(const wefti_savepoint_save *save);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/data/corpus.h - files and folders of text, read once into memory as
+ * one text: the files in order, each but the first after a separator byte.
+ *
+ * Left out, each with a note: what is empty, what is not UTF-8 (a NUL byte
+ * counts as not text, so that the separator occurs nowhere else), and a file
+ * whose bytes are those of one already taken. Links inside folders are not
+ * followed: one note a folder says how many.
+ */
+#ifndef TRAINER_DATA_CORPUS_H
+#define TRAINER_DATA_CORPUS_H
+
+#include "weft/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define WEFTI_CORPUS_SEPARATOR 0
+/* Deepest nesting of folders. */
+#define WEFTI_CORPUS_FOLDER_DEPTH_MOST 64
+
+/* Told what was left out and why, one line without its end. */
+typedef void wefti_corpus_note(void *context, const char *line);
+
+typedef struct wefti_corpus {
+    uint8_t *text;
+    size_t text_bytes;
+    size_t room_bytes;
+    size_t files_taken;
+    size_t files_skipped; /* empty, not UTF-8, or taken already */
+} wefti_corpus;
+
+/*
+ * wefti_corpus_read - read all paths in the order given, folders recursively
+ * in byte order of names. A path given may be a link; one that is neither file
+ * nor folder is refused, inside folders it is passed over.
+ *
+ * note        NULL: nobody is told.
+ *
+ * Returns     OK (the text may be empty) | ERR_SYSTEM | ERR_INVALID |
+ *             ERR_NO_MEMORY. After an error corpus is empty.
+ */
+WEFT_NODISCARD weft_status wefti_corpus_read(wefti_corpus *corpus,
+                                             const char *const *paths,
+                                             size_t path_count,
+                                             wefti_corpus_note *note,
+                                             void *note_context);
+void wefti_corpus_fini(wefti_corpus *corpus);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/model.c - the whole decoder as one stage with one slot.
+ */
+#include "trainer/model/model.h"
+
+#include "base/error.h"
+#include "trainer/model/storage.h"
+
+#include <stdlib.h>
+
+struct wefti_model {
+    wefti_workspace workspace;
+    wefti_stage *stage;
+    real *arena;
+    size_t arena_elems;
+};
+
+weft_status wefti_model_create(const wefti_parameters *plan, size_t sequences,
+                               wefti_model **model_out)
+{
+    wefti_model *model = calloc(1, sizeof(*model));
+    if (!model) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a model");
+    }
+    weft_status status =
+        wefti_workspace_init(&model->workspace, &plan->shape, sequences);
+    if (status == WEFT_OK) {
+        wefti_stage_config config = {.plan = plan,
+                                     .workspace = &model->workspace,
+                                     .layers_end = plan->shape.layers,
+                                     .slots = 1,
+                                     .arenas = &model->arena};
+        model->arena_elems = wefti_stage_slot_elems(&config);
+        status = wefti_storage_alloc(model->arena_elems, &model->arena);
+        if (status == WEFT_OK) {
+            status = wefti_stage_create(&config, &model->stage);
+        }
+    }
+    if (status != WEFT_OK) {
+        wefti_model_destroy(model);
+        return status;
+    }
+    *model_out = model;
+    return WEFT_OK;
+}
+
+void wefti_model_destroy(wefti_model *model)
+{
+    if (model) {
+        wefti_stage_destroy(model->stage);
+        wefti_storage_free(model->arena);
+        wefti_workspace_fini(&model->workspace);
+        free(model);
+    }
+}
+
+size_t wefti_model_get_arena_bytes(const wefti_model *model)
+{
+    return (model->arena_elems + model->workspace.arena_elems) * sizeof(real);
+}
+
+weft_status wefti_model_predict(wefti_model *model, const real *values,
+                                const wefti_batch *batch,
+                                const wefti_model_hooks *hooks,
+                                const real **logits_out)
+{
+    wefti_stage_pass pass = {.batch = batch, .values = values, .hooks = hooks};
+    *logits_out = wefti_stage_logits(model->stage, pass.slot);
+    return wefti_stage_forward(model->stage, &pass);
+}
+
+weft_status wefti_model_evaluate(wefti_model *model, const real *values,
+                                 const wefti_batch *batch,
+                                 const wefti_model_hooks *hooks,
+                                 double *losses_out)
+{
+    wefti_stage_pass pass = {.batch = batch, .values = values, .hooks = hooks};
+    weft_status status = wefti_stage_forward(model->stage, &pass);
+    if (status == WEFT_OK) {
+        wefti_stage_measure(model->stage, &pass, false, 0, losses_out);
+    }
+    return status;
+}
+
+weft_status wefti_model_train(wefti_model *model, const real *values,
+                              const wefti_batch *batch, double scale,
+                              const wefti_model_hooks *hooks, real *gradients,
+                              double *losses_out)
+{
+    wefti_stage_pass pass = {.batch = batch,
+                             .values = values,
+                             .gradients = gradients,
+                             .hooks = hooks};
+    weft_status status = wefti_stage_forward(model->stage, &pass);
+    if (status == WEFT_OK) {
+        wefti_stage_measure(model->stage, &pass, true, scale, losses_out);
+        status = wefti_stage_backward(model->stage, &pass);
+    }
+    return status;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/model.h - the decoder: tokens in, logits, losses and gradients
+ * out.
+ *
+ *   tokens --> embedding --> layer 0 .. L-1 --> norm --> head --> logits
+ *
+ * A model is one stage from the first layer to the last (trainer/model/stage.h)
+ * with the activations of one micro-batch; parameters and gradients are the
+ * caller's. Passes allocate nothing.
+ */
+#ifndef TRAINER_MODEL_MODEL_H
+#define TRAINER_MODEL_MODEL_H
+
+#include "trainer/model/stage.h"
+
+typedef struct wefti_model wefti_model;
+
+/*
+ * wefti_model_create - room for micro-batches of up to sequences sequences of
+ * plan->shape.seq tokens.
+ *
+ * plan      borrowed for the model's life.
+ *
+ * Returns   OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_model_create(const wefti_parameters *plan,
+                                              size_t sequences,
+                                              wefti_model **model_out);
+void wefti_model_destroy(wefti_model *model); /* NULL is legal */
+
+/*
+ * wefti_model_predict - logits of every token.
+ *
+ * values       flat parameters, as planned.
+ * logits_out   [sequences length][vocab], the model's, until the next pass.
+ *
+ * Returns      OK | the first error of a hook.
+ */
+WEFT_NODISCARD weft_status wefti_model_predict(wefti_model *model,
+                                               const real *values,
+                                               const wefti_batch *batch,
+                                               const wefti_model_hooks *hooks,
+                                               const real **logits_out);
+
+/*
+ * wefti_model_evaluate - the sum of each sequence's token losses, in nats.
+ *
+ * losses_out   [sequences].
+ */
+WEFT_NODISCARD weft_status wefti_model_evaluate(wefti_model *model,
+                                                const real *values,
+                                                const wefti_batch *batch,
+                                                const wefti_model_hooks *hooks,
+                                                double *losses_out);
+
+/*
+ * wefti_model_train - the same, and the gradient of scale * (sum of all token
+ * losses) by every parameter.
+ *
+ * gradients    flat as planned; the tensors are overwritten, padding is left.
+ */
+WEFT_NODISCARD weft_status wefti_model_train(
+    wefti_model *model, const real *values, const wefti_batch *batch,
+    double scale, const wefti_model_hooks *hooks, real *gradients,
+    double *losses_out);
+
+/* Bytes of activations and scratch. */
+size_t wefti_model_get_arena_bytes(const wefti_model *model);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/stage.h - a run of the decoder's layers, which a pipeline's
+ * rank has or, from the first layer to the last, the whole model.
+ *
+ *   input --+--> layer a .. b-1 --+--> output
+ *   tokens -+ (a = 0)             +--> norm --> head --> loss (b = layers)
+ *
+ * A micro-batch's activations live in a slot from its forward to the backward
+ * of its weights; slots are the caller's, who may share them among the stages
+ * of a rank, and passes allocate nothing. The backward is in two halves, I for
+ * inputs and W for weights; B is both, layer by layer, with the same bits.
+ *
+ *     F writes the slot,   I turns parts of it into what W needs,   W reads it
+ *
+ * Rows go in and out by chunks (trainer/model/layer.h), so that the next stage
+ * can begin when its first chunk is there.
+ */
+#ifndef TRAINER_MODEL_STAGE_H
+#define TRAINER_MODEL_STAGE_H
+
+#include "trainer/model/layer.h"
+#include "trainer/model/workspace.h"
+
+typedef struct wefti_stage wefti_stage;
+
+/*
+ * One micro-batch, borrowed.
+ *
+ * tokens    [sequences][length], below the vocabulary; for the first stage
+ * targets   [sequences][length]; negative: does not count. For the last one;
+ *           NULL where only logits are wanted.
+ */
+typedef struct wefti_batch {
+    const int32_t *tokens;
+    const int32_t *targets;
+    size_t sequences;
+    size_t length;
+} wefti_batch;
+
+/*
+ * plan         holds the stage's tensors at least; borrowed
+ * workspace    borrowed; its number of sequences is the stage's
+ * first_layer, layers_end   which layers; at least one
+ * slots        micro-batches between forward and W at a time, at most
+ * arenas       [slots]: each has room for the stage's slot, on a cache line's
+ *              start; the memory is borrowed
+ */
+typedef struct wefti_stage_config {
+    const wefti_parameters *plan;
+    wefti_workspace *workspace;
+    size_t first_layer, layers_end;
+    size_t slots;
+    real *const *arenas;
+} wefti_stage_config;
+
+/*
+ * An activation, or its gradient, on the way from or to another stage.
+ *
+ * rows   [tokens][hidden]; NULL at the ends of the model
+ * told   input: before rows are read; output: after they are written
+ */
+typedef struct wefti_port {
+    real *rows;
+    wefti_row_hook told;
+} wefti_port;
+
+/*
+ * What a pass works on. F reads activations from input and writes them to
+ * output; I and B read the output's gradient from input and write the input's
+ * to output; W uses neither.
+ *
+ * values      flat parameters, as planned
+ * gradients   W, B: flat; the stage's tensors are overwritten
+ * slot        the micro-batch's, below config.slots
+ */
+typedef struct wefti_stage_pass {
+    const wefti_batch *batch;
+    const real *values;
+    real *gradients;
+    const wefti_model_hooks *hooks;
+    size_t slot;
+    wefti_port input, output;
+} wefti_stage_pass;
+
+/* Elements of a slot; of config arenas and slots do not count. */
+size_t wefti_stage_slot_elems(const wefti_stage_config *config);
+
+/* Returns OK | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status wefti_stage_create(const wefti_stage_config *config,
+                                              wefti_stage **stage_out);
+void wefti_stage_destroy(wefti_stage *stage); /* NULL is legal */
+
+bool wefti_stage_is_first(const wefti_stage *stage);
+bool wefti_stage_is_last(const wefti_stage *stage);
+
+/*
+ * F, I, W and B. The last stage's F ends with logits; measure them before its I
+ * or B.
+ *
+ * Return      OK | the first error of a hook or a port.
+ */
+WEFT_NODISCARD weft_status wefti_stage_forward(wefti_stage *stage,
+                                               const wefti_stage_pass *pass);
+WEFT_NODISCARD weft_status
+wefti_stage_backward_inputs(wefti_stage *stage, const wefti_stage_pass *pass);
+WEFT_NODISCARD weft_status
+wefti_stage_backward_weights(wefti_stage *stage, const wefti_stage_pass *pass);
+WEFT_NODISCARD weft_status wefti_stage_backward(wefti_stage *stage,
+                                                const wefti_stage_pass *pass);
+
+/*
+ * wefti_stage_pair - F of one and B of another micro-batch, by turns of a layer
+ * each; the stages may be two or the same. As F and then B, but for the order.
+ */
+WEFT_NODISCARD weft_status wefti_stage_pair(wefti_stage *forward_stage,
+                                            const wefti_stage_pass *forward,
+                                            wefti_stage *backward_stage,
+                                            const wefti_stage_pass *backward);
+
+/* The logits of a slot of the last stage, [tokens][vocab], after its F. */
+const real *wefti_stage_logits(const wefti_stage *stage, size_t slot);
+
+/*
+ * wefti_stage_measure - after F of the last stage: each sequence's sum of token
+ * losses, in nats; and with trains the gradient of scale * (sum of all), for I
+ * or B, in the place of the logits.
+ *
+ * losses_out   [sequences]
+ */
+void wefti_stage_measure(wefti_stage *stage, const wefti_stage_pass *pass,
+                         bool trains, double scale, double *losses_out);
+
+#endif

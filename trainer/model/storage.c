@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/model/storage.c - aligned, zeroed arrays.
+ */
+#include "trainer/model/storage.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft_status wefti_storage_alloc(size_t elems, real **out)
+{
+    size_t bytes = elems * sizeof(real);
+    size_t align = WEFTI_STORAGE_ALIGN_BYTES;
+    size_t rounded = (bytes + align) / align * align; /* never 0 */
+    *out = aligned_alloc(align, rounded);
+    if (!*out) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes",
+                           rounded);
+    }
+    memset(*out, 0, rounded);
+    return WEFT_OK;
+}
+
+void wefti_storage_free(real *storage)
+{
+    free(storage);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe.c - making a rank's place in a pipeline.
+ */
+#include "trainer/pipe/pipe.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "overlap/schedule/schedule.h"
+#include "trainer/model/storage.h"
+#include "trainer/pipe/pipe_call.h"
+#include "trainer/replica.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Stages of one direction: the model's. */
+static int model_stages(const wefti_pipe *pipe)
+{
+    return pipe->info.stages / pipe->info.directions;
+}
+
+size_t wefti_pipe_copies(const wefti_pipe *pipe, weft_comm *job)
+{
+    return (size_t)(weft_comm_get_nranks(job) / pipe->info.ranks);
+}
+
+int wefti_pipe_last(const wefti_pipe *pipe)
+{
+    return weft_schedule_get_rank(pipe->schedule, model_stages(pipe) - 1);
+}
+
+/* Who has the same parts: one number; and in which order they add. */
+static void find_group(const wefti_pipe *pipe, int copy, int *color, int *key)
+{
+    int mirror = pipe->info.ranks - 1 - pipe->rank;
+    bool two = pipe->info.directions == 2;
+    *color = two && mirror < pipe->rank ? mirror : pipe->rank;
+    *key = two ? 2 * copy + (mirror < pipe->rank) : copy;
+}
+
+/* Where ranks are numbered anew, the name says which of the job's they are. */
+static weft_status meet_in(weft_comm *job, int color, int key, const char *name,
+                           weft_comm **comm_out)
+{
+    weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
+    return weft_comm_split(job, color, key, &config, comm_out);
+}
+
+static weft_status meet_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
+{
+    char line[32] = "pipeline", chain[32] = "chain";
+    if (wefti_pipe_copies(pipe, job) > 1) {
+        snprintf(line, sizeof(line), "pipeline of copy %d", copy);
+        snprintf(chain, sizeof(chain), "chain of copy %d", copy);
+    }
+    weft_status status = meet_in(job, copy, pipe->rank, line, &pipe->line);
+    return status == WEFT_OK
+               ? meet_in(job, copy, pipe->rank, chain, &pipe->chain)
+               : status;
+}
+
+static weft_status meet(wefti_pipe *pipe, weft_comm *job)
+{
+    int copies = (int)wefti_pipe_copies(pipe, job);
+    int rank = weft_comm_get_rank(job);
+    int copy = rank % copies;
+    int color, key;
+    char name[32];
+    pipe->rank = rank / copies;
+    find_group(pipe, copy, &color, &key);
+    snprintf(name, sizeof(name), "data of pipeline rank %d", color);
+    if (pipe->info.directions == 2) {
+        snprintf(name, sizeof(name), "data of ranks %d and %d", color,
+                 pipe->info.ranks - 1 - color);
+    }
+    weft_status status = meet_pipeline(pipe, job, copy);
+    return status == WEFT_OK ? meet_in(job, color, key, name, &pipe->group)
+                             : status;
+}
+
+static weft_status attach(wefti_pipe *pipe, weft_ledger *ledger)
+{
+    weft_comm *comms[] = {pipe->line, pipe->chain, pipe->group};
+    weft_status status = WEFT_OK;
+    pipe->ledger = ledger;
+    for (size_t i = 0; ledger && status == WEFT_OK && i < 3; i++) {
+        status = weft_ledger_attach(ledger, comms[i]);
+    }
+    return status;
+}
+
+/* The rank's stages in order of the model's layers, the plan's. */
+static void list_stages(wefti_pipe *pipe, const wefti_shape *shape,
+                        wefti_part *parts_out)
+{
+    int stages = model_stages(pipe);
+    int layers = (int)shape->layers;
+    for (int part = 0; part < stages; part++) {
+        for (int way = 0; way < pipe->info.directions; way++) {
+            int number = way * stages + part;
+            if (weft_schedule_get_rank(pipe->schedule, number) != pipe->rank) {
+                continue;
+            }
+            parts_out[pipe->stage_count] = (wefti_part){
+                .first_layer =
+                    (size_t)wefti_layers_before(layers, stages, part),
+                .layers_end =
+                    (size_t)wefti_layers_before(layers, stages, part + 1)};
+            pipe->stages[pipe->stage_count] = (wefti_pipe_stage){
+                .number = number,
+                .part = pipe->stage_count,
+                .first_micro = (size_t)(way * pipe->info.microbatches /
+                                        pipe->info.directions)};
+            pipe->stage_count++;
+        }
+    }
+}
+
+weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
+                            weft_comm *job, weft_ledger *ledger,
+                            const wefti_shape *shape, wefti_part *parts_out,
+                            size_t *part_count_out)
+{
+    *pipe = (wefti_pipe){.schedule = config->schedule};
+    pipe->info.size_bytes = sizeof(pipe->info);
+    weft_status status = weft_schedule_get_info(config->schedule, &pipe->info);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    WEFTI_ASSERT(weft_comm_get_nranks(job) % pipe->info.ranks == 0);
+    WEFTI_ASSERT(shape->layers >= (size_t)model_stages(pipe));
+    pipe->stages = calloc((size_t)pipe->info.stages, sizeof(*pipe->stages));
+    if (!pipe->stages) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
+                           pipe->info.stages);
+    }
+    status = meet(pipe, job);
+    if (status == WEFT_OK) {
+        status = attach(pipe, ledger);
+    }
+    if (status == WEFT_OK) {
+        list_stages(pipe, shape, parts_out);
+        *part_count_out = pipe->stage_count;
+    }
+    return status;
+}
+
+static wefti_pipeline_config configure_pipeline(const wefti_pipe *pipe,
+                                                const wefti_pipe_config *config,
+                                                wefti_replica *replica)
+{
+    const wefti_replica_config *own = &replica->config;
+    return (wefti_pipeline_config){.schedule = pipe->schedule,
+                                   .comm = pipe->line,
+                                   .device = own->device,
+                                   .ledger = own->ledger,
+                                   .rows = own->micro_batch * own->shape.seq,
+                                   .row_elems = own->shape.hidden,
+                                   .dtype = WEFTI_REAL_DTYPE,
+                                   .chunk_rows = config->chunk_rows,
+                                   .calls = config->waits ? wefti_pipe_waits
+                                                          : wefti_pipe_calls,
+                                   .context = replica};
+}
+
+static wefti_stage_config
+configure_stage(wefti_pipe *pipe, const wefti_parameters *plan, size_t index)
+{
+    const wefti_part *part = &plan->parts[pipe->stages[index].part];
+    return (wefti_stage_config){.plan = plan,
+                                .workspace = &pipe->workspace,
+                                .first_layer = part->first_layer,
+                                .layers_end = part->layers_end,
+                                .slots = pipe->slots,
+                                .arenas = pipe->arenas};
+}
+
+/* Slots that any of the rank's stages can use. */
+static weft_status make_slots(wefti_pipe *pipe, const wefti_parameters *plan,
+                              int count)
+{
+    size_t most = 0;
+    pipe->arenas = calloc((size_t)count, sizeof(*pipe->arenas));
+    if (!pipe->arenas) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d slots", count);
+    }
+    for (size_t i = 0; i < pipe->stage_count; i++) {
+        wefti_stage_config config = configure_stage(pipe, plan, i);
+        size_t elems = wefti_stage_slot_elems(&config);
+        most = elems > most ? elems : most;
+    }
+    pipe->slot_bytes = most * sizeof(real);
+    for (; pipe->slots < (size_t)count; pipe->slots++) {
+        weft_status status =
+            wefti_storage_alloc(most, &pipe->arenas[pipe->slots]);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+static bool has_action(const wefti_pipe *pipe, weft_action_type type)
+{
+    const weft_action *actions;
+    size_t count =
+        weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
+    for (size_t k = 0; k < count; k++) {
+        if (actions[k].type == type) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Where activations are that OFFLOAD has put away, and what RECOMPUTE begins
+ * with. Here the rank's memory is the host's own: nothing is saved by the
+ * first but slots.
+ */
+static weft_status make_kept(wefti_pipe *pipe, size_t input_elems, int count)
+{
+    size_t slot_elems = pipe->slot_bytes / sizeof(real);
+    size_t elems = has_action(pipe, WEFT_ACTION_OFFLOAD) ? slot_elems : 0;
+    elems = input_elems > elems ? input_elems : elems;
+    pipe->kept = calloc((size_t)count + 1, sizeof(*pipe->kept));
+    if (!pipe->kept) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d slots", count);
+    }
+    pipe->kept_bytes = elems * sizeof(real);
+    for (; pipe->kept_count < (size_t)count; pipe->kept_count++) {
+        weft_status status =
+            wefti_storage_alloc(elems, &pipe->kept[pipe->kept_count]);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status make_stages(wefti_pipe *pipe, const wefti_parameters *plan)
+{
+    for (size_t i = 0; i < pipe->stage_count; i++) {
+        wefti_stage_config config = configure_stage(pipe, plan, i);
+        weft_status status =
+            wefti_stage_create(&config, &pipe->stages[i].stage);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* What is read and handed on between passes. */
+static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
+{
+    const wefti_shape *shape = &replica->config.shape;
+    size_t tokens = replica->config.micro_batch * shape->seq;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) {
+        pipe->tokens[i] = calloc(tokens, sizeof(*pipe->tokens[i]));
+        pipe->targets[i] = calloc(tokens, sizeof(*pipe->targets[i]));
+        if (!pipe->tokens[i] || !pipe->targets[i]) {
+            return wefti_error(WEFT_ERR_NO_MEMORY,
+                               "no memory for a micro-batch of %zu tokens",
+                               tokens);
+        }
+        status = wefti_storage_alloc(tokens * shape->hidden, &pipe->rows[i]);
+    }
+    if (status == WEFT_OK && replica->plan.copies_head) {
+        status = wefti_storage_alloc(shape->vocab * shape->hidden, &pipe->tied);
+    }
+    return status;
+}
+
+/* Of a part's buckets those that end with its last W. */
+static wefti_pipe_reduce untied(const wefti_parameters *plan, size_t part)
+{
+    const wefti_part *own = &plan->parts[part];
+    bool first = own->first_layer == 0;
+    bool last = own->layers_end == plan->shape.layers;
+    return (wefti_pipe_reduce){own->first_bucket + (plan->copies_head && first),
+                               own->buckets_end - (plan->copies_head && last),
+                               NULL};
+}
+
+static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
+                               wefti_pipe_reduce reduce)
+{
+    wefti_bucket_config config = {
+        .comm = pipe->group,
+        .device = replica->config.device,
+        .collective = WEFT_COLLECTIVE_REDUCESCATTER,
+        .buffer = replica->gradient.leaf,
+        .dtype = WEFTI_REAL_DTYPE,
+        .extents = replica->plan.buckets + reduce.first_bucket,
+        .count = reduce.buckets_end - reduce.first_bucket,
+        .backwards = true,
+        .class_id = WEFT_CLASS_DP,
+        .label = "gradients"};
+    wefti_pipe_reduce *own = &pipe->reduces[pipe->reduce_count++];
+    *own = reduce;
+    return wefti_bucket_create(&config, &own->set);
+}
+
+static weft_status make_reduces(wefti_pipe *pipe, const wefti_replica *replica)
+{
+    const wefti_parameters *plan = &replica->plan;
+    pipe->reduces = calloc(plan->part_count + 2, sizeof(*pipe->reduces));
+    if (!pipe->reduces) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
+                           plan->part_count);
+    }
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < plan->part_count && status == WEFT_OK; i++) {
+        status = make_reduce(pipe, replica, untied(plan, i));
+    }
+    const size_t ends[] = {wefti_tensor_embedding(), wefti_tensor_head(plan)};
+    for (size_t i = 0; i < 2 && plan->copies_head && status == WEFT_OK; i++) {
+        const wefti_tensor *tensor = &plan->tensors[ends[i]];
+        if (tensor->here) {
+            status = make_reduce(
+                pipe, replica,
+                (wefti_pipe_reduce){tensor->bucket, tensor->bucket + 1, NULL});
+        }
+    }
+    return status;
+}
+
+weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
+                            wefti_replica *replica)
+{
+    wefti_pipeline_config executed = configure_pipeline(pipe, config, replica);
+    wefti_pipeline_peaks peaks;
+    weft_status status = wefti_pipeline_predict(&executed, pipe->rank, &peaks);
+    if (status == WEFT_OK) {
+        pipe->buffer_bytes = peaks.bytes;
+        status = wefti_workspace_init(&pipe->workspace, &replica->plan.shape,
+                                      replica->config.micro_batch);
+    }
+    if (status == WEFT_OK) {
+        status = make_slots(pipe, &replica->plan, peaks.slots);
+    }
+    if (status == WEFT_OK) {
+        status =
+            make_kept(pipe, executed.rows * executed.row_elems, peaks.kept);
+    }
+    if (status == WEFT_OK) {
+        status = make_stages(pipe, &replica->plan);
+    }
+    if (status == WEFT_OK) {
+        status = make_buffers(pipe, replica);
+    }
+    if (status == WEFT_OK) {
+        status = make_reduces(pipe, replica);
+    }
+    return status == WEFT_OK ? wefti_pipeline_create(&executed, &pipe->pipeline)
+                             : status;
+}
+
+void wefti_pipe_abort(wefti_pipe *pipe)
+{
+    weft_comm *comms[] = {pipe->line, pipe->chain, pipe->group};
+    for (size_t i = 0; i < sizeof(comms) / sizeof(*comms); i++) {
+        if (comms[i]) {
+            (void)!weft_comm_abort(comms[i]);
+        }
+    }
+}
+
+void wefti_pipe_fini(wefti_pipe *pipe)
+{
+    wefti_pipeline_destroy(pipe->pipeline);
+    for (size_t i = 0; i < pipe->reduce_count; i++) {
+        wefti_bucket_destroy(pipe->reduces[i].set);
+    }
+    free(pipe->reduces);
+    wefti_storage_free(pipe->tied);
+    for (int i = 0; i < 2; i++) {
+        wefti_storage_free(pipe->rows[i]);
+        free(pipe->targets[i]);
+        free(pipe->tokens[i]);
+    }
+    for (size_t i = 0; i < pipe->stage_count; i++) {
+        wefti_stage_destroy(pipe->stages[i].stage);
+    }
+    for (size_t i = 0; i < pipe->slots; i++) {
+        wefti_storage_free(pipe->arenas[i]);
+    }
+    free(pipe->arenas);
+    for (size_t i = 0; i < pipe->kept_count; i++) {
+        wefti_storage_free(pipe->kept[i]);
+    }
+    free(pipe->kept);
+    wefti_workspace_fini(&pipe->workspace);
+    free(pipe->stages);
+    *pipe = (wefti_pipe){.line = pipe->line,
+                         .chain = pipe->chain,
+                         .group = pipe->group,
+                         .ledger = pipe->ledger};
+}
+
+void wefti_pipe_leave(wefti_pipe *pipe)
+{
+    weft_comm *comms[] = {pipe->group, pipe->chain, pipe->line};
+    for (size_t i = 0; i < 3; i++) {
+        if (comms[i] && pipe->ledger) {
+            weft_ledger_detach(pipe->ledger, comms[i]);
+        }
+        weft_comm_destroy(comms[i]);
+    }
+    *pipe = (wefti_pipe){0};
+}

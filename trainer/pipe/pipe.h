@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe.h - a rank's place in a pipeline: its stages, their slots,
+ * the executor of its list, and those it shares stages with.
+ *
+ *   rank of the job = rank of its pipeline * copies + copy
+ *
+ *   line    the ranks of one pipeline; the executor's
+ *   chain   the same once more, for what is not in the list: validation,
+ *           generated text, tied gradients
+ *   group   the ranks that have the same parts of the model: those of the other
+ *           copies and, where a schedule has two directions, their mirrors.
+ *           Gradients are reduced and parameters gathered here.
+ *
+ * A rank's parts lie in one flat array (trainer/model/parameters.h). A stage's
+ * gradients are added up in the tree of trainer/gradient.h, in the order in
+ * which its W come, and reduced when the list says REDUCE_GRAD.
+ */
+#ifndef TRAINER_PIPE_PIPE_H
+#define TRAINER_PIPE_PIPE_H
+
+#include "overlap/bucket.h"
+#include "overlap/pipeline.h"
+#include "trainer/model/stage.h"
+#include "weft/ledger.h"
+
+struct wefti_replica;
+
+/* One of the schedule's stages that this rank has. */
+typedef struct wefti_pipe_stage {
+    int number;         /* in the schedule */
+    size_t part;        /* of the plan */
+    size_t first_micro; /* of its direction, in this copy */
+    size_t weighed;     /* micro-batches whose W is done in this step */
+    wefti_stage *stage;
+} wefti_pipe_stage;
+
+/* Buckets that are reduced together. */
+typedef struct wefti_pipe_reduce {
+    size_t first_bucket, buckets_end;
+    wefti_bucket_set *set;
+} wefti_pipe_reduce;
+
+typedef struct wefti_pipe {
+    const weft_schedule *schedule; /* borrowed */
+    weft_schedule_info info;
+    int rank; /* in the pipeline */
+    weft_comm *line, *chain, *group;
+    weft_ledger *ledger; /* of their operations; NULL: none */
+    wefti_pipe_stage *stages;
+    size_t stage_count;
+    /* By part; then those of the tied embedding and its copy. */
+    wefti_pipe_reduce *reduces;
+    size_t reduce_count;
+    wefti_workspace workspace;
+    real **arenas; /* [slots] */
+    size_t slots;
+    size_t slot_bytes;
+    real **kept; /* [kept_count]: inputs for RECOMPUTE, slots for RELOAD */
+    size_t kept_count;
+    size_t kept_bytes;
+    size_t buffer_bytes; /* the executor's, all */
+    wefti_pipeline *pipeline;
+    int32_t *tokens[2];  /* of the forward and of the backward of a pair */
+    int32_t *targets[2]; /* [micro_batch][seq] each */
+    real *rows[2];       /* [tokens][hidden]: from stage to stage of chain */
+    real *tied;          /* [vocab][hidden]: the other end's; or NULL */
+    wefti_bucket_mode mode;
+} wefti_pipe;
+
+/* What flows between stages, for the executor: chunks of so many rows. */
+typedef struct wefti_pipe_config {
+    const weft_schedule *schedule; /* lowered; NULL: no pipeline */
+    size_t chunk_rows;             /* 0: a micro-batch at once */
+    /* [stages of the schedule]: ms that take compute's place; NULL: none do. */
+    const weft_stage_cost *waits;
+} wefti_pipe_config;
+
+/*
+ * wefti_pipe_meet - the communicators, and which parts this rank has; then the
+ * replica can be planned. Collective over the job.
+ *
+ * parts_out   [stages of the schedule]
+ */
+WEFT_NODISCARD weft_status wefti_pipe_meet(wefti_pipe *pipe,
+                                           const wefti_pipe_config *config,
+                                           weft_comm *job, weft_ledger *ledger,
+                                           const wefti_shape *shape,
+                                           wefti_part *parts_out,
+                                           size_t *part_count_out);
+
+/* wefti_pipe_open - everything else, when the replica has its arrays. */
+WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
+                                           const wefti_pipe_config *config,
+                                           struct wefti_replica *replica);
+
+/* After a failure: whoever waits here or elsewhere goes on. */
+void wefti_pipe_abort(wefti_pipe *pipe);
+
+/*
+ * wefti_pipe_fini - all but the communicators, which wefti_pipe_leave ends.
+ * Both legal on what is zero, or was opened in part.
+ */
+void wefti_pipe_fini(wefti_pipe *pipe);
+void wefti_pipe_leave(wefti_pipe *pipe);
+
+/* How many copies of the pipeline the job has, and which one this is. */
+size_t wefti_pipe_copies(const wefti_pipe *pipe, weft_comm *job);
+
+/*
+ * wefti_pipe_train - all micro-batches of a step, as the list says; losses go
+ * to their places on the ranks that have the last stage. Parameters that are
+ * still under way are awaited where they are first used.
+ */
+WEFT_NODISCARD weft_status wefti_pipe_train(struct wefti_replica *replica,
+                                            wefti_bucket_mode reduce);
+
+/* This rank's share of a bucket's gradients is the sum of all. */
+WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
+                                              size_t bucket);
+
+/*
+ * wefti_pipe_evaluate - one micro-batch through all stages, nothing else under
+ * way; the ranks of a pipeline together, settled.
+ *
+ * losses_out   [sequences], written where the last stage is; NULL: not wanted
+ * logits_out   likewise, else NULL is stored; valid until the next pass. NULL:
+ *              not wanted
+ */
+WEFT_NODISCARD weft_status wefti_pipe_evaluate(struct wefti_replica *replica,
+                                               const wefti_batch *batch,
+                                               double *losses_out,
+                                               const real **logits_out);
+
+/* The rank of chain that has the last stage's logits. */
+int wefti_pipe_last(const wefti_pipe *pipe);
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe_call.c - the actions of a list on this rank's stages, and
+ * the step that they make.
+ *
+ * Forward and backward have a batch each, because a pair needs both. The
+ * executor declares compute to the ledger; nothing here does.
+ */
+#include "trainer/pipe/pipe_call.h"
+
+#include "base/check.h"
+#include "trainer/checkpoint/pause.h"
+#include "trainer/replica.h"
+
+#include <string.h>
+
+enum { FORWARD, BACKWARD };
+
+/* An action on the way: its stage, and what the stage is to do. */
+typedef struct doing {
+    wefti_replica *replica;
+    wefti_pipe_stage *own;
+    wefti_batch batch;
+    wefti_stage_pass pass;
+    wefti_model_hooks hooks;
+    double *losses;
+} doing;
+
+static weft_status wait_rows(void *context, size_t rows_end)
+{
+    return wefti_rows_wait(context, rows_end);
+}
+
+static weft_status signal_rows(void *context, size_t rows_end)
+{
+    return wefti_rows_signal(context, rows_end);
+}
+
+static wefti_port port_of(wefti_rows *rows,
+                          weft_status (*told)(void *context, size_t rows_end))
+{
+    return rows ? (wefti_port){rows->data, {rows, told}} : (wefti_port){0};
+}
+
+static wefti_pipe_stage *find_stage(wefti_pipe *pipe, int number)
+{
+    size_t i = 0;
+    while (i < pipe->stage_count && pipe->stages[i].number != number) {
+        i++;
+    }
+    WEFTI_ASSERT(i < pipe->stage_count);
+    return &pipe->stages[i];
+}
+
+/*
+ * Parameters of the step before come bucket by bucket, behind the forwards of
+ * what is there. They come in the order of the model's layers; a list that asks
+ * for others first waits for those before too.
+ */
+static weft_status use(void *context, size_t tensor)
+{
+    wefti_replica *replica = context;
+    size_t end = replica->plan.tensors[tensor].bucket + 1;
+    weft_status status = WEFT_OK;
+    while (replica->arrived < end && status == WEFT_OK) {
+        status = wefti_bucket_test(replica->gather, replica->arrived);
+        if (status == WEFT_INPROGRESS) {
+            wefti_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
+            status = wefti_bucket_wait(replica->gather, replica->arrived);
+            wefti_pipeline_resume(replica->pipe.pipeline);
+        }
+        replica->arrived += status == WEFT_OK;
+    }
+    return status;
+}
+
+/* side: whose batch is filled in, FORWARD's or BACKWARD's. */
+static void begin(doing *act, void *context, const wefti_pipeline_work *work,
+                  int side)
+{
+    wefti_replica *replica = context;
+    wefti_pipe *pipe = &replica->pipe;
+    wefti_pipe_stage *own = find_stage(pipe, work->stage);
+    size_t first = (wefti_replica_first_micro(replica, replica->copy) +
+                    own->first_micro + (size_t)work->microbatch) *
+                   replica->config.micro_batch;
+    *act = (doing){.replica = replica,
+                   .own = own,
+                   .batch = {pipe->tokens[side], pipe->targets[side],
+                             replica->config.micro_batch,
+                             replica->config.shape.seq},
+                   .pass = {.values = replica->values,
+                            .gradients = replica->gradient.leaf,
+                            .slot = (size_t)work->slot,
+                            .input = port_of(work->input, wait_rows),
+                            .output = port_of(work->output, signal_rows)},
+                   .hooks = {.context = replica, .use = use},
+                   .losses = wefti_replica_losses(replica) + first};
+    act->pass.batch = &act->batch;
+    act->pass.hooks = &act->hooks;
+    if (work->first || work->last) {
+        wefti_replica_load(replica, replica->next_sequence + first,
+                           pipe->tokens[side], pipe->targets[side]);
+    }
+}
+
+static size_t input_bytes(const wefti_replica *replica)
+{
+    const wefti_replica_config *config = &replica->config;
+    return config->micro_batch * config->shape.seq * config->shape.hidden *
+           sizeof(real);
+}
+
+/* The last stage's F ends with losses, and with the gradient of the logits. */
+static weft_status end_forward(const doing *act, weft_status status)
+{
+    const wefti_replica_config *config = &act->replica->config;
+    if (status == WEFT_OK && wefti_stage_is_last(act->own->stage)) {
+        wefti_stage_measure(
+            act->own->stage, &act->pass, true,
+            1.0 / ((double)config->global_batch * (double)config->shape.seq),
+            act->losses);
+    }
+    return status;
+}
+
+/* What RECOMPUTE will begin with; the first stage's tokens are read again. */
+static void keep_input(const doing *act, const wefti_pipeline_work *work)
+{
+    if (work->kept >= 0 && act->pass.input.rows) {
+        memcpy(act->replica->pipe.kept[work->kept], act->pass.input.rows,
+               input_bytes(act->replica));
+    }
+}
+
+/* W is done: its gradients join those of the micro-batches before. */
+static weft_status end_weights(const doing *act, weft_status status)
+{
+    wefti_gradient *gradient = &act->replica->gradient;
+    const wefti_part *part = &act->replica->plan.parts[act->own->part];
+    if (status != WEFT_OK) {
+        return status;
+    }
+    for (size_t i = part->first_bucket; i < part->buckets_end; i++) {
+        wefti_gradient_add(gradient, i, act->own->weighed);
+    }
+    act->own->weighed++;
+    return WEFT_OK;
+}
+
+static weft_status forward(void *context, const wefti_pipeline_work *work)
+{
+    doing act;
+    begin(&act, context, work, FORWARD);
+    weft_status status =
+        end_forward(&act, wefti_stage_forward(act.own->stage, &act.pass));
+    keep_input(&act, work);
+    return status;
+}
+
+/* The output went long ago: what is written now is nobody's. */
+static weft_status recompute(void *context, const wefti_pipeline_work *work)
+{
+    doing act;
+    begin(&act, context, work, FORWARD);
+    if (!work->first) {
+        act.pass.input.rows = act.replica->pipe.kept[work->kept];
+    }
+    if (!work->last) {
+        act.pass.output.rows = act.replica->pipe.rows[1];
+    }
+    return end_forward(&act, wefti_stage_forward(act.own->stage, &act.pass));
+}
+
+static weft_status offload(void *context, const wefti_pipeline_work *work)
+{
+    const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
+    memcpy(pipe->kept[work->kept], pipe->arenas[work->slot], pipe->slot_bytes);
+    return WEFT_OK;
+}
+
+static weft_status reload(void *context, const wefti_pipeline_work *work)
+{
+    const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
+    memcpy(pipe->arenas[work->slot], pipe->kept[work->kept], pipe->slot_bytes);
+    return WEFT_OK;
+}
+
+static weft_status backward_input(void *context,
+                                  const wefti_pipeline_work *work)
+{
+    doing act;
+    begin(&act, context, work, BACKWARD);
+    return wefti_stage_backward_inputs(act.own->stage, &act.pass);
+}
+
+static weft_status backward_weight(void *context,
+                                   const wefti_pipeline_work *work)
+{
+    doing act;
+    begin(&act, context, work, BACKWARD);
+    return end_weights(&act,
+                       wefti_stage_backward_weights(act.own->stage, &act.pass));
+}
+
+static weft_status backward(void *context, const wefti_pipeline_work *work)
+{
+    doing act;
+    begin(&act, context, work, BACKWARD);
+    return end_weights(&act, wefti_stage_backward(act.own->stage, &act.pass));
+}
+
+static weft_status pair(void *context, const wefti_pipeline_work *up,
+                        const wefti_pipeline_work *down)
+{
+    doing f, b;
+    begin(&f, context, up, FORWARD);
+    begin(&b, context, down, BACKWARD);
+    weft_status status =
+        wefti_stage_pair(f.own->stage, &f.pass, b.own->stage, &b.pass);
+    keep_input(&f, up);
+    return end_weights(&b, end_forward(&f, status));
+}
+
+/*
+ * All buckets of a set are final: off they go. Their communicator has got this
+ * step's parameters by now, but for stages that no forward has used yet.
+ */
+static weft_status start_reduce(wefti_replica *replica,
+                                const wefti_pipe_reduce *reduce)
+{
+    weft_status status = wefti_replica_settle(replica);
+    if (status == WEFT_OK) {
+        status = wefti_bucket_begin(reduce->set, replica->pipe.mode);
+    }
+    for (size_t i = reduce->buckets_end - reduce->first_bucket;
+         i > 0 && status == WEFT_OK; i--) {
+        status = wefti_bucket_ready(reduce->set, i - 1);
+    }
+    return status;
+}
+
+weft_status wefti_pipe_reduce_stage(wefti_replica *replica, int stage)
+{
+    const wefti_pipe_stage *own = find_stage(&replica->pipe, stage);
+    return start_reduce(replica, &replica->pipe.reduces[own->part]);
+}
+
+static weft_status whole(void *context, weft_action_type type, int stage)
+{
+    wefti_replica *replica = context;
+    (void)type; /* the list has REDUCE_GRAD and no other */
+    WEFTI_ASSERT(find_stage(&replica->pipe, stage)->weighed ==
+                 replica->gradient.count);
+    return wefti_pipe_reduce_stage(replica, stage);
+}
+
+const wefti_pipeline_calls wefti_pipe_calls = {.forward = forward,
+                                               .backward_input = backward_input,
+                                               .backward_weight =
+                                                   backward_weight,
+                                               .backward = backward,
+                                               .pair = pair,
+                                               .recompute = recompute,
+                                               .offload = offload,
+                                               .reload = reload,
+                                               .whole = whole};
+
+/* The gradient of the other end of a tied embedding, from its rank. */
+static weft_status exchange_tied(wefti_pipe *pipe, real *own, size_t elems)
+{
+    int first = weft_schedule_get_rank(pipe->schedule, 0);
+    int last = wefti_pipe_last(pipe);
+    weft_p2p both[2];
+    both[0] = (weft_p2p){.size_bytes = sizeof(weft_p2p),
+                         .kind = WEFT_P2P_SEND,
+                         .buffer = own,
+                         .count = elems,
+                         .dtype = WEFTI_REAL_DTYPE,
+                         .peer = pipe->rank == first ? last : first,
+                         .class_id = WEFT_CLASS_DP,
+                         .label = "tied embedding"};
+    both[1] = both[0];
+    both[1].kind = WEFT_P2P_RECV;
+    both[1].buffer = pipe->tied;
+    return weft_p2p_post(both, 2, pipe->chain, NULL);
+}
+
+/* Embedding and copy get the sum of their gradients, and so stay equal. */
+static weft_status sum_tied(wefti_replica *replica)
+{
+    wefti_pipe *pipe = &replica->pipe;
+    const wefti_parameters *plan = &replica->plan;
+    const wefti_tensor *embedding = &plan->tensors[wefti_tensor_embedding()];
+    const wefti_tensor *head = &plan->tensors[wefti_tensor_head(plan)];
+    real *leaf = replica->gradient.leaf;
+    size_t elems = embedding->rows * embedding->columns;
+    weft_status status = WEFT_OK;
+    if (embedding->here && head->here) {
+        real *table = leaf + embedding->start_elems;
+        replica->gradient.math->add(table, table, leaf + head->start_elems,
+                                    elems);
+        memcpy(leaf + head->start_elems, table, elems * sizeof(*leaf));
+    } else if (embedding->here || head->here) {
+        real *own = leaf + (embedding->here ? embedding : head)->start_elems;
+        status = exchange_tied(pipe, own, elems);
+        if (status == WEFT_OK) {
+            replica->gradient.math->add(own, own, pipe->tied, elems);
+        }
+    }
+    for (size_t i = plan->part_count; i < pipe->reduce_count; i++) {
+        if (status == WEFT_OK) {
+            status = start_reduce(replica, &pipe->reduces[i]);
+        }
+    }
+    return status;
+}
+
+weft_status wefti_pipe_train(wefti_replica *replica, wefti_bucket_mode reduce)
+{
+    wefti_pipe *pipe = &replica->pipe;
+    pipe->mode = reduce;
+    for (size_t i = 0; i < pipe->stage_count; i++) {
+        pipe->stages[i].weighed = 0;
+    }
+    weft_status status = replica->pause
+                             ? wefti_pause_run(replica->pause)
+                             : wefti_pipeline_run(pipe->pipeline, SIZE_MAX);
+    return status == WEFT_OK && replica->plan.copies_head ? sum_tied(replica)
+                                                          : status;
+}
+
+weft_status wefti_pipe_reduced(const wefti_pipe *pipe, size_t bucket)
+{
+    size_t i = 0;
+    while (bucket < pipe->reduces[i].first_bucket ||
+           bucket >= pipe->reduces[i].buckets_end) {
+        i++;
+        WEFTI_ASSERT(i < pipe->reduce_count);
+    }
+    return wefti_bucket_wait(pipe->reduces[i].set,
+                             bucket - pipe->reduces[i].first_bucket);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe_evaluate.c - a micro-batch forwards through all stages, one
+ * after the other: for validation and generated text.
+ *
+ * All ranks take the stages, and the micro-batches, in the same order, so that
+ * blocking messages cannot wait for one another; a rank that has sent goes on
+ * with the next micro-batch.
+ */
+#include "trainer/replica.h"
+
+#include <stddef.h>
+
+/* One message of the chain; count rows of the micro-batch. */
+static weft_status pass_on(const wefti_pipe *pipe, weft_p2p_kind kind, int peer,
+                           real *rows, size_t elems)
+{
+    weft_p2p message = {.size_bytes = sizeof(message),
+                        .kind = kind,
+                        .buffer = rows,
+                        .count = elems,
+                        .dtype = WEFTI_REAL_DTYPE,
+                        .peer = peer,
+                        .class_id = WEFT_CLASS_PP,
+                        .label = "evaluation"};
+    return weft_p2p_post(&message, 1, pipe->chain, NULL);
+}
+
+static const wefti_pipe_stage *find_stage(const wefti_pipe *pipe, int number)
+{
+    const wefti_pipe_stage *stage = pipe->stages;
+    while (stage->number != number) {
+        stage++;
+    }
+    return stage;
+}
+
+/* This rank's stage of direction 0, from rows[0] to rows[1]. */
+static weft_status run_stage(wefti_replica *replica, int number,
+                             const wefti_stage_pass *pass, size_t elems)
+{
+    wefti_pipe *pipe = &replica->pipe;
+    const wefti_pipe_stage *own = find_stage(pipe, number);
+    int before = number == 0
+                     ? pipe->rank
+                     : weft_schedule_get_rank(pipe->schedule, number - 1);
+    weft_status status = WEFT_OK;
+    if (before != pipe->rank) {
+        status = pass_on(pipe, WEFT_P2P_RECV, before, pass->input.rows, elems);
+    }
+    if (status == WEFT_OK) {
+        wefti_replica_work_begin(replica, "forward");
+        status = wefti_stage_forward(own->stage, pass);
+        wefti_replica_work_end(replica);
+    }
+    if (status != WEFT_OK || wefti_stage_is_last(own->stage)) {
+        return status;
+    }
+    int after = weft_schedule_get_rank(pipe->schedule, number + 1);
+    return after == pipe->rank
+               ? WEFT_OK
+               : pass_on(pipe, WEFT_P2P_SEND, after, pass->output.rows, elems);
+}
+
+weft_status wefti_pipe_evaluate(wefti_replica *replica,
+                                const wefti_batch *batch, double *losses_out,
+                                const real **logits_out)
+{
+    wefti_pipe *pipe = &replica->pipe;
+    int stages = pipe->info.stages / pipe->info.directions;
+    size_t elems =
+        batch->sequences * batch->length * replica->config.shape.hidden;
+    wefti_stage_pass pass = {.batch = batch,
+                             .values = replica->values,
+                             .input.rows = pipe->rows[0],
+                             .output.rows = pipe->rows[1]};
+    if (logits_out) {
+        *logits_out = NULL;
+    }
+    for (int i = 0; i < stages; i++) {
+        if (weft_schedule_get_rank(pipe->schedule, i) != pipe->rank) {
+            continue;
+        }
+        weft_status status = run_stage(replica, i, &pass, elems);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        /* At the turn of a V the output is the next input. */
+        real *written = pass.output.rows;
+        pass.output.rows = pass.input.rows;
+        pass.input.rows = written;
+    }
+    if (wefti_pipe_last(pipe) != pipe->rank) {
+        return WEFT_OK;
+    }
+    wefti_stage *last = find_stage(pipe, stages - 1)->stage;
+    if (losses_out) {
+        wefti_stage_measure(last, &pass, false, 0, losses_out);
+    }
+    if (logits_out) {
+        *logits_out = wefti_stage_logits(last, pass.slot);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe_list.c - a schedule from a file.
+ */
+#include "trainer/pipe/pipe_list.h"
+
+#include "base/error.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A list of so many bytes is nothing that anybody would run. */
+enum { FILE_BYTES_MOST = 256 * 1024 * 1024 };
+
+static weft_status read_text(const char *path, char **text_out,
+                             size_t *bytes_out)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        return wefti_error_system("%.200s", path);
+    }
+    size_t room = 0;
+    char *text = NULL;
+    *bytes_out = 0;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && !feof(file)) {
+        if (*bytes_out == room) {
+            room = room ? 2 * room : 65536;
+            char *wider = realloc(text, room);
+            status = wider && room <= FILE_BYTES_MOST
+                         ? WEFT_OK
+                         : wefti_error(WEFT_ERR_NO_MEMORY,
+                                       "%.200s: no memory for a list of more "
+                                       "than %zu bytes",
+                                       path, *bytes_out);
+            text = wider ? wider : text;
+            continue;
+        }
+        *bytes_out += fread(text + *bytes_out, 1, room - *bytes_out, file);
+        if (ferror(file)) {
+            status = wefti_error_system("%.200s", path);
+        }
+    }
+    (void)fclose(file);
+    if (status != WEFT_OK) {
+        free(text);
+        return status;
+    }
+    *text_out = text;
+    return WEFT_OK;
+}
+
+bool wefti_pipe_list_has(const weft_schedule *schedule, weft_action_type type)
+{
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    bool any = false;
+    if (weft_schedule_get_info(schedule, &info) != WEFT_OK) {
+        return false;
+    }
+    for (int rank = 0; rank < info.ranks && !any; rank++) {
+        const weft_action *actions;
+        size_t count = weft_schedule_get_actions(schedule, rank, &actions);
+        for (size_t i = 0; i < count && !any; i++) {
+            any = actions[i].type == type;
+        }
+    }
+    return any;
+}
+
+/* The last micro-batch whose gradients of a stage an action adds; else -1. */
+static int added_by(const weft_action *action, int *stage)
+{
+    bool pair = action->type == WEFT_ACTION_FB;
+    bool adds =
+        pair || action->type == WEFT_ACTION_W || action->type == WEFT_ACTION_B;
+    *stage = pair ? action->pair_stage : action->stage;
+    return !adds ? -1 : pair ? action->pair_microbatch : action->microbatch;
+}
+
+/* Of one stage, all of whose actions are in one rank's list. */
+static const weft_action *find_disorder(const weft_schedule *schedule,
+                                        int stage)
+{
+    const weft_action *actions;
+    int rank = weft_schedule_get_rank(schedule, stage);
+    size_t count = weft_schedule_get_actions(schedule, rank, &actions);
+    int next = 0;
+    for (size_t i = 0; i < count; i++) {
+        int at;
+        int microbatch = added_by(&actions[i], &at);
+        if (microbatch >= 0 && at == stage && microbatch != next++) {
+            return &actions[i];
+        }
+    }
+    return NULL;
+}
+
+bool wefti_pipe_list_is_disordered(const weft_schedule *schedule,
+                                   char text[WEFT_ACTION_TEXT_BYTES])
+{
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    const weft_action *found = NULL;
+    if (weft_schedule_get_info(schedule, &info) != WEFT_OK) {
+        return false;
+    }
+    for (int stage = 0; stage < info.stages && !found; stage++) {
+        found = find_disorder(schedule, stage);
+    }
+    if (found) {
+        (void)weft_action_pack(found, text);
+    }
+    return found != NULL;
+}
+
+/* ---- what the trainer can run ---------------------------------------------
+ */
+
+/* Parameters are gathered and stepped outside the list. */
+static bool is_allowed(weft_action_type type)
+{
+    switch (type) {
+    case WEFT_ACTION_UNSHARD:
+    case WEFT_ACTION_RESHARD:
+    case WEFT_ACTION_OPT:
+    case WEFT_ACTION_GATHER_PARAM:
+    case WEFT_ACTION_EMA:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static weft_status check_actions(const char *path,
+                                 const weft_schedule *schedule,
+                                 const weft_schedule_info *info)
+{
+    for (int rank = 0; rank < info->ranks; rank++) {
+        const weft_action *actions;
+        size_t count = weft_schedule_get_actions(schedule, rank, &actions);
+        for (size_t i = 0; i < count; i++) {
+            char text[WEFT_ACTION_TEXT_BYTES];
+            if (!is_allowed((weft_action_type)actions[i].type)) {
+                (void)weft_action_pack(&actions[i], text);
+                return wefti_error(WEFT_ERR_INVALID,
+                                   "%.200s: row %d: %s; allowed is all but "
+                                   "UNSHARD, RESHARD, OPT, GATHER_PARAM and "
+                                   "EMA, which training does by itself",
+                                   path, rank + 1, text);
+            }
+        }
+    }
+    if (info->lowered &&
+        !wefti_pipe_list_has(schedule, WEFT_ACTION_REDUCE_GRAD)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%.200s: has messages, so it is run as it is, but "
+                           "no REDUCE_GRAD: each stage needs one behind its "
+                           "last W or B (weft-sched show --passes reduce)",
+                           path);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_numbers(const wefti_config *config, const char *path,
+                                 int64_t microbatches,
+                                 const weft_schedule_info *info)
+{
+    int64_t ranks = config->parallel.pipeline_model_parallel_size;
+    if (info->ranks != ranks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%.200s: is for %d ranks; "
+                           "parallel.pipeline_model_parallel_size is %" PRId64,
+                           path, info->ranks, ranks);
+    }
+    if (info->microbatches != microbatches) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%.200s: is for %d micro-batches a step; the "
+                           "batch sizes give each pipeline %" PRId64,
+                           path, info->microbatches, microbatches);
+    }
+    return WEFT_OK;
+}
+
+/* Every schedule that is run has been proved; this one may be anybody's. */
+static weft_status check_rules(const char *path, weft_schedule *schedule)
+{
+    weft_check_config config = {.size_bytes = sizeof(config),
+                                .semantics = WEFT_SEMANTICS_GROUPED};
+    weft_verdict verdict;
+    weft_status status = weft_schedule_group(schedule, 0);
+    if (status == WEFT_OK) {
+        status = weft_schedule_check(schedule, &config, &verdict);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!verdict.valid) {
+        const weft_finding *first = &verdict.findings[0];
+        status = wefti_error(WEFT_ERR_INVALID, "%.200s: breaks rule %s: %s",
+                             path, weft_rule_text(first->rule), first->text);
+    }
+    weft_verdict_fini(&verdict);
+    return status;
+}
+
+static weft_status check_list(const wefti_config *config, const char *path,
+                              int64_t microbatches, weft_schedule *schedule)
+{
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    weft_status status = weft_schedule_get_info(schedule, &info);
+    if (status == WEFT_OK) {
+        status = check_numbers(config, path, microbatches, &info);
+    }
+    if (status == WEFT_OK) {
+        status = check_actions(path, schedule, &info);
+    }
+    return status == WEFT_OK ? check_rules(path, schedule) : status;
+}
+
+weft_status wefti_pipe_list_read(const wefti_config *config,
+                                 int64_t microbatches,
+                                 weft_schedule **schedule_out)
+{
+    const char *path = config->parallel.schedule_file;
+    char *text;
+    size_t bytes;
+    weft_status status = read_text(path, &text, &bytes);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_schedule *schedule = NULL;
+    status = weft_schedule_read(text, bytes, 0, 0, &schedule);
+    free(text);
+    if (status != WEFT_OK) {
+        char why[512];
+        snprintf(why, sizeof(why), "%s", weft_error_text());
+        return wefti_error(status, "%.200s: %s", path, why);
+    }
+    status = check_list(config, path, microbatches, schedule);
+    if (status != WEFT_OK) {
+        weft_schedule_destroy(schedule);
+        return status;
+    }
+    *schedule_out = schedule;
+    return WEFT_OK;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe_schedule.c - from configuration to list.
+ */
+#include "trainer/pipe/pipe_schedule.h"
+
+#include "trainer/pipe/pipe_list.h"
+
+#include <string.h>
+
+bool wefti_pipe_schedule_wanted(const wefti_config *config)
+{
+    return config->parallel.pipeline_model_parallel_size > 1;
+}
+
+wefti_config wefti_pipe_schedule_config(const wefti_config *config,
+                                        const char *name, int chunks)
+{
+    wefti_config own = *config;
+    bool chosen = strcmp(name, "interleaved") == 0; /* the others know V */
+    own.parallel.schedule = name;
+    own.parallel.compare.count = 0;
+    own.parallel.virtual_pipeline_model_parallel_size = chosen ? chunks : 1;
+    if (!chosen) {
+        own.parallel.virtual_group_size = 0;
+    }
+    return own;
+}
+
+int wefti_pipe_schedule_chunks(const wefti_config *config, const char *name)
+{
+    int64_t own = config->parallel.virtual_pipeline_model_parallel_size;
+    int64_t each =
+        config->model.layers / config->parallel.pipeline_model_parallel_size;
+    if (strcmp(name, "interleaved") != 0) {
+        return 1;
+    }
+    if (own > 1) {
+        return (int)own;
+    }
+    for (int chunks = 2; chunks <= each; chunks++) {
+        if (each % chunks == 0) {
+            return chunks;
+        }
+    }
+    return 0;
+}
+
+weft_status wefti_pipe_schedule_make(const wefti_config *config,
+                                     int64_t microbatches,
+                                     weft_schedule **schedule_out)
+{
+    if (strcmp(config->parallel.schedule, "FILE.csv") == 0) {
+        return wefti_pipe_list_read(config, microbatches, schedule_out);
+    }
+    bool chosen = strcmp(config->parallel.schedule, "interleaved") == 0;
+    int64_t chunks = config->parallel.virtual_pipeline_model_parallel_size;
+    weft_schedule_config wanted = {
+        .size_bytes = sizeof(wanted),
+        .name = config->parallel.schedule,
+        .ranks = (int)config->parallel.pipeline_model_parallel_size,
+        .microbatches = (int)microbatches,
+        .chunks = chosen ? (int)chunks : 0,
+        .group = chosen ? (int)config->parallel.virtual_group_size : 0};
+    return weft_schedule_create(&wanted, schedule_out);
+}
+
+weft_status wefti_pipe_schedule_pass(weft_schedule *schedule)
+{
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    weft_status status = weft_schedule_get_info(schedule, &info);
+    if (status == WEFT_OK && !info.lowered) {
+        status = weft_schedule_merge(schedule);
+    }
+    if (status == WEFT_OK &&
+        !wefti_pipe_list_has(schedule, WEFT_ACTION_REDUCE_GRAD)) {
+        status = weft_schedule_reduce(schedule, true);
+    }
+    if (status == WEFT_OK && !info.lowered) {
+        status = weft_schedule_lower(schedule, WEFT_LOWERING_SENDER);
+    }
+    if (status == WEFT_OK &&
+        !wefti_pipe_list_has(schedule, WEFT_ACTION_RELEASE)) {
+        status = weft_schedule_release(schedule);
+    }
+    return status == WEFT_OK ? weft_schedule_group(schedule, 0) : status;
+}
+
+weft_status wefti_pipe_schedule_open(const wefti_config *config, int nranks,
+                                     weft_schedule **schedule_out)
+{
+    int64_t copies = nranks / config->parallel.pipeline_model_parallel_size;
+    weft_status status =
+        wefti_pipe_schedule_make(config,
+                                 config->train.global_batch_size /
+                                     config->train.micro_batch_size / copies,
+                                 schedule_out);
+    return status == WEFT_OK ? wefti_pipe_schedule_pass(*schedule_out) : status;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/pipe/pipe_schedule.h - the schedule that a configuration asks for.
+ */
+#ifndef TRAINER_PIPE_PIPE_SCHEDULE_H
+#define TRAINER_PIPE_PIPE_SCHEDULE_H
+
+#include "trainer/config/config.h"
+#include "weft/schedule.h"
+
+/* Whether the model is cut over ranks at all. */
+bool wefti_pipe_schedule_wanted(const wefti_config *config);
+
+/*
+ * wefti_pipe_schedule_config - the same job under another schedule, and nothing
+ * compared. Shallow: as long as config stands, and not to be finished.
+ *
+ * name        of a generator; chunks: V
+ */
+wefti_config wefti_pipe_schedule_config(const wefti_config *config,
+                                        const char *name, int chunks);
+
+/*
+ * wefti_pipe_schedule_chunks - V of a schedule that is compared: interleaved's
+ * is the configuration's, else the least that the layers allow; 0: none.
+ */
+int wefti_pipe_schedule_chunks(const wefti_config *config, const char *name);
+
+/*
+ * wefti_pipe_schedule_make - the list for microbatches of a step: a generator's
+ * compute actions, or the file's (trainer/pipe/pipe_list.h).
+ *
+ * Returns     OK | ERR_INVALID | ERR_SYSTEM | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status
+wefti_pipe_schedule_make(const wefti_config *config, int64_t microbatches,
+                         weft_schedule **schedule_out);
+
+/* Both, of a job of so many ranks: make, and pass. */
+WEFT_NODISCARD weft_status wefti_pipe_schedule_open(
+    const wefti_config *config, int nranks, weft_schedule **schedule_out);
+
+/*
+ * wefti_pipe_schedule_pass - what the executor runs: merged, with reductions,
+ * staggered, messages placed by the sender and grouped, outputs released. What
+ * a file's list has of these stays as it is.
+ */
+WEFT_NODISCARD weft_status wefti_pipe_schedule_pass(weft_schedule *schedule);
+
+#endif

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/report/history.c - points that stand for more and more steps.
+ */
+#include "trainer/report/history.h"
+
+#include "base/check.h"
+#include "base/error.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+const char *wefti_history_text(wefti_history_series series)
+{
+    static const char *const texts[] = {
+#define HISTORY_TEXT(name, text) text,
+        WEFTI_HISTORY_LIST(HISTORY_TEXT)
+#undef HISTORY_TEXT
+    };
+    return texts[series];
+}
+
+weft_status wefti_history_init(wefti_history *history)
+{
+    *history = (wefti_history){.stride = 1};
+    history->points = calloc(WEFTI_HISTORY_POINTS, sizeof(*history->points));
+    return history->points
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_NO_MEMORY, "the history of the steps");
+}
+
+void wefti_history_fini(wefti_history *history)
+{
+    free(history->points);
+    *history = (wefti_history){0};
+}
+
+static void take(wefti_history_value *into, const wefti_history_value *more)
+{
+    if (more->count == 0) {
+        return;
+    }
+    if (into->count == 0) {
+        *into = *more;
+        return;
+    }
+    into->least = fmin(into->least, more->least);
+    into->most = fmax(into->most, more->most);
+    into->sum += more->sum;
+    into->count += more->count;
+}
+
+static void take_point(wefti_history_point *into,
+                       const wefti_history_point *more)
+{
+    into->last = more->last;
+    for (int s = 0; s < WEFTI_HISTORY_COUNT; s++) {
+        take(&into->values[s], &more->values[s]);
+    }
+}
+
+static wefti_history_point point_of(const wefti_metrics_step *step)
+{
+    const double values[WEFTI_HISTORY_COUNT] = {
+        [WEFTI_HISTORY_LOSS] = step->loss,
+        [WEFTI_HISTORY_VAL_LOSS] = step->val_loss,
+        [WEFTI_HISTORY_TOKENS] = step->tokens_per_s,
+        [WEFTI_HISTORY_STEP] = step->step_ms,
+        [WEFTI_HISTORY_COMPUTE] = step->compute_ms,
+        [WEFTI_HISTORY_TP] = step->exposed_ms[WEFT_CLASS_TP],
+        [WEFTI_HISTORY_CP] = step->exposed_ms[WEFT_CLASS_CP],
+        [WEFTI_HISTORY_EP] = step->exposed_ms[WEFT_CLASS_EP],
+        [WEFTI_HISTORY_PP] = step->exposed_ms[WEFT_CLASS_PP],
+        [WEFTI_HISTORY_DP] = step->exposed_ms[WEFT_CLASS_DP],
+        [WEFTI_HISTORY_MEM] = step->exposed_ms[WEFT_CLASS_MEM],
+        [WEFTI_HISTORY_BUBBLE] = step->bubble_ms,
+        [WEFTI_HISTORY_SKEW] = step->skew_ms,
+        [WEFTI_HISTORY_IDLE] = step->idle_ms};
+    wefti_history_point point = {.first = step->step, .last = step->step};
+    for (int s = 0; s < WEFTI_HISTORY_COUNT; s++) {
+        if (!isnan(values[s])) {
+            point.values[s] =
+                (wefti_history_value){values[s], values[s], values[s], 1};
+        }
+    }
+    return point;
+}
+
+/* Two neighbours become one. */
+static void halve(wefti_history *history)
+{
+    size_t kept = 0;
+    for (size_t k = 0; k < history->count; k += 2) {
+        history->points[kept] = history->points[k];
+        if (k + 1 < history->count) {
+            take_point(&history->points[kept], &history->points[k + 1]);
+        }
+        kept++;
+    }
+    history->count = kept;
+    history->stride *= 2;
+}
+
+void wefti_history_add(wefti_history *history, const wefti_metrics_step *step)
+{
+    wefti_history_point point = point_of(step);
+    wefti_history_point *points = history->points;
+    WEFTI_ASSERT(points != NULL);
+    while (history->count > 0 &&
+           points[history->count - 1].first >= step->step) {
+        history->count--;
+    }
+    wefti_history_point *last =
+        history->count > 0 ? &points[history->count - 1] : NULL;
+    if (last && last->last >= step->step) {
+        last->last = step->step - 1;
+    }
+    if (last && last->last - last->first + 1 < history->stride) {
+        take_point(last, &point);
+        return;
+    }
+    if (history->count == WEFTI_HISTORY_POINTS) {
+        halve(history);
+    }
+    /* After halving an odd number the last point has room. */
+    last = history->count > 0 ? &points[history->count - 1] : NULL;
+    if (last && last->last - last->first + 1 < history->stride) {
+        take_point(last, &point);
+    } else {
+        points[history->count++] = point;
+    }
+}
+
+double wefti_history_mean(const wefti_history_point *point,
+                          wefti_history_series series)
+{
+    const wefti_history_value *value = &point->values[series];
+    return value->count > 0 ? value->sum / (double)value->count : (double)NAN;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/report/metrics.h - what rank 0 tells about each step: a JSON line in
+ * the file of --metrics.
+ */
+#ifndef TRAINER_REPORT_METRICS_H
+#define TRAINER_REPORT_METRICS_H
+
+#include "weft/status.h"
+#include "weft/types.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+/*
+ * wefti_metrics_step - one step. Times in ms, of rank 0; *_max over ranks. NAN
+ * where a value does not apply: it is written as null.
+ *
+ * compute + exposed (all classes) + bubble + skew + idle = step_ms.
+ */
+typedef struct wefti_metrics_step {
+    uint64_t step;
+    double loss; /* nats per byte, over the whole global batch */
+    double val_loss;
+    double grad_norm; /* before clipping */
+    double lr;
+    double tokens_per_s; /* of all ranks together */
+    double step_ms;
+    double step_ms_max;
+    double compute_ms;
+    double compute_ms_max;
+    double exposed_ms[WEFT_CLASS_COUNT]; /* by weft_class; COMPUTE not used */
+    double bubble_ms;
+    double bubble_ms_max;
+    double skew_ms;
+    double idle_ms;
+    double checkpoint_ms;      /* stood still to save; in the terms above */
+    double checkpoint_wait_ms; /* of it until the last was on disk */
+    double overlap_ratio;      /* O: hidden / transferring, all classes */
+    double bubble_ratio;       /* bubble / step */
+    double cpu_share;          /* thread CPU / wall over compute */
+    double mfu;
+    uint64_t memory_bytes; /* rank 0's peak resident */
+    uint64_t dropped;      /* records the ledger lacks: the times are too */
+    /* Only with --measure, on the last line: */
+    double hiding_ratio;
+    double s_C; /* interference: compute beside transfers / alone */
+    double s_M; /* interference: transfers beside compute / alone */
+    double bubble_planned_ms;
+} wefti_metrics_step;
+
+typedef struct wefti_metrics {
+    FILE *file;
+    char *path;
+} wefti_metrics;
+
+/* All values "does not apply". */
+void wefti_metrics_step_init(wefti_metrics_step *step);
+
+/*
+ * wefti_metrics_open - path "-" is stdout.
+ *
+ * after_step   0: the file is begun anew. Else its lines up to that step stay,
+ *              and what follows (the abandoned future of a run that is resumed,
+ *              half a line, anything else) is cut off.
+ */
+WEFT_NODISCARD weft_status wefti_metrics_open(wefti_metrics *metrics,
+                                              const char *path,
+                                              uint64_t after_step);
+
+/*
+ * wefti_metrics_try - whether open would find a file that takes lines. What is
+ * there stays as it is.
+ */
+WEFT_NODISCARD weft_status wefti_metrics_try(const char *path);
+
+/* Goes on at the end of what another rank 0 has written. */
+WEFT_NODISCARD weft_status wefti_metrics_continue(wefti_metrics *metrics,
+                                                  const char *path);
+
+/*
+ * wefti_metrics_write - one line, flushed, so that a killed run has told all
+ * its finished steps.
+ */
+WEFT_NODISCARD weft_status wefti_metrics_write(wefti_metrics *metrics,
+                                               const wefti_metrics_step *step);
+WEFT_NODISCARD weft_status wefti_metrics_close(wefti_metrics *metrics);
+
+#endif

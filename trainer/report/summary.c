@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * trainer/report/summary.c - the median one of a run's last steps, and the
+ * closing lines. The terms are all of that one step, so that they add up to it.
+ */
+#include "trainer/report/summary.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/settings.h"
+#include "trainer/data/ngram.h"
+#include "trainer/numbers.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The median step's terms, the classes taken together, and what is counted
+ * over all that are kept. */
+typedef struct breakdown {
+    double step_ms, compute_ms, exposed_ms, bubble_ms, skew_ms, idle_ms;
+    double tokens_per_s;
+    double fastest_ms, slowest_ms;   /* steps */
+    double overlap_ratio, cpu_share; /* medians of their own */
+} breakdown;
+
+void wefti_summary_init(wefti_summary *summary)
+{
+    const double unknown = (double)NAN;
+    *summary = (wefti_summary){.first_val_loss = unknown,
+                               .val_loss = unknown,
+                               .bigram_loss = unknown,
+                               .fourgram_loss = unknown};
+}
+
+void wefti_summary_add(wefti_summary *summary, const wefti_metrics_step *step)
+{
+    summary->steps[summary->step_count++ % WEFTI_SUMMARY_STEPS] = *step;
+    summary->dropped += step->dropped;
+}
+
+weft_status wefti_summary_set_ngrams(wefti_summary *summary,
+                                     const wefti_data *data)
+{
+    size_t validation_bytes = data->text_bytes - data->train_bytes;
+    const struct {
+        int order;
+        double *loss;
+    } rows[] = {{2, &summary->bigram_loss}, {4, &summary->fourgram_loss}};
+    if (wefti_data_validation_windows(data) == 0) {
+        return WEFT_OK;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        weft_status status = wefti_ngram_measure(
+            rows[i].order, data->text, data->train_bytes,
+            data->text + data->train_bytes, validation_bytes, rows[i].loss);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* How many bytes of a line at text say something: up to its end. */
+static size_t line_length(const char *text, size_t count)
+{
+    const char *end = memchr(text, '\n', count);
+    return end ? (size_t)(end - text) : count;
+}
+
+void wefti_summary_set_generated(wefti_summary *summary, const char *bytes,
+                                 size_t count)
+{
+    const size_t telling = 24; /* shorter lines are passed over */
+    size_t length = line_length(bytes, count);
+    while (length < telling && length < count) {
+        bytes += length + 1;
+        count -= length + 1;
+        length = line_length(bytes, count);
+    }
+    size_t most = sizeof(summary->generated) - 1;
+    length = length < most ? length : most;
+    for (size_t i = 0; i < length; i++) {
+        unsigned char byte = (unsigned char)bytes[i];
+        summary->generated[i] = byte < ' ' || byte > '~' ? ' ' : (char)byte;
+    }
+    summary->generated[length] = '\0';
+}
+
+double wefti_summary_exposed(const wefti_metrics_step *step)
+{
+    double sum = 0;
+    for (int i = 0; i < WEFT_CLASS_COUNT; i++) {
+        sum += isnan(step->exposed_ms[i]) ? 0 : step->exposed_ms[i];
+    }
+    return sum;
+}
+
+/* The median of one value over the kept steps; unknown ones do not count. */
+static double median_of(const wefti_summary *summary,
+                        double (*value)(const wefti_metrics_step *step))
+{
+    double values[WEFTI_SUMMARY_STEPS];
+    size_t count = 0;
+    for (size_t i = 0;
+         i < summary->step_count && i < (size_t)WEFTI_SUMMARY_STEPS; i++) {
+        double one = value(&summary->steps[i]);
+        if (!isnan(one)) {
+            values[count++] = one;
+        }
+    }
+    return count ? wefti_numbers_median(values, count) : (double)NAN;
+}
+
+static double overlap_ratio_of(const wefti_metrics_step *step)
+{
+    return step->overlap_ratio;
+}
+
+static double cpu_share_of(const wefti_metrics_step *step)
+{
+    return step->cpu_share;
+}
+
+double wefti_summary_hidden(const wefti_summary *summary)
+{
+    return median_of(summary, overlap_ratio_of);
+}
+
+static int by_step_ms(const void *a, const void *b)
+{
+    double left = (*(const wefti_metrics_step *const *)a)->step_ms;
+    double right = (*(const wefti_metrics_step *const *)b)->step_ms;
+    return (left > right) - (left < right);
+}
+
+/* The kept steps by their time; how many. */
+static size_t sort_steps(const wefti_summary *summary,
+                         const wefti_metrics_step **sorted)
+{
+    size_t count = 0;
+    for (; count < summary->step_count && count < (size_t)WEFTI_SUMMARY_STEPS;
+         count++) {
+        sorted[count] = &summary->steps[count];
+    }
+    if (count > 0) {
+        qsort(sorted, count, sizeof(sorted[0]), by_step_ms);
+    }
+    return count;
+}
+
+const wefti_metrics_step *wefti_summary_median(const wefti_summary *summary)
+{
+    const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
+    size_t count = sort_steps(summary, sorted);
+    return count > 0 ? sorted[(count - 1) / 2] : NULL;
+}
+
+static breakdown break_down(const wefti_summary *summary)
+{
+    const wefti_metrics_step *sorted[WEFTI_SUMMARY_STEPS];
+    wefti_metrics_step none;
+    wefti_metrics_step_init(&none);
+    sorted[0] = &none;
+    size_t count = sort_steps(summary, sorted);
+    const size_t last = count > 0 ? count - 1 : 0;
+    const wefti_metrics_step *median = sorted[last / 2];
+    return (breakdown){.step_ms = median->step_ms,
+                       .compute_ms = median->compute_ms,
+                       .exposed_ms = count > 0 ? wefti_summary_exposed(median)
+                                               : (double)NAN,
+                       .bubble_ms = median->bubble_ms,
+                       .skew_ms = median->skew_ms,
+                       .idle_ms = median->idle_ms,
+                       .tokens_per_s = median->tokens_per_s,
+                       .fastest_ms = sorted[0]->step_ms,
+                       .slowest_ms = sorted[last]->step_ms,
+                       .overlap_ratio = wefti_summary_hidden(summary),
+                       .cpu_share = median_of(summary, cpu_share_of)};
+}
+
+/* Emulated links are named wherever figures are. */
+static double emulated_gbps(void)
+{
+    double gbps;
+    return wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS, &gbps) == WEFT_OK
+               ? gbps
+               : 0.0;
+}
+
+static void print_loss(FILE *file, const char *name, double loss)
+{
+    if (!isnan(loss)) {
+        fprintf(file, "%-18s %7.4f nats a byte\n", name, loss);
+    }
+}
+
+static void print_steps(const wefti_summary *summary, FILE *file)
+{
+    breakdown parts = break_down(summary);
+    size_t counted = summary->step_count < WEFTI_SUMMARY_STEPS
+                         ? summary->step_count
+                         : WEFTI_SUMMARY_STEPS;
+    fprintf(file, "%-18s %7.0f on %d rank%s\n", "tokens/s", parts.tokens_per_s,
+            summary->nranks, summary->nranks == 1 ? "" : "s");
+    fprintf(file,
+            "%-18s %7.2f ms = compute %.2f + exposed %.2f + bubble %.2f + skew "
+            "%.2f + idle %.2f  (the median one of the last %zu, %.2f to %.2f "
+            "ms)\n",
+            "step", parts.step_ms, parts.compute_ms, parts.exposed_ms,
+            parts.bubble_ms, parts.skew_ms, parts.idle_ms, counted,
+            parts.fastest_ms, parts.slowest_ms);
+    if (isnan(parts.overlap_ratio)) {
+        fprintf(file, "%-18s     n/a\n", "transfers hidden");
+    } else {
+        fprintf(file, "%-18s %6.1f%%%s\n", "transfers hidden",
+                100 * parts.overlap_ratio,
+                parts.cpu_share < 0.9 ? "  (oversubscribed)" : "");
+    }
+    if (summary->dropped > 0) {
+        fprintf(file,
+                "%-18s %7" PRIu64 " records: the ledger was full, the times "
+                "above are incomplete\n",
+                "not recorded", summary->dropped);
+    }
+}
+
+void wefti_summary_print(const wefti_summary *summary, FILE *file)
+{
+    fprintf(file, "\n%-18s %7zu\n", "parameters", summary->parameters);
+    print_loss(file, "validation before", summary->first_val_loss);
+    print_loss(file, "validation loss", summary->val_loss);
+    print_loss(file, "2-gram", summary->bigram_loss);
+    print_loss(file, "4-gram", summary->fourgram_loss);
+    if (summary->step_count) {
+        print_steps(summary, file);
+    }
+    if (summary->generated[0]) {
+        fprintf(file, "%-18s %s\n", "generated", summary->generated);
+    }
+    if (summary->measured) {
+        wefti_measure_print(summary->measured, file);
+    }
+    if (emulated_gbps() > 0) {
+        fprintf(file, "%-18s links limited to %g GB/s by WEFT_EMULATE_GBPS\n",
+                "emulated", emulated_gbps());
+    }
+}
+
+static void write_measured(const wefti_measure_result *result, wefti_json *json)
+{
+    static const char *const names[WEFTI_MEASURE_KINDS] = {
+        "overlapped_ms", "compute_ms", "serial_ms", "transfers_ms"};
+    wefti_json_object_open(json, "measured");
+    for (int kind = 0; kind < WEFTI_MEASURE_KINDS; kind++) {
+        const wefti_measure_times *times = &result->times[kind];
+        wefti_json_object_open(json, names[kind]);
+        wefti_json_real(json, "median", times->median_ms);
+        wefti_json_real(json, "min", times->min_ms);
+        wefti_json_real(json, "max", times->max_ms);
+        wefti_json_real(json, "spread", times->spread_ms);
+        wefti_json_object_close(json);
+    }
+    wefti_json_uint(json, "steps", result->steps);
+    wefti_json_real(json, "overlap_ratio", result->overlap_ratio);
+    wefti_json_real(json, "hiding_ratio", result->hiding_ratio);
+    wefti_json_real(json, "s_C", result->s_C);
+    wefti_json_real(json, "s_M", result->s_M);
+    wefti_json_real(json, "cpu_share", result->cpu_share);
+    wefti_json_object_close(json);
+}
+
+static void write_all(const wefti_summary *summary, wefti_json *json)
+{
+    breakdown parts = break_down(summary);
+    wefti_json_object_open(json, NULL);
+    wefti_json_int(json, "ranks", summary->nranks);
+    wefti_json_uint(json, "parameters", summary->parameters);
+    wefti_json_uint(json, "step", summary->step);
+    wefti_json_real(json, "first_val_loss", summary->first_val_loss);
+    wefti_json_real(json, "val_loss", summary->val_loss);
+    wefti_json_real(json, "bigram_loss", summary->bigram_loss);
+    wefti_json_real(json, "fourgram_loss", summary->fourgram_loss);
+    wefti_json_text(json, "generated", summary->generated);
+    wefti_json_real(json, "tokens_per_s", parts.tokens_per_s);
+    wefti_json_real(json, "step_ms", parts.step_ms);
+    wefti_json_real(json, "compute_ms", parts.compute_ms);
+    wefti_json_real(json, "exposed_ms", parts.exposed_ms);
+    wefti_json_real(json, "bubble_ms", parts.bubble_ms);
+    wefti_json_real(json, "skew_ms", parts.skew_ms);
+    wefti_json_real(json, "idle_ms", parts.idle_ms);
+    wefti_json_real(json, "fastest_step_ms", parts.fastest_ms);
+    wefti_json_real(json, "slowest_step_ms", parts.slowest_ms);
+    wefti_json_real(json, "overlap_ratio", parts.overlap_ratio);
+    wefti_json_real(json, "cpu_share", parts.cpu_share);
+    wefti_json_uint(json, "dropped", summary->dropped);
+    wefti_json_real(json, "emulated_gbps", emulated_gbps());
+    if (summary->measured) {
+        write_measured(summary->measured, json);
+    }
+    wefti_json_object_close(json);
+}
+
+weft_status wefti_summary_try(const char *path)
+{
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "ae");
+    if (!file) {
+        return wefti_error_system("--json %s: cannot be written", path);
+    }
+    if (file != stdout) {
+        (void)fclose(file);
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_summary_write(const wefti_summary *summary, const char *path)
+{
+    bool to_stdout = strcmp(path, "-") == 0;
+    FILE *file = to_stdout ? stdout : fopen(path, "w");
+    if (!file) {
+        return wefti_error_system("--json %s", path);
+    }
+    wefti_json json;
+    wefti_json_init(&json, file);
+    write_all(summary, &json);
+    weft_status status = wefti_json_fini(&json);
+    if (status != WEFT_OK) {
+        status = wefti_error(status, "--json %s: %s", path, weft_error_text());
+    }
+    if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
+        status = wefti_error_system("--json %s", path);
+    }
+    return status;
+}

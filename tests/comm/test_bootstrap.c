@@ -121,6 +121,7 @@ static void test_join_by_id_at_a_chosen_address_all_ranks_meet(void **state)
 {
     static const unsigned char chosen[] = {127, 0, 0, 9};
     (void)state;
+    const int before = count_descriptors();
     weft_unique_id id;
     crowd all;
     setenv("WEFT_HOST", "127.0.0.9", 1);
@@ -134,6 +135,7 @@ static void test_join_by_id_at_a_chosen_address_all_ranks_meet(void **state)
     assert_all_ok(&all);
     assert_same_job(&all);
     crowd_fini(&all);
+    assert_descriptors_become(before);
 }
 
 static void test_id_at_no_address_of_this_machine_is_refused(void **state)
@@ -141,6 +143,7 @@ static void test_id_at_no_address_of_this_machine_is_refused(void **state)
     weft_unique_id id;
     wefti_membership membership;
     (void)state;
+    const int before = count_descriptors();
     setenv("WEFT_HOST", "0.0.0.0", 1);
     assert_int_equal(weft_unique_id_create(&id), WEFT_ERR_INVALID);
     assert_non_null(
@@ -162,6 +165,7 @@ static void test_id_at_no_address_of_this_machine_is_refused(void **state)
                          WEFT_ERR_INVALID);
         assert_non_null(strstr(weft_error_text(), "config.id: not made by"));
     }
+    assert_descriptors_become(before);
 }
 
 static void test_join_by_environment_all_ranks_meet(void **state)

@@ -8,11 +8,16 @@
 #include "perf/sched_job.h"
 
 #include "base/error.h"
+#include "base/input.h"
 #include "perf/sched_links.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+/* Lists of thousands of ranks are long; here nothing but a list is in memory.
+ */
+static const size_t file_bytes_most = (size_t)4 << 30;
 
 /* ---- making ---------------------------------------------------------------
  */
@@ -27,47 +32,16 @@ static bool is_generator(const char *name)
     return false;
 }
 
-static weft_status read_file(const char *path, char **text_out,
-                             size_t *bytes_out)
-{
-    const size_t most = (size_t)4 << 30;
-    FILE *file = fopen(path, "rb");
-    struct stat stat;
-    if (!file || fstat(fileno(file), &stat) != 0) {
-        weft_status status = wefti_error_system("--schedule %s", path);
-        if (file) {
-            (void)fclose(file);
-        }
-        return status;
-    }
-    size_t bytes = (size_t)stat.st_size;
-    weft_status status = WEFT_OK;
-    char *text = NULL;
-    if (!S_ISREG(stat.st_mode) || bytes > most) {
-        status = wefti_error(WEFT_ERR_INVALID,
-                             "--schedule %s: allowed is a file of up to 4 GiB",
-                             path);
-    } else {
-        text = malloc(bytes + 1);
-        status = text ? WEFT_OK
-                      : wefti_error(WEFT_ERR_NO_MEMORY, "--schedule %s", path);
-    }
-    if (status == WEFT_OK) {
-        bytes = fread(text, 1, bytes, file);
-    }
-    (void)fclose(file);
-    *text_out = text;
-    *bytes_out = bytes;
-    return status;
-}
-
 static weft_status make_from_file(const wefti_sched_options *options,
                                   weft_schedule **schedule_out)
 {
     char *text = NULL;
     size_t bytes = 0;
-    weft_status status = read_file(options->schedule, &text, &bytes);
-    if (status == WEFT_OK) {
+    weft_status status =
+        wefti_file_read(options->schedule, file_bytes_most, &text, &bytes);
+    if (status != WEFT_OK) {
+        status = wefti_error(status, "--schedule %s", weft_error_text());
+    } else {
         status = weft_schedule_read(text, bytes, options->directions,
                                     options->old_torch ? WEFT_CSV_OLD_TORCH : 0,
                                     schedule_out);

@@ -71,12 +71,4 @@ void wefti_markup_write(const wefti_markup *markup, FILE *file);
 /* One attribute's value with &, <, > and quotes written as XML wants them. */
 void wefti_markup_write_value(const char *value, FILE *file);
 
-/*
- * wefti_file_read - all bytes of a file, with a NUL after them; free() them.
- *
- * Returns     OK | ERR_SYSTEM | ERR_INVALID (larger than this header allows).
- */
-WEFT_NODISCARD weft_status wefti_file_read(const char *path, char **text_out,
-                                           size_t *text_bytes_out);
-
 #endif

@@ -5,6 +5,7 @@
 #include "topo/topo.h"
 
 #include "base/error.h"
+#include "base/input.h"
 #include "topo/markup.h"
 #include "topo/rates.h"
 
@@ -60,7 +61,8 @@ static weft_status open_file(const char *path, wefti_topo_format format,
 {
     char *text;
     size_t text_bytes;
-    weft_status status = wefti_file_read(path, &text, &text_bytes);
+    weft_status status =
+        wefti_file_read(path, WEFTI_MARKUP_BYTES_MOST, &text, &text_bytes);
     if (status != WEFT_OK) {
         return status;
     }

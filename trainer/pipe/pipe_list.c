@@ -5,6 +5,7 @@
 #include "trainer/pipe/pipe_list.h"
 
 #include "base/error.h"
+#include "base/input.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,44 +14,6 @@
 
 /* A list of so many bytes is nothing that anybody would run. */
 enum { FILE_BYTES_MOST = 256 * 1024 * 1024 };
-
-static weft_status read_text(const char *path, char **text_out,
-                             size_t *bytes_out)
-{
-    FILE *file = fopen(path, "r");
-    if (!file) {
-        return wefti_error_system("%.200s", path);
-    }
-    size_t room = 0;
-    char *text = NULL;
-    *bytes_out = 0;
-    weft_status status = WEFT_OK;
-    while (status == WEFT_OK && !feof(file)) {
-        if (*bytes_out == room) {
-            room = room ? 2 * room : 65536;
-            char *wider = realloc(text, room);
-            status = wider && room <= FILE_BYTES_MOST
-                         ? WEFT_OK
-                         : wefti_error(WEFT_ERR_NO_MEMORY,
-                                       "%.200s: no memory for a list of more "
-                                       "than %zu bytes",
-                                       path, *bytes_out);
-            text = wider ? wider : text;
-            continue;
-        }
-        *bytes_out += fread(text + *bytes_out, 1, room - *bytes_out, file);
-        if (ferror(file)) {
-            status = wefti_error_system("%.200s", path);
-        }
-    }
-    (void)fclose(file);
-    if (status != WEFT_OK) {
-        free(text);
-        return status;
-    }
-    *text_out = text;
-    return WEFT_OK;
-}
 
 bool wefti_pipe_list_has(const weft_schedule *schedule, weft_action_type type)
 {
@@ -225,7 +188,7 @@ weft_status wefti_pipe_list_read(const wefti_config *config,
     const char *path = config->parallel.schedule_file;
     char *text;
     size_t bytes;
-    weft_status status = read_text(path, &text, &bytes);
+    weft_status status = wefti_file_read(path, FILE_BYTES_MOST, &text, &bytes);
     if (status != WEFT_OK) {
         return status;
     }
@@ -233,9 +196,7 @@ weft_status wefti_pipe_list_read(const wefti_config *config,
     status = weft_schedule_read(text, bytes, 0, 0, &schedule);
     free(text);
     if (status != WEFT_OK) {
-        char why[512];
-        snprintf(why, sizeof(why), "%s", weft_error_text());
-        return wefti_error(status, "%.200s: %s", path, why);
+        return wefti_error(status, "%.200s: %s", path, weft_error_text());
     }
     status = check_list(config, path, microbatches, schedule);
     if (status != WEFT_OK) {

@@ -3,9 +3,9 @@
  * trainer/checkpoint/savepoint.c - what of a replica is saved, and the steps
  * that ranks take together around the files.
  *
- *   sections of rank r: "counters", "layout", "schedule" and its "chunks", then
- * for every bucket b its share of values, first and second moments: "values.b",
- * "first.b", "second.b"
+ * The sections of a rank's file are "counters", "layout", "schedule" and its
+ * "chunks", then for every bucket b its share of values, first and second
+ * moments: "values.b", "first.b", "second.b".
  */
 #include "trainer/checkpoint/savepoint.h"
 

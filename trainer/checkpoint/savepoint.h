@@ -12,8 +12,8 @@
  * cut alike: each rank's parts are the same.
  *
  *   dir/step_00000050     between steps
- *   dir/inside/step_...   inside the step after (trainer/checkpoint/pause.h):
- * at most one
+ *   dir/inside/step_...   inside the step after: at most one
+ *                         (trainer/checkpoint/pause.h)
  */
 #ifndef TRAINER_CHECKPOINT_SAVEPOINT_H
 #define TRAINER_CHECKPOINT_SAVEPOINT_H

@@ -11,8 +11,8 @@ long as planned.
 Method: weft-train with a small model; what it says on stderr and the figures in
 the report's data are read back and compared with each other and with runs of
 the schedule by its name. How long emulated steps may be beside the plan: by a
-third here, where other tests run too; a tenth with WEFT_TEST_LONG, the best of
-three runs; nothing is said of it under a sanitizer, which makes messages slow.
+third here, a tenth with WEFT_TEST_LONG, the best of three runs, with nothing
+beside them; nothing is said of it under a sanitizer, which makes messages slow.
 """
 import json
 import os

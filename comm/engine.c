@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/relax.h"
 #include "base/settings.h"
+#include "base/thread.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/hosts.h"
@@ -21,8 +22,8 @@
 #include "comm/op.h"
 #include "comm/p2p/letters.h"
 
+#include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 
 enum {
@@ -324,17 +325,12 @@ weft_status wefti_engine_start(wefti_engine *engine)
         pthread_mutex_unlock(&engine->lock);
         return WEFT_OK;
     }
-    /* Signals are the program's business, not this thread's. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int refused = pthread_create(&engine->thread, NULL, progress, engine);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    engine->thread_started = refused == 0;
+    int failure = wefti_thread_start(progress, engine, &engine->thread);
+    engine->thread_started = failure == 0;
     pthread_mutex_unlock(&engine->lock);
-    return refused
-               ? wefti_error(WEFT_ERR_SYSTEM, "cannot start a progress thread")
-               : WEFT_OK;
+    errno = failure;
+    return failure ? wefti_error_system("cannot start a progress thread")
+                   : WEFT_OK;
 }
 
 void wefti_engine_wake(wefti_engine *engine)

@@ -31,10 +31,10 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/await.h"
 #include "device/object.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -314,18 +314,10 @@ static void *thread_main(void *context)
     return NULL;
 }
 
-/* The thread takes no signals: those are the application's. */
 static weft_status start_thread(host_stream *stream)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&stream->thread, NULL, thread_main, stream);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) {
-        return wefti_error(WEFT_ERR_SYSTEM,
-                           "the stream's thread could not be started: %s",
-                           strerror(failed));
+    if (wefti_thread_start(thread_main, stream, &stream->thread) != 0) {
+        return wefti_error_system("the stream's thread could not be started");
     }
     pthread_setname_np(stream->thread, "weft-stream");
     stream->has_thread = true;

@@ -22,6 +22,7 @@
 #include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -532,32 +533,39 @@ weft_status wefti_client_meet(const wefti_endpoint *endpoint,
     const int64_t start_ns = wefti_clock_ns();
     const int64_t stay_ms =
         request->stay_ms ? request->stay_ms : request->timeout_ms;
-    client self = {.endpoint = endpoint,
-                   .secret = secret,
-                   .request = request,
-                   .limit_ns = start_ns + stay_ms * 1000000,
-                   .deadline_ns = start_ns + request->timeout_ms * 1000000,
-                   .warn_at_ns = start_ns + request->warn_ms * 1000000,
-                   .link = {.fd = -1}};
+    client *self = calloc(1, sizeof(*self)); /* too large for small stacks */
+    if (!self) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "bootstrap: %zu bytes",
+                           sizeof(*self));
+    }
+    self->endpoint = endpoint;
+    self->secret = secret;
+    self->request = request;
+    self->limit_ns = start_ns + stay_ms * 1000000;
+    self->deadline_ns = start_ns + request->timeout_ms * 1000000;
+    self->warn_at_ns = start_ns + request->warn_ms * 1000000;
+    self->link.fd = -1;
     wefti_membership membership;
     weft_status status =
         wefti_membership_init(&membership, request->rank, request->nranks);
-    weft_status opened = wefti_giver_open(&self.giver, self.socket_name);
+    weft_status opened = wefti_giver_open(&self->giver, self->socket_name);
     if (status == WEFT_OK) {
         status = opened;
     }
     if (status == WEFT_OK) {
-        status = enter(&self);
+        status = enter(self);
     }
     if (status == WEFT_OK) {
-        status = take_part(&self, &membership);
+        status = take_part(self, &membership);
     }
-    wefti_giver_close(&self.giver);
-    wefti_link_fini(&self.link);
-    wefti_session_fini(&self.session);
+    const bool judged = self->judged;
+    wefti_giver_close(&self->giver);
+    wefti_link_fini(&self->link);
+    wefti_session_fini(&self->session);
+    free(self);
     if (status != WEFT_OK) {
         wefti_membership_fini(&membership);
-        return request->refused != WEFT_OK && !self.judged
+        return request->refused != WEFT_OK && !judged
                    ? wefti_error(request->refused, "%s", request->refused_text)
                    : status;
     }

@@ -7,12 +7,12 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/bootstrap/meeting.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -182,29 +182,6 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* The thread takes no signals: they are the program's. */
-static int start_thread(wefti_server *server)
-{
-    sigset_t all, before;
-    pthread_attr_t attributes;
-    sigfillset(&all);
-    pthread_attr_init(&attributes);
-    if (server->detached) {
-        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    }
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* A detached server may be gone, and freed, before create returns. */
-    pthread_t thread;
-    const bool detached = server->detached;
-    int failure = pthread_create(&thread, &attributes, serve, server);
-    if (!failure && !detached) {
-        server->thread = thread;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return failure;
-}
-
 weft_status wefti_server_start(const wefti_server_config *config,
                                wefti_server **server_out)
 {
@@ -228,8 +205,9 @@ weft_status wefti_server_start(const wefti_server_config *config,
         }
         *server_out = server;
     }
-    errno = start_thread(server);
-    if (errno != 0) {
+    /* A detached server may be gone, and freed, before this returns. */
+    if (wefti_thread_start(serve, server,
+                           server_out ? &server->thread : NULL) != 0) {
         status = wefti_error_system("thread of the rendezvous");
         goto err_destroy;
     }

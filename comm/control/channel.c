@@ -6,10 +6,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -139,13 +139,8 @@ void wefti_control_learn(wefti_control *control, int rank,
 
 weft_status wefti_control_start(wefti_control *control)
 {
-    /* Signals are the program's business, not this thread's. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    errno = pthread_create(&control->thread, NULL, wefti_control_run, control);
-    control->started = errno == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    control->started =
+        wefti_thread_start(wefti_control_run, control, &control->thread) == 0;
     return control->started ? WEFT_OK
                             : wefti_error_system("thread of the control "
                                                  "channel");

@@ -8,6 +8,7 @@
 #include "comm/control/flight.h"
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/control/fault.h"
 
 #include <pthread.h>
@@ -61,20 +62,18 @@ static void *run(void *argument)
 
 weft_status wefti_flight_open(wefti_flight **flight_out)
 {
-    sigset_t all, before, usr1;
+    sigset_t usr1;
     wefti_flight *flight = calloc(1, sizeof(*flight));
     if (!flight) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for flight records");
     }
     pthread_mutex_init(&flight->lock, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int refused = pthread_create(&flight->thread, NULL, run, flight);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (refused) {
+    if (wefti_thread_start(run, flight, &flight->thread) != 0) {
+        weft_status status =
+            wefti_error_system("no thread to wait for SIGUSR1");
         pthread_mutex_destroy(&flight->lock);
         free(flight);
-        return wefti_error(WEFT_ERR_SYSTEM, "no thread to wait for SIGUSR1");
+        return status;
     }
     sigemptyset(&usr1);
     sigaddset(&usr1, SIGUSR1);

@@ -9,6 +9,7 @@
  */
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "comm/comm.h"
 #include "comm/control/channel.h"
 #include "comm/engine.h"
@@ -22,6 +23,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+enum { STACK_LEAST_BYTES = 256 << 10 }; /* to create one in this thread */
 
 /*
  * Whether there are more ranks than cores. Each of the domain is asked by its
@@ -252,18 +255,11 @@ static weft_status begin_together(weft_comm *comm)
     return failed ? WEFT_OK : status;
 }
 
-weft_status weft_comm_create(const weft_comm_config *config,
-                             weft_comm **comm_out)
+static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
 {
     weft_comm_config full;
     wefti_tuning tuning;
     building own = {.config = &full};
-    if (!comm_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm_out is NULL: allowed is a place for the "
-                           "communicator");
-    }
-    *comm_out = NULL;
     own.early = wefti_comm_read_config(config, &full);
     if (!full.size_bytes) {
         return own.early;
@@ -309,4 +305,53 @@ weft_status weft_comm_create(const weft_comm_config *config,
     }
     *comm_out = comm;
     return WEFT_OK;
+}
+
+/* A call of create by a thread with room for it. */
+typedef struct creation {
+    const weft_comm_config *config;
+    weft_comm *comm;
+    weft_status status;
+    char text[512];
+} creation;
+
+static void *create_there(void *argument)
+{
+    creation *own = argument;
+    own->status = create(own->config, &own->comm);
+    if (own->status != WEFT_OK) {
+        snprintf(own->text, sizeof(own->text), "%s", weft_error_text());
+    }
+    return NULL;
+}
+
+/* The network's library takes more than small stacks have while it loads. */
+static weft_status create_with_room(const weft_comm_config *config,
+                                    weft_comm **comm_out)
+{
+    creation own = {.config = config};
+    pthread_t thread;
+    if (wefti_thread_start(create_there, &own, &thread) != 0) {
+        return wefti_error_system("thread to create a communicator (this one's "
+                                  "stack is too small)");
+    }
+    (void)pthread_join(thread, NULL);
+    *comm_out = own.comm;
+    return own.status == WEFT_OK ? WEFT_OK
+                                 : wefti_error(own.status, "%s", own.text);
+}
+
+weft_status weft_comm_create(const weft_comm_config *config,
+                             weft_comm **comm_out)
+{
+    if (!comm_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm_out is NULL: allowed is a place for the "
+                           "communicator");
+    }
+    *comm_out = NULL;
+    const size_t left = wefti_thread_stack_left();
+    return left > 0 && left < STACK_LEAST_BYTES
+               ? create_with_room(config, comm_out)
+               : create(config, comm_out);
 }

@@ -29,10 +29,10 @@
 
 #include "base/doorbell.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -99,13 +99,8 @@ weft_status wefti_net_watch_start(int event_fd, void (*news)(void *context),
     watch->context = context;
     wefti_doorbell_init(&watch->ask);
     watch->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    /* Signals are the program's business, not this thread's. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     bool started = watch->stop_fd >= 0 &&
-                   pthread_create(&watch->thread, NULL, watch_port, watch) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+                   wefti_thread_start(watch_port, watch, &watch->thread) == 0;
     if (!started) {
         if (watch->stop_fd >= 0) {
             close(watch->stop_fd);

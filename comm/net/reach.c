@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/thread.h"
 #include "comm/bootstrap/cursor.h"
 
 #include <arpa/inet.h>
@@ -15,7 +16,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,12 +196,7 @@ static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
         return wefti_error_system("socket to be found by");
     }
     *port_out = ntohs(address.sin_port);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    errno = pthread_create(&reach->thread, NULL, answer, reach);
-    reach->answering = errno == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    reach->answering = wefti_thread_start(answer, reach, &reach->thread) == 0;
     return reach->answering ? WEFT_OK : wefti_error_system("thread to answer");
 }
 

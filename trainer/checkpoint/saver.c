@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,12 +67,11 @@ static weft_status open_writer(wefti_saver *saver)
     if (status != WEFT_OK) {
         return status;
     }
-    int failed = pthread_create(&saver->thread, NULL, run_writer, saver);
-    saver->has_thread = failed == 0;
-    return failed == 0 ? WEFT_OK
-                       : wefti_error(WEFT_ERR_SYSTEM,
-                                     "no thread that writes checkpoints: %s",
-                                     strerror(failed));
+    saver->has_thread =
+        wefti_thread_start(run_writer, saver, &saver->thread) == 0;
+    return saver->has_thread
+               ? WEFT_OK
+               : wefti_error_system("no thread that writes checkpoints");
 }
 
 /* ---- life -----------------------------------------------------------------

@@ -3,6 +3,7 @@
  * perf/weft_info.c - weft-info: what a machine is made of, and what is odd
  * about it.
  */
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/cluster/routes.h"
@@ -347,7 +348,10 @@ int main(int arg_count, char **args)
 {
     wefti_info_options options;
     int wrong = 0;
-    weft_status status = wefti_info_options_read(arg_count, args, &options);
+    weft_status status = wefti_descriptors_reserve();
+    if (status == WEFT_OK) {
+        status = wefti_info_options_read(arg_count, args, &options);
+    }
     if (status != WEFT_OK) {
         fprintf(stderr, "weft-info: %s\n", weft_error_text());
         return EXIT_USAGE;

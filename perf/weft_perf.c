@@ -5,6 +5,7 @@
  * Each rank is a thread; all run the same loop over the sizes, and the one
  * with rank 0 prints. Whatever fails ends the run with one line on stderr.
  */
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/output.h"
 #include "base/settings.h"
@@ -332,7 +333,8 @@ int main(int argc, char **argv)
     wefti_perf_options options;
     int code = EXIT_SUCCESS;
     bool speak = speaks_for_all();
-    if (wefti_perf_options_read(argc, argv, &options) != WEFT_OK) {
+    if (wefti_descriptors_reserve() != WEFT_OK ||
+        wefti_perf_options_read(argc, argv, &options) != WEFT_OK) {
         return fail(speak);
     }
     if (options.help) {

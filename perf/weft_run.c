@@ -3,6 +3,7 @@
  * perf/weft_run.c - weft-run: the ranks of a job on this host, from start to
  * end.
  */
+#include "base/descriptors.h"
 #include "base/output.h"
 #include "perf/run_job.h"
 #include "perf/run_options.h"
@@ -58,7 +59,8 @@ static int run(const run_options *options)
 int main(int argc, char **argv)
 {
     run_options options;
-    if (run_options_parse(argc, argv, &options) != WEFT_OK) {
+    if (wefti_descriptors_reserve() != WEFT_OK ||
+        run_options_parse(argc, argv, &options) != WEFT_OK) {
         return complain(EXIT_USAGE);
     }
     int exit_status = 0;

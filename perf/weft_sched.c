@@ -3,6 +3,7 @@
  * perf/weft_sched.c - weft-sched: pipeline schedules made, proved, priced and
  * drawn, without running any.
  */
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/output.h"
 #include "perf/sched_job.h"
@@ -42,7 +43,10 @@ int main(int argc, char **argv)
 {
     wefti_sched_options options;
     bool valid = true;
-    weft_status status = wefti_sched_options_read(argc, argv, &options);
+    weft_status status = wefti_descriptors_reserve();
+    if (status == WEFT_OK) {
+        status = wefti_sched_options_read(argc, argv, &options);
+    }
     if (status == WEFT_OK && options.help) {
         wefti_sched_options_print_help();
     } else if (status == WEFT_OK && options.version) {

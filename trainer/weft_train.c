@@ -3,6 +3,7 @@
  * trainer/weft_train.c - the program weft-train: its command line, and one
  * thread for each rank that this process runs.
  */
+#include "base/descriptors.h"
 #include "base/output.h"
 #include "base/settings.h"
 #include "comm/bootstrap/source.h"
@@ -116,7 +117,8 @@ static int run_watched(const wefti_options *options)
 int main(int argc, char **argv)
 {
     wefti_options options;
-    if (wefti_options_init(&options, argc, argv) != WEFT_OK) {
+    if (wefti_descriptors_reserve() != WEFT_OK ||
+        wefti_options_init(&options, argc, argv) != WEFT_OK) {
         fprintf(stderr, "weft-train: %s\n", weft_error_text());
         return EXIT_USAGE;
     }

@@ -9,6 +9,7 @@
  */
 #include "comm/bootstrap/unique_id.h"
 
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/bootstrap/client.h"
@@ -92,8 +93,11 @@ weft_status weft_unique_id_create(weft_unique_id *id_out)
     if (sodium_init() < 0) {
         return wefti_error(WEFT_ERR_SYSTEM, "libsodium: no random numbers");
     }
-    weft_status status =
-        wefti_setting_int(WEFTI_SETTING_TIMEOUT_MS, &config.timeout_ms);
+    weft_status status = wefti_descriptors_reserve();
+    if (status == WEFT_OK) {
+        status =
+            wefti_setting_int(WEFTI_SETTING_TIMEOUT_MS, &config.timeout_ms);
+    }
     if (status == WEFT_OK) {
         status = find_endpoint(&config.endpoint);
     }

@@ -7,6 +7,7 @@
  * and its verdict, or is told there if it failed before, so that all ranks
  * succeed or all learn which one did not, and why.
  */
+#include "base/descriptors.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -263,6 +264,9 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
     own.early = wefti_comm_read_config(config, &full);
     if (!full.size_bytes) {
         return own.early;
+    }
+    if (own.early == WEFT_OK) {
+        own.early = wefti_descriptors_reserve();
     }
     if (own.early == WEFT_OK) {
         own.early = wefti_engine_create(&own.engine);

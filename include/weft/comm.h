@@ -100,6 +100,9 @@ WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
  * it tells the verdict (rank 0, or who made the id), those that it has not told
  * return ERR_BOOTSTRAP, and the next operation of the others fails.
  *
+ * Standard descriptors (0, 1, 2) that are closed are opened on /dev/null, so
+ * that no socket of the library takes what the program prints.
+ *
  * Threads     any; several ranks may be threads of one process.
  * Blocks      until all ranks have met, at most timeout_ms.
  */

@@ -26,7 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { ELEMS = 25000, CUT = 1000, DEADLINE_S = 30 };
 
@@ -466,6 +468,37 @@ static void test_timeout_does_not_count_while_job_is_stopped(void **state)
     assert_int_equal(world_finish_processes(&started, DEADLINE_S), 0);
 }
 
+static void close_standard(int rank, void *context)
+{
+    (void)context;
+    for (int fd = 0; fd < 3; fd++) {
+        if (rank != fd) {
+            close(fd);
+        }
+    }
+}
+
+static int look_at_standard(weft_comm *comm, void *context)
+{
+    struct stat about;
+    int failures = expect(weft_barrier(comm, NULL), WEFT_OK, "");
+    (void)context;
+    for (int fd = 0; fd < 3; fd++) {
+        failures += fstat(fd, &about) != 0 || S_ISSOCK(about.st_mode) ||
+                    (fd != weft_comm_get_rank(comm) && !S_ISCHR(about.st_mode));
+    }
+    return failures;
+}
+
+/* What a program prints goes nowhere then, and into no socket. */
+static void test_create_closed_standard_descriptors_stay_apart(void **state)
+{
+    (void)state;
+    const struct world world = {
+        .nranks = 4, .before = close_standard, .call = look_at_standard};
+    assert_int_equal(world_run_processes(&world), 0);
+}
+
 int main(void)
 {
     arena = mmap(NULL, sizeof(*arena), PROT_READ | PROT_WRITE,
@@ -473,6 +506,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         /* Processes first: the parent may not have threads yet. */
         cmocka_unit_test(test_timeout_does_not_count_while_job_is_stopped),
+        cmocka_unit_test(test_create_closed_standard_descriptors_stay_apart),
         cmocka_unit_test(test_cut_other_gate_elems_mismatch_named),
         cmocka_unit_test(test_cut_gate_on_one_side_exact),
         cmocka_unit_test(test_left_peer_whose_data_are_under_way_not_blamed),

@@ -340,6 +340,12 @@ static void test_run_ends_what_ranks_leave_behind(void **state)
     assert_int_equal(left_count, 4);
 }
 
+static int run_shell(const char *command)
+{
+    int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+
 static void test_run_lost_output_is_a_failure(void **state)
 {
     (void)state;
@@ -349,10 +355,26 @@ static void test_run_lost_output_is_a_failure(void **state)
         char command[4096];
         snprintf(command, sizeof(command), "'%s' %s >/dev/full 2>/dev/null",
                  RUN, cases[i]);
-        int status = system(command);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 1);
+        assert_int_equal(run_shell(command), 1);
     }
+}
+
+/* Nothing of the job takes the place of a closed 0, 1 or 2. */
+static void test_run_closed_descriptors_job_works(void **state)
+{
+    (void)state;
+    static const char *const closed[] = {"<&-",         ">&-",      "2>&-",
+                                         "<&- >&-",     "<&- 2>&-", ">&- 2>&-",
+                                         "<&- >&- 2>&-"};
+    char command[8192];
+    for (size_t i = 0; i < sizeof(closed) / sizeof(closed[0]); i++) {
+        snprintf(command, sizeof(command), "exec '%s' -n 2 '%s' join %s", RUN,
+                 HELPER, closed[i]);
+        assert_int_equal(run_shell(command), 0);
+    }
+    snprintf(command, sizeof(command), "exec '%s' -n 2 '%s' die <&- 2>&-", RUN,
+             HELPER);
+    assert_int_equal(run_shell(command), 128 + SIGKILL);
 }
 
 static void test_run_labels_whole_lines(void **state)
@@ -537,6 +559,7 @@ int main(void)
         cmocka_unit_test(test_run_ranks_die_with_it),
         cmocka_unit_test(test_run_ends_what_ranks_leave_behind),
         cmocka_unit_test(test_run_lost_output_is_a_failure),
+        cmocka_unit_test(test_run_closed_descriptors_job_works),
         cmocka_unit_test(test_run_labels_whole_lines),
         cmocka_unit_test(test_run_labels_keep_every_line),
         cmocka_unit_test(test_run_program_that_is_not_there),

@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/settings.h"
+#include "base/sized.h"
 #include "comm/comm.h"
 
 #include <stdlib.h>
@@ -71,16 +72,12 @@ weft_status wefti_comm_read_config(const weft_comm_config *config,
     memset(config_out, 0, sizeof(*config_out));
     if (config) {
         /* id .. nranks came with the first version; shorter is no config. */
-        size_t least = offsetof(weft_comm_config, name);
-        if (config->size_bytes < least) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "config->size_bytes %zu: allowed is "
-                               "sizeof(weft_comm_config), here %zu",
-                               config->size_bytes, sizeof(*config));
+        weft_status given =
+            wefti_sized_read("config", config, offsetof(weft_comm_config, name),
+                             config_out, sizeof(*config_out));
+        if (given != WEFT_OK) {
+            return given;
         }
-        size_t bytes = config->size_bytes < sizeof(*config) ? config->size_bytes
-                                                            : sizeof(*config);
-        memcpy(config_out, config, bytes);
     }
     weft_status status = check_ranks(config_out);
     if (status != WEFT_OK) {

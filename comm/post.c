@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/relax.h"
+#include "base/sized.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
 #include "comm/oneshot.h"
@@ -192,23 +193,16 @@ static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
     return WEFT_OK;
 }
 
-/* The op of a caller who knows less of it: the rest is 0. */
-static weft_status fill_up(weft_op *desc, const weft_op *op)
+/* The op of a caller that was compiled against any weft. */
+static weft_status read_op(weft_op *desc, const weft_op *op)
 {
-    /* All but timeout_ms came with the first version. */
     if (!op) {
         return wefti_error(WEFT_ERR_INVALID,
                            "op is NULL: allowed is a weft_op");
     }
-    if (op->size_bytes < offsetof(weft_op, timeout_ms)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "op->size_bytes %zu: allowed is %zu", op->size_bytes,
-                           sizeof(*op));
-    }
-    memset(desc, 0, sizeof(*desc));
-    memcpy(desc, op, op->size_bytes);
-    desc->size_bytes = sizeof(*desc);
-    return WEFT_OK;
+    /* All but timeout_ms came with the first version. */
+    return wefti_sized_read("op", op, offsetof(weft_op, timeout_ms), desc,
+                            sizeof(*desc));
 }
 
 weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
@@ -218,8 +212,8 @@ weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
     if (!comm) {
         return refuse_comm();
     }
-    if (!op || op->size_bytes < sizeof(*op)) {
-        weft_status status = fill_up(&prepared_out->desc, op);
+    if (!op || op->size_bytes != sizeof(*op)) {
+        weft_status status = read_op(&prepared_out->desc, op);
         if (status != WEFT_OK) {
             return status;
         }

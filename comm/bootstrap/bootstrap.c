@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/bootstrap/message.h"
+#include "comm/bootstrap/place.h"
 #include "comm/bootstrap/source.h"
 #include "comm/bootstrap/stranger.h"
 
@@ -98,6 +99,13 @@ weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
         own.refused_text = reason;
         own.stay_ms = own.timeout_ms;
         own.timeout_ms = own.timeout_ms < TELL_MS ? own.timeout_ms : TELL_MS;
+    }
+    if (own.refused == WEFT_OK) {
+        own.refused = wefti_place_check(own.nranks);
+        if (own.refused != WEFT_OK) {
+            snprintf(reason, sizeof(reason), "%s", weft_error_text());
+            own.refused_text = reason;
+        }
     }
     wefti_log(WEFTI_LOG_INFO, own.rank, "rank %d of %d, by %s: %s", own.rank,
               own.nranks, source->name, source->sign);

@@ -7,6 +7,7 @@
  */
 #include "comm/bootstrap/place.h"
 
+#include "base/error.h"
 #include "base/settings.h"
 
 #include <fcntl.h>
@@ -37,6 +38,23 @@ static void add_namespace(crypto_generichash_state *state, const char *name)
         number = (uint64_t)about.st_ino;
     }
     crypto_generichash_update(state, (unsigned char *)&number, sizeof(number));
+}
+
+weft_status wefti_place_check(int nranks)
+{
+    const char *labels = wefti_setting_text(WEFTI_SETTING_DOMAIN);
+    int words = 1;
+    for (const char *at = labels; *at; at++) {
+        words += *at == ',';
+    }
+    if (words > 1 && words < nranks) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_DOMAIN=%.200s: %d words, but there are %d "
+                           "ranks: allowed is one word for all, or at least "
+                           "one for each",
+                           labels, words, nranks);
+    }
+    return WEFT_OK;
 }
 
 /* WEFT_DOMAIN: one word for all ranks, or one for each, between commas. */

@@ -6,6 +6,8 @@
 #ifndef COMM_BOOTSTRAP_PLACE_H
 #define COMM_BOOTSTRAP_PLACE_H
 
+#include "weft/status.h"
+
 enum { WEFTI_PLACE_KEY_BYTES = 16 };
 
 /*
@@ -17,6 +19,13 @@ typedef struct wefti_place {
     unsigned char host[WEFTI_PLACE_KEY_BYTES];
     unsigned char domain[WEFTI_PLACE_KEY_BYTES];
 } wefti_place;
+
+/*
+ * wefti_place_check - whether WEFT_DOMAIN fits a job of so many ranks.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status wefti_place_check(int nranks);
 
 /* Of the calling process's rank. */
 wefti_place wefti_place_find(int rank);

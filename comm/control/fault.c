@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/sized.h"
 #include "comm/control/channel.h"
 #include "comm/fabric/remote.h"
 #include "comm/mem/mem.h"
@@ -223,7 +224,8 @@ weft_status wefti_fault_status(weft_comm *comm)
 
 weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
 {
-    if (!comm || !fault_out || fault_out->size_bytes < sizeof(*fault_out)) {
+    if (!comm || !fault_out || fault_out->size_bytes < sizeof(*fault_out) ||
+        fault_out->size_bytes > WEFTI_SIZED_MOST_BYTES) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s is not usable: comm and fault_out must be set, "
                            "and fault_out->size_bytes to %zu",

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/sized.h"
 #include "comm/control/diagnosis.h"
 #include "comm/mem/mem.h"
 
@@ -255,7 +256,8 @@ static void add_mems(weft_comm *comm, weft_comm_bytes *bytes)
 
 weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
 {
-    if (!comm || !bytes_out || bytes_out->size_bytes < sizeof(*bytes_out)) {
+    if (!comm || !bytes_out || bytes_out->size_bytes < sizeof(*bytes_out) ||
+        bytes_out->size_bytes > WEFTI_SIZED_MOST_BYTES) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s is not usable: comm and bytes_out must be set, "
                            "and bytes_out->size_bytes to %zu",

@@ -10,6 +10,7 @@
 #include "comm/p2p/p2p.h"
 
 #include "base/error.h"
+#include "base/sized.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
 #include "comm/op_check.h"
@@ -176,10 +177,8 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                     .ready_chunk = part->ready_chunk,
                     .arrived_chunk = part->arrived_chunk,
                     .class_id = part->class_id,
-                    .label = part->label};
-    if (part->size_bytes >= sizeof(*part)) {
-        op->timeout_ms = part->timeout_ms;
-    }
+                    .label = part->label,
+                    .timeout_ms = part->timeout_ms};
     letter_out->epoch = epoch ? epoch : part->epoch;
     wefti_role role; /* looked up again when its turn comes */
     return wefti_check_op(op, letter_out->epoch, comm, &role);
@@ -233,6 +232,23 @@ static weft_status check_overlaps(const wefti_letter *letters, size_t count)
     return status;
 }
 
+/* All but timeout_ms came with the first version. */
+static weft_status read_part(const void *given, size_t stride,
+                             weft_p2p *part_out)
+{
+    const weft_p2p *part = given;
+    weft_status status =
+        wefti_sized_read("weft_p2p", part, offsetof(weft_p2p, timeout_ms),
+                         part_out, sizeof(*part_out));
+    if (status == WEFT_OK && part->size_bytes != stride) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "size_bytes %zu: allowed is %zu, the same in all "
+                             "parts",
+                             part->size_bytes, stride);
+    }
+    return status;
+}
+
 weft_status wefti_p2p_check(const weft_p2p *list, size_t list_count,
                             uint64_t epoch, const weft_comm *comm,
                             wefti_letter *letters_out)
@@ -240,16 +256,11 @@ weft_status wefti_p2p_check(const weft_p2p *list, size_t list_count,
     size_t stride = list->size_bytes;
     const unsigned char *at = (const unsigned char *)list;
     for (size_t i = 0; i < list_count; i++, at += stride) {
-        const weft_p2p *part = (const void *)at;
-        /* All but timeout_ms came with the first version. */
-        if (part->size_bytes < offsetof(weft_p2p, timeout_ms) ||
-            part->size_bytes != stride) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "list[%zu]: size_bytes %zu: allowed is %zu, the "
-                               "same in all parts",
-                               i, part->size_bytes, sizeof(*part));
+        weft_p2p part;
+        weft_status status = read_part(at, stride, &part);
+        if (status == WEFT_OK) {
+            status = check_part(&part, epoch, comm, &letters_out[i]);
         }
-        weft_status status = check_part(part, epoch, comm, &letters_out[i]);
         if (status != WEFT_OK) {
             return wefti_error(status, "list[%zu]: %s", i, weft_error_text());
         }

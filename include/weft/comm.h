@@ -28,7 +28,8 @@ typedef struct weft_unique_id {
  * weft_comm_config - all optional: zero means "from the environment, else the
  * default".
  *
- * size_bytes     sizeof(weft_comm_config) of the caller; must be set.
+ * size_bytes     sizeof(weft_comm_config) of the caller; must be set. What it
+ *                lacks, up from name, counts as 0; what it has more must be 0.
  * id             the same on all ranks; NULL: WEFT_RENDEZVOUS and WEFT_SECRET.
  *                Borrowed during the call.
  * rank, nranks   with an id: mandatory. Without: both 0 takes WEFT_RANK and

@@ -97,6 +97,11 @@ static void spoil_board(void)
     setenv("WEFT_BOARD_FD", "9999", 1);
 }
 
+static void spoil_domain(void)
+{
+    setenv("WEFT_DOMAIN", "a,b", 1);
+}
+
 static void spoil_log(void)
 {
     setenv("WEFT_LOG", "loud", 1);
@@ -179,6 +184,8 @@ static void test_create_where_one_rank_cannot_build_fails_alike(void **state)
     (void)state;
     scene scenes[] = {
         {spoil_board, WEFT_ERR_SYSTEM, "rank 1: WEFT_BOARD_FD=9999", 0, NULL},
+        {spoil_domain, WEFT_ERR_INVALID, "rank 1: WEFT_DOMAIN=a,b: 2 words", 0,
+         NULL},
         {spoil_log, WEFT_ERR_INVALID, "rank 1: WEFT_LOG=loud: allowed", 0,
          NULL},
         {spoil_algorithm, WEFT_ERR_INVALID, "rank 1: WEFT_ALGORITHM", 0, NULL},

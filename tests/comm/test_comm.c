@@ -142,6 +142,14 @@ static int wrong_arguments(weft_comm *comm, void *context)
     failures += refused(weft_barrier(NULL, NULL), "comm is NULL");
     weft_op op = {.size_bytes = 8};
     failures += refused(weft_op_post(&op, 0, comm, NULL), "size_bytes");
+    op.size_bytes = SIZE_MAX;
+    failures += refused(weft_op_post(&op, 0, comm, NULL), "size_bytes");
+    weft_p2p part = {.size_bytes = SIZE_MAX};
+    failures += refused(weft_p2p_post(&part, 1, comm, NULL), "size_bytes");
+    weft_fault fault = {.size_bytes = SIZE_MAX};
+    failures += refused(weft_comm_get_fault(comm, &fault), "size_bytes");
+    weft_comm_bytes bytes = {.size_bytes = SIZE_MAX};
+    failures += refused(weft_comm_get_bytes(comm, &bytes), "size_bytes");
     /* Nothing was queued, no number taken: the next operation matches. */
     failures += sum_of_ranks(comm, 1) != weft_comm_get_nranks(comm);
     return failures;
@@ -161,6 +169,9 @@ static void test_create_wrong_config_refused_by_name(void **state)
     weft_unique_id id = {{0}};
     weft_comm_config config = {.size_bytes = sizeof(config), .flags = 4};
     assert_int_equal(refused(weft_comm_create(&config, &comm), "flags"), 0);
+    config = (weft_comm_config){.size_bytes = SIZE_MAX};
+    assert_int_equal(refused(weft_comm_create(&config, &comm), "size_bytes"),
+                     0);
     config = (weft_comm_config){.size_bytes = 3};
     assert_int_equal(refused(weft_comm_create(&config, &comm), "size_bytes"),
                      0);

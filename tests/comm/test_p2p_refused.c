@@ -75,7 +75,7 @@ static int bad_parts(weft_comm *comm, void *context)
     weft_p2p good = part(WEFT_P2P_SEND, data, 4, 0);
     weft_p2p bad = part(WEFT_P2P_RECV, data + 40, 4, 0);
     bad.size_bytes = 8;
-    failures += refuse(comm, good, bad, "list[2]: size_bytes 8");
+    failures += refuse(comm, good, bad, "list[2]: weft_p2p->size_bytes 8");
     bad = part((weft_p2p_kind)7, data + 40, 4, 0);
     failures += refuse(comm, good, bad, "list[2]: kind 7");
     bad = part(WEFT_P2P_RECV, data + 40, 4, 5);

@@ -13,6 +13,7 @@
 #include "comm/control/fault.h"
 #include "comm/engine.h"
 #include "comm/fabric/remote.h"
+#include "comm/live.h"
 #include "comm/make/group.h"
 #include "comm/mem/mem.h"
 #include "comm/net/net.h"
@@ -233,6 +234,9 @@ static void tear(weft_comm *comm)
     free(comm->peers);
     free(comm->cards);
     free(comm->table);
+    /* Not plain stores: nobody may read them, so a compiler drops those. */
+    explicit_bzero(&comm->head_word, sizeof(comm->head_word));
+    explicit_bzero(&comm->tail_word, sizeof(comm->tail_word));
     free(comm);
 }
 
@@ -247,6 +251,9 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         sizeof(*comm) + wefti_split_cards_bytes(parts->nranks) +
         (size_t)parts->nranks * (sizeof(wefti_verdict) + sizeof(*comm->peers) +
                                  sizeof(wefti_doorbell *));
+    comm->head_word = WEFTI_LIVE_WORD;
+    comm->tail_word = WEFTI_LIVE_WORD;
+    comm->home = parts->engine->home;
     comm->engine = parts->engine;
     comm->rank = parts->rank;
     comm->nranks = parts->nranks;
@@ -361,7 +368,12 @@ static void keep_until_sent(weft_comm *comm)
 
 void weft_comm_destroy(weft_comm *comm)
 {
-    if (!comm) {
+    if (!wefti_comm_is_live(comm)) {
+        if (comm && !wefti_comm_is_inherited(comm)) {
+            wefti_log(WEFTI_LOG_ERROR, -1,
+                      "weft_comm_destroy: comm is no communicator, or has been "
+                      "destroyed");
+        }
         return;
     }
     wefti_engine *engine = comm->engine;
@@ -397,20 +409,22 @@ void weft_comm_destroy(weft_comm *comm)
 
 int weft_comm_get_rank(const weft_comm *comm)
 {
-    return comm ? comm->rank : -1;
+    return wefti_comm_is_live(comm) ? comm->rank : -1;
 }
 
 int weft_comm_get_nranks(const weft_comm *comm)
 {
-    return comm ? comm->nranks : -1;
+    return wefti_comm_is_live(comm) ? comm->nranks : -1;
 }
 
 weft_status wefti_comm_observe(weft_comm *comm, const wefti_observer *observer)
 {
-    if (!comm || (observer && comm->observer.moved)) {
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (observer && comm->observer.moved) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "comm %s: allowed is one without an observer",
-                           comm ? "has an observer" : "is NULL");
+                           "comm has an observer: allowed is one without");
     }
     wefti_shared_header *header = comm->fabric.shared.header;
     pthread_mutex_lock(&comm->engine->lock);

@@ -186,6 +186,7 @@ typedef struct wefti_engine {
     wefti_mapping *mapping;         /* holds the bell while the thread lives */
     wefti_board_line *board;        /* the launcher's; NULL: there is none */
     const weft_comm *_Atomic noted; /* whose operation stands there; alone */
+    uint64_t *home;                 /* reads as 0 in a forked child */
 } wefti_engine;
 
 /* One member as seen by this rank. */
@@ -207,6 +208,8 @@ typedef struct wefti_letters {
 } wefti_letters;
 
 struct weft_comm {
+    uint64_t head_word; /* comm/live.h */
+    const uint64_t *home;
     weft_comm *next; /* of the engine */
     wefti_engine *engine;
     char name[32];
@@ -274,6 +277,7 @@ struct weft_comm {
     weft_fault fault;
 
     wefti_reduction *reductions[WEFTI_REDUCTIONS]; /* NULL: a free number */
+    uint64_t tail_word;
 };
 
 /* Tells the launcher, if there is one that listens, where this rank is. Also

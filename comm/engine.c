@@ -17,6 +17,7 @@
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/hosts.h"
+#include "comm/live.h"
 #include "comm/mem/mem.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
@@ -54,6 +55,12 @@ weft_status wefti_engine_create(wefti_engine **engine_out)
     }
     status = weft_device_open("host", 0, &engine->host);
     if (status != WEFT_OK) {
+        free(engine);
+        return status;
+    }
+    status = wefti_home_open(&engine->home);
+    if (status != WEFT_OK) {
+        weft_device_close(engine->host);
         free(engine);
         return status;
     }
@@ -98,6 +105,7 @@ void wefti_engine_release(wefti_engine *engine)
     }
     pthread_mutex_destroy(&engine->lock);
     wefti_device_abandon(engine->host); /* streams may hold its gates */
+    wefti_home_close(engine->home);
     free(engine);
 }
 

@@ -8,6 +8,7 @@
 #include "weft/plan.h"
 
 #include "base/error.h"
+#include "comm/live.h"
 #include "comm/op_check.h"
 #include "comm/p2p/p2p.h"
 #include "comm/pattern/shape.h"
@@ -111,12 +112,14 @@ weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
 weft_status weft_p2p_plan(const weft_p2p *list, size_t list_count,
                           weft_comm *comm, weft_plan **plan_out)
 {
-    if (!plan_out || !comm || (!list && list_count > 0)) {
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!plan_out || (!list && list_count > 0)) {
         return wefti_error(WEFT_ERR_INVALID, "%s",
-                           !plan_out ? "plan_out is NULL: allowed is a place "
-                                       "for the plan"
-                           : !comm
-                               ? "comm is NULL: allowed is a communicator"
+                           !plan_out
+                               ? "plan_out is NULL: allowed is a place for the "
+                                 "plan"
                                : "list is NULL: allowed is list_count parts");
     }
     *plan_out = NULL;
@@ -161,6 +164,9 @@ weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
     if (!plan) {
         return wefti_error(WEFT_ERR_INVALID,
                            "plan is NULL: allowed is a weft_plan");
+    }
+    if (!wefti_comm_is_live(plan->comm)) {
+        return wefti_comm_refuse(plan->comm, "the plan's communicator");
     }
     if (plan->gated && epoch == 0) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -16,6 +16,7 @@
 #include "base/sized.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
+#include "comm/live.h"
 #include "comm/oneshot.h"
 #include "comm/op.h"
 #include "comm/op_check.h"
@@ -172,12 +173,6 @@ static weft_status post_on_stream(weft_comm *comm,
     return status;
 }
 
-static weft_status refuse_comm(void)
-{
-    return wefti_error(WEFT_ERR_INVALID,
-                       "comm is NULL: allowed is a communicator");
-}
-
 /* All of *prepared that follows from its desc. */
 static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
                            const weft_comm *comm)
@@ -209,8 +204,8 @@ weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
                                const weft_comm *comm,
                                wefti_prepared *prepared_out)
 {
-    if (!comm) {
-        return refuse_comm();
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
     }
     if (!op || op->size_bytes != sizeof(*op)) {
         weft_status status = read_op(&prepared_out->desc, op);
@@ -279,8 +274,8 @@ static weft_status post_plain(weft_collective collective, const void *send,
 {
     /* Copied: a processor does that faster than it clears as much. */
     static const weft_op empty = {.size_bytes = sizeof(empty)};
-    if (!comm) {
-        return refuse_comm();
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
     }
     wefti_prepared prepared;
     weft_op *op = &prepared.desc;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "comm/core.h"
+#include "comm/live.h"
 #include "comm/make/group.h"
 #include "kernels/wire/fold_level.h"
 
@@ -152,9 +153,8 @@ weft_status weft_redop_create_user(weft_comm *comm, const char *name,
                                    weft_redop_function function, void *context,
                                    weft_redop *redop_out)
 {
-    if (!comm) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm is NULL: allowed is a communicator");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
     }
     wefti_reduction *made = NULL;
     int number = 0;
@@ -188,7 +188,8 @@ static const wefti_op *find_user(const weft_comm *comm, weft_redop redop)
 
 weft_status weft_redop_destroy(weft_comm *comm, weft_redop redop)
 {
-    wefti_reduction *old = comm ? wefti_reduction_get(comm, redop) : NULL;
+    wefti_reduction *old =
+        wefti_comm_is_live(comm) ? wefti_reduction_get(comm, redop) : NULL;
     if (!old) {
         return wefti_error(WEFT_ERR_INVALID,
                            "redop %d: allowed is one that "

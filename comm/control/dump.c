@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/control/elsewhere.h"
 #include "comm/control/stuck.h"
+#include "comm/live.h"
 #include "comm/net/net.h"
 #include "comm/p2p/letters.h"
 
@@ -127,10 +128,13 @@ static void dump_pending(weft_comm *comm, struct writer *writer)
 
 weft_status weft_comm_dump(weft_comm *comm, char *text_out, size_t text_bytes)
 {
-    if (!comm || !text_out || text_bytes == 0) {
-        return wefti_error(
-            WEFT_ERR_INVALID, "%s: allowed is a communicator and room for text",
-            comm ? "text_out is NULL or text_bytes 0" : "comm is NULL");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!text_out || text_bytes == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "text_out is NULL or text_bytes 0: allowed is room "
+                           "for text");
     }
     struct writer writer = {text_out, text_bytes, 0};
     append(&writer,

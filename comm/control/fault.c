@@ -13,6 +13,7 @@
 #include "base/sized.h"
 #include "comm/control/channel.h"
 #include "comm/fabric/remote.h"
+#include "comm/live.h"
 #include "comm/mem/mem.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
@@ -224,12 +225,18 @@ weft_status wefti_fault_status(weft_comm *comm)
 
 weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
 {
-    if (!comm || !fault_out || fault_out->size_bytes < sizeof(*fault_out) ||
-        fault_out->size_bytes > WEFTI_SIZED_MOST_BYTES) {
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!fault_out) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "%s is not usable: comm and fault_out must be set, "
-                           "and fault_out->size_bytes to %zu",
-                           comm ? "fault_out" : "comm", sizeof(*fault_out));
+                           "fault_out is NULL: allowed is a weft_fault");
+    }
+    weft_status sized =
+        wefti_sized_check("fault_out", fault_out->size_bytes,
+                          sizeof(*fault_out), sizeof(*fault_out));
+    if (sized != WEFT_OK) {
+        return sized;
     }
     wefti_fault_page *page = page_of(comm);
     if (comm->fabric.net && pthread_mutex_trylock(&comm->engine->lock) == 0) {
@@ -250,9 +257,8 @@ weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
 
 weft_status weft_comm_abort(weft_comm *comm)
 {
-    if (!comm) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "comm is NULL: allowed is a communicator");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
     }
     wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
                         "rank %d aborted \"%s\"", comm->rank, comm->name);

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/sized.h"
 #include "comm/control/diagnosis.h"
+#include "comm/live.h"
 #include "comm/mem/mem.h"
 
 #include <stdio.h>
@@ -156,12 +157,13 @@ weft_status weft_comm_get_health(weft_comm *comm, weft_comm_format format,
 {
     char *whole = NULL;
     size_t whole_bytes = 0;
-    if (!comm || !text_out || text_bytes == 0) {
-        return wefti_error(
-            WEFT_ERR_INVALID, "%s",
-            !comm ? "comm is NULL: allowed is a communicator"
-                  : "text_out is NULL or text_bytes 0: allowed is room for "
-                    "text");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!text_out || text_bytes == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "text_out is NULL or text_bytes 0: allowed is room "
+                           "for text");
     }
     if (format != WEFT_COMM_TEXT && format != WEFT_COMM_JSON) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -256,12 +258,18 @@ static void add_mems(weft_comm *comm, weft_comm_bytes *bytes)
 
 weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
 {
-    if (!comm || !bytes_out || bytes_out->size_bytes < sizeof(*bytes_out) ||
-        bytes_out->size_bytes > WEFTI_SIZED_MOST_BYTES) {
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!bytes_out) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "%s is not usable: comm and bytes_out must be set, "
-                           "and bytes_out->size_bytes to %zu",
-                           comm ? "bytes_out" : "comm", sizeof(*bytes_out));
+                           "bytes_out is NULL: allowed is a weft_comm_bytes");
+    }
+    weft_status sized =
+        wefti_sized_check("bytes_out", bytes_out->size_bytes,
+                          sizeof(*bytes_out), sizeof(*bytes_out));
+    if (sized != WEFT_OK) {
+        return sized;
     }
     const wefti_layout *layout = &comm->fabric.shared.layout;
     *bytes_out = (weft_comm_bytes){

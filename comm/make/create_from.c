@@ -14,6 +14,7 @@
  * between the same two ranks.
  */
 #include "base/error.h"
+#include "comm/live.h"
 #include "comm/make/group.h"
 
 #include <stdlib.h>
@@ -210,11 +211,13 @@ weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
 {
     weft_comm_config full;
     uint64_t offset = 0;
-    if (!parent || !comm_out) {
-        return wefti_error(
-            WEFT_ERR_INVALID,
-            "%s is NULL: allowed is an object, or a place for one",
-            parent ? "comm_out" : "parent");
+    if (!wefti_comm_is_live(parent)) {
+        return wefti_comm_refuse(parent, "parent");
+    }
+    if (!comm_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm_out is NULL: allowed is a place for the "
+                           "communicator");
     }
     *comm_out = NULL;
     weft_status status = check_list(parent, ranks, rank_count);

@@ -34,6 +34,7 @@
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
+#include "comm/live.h"
 #include "comm/make/group.h"
 
 #include <stdio.h>
@@ -412,11 +413,13 @@ static weft_status shrink(shrinking *own, weft_comm **comm_out)
 
 weft_status weft_comm_shrink(weft_comm *comm, weft_comm **comm_out)
 {
-    if (!comm || !comm_out) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL: allowed is %s",
-                           comm ? "comm_out" : "comm",
-                           comm ? "a place for the communicator"
-                                : "a communicator");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!comm_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm_out is NULL: allowed is a place for the "
+                           "communicator");
     }
     *comm_out = NULL;
     shrinking own = {.comm = comm};

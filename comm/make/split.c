@@ -11,6 +11,7 @@
  * fails in build, and the others hear of it in the last exchange.
  */
 #include "base/error.h"
+#include "comm/live.h"
 #include "comm/make/group.h"
 #include "comm/post.h"
 
@@ -163,11 +164,13 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
                             const weft_comm_config *config,
                             weft_comm **comm_out)
 {
-    if (!comm || !comm_out) {
-        return wefti_error(
-            WEFT_ERR_INVALID,
-            "%s is NULL: allowed is an object, or a place for one",
-            comm ? "comm_out" : "comm");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!comm_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm_out is NULL: allowed is a place for the "
+                           "communicator");
     }
     *comm_out = NULL;
     weft_comm_config full;

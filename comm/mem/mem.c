@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "comm/comm.h"
 #include "comm/engine.h"
+#include "comm/live.h"
 #include "comm/make/group.h"
 #include "comm/post.h"
 
@@ -222,11 +223,12 @@ static void leave(weft_comm *comm, weft_mem *mem)
 
 weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
 {
-    if (!comm || !mem_out) {
-        return wefti_error(
-            WEFT_ERR_INVALID,
-            "%s is NULL: allowed is an object, or a place for one",
-            comm ? "mem_out" : "comm");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!mem_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "mem_out is NULL: allowed is a place for one");
     }
     *mem_out = NULL;
     weft_mem *mem = calloc(1, sizeof(*mem));
@@ -264,7 +266,7 @@ weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
 
 void weft_mem_destroy(weft_mem *mem)
 {
-    if (mem) {
+    if (mem && !wefti_comm_is_inherited(mem->comm)) {
         delist(mem->comm, mem);
         leave(mem->comm, mem);
         free(mem);

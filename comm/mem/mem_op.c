@@ -19,6 +19,7 @@
 #include "comm/control/stuck.h"
 #include "comm/engine.h"
 #include "comm/fabric/remote.h"
+#include "comm/live.h"
 #include "comm/mem/mem.h"
 #include "comm/op_check.h"
 #include "comm/ticket.h"
@@ -36,6 +37,9 @@ static weft_status check_place(const weft_mem *mem, int peer, bool any,
     if (!mem) {
         return wefti_error(WEFT_ERR_INVALID,
                            "mem is NULL: allowed is a weft_mem");
+    }
+    if (!wefti_comm_is_live(mem->comm)) {
+        return wefti_comm_refuse(mem->comm, "the memory's communicator");
     }
     int least = any ? WEFT_MEM_ANY_PEER : 0;
     if (peer < least || peer >= mem->comm->nranks) {

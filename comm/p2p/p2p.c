@@ -13,6 +13,7 @@
 #include "base/sized.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
+#include "comm/live.h"
 #include "comm/op_check.h"
 #include "comm/ticket.h"
 
@@ -282,10 +283,12 @@ static weft_status post_few(const weft_p2p *list, size_t list_count,
 weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
                           weft_comm *comm, weft_stream *stream)
 {
-    if (!comm || (!list && list_count > 0)) {
-        return wefti_error(WEFT_ERR_INVALID, "%s",
-                           comm ? "list is NULL: allowed is list_count parts"
-                                : "comm is NULL: allowed is a communicator");
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!list && list_count > 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "list is NULL: allowed is list_count parts");
     }
     weft_status status = stream ? wefti_check_stream(stream, comm) : WEFT_OK;
     if (status != WEFT_OK || list_count == 0) {

@@ -17,6 +17,11 @@ extern "C" {
 #endif
 #pragma GCC visibility push(default)
 
+/*
+ * Belongs to the process that made it: in a forked child every call refuses it
+ * by name, and destroy does nothing. After its destroy calls answer ERR_INVALID
+ * too, as long as nothing else has taken its memory.
+ */
 typedef struct weft_comm weft_comm;
 
 /* Opaque; holds the meeting point and the job's secret: treat it as one. */

@@ -4,6 +4,7 @@
  */
 #include "topo/assemble.h"
 
+#include "base/check.h"
 #include "topo/number.h"
 #include "topo/rates.h"
 
@@ -63,8 +64,25 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* A radio's class is "other network", which some NICs have too: the makers of
+ * radios tell them apart (pci.ids). */
+static bool is_radio(const wefti_pci *pci)
+{
+    static const uint16_t makers[] = {
+        0x8086, 0x14e4, 0x168c, 0x17cb, 0x10ec, 0x14c3, 0x1814,
+    };
+    bool found = false;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(makers); i++) {
+        found |= pci->vendor == makers[i];
+    }
+    return found && pci->class_code >> 8 == 0x0280;
+}
+
 wefti_nic_kind wefti_nic_kind_guess(const wefti_pci *pci, const char *name)
 {
+    if (begins(name, "wl") || (is_radio(pci) && !name[0])) {
+        return WEFTI_NIC_WIFI;
+    }
     if (pci->vendor == 0x1d0f || begins(name, "efa") || begins(name, "rdmap")) {
         return pci->vendor == 0x1d0f && pci->device == 0xec20
                    ? WEFTI_NIC_ETHERNET /* ENA */
@@ -96,6 +114,10 @@ void wefti_nic_rate_infer(wefti_topo *topo, int nic)
     double gbps = wefti_rate_nic(pci->vendor, pci->device);
     device->nic.gbps_origin = WEFTI_ORIGIN_TABLE;
     device->nic.gbps_assumed = true;
+    if (device->nic.kind == WEFTI_NIC_WIFI) {
+        device->nic.gbps = 0; /* as the air is: no table knows it */
+        return;
+    }
     if (gbps <= 0) {
         device->nic.gbps = 10;
         wefti_topo_warn(topo, 17, label, "no rate known: assumed 10 Gb/s");

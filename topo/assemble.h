@@ -67,6 +67,7 @@ WEFT_NODISCARD weft_status wefti_topo_finish(wefti_topo *topo,
 /* The parts of it, each in its own file. */
 void wefti_claims_settle(wefti_topo *topo, const wefti_claims *claims);
 void wefti_traps_find(wefti_topo *topo);
+void wefti_pcie_doubt(wefti_topo *topo);
 
 /* Whether the port above a device is a hypervisor's, whose rate is not to be
  * believed: told (11) by the port's bus. */

@@ -235,8 +235,9 @@ void wefti_topo_note_transport(wefti_topo *topo, const char *device,
 
 bool wefti_topo_nic_usable(const wefti_topo *topo, int device)
 {
-    return topo->devices[device].kind == WEFTI_TOPO_NIC &&
-           topo->devices[device].nic.state == WEFTI_NIC_ACTIVE;
+    const wefti_device *d = &topo->devices[device];
+    return d->kind == WEFTI_TOPO_NIC && d->nic.state != WEFTI_NIC_DOWN &&
+           d->nic.kind != WEFTI_NIC_WIFI && !d->nic.driverless;
 }
 
 const char *wefti_link_type_text(wefti_link_type type)
@@ -254,8 +255,8 @@ const char *wefti_origin_text(wefti_origin origin)
 
 const char *wefti_nic_kind_text(wefti_nic_kind kind)
 {
-    static const char *const texts[] = {"infiniband", "roce", "efa",
-                                        "slingshot", "ethernet"};
+    static const char *const texts[] = {"infiniband", "roce",     "efa",
+                                        "slingshot",  "ethernet", "wifi"};
     return texts[kind];
 }
 

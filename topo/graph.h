@@ -62,13 +62,14 @@ typedef enum wefti_nic_kind {
     WEFTI_NIC_ROCE,
     WEFTI_NIC_EFA,
     WEFTI_NIC_SLINGSHOT,
-    WEFTI_NIC_ETHERNET
+    WEFTI_NIC_ETHERNET,
+    WEFTI_NIC_WIFI /* shown, and carries nothing between hosts */
 } wefti_nic_kind;
 
 typedef enum wefti_nic_state {
     WEFTI_NIC_ACTIVE,
     WEFTI_NIC_DOWN,
-    WEFTI_NIC_UNKNOWN
+    WEFTI_NIC_UNKNOWN /* no source has read it: taken as if it worked */
 } wefti_nic_state;
 
 /* What the PCI bus says of a device; zeros where unknown. */
@@ -78,6 +79,9 @@ typedef struct wefti_pci {
     uint16_t vendor, device, sub_vendor, sub_device;
     int gen;   /* 1..6; 0 unknown */
     int width; /* lanes */
+    /* By the device's own word, 0 unknown: what it could do in a better slot,
+     * and what its link does at this moment. */
+    int max_gen, max_width, now_gen, now_width;
 } wefti_pci;
 
 /* Of a NUMA node: what NCCL asks of its "cpu". */
@@ -95,8 +99,6 @@ typedef struct wefti_gpu {
     bool amd;
     bool gdr;         /* NICs may reach its memory */
     bool template_of; /* a PCI address whose GPU nobody has described */
-    int max_gen;      /* PCIe it could do; 0 unknown */
-    int max_width;
 } wefti_gpu;
 
 typedef struct wefti_nic {
@@ -105,7 +107,8 @@ typedef struct wefti_nic {
     double gbps; /* Gb/s, one direction */
     wefti_origin gbps_origin;
     bool gbps_assumed;
-    bool limited; /* gbps is a limit that somebody has set: a shaper, weft */
+    bool limited;    /* gbps is a limit that somebody has set: a shaper, weft */
+    bool driverless; /* no driver has taken it: nothing can use it */
     int port;
     int dev;
     bool gdr;

@@ -159,7 +159,7 @@ void wefti_hwloc_add_nic(wefti_hwloc_import *in, wefti_hwloc_object *pci,
         return;
     }
     wefti_device *d = &in->topo->devices[nic];
-    d->nic.state = device ? WEFTI_NIC_ACTIVE : WEFTI_NIC_UNKNOWN;
+    d->nic.driverless = !device;
     if (rdma) {
         d->nic.kind = kind_of(d, network, 0);
     } else if (network &&
@@ -172,7 +172,6 @@ void wefti_hwloc_add_nic(wefti_hwloc_import *in, wefti_hwloc_object *pci,
     if (!device) {
         char label[64];
         wefti_topo_warn(in->topo, 16, wefti_topo_label(in->topo, nic, label),
-                        "no driver has taken this device: its state is "
-                        "unknown, left out");
+                        "no driver has taken this device: left out");
     }
 }

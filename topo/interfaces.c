@@ -96,7 +96,7 @@ static int find_name(const wefti_topo *topo, const char *name)
 }
 
 /* By the first NUMA node: nobody knows a nearer one. */
-static void add(wefti_topo *topo, const char *name, int mbps)
+static void add(wefti_topo *topo, const char *name, bool wifi, int mbps)
 {
     int numa = wefti_topo_find(topo, WEFTI_TOPO_NUMA, 0);
     int card =
@@ -108,10 +108,10 @@ static void add(wefti_topo *topo, const char *name, int mbps)
     }
     wefti_topo_add_link(topo, numa, card, WEFTI_LINK_PCI, 5000,
                         WEFTI_ORIGIN_TABLE);
-    double gbps = mbps > 0 ? mbps / 1000.0 : GUESS_GBPS;
+    double gbps = mbps > 0 ? mbps / 1000.0 : wifi ? 0 : GUESS_GBPS;
     wefti_origin origin = mbps > 0 ? WEFTI_ORIGIN_READ : WEFTI_ORIGIN_TABLE;
     wefti_nic *port = &topo->devices[nic].nic;
-    *port = (wefti_nic){.kind = WEFTI_NIC_ETHERNET,
+    *port = (wefti_nic){.kind = wifi ? WEFTI_NIC_WIFI : WEFTI_NIC_ETHERNET,
                         .state = WEFTI_NIC_ACTIVE,
                         .gbps = gbps,
                         .gbps_origin = origin,
@@ -119,7 +119,7 @@ static void add(wefti_topo *topo, const char *name, int mbps)
                         .port = 1,
                         .dev = -1};
     wefti_topo_add_link(topo, card, nic, WEFTI_LINK_PORT, gbps / 8, origin);
-    if (mbps <= 0) {
+    if (mbps <= 0 && !wifi) {
         char label[64];
         wefti_topo_warn(topo, 17, wefti_topo_label(topo, nic, label),
                         "a virtual interface: no rate known, assumed %d Gb/s",
@@ -141,7 +141,9 @@ void wefti_interfaces_add(wefti_topo *topo, const char *root)
             leads_out(real)) {
             /* A pair in memory says 10 Gb/s, whatever it does. */
             bool made_up = strstr(real, "/devices/virtual/") != NULL;
-            add(topo, name, made_up ? -1 : read_number(real, "speed"));
+            bool wifi =
+                has_entry(real, "wireless") || has_entry(real, "phy80211");
+            add(topo, name, wifi, made_up ? -1 : read_number(real, "speed"));
         }
         free(entries[i]);
     }

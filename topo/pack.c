@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC        0x34304f504f544657ull /* "WFTOPO04" */
+#define MAGIC        0x35304f504f544657ull /* "WFTOPO05" */
 #define DEVICES_MOST 1000000
 
 typedef struct stream {
@@ -126,6 +126,10 @@ static void walk_pci(stream *s, wefti_pci *pci)
     pci->sub_device = (uint16_t)ids[4];
     walk_int(s, &pci->gen, 0, 16);
     walk_int(s, &pci->width, 0, 64);
+    walk_int(s, &pci->max_gen, 0, 16);
+    walk_int(s, &pci->max_width, 0, 64);
+    walk_int(s, &pci->now_gen, 0, 16);
+    walk_int(s, &pci->now_width, 0, 64);
 }
 
 static void walk_origin(stream *s, wefti_origin *origin)
@@ -138,7 +142,7 @@ static void walk_origin(stream *s, wefti_origin *origin)
 static void walk_nic(stream *s, wefti_nic *nic)
 {
     int kind = (int)nic->kind, state = (int)nic->state;
-    walk_int(s, &kind, WEFTI_NIC_INFINIBAND, WEFTI_NIC_ETHERNET);
+    walk_int(s, &kind, WEFTI_NIC_INFINIBAND, WEFTI_NIC_WIFI);
     walk_int(s, &state, WEFTI_NIC_ACTIVE, WEFTI_NIC_UNKNOWN);
     nic->kind = (wefti_nic_kind)kind;
     nic->state = (wefti_nic_state)state;
@@ -146,6 +150,7 @@ static void walk_nic(stream *s, wefti_nic *nic)
     walk_origin(s, &nic->gbps_origin);
     walk_bool(s, &nic->gbps_assumed);
     walk_bool(s, &nic->limited);
+    walk_bool(s, &nic->driverless);
     walk_int(s, &nic->port, 0, 1000000);
     walk_int(s, &nic->dev, -1, 1000000);
     walk_bool(s, &nic->gdr);

@@ -132,7 +132,11 @@ static void write_nics(const wefti_report *report, wefti_json *json)
         write_id(report->topo, json, "id", device);
         wefti_json_text(json, "name", d->name[0] ? d->name : NULL);
         wefti_json_text(json, "kind", wefti_nic_kind_text(d->nic.kind));
-        wefti_json_real(json, "gbps", d->nic.gbps);
+        if (d->nic.gbps > 0) {
+            wefti_json_real(json, "gbps", d->nic.gbps);
+        } else { /* a radio of unknown rate */
+            wefti_json_null(json, "gbps");
+        }
         wefti_json_text(json, "gbps_from",
                         wefti_origin_text(d->nic.gbps_origin));
         wefti_json_bool(json, "gbps_assumed", d->nic.gbps_assumed);

@@ -5,6 +5,7 @@
  */
 #include "topo/sysfs.h"
 
+#include "base/check.h"
 #include "topo/number.h"
 #include "topo/rates.h"
 
@@ -42,13 +43,15 @@ static bool read_line(char line[LINE_BYTES], const char *format, ...)
 /* ---- PCI links ------------------------------------------------------------
  */
 
-/* What one end of a link can do; false where it does not say. */
-static bool read_end(const char *folder, int *gen_out, int *width_out)
+/* What one end of a link can do ("max") or does ("current"); false where it
+ * does not say. */
+static bool read_end(const char *folder, const char *which, int *gen_out,
+                     int *width_out)
 {
     char line[LINE_BYTES];
-    if (!read_line(line, "%s/max_link_speed", folder) ||
+    if (!read_line(line, "%s/%s_link_speed", folder, which) ||
         wefti_rate_pci_parse(line, gen_out) == WEFTI_SPEED_UNKNOWN ||
-        !read_line(line, "%s/max_link_width", folder)) {
+        !read_line(line, "%s/%s_link_width", folder, which)) {
         return false;
     }
     *width_out = wefti_number_get(line, 0);
@@ -74,11 +77,17 @@ static void apply_pci(wefti_topo *topo, const char *root, int device)
     int gen, width, up_gen, up_width;
     int link = wefti_topo_find_link(topo, d->parent, device, WEFTI_LINK_PCI);
     snprintf(folder, sizeof(folder), "%s/bus/pci/devices/%s", root, d->pci.bus);
-    if (link < 0 || !realpath(folder, real) || !read_end(real, &gen, &width)) {
+    if (link < 0 || !realpath(folder, real) ||
+        !read_end(real, "max", &gen, &width)) {
         return;
     }
+    d->pci.max_gen = gen;
+    d->pci.max_width = width;
+    if (!read_end(real, "current", &d->pci.now_gen, &d->pci.now_width)) {
+        d->pci.now_gen = d->pci.now_width = 0;
+    }
     snprintf(above, sizeof(above), "%s/..", real);
-    if (read_end(above, &up_gen, &up_width) &&
+    if (read_end(above, "max", &up_gen, &up_width) &&
         !wefti_port_doubt(topo, name_above(real, bus),
                           wefti_rate_pci(up_gen, up_width).GBps,
                           wefti_rate_pci(gen, width).GBps)) {
@@ -142,6 +151,7 @@ static int port_at(wefti_topo *topo, const char *root, const char *name,
             if (nic >= 0) {
                 topo->devices[nic].pci = topo->devices[i].pci;
                 topo->devices[nic].nic.port = port;
+                topo->devices[nic].nic.state = WEFTI_NIC_UNKNOWN;
                 wefti_topo_add_link(topo, i, nic, WEFTI_LINK_PORT, 1.25,
                                     WEFTI_ORIGIN_TABLE);
             }
@@ -218,10 +228,27 @@ static void apply_infiniband(wefti_topo *topo, const char *root)
     }
 }
 
-static void apply_ethernet(wefti_topo *topo, const char *root, int nic)
+/* Linux gives a radio one of these folders, by its driver's age. */
+static bool is_wifi(const char *root, const char *name)
+{
+    static const char *const signs[] = {"phy80211", "wireless"};
+    bool found = false;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(signs); i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%.1000s/class/net/%.64s/%s", root, name,
+                 signs[i]);
+        found |= access(path, F_OK) == 0;
+    }
+    return found;
+}
+
+static void apply_interface(wefti_topo *topo, const char *root, int nic)
 {
     char line[LINE_BYTES];
     wefti_device *d = &topo->devices[nic];
+    if (d->name[0] && is_wifi(root, d->name)) {
+        d->nic.kind = WEFTI_NIC_WIFI;
+    }
     if (read_line(line, "%s/class/net/%s/operstate", root, d->name)) {
         d->nic.state = strcmp(line, "up") == 0     ? WEFTI_NIC_ACTIVE
                        : strcmp(line, "down") == 0 ? WEFTI_NIC_DOWN
@@ -245,8 +272,9 @@ void wefti_sysfs_apply(wefti_topo *topo, const char *root)
     apply_infiniband(topo, root);
     for (int i = 0; i < topo->device_count; i++) {
         if (topo->devices[i].kind == WEFTI_TOPO_NIC &&
-            topo->devices[i].nic.kind == WEFTI_NIC_ETHERNET) {
-            apply_ethernet(topo, root, i);
+            (topo->devices[i].nic.kind == WEFTI_NIC_ETHERNET ||
+             topo->devices[i].nic.kind == WEFTI_NIC_WIFI)) {
+            apply_interface(topo, root, i);
         }
     }
 }

@@ -54,12 +54,8 @@ static void apply_pcie(wefti_topo *topo, int device, const wefti_nvml_gpu *gpu)
     topo->links[link].count = d->pci.width;
     topo->links[link].origin = WEFTI_ORIGIN_READ;
     topo->links[link].assumed = false;
-    if (gpu->width > 0 && gpu->width < gpu->max_width) {
-        char label[64];
-        wefti_topo_warn(topo, 12, wefti_topo_label(topo, device, label),
-                        "PCIe runs x%d of x%d: idle or degraded", gpu->width,
-                        gpu->max_width);
-    }
+    d->pci.now_gen = gpu->gen;
+    d->pci.now_width = gpu->width;
 }
 
 /* One link among many is lost in their sum. */

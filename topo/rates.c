@@ -24,6 +24,7 @@
  * vendors' data sheets: NVLink 5 of B200, B300 and their Grace kin 18 links of
  * 50 GB/s each way (1.8 TB/s both), of H100, H200 and H20 18 of 25 (900 GB/s).
  * Of Rubin (sm 107) NCCL's own notes on it: 36 links, 38 GB/s by its table.
+ * PCIe generations are the data sheets' too; all of these have 16 lanes.
  */
 static const wefti_gpu_model models[] = {
     {"GB300", NVIDIA, 0x31c2, 103, 18, true, 6},
@@ -205,6 +206,24 @@ wefti_rate wefti_rate_pci(int gen, int width)
                         nccl_x16_GBps[gen] * width / 16};
 }
 
+int wefti_rate_pci_gen(int sm)
+{
+    static const struct {
+        int sm, gen;
+    } since[] = {{90, 5}, {80, 4}, {35, 3}};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(since); i++) {
+        if (sm >= since[i].sm) {
+            return since[i].gen;
+        }
+    }
+    return 0;
+}
+
+int wefti_rate_pci_gen_amd(int gcn)
+{
+    return gcn >= 940 ? 5 : gcn >= 906 ? 4 : 0;
+}
+
 bool wefti_rate_pci_decode(double GBps, int *gen_out, int *width_out)
 {
     static const int widths[] = {16, 8, 4, 2, 1, 32, 12};
@@ -294,44 +313,78 @@ double wefti_rate_sys(const wefti_cpu *cpu)
     return 10;
 }
 
-/* Source: pci.ids of 2023 for the ids; what a card's fastest port does. EFA by
- * instance: efa0 p4d, efa1 p5, efa2 p5en, efa3 later ones. */
-double wefti_rate_nic(uint16_t vendor, uint16_t device)
+/*
+ * What a card's fastest port does, and the most its PCIe edge does: smaller
+ * versions of a model may have fewer lanes. Of EFA the guest sees no PCIe link
+ * that says anything, nor of parts of a chipset.
+ *
+ * Source: pci.ids of 2023 for the ids; for rates and PCIe the makers' user
+ * manuals and product briefs (NVIDIA ConnectX-3 to ConnectX-8 and BlueField,
+ * Intel 82599 to E810 and Omni-Path 100, Broadcom P1, P2 and Thor 2, HPE
+ * Slingshot). EFA by instance: efa0 p4d, efa1 p5, efa2 p5en, efa3 later ones.
+ */
+static const wefti_nic_model nic_models[] = {
+    {MELLANOX, 0x1003, "ConnectX-3", 56, 3, 8},
+    {MELLANOX, 0x1007, "ConnectX-3 Pro", 56, 3, 8},
+    {MELLANOX, 0x1011, "Connect-IB", 56, 3, 16},
+    {MELLANOX, 0x1013, "ConnectX-4", 100, 3, 16},
+    {MELLANOX, 0x1014, "ConnectX-4 function", 100, 3, 16},
+    {MELLANOX, 0x1015, "ConnectX-4 Lx", 25, 3, 8},
+    {MELLANOX, 0x1016, "ConnectX-4 Lx function", 25, 3, 8},
+    {MELLANOX, 0x1017, "ConnectX-5", 100, 3, 16},
+    {MELLANOX, 0x1018, "ConnectX-5 function", 100, 3, 16},
+    {MELLANOX, 0x1019, "ConnectX-5 Ex", 100, 4, 16},
+    {MELLANOX, 0x101a, "ConnectX-5 Ex function", 100, 4, 16},
+    {MELLANOX, 0x101b, "ConnectX-6", 200, 4, 16},
+    {MELLANOX, 0x101c, "ConnectX-6 function", 200, 4, 16},
+    {MELLANOX, 0x101d, "ConnectX-6 Dx", 200, 4, 16},
+    {MELLANOX, 0x101e, "ConnectX function", 200, 4, 16},
+    {MELLANOX, 0x101f, "ConnectX-6 Lx", 50, 4, 8},
+    {MELLANOX, 0x1021, "ConnectX-7", 400, 5, 16},
+    {MELLANOX, 0x1023, "ConnectX-8", 800, 6, 16},
+    {MELLANOX, 0x1025, "ConnectX-9", 800, 6, 16},
+    {MELLANOX, 0xa2d2, "BlueField", 100, 4, 16},
+    {MELLANOX, 0xa2d3, "BlueField function", 100, 4, 16},
+    {MELLANOX, 0xa2d6, "BlueField-2", 100, 4, 16},
+    {MELLANOX, 0xa2dc, "BlueField-3", 400, 5, 16},
+    {0x1d0f, 0xefa0, "EFA", 100, 0, 0},
+    {0x1d0f, 0xefa1, "EFA", 100, 0, 0},
+    {0x1d0f, 0xefa2, "EFA", 200, 0, 0},
+    {0x1d0f, 0xefa3, "EFA", 200, 0, 0},
+    {0x17db, 0x0501, "Slingshot 200", 200, 4, 16},
+    {0x8086, 0x24f0, "Omni-Path 100", 100, 3, 16},
+    {0x8086, 0x1592, "E810-C", 100, 4, 16},
+    {0x8086, 0x1593, "E810-C", 100, 4, 16},
+    {0x14e4, 0x1750, "BCM57508", 200, 4, 16},
+    {0x14e4, 0x1760, "BCM57608", 400, 5, 16},
+    {0x14e4, 0x1657, "BCM5719", 1, 2, 4},
+    {0x14e4, 0x165f, "BCM5720", 1, 2, 1},
+    {0x8086, 0x1521, "I350", 1, 2, 4},
+    {0x8086, 0x1533, "I210", 1, 1, 1},
+    {0x8086, 0x1563, "X550", 10, 3, 4},
+    {0x8086, 0x10fb, "82599", 10, 2, 8},
+    {0x8086, 0x1528, "X540", 10, 2, 8},
+    {0x8086, 0x1572, "X710", 10, 3, 8},
+    {0x8086, 0x1583, "XL710", 40, 3, 8},
+    {0x8086, 0x158b, "XXV710", 25, 3, 8},
+    {0x8086, 0x37d0, "X722", 10, 0, 0},
+    {0x8086, 0x37d2, "X722", 10, 0, 0},
+};
+
+const wefti_nic_model *wefti_nic_model_find(uint16_t vendor, uint16_t device)
 {
-    static const struct {
-        uint16_t vendor, device;
-        double gbps;
-    } nics[] = {
-        {MELLANOX, 0x1003, 56},  {MELLANOX, 0x1007, 56},
-        {MELLANOX, 0x1011, 56},  {MELLANOX, 0x1013, 100},
-        {MELLANOX, 0x1014, 100}, {MELLANOX, 0x1015, 25},
-        {MELLANOX, 0x1016, 25},  {MELLANOX, 0x1017, 100},
-        {MELLANOX, 0x1018, 100}, {MELLANOX, 0x1019, 100},
-        {MELLANOX, 0x101a, 100}, {MELLANOX, 0x101b, 200},
-        {MELLANOX, 0x101c, 200}, {MELLANOX, 0x101d, 200},
-        {MELLANOX, 0x101e, 200}, {MELLANOX, 0x101f, 50},
-        {MELLANOX, 0x1021, 400}, {MELLANOX, 0x1023, 800},
-        {MELLANOX, 0x1025, 800}, {MELLANOX, 0xa2d2, 100},
-        {MELLANOX, 0xa2d3, 100}, {MELLANOX, 0xa2d6, 100},
-        {MELLANOX, 0xa2dc, 400}, {0x1d0f, 0xefa0, 100},
-        {0x1d0f, 0xefa1, 100},   {0x1d0f, 0xefa2, 200},
-        {0x1d0f, 0xefa3, 200},   {0x17db, 0x0501, 200},
-        {0x8086, 0x24f0, 100},   {0x8086, 0x1592, 100},
-        {0x8086, 0x1593, 100},   {0x14e4, 0x1750, 200},
-        {0x14e4, 0x1760, 400},   {0x14e4, 0x1657, 1},
-        {0x14e4, 0x165f, 1},     {0x8086, 0x1521, 1},
-        {0x8086, 0x1533, 1},     {0x8086, 0x1563, 10},
-        {0x8086, 0x10fb, 10},    {0x8086, 0x1528, 10},
-        {0x8086, 0x1572, 10},    {0x8086, 0x1583, 40},
-        {0x8086, 0x158b, 25},    {0x8086, 0x37d0, 10},
-        {0x8086, 0x37d2, 10},
-    };
-    for (size_t i = 0; i < WEFTI_COUNT_OF(nics); i++) {
-        if (nics[i].vendor == vendor && nics[i].device == device) {
-            return nics[i].gbps;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(nic_models); i++) {
+        if (nic_models[i].vendor == vendor && nic_models[i].device == device) {
+            return &nic_models[i];
         }
     }
-    return 0;
+    return NULL;
+}
+
+double wefti_rate_nic(uint16_t vendor, uint16_t device)
+{
+    const wefti_nic_model *model = wefti_nic_model_find(vendor, device);
+    return model ? model->gbps : 0;
 }
 
 double wefti_rate_latency_us(wefti_link_type type)

@@ -23,6 +23,17 @@ typedef struct wefti_gpu_model {
     int pci_gen;
 } wefti_gpu_model;
 
+/* One model of NIC; all zeros where not known. */
+typedef struct wefti_nic_model {
+    uint16_t vendor, device; /* PCI */
+    const char *name;
+    double gbps;            /* of its fastest port */
+    int pci_gen, pci_width; /* the most there is; 0: does not say anything */
+} wefti_nic_model;
+
+/* By PCI id; NULL: not known. */
+const wefti_nic_model *wefti_nic_model_find(uint16_t vendor, uint16_t device);
+
 /* The model with that PCI id, or else the one that name mentions; NULL. */
 const wefti_gpu_model *wefti_gpu_model_find(uint16_t vendor, uint16_t device,
                                             const char *name);
@@ -35,6 +46,10 @@ int wefti_rate_nvlinks_most(int sm);
 wefti_rate wefti_rate_xgmi(int gcn);
 
 wefti_rate wefti_rate_pci(int gen, int width);
+/* The generation of PCIe that the data centre's GPUs of a compute capability
+ * have, and AMD's of a gcn number; 0 unknown. */
+int wefti_rate_pci_gen(int sm);
+int wefti_rate_pci_gen_amd(int gcn);
 
 /* Generation and lanes of which GBps is the rate; false where none fits. */
 bool wefti_rate_pci_decode(double GBps, int *gen_out, int *width_out);

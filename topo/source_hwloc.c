@@ -196,6 +196,14 @@ static double believe_port(wefti_hwloc_import *in,
     return above;
 }
 
+/* These versions show the most that a GPU with NVML can do, capped at Gen 3. */
+static bool is_capped(const wefti_hwloc_import *in, double own)
+{
+    return own > 15.7 && own < 15.8 &&
+           (strncmp(in->version, "2.9", 3) == 0 ||
+            strncmp(in->version, "2.10", 4) == 0);
+}
+
 void wefti_hwloc_read_pci(wefti_hwloc_import *in,
                           const wefti_hwloc_object *object, wefti_pci *out)
 {
@@ -206,14 +214,18 @@ void wefti_hwloc_read_pci(wefti_hwloc_import *in,
                        : 0;
     double speed = believe_port(in, object->parent, own, above);
     bool nvml = has_os_device(in, object, "nvml");
-    if (nvml && own > 15.7 && own < 15.8 && above > 16 &&
-        (strncmp(in->version, "2.9", 3) == 0 ||
-         strncmp(in->version, "2.10", 4) == 0)) {
+    if (nvml && is_capped(in, own) && above > 16) {
         speed = above;
         wefti_topo_warn(in->topo, 12, out->bus,
                         "hwloc %.20s caps a GPU's PCIe at Gen 3: the port's "
                         "%.4g GB/s taken",
                         in->version, above);
+    }
+    const wefti_gpu_model *model =
+        wefti_gpu_model_find(out->vendor, out->device, NULL);
+    if (nvml && above <= 0 && is_capped(in, own) && model &&
+        model->pci_gen > 3) {
+        speed = 0; /* no port says what it is in truth */
     }
     out->gen = out->width = 0;
     if (speed > 0 && !wefti_rate_pci_decode(speed, &out->gen, &out->width)) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * topo/traps.c - what is suspicious in a graph that is otherwise whole: twins
- * that differ, bridges that cannot be, cards seen twice, ports that are down.
+ * that differ, cards seen twice, ports that are down; PCIe is topo/pcie.c's.
  */
 #include "topo/assemble.h"
-#include "topo/rates.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -140,112 +139,6 @@ static void tell_down_links(wefti_topo *topo)
     }
 }
 
-/* ---- PCIe -----------------------------------------------------------------
- */
-
-static int uplink(const wefti_topo *topo, int device)
-{
-    for (int i = 0; i < topo->link_count; i++) {
-        if (topo->links[i].type == WEFTI_LINK_PCI &&
-            topo->links[i].b == device) {
-            return i;
-        }
-    }
-    return -1;
-}
-
-/* A hypervisor's bridge: its bus is ffff:, or it says a quarter of its child's
- * rate and less. */
-static bool is_pseudo(const char *bus, double GBps, double child_GBps)
-{
-    return strncmp(bus, "ffff", 4) == 0 || GBps <= child_GBps / 4;
-}
-
-bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
-                      double child_GBps)
-{
-    bool pseudo = GBps < 0.99 * child_GBps && is_pseudo(port, GBps, child_GBps);
-    if (pseudo) {
-        wefti_topo_warn(topo, 11, port,
-                        "port says %.3g GB/s above a device at %.3g: not "
-                        "believed",
-                        GBps, child_GBps);
-    }
-    return pseudo;
-}
-
-/* A bridge slower than what hangs on it: told, and a pseudo one not believed.
- */
-static void doubt_bridge(wefti_topo *topo, int bridge)
-{
-    int up = uplink(topo, bridge), fastest = -1;
-    for (int i = bridge + 1; i < topo->device_count && up >= 0; i++) {
-        int link = topo->devices[i].parent == bridge ? uplink(topo, i) : -1;
-        if (link >= 0 && !topo->links[link].assumed &&
-            (fastest < 0 ||
-             topo->links[link].GBps > topo->links[fastest].GBps)) {
-            fastest = link;
-        }
-    }
-    if (fastest < 0 ||
-        topo->links[up].GBps >= 0.99 * topo->links[fastest].GBps) {
-        return;
-    }
-    char label[64];
-    double own = topo->links[up].GBps, child = topo->links[fastest].GBps;
-    bool pseudo = is_pseudo(topo->devices[bridge].pci.bus, own, child);
-    wefti_topo_label(topo, bridge, label);
-    if (!pseudo) {
-        wefti_topo_warn(topo, 11, label,
-                        "bridge at %.3g GB/s below a device at %.3g: a "
-                        "bottleneck, if it is true",
-                        own, child);
-        return;
-    }
-    wefti_topo_warn(topo, 11, label,
-                    "bridge says %.3g GB/s above a device at %.3g: not "
-                    "believed, %.3g taken",
-                    own, child, child);
-    topo->links[up].GBps = child;
-    topo->links[up].nccl_GBps = topo->links[fastest].nccl_GBps;
-    topo->links[up].count = topo->links[fastest].count;
-    topo->links[up].origin = WEFTI_ORIGIN_TABLE;
-    topo->links[up].assumed = true;
-    const wefti_pci *believed = &topo->devices[topo->links[fastest].b].pci;
-    topo->devices[bridge].pci.gen = believed->gen;
-    topo->devices[bridge].pci.width = believed->width;
-}
-
-/* A GPU whose PCI link is below its twins' or below what its model can do. */
-static void doubt_gpu_link(wefti_topo *topo, int gpu)
-{
-    const wefti_device *d = &topo->devices[gpu];
-    int up = uplink(topo, gpu);
-    if (up < 0 || topo->links[up].assumed) {
-        return;
-    }
-    const wefti_gpu_model *model =
-        wefti_gpu_model_find(d->pci.vendor, d->pci.device, d->name);
-    double own = topo->links[up].GBps, best = own;
-    for (int i = 0; i < topo->device_count; i++) {
-        int link = are_twins(d, &topo->devices[i]) ? uplink(topo, i) : -1;
-        if (link >= 0) {
-            best = fmax(best, topo->links[link].GBps);
-        }
-    }
-    char label[64];
-    if (own < 0.99 * best) {
-        wefti_topo_warn(topo, 12, wefti_topo_label(topo, gpu, label),
-                        "PCIe at %.3g GB/s, its twins at %.3g: idle or "
-                        "degraded",
-                        own, best);
-    } else if (d->pci.gen == 1 && model && model->pci_gen > 1) {
-        wefti_topo_warn(topo, 12, wefti_topo_label(topo, gpu, label),
-                        "PCIe at Gen 1, a %s does Gen %d: idle or degraded",
-                        model->name, model->pci_gen);
-    }
-}
-
 /* ---- NICs -----------------------------------------------------------------
  */
 
@@ -253,11 +146,15 @@ static void tell_ports(wefti_topo *topo)
 {
     for (int i = 0; i < topo->device_count; i++) {
         char label[64];
-        if (topo->devices[i].kind == WEFTI_TOPO_NIC &&
-            topo->devices[i].nic.state == WEFTI_NIC_DOWN) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->kind == WEFTI_TOPO_NIC && d->nic.kind == WEFTI_NIC_WIFI) {
+            wefti_topo_warn(topo, 16, wefti_topo_label(topo, i, label),
+                            "Wi-Fi: left out of paths and rings");
+        } else if (d->kind == WEFTI_TOPO_NIC &&
+                   d->nic.state == WEFTI_NIC_DOWN) {
             wefti_topo_warn(topo, 16, wefti_topo_label(topo, i, label),
                             "port %d is down: left out of paths and rings",
-                            topo->devices[i].nic.port);
+                            d->nic.port);
         }
     }
 }
@@ -321,13 +218,7 @@ void wefti_traps_find(wefti_topo *topo)
     compare_link_counts(topo);
     compare_link_rates(topo);
     tell_down_links(topo);
-    for (int i = topo->device_count - 1; i >= 0; i--) {
-        if (topo->devices[i].kind == WEFTI_TOPO_BRIDGE) {
-            doubt_bridge(topo, i);
-        } else if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
-            doubt_gpu_link(topo, i);
-        }
-    }
+    wefti_pcie_doubt(topo);
     tell_ports(topo);
     tell_shared_cards(topo);
     tell_locality(topo);

@@ -242,12 +242,13 @@ class Machines(unittest.TestCase):
     def test_four_gpus_joined_in_pairs_use_all_links(self):
         """Six rings, each way round once, leave nothing unused."""
         for sm, count, GBps in ((70, 2, 120), (80, 4, 240)):
+            speed = {70: "8.0 GT/s PCIe", 80: "16.0 GT/s PCIe"}[sm]
             inside = ""
             for i in range(4):
                 links = "".join(nvlink(f"0000:{k}1:00.0", count, "0x030200")
                                 for k in range(4) if k != i)
                 inside += gpu(f"0000:{i}1:00.0", i, sm, links,
-                              speed="8.0 GT/s PCIe")
+                              speed=speed)
             facts = show(system(cpu(0, inside)))
             self.silent(facts)
             self.assertEqual(facts["paths"]["gpu_gpu"][0][3]["GBps"],

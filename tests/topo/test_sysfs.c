@@ -5,6 +5,7 @@
  * Method: a small sysfs made in a temporary folder, then removed.
  */
 #include "tests/topo/machine.h"
+#include "topo/assemble.h"
 #include "topo/interfaces.h"
 #include "topo/sysfs.h"
 #include "topo/topo.h"
@@ -82,6 +83,8 @@ static void test_sysfs_slower_end_of_a_pci_link_counts(void **state)
     put("devices/port/max_link_width", "16");
     put("devices/port/gpu/max_link_speed", "16.0 GT/s PCIe");
     put("devices/port/gpu/max_link_width", "8");
+    put("devices/port/gpu/current_link_speed", "2.5 GT/s PCIe");
+    put("devices/port/gpu/current_link_width", "4");
     put("bus/pci/devices/none", "");
     snprintf(link, sizeof(link), "%s/bus/pci/devices/%s", root, gpu->pci.bus);
     snprintf(target, sizeof(target), "%s/devices/port/gpu", root);
@@ -90,6 +93,13 @@ static void test_sysfs_slower_end_of_a_pci_link_counts(void **state)
     gpu = device_of(topo, WEFTI_TOPO_GPU, 0);
     assert_int_equal(gpu->pci.gen, 3);
     assert_int_equal(gpu->pci.width, 8);
+    assert_int_equal(gpu->pci.max_gen, 4);
+    assert_int_equal(gpu->pci.max_width, 8);
+    assert_int_equal(gpu->pci.now_gen, 1);
+    assert_int_equal(gpu->pci.now_width, 4);
+    wefti_pcie_doubt(topo);
+    assert_warned(topo, 12, "gpu0", "Gen 1 x4 = 1 GB/s now");
+    assert_warned(topo, 12, "gpu0", "its slot, riser or port");
     /* A hypervisor's port: 0.25 GB/s is not what the GPU has. */
     put("devices/port/max_link_speed", "2.5 GT/s PCIe");
     put("devices/port/max_link_width", "1");
@@ -165,6 +175,49 @@ static void test_interfaces_that_lead_out_are_ports(void **state)
     wefti_topo_destroy(topo);
 }
 
+/* By Linux's folders where the name says nothing, by the name where a file is
+ * all there is; neither carries anything. */
+static void test_wifi_is_no_ethernet(void **state)
+{
+    (void)state;
+    wefti_topo *topo;
+    const wefti_pci card = {.class_code = 0x028000, .vendor = 0x8086};
+    const wefti_pci wired = {.class_code = 0x020000, .vendor = 0x8086};
+    assert_int_equal(wefti_nic_kind_guess(&card, "wlp2s0"), WEFTI_NIC_WIFI);
+    assert_int_equal(wefti_nic_kind_guess(&card, ""), WEFTI_NIC_WIFI);
+    assert_int_equal(wefti_nic_kind_guess(&wired, "wlan0"), WEFTI_NIC_WIFI);
+    assert_int_equal(wefti_nic_kind_guess(&wired, "eno1"), WEFTI_NIC_ETHERNET);
+
+    assert_int_equal(wefti_topo_read_synthetic("1xH100,1xETH10", &topo),
+                     WEFT_OK);
+    int port = wefti_topo_find(topo, WEFTI_TOPO_NIC, 0);
+    snprintf(topo->devices[port].name, sizeof(topo->devices[port].name),
+             "radio0");
+    put_interface("radio0", "3", "up");
+    put("devices/virtual/net/radio0/phy80211/name", "phy0");
+    put_interface("air7", "9", "up");
+    put("devices/virtual/net/air7/wireless/status", "0");
+    assert_true(wefti_topo_nic_usable(topo, port));
+    wefti_sysfs_apply(topo, root);
+    wefti_interfaces_add(topo, root);
+    assert_int_equal(topo->devices[port].nic.kind, WEFTI_NIC_WIFI);
+    assert_false(wefti_topo_nic_usable(topo, port));
+    bool added = false;
+    for (int i = 0; i < topo->device_count; i++) {
+        if (strcmp(topo->devices[i].name, "air7") == 0) {
+            added = true;
+            assert_int_equal(topo->devices[i].nic.kind, WEFTI_NIC_WIFI);
+            assert_true(topo->devices[i].nic.gbps == 0);
+        }
+    }
+    assert_true(added);
+    wefti_traps_find(topo);
+    assert_warned(topo, 16, "radio0", "Wi-Fi");
+    assert_warned(topo, 16, "air7", "Wi-Fi");
+    assert_null(find_warning(topo, 17, "air7", ""));
+    wefti_topo_destroy(topo);
+}
+
 static void test_limits_of_ranks_add_up_by_host(void **state)
 {
     (void)state;
@@ -199,6 +252,7 @@ int main(void)
         cmocka_unit_test(test_sysfs_slower_end_of_a_pci_link_counts),
         cmocka_unit_test(test_sysfs_absent_changes_nothing),
         cmocka_unit_test(test_interfaces_that_lead_out_are_ports),
+        cmocka_unit_test(test_wifi_is_no_ethernet),
         cmocka_unit_test(test_limits_of_ranks_add_up_by_host),
         cmocka_unit_test(test_live_machine_has_a_host_and_cpus),
     };

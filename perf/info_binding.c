@@ -6,37 +6,18 @@
 
 #include "base/error.h"
 #include "topo/binding.h"
+#include "topo/cpus.h"
 
 #include <stdlib.h>
 
 #define RANKS_MOST 1024
 #define TEXT_BYTES 512
 
-/* "0-3,8" */
-static void write_cpus(const wefti_cpus *set, char text[TEXT_BYTES])
-{
-    int used = 0;
-    text[0] = '\0';
-    for (int cpu = 0; cpu < WEFTI_CPUS_MOST && used < TEXT_BYTES - 16; cpu++) {
-        int last = cpu;
-        if (!wefti_cpus_has(set, cpu)) {
-            continue;
-        }
-        while (last + 1 < WEFTI_CPUS_MOST && wefti_cpus_has(set, last + 1)) {
-            last++;
-        }
-        used += snprintf(text + used, (size_t)(TEXT_BYTES - used),
-                         last > cpu ? "%s%d-%d" : "%s%d", used ? "," : "", cpu,
-                         last);
-        cpu = last;
-    }
-}
-
 static void show_rank(int rank, const wefti_bound *bound, wefti_json *json,
                       FILE *file)
 {
     char text[TEXT_BYTES];
-    write_cpus(&bound->cpus, text);
+    wefti_cpus_text(&bound->cpus, false, text, sizeof(text));
     if (!json) {
         fprintf(file, "rank %-4d CPUs %-24s NUMA %d%s\n", rank, text,
                 bound->numa, bound->shared ? " (shared)" : "");

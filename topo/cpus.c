@@ -60,6 +60,58 @@ void wefti_cpus_read(const char *affinity, wefti_cpus *set)
     }
 }
 
+static int next_cpu(const wefti_cpus *set, int cpu)
+{
+    while (cpu < WEFTI_CPUS_MOST && !wefti_cpus_has(set, cpu)) {
+        cpu++;
+    }
+    return cpu;
+}
+
+/* The last of those that follow by the same step; steps over 1 only for at
+ * least four. */
+static int end_of_run(const wefti_cpus *set, int first, bool strides,
+                      int *step_out)
+{
+    int last = first, step = next_cpu(set, first + 1) - first, count = 1;
+    *step_out = 1;
+    if (step > 1 && !strides) {
+        return first;
+    }
+    while (last + step < WEFTI_CPUS_MOST &&
+           next_cpu(set, last + 1) == last + step) {
+        last += step;
+        count++;
+    }
+    if (step > 1 && count < 4) {
+        return first;
+    }
+    *step_out = step;
+    return last;
+}
+
+void wefti_cpus_text(const wefti_cpus *set, bool strides, char *text,
+                     size_t text_bytes)
+{
+    enum { LONGEST = 24 }; /* ",1000-2000:16" and "..." */
+    size_t used = 0;
+    text[0] = '\0';
+    for (int cpu = next_cpu(set, 0), last, step; cpu < WEFTI_CPUS_MOST;
+         cpu = next_cpu(set, last + 1)) {
+        last = end_of_run(set, cpu, strides, &step);
+        if (used + LONGEST > text_bytes) {
+            snprintf(text + used, text_bytes - used, ",...");
+            return;
+        }
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%d",
+                                 used ? "," : "", cpu);
+        if (last > cpu) {
+            used += (size_t)snprintf(text + used, text_bytes - used,
+                                     step > 1 ? "-%d:%d" : "-%d", last, step);
+        }
+    }
+}
+
 weft_status wefti_cpus_allowed(wefti_cpus *set)
 {
     size_t bytes = CPU_ALLOC_SIZE(WEFTI_CPUS_MOST);

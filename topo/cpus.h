@@ -10,6 +10,7 @@
 #include "weft/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define WEFTI_CPUS_MOST 2048
@@ -47,6 +48,13 @@ void wefti_cpus_meet(wefti_cpus *set, const wefti_cpus *with);
 /* "0000ffff,ffffffff" (a NUMA node's affinity) to a set; empty where it is no
  * such text. */
 void wefti_cpus_read(const char *affinity, wefti_cpus *set);
+
+/*
+ * wefti_cpus_text - as taskset takes them: "0-3,8"; with strides also "0-126:2"
+ * for every second one. What does not fit is left out, and "..." says so.
+ */
+void wefti_cpus_text(const wefti_cpus *set, bool strides, char *text,
+                     size_t text_bytes);
 
 /* CPUs that the calling thread may use. Returns OK | ERR_SYSTEM. */
 WEFT_NODISCARD weft_status wefti_cpus_allowed(wefti_cpus *set);

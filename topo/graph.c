@@ -206,6 +206,22 @@ int wefti_topo_find_link(const wefti_topo *topo, int a, int b,
     return -1;
 }
 
+int *wefti_topo_uplinks(const wefti_topo *topo)
+{
+    int *up = malloc(((size_t)topo->device_count + 1) * sizeof(*up));
+    for (int i = 0; i < topo->device_count && up; i++) {
+        up[i] = -1;
+    }
+    for (int i = 0; i < topo->link_count && up; i++) {
+        const wefti_link *link = &topo->links[i];
+        if (link->type == WEFTI_LINK_PCI && up[link->b] < 0 &&
+            topo->devices[link->b].parent == link->a) {
+            up[link->b] = i;
+        }
+    }
+    return up;
+}
+
 /* Whether the name is that of the port: its own, or with ":1" behind. */
 static bool is_port(const wefti_device *d, const char *name)
 {

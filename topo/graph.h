@@ -89,7 +89,10 @@ typedef struct wefti_cpu {
     char arch[12];   /* x86_64, arm64, ppc64 */
     char vendor[20]; /* GenuineIntel, ... */
     int family, model;
-    char affinity[300]; /* 32-bit hex words, highest first; "": unknown */
+    char affinity[300];   /* 32-bit hex words, highest first; "": unknown */
+    char name[64];        /* "AMD EPYC 7763 64-Core Processor"; "": unknown */
+    int cores;            /* of the node; 0 unknown */
+    int64_t memory_bytes; /* of the node; 0 unknown */
 } wefti_cpu;
 
 typedef struct wefti_gpu {
@@ -211,6 +214,10 @@ int wefti_topo_numa(const wefti_topo *topo, int device);
 /* The link between the two, in whatever order; -1 if there is none. */
 int wefti_topo_find_link(const wefti_topo *topo, int a, int b,
                          wefti_link_type type);
+
+/* The PCI link to each device's parent, by device, -1 none; free() it. NULL: no
+ * memory. */
+int *wefti_topo_uplinks(const wefti_topo *topo);
 
 /*
  * wefti_topo_note_transport - device, as a network library names it ("eth0",

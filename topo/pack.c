@@ -168,6 +168,14 @@ static void walk_gpu(stream *s, wefti_gpu *gpu)
     walk_bool(s, &gpu->template_of);
 }
 
+static void walk_memory(stream *s, int64_t *bytes)
+{
+    uint64_t word = (uint64_t)*bytes;
+    walk_u64(s, &word);
+    *bytes = (int64_t)word;
+    s->failed |= !s->writing && *bytes < 0;
+}
+
 static void walk_details(stream *s, wefti_device *d)
 {
     walk_int(s, &d->os_index, -1, 1 << 30);
@@ -179,6 +187,9 @@ static void walk_details(stream *s, wefti_device *d)
         walk_int(s, &d->cpu.family, -1000000000, 1000000000);
         walk_int(s, &d->cpu.model, -1000000000, 1000000000);
         walk_text(s, d->cpu.affinity, sizeof(d->cpu.affinity));
+        walk_text(s, d->cpu.name, sizeof(d->cpu.name));
+        walk_int(s, &d->cpu.cores, 0, 1000000);
+        walk_memory(s, &d->cpu.memory_bytes);
     } else if (d->kind == WEFTI_TOPO_GPU) {
         walk_gpu(s, &d->gpu);
     } else if (d->kind == WEFTI_TOPO_NIC) {

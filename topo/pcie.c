@@ -34,22 +34,6 @@ static const char *speed_of(int gen, int width, double GBps, speed_text text)
     return text;
 }
 
-/* The link to each device's parent, by device; -1 none. NULL: no memory. */
-static int *list_uplinks(wefti_topo *topo)
-{
-    int *up = malloc(((size_t)topo->device_count + 1) * sizeof(*up));
-    for (int i = 0; i < topo->device_count && up; i++) {
-        up[i] = -1;
-    }
-    for (int i = 0; i < topo->link_count && up; i++) {
-        if (topo->links[i].type == WEFTI_LINK_PCI && up[topo->links[i].b] < 0) {
-            up[topo->links[i].b] = i;
-        }
-    }
-    topo->out_of_memory |= !up;
-    return up;
-}
-
 /* ---- bridges --------------------------------------------------------------
  */
 
@@ -373,7 +357,8 @@ static void doubt_now(wefti_topo *topo, const int *uplinks, int device)
 
 void wefti_pcie_doubt(wefti_topo *topo)
 {
-    int *uplinks = list_uplinks(topo);
+    int *uplinks = wefti_topo_uplinks(topo);
+    topo->out_of_memory |= !uplinks;
     /* A bridge may be given its child's rate, so children come first. */
     for (int i = topo->device_count - 1; i >= 0 && uplinks; i--) {
         switch (topo->devices[i].kind) {

@@ -61,6 +61,28 @@ static const wefti_hwloc_object *package_of(const wefti_hwloc_import *in,
     return &in->objects[0];
 }
 
+static int count_cores(const wefti_hwloc_import *in, const wefti_cpuset *cpus)
+{
+    int count = 0;
+    for (int i = 0; i < in->object_count; i++) {
+        const wefti_hwloc_object *object = &in->objects[i];
+        wefti_cpuset own;
+        if (strcmp(wefti_hwloc_text(object, "type"), "Core") == 0) {
+            wefti_hwloc_cpuset(object, &own);
+            count += wefti_cpuset_meets(&own, cpus);
+        }
+    }
+    return count;
+}
+
+static int64_t memory_of(const wefti_hwloc_object *node)
+{
+    const char *text = wefti_hwloc_text(node, "local_memory");
+    uint64_t bytes = 0;
+    bool read = wefti_number_read(&text, 10, INT64_MAX, &bytes);
+    return read && !*text ? (int64_t)bytes : 0;
+}
+
 static void describe_cpu(const wefti_hwloc_import *in,
                          const wefti_hwloc_object *node,
                          const wefti_cpuset *cpus, wefti_cpu *cpu)
@@ -78,6 +100,10 @@ static void describe_cpu(const wefti_hwloc_import *in,
     cpu->model =
         wefti_number_get(wefti_hwloc_info(package, "CPUModelNumber"), 0);
     write_affinity(cpus, cpu->affinity, sizeof(cpu->affinity));
+    snprintf(cpu->name, sizeof(cpu->name), "%s",
+             wefti_hwloc_info(package, "CPUModel"));
+    cpu->cores = count_cores(in, cpus);
+    cpu->memory_bytes = memory_of(node);
 }
 
 static void add_numa_node(wefti_hwloc_import *in, wefti_hwloc_object *node,

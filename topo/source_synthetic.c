@@ -372,7 +372,10 @@ static weft_status build_host(const shape *given, wefti_topo **topo_out)
         if (numas[i] >= 0) {
             wefti_cpu *cpu = &topo->devices[numas[i]].cpu;
             topo->devices[numas[i]].os_index = i;
-            *cpu = (wefti_cpu){"x86_64", "GenuineIntel", 6, 143, ""};
+            *cpu = (wefti_cpu){.arch = "x86_64",
+                               .vendor = "GenuineIntel",
+                               .family = 6,
+                               .model = 143};
         }
     }
     int bridges =

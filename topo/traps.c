@@ -148,7 +148,7 @@ static void tell_ports(wefti_topo *topo)
         char label[64];
         const wefti_device *d = &topo->devices[i];
         if (d->kind == WEFTI_TOPO_NIC && d->nic.kind == WEFTI_NIC_WIFI) {
-            wefti_topo_warn(topo, 16, wefti_topo_label(topo, i, label),
+            wefti_topo_warn(topo, 25, wefti_topo_label(topo, i, label),
                             "Wi-Fi: left out of paths and rings");
         } else if (d->kind == WEFTI_TOPO_NIC &&
                    d->nic.state == WEFTI_NIC_DOWN) {

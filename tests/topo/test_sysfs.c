@@ -212,8 +212,8 @@ static void test_wifi_is_no_ethernet(void **state)
     }
     assert_true(added);
     wefti_traps_find(topo);
-    assert_warned(topo, 16, "radio0", "Wi-Fi");
-    assert_warned(topo, 16, "air7", "Wi-Fi");
+    assert_warned(topo, 25, "radio0", "Wi-Fi");
+    assert_warned(topo, 25, "air7", "Wi-Fi");
     assert_null(find_warning(topo, 17, "air7", ""));
     wefti_topo_destroy(topo);
 }

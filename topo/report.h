@@ -7,8 +7,12 @@
 #define TOPO_REPORT_H
 
 #include "base/json.h"
+#include "topo/gpu_numbers.h"
+#include "topo/host_classes.h"
+#include "topo/pair_links.h"
 #include "topo/paths.h"
 #include "topo/rings.h"
+#include "topo/warning_groups.h"
 
 #include <stdio.h>
 
@@ -21,11 +25,20 @@ typedef struct wefti_report {
     wefti_rings net;    /* of the same; channels 0 where it has no NIC */
     wefti_rings net_chains;
     int host; /* that host; -1 none */
+    wefti_host_classes classes;
+    wefti_pair_links *pairs;
+    int *uplinks;               /* by device */
+    wefti_gpu_numbers *numbers; /* by GPU */
+    wefti_warning_group *groups;
+    int group_count;
 } wefti_report;
 
 WEFT_NODISCARD weft_status wefti_report_init(wefti_report *report,
                                              const wefti_topo *topo);
 void wefti_report_fini(wefti_report *report);
+
+/* A GPU's name without its maker's, for narrow places. */
+const char *wefti_report_short_name(const char *name);
 
 /* Lines of at most 80 columns; colour marks what is wrong. */
 void wefti_report_print(const wefti_report *report, bool colour, FILE *file);

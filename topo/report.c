@@ -4,19 +4,46 @@
  */
 #include "topo/report.h"
 
-#include "topo/rates.h"
+#include "base/error.h"
+#include "topo/report_text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS     80
-#define MATRIX_MOST 16 /* GPUs whose paths fit into the columns */
+#define COLUMNS WEFTI_REPORT_COLUMNS
+
+/* What is found by looking at the paths alone. */
+static weft_status look(wefti_report *report)
+{
+    weft_status status =
+        wefti_host_classes_init(&report->classes, report->paths);
+    if (status == WEFT_OK) {
+        status = wefti_gpu_numbers_list(report->paths, &report->numbers);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pair_links_create(report->paths, &report->pairs);
+    }
+    if (status == WEFT_OK) {
+        report->uplinks = wefti_topo_uplinks(report->topo);
+        status = report->uplinks ? WEFT_OK
+                                 : wefti_error(WEFT_ERR_NO_MEMORY, "links");
+    }
+    if (status == WEFT_OK) {
+        status = wefti_warning_groups_list(report->topo, &report->groups,
+                                           &report->group_count);
+    }
+    return status;
+}
 
 weft_status wefti_report_init(wefti_report *report, const wefti_topo *topo)
 {
     *report = (wefti_report){.topo = topo, .host = -1};
     weft_status status = wefti_paths_create(topo, &report->paths);
+    if (status == WEFT_OK) {
+        status = look(report);
+    }
     if (status != WEFT_OK) {
+        wefti_report_fini(report);
         return status;
     }
     const wefti_paths *paths = report->paths;
@@ -54,8 +81,13 @@ void wefti_report_fini(wefti_report *report)
     wefti_rings_fini(&report->chains);
     wefti_rings_fini(&report->net);
     wefti_rings_fini(&report->net_chains);
+    wefti_host_classes_fini(&report->classes);
+    wefti_pair_links_destroy(report->pairs);
+    free(report->uplinks);
+    free(report->numbers);
+    free(report->groups);
     wefti_paths_destroy(report->paths);
-    report->paths = NULL;
+    *report = (wefti_report){.host = -1};
 }
 
 /* ---- text -----------------------------------------------------------------
@@ -75,177 +107,6 @@ void wefti_report_wrap(const char *text, int indent, int column, FILE *file)
         text += word + (text[word] == ' ');
     }
     fputc('\n', file);
-}
-
-/* Bandwidth and number of its links to other GPUs and switches. */
-static void sum_links(const wefti_topo *topo, int gpu, int *count_out,
-                      int *down_out, double *GBps_out)
-{
-    *count_out = *down_out = 0;
-    *GBps_out = 0;
-    for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
-        if ((link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI) &&
-            (link->a == gpu || link->b == gpu)) {
-            *count_out += link->count;
-            *down_out += link->down;
-            *GBps_out += link->GBps;
-        }
-    }
-}
-
-static double uplink_GBps(const wefti_topo *topo, int device)
-{
-    int link = wefti_topo_find_link(topo, topo->devices[device].parent, device,
-                                    WEFTI_LINK_PCI);
-    return link >= 0 ? topo->links[link].GBps : 0;
-}
-
-static const char *numa_text(const wefti_topo *topo, int device, char text[16])
-{
-    int numa = wefti_topo_numa(topo, device);
-    if (numa < 0) {
-        return "?";
-    }
-    snprintf(text, 16, "%d", topo->devices[numa].os_index);
-    return text;
-}
-
-static void print_gpus(const wefti_report *report, FILE *file)
-{
-    const wefti_paths *paths = report->paths;
-    fprintf(file, "\n%-7s%-25s%-14s%4s%13s%7s  %s\n", "GPU", "model", "PCI",
-            "NUMA", "links GB/s", "PCIe", "NIC");
-    for (int i = 0; i < paths->gpu_count; i++) {
-        char id[WEFTI_TOPO_ID_BYTES], nic[WEFTI_TOPO_ID_BYTES] = "-";
-        char numa[16], links[32] = "-";
-        int device = paths->gpus[i], count, down;
-        double GBps;
-        const wefti_device *d = &report->topo->devices[device];
-        sum_links(report->topo, device, &count, &down, &GBps);
-        if (count + down > 0) {
-            snprintf(links, sizeof(links), "%d = %.4g", count, GBps);
-        } else if (report->topo->links_unknown) {
-            snprintf(links, sizeof(links), "unknown");
-        }
-        int near = wefti_paths_nic_of(paths, i);
-        if (near >= 0) {
-            wefti_topo_id(report->topo, paths->nics[near], nic);
-        }
-        fprintf(file, "%-7s%-24.24s %-13.13s %4s%13s%7.4g  %s\n",
-                wefti_topo_id(report->topo, device, id), d->name, d->pci.bus,
-                numa_text(report->topo, device, numa), links,
-                uplink_GBps(report->topo, device), nic);
-    }
-}
-
-/* By its PCI id a rate is inferred; where that tells nothing, assumed. */
-static const char *rate_text(const wefti_device *nic)
-{
-    if (nic->nic.limited) {
-        return "limited";
-    }
-    if (!nic->nic.gbps_assumed) {
-        return wefti_origin_text(nic->nic.gbps_origin);
-    }
-    return wefti_rate_nic(nic->pci.vendor, nic->pci.device) > 0 ? "inferred"
-                                                                : "assumed";
-}
-
-static void print_nics(const wefti_report *report, bool colour, FILE *file)
-{
-    const wefti_paths *paths = report->paths;
-    if (paths->nic_count == 0) {
-        return;
-    }
-    fprintf(file, "\n%-7s%-16s%-11s%7s %-9s%-14s%4s  %s\n", "NIC", "name",
-            "kind", "Gb/s", "state", "PCI", "NUMA", "rate");
-    for (int i = 0; i < paths->nic_count; i++) {
-        char id[WEFTI_TOPO_ID_BYTES], numa[16];
-        const wefti_device *d = &report->topo->devices[paths->nics[i]];
-        bool down = d->nic.state == WEFTI_NIC_DOWN;
-        fprintf(file, "%-7s%-15.15s %-11s%7.4g %s%-9s%s%-13.13s %4s  %s\n",
-                wefti_topo_id(report->topo, paths->nics[i], id), d->name,
-                wefti_nic_kind_text(d->nic.kind), d->nic.gbps,
-                colour && down ? "\033[31m" : "",
-                wefti_nic_state_text(d->nic.state),
-                colour && down ? "\033[0m" : "", d->pci.bus,
-                numa_text(report->topo, paths->nics[i], numa), rate_text(d));
-    }
-}
-
-/* Rows of GPUs from first_gpu on, columns of GPUs and of NICs. */
-typedef struct table {
-    int first_gpu, gpu_count;   /* rows */
-    int first_peer, peer_count; /* GPUs */
-    int first_nic, nic_count;
-} table;
-
-static void print_table(const wefti_paths *paths, const table *t, FILE *file)
-{
-    fprintf(file, "%6s", "");
-    for (int b = 0; b < t->peer_count; b++) {
-        fprintf(file, "g%-3d", t->first_peer + b);
-    }
-    for (int b = 0; b < t->nic_count; b++) {
-        fprintf(file, "n%-3d", t->first_nic + b);
-    }
-    for (int a = t->first_gpu; a < t->first_gpu + t->gpu_count; a++) {
-        fprintf(file, "\ngpu%-3d", a);
-        for (int b = 0; b < t->peer_count; b++) {
-            int peer = t->first_peer + b;
-            wefti_path path = wefti_path_gpu_gpu(paths, a, peer);
-            fprintf(file, "%-4s",
-                    a == peer ? "-" : wefti_path_type_text(path.type));
-        }
-        for (int b = 0; b < t->nic_count; b++) {
-            wefti_path path = wefti_path_gpu_nic(paths, a, t->first_nic + b);
-            fprintf(file, "%-4s", wefti_path_type_text(path.type));
-        }
-    }
-    fputc('\n', file);
-}
-
-/* To the ports of its own host, as many at a time as the columns hold. */
-static void print_ports(const wefti_paths *paths, int host, int gpu_count,
-                        FILE *file)
-{
-    const wefti_host_paths *h = &paths->hosts[host];
-    int most = (COLUMNS - 6) / 4;
-    for (int nic = 0; nic < h->nic_count && gpu_count > 0; nic += most) {
-        int left = h->nic_count - nic;
-        const table ports = {.first_gpu = h->first_gpu,
-                             .gpu_count = gpu_count,
-                             .first_nic = h->first_nic + nic,
-                             .nic_count = left < most ? left : most};
-        fputc('\n', file);
-        print_table(paths, &ports, file);
-    }
-}
-
-static void print_matrix(const wefti_report *report, FILE *file)
-{
-    const wefti_paths *paths = report->paths;
-    int gpus = paths->gpu_count, nics = paths->nic_count;
-    if (gpus == 0) {
-        return;
-    }
-    bool all = gpus <= MATRIX_MOST;
-    if (!all) {
-        gpus = paths->hosts[report->host].gpu_count;
-        gpus = gpus > MATRIX_MOST ? MATRIX_MOST : gpus;
-    }
-    bool fits = all && 4 * (gpus + nics) + 6 <= COLUMNS;
-    table t = {
-        .gpu_count = gpus, .peer_count = gpus, .nic_count = fits ? nics : 0};
-    fputs(all ? "\nPaths\n" : "\nPaths of the first GPUs\n", file);
-    print_table(paths, &t, file);
-    for (int host = 0; host < paths->host_count && !fits; host++) {
-        int own = paths->hosts[host].gpu_count;
-        if (all || host == report->host) {
-            print_ports(paths, host, own < gpus ? own : gpus, file);
-        }
-    }
 }
 
 /* One ring, over as many lines as it takes. */
@@ -294,22 +155,30 @@ static void print_rings(const char *what, const wefti_rings *rings, FILE *file)
     }
 }
 
-static void print_warnings(const wefti_topo *topo, bool colour, FILE *file)
+static void print_warnings(const wefti_report *report, bool colour, FILE *file)
 {
-    if (topo->warning_count == 0) {
+    static const char *const colours[] = {"\033[31m", "\033[33m", ""};
+    if (report->topo->warning_count == 0) {
         return;
     }
     fprintf(file, "\n%sWarnings%s\n", colour ? "\033[33m" : "",
             colour ? "\033[0m" : "");
-    for (int i = 0; i < topo->warning_count; i++) {
-        const wefti_topo_warning *w = &topo->warnings[i];
-        int column = fprintf(file, "%3d", w->code);
-        char text[512];
-        snprintf(text, sizeof(text), "%s: %s", w->device, w->text);
+    for (int i = 0; i < report->group_count; i++) {
+        const wefti_warning_group *group = &report->groups[i];
+        const char *mark = colours[group->severity];
+        char text[512], count[24] = "";
+        if (group->count > 1) {
+            snprintf(count, sizeof(count), " (%d times)", group->count);
+        }
+        snprintf(text, sizeof(text), "%s%s: %s", group->devices, count,
+                 group->text);
+        int column = fprintf(file, "%s%3d%s", colour ? mark : "", group->code,
+                             colour && mark[0] ? "\033[0m" : "");
+        column = column > 3 ? 3 : column;
         wefti_report_wrap(text, 4, column, file);
     }
-    if (topo->warnings_left_out > 0) {
-        fprintf(file, "    and %d more\n", topo->warnings_left_out);
+    if (report->topo->warnings_left_out > 0) {
+        fprintf(file, "    and %d more\n", report->topo->warnings_left_out);
     }
 }
 
@@ -321,11 +190,8 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
     fprintf(file, " hosts %d, NUMA nodes %d, GPUs %d, NICs %d, NVSwitches %d\n",
             counts[WEFTI_TOPO_HOST], counts[WEFTI_TOPO_NUMA],
             counts[WEFTI_TOPO_GPU], counts[WEFTI_TOPO_NIC], topo->switch_chips);
-    if (counts[WEFTI_TOPO_GPU] > 0) {
-        print_gpus(report, file);
-    }
-    print_nics(report, colour, file);
-    print_matrix(report, file);
+    wefti_report_print_devices(report, colour, file);
+    wefti_report_print_paths(report, file);
     if (report->rings.channels > 0 || report->net.channels > 0) {
         char of[24] = "";
         if (counts[WEFTI_TOPO_HOST] > 1) { /* they may differ */
@@ -337,5 +203,5 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
         print_rings("rings over hosts", &report->net, file);
         print_rings("trees over hosts", &report->net_chains, file);
     }
-    print_warnings(topo, colour, file);
+    print_warnings(report, colour, file);
 }

@@ -86,16 +86,21 @@ class Info(unittest.TestCase):
 
     def test_paths_to_ports_are_printed_where_one_table_is_too_wide(self):
         rows = {}
-        text = run("--input", "2x(8xH100,10xCX7)").stdout
-        for table in text[text.index("Paths"):].split("\n\n")[:3]:
-            head, *lines = [line.split() for line in table.splitlines()
-                            if line and not line.startswith("Paths")]
-            for name, *types in lines:
-                rows.update({(name, b): t for b, t in zip(head, types)})
-        self.assertEqual(rows["gpu15", "g0"], "NET")
+        text = run("--input", "1x(8xH100,10xCX7)+1x(8xH100,12xCX7)").stdout
+        tables = text[text.index("Paths in"):text.index("between hosts")]
+        head = []
+        for line in tables.splitlines():
+            words = line.split()
+            if words and words[0].startswith("gpu"):
+                rows.update({(words[0], b): t
+                             for b, t in zip(head, words[1:])})
+            elif words:
+                head = words
+        self.assertEqual(rows["gpu15", "g8"], "NV18")
         self.assertEqual(rows["gpu0", "n0"], "PIX")
-        self.assertEqual(rows["gpu15", "n19"], "PIX")
-        self.assertNotIn(("gpu0", "n19"), rows)  # of the other host
+        self.assertEqual(rows["gpu15", "n21"], "PIX")
+        self.assertNotIn(("gpu0", "n21"), rows)  # of the other host
+        self.assertIn("between hosts: NET\n", text)
         self.assertIn("Channels of host0", text)
         text = run("--input", "8xH100,32xCX7").stdout
         self.assertIn(" n31", text)

@@ -4,6 +4,8 @@
  */
 #include "topo/report.h"
 
+#include "topo/cpus.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,12 +23,66 @@ static void write_id(const wefti_topo *topo, wefti_json *json, const char *name,
     }
 }
 
+/* null below the least. */
+static void write_known(wefti_json *json, const char *name, int value,
+                        int least)
+{
+    if (value < least) {
+        wefti_json_null(json, name);
+    } else {
+        wefti_json_int(json, name, value);
+    }
+}
+
 static void write_place(const wefti_topo *topo, wefti_json *json, int device)
 {
     const wefti_device *d = &topo->devices[device];
     wefti_json_text(json, "pci", d->pci.bus[0] ? d->pci.bus : NULL);
     write_id(topo, json, "numa", wefti_topo_numa(topo, device));
     write_id(topo, json, "host", d->host);
+}
+
+/* What one device's PCIe link does, could do, and does at this moment. */
+static void write_pcie(const wefti_report *report, wefti_json *json, int device)
+{
+    const wefti_topo *topo = report->topo;
+    const wefti_device *d = &topo->devices[device];
+    const wefti_pci *pci = &d->pci;
+    int at = report->uplinks[device];
+    if (at < 0 || !pci->bus[0]) {
+        wefti_json_null(json, "pcie");
+        return;
+    }
+    const struct {
+        const char *name;
+        int value;
+    } numbers[] = {{"gen", pci->gen},         {"width", pci->width},
+                   {"max_gen", pci->max_gen}, {"max_width", pci->max_width},
+                   {"now_gen", pci->now_gen}, {"now_width", pci->now_width}};
+    wefti_json_object_open(json, "pcie");
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        write_known(json, numbers[i].name, numbers[i].value, 1);
+    }
+    wefti_json_real(json, "GBps", topo->links[at].GBps);
+    wefti_json_text(json, "from", wefti_origin_text(topo->links[at].origin));
+    wefti_json_bool(json, "assumed", topo->links[at].assumed);
+    wefti_json_object_close(json);
+}
+
+static void write_groups(const wefti_report *report, wefti_json *json)
+{
+    wefti_json_array_open(json, "warning_groups");
+    for (int i = 0; i < report->group_count; i++) {
+        const wefti_warning_group *group = &report->groups[i];
+        wefti_json_object_open(json, NULL);
+        wefti_json_int(json, "code", group->code);
+        wefti_json_text(json, "severity", wefti_severity_text(group->severity));
+        wefti_json_int(json, "count", group->count);
+        wefti_json_text(json, "devices", group->devices);
+        wefti_json_text(json, "text", group->text);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
 }
 
 static void write_warnings(const wefti_topo *topo, wefti_json *json)
@@ -37,10 +93,51 @@ static void write_warnings(const wefti_topo *topo, wefti_json *json)
         wefti_json_int(json, "code", topo->warnings[i].code);
         wefti_json_text(json, "device", topo->warnings[i].device);
         wefti_json_text(json, "text", topo->warnings[i].text);
+        wefti_json_text(
+            json, "severity",
+            wefti_severity_text(wefti_severity_of(topo->warnings[i].code)));
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);
     wefti_json_int(json, "warnings_left_out", topo->warnings_left_out);
+}
+
+static void write_cpus(const wefti_cpu *cpu, wefti_json *json)
+{
+    char list[8192];
+    wefti_cpus set;
+    bool known = cpu->affinity[0] != '\0';
+    wefti_cpus_read(cpu->affinity, &set);
+    wefti_cpus_text(&set, false, list, sizeof(list));
+    wefti_json_text(json, "cpus", known ? cpu->affinity : NULL);
+    wefti_json_text(json, "cpu_list", known ? list : NULL);
+    write_known(json, "cpu_count", known ? wefti_cpus_count(&set) : -1, 0);
+    write_known(json, "cores", cpu->cores, 1);
+    wefti_json_text(json, "cpu_model", cpu->name[0] ? cpu->name : NULL);
+    wefti_json_text(json, "cpu_vendor", cpu->vendor[0] ? cpu->vendor : NULL);
+    wefti_json_text(json, "arch", cpu->arch[0] ? cpu->arch : NULL);
+    if (cpu->memory_bytes > 0) {
+        wefti_json_int(json, "memory_bytes", cpu->memory_bytes);
+    } else {
+        wefti_json_null(json, "memory_bytes");
+    }
+}
+
+/* Hosts that are equal, and how often each kind is there. */
+static void write_classes(const wefti_report *report, wefti_json *json)
+{
+    wefti_json_array_open(json, "host_kinds");
+    for (int i = 0; i < report->classes.count; i++) {
+        const wefti_host_paths *first =
+            &report->paths->hosts[report->classes.first[i]];
+        wefti_json_object_open(json, NULL);
+        write_id(report->topo, json, "first", first->first_device);
+        wefti_json_int(json, "count", report->classes.counts[i]);
+        wefti_json_int(json, "gpus", first->gpu_count);
+        wefti_json_int(json, "nics", first->nic_count);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
 }
 
 static void write_hosts(const wefti_topo *topo, wefti_json *json)
@@ -60,12 +157,23 @@ static void write_hosts(const wefti_topo *topo, wefti_json *json)
             write_id(topo, json, "id", i);
             write_id(topo, json, "host", d->host);
             wefti_json_int(json, "os_index", d->os_index);
-            wefti_json_text(json, "cpus",
-                            d->cpu.affinity[0] ? d->cpu.affinity : NULL);
+            write_cpus(&d->cpu, json);
             wefti_json_object_close(json);
         }
     }
     wefti_json_array_close(json);
+}
+
+/* By which numbers others call it. */
+static void write_numbers(const wefti_gpu_numbers *numbers, bool amd,
+                          wefti_json *json)
+{
+    write_known(json, "smi_index", numbers->smi, 0);
+    wefti_json_text(json, "smi_from", numbers->smi_read ? "read" : "pci order");
+    write_known(json, "nvml_index", amd ? -1 : numbers->smi, 0);
+    write_known(json, "pci_order", numbers->pci, 0);
+    write_known(json, "cuda_index_pci_bus_id", numbers->cuda_pci, 0);
+    write_known(json, "cuda_index_fastest_first", numbers->cuda_fastest, 0);
 }
 
 static void write_gpus(const wefti_report *report, wefti_json *json)
@@ -85,6 +193,8 @@ static void write_gpus(const wefti_report *report, wefti_json *json)
             wefti_json_null(json, "sm");
         }
         wefti_json_text(json, "vendor", d->gpu.amd ? "amd" : "nvidia");
+        write_numbers(&report->numbers[i], d->gpu.amd, json);
+        write_pcie(report, json, device);
         wefti_json_bool(json, "template", d->gpu.template_of);
         write_id(report->topo, json, "nic",
                  near >= 0 ? report->paths->nics[near] : -1);
@@ -145,6 +255,7 @@ static void write_nics(const wefti_report *report, wefti_json *json)
         write_place(report->topo, json, device);
         write_id(report->topo, json, "card", card_of(report, i));
         wefti_json_int(json, "port", d->nic.port);
+        write_pcie(report, json, d->parent);
         write_transports(d->nic.transports, json);
         wefti_json_object_close(json);
     }
@@ -201,6 +312,7 @@ static void write_paths(const wefti_report *report, wefti_json *json)
     if (paths->gpu_count > MATRIX_MOST) {
         wefti_json_null(json, "gpu_gpu");
         wefti_json_null(json, "gpu_nic");
+        wefti_json_null(json, "gpu_gpu_names");
         wefti_json_object_close(json);
         return;
     }
@@ -217,6 +329,17 @@ static void write_paths(const wefti_report *report, wefti_json *json)
         }
         wefti_json_array_close(json);
     }
+    wefti_json_array_open(json, "gpu_gpu_names");
+    for (int a = 0; a < paths->gpu_count; a++) {
+        wefti_json_array_open(json, NULL);
+        for (int b = 0; b < paths->gpu_count; b++) {
+            char text[WEFTI_PAIR_TEXT_BYTES];
+            wefti_json_text(json, NULL,
+                            wefti_pair_links_text(report->pairs, a, b, text));
+        }
+        wefti_json_array_close(json);
+    }
+    wefti_json_array_close(json);
     wefti_json_object_close(json);
 }
 
@@ -274,7 +397,9 @@ void wefti_report_write_json(const wefti_report *report, wefti_json *json)
     const wefti_topo *topo = report->topo;
     wefti_json_text(json, "source", topo->source);
     write_warnings(topo, json);
+    write_groups(report, json);
     write_hosts(topo, json);
+    write_classes(report, json);
     write_gpus(report, json);
     write_nics(report, json);
     wefti_json_int(json, "switches", topo->switch_chips);

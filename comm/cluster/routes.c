@@ -35,6 +35,7 @@ static const size_class sizes[] = {{"tiny", 4 << 10},
 
 typedef struct routing {
     const wefti_routes_job *job;
+    const wefti_paths *paths;
     wefti_tuning tuning;
     wefti_levels *levels;
     int nranks;
@@ -139,7 +140,8 @@ static weft_status routing_init(const wefti_report *report, const char *ranks,
                                 const wefti_routes_job *job, bool live,
                                 routing *r)
 {
-    *r = (routing){.job = job, .rails = count_rails(job)};
+    *r = (routing){
+        .job = job, .paths = report->paths, .rails = count_rails(job)};
     weft_status status;
     if (job) {
         r->nranks = weft_comm_get_nranks(job->comm);
@@ -172,9 +174,57 @@ static weft_op op_of(weft_collective collective, size_t bytes, int nranks)
                      .count = count};
 }
 
+/* Whether ranks of several hosts meet at that level: then bytes go through the
+ * network, whatever joins their GPUs. */
 static bool is_network(const routing *r, int level)
 {
-    return strcmp(r->levels->names[level], "network") == 0;
+    const wefti_levels *levels = r->levels;
+    for (int i = 1; i < levels->place_count; i++) {
+        if (levels->domains[level][i] == levels->domains[level][i - 1] &&
+            levels->hosts[i] != levels->hosts[i - 1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of the host's ports that may be used the fastest, or the one that a GPU's
+ * traffic takes; GB/s, 0 unknown. */
+static double port_GBps(const routing *r, int place)
+{
+    const wefti_paths *paths = r->paths;
+    const wefti_host_paths *host = &paths->hosts[r->levels->hosts[place]];
+    int rail = r->levels->rails[place];
+    double most = 0;
+    if (rail >= 0) {
+        return paths->topo->devices[paths->nics[rail]].nic.gbps / 8;
+    }
+    for (int i = 0; i < host->nic_count; i++) {
+        int nic = paths->nics[host->first_nic + i];
+        double GBps = paths->topo->devices[nic].nic.gbps / 8;
+        most = wefti_topo_nic_usable(paths->topo, nic) && GBps > most ? GBps
+                                                                      : most;
+    }
+    return most;
+}
+
+/* Between two ranks that meet there: the slowest port's where it is the
+ * network's. What goes through shared memory goes at the rate of the host's
+ * memory, whatever the GPUs' links could do: 0, nobody has read it. */
+static double level_GBps(const routing *r, int level)
+{
+    double least = 0;
+    if (!is_network(r, level)) {
+        return 0;
+    }
+    for (int i = 0; i < r->levels->place_count; i++) {
+        double GBps = port_GBps(r, i);
+        if (GBps <= 0) {
+            return 0;
+        }
+        least = least > 0 && least < GBps ? least : GBps;
+    }
+    return least;
 }
 
 /* The largest number of ranks that meet at that level. */
@@ -240,8 +290,9 @@ static void write_levels(const routing *r, wefti_json *json)
         wefti_json_int(json, "ranks", ranks_of(r->levels, level));
         wefti_json_text(json, "fabric", is_network(r, level) ? "net" : "shm");
         wefti_json_int(json, "rails", is_network(r, level) ? r->rails : 1);
-        if (r->levels->GBps[level] > 0) {
-            wefti_json_real(json, "GBps", r->levels->GBps[level]);
+        double GBps = level_GBps(r, level);
+        if (GBps > 0) {
+            wefti_json_real(json, "GBps", GBps);
         } else {
             wefti_json_null(json, "GBps");
         }
@@ -294,8 +345,9 @@ static void print_levels(const routing *r, FILE *file)
         bool network = is_network(r, level);
         fprintf(file, "%-9s%d ranks meet", r->levels->names[level],
                 ranks_of(r->levels, level));
-        if (r->levels->GBps[level] > 0) {
-            fprintf(file, ", %.4g GB/s between two", r->levels->GBps[level]);
+        double GBps = level_GBps(r, level);
+        if (GBps > 0) {
+            fprintf(file, ", %.4g GB/s between two", GBps);
         }
         fprintf(file, ", by %s%s\n", network ? "net" : "shared memory",
                 network && r->rails > 1 ? " over several rails" : "");

@@ -11,6 +11,7 @@ program prints and what it writes as JSON are held against what was written.
 
 Usage: test_info_facts.py BIN_DIR
 """
+import functools
 import json
 import os
 import re
@@ -23,6 +24,7 @@ INFO = os.path.join(sys.argv[1], "weft-info")
 FOLDER = tempfile.TemporaryDirectory()
 
 
+@functools.lru_cache(maxsize=None)
 def run(machine, *args):
     """A text that describes a machine, or XML."""
     if machine.startswith("<"):

@@ -365,10 +365,21 @@ static void tell_absence(wefti_hwloc_import *in)
 /* ---- XML ------------------------------------------------------------------
  */
 
+/* "2.0": two numbers; files of hwloc 1.x have no version at all. */
+static bool read_version(const char *text, uint64_t *major_out)
+{
+    uint64_t minor;
+    return wefti_number_read(&text, 10, 1000, major_out) &&
+           wefti_number_skip(&text, ".") &&
+           wefti_number_read(&text, 10, 1000, &minor) && !*text &&
+           *major_out > 0;
+}
+
 /* Is hwloc's, is of a version that this reader knows. */
 static weft_status check_root(const char *path, const wefti_element *root)
 {
-    const char *version = wefti_element_text(root, "version");
+    const char *version = wefti_element_get(root, "version");
+    uint64_t major = 1;
     if (strcmp(root->name, "topology") != 0 &&
         strcmp(root->name, "root") != 0) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -376,12 +387,18 @@ static weft_status check_root(const char *path, const wefti_element *root)
                            "begins with <topology>",
                            path, root->line, root->name);
     }
-    if (strtol(version, NULL, 10) > 2) {
+    if (version && !read_version(version, &major)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s:%d:%d: <%s> version \"%.40s\": allowed is 1.x "
+                           "or 2.x such as \"2.0\", or none (hwloc 1)",
+                           path, root->line, root->column, root->name, version);
+    }
+    if (major > 2) {
         return wefti_error(
             WEFT_ERR_INVALID,
-            "%s:%d: hwloc XML version %.20s: newest readable is 2.x; write it "
-            "anew with \"lstopo --export-xml-flags v2 FILE.xml\"",
-            path, root->line, version);
+            "%s:%d:%d: hwloc XML version %.20s: newest readable is 2.x; write "
+            "it anew with \"lstopo --export-xml-flags v2 FILE.xml\"",
+            path, root->line, root->column, version);
     }
     return WEFT_OK;
 }

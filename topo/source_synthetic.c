@@ -27,7 +27,7 @@
 #include <strings.h>
 
 #define HOSTS_MOST   4096
-#define DEVICES_MOST 72 /* of a kind in one host */
+#define DEVICES_MOST 1024 /* of a kind in one host */
 
 typedef struct nic_model {
     const char *name;

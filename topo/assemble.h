@@ -29,6 +29,7 @@ typedef struct wefti_claim {
 typedef struct wefti_claims {
     wefti_claim *list;
     int count, room;
+    int *slots, slot_count; /* claims by their ends; -1: free */
     bool one_sided_ok; /* the source tells each pair once */
 } wefti_claims;
 

@@ -16,16 +16,16 @@ static bool is_link_of_gpus(const wefti_link *link)
     return link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI;
 }
 
-static int count_links(const wefti_topo *topo, int gpu)
+/* Of each device, links to other GPUs or switches. */
+static void count_links(const wefti_topo *topo, int *counts)
 {
-    int count = 0;
     for (int i = 0; i < topo->link_count; i++) {
         const wefti_link *link = &topo->links[i];
-        if (is_link_of_gpus(link) && (link->a == gpu || link->b == gpu)) {
-            count += link->count;
+        if (is_link_of_gpus(link)) {
+            counts[link->a] += link->count;
+            counts[link->b] += link->count;
         }
     }
-    return count;
 }
 
 static bool are_twins(const wefti_device *a, const wefti_device *b)
@@ -76,11 +76,7 @@ static void compare_link_counts(wefti_topo *topo)
         topo->out_of_memory = true;
         return;
     }
-    for (int i = 0; i < topo->device_count; i++) {
-        if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
-            counts[i] = count_links(topo, i);
-        }
-    }
+    count_links(topo, counts);
     for (int i = 0; i < topo->device_count; i++) {
         char label[64];
         if (topo->devices[i].kind != WEFTI_TOPO_GPU) {
@@ -103,27 +99,39 @@ static double each(const wefti_link *link)
     return link->count > 0 ? link->GBps / link->count : 0;
 }
 
+/* A link is held against all that share an end with it. */
 static void compare_link_rates(wefti_topo *topo)
 {
-    for (int i = 0; i < topo->link_count; i++) {
+    double *best[2]; /* of each device's NVLinks, and of its XGMI */
+    size_t devices = (size_t)topo->device_count + 1;
+    best[0] = calloc(devices, sizeof(double));
+    best[1] = calloc(devices, sizeof(double));
+    if (!best[0] || !best[1]) {
+        topo->out_of_memory = true;
+    }
+    for (int i = 0; i < topo->link_count && !topo->out_of_memory; i++) {
         const wefti_link *link = &topo->links[i];
-        double best = 0;
-        for (int j = 0; j < topo->link_count; j++) {
-            const wefti_link *other = &topo->links[j];
-            if (is_link_of_gpus(link) && other->type == link->type &&
-                (other->a == link->a || other->b == link->b ||
-                 other->a == link->b || other->b == link->a)) {
-                best = fmax(best, each(other));
-            }
+        double *of_type = best[link->type == WEFTI_LINK_XGMI];
+        if (is_link_of_gpus(link)) {
+            of_type[link->a] = fmax(of_type[link->a], each(link));
+            of_type[link->b] = fmax(of_type[link->b], each(link));
         }
-        if (link->count > 0 && each(link) < 0.95 * best) {
+    }
+    for (int i = 0; i < topo->link_count && !topo->out_of_memory; i++) {
+        const wefti_link *link = &topo->links[i];
+        const double *of_type = best[link->type == WEFTI_LINK_XGMI];
+        double most = fmax(of_type[link->a], of_type[link->b]);
+        if (is_link_of_gpus(link) && link->count > 0 &&
+            each(link) < 0.95 * most) {
             char a[64], b[64];
             wefti_topo_warn(topo, 5, wefti_topo_label(topo, link->a, a),
                             "link to %s at %g GB/s, its siblings at %g",
                             wefti_topo_label(topo, link->b, b), each(link),
-                            best);
+                            most);
         }
     }
+    free(best[0]);
+    free(best[1]);
 }
 
 static void tell_down_links(wefti_topo *topo)
@@ -143,15 +151,23 @@ static void tell_down_links(wefti_topo *topo)
 /* ---- PCIe -----------------------------------------------------------------
  */
 
-static int uplink(const wefti_topo *topo, int device)
+/* The first PCI link up of each device; -1 none. free() it. */
+static int *list_uplinks(wefti_topo *topo)
 {
-    for (int i = 0; i < topo->link_count; i++) {
-        if (topo->links[i].type == WEFTI_LINK_PCI &&
-            topo->links[i].b == device) {
-            return i;
+    int *uplinks = calloc((size_t)topo->device_count + 1, sizeof(*uplinks));
+    if (!uplinks) {
+        topo->out_of_memory = true;
+        return NULL;
+    }
+    for (int i = 0; i < topo->device_count; i++) {
+        uplinks[i] = -1;
+    }
+    for (int i = topo->link_count - 1; i >= 0; i--) {
+        if (topo->links[i].type == WEFTI_LINK_PCI) {
+            uplinks[topo->links[i].b] = i;
         }
     }
-    return -1;
+    return uplinks;
 }
 
 /* A hypervisor's bridge: its bus is ffff:, or it says a quarter of its child's
@@ -176,11 +192,11 @@ bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
 
 /* A bridge slower than what hangs on it: told, and a pseudo one not believed.
  */
-static void doubt_bridge(wefti_topo *topo, int bridge)
+static void doubt_bridge(wefti_topo *topo, const int *uplinks, int bridge)
 {
-    int up = uplink(topo, bridge), fastest = -1;
+    int up = uplinks[bridge], fastest = -1;
     for (int i = bridge + 1; i < topo->device_count && up >= 0; i++) {
-        int link = topo->devices[i].parent == bridge ? uplink(topo, i) : -1;
+        int link = topo->devices[i].parent == bridge ? uplinks[i] : -1;
         if (link >= 0 && !topo->links[link].assumed &&
             (fastest < 0 ||
              topo->links[link].GBps > topo->links[fastest].GBps)) {
@@ -217,10 +233,10 @@ static void doubt_bridge(wefti_topo *topo, int bridge)
 }
 
 /* A GPU whose PCI link is below its twins' or below what its model can do. */
-static void doubt_gpu_link(wefti_topo *topo, int gpu)
+static void doubt_gpu_link(wefti_topo *topo, const int *uplinks, int gpu)
 {
     const wefti_device *d = &topo->devices[gpu];
-    int up = uplink(topo, gpu);
+    int up = uplinks[gpu];
     if (up < 0 || topo->links[up].assumed) {
         return;
     }
@@ -228,7 +244,7 @@ static void doubt_gpu_link(wefti_topo *topo, int gpu)
         wefti_gpu_model_find(d->pci.vendor, d->pci.device, d->name);
     double own = topo->links[up].GBps, best = own;
     for (int i = 0; i < topo->device_count; i++) {
-        int link = are_twins(d, &topo->devices[i]) ? uplink(topo, i) : -1;
+        int link = are_twins(d, &topo->devices[i]) ? uplinks[i] : -1;
         if (link >= 0) {
             best = fmax(best, topo->links[link].GBps);
         }
@@ -316,18 +332,25 @@ static void tell_locality(wefti_topo *topo)
     }
 }
 
+static void doubt_pcie(wefti_topo *topo)
+{
+    int *uplinks = list_uplinks(topo);
+    for (int i = topo->device_count - 1; i >= 0 && uplinks; i--) {
+        if (topo->devices[i].kind == WEFTI_TOPO_BRIDGE) {
+            doubt_bridge(topo, uplinks, i);
+        } else if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
+            doubt_gpu_link(topo, uplinks, i);
+        }
+    }
+    free(uplinks);
+}
+
 void wefti_traps_find(wefti_topo *topo)
 {
     compare_link_counts(topo);
     compare_link_rates(topo);
     tell_down_links(topo);
-    for (int i = topo->device_count - 1; i >= 0; i--) {
-        if (topo->devices[i].kind == WEFTI_TOPO_BRIDGE) {
-            doubt_bridge(topo, i);
-        } else if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
-            doubt_gpu_link(topo, i);
-        }
-    }
+    doubt_pcie(topo);
     tell_ports(topo);
     tell_shared_cards(topo);
     tell_locality(topo);

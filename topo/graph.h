@@ -97,6 +97,9 @@ typedef struct wefti_gpu {
     bool template_of; /* a PCI address whose GPU nobody has described */
     int max_gen;      /* PCIe it could do; 0 unknown */
     int max_width;
+    /* The NVLink domain over hosts, equal for GPUs whose switches are joined,
+     * and otherwise anything; 0: none, or unknown. */
+    uint64_t domain;
 } wefti_gpu;
 
 typedef struct wefti_nic {

@@ -5,7 +5,7 @@
  *
  * One walk serves both directions. Numbers are little-endian; everything read
  * is checked before it is used. GUIDs become the number of the card's first
- * port; hosts have no names here.
+ * port, NVLink domains are hashes; hosts have no names here.
  */
 #include "topo/topo.h"
 
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC        0x34304f504f544657ull /* "WFTOPO04" */
+#define MAGIC        0x35304f504f544657ull /* "WFTOPO05" */
 #define DEVICES_MOST 1000000
 
 typedef struct stream {
@@ -161,6 +161,7 @@ static void walk_gpu(stream *s, wefti_gpu *gpu)
     walk_bool(s, &gpu->amd);
     walk_bool(s, &gpu->gdr);
     walk_bool(s, &gpu->template_of);
+    walk_u64(s, &gpu->domain);
 }
 
 static void walk_details(stream *s, wefti_device *d)

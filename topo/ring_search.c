@@ -22,8 +22,7 @@
 
 static bool nic_allowed(const wefti_ring_search *s, int gpu, int nic)
 {
-    return wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic).type <=
-           s->nic_limit;
+    return wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic).type <= s->nic_limit;
 }
 
 /* ---- one ring -------------------------------------------------------------
@@ -67,7 +66,7 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
         /* A chain leaves its last GPU's links alone: in turns each GPU's. */
         bool turns =
             s->shape == WEFTI_SHAPE_CHAIN || s->shape == WEFTI_SHAPE_TREE;
-        bool reversed = s->ring_count % 2 == 1 && s->limit <= WEFTI_PATH_NVB &&
+        bool reversed = s->ring_count % 2 == 1 && s->limit <= WEFTI_PATH_XGB &&
                         !(turns && s->attempt % 4 == 0);
         if (reversed) {
             int swap = preferred[0];
@@ -110,14 +109,13 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
 /* Plain Ethernet serves only where there is nothing better. */
 static bool serves(const wefti_ring_search *s, int nic)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
     const wefti_topo *topo = s->paths->topo;
     int device = s->paths->nics[nic];
     if (topo->devices[device].nic.kind != WEFTI_NIC_ETHERNET) {
         return wefti_topo_nic_usable(topo, device);
     }
-    for (int i = 0; i < host->nic_count; i++) {
-        int other = s->paths->nics[host->first_nic + i];
+    for (int i = 0; i < s->nic_count; i++) {
+        int other = s->paths->nics[s->nics_all[i]];
         if (topo->devices[other].nic.kind != WEFTI_NIC_ETHERNET &&
             wefti_topo_nic_usable(topo, other)) {
             return false;
@@ -132,7 +130,7 @@ static bool leave_by(wefti_ring_search *s, int gpu, int nic)
     if (!nic_allowed(s, gpu, nic)) {
         return false;
     }
-    wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &out);
+    wefti_route_gpu_nic(s->paths, s->gpus[gpu], nic, &out);
     if (!wefti_ring_take(s, &out, false)) {
         return false;
     }
@@ -149,16 +147,15 @@ static bool is_second(const wefti_ring_search *s)
 /* Out by a NIC: that of the entry, or another where rings cross. */
 static bool close_by_nic(wefti_ring_search *s, int gpu)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
     int entry = s->nics[s->ring_count];
     if (!s->crossing || is_second(s)) {
         return leave_by(s, gpu,
                         s->crossing ? s->nics[s->ring_count - 1] : entry);
     }
-    for (int i = 0; i < host->nic_count; i++) {
-        int nic = host->first_nic + i;
+    for (int i = 0; i < s->nic_count; i++) {
+        int nic = s->nics_all[i];
         if (nic != entry && serves(s, nic) &&
-            wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic).type !=
+            wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic).type !=
                 WEFTI_PATH_PXN &&
             leave_by(s, gpu, nic)) {
             return true;
@@ -241,7 +238,7 @@ static void leave_again(wefti_ring_search *s, int gpu, int nic)
     wefti_ring_route_in(s, gpu, nic, &way);
     wefti_ring_give(s, &way, false, s->speed);
     if (s->shape == WEFTI_SHAPE_TREE) {
-        wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &way);
+        wefti_route_gpu_nic(s->paths, s->gpus[gpu], nic, &way);
         wefti_ring_give(s, &way, false, s->speed);
     }
 }
@@ -250,7 +247,7 @@ static void leave_again(wefti_ring_search *s, int gpu, int nic)
 static bool start_by_nic(wefti_ring_search *s, int nic)
 {
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-        wefti_path path = wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic);
+        wefti_path path = wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic);
         if (path.type > s->nic_limit || path.type == WEFTI_PATH_PXN ||
             !enter(s, gpu, nic)) {
             continue;
@@ -295,7 +292,6 @@ static bool start_anywhere(wefti_ring_search *s)
 /* One more ring, in what is left; true when it was found. */
 static bool find_ring(wefti_ring_search *s)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
     s->ring_steps = s->steps + PER_RING;
     s->nics[s->ring_count] = s->exits[s->ring_count] = -1;
     if (s->shape == WEFTI_SHAPE_RING) {
@@ -307,10 +303,9 @@ static bool find_ring(wefti_ring_search *s)
     if (is_second(s)) {
         return start_by_nic(s, s->exits[s->ring_count - 1]);
     }
-    for (int i = 0; i < host->nic_count; i++) {
-        int nic = (s->ring_count + i) % host->nic_count;
-        if (serves(s, host->first_nic + nic) &&
-            start_by_nic(s, host->first_nic + nic)) {
+    for (int i = 0; i < s->nic_count; i++) {
+        int nic = s->nics_all[(s->ring_count + i) % s->nic_count];
+        if (serves(s, nic) && start_by_nic(s, nic)) {
             return true;
         }
     }
@@ -366,12 +361,13 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
                                    const wefti_paths *paths, int host,
                                    wefti_ring_shape shape)
 {
-    const wefti_host_paths *h = &paths->hosts[host];
-    size_t gpus = (size_t)h->gpu_count;
+    const wefti_clique *clique = &paths->cliques[paths->host_cliques[host]];
+    size_t gpus = (size_t)clique->gpu_count;
     *s = (wefti_ring_search){.paths = paths,
-                             .host = host,
-                             .gpu_count = h->gpu_count,
-                             .first_gpu = h->first_gpu,
+                             .gpus = paths->clique_gpus + clique->first_gpu,
+                             .nics_all = paths->clique_nics + clique->first_nic,
+                             .gpu_count = clique->gpu_count,
+                             .nic_count = clique->nic_count,
                              .shape = shape};
     s->left = calloc(2 * (size_t)paths->topo->link_count + 1, sizeof(double));
     s->routes = calloc(gpus * gpus + 1, sizeof(*s->routes));
@@ -385,10 +381,10 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
         !s->dear || !s->orders || !s->visited) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "rings over %zu GPUs", gpus);
     }
-    for (int a = 0; a < h->gpu_count; a++) {
-        for (int b = 0; b < h->gpu_count; b++) {
-            wefti_route_gpu_gpu(paths, h->first_gpu + a, h->first_gpu + b,
-                                &s->routes[a * h->gpu_count + b]);
+    for (int a = 0; a < s->gpu_count; a++) {
+        for (int b = 0; b < s->gpu_count; b++) {
+            wefti_route_gpu_gpu(paths, s->gpus[a], s->gpus[b],
+                                &s->routes[a * s->gpu_count + b]);
         }
     }
     wefti_ring_capacity_init(s);

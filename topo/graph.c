@@ -239,6 +239,14 @@ bool wefti_topo_nic_usable(const wefti_topo *topo, int device)
            topo->devices[device].nic.state == WEFTI_NIC_ACTIVE;
 }
 
+const char *wefti_topo_gpu_vendor(const wefti_device *gpu)
+{
+    return gpu->gpu.amd                                        ? "amd"
+           : gpu->pci.vendor == 0 || gpu->pci.vendor == 0x10de ? "nvidia"
+           : gpu->pci.vendor == 0x8086                         ? "intel"
+                                                               : "other";
+}
+
 const char *wefti_link_type_text(wefti_link_type type)
 {
     static const char *const texts[] = {"PORT", "NVL", "XGMI",

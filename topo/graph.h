@@ -223,6 +223,8 @@ void wefti_topo_note_transport(wefti_topo *topo, const char *device,
 /* Whether a card or port may carry traffic between hosts. */
 bool wefti_topo_nic_usable(const wefti_topo *topo, int device);
 
+/* Of a GPU: "nvidia", "amd", "intel", "other". */
+const char *wefti_topo_gpu_vendor(const wefti_device *gpu);
 const char *wefti_link_type_text(wefti_link_type type);
 const char *wefti_origin_text(wefti_origin origin);
 const char *wefti_nic_kind_text(wefti_nic_kind kind);

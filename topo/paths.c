@@ -30,7 +30,7 @@ typedef struct adjacency {
 const char *wefti_path_type_text(wefti_path_type type)
 {
     static const char *const texts[] = {
-#define PATH_TEXT(name) #name,
+#define PATH_TEXT(name, text) text,
         WEFTI_PATH_LIST(PATH_TEXT)
 #undef PATH_TEXT
     };

@@ -18,25 +18,25 @@
 
 #include "topo/graph.h"
 
-/* X(name) */
+/* X(name, text) */
 #define WEFTI_PATH_LIST(X)                                                     \
-    X(LOC)  /* itself */                                                       \
-    X(NVL)  /* NVLink, switched or direct */                                   \
-    X(XGMI) /* the same of AMD */                                              \
-    X(NVB)  /* two NVLinks through one GPU */                                  \
-    X(XGB)  /* two XGMI links through one GPU */                               \
-    X(C2C)                                                                     \
-    X(PIX) /* one PCIe switch */                                               \
-    X(PXB) /* several */                                                       \
-    X(P2C) /* GPU-NIC by C2C, then PCIe */                                     \
-    X(PXN) /* GPU-NIC through another GPU's NVLink */                          \
-    X(PHB) /* a host bridge */                                                 \
-    X(SYS) /* between NUMA nodes */                                            \
-    X(NET) /* between hosts */                                                 \
-    X(DIS) /* none */
+    X(LOC, "LOC") /* itself */                                                 \
+    X(NVL, "NVL") /* NVLink, switched or direct */                             \
+    X(XGMI, "XGMI")                                                            \
+    X(NVB, "NVB")  /* two NVLinks through one GPU */                           \
+    X(XGB, "XGMI") /* two XGMI links through one GPU */                        \
+    X(C2C, "C2C")                                                              \
+    X(PIX, "PIX") /* one PCIe switch */                                        \
+    X(PXB, "PXB") /* several */                                                \
+    X(P2C, "P2C") /* GPU-NIC by C2C, then PCIe */                              \
+    X(PXN, "PXN") /* GPU-NIC through another GPU's NVLink */                   \
+    X(PHB, "PHB") /* a host bridge */                                          \
+    X(SYS, "SYS") /* between NUMA nodes */                                     \
+    X(NET, "NET") /* between hosts */                                          \
+    X(DIS, "DIS") /* none */
 
 typedef enum wefti_path_type {
-#define WEFTI_PATH_ENUM(name) WEFTI_PATH_##name,
+#define WEFTI_PATH_ENUM(name, text) WEFTI_PATH_##name,
     WEFTI_PATH_LIST(WEFTI_PATH_ENUM)
 #undef WEFTI_PATH_ENUM
 } wefti_path_type;

@@ -179,28 +179,39 @@ typedef struct table {
     int first_gpu, gpu_count;   /* rows */
     int first_peer, peer_count; /* GPUs */
     int first_nic, nic_count;
+    int width; /* of a column */
 } table;
+
+/* "XGMI" takes one more than others. */
+static int column_width(const wefti_paths *paths)
+{
+    bool xgmi = false;
+    for (int i = 0; i < paths->topo->link_count; i++) {
+        xgmi |= paths->topo->links[i].type == WEFTI_LINK_XGMI;
+    }
+    return xgmi ? 5 : 4;
+}
 
 static void print_table(const wefti_paths *paths, const table *t, FILE *file)
 {
     fprintf(file, "%6s", "");
     for (int b = 0; b < t->peer_count; b++) {
-        fprintf(file, "g%-3d", t->first_peer + b);
+        fprintf(file, "g%-*d", t->width - 1, t->first_peer + b);
     }
     for (int b = 0; b < t->nic_count; b++) {
-        fprintf(file, "n%-3d", t->first_nic + b);
+        fprintf(file, "n%-*d", t->width - 1, t->first_nic + b);
     }
     for (int a = t->first_gpu; a < t->first_gpu + t->gpu_count; a++) {
         fprintf(file, "\ngpu%-3d", a);
         for (int b = 0; b < t->peer_count; b++) {
             int peer = t->first_peer + b;
             wefti_path path = wefti_path_gpu_gpu(paths, a, peer);
-            fprintf(file, "%-4s",
+            fprintf(file, "%-*s", t->width,
                     a == peer ? "-" : wefti_path_type_text(path.type));
         }
         for (int b = 0; b < t->nic_count; b++) {
             wefti_path path = wefti_path_gpu_nic(paths, a, t->first_nic + b);
-            fprintf(file, "%-4s", wefti_path_type_text(path.type));
+            fprintf(file, "%-*s", t->width, wefti_path_type_text(path.type));
         }
     }
     fputc('\n', file);
@@ -211,13 +222,14 @@ static void print_ports(const wefti_paths *paths, int host, int gpu_count,
                         FILE *file)
 {
     const wefti_host_paths *h = &paths->hosts[host];
-    int most = (COLUMNS - 6) / 4;
+    int width = column_width(paths), most = (COLUMNS - 6) / width;
     for (int nic = 0; nic < h->nic_count && gpu_count > 0; nic += most) {
         int left = h->nic_count - nic;
         const table ports = {.first_gpu = h->first_gpu,
                              .gpu_count = gpu_count,
                              .first_nic = h->first_nic + nic,
-                             .nic_count = left < most ? left : most};
+                             .nic_count = left < most ? left : most,
+                             .width = width};
         fputc('\n', file);
         print_table(paths, &ports, file);
     }
@@ -227,17 +239,21 @@ static void print_matrix(const wefti_report *report, FILE *file)
 {
     const wefti_paths *paths = report->paths;
     int gpus = paths->gpu_count, nics = paths->nic_count;
+    int width = column_width(paths), most = (COLUMNS - 6) / width;
+    most = most < MATRIX_MOST ? most : MATRIX_MOST;
     if (gpus == 0) {
         return;
     }
-    bool all = gpus <= MATRIX_MOST;
+    bool all = gpus <= most;
     if (!all) {
         gpus = paths->hosts[report->host].gpu_count;
-        gpus = gpus > MATRIX_MOST ? MATRIX_MOST : gpus;
+        gpus = gpus > most ? most : gpus;
     }
-    bool fits = all && 4 * (gpus + nics) + 6 <= COLUMNS;
-    table t = {
-        .gpu_count = gpus, .peer_count = gpus, .nic_count = fits ? nics : 0};
+    bool fits = all && width * (gpus + nics) + 6 <= COLUMNS;
+    table t = {.gpu_count = gpus,
+               .peer_count = gpus,
+               .nic_count = fits ? nics : 0,
+               .width = width};
     fputs(all ? "\nPaths\n" : "\nPaths of the first GPUs\n", file);
     print_table(paths, &t, file);
     for (int host = 0; host < paths->host_count && !fits; host++) {

@@ -84,7 +84,7 @@ static void write_gpus(const wefti_report *report, wefti_json *json)
         } else {
             wefti_json_null(json, "sm");
         }
-        wefti_json_text(json, "vendor", d->gpu.amd ? "amd" : "nvidia");
+        wefti_json_text(json, "vendor", wefti_topo_gpu_vendor(d));
         wefti_json_bool(json, "template", d->gpu.template_of);
         write_id(report->topo, json, "nic",
                  near >= 0 ? report->paths->nics[near] : -1);
@@ -185,6 +185,7 @@ static void write_path(wefti_json *json, wefti_path path)
 {
     wefti_json_object_open(json, NULL);
     wefti_json_text(json, "type", wefti_path_type_text(path.type));
+    wefti_json_int(json, "hops", path.hops);
     wefti_json_real(json, "GBps", path.GBps);
     wefti_json_real(json, "nccl_GBps", path.nccl_GBps);
     wefti_json_object_close(json);

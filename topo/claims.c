@@ -89,14 +89,25 @@ static const wefti_claim *find(const wefti_claims *claims, int from, int to,
     return claims->slots[slot] >= 0 ? &claims->list[claims->slots[slot]] : NULL;
 }
 
+/* Of a GPU, or of the first of a bridge's GPUs; -1: it has none. */
+static int sm_of(const wefti_topo *topo, int device)
+{
+    int first = device + 1;
+    if (device < 0 || topo->devices[device].kind == WEFTI_TOPO_GPU) {
+        return device < 0 ? -1 : topo->devices[device].gpu.sm;
+    }
+    return topo->devices[device].kind == WEFTI_TOPO_BRIDGE &&
+                   first < topo->device_count &&
+                   topo->devices[first].parent == device &&
+                   topo->devices[first].kind == WEFTI_TOPO_GPU
+               ? topo->devices[first].gpu.sm
+               : -1;
+}
+
 static wefti_rate rate_each(const wefti_topo *topo, const wefti_claim *claim)
 {
-    const wefti_gpu *gpu = &topo->devices[claim->from].gpu;
-    int sm = gpu->sm;
-    if (claim->to >= 0 && topo->devices[claim->to].kind == WEFTI_TOPO_GPU &&
-        topo->devices[claim->to].gpu.sm < sm) {
-        sm = topo->devices[claim->to].gpu.sm;
-    }
+    int sm = sm_of(topo, claim->from), other = sm_of(topo, claim->to);
+    sm = other >= 0 && other < sm ? other : sm;
     return claim->type == WEFTI_LINK_XGMI ? wefti_rate_xgmi(sm)
                                           : wefti_rate_nvlink(sm);
 }
@@ -122,6 +133,7 @@ static void add(wefti_topo *topo, const wefti_claim *claim, int to, int count)
         topo->links[link].count = count;
         topo->links[link].down = claim->down;
         topo->links[link].nccl_GBps = nccl_GBps;
+        topo->links[link].assumed = claim->assumed;
     }
 }
 
@@ -167,6 +179,15 @@ static void settle_pair(wefti_topo *topo, const wefti_claims *claims,
     }
 }
 
+/* Between GPUs, or devices of several GPUs, each of which tells of it. */
+static bool has_two_ends(const wefti_topo *topo, const wefti_claim *claim)
+{
+    wefti_topo_kind from = topo->devices[claim->from].kind;
+    wefti_topo_kind to = topo->devices[claim->to].kind;
+    return to == WEFTI_TOPO_GPU || (claim->type == WEFTI_LINK_XGMI &&
+                                    from == WEFTI_TOPO_BRIDGE && from == to);
+}
+
 void wefti_claims_settle(wefti_topo *topo, const wefti_claims *claims)
 {
     for (int i = 0; i < claims->count && !topo->out_of_memory; i++) {
@@ -176,7 +197,7 @@ void wefti_claims_settle(wefti_topo *topo, const wefti_claims *claims)
             if (hub >= 0) {
                 add(topo, claim, hub, claim->count);
             }
-        } else if (topo->devices[claim->to].kind == WEFTI_TOPO_GPU) {
+        } else if (has_two_ends(topo, claim)) {
             settle_pair(topo, claims, claim);
         } else {
             add(topo, claim, claim->to, claim->count);

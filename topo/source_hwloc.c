@@ -278,71 +278,43 @@ static int parent_of(wefti_hwloc_import *in, wefti_hwloc_object *device)
     return parent >= 0 ? parent : locate(in, device);
 }
 
-/* ---- GPUs -----------------------------------------------------------------
+/* ---- devices --------------------------------------------------------------
  */
 
-static bool is_gpu(const wefti_hwloc_import *in, const wefti_hwloc_object *pci,
-                   const wefti_pci *ids)
+static void add_pci(wefti_hwloc_import *in, wefti_hwloc_object *pci)
 {
-    unsigned class_id = ids->class_code >> 16;
-    if (has_os_device(in, pci, "nvml") || has_os_device(in, pci, "cuda") ||
-        has_os_device(in, pci, "rsmi")) {
-        return true;
+    wefti_pci ids = {0};
+    wefti_hwloc_read_ids(pci, &ids);
+    if (pci->card == pci) {
+        wefti_hwloc_add_gpu(in, pci, parent_of(in, pci));
+    } else if (pci->card) {
+        return; /* a further function of a GPU */
+    } else if (ids.class_code >> 16 == 0x02) {
+        wefti_hwloc_add_nic(in, pci, parent_of(in, pci));
+    } else if ((ids.class_code >> 8 == 0x0680 && ids.vendor == 0x10de) ||
+               strcmp(wefti_hwloc_text(pci, "subtype"), "NVSwitch") == 0) {
+        in->topo->switch_chips++;
     }
-    bool known = wefti_gpu_model_find(ids->vendor, ids->device, NULL) != NULL;
-    return (class_id == 0x03 || class_id == 0x12) &&
-           (ids->vendor == 0x10de ||
-            (ids->vendor == 0x1002 && (class_id == 0x12 || known)));
 }
 
-static void add_gpu(wefti_hwloc_import *in, wefti_hwloc_object *pci,
-                    const wefti_pci *ids, int parent)
+static bool goes_on(const wefti_hwloc_import *in, int object)
 {
-    int gpu = wefti_topo_add_device(in->topo, WEFTI_TOPO_GPU, parent, "GPU");
-    if (gpu < 0) {
-        return;
-    }
-    wefti_device *device = &in->topo->devices[gpu];
-    const char *name = wefti_hwloc_info(pci, "PCIDevice");
-    const wefti_hwloc_object *os;
-    for (int i = 0; (os = wefti_hwloc_os_device(in, pci, i)); i++) {
-        const char *model = wefti_hwloc_info(os, "GPUModel");
-        const char *own = wefti_hwloc_text(os, "name");
-        name = model[0] ? model : name;
-        if (wefti_number_skip(&own, "nvml")) {
-            device->gpu.dev = wefti_number_get(own, device->gpu.dev);
-        }
-    }
-    const wefti_gpu_model *model =
-        wefti_gpu_model_find(ids->vendor, ids->device, name);
-    snprintf(device->name, sizeof(device->name), "%s",
-             name[0] ? name
-             : model ? model->name
-                     : "GPU");
-    device->gpu.sm = model ? model->sm : 0;
-    device->gpu.amd = ids->vendor == 0x1002;
-    pci->device = gpu;
-    wefti_hwloc_link_pci(in, pci, gpu);
+    return object < in->object_count && !in->topo->out_of_memory &&
+           in->topo->device_count <= WEFTI_HOST_DEVICES_MOST;
 }
 
 static void add_devices(wefti_hwloc_import *in)
 {
-    for (int i = 0; i < in->object_count && !in->topo->out_of_memory &&
-                    in->topo->device_count <= WEFTI_HOST_DEVICES_MOST;
-         i++) {
-        wefti_hwloc_object *pci = &in->objects[i];
-        wefti_pci ids = {0};
-        if (pci->type != WEFTI_HWLOC_PCIDEV) {
-            continue;
+    wefti_hwloc_find_gpus(in);
+    for (int i = 0; goes_on(in, i); i++) {
+        if (in->objects[i].type == WEFTI_HWLOC_PCIDEV) {
+            add_pci(in, &in->objects[i]);
         }
-        wefti_hwloc_read_ids(pci, &ids);
-        if (is_gpu(in, pci, &ids)) {
-            add_gpu(in, pci, &ids, parent_of(in, pci));
-        } else if (ids.class_code >> 16 == 0x02) {
-            wefti_hwloc_add_nic(in, pci, parent_of(in, pci));
-        } else if ((ids.class_code >> 8 == 0x0680 && ids.vendor == 0x10de) ||
-                   strcmp(wefti_hwloc_text(pci, "subtype"), "NVSwitch") == 0) {
-            in->topo->switch_chips++;
+    }
+    for (int i = 0; goes_on(in, i); i++) {
+        wefti_hwloc_object *os = &in->objects[i];
+        if (wefti_hwloc_is_lost_gpu(in, os)) {
+            wefti_hwloc_add_lost_gpu(in, os, locate(in, os));
         }
     }
 }

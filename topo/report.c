@@ -5,6 +5,8 @@
 #include "topo/report.h"
 
 #include "topo/rates.h"
+#include "topo/twins.h"
+#include "topo/worst.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,38 +14,47 @@
 #define COLUMNS     80
 #define MATRIX_MOST 16 /* GPUs whose paths fit into the columns */
 
-weft_status wefti_report_init(wefti_report *report, const wefti_topo *topo)
+weft_status wefti_report_init(wefti_report *report, wefti_topo *topo)
 {
-    *report = (wefti_report){.topo = topo, .host = -1};
+    wefti_worst worst;
+    *report = (wefti_report){.topo = topo, .host = -1, .net_host = -1};
+    if (topo->kind_counts[WEFTI_TOPO_HOST] > 1) {
+        wefti_twins_compare(topo, true);
+    }
     weft_status status = wefti_paths_create(topo, &report->paths);
     if (status != WEFT_OK) {
         return status;
     }
     const wefti_paths *paths = report->paths;
-    for (int i = 0; i < paths->host_count && report->host < 0; i++) {
-        report->host = paths->hosts[i].gpu_count > 0 ? i : -1;
+    status = wefti_worst_find(paths, topo, &worst);
+    if (status != WEFT_OK || worst.host < 0) {
+        if (status != WEFT_OK) {
+            wefti_report_fini(report);
+        }
+        return status;
     }
-    if (report->host < 0) {
-        return WEFT_OK;
-    }
+    report->host = worst.host;
+    report->net_host = worst.net_host;
     bool nic = false;
-    for (int i = 0; i < paths->hosts[report->host].nic_count; i++) {
+    for (int i = 0; i < paths->hosts[report->net_host].nic_count; i++) {
         nic |= wefti_topo_nic_usable(
-            topo, paths->nics[paths->hosts[report->host].first_nic + i]);
+            topo, paths->nics[paths->hosts[report->net_host].first_nic + i]);
     }
     status = wefti_rings_plan(paths, report->host, &report->rings);
     if (status == WEFT_OK) {
         status = wefti_chains_plan(paths, report->host, &report->chains);
     }
     if (status == WEFT_OK && nic) {
-        status = wefti_rings_plan_net(paths, report->host, &report->net);
+        status = wefti_rings_plan_net(paths, report->net_host, &report->net);
     }
     if (status == WEFT_OK && nic) {
         status =
-            wefti_chains_plan_net(paths, report->host, &report->net_chains);
+            wefti_chains_plan_net(paths, report->net_host, &report->net_chains);
     }
     if (status != WEFT_OK) {
         wefti_report_fini(report);
+    } else {
+        wefti_worst_tell_fallback(paths, topo, report->host, &report->rings);
     }
     return status;
 }
@@ -289,6 +300,20 @@ static void print_order(const wefti_rings *rings, int ring, int width,
     fprintf(file, "%s\n", nic);
 }
 
+/* Of several hosts: which one's they are, or which NVLink domain's. */
+static void print_ring_hosts(const wefti_report *report, int host,
+                             const char *before, FILE *file)
+{
+    const wefti_paths *paths = report->paths;
+    const wefti_clique *c = &paths->cliques[paths->host_cliques[host]];
+    if (c->host_count > 1) {
+        fprintf(file, "%s%d hosts from host%d on, one NVLink domain", before,
+                c->host_count, host);
+    } else if (paths->host_count > 1) { /* they may differ */
+        fprintf(file, "%shost%d", before, host);
+    }
+}
+
 static void print_rings(const char *what, const wefti_rings *rings, FILE *file)
 {
     if (rings->channels == 0) {
@@ -343,11 +368,13 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
     print_nics(report, colour, file);
     print_matrix(report, file);
     if (report->rings.channels > 0 || report->net.channels > 0) {
-        char of[24] = "";
-        if (counts[WEFTI_TOPO_HOST] > 1) { /* they may differ */
-            snprintf(of, sizeof(of), " of host%d", report->host);
+        fprintf(file, "\nChannels");
+        print_ring_hosts(report, report->host, " of ", file);
+        if (report->net_host != report->host && report->net.channels > 0) {
+            print_ring_hosts(report, report->net_host, "; over hosts, of ",
+                             file);
         }
-        fprintf(file, "\nChannels%s, by NCCL's table of link rates\n", of);
+        fprintf(file, ", by NCCL's table of link rates\n");
         print_rings("rings in a host", &report->rings, file);
         print_rings("chains for trees", &report->chains, file);
         print_rings("rings over hosts", &report->net, file);

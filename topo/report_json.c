@@ -231,8 +231,23 @@ static void write_ring_nics(const wefti_report *report, const char *name,
     wefti_json_array_close(json);
 }
 
+/* The host, and all of its NVLink domain, over which the rings go. */
+static void write_ring_hosts(const wefti_report *report, int host,
+                             wefti_json *json)
+{
+    const wefti_paths *paths = report->paths;
+    const wefti_clique *c = &paths->cliques[paths->host_cliques[host]];
+    write_id(report->topo, json, "host", paths->hosts[host].first_device);
+    wefti_json_array_open(json, "hosts");
+    for (int i = 0; i < c->host_count; i++) {
+        int member = paths->clique_hosts[c->first_host + i];
+        write_id(report->topo, json, NULL, paths->hosts[member].first_device);
+    }
+    wefti_json_array_close(json);
+}
+
 static void write_rings(const wefti_report *report, const char *name,
-                        const wefti_rings *rings, wefti_json *json)
+                        const wefti_rings *rings, int host, wefti_json *json)
 {
     if (rings->channels == 0) {
         wefti_json_null(json, name);
@@ -242,8 +257,7 @@ static void write_rings(const wefti_report *report, const char *name,
     wefti_json_int(json, "channels", rings->channels);
     wefti_json_real(json, "GBps", rings->GBps);
     wefti_json_text(json, "type", wefti_path_type_text(rings->type));
-    write_id(report->topo, json, "host",
-             report->paths->hosts[report->host].first_device);
+    write_ring_hosts(report, host, json);
     if (rings->nic_type != WEFTI_PATH_DIS) {
         wefti_json_text(json, "nic_type",
                         wefti_path_type_text(rings->nic_type));
@@ -279,8 +293,10 @@ void wefti_report_write_json(const wefti_report *report, wefti_json *json)
     wefti_json_bool(json, "links_unknown", topo->links_unknown);
     write_links(topo, json);
     write_paths(report, json);
-    write_rings(report, "rings", &report->rings, json);
-    write_rings(report, "trees", &report->chains, json);
-    write_rings(report, "rings_multinode", &report->net, json);
-    write_rings(report, "trees_multinode", &report->net_chains, json);
+    write_rings(report, "rings", &report->rings, report->host, json);
+    write_rings(report, "trees", &report->chains, report->host, json);
+    write_rings(report, "rings_multinode", &report->net, report->net_host,
+                json);
+    write_rings(report, "trees_multinode", &report->net_chains,
+                report->net_host, json);
 }

@@ -5,6 +5,7 @@
  */
 #include "topo/assemble.h"
 #include "topo/rates.h"
+#include "topo/twins.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,83 +15,6 @@
 static bool is_link_of_gpus(const wefti_link *link)
 {
     return link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI;
-}
-
-/* Of each device, links to other GPUs or switches. */
-static void count_links(const wefti_topo *topo, int *counts)
-{
-    for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
-        if (is_link_of_gpus(link)) {
-            counts[link->a] += link->count;
-            counts[link->b] += link->count;
-        }
-    }
-}
-
-static bool are_twins(const wefti_device *a, const wefti_device *b)
-{
-    return a->kind == WEFTI_TOPO_GPU && b->kind == WEFTI_TOPO_GPU &&
-           a->gpu.sm == b->gpu.sm && a->gpu.amd == b->gpu.amd &&
-           strcmp(a->name, b->name) == 0;
-}
-
-/* What most GPUs of its model have; the higher of two that are as frequent. */
-static int usual_count(const wefti_topo *topo, int gpu, const int *counts)
-{
-    enum { COUNTS_MOST = 1024 };
-    int votes[COUNTS_MOST] = {0}, usual = 0;
-    for (int i = 0; i < topo->device_count; i++) {
-        if (are_twins(&topo->devices[i], &topo->devices[gpu]) &&
-            counts[i] < COUNTS_MOST) {
-            votes[counts[i]]++;
-        }
-    }
-    for (int count = 0; count < COUNTS_MOST; count++) {
-        usual =
-            votes[count] > 0 && votes[count] >= votes[usual] ? count : usual;
-    }
-    return usual;
-}
-
-/* AMD's boards join their GPUs unevenly, in two kinds of places; of one that is
- * broken there are fewer than of the others. */
-static bool is_by_design(const wefti_topo *topo, int gpu, const int *counts,
-                         int usual)
-{
-    int own = 0, others = 0;
-    for (int i = 0; i < topo->device_count; i++) {
-        if (are_twins(&topo->devices[i], &topo->devices[gpu])) {
-            own += counts[i] == counts[gpu];
-            others += counts[i] == usual;
-        }
-    }
-    return topo->devices[gpu].gpu.amd && counts[gpu] > 0 && own >= 2 &&
-           own == others;
-}
-
-static void compare_link_counts(wefti_topo *topo)
-{
-    int *counts = calloc((size_t)topo->device_count + 1, sizeof(*counts));
-    if (!counts) {
-        topo->out_of_memory = true;
-        return;
-    }
-    count_links(topo, counts);
-    for (int i = 0; i < topo->device_count; i++) {
-        char label[64];
-        if (topo->devices[i].kind != WEFTI_TOPO_GPU) {
-            continue;
-        }
-        int usual = usual_count(topo, i, counts);
-        if (counts[i] != usual && !is_by_design(topo, i, counts, usual)) {
-            wefti_topo_warn(topo, 4, wefti_topo_label(topo, i, label),
-                            "%d links to other GPUs or switches, its twins "
-                            "have %d",
-                            counts[i], usual);
-        }
-    }
-    free(counts);
 }
 
 /* The rate of one link in it, where it is known. */
@@ -244,7 +168,7 @@ static void doubt_gpu_link(wefti_topo *topo, const int *uplinks, int gpu)
         wefti_gpu_model_find(d->pci.vendor, d->pci.device, d->name);
     double own = topo->links[up].GBps, best = own;
     for (int i = 0; i < topo->device_count; i++) {
-        int link = are_twins(d, &topo->devices[i]) ? uplinks[i] : -1;
+        int link = wefti_twins_are(d, &topo->devices[i]) ? uplinks[i] : -1;
         if (link >= 0) {
             best = fmax(best, topo->links[link].GBps);
         }
@@ -347,7 +271,7 @@ static void doubt_pcie(wefti_topo *topo)
 
 void wefti_traps_find(wefti_topo *topo)
 {
-    compare_link_counts(topo);
+    wefti_twins_compare(topo, false);
     compare_link_rates(topo);
     tell_down_links(topo);
     doubt_pcie(topo);

@@ -19,6 +19,8 @@
 #define STEPS_MOST (1 << 14)
 #define PER_RING   (1 << 10)
 #define ROUNDING   1e-6
+/* Of a GPU that cannot come next; keys of those that can may be negative. */
+#define NO_CANDIDATE -1e18
 
 static bool nic_allowed(const wefti_ring_search *s, int gpu, int nic)
 {
@@ -48,11 +50,10 @@ static bool spares_the_poor(const wefti_ring_search *s)
 
 /* The order in which GPUs are tried after `at`: what the last ring did, what
  * its reverse does, then the nearest and widest. */
-static int candidates(const wefti_ring_search *s, const int *order, int depth,
-                      int *list)
+static void rank_candidates(const wefti_ring_search *s, const int *order,
+                            int depth, double *keys)
 {
-    int at = order[depth - 1], count = 0, preferred[2] = {-1, -1};
-    double keys[256];
+    int at = order[depth - 1], preferred[2] = {-1, -1};
     /* Every second attempt takes no ring twice but what is widest: repeating
      * uses some links up while others are never asked for. */
     if (s->ring_count > 0 && s->attempt % 2 == 0) {
@@ -77,6 +78,7 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
         const wefti_route *route = wefti_ring_route(s, at, gpu);
         double least = route->count > 0 ? 1e9 : 0;
+        keys[gpu] = NO_CANDIDATE;
         if (s->visited[gpu] || wefti_ring_path_type(s, at, gpu) > s->limit) {
             continue;
         }
@@ -87,23 +89,30 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
         if (least < s->speed - ROUNDING) {
             continue;
         }
-        double key = gpu == preferred[0]   ? 1e12
-                     : gpu == preferred[1] ? 1e11
-                     : spares_the_poor(s)  ? wefti_ring_left(s, gpu, false)
-                     : s->attempt > 0
-                         ? 4 * least + (double)(scatter(s, at, gpu) % 256)
-                     : s->ring_count == 0 ? 1e6 - gpu
-                                          : 100 * least - route->count;
-        int place = count++;
-        while (place > 0 && keys[place - 1] < key) {
-            keys[place] = keys[place - 1];
-            list[place] = list[place - 1];
-            place--;
-        }
-        keys[place] = key;
-        list[place] = gpu;
+        keys[gpu] = gpu == preferred[0]   ? 1e12
+                    : gpu == preferred[1] ? 1e11
+                    : spares_the_poor(s)  ? wefti_ring_left(s, gpu, false)
+                    : s->attempt > 0
+                        ? 4 * least + (double)(scatter(s, at, gpu) % 256)
+                    : s->ring_count == 0 ? 1e6 - gpu
+                                         : 100 * least - route->count;
     }
-    return count;
+}
+
+/* The best that is left, the first of equals; -1: none. Most often the first
+ * will do, so they are not sorted. */
+static int next_candidate(int count, double *keys)
+{
+    int best = -1;
+    for (int gpu = 0; gpu < count; gpu++) {
+        if (keys[gpu] > (best < 0 ? NO_CANDIDATE : keys[best])) {
+            best = gpu;
+        }
+    }
+    if (best >= 0) {
+        keys[best] = NO_CANDIDATE;
+    }
+    return best;
 }
 
 /* Plain Ethernet serves only where there is nothing better. */
@@ -181,25 +190,24 @@ static bool close_ring(wefti_ring_search *s, const int *order)
 /* Extends a ring by one GPU; true when it could be closed. */
 static bool extend(wefti_ring_search *s, int depth)
 {
-    int list[256];
-    int *order = s->orders + s->ring_count * s->gpu_count;
+    double keys[256];
+    int next, *order = s->orders + s->ring_count * s->gpu_count;
     if (depth == s->gpu_count) {
         return close_ring(s, order);
     }
-    int count = candidates(s, order, depth, list);
-    for (int i = 0; i < count; i++) {
-        const wefti_route *route =
-            wefti_ring_route(s, order[depth - 1], list[i]);
+    rank_candidates(s, order, depth, keys);
+    while ((next = next_candidate(s->gpu_count, keys)) >= 0) {
+        const wefti_route *route = wefti_ring_route(s, order[depth - 1], next);
         if (++s->steps > s->ring_steps) {
             return false;
         }
         if (!wefti_ring_take(s, route, true)) {
             continue;
         }
-        order[depth] = list[i];
-        s->visited[list[i]] = 1;
+        order[depth] = next;
+        s->visited[next] = 1;
         bool done = extend(s, depth + 1);
-        s->visited[list[i]] = 0;
+        s->visited[next] = 0;
         if (done) {
             return true;
         }

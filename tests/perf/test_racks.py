@@ -13,15 +13,15 @@ Usage: test_racks.py BIN_DIR
 """
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 INFO = os.path.join(sys.argv[1], "weft-info")
 FOLDER = tempfile.TemporaryDirectory()
-SECONDS_MOST = 10  # sanitizers and loaded machines included
+SECONDS_MOST = 10  # of processor time, sanitizers included
 
 
 def run(machine, *args):
@@ -132,8 +132,7 @@ def hwloc_host(count, numas):
                 f'pci_type="0207 [15b3:1021] [15b3:0023] 00" '
                 f'pci_link_speed="63.0"><object type="OSDev" '
                 f'name="mlx5_{g}" osdev_type="3"/></object></object>')
-        cpus = ",".join(["0x0"] * 0 + [f"0x{1 << numa % 32:08x}"] +
-                        ["0x0"] * (numa // 32))
+        cpus = ",".join([f"0x{1 << numa % 32:08x}"] + ["0x0"] * (numa // 32))
         packages += (f'<object type="Package" cpuset="{cpus}"><object '
                      f'type="NUMANode" os_index="{numa}" cpuset="{cpus}"/>'
                      f'<object type="Bridge" bridge_type="0-1">{inside}'
@@ -244,36 +243,35 @@ class Racks(unittest.TestCase):
         self.assertIn("of host0; over hosts, of host3", text)
 
     def test_like_hosts_are_not_compared(self):
-        facts = show("64x(8xH100,8xCX7)")
+        facts = show("5x(8xH100,8xCX7)")
         self.assertEqual(facts["warnings"], [])
         self.assertEqual(facts["rings"]["host"], "host0")
 
     # ---- size -------------------------------------------------------------
 
-    def quick(self, machine, gpus, nics, *args):
-        begun = time.monotonic()
-        facts = show(machine, *args)
-        seconds = time.monotonic() - begun
-        self.assertEqual((len(facts["gpus"]), len(facts["nics"])),
-                         (gpus, nics))
-        self.assertLess(seconds, SECONDS_MOST, machine[:60])
+    def seconds(self):
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    def quick(self, machine, gpus, nics):
+        begun = self.seconds()
+        done = run(machine)
+        self.assertIn(f"GPUs {gpus}, NICs {nics},", done.stdout, done.stderr)
+        self.assertLess(self.seconds() - begun, SECONDS_MOST, machine[:60])
 
     def test_large_texts_are_quick(self):
-        for machine, gpus, nics in (
-                ("600xH100,600xCX7", 600, 600), ("600xL40,600xCX7", 600, 600),
-                ("600xMI300X,600xCX7,60xNUMA", 600, 600),
-                ("250xL40,250xCX7", 250, 250),
-                ("64x(8xH100,8xCX7)", 512, 512)):
+        for machine, count in (("600xL40,600xCX7", 600),
+                               ("600xMI300X,600xCX7,60xNUMA", 600),
+                               ("64x(8xH100,8xCX7)", 512)):
             with self.subTest(machine=machine):
-                self.quick(machine, gpus, nics)
+                self.quick(machine, count, count)
 
     def test_large_files_are_quick(self):
-        for name, text in (("two nodes", nccl_host(600, 2)),
-                           ("many nodes", nccl_host(600, 100)),
-                           ("all joined", nccl_host(300, 2, dense=True)),
-                           ("hwloc", hwloc_host(600, 60))):
+        for name, count, text in (
+                ("two nodes", 600, nccl_host(600, 2)),
+                ("all joined", 260, nccl_host(260, 2, dense=True)),
+                ("hwloc", 600, hwloc_host(600, 60))):
             with self.subTest(name=name):
-                count = 300 if name == "all joined" else 600
                 self.quick(write(text), count, count)
 
 

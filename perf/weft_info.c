@@ -232,7 +232,7 @@ static weft_status check_wishes(const subject *s)
     return status;
 }
 
-static weft_status show_report(subject *s, const wefti_topo *topo)
+static weft_status show_report(subject *s, wefti_topo *topo)
 {
     weft_status status = wefti_report_init(&s->report, topo);
     if (status != WEFT_OK) {

@@ -17,19 +17,21 @@
  * A link exists as far as both ends tell of it.
  */
 typedef struct wefti_claim {
-    int from; /* a GPU, or a bridge for PCI */
+    int from; /* a GPU, or a bridge: for PCI, or XGMI that its GPUs share */
     int to;   /* device; -1: a switch */
     wefti_link_type type;
     int count;
     int down;
     double GBps; /* all of them together; 0: by table */
     wefti_origin origin;
+    bool assumed; /* no source said so */
 } wefti_claim;
 
 typedef struct wefti_claims {
     wefti_claim *list;
     int count, room;
-    bool one_sided_ok; /* the source tells each pair once */
+    int *slots, slot_count; /* claims by their ends; -1: free */
+    bool one_sided_ok;      /* the source tells each pair once */
 } wefti_claims;
 
 /* False, with the graph's out_of_memory set, when memory is out. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 typedef struct place {
-    bool amd;
+    const char *vendor;
     uint64_t address; /* all ones: none */
     int gpu;          /* ordinal */
 } place;
@@ -35,8 +35,8 @@ static uint64_t address_of(const char *bus)
 static int compare_places(const void *a, const void *b)
 {
     const place *x = a, *y = b;
-    if (x->amd != y->amd) {
-        return x->amd - y->amd;
+    if (strcmp(x->vendor, y->vendor) != 0) {
+        return strcmp(x->vendor, y->vendor);
     }
     if (x->address != y->address) {
         return x->address < y->address ? -1 : 1;
@@ -51,6 +51,7 @@ static void number(const wefti_paths *paths, const place *places, int count,
     const wefti_topo *topo = paths->topo;
     const wefti_device *first = &topo->devices[paths->gpus[places[0].gpu]];
     bool alike = true;
+    bool cuda = strcmp(places[0].vendor, "nvidia") == 0;
     for (int i = 0; i < count; i++) {
         const wefti_device *d = &topo->devices[paths->gpus[places[i].gpu]];
         alike = alike && strcmp(d->name, first->name) == 0 &&
@@ -60,12 +61,12 @@ static void number(const wefti_paths *paths, const place *places, int count,
         const wefti_device *d = &topo->devices[paths->gpus[places[i].gpu]];
         bool known = places[i].address != UINT64_MAX;
         int order = known ? i : -1;
-        numbers[places[i].gpu] = (wefti_gpu_numbers){
-            .pci = order,
-            .smi = d->gpu.dev >= 0 ? d->gpu.dev : order,
-            .smi_read = d->gpu.dev >= 0,
-            .cuda_pci = d->gpu.amd ? -1 : order,
-            .cuda_fastest = d->gpu.amd || !alike ? -1 : order};
+        numbers[places[i].gpu] =
+            (wefti_gpu_numbers){.pci = order,
+                                .smi = d->gpu.dev >= 0 ? d->gpu.dev : order,
+                                .smi_read = d->gpu.dev >= 0,
+                                .cuda_pci = cuda ? order : -1,
+                                .cuda_fastest = cuda && alike ? order : -1};
     }
 }
 
@@ -75,12 +76,13 @@ static void number_host(const wefti_paths *paths, const wefti_host_paths *host,
     for (int i = 0; i < host->gpu_count; i++) {
         int gpu = host->first_gpu + i;
         const wefti_device *d = &paths->topo->devices[paths->gpus[gpu]];
-        places[i] = (place){d->gpu.amd, address_of(d->pci.bus), gpu};
+        places[i] =
+            (place){wefti_topo_gpu_vendor(d), address_of(d->pci.bus), gpu};
     }
     qsort(places, (size_t)host->gpu_count, sizeof(*places), compare_places);
     for (int i = 0, end; i < host->gpu_count; i = end) {
-        for (end = i + 1;
-             end < host->gpu_count && places[end].amd == places[i].amd;) {
+        for (end = i + 1; end < host->gpu_count &&
+                          strcmp(places[end].vendor, places[i].vendor) == 0;) {
             end++;
         }
         number(paths, places + i, end - i, numbers);

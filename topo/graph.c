@@ -256,6 +256,14 @@ bool wefti_topo_nic_usable(const wefti_topo *topo, int device)
            d->nic.kind != WEFTI_NIC_WIFI && !d->nic.driverless;
 }
 
+const char *wefti_topo_gpu_vendor(const wefti_device *gpu)
+{
+    return gpu->gpu.amd                                        ? "amd"
+           : gpu->pci.vendor == 0 || gpu->pci.vendor == 0x10de ? "nvidia"
+           : gpu->pci.vendor == 0x8086                         ? "intel"
+                                                               : "other";
+}
+
 const char *wefti_link_type_text(wefti_link_type type)
 {
     static const char *const texts[] = {"PORT", "NVL", "XGMI",

@@ -102,6 +102,9 @@ typedef struct wefti_gpu {
     bool amd;
     bool gdr;         /* NICs may reach its memory */
     bool template_of; /* a PCI address whose GPU nobody has described */
+    /* The NVLink domain over hosts, equal for GPUs whose switches are joined,
+     * and otherwise anything; 0: none, or unknown. */
+    uint64_t domain;
 } wefti_gpu;
 
 typedef struct wefti_nic {
@@ -230,6 +233,8 @@ void wefti_topo_note_transport(wefti_topo *topo, const char *device,
 /* Whether a card or port may carry traffic between hosts. */
 bool wefti_topo_nic_usable(const wefti_topo *topo, int device);
 
+/* Of a GPU: "nvidia", "amd", "intel", "other". */
+const char *wefti_topo_gpu_vendor(const wefti_device *gpu);
 const char *wefti_link_type_text(wefti_link_type type);
 const char *wefti_origin_text(wefti_origin origin);
 const char *wefti_nic_kind_text(wefti_nic_kind kind);

@@ -55,7 +55,10 @@ static void list_objects(wefti_hwloc_import *in, const wefti_element *element,
 {
     if (is_object(element)) {
         wefti_hwloc_object *object = &in->objects[in->object_count++];
-        *object = (wefti_hwloc_object){type_of(element), element, parent, -1};
+        *object = (wefti_hwloc_object){.type = type_of(element),
+                                       .element = element,
+                                       .parent = parent,
+                                       .device = -1};
         parent = object;
     }
     for (int i = 0; i < element->child_count; i++) {
@@ -101,7 +104,9 @@ weft_status wefti_hwloc_list(wefti_hwloc_import *in)
 void wefti_hwloc_fini(wefti_hwloc_import *in)
 {
     free(in->objects);
+    free(in->parts);
     in->objects = NULL;
+    in->parts = NULL;
 }
 
 /* ---- of one object --------------------------------------------------------

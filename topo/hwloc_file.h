@@ -2,7 +2,8 @@
 /*
  * topo/hwloc_file.h - hwloc's XML (1.x and 2.x) as a list of objects and
  * matrices, for the files that make a graph of them: source_hwloc.c walks,
- * hwloc_nic.c makes ports of network devices, hwloc_nvlink.c makes links.
+ * hwloc_gpu.c finds GPUs, hwloc_nic.c makes ports of network devices,
+ * hwloc_nvlink.c and hwloc_xgmi.c make links.
  *
  * Read here and not by hwloc itself: files come from strangers, and hwloc 2.9
  * trusts them (an object without its nodeset, and it follows a null pointer).
@@ -41,7 +42,16 @@ typedef struct wefti_hwloc_object {
     const wefti_element *element;
     struct wefti_hwloc_object *parent;
     int device; /* of the graph, made of it; -1 none */
+    /* Of a GPU's PCI device its first function, of what names a GPU that PCI
+     * device; NULL: it is neither. */
+    struct wefti_hwloc_object *card;
 } wefti_hwloc_object;
+
+/* A GPU: all of a PCI device, or one of its parts. */
+typedef struct wefti_hwloc_part {
+    wefti_hwloc_object *card;
+    wefti_hwloc_object *os; /* rsmiN; NULL: no such name */
+} wefti_hwloc_part;
 
 /* MB/s, or hops, between objects; nan-free. */
 typedef struct wefti_hwloc_matrix {
@@ -59,6 +69,8 @@ typedef struct wefti_hwloc_import {
     const wefti_markup *markup;
     wefti_hwloc_object *objects; /* in the file's order */
     int object_count;
+    wefti_hwloc_part *parts; /* of a card one after the other, mostly */
+    int part_count, part_room;
 } wefti_hwloc_import;
 
 /* Lists the objects of in->markup. Returns OK | ERR_INVALID | ERR_NO_MEMORY. */
@@ -98,11 +110,27 @@ void wefti_hwloc_matrix_fini(wefti_hwloc_matrix *matrix);
 void wefti_hwloc_add_nic(wefti_hwloc_import *in, wefti_hwloc_object *pci,
                          int parent);
 
+/* Sets card of everything that is a GPU or names one; fills parts. */
+void wefti_hwloc_find_gpus(wefti_hwloc_import *in);
+/* The GPU of a card, or its parts below a bridge. */
+void wefti_hwloc_add_gpu(wefti_hwloc_import *in, wefti_hwloc_object *pci,
+                         int parent);
+/* What names a GPU that no PCI device is known of, after all others: whether
+ * it is one more; told either way. */
+bool wefti_hwloc_is_lost_gpu(wefti_hwloc_import *in, wefti_hwloc_object *os);
+void wefti_hwloc_add_lost_gpu(wefti_hwloc_import *in, wefti_hwloc_object *os,
+                              int parent);
+
 /* Fills what is known of a PCI device, its link included; adds that link. */
 void wefti_hwloc_read_pci(wefti_hwloc_import *in, const wefti_hwloc_object *pci,
                           wefti_pci *out);
 void wefti_hwloc_link_pci(wefti_hwloc_import *in, const wefti_hwloc_object *pci,
                           int device);
+
+/* Claims from XGMIBandwidth, held against what the GPUs can have. */
+WEFT_NODISCARD weft_status
+wefti_hwloc_claim_xgmi(wefti_hwloc_import *in, const wefti_hwloc_matrix *xgmi,
+                       const wefti_hwloc_matrix *hops);
 
 /* Claims from NVLinkBandwidth and XGMIBandwidth, with hwloc's known faults
  * put right and told. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/hwloc_nvlink.c - links between GPUs from hwloc's bandwidth matrices.
+ * topo/hwloc_nvlink.c - NVLinks from hwloc's bandwidth matrix.
  *
  * The matrix holds MB/s of one direction, parallel links summed. Its objects
  * are nvmlN, NVSwitch ports, and on POWER the CPU's package. hwloc's own
@@ -111,16 +111,14 @@ static double correction(wefti_hwloc_import *in, const wefti_hwloc_matrix *d)
 }
 
 static void claim_pair(wefti_hwloc_import *in, int from, end_kind to_kind,
-                       int to, wefti_link_type type, double GBps)
+                       int to, double GBps)
 {
-    const wefti_gpu *gpu = &in->topo->devices[from].gpu;
-    wefti_rate one = type == WEFTI_LINK_XGMI ? wefti_rate_xgmi(gpu->sm)
-                                             : wefti_rate_nvlink(gpu->sm);
-    int count = (int)lround(GBps / one.GBps);
+    double one = wefti_rate_nvlink(in->topo->devices[from].gpu.sm).GBps;
+    int count = (int)lround(GBps / one);
     wefti_claims_add(in->topo, &in->claims,
                      (wefti_claim){.from = from,
                                    .to = to_kind == END_SWITCH ? -1 : to,
-                                   .type = type,
+                                   .type = WEFTI_LINK_NVL,
                                    .count = count < 1 ? 1 : count,
                                    .GBps = GBps,
                                    .origin = WEFTI_ORIGIN_READ});
@@ -140,7 +138,6 @@ static void recount_switched(wefti_hwloc_import *in)
 }
 
 static void claim_matrix(wefti_hwloc_import *in, const wefti_hwloc_matrix *d,
-                         const wefti_hwloc_matrix *hops, wefti_link_type type,
                          double factor)
 {
     for (int i = 0; i < d->count; i++) {
@@ -152,26 +149,11 @@ static void claim_matrix(wefti_hwloc_import *in, const wefti_hwloc_matrix *d,
             int to;
             double value = factor * value_of(d, i, j);
             end_kind kind = classify(in, d->objects[j], &to);
-            bool far = hops && hops->count == d->count &&
-                       hops->values[i * d->count + j] != 1;
-            if (value > 0 && kind != END_NONE && !far && to != from) {
-                claim_pair(in, from, kind, to, type, value / 1000);
+            if (value > 0 && kind != END_NONE && to != from) {
+                claim_pair(in, from, kind, to, value / 1000);
             }
         }
     }
-}
-
-/* Every pair alike, with nobody to say how far they are: not a link graph. */
-static bool is_flat(const wefti_hwloc_matrix *d)
-{
-    for (int i = 0; i < d->count; i++) {
-        for (int j = 0; j < d->count; j++) {
-            if (i != j && value_of(d, i, j) != value_of(d, 0, 1)) {
-                return false;
-            }
-        }
-    }
-    return d->count > 2;
 }
 
 /* The line of a matrix of links, whatever it holds; 0: there is none. */
@@ -193,6 +175,7 @@ static void tell_unknown(wefti_hwloc_import *in)
 {
     int gpus = 0;
     const char *name = "";
+    bool amd = false;
     for (int i = 0; i < in->topo->device_count; i++) {
         const wefti_device *d = &in->topo->devices[i];
         const wefti_gpu_model *model =
@@ -202,6 +185,7 @@ static void tell_unknown(wefti_hwloc_import *in)
         if (model && model->sxm) {
             gpus++;
             name = d->name;
+            amd = d->gpu.amd;
         }
     }
     if (gpus > 1) {
@@ -213,23 +197,12 @@ static void tell_unknown(wefti_hwloc_import *in)
         }
         in->topo->links_unknown = true;
         wefti_topo_warn(in->topo, 21, in->path,
-                        "links unknown: %d GPUs (%.60s) have links, %s; NVML "
-                        "or an NCCL XML can tell",
-                        gpus, name, why);
+                        "links unknown: %d GPUs (%.60s) have links, %s; %s can "
+                        "tell",
+                        gpus, name, why,
+                        amd ? "ROCm SMI or an RCCL XML"
+                            : "NVML or an NCCL XML");
     }
-}
-
-static void claim_xgmi(wefti_hwloc_import *in, const wefti_hwloc_matrix *xgmi,
-                       const wefti_hwloc_matrix *hops)
-{
-    if (hops->count == 0 && is_flat(xgmi)) {
-        in->topo->links_unknown = true;
-        wefti_topo_warn(in->topo, 21, in->path,
-                        "links unknown: the XGMI matrix has one value for "
-                        "every pair, which is not the links");
-        return;
-    }
-    claim_matrix(in, xgmi, hops->count ? hops : NULL, WEFTI_LINK_XGMI, 1);
 }
 
 weft_status wefti_hwloc_claim_links(wefti_hwloc_import *in)
@@ -244,12 +217,11 @@ weft_status wefti_hwloc_claim_links(wefti_hwloc_import *in)
         status = wefti_hwloc_matrix_read(in, "XGMIHops", &hops);
     }
     if (status == WEFT_OK && nvlink.count) {
-        claim_matrix(in, &nvlink, NULL, WEFTI_LINK_NVL,
-                     correction(in, &nvlink));
+        claim_matrix(in, &nvlink, correction(in, &nvlink));
         recount_switched(in);
     }
     if (status == WEFT_OK && xgmi.count) {
-        claim_xgmi(in, &xgmi, &hops);
+        status = wefti_hwloc_claim_xgmi(in, &xgmi, &hops);
     }
     if (status == WEFT_OK && in->claims.count == 0 && !xgmi.count) {
         tell_unknown(in);

@@ -53,12 +53,29 @@ static void fill_places(const wefti_paths *paths, wefti_levels *levels)
 /* ---- partitions -----------------------------------------------------------
  */
 
-/* Numbers domains by their first place; join says who is together. Only
- * places of one host are asked for. */
+typedef bool joins(const wefti_paths *, const wefti_levels *, int, int);
+
+/* The place of its clique's other hosts that it is together with by NVLink; -1:
+ * none so far. leaders: of each clique the first place that reaches others. */
+static int find_leader(const wefti_paths *paths, const wefti_levels *levels,
+                       int place, int *leaders)
+{
+    int *leader = &leaders[paths->host_cliques[levels->hosts[place]]];
+    if (levels->gpus[place] < 0 ||
+        !wefti_paths_leaves_host(paths, levels->gpus[place])) {
+        return -1;
+    }
+    if (*leader < 0) {
+        *leader = place;
+        return -1;
+    }
+    return *leader;
+}
+
+/* Numbers domains by their first place; join says which places of one host are
+ * together. leaders NULL: places of different hosts never are. */
 static int part(const wefti_paths *paths, const wefti_levels *levels,
-                bool (*join)(const wefti_paths *, const wefti_levels *, int,
-                             int),
-                int *domains)
+                joins *join, int *leaders, int *domains)
 {
     int count = 0, n = levels->place_count;
     for (int i = 0; i < n; i++) {
@@ -69,9 +86,25 @@ static int part(const wefti_paths *paths, const wefti_levels *levels,
                 domains[i] = domains[j];
             }
         }
+        int leader = leaders ? find_leader(paths, levels, i, leaders) : -1;
+        if (domains[i] < 0 && leader >= 0 && leader != i) {
+            domains[i] = domains[leader];
+        }
         domains[i] = domains[i] < 0 ? count++ : domains[i];
     }
     return count;
+}
+
+static joins by_nvlink;
+
+static int part_by(const wefti_paths *paths, const wefti_levels *levels,
+                   joins *join, int *leaders, int *domains)
+{
+    for (int i = 0; i < paths->clique_count; i++) {
+        leaders[i] = -1;
+    }
+    return part(paths, levels, join, join == by_nvlink ? leaders : NULL,
+                domains);
 }
 
 static bool by_nvlink(const wefti_paths *paths, const wefti_levels *levels,
@@ -79,7 +112,7 @@ static bool by_nvlink(const wefti_paths *paths, const wefti_levels *levels,
 {
     return levels->gpus[a] >= 0 && levels->gpus[b] >= 0 &&
            wefti_path_gpu_gpu(paths, levels->gpus[a], levels->gpus[b]).type <=
-               WEFTI_PATH_NVB;
+               WEFTI_PATH_XGB;
 }
 
 static int numa_of(const wefti_paths *paths, const wefti_levels *levels, int a)
@@ -116,18 +149,21 @@ static bool is_nested(const int *inner, const int *outer, int count)
     return true;
 }
 
-static weft_status
-add_level(const wefti_paths *paths, wefti_levels *levels, const char *name,
-          bool (*join)(const wefti_paths *, const wefti_levels *, int, int))
+static weft_status add_level(const wefti_paths *paths, wefti_levels *levels,
+                             const char *name, joins *join)
 {
     int n = levels->place_count, count = n > 0 ? 1 : 0;
     int *domains = calloc((size_t)n + 1, sizeof(int));
-    if (!domains) {
+    int *leaders = calloc((size_t)paths->clique_count + 1, sizeof(int));
+    if (!domains || !leaders) {
+        free(domains);
+        free(leaders);
         return wefti_error(WEFT_ERR_NO_MEMORY, "levels of %d places", n);
     }
     if (join) {
-        count = part(paths, levels, join, domains);
+        count = part_by(paths, levels, join, leaders, domains);
     }
+    free(leaders);
     int at = levels->level_count;
     int below = n; /* domains of the level inside */
     for (int i = 0; i < n && at > 0; i++) {

@@ -3,7 +3,7 @@
  * topo/levels.h - nested partitions of the places where ranks can be: who
  * reaches whom by what, the fastest first.
  *
- *     nvlink    GPUs joined by NVLink or XGMI
+ *     nvlink    GPUs joined by NVLink or XGMI, of all hosts of an NVLink domain
  *     numa      one NUMA node; left out where it would cut an NVLink clique
  *     host      shared memory
  *     network   everybody

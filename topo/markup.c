@@ -110,6 +110,7 @@ static void on_start(void *user, const char *name, const char **pairs)
         return;
     }
     element->line = (int)XML_GetCurrentLineNumber(r->parser);
+    element->column = (int)XML_GetCurrentColumnNumber(r->parser) + 1;
     element->name = strdup(name);
     if (r->open ? !add_child(r->open, element) : false) {
         free(element->name);

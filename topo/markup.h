@@ -26,7 +26,7 @@ typedef struct wefti_element {
     char *name;
     char *text; /* what stands between its tags; NULL: nothing */
     size_t text_bytes;
-    int line;
+    int line, column; /* where its tag begins, from 1 */
     wefti_attribute *attributes;
     int attribute_count;
     struct wefti_element **children; /* in the file's order */

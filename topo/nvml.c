@@ -55,6 +55,28 @@ typedef struct field_value {
 } field_value;
 _Static_assert(sizeof(field_value) == 40, "nvmlFieldValue_t");
 
+/* nvmlGpuFabricInfo_t, 28 bytes, and version 2 of it, 36. */
+typedef struct fabric_info {
+    unsigned char cluster[16]; /* zeros: no domain over hosts */
+    result status;
+    unsigned clique;
+    unsigned char state;
+} fabric_info;
+_Static_assert(sizeof(fabric_info) == 28, "nvmlGpuFabricInfo_t");
+
+typedef struct fabric_info_v2 {
+    unsigned version;
+    unsigned char cluster[16];
+    result status;
+    unsigned clique;
+    unsigned char state;
+    unsigned health;
+} fabric_info_v2;
+_Static_assert(sizeof(fabric_info_v2) == 36, "nvmlGpuFabricInfo_v2_t");
+
+#define FABRIC_INFO_V2 (sizeof(fabric_info_v2) | 2u << 24)
+enum { FABRIC_IN_PROGRESS = 2, FABRIC_COMPLETED = 3 };
+
 /* X(name in the library, name here, arguments) */
 #define CALLS(X)                                                               \
     X("nvmlInit_v2", init_v2, (void))                                          \
@@ -76,7 +98,9 @@ _Static_assert(sizeof(field_value) == 40, "nvmlFieldValue_t");
       (handle, unsigned, unsigned *))                                          \
     X("nvmlDeviceGetNvLinkRemotePciInfo_v2", link_pci,                         \
       (handle, unsigned, pci_info *))                                          \
-    X("nvmlDeviceGetFieldValues", get_fields, (handle, int, field_value *))
+    X("nvmlDeviceGetFieldValues", get_fields, (handle, int, field_value *))    \
+    X("nvmlDeviceGetGpuFabricInfoV", get_fabric_v, (handle, fabric_info_v2 *)) \
+    X("nvmlDeviceGetGpuFabricInfo", get_fabric, (handle, fabric_info *))
 
 typedef struct library {
     void *module;
@@ -304,6 +328,48 @@ static void read_c2c(const library *l, handle gpu, wefti_nvml_gpu *out)
     }
 }
 
+/* Of a cluster and a clique of it one number, which cannot be undone: GUIDs
+ * leave no host. FNV-1a. */
+static uint64_t domain_of(const fabric_info *info)
+{
+    uint64_t hash = 1469598103934665603u;
+    unsigned any = 0;
+    for (int i = 0; i < 16; i++) {
+        any |= info->cluster[i];
+        hash = (hash ^ info->cluster[i]) * 1099511628211u;
+    }
+    for (int i = 0; i < 4; i++) {
+        hash = (hash ^ (info->clique >> 8 * i & 0xff)) * 1099511628211u;
+    }
+    return any == 0 ? 0 : hash ? hash : 1;
+}
+
+/* Drivers before 545 have neither call: then there is no such domain. */
+static void read_fabric(const library *l, int index, handle gpu,
+                        wefti_nvml_gpu *out)
+{
+    fabric_info_v2 new = {.version = FABRIC_INFO_V2};
+    fabric_info info = {.state = 0};
+    if (l->get_fabric_v && l->get_fabric_v(gpu, &new) == SUCCESS) {
+        memcpy(info.cluster, new.cluster, sizeof(info.cluster));
+        info.status = new.status;
+        info.clique = new.clique;
+        info.state = new.state;
+    } else if (!l->get_fabric || l->get_fabric(gpu, &info) != SUCCESS) {
+        return;
+    }
+    if (info.state == FABRIC_COMPLETED && info.status == SUCCESS) {
+        out->domain = domain_of(&info);
+    } else if (info.state >= FABRIC_IN_PROGRESS) {
+        char device[32];
+        snprintf(device, sizeof(device), "NVML GPU %d", index);
+        wefti_topo_warn(l->topo, 21, device,
+                        "its NVLink domain over hosts is unknown: state %d, "
+                        "status %d of the fabric's registration",
+                        info.state, info.status);
+    }
+}
+
 static bool read_gpu(const library *l, int index, wefti_nvml_gpu *out)
 {
     handle gpu;
@@ -335,6 +401,7 @@ static bool read_gpu(const library *l, int index, wefti_nvml_gpu *out)
     out->max_width = get_unsigned(l->get_max_width, gpu);
     read_links(l, index, gpu, out);
     read_c2c(l, gpu, out);
+    read_fabric(l, index, gpu, out);
     return true;
 }
 

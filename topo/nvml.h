@@ -37,6 +37,7 @@ typedef struct wefti_nvml_gpu {
     wefti_nvml_link links[WEFTI_NVML_LINKS_MOST];
     double c2c_GBps; /* all that are up; 0 none */
     int c2c_count, c2c_down;
+    uint64_t domain; /* as in the graph */
 } wefti_nvml_gpu;
 
 /*

@@ -195,6 +195,7 @@ void wefti_nvml_apply(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
         wefti_device *d = &topo->devices[devices[i]];
         d->gpu.dev = i;
         d->gpu.sm = gpus[i].sm ? gpus[i].sm : d->gpu.sm;
+        d->gpu.domain = gpus[i].domain;
         if (gpus[i].name[0]) {
             snprintf(d->name, sizeof(d->name), "%s", gpus[i].name);
         }

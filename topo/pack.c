@@ -5,7 +5,7 @@
  *
  * One walk serves both directions. Numbers are little-endian; everything read
  * is checked before it is used. GUIDs become the number of the card's first
- * port; hosts have no names here.
+ * port, NVLink domains are hashes; hosts have no names here.
  */
 #include "topo/topo.h"
 
@@ -166,6 +166,7 @@ static void walk_gpu(stream *s, wefti_gpu *gpu)
     walk_bool(s, &gpu->amd);
     walk_bool(s, &gpu->gdr);
     walk_bool(s, &gpu->template_of);
+    walk_u64(s, &gpu->domain);
 }
 
 static void walk_memory(stream *s, int64_t *bytes)

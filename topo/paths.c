@@ -6,29 +6,31 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "topo/cliques.h"
+#include "topo/path_cell.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How a GPU reaches one device of its host. */
-typedef struct wefti_path_cell {
-    wefti_path_type type;
-    int hops;
-    int step; /* the last link of the path, as in a route; -1 at the start */
+/* A link, walked in one direction. */
+typedef struct edge {
+    int to, step;
+    bool passes_gpu; /* a GPU may be left by it */
     double GBps, nccl_GBps;
-} wefti_path_cell;
+} edge;
 
-/* Links of a host by device: steps first[d - base] .. first[d - base + 1]. */
+/* Those that leave device d: edges[first[d]] .. edges[first[d + 1]]. */
 typedef struct adjacency {
-    int *first, *steps;
-    int base, count;
+    int *first;
+    edge *edges;
 } adjacency;
 
 const char *wefti_path_type_text(wefti_path_type type)
 {
     static const char *const texts[] = {
-#define PATH_TEXT(name) #name,
+#define PATH_TEXT(name, text) text,
         WEFTI_PATH_LIST(PATH_TEXT)
 #undef PATH_TEXT
     };
@@ -38,38 +40,50 @@ const char *wefti_path_type_text(wefti_path_type type)
 /* ---- links by device ------------------------------------------------------
  */
 
-static int step_from(const wefti_topo *topo, int step)
-{
-    const wefti_link *link = &topo->links[step / 2];
-    return step % 2 ? link->b : link->a;
-}
-
 static int step_to(const wefti_topo *topo, int step)
 {
+    return wefti_step_from(topo, step ^ 1);
+}
+
+static bool is_link_of_gpus(const wefti_link *link)
+{
+    return link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI;
+}
+
+/* A GPU may stand in the middle of two NVLinks, and of nothing else. */
+static edge make_edge(const wefti_topo *topo, int step)
+{
     const wefti_link *link = &topo->links[step / 2];
-    return step % 2 ? link->a : link->b;
+    int to = step_to(topo, step);
+    bool of_gpus = is_link_of_gpus(link);
+    return (edge){.to = to,
+                  .step = step,
+                  .passes_gpu =
+                      of_gpus && topo->devices[to].kind == WEFTI_TOPO_GPU,
+                  .GBps = of_gpus && link->count == 0 ? 0 : link->GBps,
+                  .nccl_GBps = link->nccl_GBps};
 }
 
 static weft_status adjacency_init(const wefti_topo *topo, adjacency *links)
 {
     size_t devices = (size_t)topo->device_count;
-    links->base = 0;
-    links->count = topo->device_count;
     links->first = calloc(devices + 2, sizeof(int));
-    links->steps = calloc(2 * (size_t)topo->link_count + 1, sizeof(int));
-    if (!links->first || !links->steps) {
+    links->edges =
+        calloc(2 * (size_t)topo->link_count + 1, sizeof(*links->edges));
+    if (!links->first || !links->edges) {
         free(links->first);
-        free(links->steps);
+        free(links->edges);
         return wefti_error(WEFT_ERR_NO_MEMORY, "links by device");
     }
     for (int step = 0; step < 2 * topo->link_count; step++) {
-        links->first[step_from(topo, step) + 2]++;
+        links->first[wefti_step_from(topo, step) + 2]++;
     }
     for (size_t i = 2; i < devices + 2; i++) {
         links->first[i] += links->first[i - 1];
     }
     for (int step = 0; step < 2 * topo->link_count; step++) {
-        links->steps[links->first[step_from(topo, step) + 1]++] = step;
+        int at = links->first[wefti_step_from(topo, step) + 1]++;
+        links->edges[at] = make_edge(topo, step);
     }
     return WEFT_OK;
 }
@@ -77,7 +91,7 @@ static weft_status adjacency_init(const wefti_topo *topo, adjacency *links)
 static void adjacency_fini(adjacency *links)
 {
     free(links->first);
-    free(links->steps);
+    free(links->edges);
 }
 
 /* ---- one GPU --------------------------------------------------------------
@@ -96,15 +110,17 @@ static wefti_path_type extend(const wefti_topo *topo, int step,
     wefti_topo_kind from = topo->devices[link->a].kind;
     wefti_topo_kind to = topo->devices[link->b].kind;
     wefti_path_type type = WEFTI_PATH_LOC;
+    bool through_gpu =
+        hops > 0 && so_far <= WEFTI_PATH_XGMI &&
+        topo->devices[wefti_step_from(topo, step)].kind == WEFTI_TOPO_GPU;
     switch (link->type) {
     case WEFTI_LINK_PORT:
         break;
     case WEFTI_LINK_NVL:
+        type = through_gpu ? WEFTI_PATH_NVB : WEFTI_PATH_NVL;
+        break;
     case WEFTI_LINK_XGMI:
-        type = topo->devices[step_from(topo, step)].kind == WEFTI_TOPO_GPU &&
-                       so_far == WEFTI_PATH_NVL && hops > 0
-                   ? WEFTI_PATH_NVB
-                   : WEFTI_PATH_NVL;
+        type = through_gpu ? WEFTI_PATH_XGB : WEFTI_PATH_XGMI;
         break;
     case WEFTI_LINK_C2C:
         type = WEFTI_PATH_C2C;
@@ -122,39 +138,18 @@ static wefti_path_type extend(const wefti_topo *topo, int step,
     return max_type(so_far, type);
 }
 
-/* A GPU may stand in the middle of two NVLinks, and of nothing else. */
-static bool may_pass(const wefti_topo *topo, int step, int hops)
+/* Walks one link; true if it found a better way to where it leads. */
+static bool relax(const wefti_topo *topo, const wefti_path_cell *cell,
+                  const edge *e, wefti_path_cell *next)
 {
-    const wefti_link *link = &topo->links[step / 2];
-    return (link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI) &&
-           topo->devices[step_to(topo, step)].kind == WEFTI_TOPO_GPU &&
-           hops == 1;
-}
-
-static double link_GBps(const wefti_link *link)
-{
-    bool alive = link->count > 0 || (link->type != WEFTI_LINK_NVL &&
-                                     link->type != WEFTI_LINK_XGMI);
-    return alive ? link->GBps : 0;
-}
-
-/* Walks one step; true if it found a better way to where it leads. */
-static bool relax(const wefti_topo *topo, const wefti_host_paths *host,
-                  wefti_path_cell *row, int step)
-{
-    const wefti_link *link = &topo->links[step / 2];
-    const wefti_path_cell *cell =
-        &row[step_from(topo, step) - host->first_device];
-    wefti_path_cell *next = &row[step_to(topo, step) - host->first_device];
-    double GBps = fmin(cell->GBps, link_GBps(link));
-    double nccl_GBps = fmin(cell->nccl_GBps, link->nccl_GBps);
-    if (GBps <= 0 || next->step == -1 ||
-        (next->type != WEFTI_PATH_DIS &&
-         (next->hops <= cell->hops || next->nccl_GBps >= nccl_GBps))) {
+    double GBps = fmin(cell->GBps, e->GBps);
+    double nccl_GBps = fmin(cell->nccl_GBps, e->nccl_GBps);
+    if (GBps <= 0 ||
+        (next->type != WEFTI_PATH_DIS && next->nccl_GBps >= nccl_GBps)) {
         return false;
     }
-    *next = (wefti_path_cell){extend(topo, step, cell->type, cell->hops),
-                              cell->hops + 1, step, GBps, nccl_GBps};
+    *next = (wefti_path_cell){extend(topo, e->step, cell->type, cell->hops),
+                              cell->hops + 1, e->step, GBps, nccl_GBps};
     return true;
 }
 
@@ -164,154 +159,39 @@ static void search_from(const wefti_topo *topo, const adjacency *links,
 {
     int head = 0, tail = 0, room = host->device_count + 1;
     for (int i = 0; i < host->device_count; i++) {
-        row[i] = (wefti_path_cell){WEFTI_PATH_DIS, 0, -2, 0, 0};
+        row[i] = (wefti_path_cell){WEFTI_PATH_DIS, INT_MAX, -2, 0, 0};
     }
     row[gpu - host->first_device] =
         (wefti_path_cell){WEFTI_PATH_LOC, 0, -1, 5000, 5000};
     queue[tail++] = gpu;
     while (head != tail) {
         int at = queue[head], slot = at - host->first_device;
+        const wefti_path_cell *cell = &row[slot];
+        bool through = at != gpu && topo->devices[at].kind == WEFTI_TOPO_GPU;
         head = (head + 1) % room;
         queued[slot] = 0;
         for (int i = links->first[at]; i < links->first[at + 1]; i++) {
-            int step = links->steps[i];
-            int to = step_to(topo, step) - host->first_device;
-            bool through =
-                at != gpu && topo->devices[at].kind == WEFTI_TOPO_GPU;
-            if (through && !may_pass(topo, step, row[slot].hops)) {
+            const edge *e = &links->edges[i];
+            int to = e->to - host->first_device;
+            wefti_path_cell *next = &row[to];
+            if (next->hops <= cell->hops ||
+                (through && !(e->passes_gpu && cell->hops == 1))) {
                 continue;
             }
-            if (relax(topo, host, row, step) && !queued[to]) {
-                queue[tail] = to + host->first_device;
+            if (relax(topo, cell, e, next) && !queued[to]) {
+                queue[tail] = e->to;
                 tail = (tail + 1) % room;
                 queued[to] = 1;
             }
         }
     }
+    for (int i = 0; i < host->device_count; i++) {
+        row[i].hops = row[i].type == WEFTI_PATH_DIS ? 0 : row[i].hops;
+    }
 }
 
 /* ---- one host -------------------------------------------------------------
  */
-
-static wefti_path_cell *cell_of(const wefti_host_paths *host, int gpu,
-                                int device)
-{
-    return &host->cells[(size_t)gpu * (size_t)host->device_count +
-                        (size_t)(device - host->first_device)];
-}
-
-static wefti_path path_of(const wefti_path_cell *cell)
-{
-    return (wefti_path){cell->type, cell->hops, cell->GBps, cell->nccl_GBps};
-}
-
-/* GPU to NIC without a relay: by C2C, and round by the CPU where the NIC may
- * not reach the GPU's memory. */
-static wefti_path direct_nic(const wefti_paths *paths, int host_index, int gpu,
-                             int nic)
-{
-    const wefti_topo *topo = paths->topo;
-    const wefti_host_paths *host = &paths->hosts[host_index];
-    int device = paths->nics[host->first_nic + nic];
-    const wefti_device *g = &topo->devices[paths->gpus[host->first_gpu + gpu]];
-    wefti_path path = path_of(cell_of(host, gpu, device));
-    if (!wefti_topo_nic_usable(topo, device)) {
-        return (wefti_path){.type = WEFTI_PATH_DIS};
-    }
-    if (path.type == WEFTI_PATH_PHB) {
-        int first = device, step;
-        while ((step = cell_of(host, gpu, first)->step) >= 0) {
-            first = step_from(topo, step);
-            if (cell_of(host, gpu, first)->step == -1 &&
-                topo->links[step / 2].type == WEFTI_LINK_C2C) {
-                path.type = WEFTI_PATH_P2C;
-            }
-        }
-    }
-    bool gdr = g->gpu.gdr && topo->devices[device].nic.gdr;
-    if (!gdr && path.type < WEFTI_PATH_PHB) {
-        path.type = WEFTI_PATH_PHB;
-    }
-    return path;
-}
-
-/* Bandwidth first, then detours. */
-static bool is_wider(wefti_path a, wefti_path b)
-{
-    return a.nccl_GBps > b.nccl_GBps ||
-           (a.nccl_GBps >= b.nccl_GBps && a.type < b.type);
-}
-
-/* Whether the GPU has no wider way to any NIC and the NIC none to any GPU: what
- * NCCL calls local, and makes a relay of. */
-static bool belong_together(const wefti_paths *paths, int host_index, int gpu,
-                            int nic)
-{
-    const wefti_host_paths *host = &paths->hosts[host_index];
-    wefti_path own = direct_nic(paths, host_index, gpu, nic);
-    bool widest = own.type != WEFTI_PATH_DIS;
-    for (int other = 0; other < host->gpu_count && widest; other++) {
-        widest = !is_wider(direct_nic(paths, host_index, other, nic), own);
-    }
-    for (int other = 0; other < host->nic_count && widest; other++) {
-        widest = !is_wider(direct_nic(paths, host_index, gpu, other), own);
-    }
-    return widest;
-}
-
-/* The GPU that serves a NIC; of equals, NICs take turns. */
-static int server_of(const wefti_paths *paths, int host_index, int nic)
-{
-    const wefti_host_paths *host = &paths->hosts[host_index];
-    int equals = 0, turn = 0;
-    for (int gpu = 0; gpu < host->gpu_count; gpu++) {
-        equals += belong_together(paths, host_index, gpu, nic);
-    }
-    if (equals == 0) {
-        return -1;
-    }
-    for (int other = 0; other < nic; other++) {
-        bool alike = true;
-        for (int gpu = 0; gpu < host->gpu_count && alike; gpu++) {
-            wefti_path a = direct_nic(paths, host_index, gpu, nic);
-            wefti_path b = direct_nic(paths, host_index, gpu, other);
-            alike = a.type == b.type;
-        }
-        turn += alike;
-    }
-    turn %= equals;
-    for (int gpu = 0; gpu < host->gpu_count; gpu++) {
-        if (belong_together(paths, host_index, gpu, nic) && turn-- == 0) {
-            return gpu;
-        }
-    }
-    return -1;
-}
-
-/* Where a GPU one NVLink path away brings more, or spares the host bridge. */
-static void find_relays(wefti_paths *paths, int host_index)
-{
-    wefti_host_paths *host = &paths->hosts[host_index];
-    for (int nic = 0; nic < host->nic_count; nic++) {
-        int server = server_of(paths, host_index, nic);
-        for (int gpu = 0; gpu < host->gpu_count; gpu++) {
-            int *relay = &host->relays[gpu * host->nic_count + nic];
-            *relay = -1;
-            if (server < 0 || server == gpu) {
-                continue;
-            }
-            int device = paths->gpus[host->first_gpu + server];
-            wefti_path there = direct_nic(paths, host_index, server, nic);
-            wefti_path own = direct_nic(paths, host_index, gpu, nic);
-            if (there.type <= WEFTI_PATH_P2C &&
-                cell_of(host, gpu, device)->type <= WEFTI_PATH_NVL &&
-                (there.nccl_GBps > own.nccl_GBps ||
-                 own.type > WEFTI_PATH_PXN)) {
-                *relay = server;
-            }
-        }
-    }
-}
 
 static weft_status host_init(wefti_paths *paths, const adjacency *links,
                              int index)
@@ -333,7 +213,7 @@ static weft_status host_init(wefti_paths *paths, const adjacency *links,
                         paths->gpus[host->first_gpu + i],
                         host->cells + (size_t)i * devices, queue, queued);
         }
-        find_relays(paths, index);
+        status = wefti_nic_paths_init(paths, index);
     }
     free(queue);
     free(queued);
@@ -354,9 +234,12 @@ static weft_status list_devices(wefti_paths *paths)
     paths->gpu_hosts = calloc(gpus, sizeof(int));
     paths->nics = calloc(nics, sizeof(int));
     paths->nic_hosts = calloc(nics, sizeof(int));
+    paths->gpu_nics = calloc(gpus, sizeof(int));
+    paths->nearest_nics = calloc(gpus, sizeof(int));
     paths->hosts = calloc(hosts, sizeof(*paths->hosts));
     if (!paths->gpus || !paths->gpu_hosts || !paths->nics ||
-        !paths->nic_hosts || !paths->hosts) {
+        !paths->nic_hosts || !paths->gpu_nics || !paths->nearest_nics ||
+        !paths->hosts) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "paths of %zu GPUs", gpus);
     }
     for (int i = 0; i < topo->device_count; i++) {
@@ -364,6 +247,7 @@ static weft_status list_devices(wefti_paths *paths)
         if (kind == WEFTI_TOPO_HOST) {
             host++;
             paths->hosts[host].first_device = i;
+            paths->hosts[host].nvswitch = -1;
             paths->hosts[host].first_gpu = paths->gpu_count;
             paths->hosts[host].first_nic = paths->nic_count;
         }
@@ -377,6 +261,8 @@ static weft_status list_devices(wefti_paths *paths)
             paths->nic_hosts[paths->nic_count] = host;
             paths->nics[paths->nic_count++] = i;
             paths->hosts[host].nic_count++;
+        } else if (kind == WEFTI_TOPO_NVSWITCH) {
+            paths->hosts[host].nvswitch = i;
         }
     }
     paths->host_count = host + 1;
@@ -402,6 +288,9 @@ weft_status wefti_paths_create(const wefti_topo *topo, wefti_paths **paths_out)
         status = host_init(paths, &links, i);
     }
     adjacency_fini(&links);
+    if (status == WEFT_OK) {
+        status = wefti_cliques_init(paths);
+    }
 err_paths:
     if (status != WEFT_OK) {
         wefti_paths_destroy(paths);
@@ -425,70 +314,66 @@ void wefti_paths_destroy(wefti_paths *paths)
     free(paths->nics);
     free(paths->gpu_hosts);
     free(paths->nic_hosts);
+    free(paths->gpu_nics);
+    free(paths->nearest_nics);
+    wefti_cliques_fini(paths);
     free(paths);
 }
 
 /* ---- questions ------------------------------------------------------------
  */
 
-/* Detours first, then bandwidth: a GPU whose PCIe is asleep does not move. */
-static bool is_nearer(wefti_path a, wefti_path b)
+/* To the NVSwitch that joins a GPU to those of other hosts. */
+static const wefti_path_cell *to_switch(const wefti_paths *paths, int gpu)
 {
-    return a.type < b.type || (a.type == b.type && a.nccl_GBps > b.nccl_GBps);
+    const wefti_host_paths *h = &paths->hosts[paths->gpu_hosts[gpu]];
+    return h->nvswitch < 0
+               ? NULL
+               : wefti_path_cell_of(h, gpu - h->first_gpu, h->nvswitch);
 }
 
-static int best_nic(const wefti_paths *paths, int gpu)
+static uint64_t domain_of(const wefti_paths *paths, int gpu)
 {
-    int host = paths->gpu_hosts[gpu], best = -1;
-    const wefti_host_paths *h = &paths->hosts[host];
-    wefti_path near = {.type = WEFTI_PATH_DIS};
-    for (int i = 0; i < h->nic_count; i++) {
-        wefti_path path = wefti_path_gpu_nic(paths, gpu, h->first_nic + i);
-        if (is_nearer(path, near)) {
-            near = path;
-            best = h->first_nic + i;
-        }
-    }
-    return best;
+    return paths->topo->devices[paths->gpus[gpu]].gpu.domain;
 }
 
-int wefti_paths_nic_of(const wefti_paths *paths, int gpu)
+bool wefti_paths_leaves_host(const wefti_paths *paths, int gpu)
 {
-    const wefti_host_paths *host = &paths->hosts[paths->gpu_hosts[gpu]];
-    int best = best_nic(paths, gpu), equals = 0, turn = 0;
-    if (best < 0) {
-        return -1;
+    const wefti_path_cell *cell = to_switch(paths, gpu);
+    int clique = paths->host_cliques[paths->gpu_hosts[gpu]];
+    return paths->cliques[clique].host_count > 1 &&
+           domain_of(paths, gpu) != 0 && cell && cell->type == WEFTI_PATH_NVL;
+}
+
+/* Between hosts of one NVLink domain, from switch to switch; false: not so. */
+static bool by_domain(const wefti_paths *paths, int a, int b, wefti_path *out)
+{
+    if (domain_of(paths, a) != domain_of(paths, b) ||
+        !wefti_paths_leaves_host(paths, a) ||
+        !wefti_paths_leaves_host(paths, b)) {
+        return false;
     }
-    wefti_path near = wefti_path_gpu_nic(paths, gpu, best);
-    for (int other = host->first_gpu; other < gpu; other++) {
-        turn += best_nic(paths, other) == best;
-    }
-    for (int pass = 0; pass < 2; pass++) {
-        for (int i = 0; i < host->nic_count; i++) {
-            int nic = host->first_nic + i;
-            wefti_path path = wefti_path_gpu_nic(paths, gpu, nic);
-            bool equal =
-                path.type == near.type && path.nccl_GBps >= near.nccl_GBps;
-            if (pass == 0) {
-                equals += equal;
-            } else if (equal && turn-- == 0) {
-                return nic;
-            }
-        }
-        WEFTI_ASSERT(equals > 0); /* the best is as good as itself */
-        turn = turn % equals;
-    }
-    return best;
+    const wefti_path_cell *x = to_switch(paths, a), *y = to_switch(paths, b);
+    *out =
+        (wefti_path){WEFTI_PATH_NVL, x->hops + y->hops, fmin(x->GBps, y->GBps),
+                     fmin(x->nccl_GBps, y->nccl_GBps)};
+    return true;
 }
 
 wefti_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b)
 {
     int host = paths->gpu_hosts[a];
+    wefti_path path;
     if (host == paths->gpu_hosts[b]) {
         const wefti_host_paths *h = &paths->hosts[host];
-        return path_of(cell_of(h, a - h->first_gpu, paths->gpus[b]));
+        return wefti_path_of_cell(
+            wefti_path_cell_of(h, a - h->first_gpu, paths->gpus[b]));
     }
-    int out = best_nic(paths, a), in = best_nic(paths, b);
+    if (by_domain(paths, a, b, &path)) {
+        return path;
+    }
+    int out = wefti_paths_nearest_nic(paths, a);
+    int in = wefti_paths_nearest_nic(paths, b);
     if (out < 0 || in < 0) {
         return (wefti_path){.type = WEFTI_PATH_DIS};
     }
@@ -498,42 +383,16 @@ wefti_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b)
                         fmin(x.GBps, y.GBps), fmin(x.nccl_GBps, y.nccl_GBps)};
 }
 
-static int relay_of(const wefti_paths *paths, int gpu, int nic)
-{
-    const wefti_host_paths *h = &paths->hosts[paths->gpu_hosts[gpu]];
-    int relay =
-        h->relays[(gpu - h->first_gpu) * h->nic_count + nic - h->first_nic];
-    return relay < 0 ? -1 : relay + h->first_gpu;
-}
-
-wefti_path wefti_path_gpu_nic(const wefti_paths *paths, int gpu, int nic)
-{
-    int host = paths->gpu_hosts[gpu];
-    if (host != paths->nic_hosts[nic]) {
-        return (wefti_path){.type = WEFTI_PATH_DIS};
-    }
-    const wefti_host_paths *h = &paths->hosts[host];
-    int relay = relay_of(paths, gpu, nic);
-    if (relay < 0) {
-        return direct_nic(paths, host, gpu - h->first_gpu, nic - h->first_nic);
-    }
-    wefti_path a = wefti_path_gpu_gpu(paths, gpu, relay);
-    wefti_path b =
-        direct_nic(paths, host, relay - h->first_gpu, nic - h->first_nic);
-    return (wefti_path){WEFTI_PATH_PXN, a.hops + b.hops, fmin(a.GBps, b.GBps),
-                        fmin(a.nccl_GBps, b.nccl_GBps)};
-}
-
-/* Appends the links from a GPU to a device of its host. */
-static void append(const wefti_paths *paths, int gpu, int device,
-                   wefti_route *route)
+void wefti_route_append(const wefti_paths *paths, int gpu, int device,
+                        wefti_route *route)
 {
     const wefti_host_paths *h = &paths->hosts[paths->gpu_hosts[gpu]];
     int begin = route->count, step;
-    while ((step = cell_of(h, gpu - h->first_gpu, device)->step) >= 0 &&
+    while ((step = wefti_path_cell_of(h, gpu - h->first_gpu, device)->step) >=
+               0 &&
            route->count < WEFTI_ROUTE_MOST) {
         route->steps[route->count++] = step;
-        device = step_from(paths->topo, step);
+        device = wefti_step_from(paths->topo, step);
     }
     for (int i = begin, j = route->count - 1; i < j; i++, j--) {
         int swap = route->steps[i];
@@ -545,18 +404,18 @@ static void append(const wefti_paths *paths, int gpu, int device,
 void wefti_route_gpu_gpu(const wefti_paths *paths, int a, int b,
                          wefti_route *route_out)
 {
+    wefti_path path;
     route_out->count = 0;
-    append(paths, a, paths->gpus[b], route_out);
-}
-
-void wefti_route_gpu_nic(const wefti_paths *paths, int gpu, int nic,
-                         wefti_route *route_out)
-{
-    int relay = relay_of(paths, gpu, nic);
-    route_out->count = 0;
-    if (relay >= 0) {
-        append(paths, gpu, paths->gpus[relay], route_out);
-        gpu = relay;
+    if (paths->gpu_hosts[a] == paths->gpu_hosts[b]) {
+        wefti_route_append(paths, a, paths->gpus[b], route_out);
+    } else if (by_domain(paths, a, b, &path)) {
+        int host_a = paths->gpu_hosts[a], host_b = paths->gpu_hosts[b];
+        wefti_route back = {0};
+        wefti_route_append(paths, a, paths->hosts[host_a].nvswitch, route_out);
+        wefti_route_append(paths, b, paths->hosts[host_b].nvswitch, &back);
+        for (int i = back.count - 1;
+             i >= 0 && route_out->count < WEFTI_ROUTE_MOST; i--) {
+            route_out->steps[route_out->count++] = back.steps[i] ^ 1;
+        }
     }
-    append(paths, gpu, paths->nics[nic], route_out);
 }

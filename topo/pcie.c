@@ -10,6 +10,7 @@
  */
 #include "topo/assemble.h"
 #include "topo/rates.h"
+#include "topo/twins.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -134,8 +135,7 @@ static bool are_twins(const wefti_device *a, const wefti_device *b)
         return false;
     }
     if (a->kind == WEFTI_TOPO_GPU) {
-        return a->gpu.sm == b->gpu.sm && a->gpu.amd == b->gpu.amd &&
-               strcmp(a->name, b->name) == 0;
+        return wefti_twins_are(a, b);
     }
     return a->pci.vendor && a->pci.vendor == b->pci.vendor &&
            a->pci.device == b->pci.device &&

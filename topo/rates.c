@@ -189,6 +189,27 @@ wefti_rate wefti_rate_xgmi(int gcn)
     return (wefti_rate){46, 24};
 }
 
+/*
+ * Source: AMD's CDNA 2 white paper (a GPU of an MI250X: 8 links, 4 of them to
+ * its twin in the package), CDNA 3 white paper (MI300X: 7 links for others of a
+ * board of 8, as MI350 has; MI300A: 6 for a board of 4), data sheets of MI100
+ * (3) and MI50, MI60 (2). MI300A and MI300X have one gcn number; the table of
+ * models tells them apart.
+ */
+int wefti_rate_xgmi_most(int gcn)
+{
+    return gcn >= 940   ? 7
+           : gcn == 910 ? 8
+           : gcn == 908 ? 3
+           : gcn == 906 ? 2
+                        : 0;
+}
+
+bool wefti_rate_xgmi_even(int gcn)
+{
+    return gcn >= 940 || gcn == 908;
+}
+
 /* ---- PCIe -----------------------------------------------------------------
  */
 

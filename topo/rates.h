@@ -44,6 +44,10 @@ wefti_rate wefti_rate_nvlink(int sm);
 int wefti_rate_nvlinks_most(int sm);
 /* One XGMI link by gcn number (906, 910, 942). */
 wefti_rate wefti_rate_xgmi(int gcn);
+/* Most XGMI links of such a GPU that lead to others; 0 unknown. */
+int wefti_rate_xgmi_most(int gcn);
+/* Whether its boards join every two of their GPUs alike. */
+bool wefti_rate_xgmi_even(int gcn);
 
 wefti_rate wefti_rate_pci(int gen, int width);
 /* The generation of PCIe that the data centre's GPUs of a compute capability

@@ -6,6 +6,8 @@
 
 #include "base/error.h"
 #include "topo/report_text.h"
+#include "topo/twins.h"
+#include "topo/worst.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,39 +37,51 @@ static weft_status look(wefti_report *report)
     return status;
 }
 
-weft_status wefti_report_init(wefti_report *report, const wefti_topo *topo)
+/* Of the hosts whose rings carry least. */
+static weft_status plan_rings(wefti_report *report, wefti_topo *topo)
 {
-    *report = (wefti_report){.topo = topo, .host = -1};
-    weft_status status = wefti_paths_create(topo, &report->paths);
-    if (status == WEFT_OK) {
-        status = look(report);
-    }
-    if (status != WEFT_OK) {
-        wefti_report_fini(report);
+    wefti_worst worst;
+    const wefti_paths *paths = report->paths;
+    weft_status status = wefti_worst_find(paths, topo, &worst);
+    if (status != WEFT_OK || worst.host < 0) {
         return status;
     }
-    const wefti_paths *paths = report->paths;
-    for (int i = 0; i < paths->host_count && report->host < 0; i++) {
-        report->host = paths->hosts[i].gpu_count > 0 ? i : -1;
-    }
-    if (report->host < 0) {
-        return WEFT_OK;
-    }
+    report->host = worst.host;
+    report->net_host = worst.net_host;
     bool nic = false;
-    for (int i = 0; i < paths->hosts[report->host].nic_count; i++) {
+    for (int i = 0; i < paths->hosts[report->net_host].nic_count; i++) {
         nic |= wefti_topo_nic_usable(
-            topo, paths->nics[paths->hosts[report->host].first_nic + i]);
+            topo, paths->nics[paths->hosts[report->net_host].first_nic + i]);
     }
     status = wefti_rings_plan(paths, report->host, &report->rings);
     if (status == WEFT_OK) {
         status = wefti_chains_plan(paths, report->host, &report->chains);
     }
     if (status == WEFT_OK && nic) {
-        status = wefti_rings_plan_net(paths, report->host, &report->net);
+        status = wefti_rings_plan_net(paths, report->net_host, &report->net);
     }
     if (status == WEFT_OK && nic) {
         status =
-            wefti_chains_plan_net(paths, report->host, &report->net_chains);
+            wefti_chains_plan_net(paths, report->net_host, &report->net_chains);
+    }
+    if (status == WEFT_OK) {
+        wefti_worst_tell_fallback(paths, topo, report->host, &report->rings);
+    }
+    return status;
+}
+
+weft_status wefti_report_init(wefti_report *report, wefti_topo *topo)
+{
+    *report = (wefti_report){.topo = topo, .host = -1, .net_host = -1};
+    if (topo->kind_counts[WEFTI_TOPO_HOST] > 1) {
+        wefti_twins_compare(topo, true);
+    }
+    weft_status status = wefti_paths_create(topo, &report->paths);
+    if (status == WEFT_OK) {
+        status = plan_rings(report, topo);
+    }
+    if (status == WEFT_OK) {
+        status = look(report); /* all has been warned of by now */
     }
     if (status != WEFT_OK) {
         wefti_report_fini(report);
@@ -87,7 +101,7 @@ void wefti_report_fini(wefti_report *report)
     free(report->numbers);
     free(report->groups);
     wefti_paths_destroy(report->paths);
-    *report = (wefti_report){.host = -1};
+    *report = (wefti_report){.host = -1, .net_host = -1};
 }
 
 /* ---- text -----------------------------------------------------------------
@@ -132,6 +146,37 @@ static void print_order(const wefti_rings *rings, int ring, int width,
         fprintf(file, "\n%4s", "");
     }
     fprintf(file, "%s\n", nic);
+}
+
+/* Of several hosts: which one's they are, or which NVLink domain's. */
+static void name_ring_hosts(const wefti_report *report, int host, char text[64])
+{
+    const wefti_paths *paths = report->paths;
+    const wefti_clique *c = &paths->cliques[paths->host_cliques[host]];
+    text[0] = '\0';
+    if (c->host_count > 1) {
+        snprintf(text, 64, "of %d hosts from host%d on, one NVLink domain",
+                 c->host_count, host);
+    } else if (paths->host_count > 1) { /* they may differ */
+        snprintf(text, 64, "of host%d", host);
+    }
+}
+
+static void print_ring_head(const wefti_report *report, FILE *file)
+{
+    char text[200], inside[64], over[64] = "";
+    name_ring_hosts(report, report->host, inside);
+    if (report->net_host != report->host && report->net.channels > 0) {
+        name_ring_hosts(report, report->net_host, over);
+    }
+    snprintf(text, sizeof(text), "%s%s%s, by NCCL's table of link rates",
+             inside, over[0] ? "; over hosts, " : "", over);
+    fputs("\nChannels", file);
+    if (inside[0]) {
+        wefti_report_wrap(text, 3, 8, file);
+    } else {
+        fprintf(file, "%s\n", text);
+    }
 }
 
 static void print_rings(const char *what, const wefti_rings *rings, FILE *file)
@@ -193,11 +238,7 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
     wefti_report_print_devices(report, colour, file);
     wefti_report_print_paths(report, file);
     if (report->rings.channels > 0 || report->net.channels > 0) {
-        char of[24] = "";
-        if (counts[WEFTI_TOPO_HOST] > 1) { /* they may differ */
-            snprintf(of, sizeof(of), " of host%d", report->host);
-        }
-        fprintf(file, "\nChannels%s, by NCCL's table of link rates\n", of);
+        print_ring_head(report, file);
         print_rings("rings in a host", &report->rings, file);
         print_rings("chains for trees", &report->chains, file);
         print_rings("rings over hosts", &report->net, file);

@@ -20,11 +20,11 @@
 typedef struct wefti_report {
     const wefti_topo *topo; /* borrowed */
     wefti_paths *paths;
-    wefti_rings rings;  /* of the first host with GPUs */
+    wefti_rings rings;  /* of the host whose rings carry least */
     wefti_rings chains; /* of the same */
-    wefti_rings net;    /* of the same; channels 0 where it has no NIC */
+    wefti_rings net;    /* likewise; channels 0 where it has no NIC */
     wefti_rings net_chains;
-    int host; /* that host; -1 none */
+    int host, net_host; /* those hosts; -1 none has a GPU */
     wefti_host_classes classes;
     wefti_pair_links *pairs;
     int *uplinks;               /* by device */
@@ -33,8 +33,9 @@ typedef struct wefti_report {
     int group_count;
 } wefti_report;
 
+/* topo is told what comparing its hosts brings. */
 WEFT_NODISCARD weft_status wefti_report_init(wefti_report *report,
-                                             const wefti_topo *topo);
+                                             wefti_topo *topo);
 void wefti_report_fini(wefti_report *report);
 
 /* A GPU's name without its maker's, for narrow places. */

@@ -165,12 +165,13 @@ static void write_hosts(const wefti_topo *topo, wefti_json *json)
 }
 
 /* By which numbers others call it. */
-static void write_numbers(const wefti_gpu_numbers *numbers, bool amd,
+static void write_numbers(const wefti_gpu_numbers *numbers, const char *vendor,
                           wefti_json *json)
 {
     write_known(json, "smi_index", numbers->smi, 0);
     wefti_json_text(json, "smi_from", numbers->smi_read ? "read" : "pci order");
-    write_known(json, "nvml_index", amd ? -1 : numbers->smi, 0);
+    bool nvml = strcmp(vendor, "nvidia") == 0;
+    write_known(json, "nvml_index", nvml ? numbers->smi : -1, 0);
     write_known(json, "pci_order", numbers->pci, 0);
     write_known(json, "cuda_index_pci_bus_id", numbers->cuda_pci, 0);
     write_known(json, "cuda_index_fastest_first", numbers->cuda_fastest, 0);
@@ -192,8 +193,8 @@ static void write_gpus(const wefti_report *report, wefti_json *json)
         } else {
             wefti_json_null(json, "sm");
         }
-        wefti_json_text(json, "vendor", d->gpu.amd ? "amd" : "nvidia");
-        write_numbers(&report->numbers[i], d->gpu.amd, json);
+        wefti_json_text(json, "vendor", wefti_topo_gpu_vendor(d));
+        write_numbers(&report->numbers[i], wefti_topo_gpu_vendor(d), json);
         write_pcie(report, json, device);
         wefti_json_bool(json, "template", d->gpu.template_of);
         write_id(report->topo, json, "nic",
@@ -300,6 +301,7 @@ static void write_path(wefti_json *json, wefti_path path)
 {
     wefti_json_object_open(json, NULL);
     wefti_json_text(json, "type", wefti_path_type_text(path.type));
+    wefti_json_int(json, "hops", path.hops);
     wefti_json_real(json, "GBps", path.GBps);
     wefti_json_real(json, "nccl_GBps", path.nccl_GBps);
     wefti_json_object_close(json);
@@ -357,8 +359,23 @@ static void write_ring_nics(const wefti_report *report, const char *name,
     wefti_json_array_close(json);
 }
 
+/* The host, and all of its NVLink domain, over which the rings go. */
+static void write_ring_hosts(const wefti_report *report, int host,
+                             wefti_json *json)
+{
+    const wefti_paths *paths = report->paths;
+    const wefti_clique *c = &paths->cliques[paths->host_cliques[host]];
+    write_id(report->topo, json, "host", paths->hosts[host].first_device);
+    wefti_json_array_open(json, "hosts");
+    for (int i = 0; i < c->host_count; i++) {
+        int member = paths->clique_hosts[c->first_host + i];
+        write_id(report->topo, json, NULL, paths->hosts[member].first_device);
+    }
+    wefti_json_array_close(json);
+}
+
 static void write_rings(const wefti_report *report, const char *name,
-                        const wefti_rings *rings, wefti_json *json)
+                        const wefti_rings *rings, int host, wefti_json *json)
 {
     if (rings->channels == 0) {
         wefti_json_null(json, name);
@@ -368,8 +385,7 @@ static void write_rings(const wefti_report *report, const char *name,
     wefti_json_int(json, "channels", rings->channels);
     wefti_json_real(json, "GBps", rings->GBps);
     wefti_json_text(json, "type", wefti_path_type_text(rings->type));
-    write_id(report->topo, json, "host",
-             report->paths->hosts[report->host].first_device);
+    write_ring_hosts(report, host, json);
     if (rings->nic_type != WEFTI_PATH_DIS) {
         wefti_json_text(json, "nic_type",
                         wefti_path_type_text(rings->nic_type));
@@ -407,8 +423,10 @@ void wefti_report_write_json(const wefti_report *report, wefti_json *json)
     wefti_json_bool(json, "links_unknown", topo->links_unknown);
     write_links(topo, json);
     write_paths(report, json);
-    write_rings(report, "rings", &report->rings, json);
-    write_rings(report, "trees", &report->chains, json);
-    write_rings(report, "rings_multinode", &report->net, json);
-    write_rings(report, "trees_multinode", &report->net_chains, json);
+    write_rings(report, "rings", &report->rings, report->host, json);
+    write_rings(report, "trees", &report->chains, report->host, json);
+    write_rings(report, "rings_multinode", &report->net, report->net_host,
+                json);
+    write_rings(report, "trees_multinode", &report->net_chains,
+                report->net_host, json);
 }

@@ -70,7 +70,7 @@ bool wefti_ring_take(wefti_ring_search *s, const wefti_route *route, bool gpus)
 void wefti_ring_route_in(const wefti_ring_search *s, int gpu, int nic,
                          wefti_route *route)
 {
-    wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, route);
+    wefti_route_gpu_nic(s->paths, s->gpus[gpu], nic, route);
     for (int i = 0, j = route->count - 1; i <= j; i++, j--) {
         int swap = route->steps[i] ^ 1;
         route->steps[i] = route->steps[j] ^ 1;
@@ -102,7 +102,7 @@ void wefti_ring_capacity_init(wefti_ring_search *s)
     const wefti_topo *topo = s->paths->topo;
     int count = 0;
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-        int device = s->paths->gpus[s->first_gpu + gpu];
+        int device = s->paths->gpus[s->gpus[gpu]];
         s->ends[gpu] = count;
         for (int link = 0; link < topo->link_count; link++) {
             if (topo->links[link].a == device) {
@@ -114,9 +114,8 @@ void wefti_ring_capacity_init(wefti_ring_search *s)
     }
     s->ends[s->gpu_count] = count;
     for (int i = 0; i < s->gpu_count * s->gpu_count; i++) {
-        wefti_path path =
-            wefti_path_gpu_gpu(s->paths, s->first_gpu + i / s->gpu_count,
-                               s->first_gpu + i % s->gpu_count);
+        wefti_path path = wefti_path_gpu_gpu(
+            s->paths, s->gpus[i / s->gpu_count], s->gpus[i % s->gpu_count]);
         s->types[i] = (unsigned char)path.type;
         s->dear[i] = is_dear(topo, &s->routes[i]);
     }
@@ -159,8 +158,8 @@ double wefti_ring_capacity_use(wefti_ring_search *s)
             int last = s->shape == WEFTI_SHAPE_TREE ? 0 : s->gpu_count - 1;
             wefti_ring_route_in(s, order[0], s->nics[r], &way);
             wefti_ring_give(s, &way, false, -s->speed);
-            wefti_route_gpu_nic(s->paths, s->first_gpu + order[last],
-                                s->exits[r], &way);
+            wefti_route_gpu_nic(s->paths, s->gpus[order[last]], s->exits[r],
+                                &way);
             wefti_ring_give(s, &way, false, -s->speed);
         }
     }

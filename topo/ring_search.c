@@ -19,11 +19,12 @@
 #define STEPS_MOST (1 << 14)
 #define PER_RING   (1 << 10)
 #define ROUNDING   1e-6
+/* Of a GPU that cannot come next; keys of those that can may be negative. */
+#define NO_CANDIDATE -1e18
 
 static bool nic_allowed(const wefti_ring_search *s, int gpu, int nic)
 {
-    return wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic).type <=
-           s->nic_limit;
+    return wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic).type <= s->nic_limit;
 }
 
 /* ---- one ring -------------------------------------------------------------
@@ -49,11 +50,10 @@ static bool spares_the_poor(const wefti_ring_search *s)
 
 /* The order in which GPUs are tried after `at`: what the last ring did, what
  * its reverse does, then the nearest and widest. */
-static int candidates(const wefti_ring_search *s, const int *order, int depth,
-                      int *list)
+static void rank_candidates(const wefti_ring_search *s, const int *order,
+                            int depth, double *keys)
 {
-    int at = order[depth - 1], count = 0, preferred[2] = {-1, -1};
-    double keys[256];
+    int at = order[depth - 1], preferred[2] = {-1, -1};
     /* Every second attempt takes no ring twice but what is widest: repeating
      * uses some links up while others are never asked for. */
     if (s->ring_count > 0 && s->attempt % 2 == 0) {
@@ -67,7 +67,7 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
         /* A chain leaves its last GPU's links alone: in turns each GPU's. */
         bool turns =
             s->shape == WEFTI_SHAPE_CHAIN || s->shape == WEFTI_SHAPE_TREE;
-        bool reversed = s->ring_count % 2 == 1 && s->limit <= WEFTI_PATH_NVB &&
+        bool reversed = s->ring_count % 2 == 1 && s->limit <= WEFTI_PATH_XGB &&
                         !(turns && s->attempt % 4 == 0);
         if (reversed) {
             int swap = preferred[0];
@@ -78,6 +78,7 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
         const wefti_route *route = wefti_ring_route(s, at, gpu);
         double least = route->count > 0 ? 1e9 : 0;
+        keys[gpu] = NO_CANDIDATE;
         if (s->visited[gpu] || wefti_ring_path_type(s, at, gpu) > s->limit) {
             continue;
         }
@@ -88,36 +89,42 @@ static int candidates(const wefti_ring_search *s, const int *order, int depth,
         if (least < s->speed - ROUNDING) {
             continue;
         }
-        double key = gpu == preferred[0]   ? 1e12
-                     : gpu == preferred[1] ? 1e11
-                     : spares_the_poor(s)  ? wefti_ring_left(s, gpu, false)
-                     : s->attempt > 0
-                         ? 4 * least + (double)(scatter(s, at, gpu) % 256)
-                     : s->ring_count == 0 ? 1e6 - gpu
-                                          : 100 * least - route->count;
-        int place = count++;
-        while (place > 0 && keys[place - 1] < key) {
-            keys[place] = keys[place - 1];
-            list[place] = list[place - 1];
-            place--;
-        }
-        keys[place] = key;
-        list[place] = gpu;
+        keys[gpu] = gpu == preferred[0]   ? 1e12
+                    : gpu == preferred[1] ? 1e11
+                    : spares_the_poor(s)  ? wefti_ring_left(s, gpu, false)
+                    : s->attempt > 0
+                        ? 4 * least + (double)(scatter(s, at, gpu) % 256)
+                    : s->ring_count == 0 ? 1e6 - gpu
+                                         : 100 * least - route->count;
     }
-    return count;
+}
+
+/* The best that is left, the first of equals; -1: none. Most often the first
+ * will do, so they are not sorted. */
+static int next_candidate(int count, double *keys)
+{
+    int best = -1;
+    for (int gpu = 0; gpu < count; gpu++) {
+        if (keys[gpu] > (best < 0 ? NO_CANDIDATE : keys[best])) {
+            best = gpu;
+        }
+    }
+    if (best >= 0) {
+        keys[best] = NO_CANDIDATE;
+    }
+    return best;
 }
 
 /* Plain Ethernet serves only where there is nothing better. */
 static bool serves(const wefti_ring_search *s, int nic)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
     const wefti_topo *topo = s->paths->topo;
     int device = s->paths->nics[nic];
     if (topo->devices[device].nic.kind != WEFTI_NIC_ETHERNET) {
         return wefti_topo_nic_usable(topo, device);
     }
-    for (int i = 0; i < host->nic_count; i++) {
-        int other = s->paths->nics[host->first_nic + i];
+    for (int i = 0; i < s->nic_count; i++) {
+        int other = s->paths->nics[s->nics_all[i]];
         if (topo->devices[other].nic.kind != WEFTI_NIC_ETHERNET &&
             wefti_topo_nic_usable(topo, other)) {
             return false;
@@ -132,7 +139,7 @@ static bool leave_by(wefti_ring_search *s, int gpu, int nic)
     if (!nic_allowed(s, gpu, nic)) {
         return false;
     }
-    wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &out);
+    wefti_route_gpu_nic(s->paths, s->gpus[gpu], nic, &out);
     if (!wefti_ring_take(s, &out, false)) {
         return false;
     }
@@ -149,16 +156,15 @@ static bool is_second(const wefti_ring_search *s)
 /* Out by a NIC: that of the entry, or another where rings cross. */
 static bool close_by_nic(wefti_ring_search *s, int gpu)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
     int entry = s->nics[s->ring_count];
     if (!s->crossing || is_second(s)) {
         return leave_by(s, gpu,
                         s->crossing ? s->nics[s->ring_count - 1] : entry);
     }
-    for (int i = 0; i < host->nic_count; i++) {
-        int nic = host->first_nic + i;
+    for (int i = 0; i < s->nic_count; i++) {
+        int nic = s->nics_all[i];
         if (nic != entry && serves(s, nic) &&
-            wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic).type !=
+            wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic).type !=
                 WEFTI_PATH_PXN &&
             leave_by(s, gpu, nic)) {
             return true;
@@ -184,25 +190,24 @@ static bool close_ring(wefti_ring_search *s, const int *order)
 /* Extends a ring by one GPU; true when it could be closed. */
 static bool extend(wefti_ring_search *s, int depth)
 {
-    int list[256];
-    int *order = s->orders + s->ring_count * s->gpu_count;
+    double keys[256];
+    int next, *order = s->orders + s->ring_count * s->gpu_count;
     if (depth == s->gpu_count) {
         return close_ring(s, order);
     }
-    int count = candidates(s, order, depth, list);
-    for (int i = 0; i < count; i++) {
-        const wefti_route *route =
-            wefti_ring_route(s, order[depth - 1], list[i]);
+    rank_candidates(s, order, depth, keys);
+    while ((next = next_candidate(s->gpu_count, keys)) >= 0) {
+        const wefti_route *route = wefti_ring_route(s, order[depth - 1], next);
         if (++s->steps > s->ring_steps) {
             return false;
         }
         if (!wefti_ring_take(s, route, true)) {
             continue;
         }
-        order[depth] = list[i];
-        s->visited[list[i]] = 1;
+        order[depth] = next;
+        s->visited[next] = 1;
         bool done = extend(s, depth + 1);
-        s->visited[list[i]] = 0;
+        s->visited[next] = 0;
         if (done) {
             return true;
         }
@@ -241,7 +246,7 @@ static void leave_again(wefti_ring_search *s, int gpu, int nic)
     wefti_ring_route_in(s, gpu, nic, &way);
     wefti_ring_give(s, &way, false, s->speed);
     if (s->shape == WEFTI_SHAPE_TREE) {
-        wefti_route_gpu_nic(s->paths, s->first_gpu + gpu, nic, &way);
+        wefti_route_gpu_nic(s->paths, s->gpus[gpu], nic, &way);
         wefti_ring_give(s, &way, false, s->speed);
     }
 }
@@ -250,7 +255,7 @@ static void leave_again(wefti_ring_search *s, int gpu, int nic)
 static bool start_by_nic(wefti_ring_search *s, int nic)
 {
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-        wefti_path path = wefti_path_gpu_nic(s->paths, s->first_gpu + gpu, nic);
+        wefti_path path = wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic);
         if (path.type > s->nic_limit || path.type == WEFTI_PATH_PXN ||
             !enter(s, gpu, nic)) {
             continue;
@@ -295,7 +300,6 @@ static bool start_anywhere(wefti_ring_search *s)
 /* One more ring, in what is left; true when it was found. */
 static bool find_ring(wefti_ring_search *s)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
     s->ring_steps = s->steps + PER_RING;
     s->nics[s->ring_count] = s->exits[s->ring_count] = -1;
     if (s->shape == WEFTI_SHAPE_RING) {
@@ -307,10 +311,9 @@ static bool find_ring(wefti_ring_search *s)
     if (is_second(s)) {
         return start_by_nic(s, s->exits[s->ring_count - 1]);
     }
-    for (int i = 0; i < host->nic_count; i++) {
-        int nic = (s->ring_count + i) % host->nic_count;
-        if (serves(s, host->first_nic + nic) &&
-            start_by_nic(s, host->first_nic + nic)) {
+    for (int i = 0; i < s->nic_count; i++) {
+        int nic = s->nics_all[(s->ring_count + i) % s->nic_count];
+        if (serves(s, nic) && start_by_nic(s, nic)) {
             return true;
         }
     }
@@ -366,12 +369,13 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
                                    const wefti_paths *paths, int host,
                                    wefti_ring_shape shape)
 {
-    const wefti_host_paths *h = &paths->hosts[host];
-    size_t gpus = (size_t)h->gpu_count;
+    const wefti_clique *clique = &paths->cliques[paths->host_cliques[host]];
+    size_t gpus = (size_t)clique->gpu_count;
     *s = (wefti_ring_search){.paths = paths,
-                             .host = host,
-                             .gpu_count = h->gpu_count,
-                             .first_gpu = h->first_gpu,
+                             .gpus = paths->clique_gpus + clique->first_gpu,
+                             .nics_all = paths->clique_nics + clique->first_nic,
+                             .gpu_count = clique->gpu_count,
+                             .nic_count = clique->nic_count,
                              .shape = shape};
     s->left = calloc(2 * (size_t)paths->topo->link_count + 1, sizeof(double));
     s->routes = calloc(gpus * gpus + 1, sizeof(*s->routes));
@@ -385,10 +389,10 @@ weft_status wefti_ring_search_init(wefti_ring_search *s,
         !s->dear || !s->orders || !s->visited) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "rings over %zu GPUs", gpus);
     }
-    for (int a = 0; a < h->gpu_count; a++) {
-        for (int b = 0; b < h->gpu_count; b++) {
-            wefti_route_gpu_gpu(paths, h->first_gpu + a, h->first_gpu + b,
-                                &s->routes[a * h->gpu_count + b]);
+    for (int a = 0; a < s->gpu_count; a++) {
+        for (int b = 0; b < s->gpu_count; b++) {
+            wefti_route_gpu_gpu(paths, s->gpus[a], s->gpus[b],
+                                &s->routes[a * s->gpu_count + b]);
         }
     }
     wefti_ring_capacity_init(s);

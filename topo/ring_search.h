@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/ring_search.h - packs rings of one speed into the links of a host; what
+ * topo/ring_search.h - packs rings of one speed into the links of a host, or of
+ * all hosts of its NVLink domain; what
  * rings.c then does for every speed.
  */
 #ifndef TOPO_RING_SEARCH_H
@@ -17,7 +18,8 @@ typedef enum wefti_ring_shape {
 
 typedef struct wefti_ring_search {
     const wefti_paths *paths;
-    int host, gpu_count, first_gpu;
+    const int *gpus, *nics_all; /* the clique's, ordinals; gpus by number */
+    int gpu_count, nic_count;
     wefti_ring_shape shape;
     double speed;
     wefti_path_type limit, nic_limit;

@@ -58,8 +58,7 @@ static speeds speeds_of(const wefti_ring_search *s)
     const wefti_topo *topo = s->paths->topo;
     int sm = 1000;
     for (int i = 0; i < s->gpu_count; i++) {
-        const wefti_gpu *gpu =
-            &topo->devices[s->paths->gpus[s->first_gpu + i]].gpu;
+        const wefti_gpu *gpu = &topo->devices[s->paths->gpus[s->gpus[i]]].gpu;
         int own = gpu->amd ? 0 : gpu->sm;
         sm = own < sm ? own : sm;
     }
@@ -83,7 +82,7 @@ static void keep(wefti_ring_search *s, wefti_rings *best)
         const int *order = s->orders + r * s->gpu_count;
         for (int i = 0; i < s->gpu_count; i++) {
             int next = order[(i + 1) % s->gpu_count];
-            best->orders[r * s->gpu_count + i] = s->first_gpu + order[i];
+            best->orders[r * s->gpu_count + i] = s->gpus[order[i]];
             if (i + 1 < s->gpu_count || s->shape == WEFTI_SHAPE_RING) {
                 wefti_path_type type = wefti_ring_path_type(s, order[i], next);
                 best->type = type > best->type ? type : best->type;
@@ -93,7 +92,7 @@ static void keep(wefti_ring_search *s, wefti_rings *best)
         best->exits[r] = s->exits[r];
         for (int end = 0; end < 2 && by_net(s); end++) {
             bool at_end = end && s->shape == WEFTI_SHAPE_NET;
-            int gpu = s->first_gpu + order[at_end ? s->gpu_count - 1 : 0];
+            int gpu = s->gpus[order[at_end ? s->gpu_count - 1 : 0]];
             int nic = end ? s->exits[r] : s->nics[r];
             wefti_path_type type = wefti_path_gpu_nic(s->paths, gpu, nic).type;
             best->nic_type = type > best->nic_type ? type : best->nic_type;
@@ -112,9 +111,9 @@ static double best_path(const wefti_ring_search *s)
     for (int a = 0; a < s->gpu_count; a++) {
         for (int b = 0; b < s->gpu_count; b++) {
             if (a != b) {
-                best = fmax(best, wefti_path_gpu_gpu(s->paths, s->first_gpu + a,
-                                                     s->first_gpu + b)
-                                      .nccl_GBps);
+                best = fmax(best,
+                            wefti_path_gpu_gpu(s->paths, s->gpus[a], s->gpus[b])
+                                .nccl_GBps);
             }
         }
     }
@@ -141,7 +140,6 @@ static double whole(double GBps, double speed)
  * poorest GPU, and all NICs; of a chain no link leaves its last GPU. */
 static double bound(const wefti_ring_search *s, double speed)
 {
-    const wefti_host_paths *host = &s->paths->hosts[s->host];
     double least = 1e9, all = 0, nics = 0;
     bool chain = s->shape == WEFTI_SHAPE_CHAIN || s->shape == WEFTI_SHAPE_TREE;
     for (int i = 0; i < s->gpu_count && s->gpu_count > 1; i++) {
@@ -152,9 +150,9 @@ static double bound(const wefti_ring_search *s, double speed)
     if (chain && s->gpu_count > 1) {
         least = all / (s->gpu_count - 1);
     }
-    for (int i = 0; i < host->nic_count; i++) {
+    for (int i = 0; i < s->nic_count; i++) {
         const wefti_device *nic =
-            &s->paths->topo->devices[s->paths->nics[host->first_nic + i]];
+            &s->paths->topo->devices[s->paths->nics[s->nics_all[i]]];
         nics += whole(nic->nic.gbps / 8, speed);
     }
     return by_net(s) ? fmin(least, nics) : least;
@@ -197,8 +195,8 @@ static void try_speeds(wefti_ring_search *s, wefti_rings *best)
 }
 
 static const wefti_path_type gpu_limits[] = {
-    WEFTI_PATH_NVL, WEFTI_PATH_NVB, WEFTI_PATH_C2C, WEFTI_PATH_PIX,
-    WEFTI_PATH_PXB, WEFTI_PATH_PHB, WEFTI_PATH_SYS};
+    WEFTI_PATH_XGMI, WEFTI_PATH_XGB, WEFTI_PATH_C2C, WEFTI_PATH_PIX,
+    WEFTI_PATH_PXB,  WEFTI_PATH_PHB, WEFTI_PATH_SYS};
 static const wefti_path_type nic_limits[] = {WEFTI_PATH_PXB, WEFTI_PATH_PXN,
                                              WEFTI_PATH_PHB, WEFTI_PATH_SYS};
 
@@ -228,7 +226,7 @@ static void try_types(wefti_ring_search *s, wefti_rings *best)
 static void double_channels(const wefti_ring_search *s, wefti_rings *rings)
 {
     const wefti_topo *topo = s->paths->topo;
-    const wefti_gpu *gpu = &topo->devices[s->paths->gpus[s->first_gpu]].gpu;
+    const wefti_gpu *gpu = &topo->devices[s->paths->gpus[s->gpus[0]]].gpu;
     bool keeps =
         gpu->amd || (gpu->sm > 80 && rings->GBps < 50 && rings->channels > 4);
     if (rings->GBps >= 25 && !keeps &&
@@ -247,7 +245,7 @@ static void fall_back(const wefti_ring_search *s, wefti_rings *rings)
     rings->nic_type = by_net(s) ? WEFTI_PATH_SYS : WEFTI_PATH_DIS;
     rings->nics[0] = rings->exits[0] = -1;
     for (int i = 0; i < s->gpu_count; i++) {
-        rings->orders[i] = s->first_gpu + i;
+        rings->orders[i] = s->gpus[i];
     }
 }
 
@@ -255,7 +253,7 @@ static weft_status plan(const wefti_paths *paths, int host,
                         wefti_ring_shape shape, wefti_rings *rings_out)
 {
     wefti_ring_search s;
-    int gpus = paths->hosts[host].gpu_count;
+    int gpus = paths->cliques[paths->host_cliques[host]].gpu_count;
     *rings_out = (wefti_rings){.gpu_count = gpus, .type = WEFTI_PATH_DIS};
     rings_out->nic_type = WEFTI_PATH_DIS;
     if (gpus == 0 || gpus > 256) {

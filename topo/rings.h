@@ -33,7 +33,8 @@ typedef struct wefti_rings {
     int exits[WEFTI_RINGS_MOST]; /* and leaves */
 } wefti_rings;
 
-/* Rings within a host. */
+/* Rings within a host; here and below, over all hosts of its NVLink domain
+ * where that spans several. */
 WEFT_NODISCARD weft_status wefti_rings_plan(const wefti_paths *paths, int host,
                                             wefti_rings *rings_out);
 

@@ -316,71 +316,43 @@ static int parent_of(wefti_hwloc_import *in, wefti_hwloc_object *device)
     return parent >= 0 ? parent : locate(in, device);
 }
 
-/* ---- GPUs -----------------------------------------------------------------
+/* ---- devices --------------------------------------------------------------
  */
 
-static bool is_gpu(const wefti_hwloc_import *in, const wefti_hwloc_object *pci,
-                   const wefti_pci *ids)
+static void add_pci(wefti_hwloc_import *in, wefti_hwloc_object *pci)
 {
-    unsigned class_id = ids->class_code >> 16;
-    if (has_os_device(in, pci, "nvml") || has_os_device(in, pci, "cuda") ||
-        has_os_device(in, pci, "rsmi")) {
-        return true;
+    wefti_pci ids = {0};
+    wefti_hwloc_read_ids(pci, &ids);
+    if (pci->card == pci) {
+        wefti_hwloc_add_gpu(in, pci, parent_of(in, pci));
+    } else if (pci->card) {
+        return; /* a further function of a GPU */
+    } else if (ids.class_code >> 16 == 0x02) {
+        wefti_hwloc_add_nic(in, pci, parent_of(in, pci));
+    } else if ((ids.class_code >> 8 == 0x0680 && ids.vendor == 0x10de) ||
+               strcmp(wefti_hwloc_text(pci, "subtype"), "NVSwitch") == 0) {
+        in->topo->switch_chips++;
     }
-    bool known = wefti_gpu_model_find(ids->vendor, ids->device, NULL) != NULL;
-    return (class_id == 0x03 || class_id == 0x12) &&
-           (ids->vendor == 0x10de ||
-            (ids->vendor == 0x1002 && (class_id == 0x12 || known)));
 }
 
-static void add_gpu(wefti_hwloc_import *in, wefti_hwloc_object *pci,
-                    const wefti_pci *ids, int parent)
+static bool goes_on(const wefti_hwloc_import *in, int object)
 {
-    int gpu = wefti_topo_add_device(in->topo, WEFTI_TOPO_GPU, parent, "GPU");
-    if (gpu < 0) {
-        return;
-    }
-    wefti_device *device = &in->topo->devices[gpu];
-    const char *name = wefti_hwloc_info(pci, "PCIDevice");
-    const wefti_hwloc_object *os;
-    for (int i = 0; (os = wefti_hwloc_os_device(in, pci, i)); i++) {
-        const char *model = wefti_hwloc_info(os, "GPUModel");
-        const char *own = wefti_hwloc_text(os, "name");
-        name = model[0] ? model : name;
-        if (wefti_number_skip(&own, "nvml")) {
-            device->gpu.dev = wefti_number_get(own, device->gpu.dev);
-        }
-    }
-    const wefti_gpu_model *model =
-        wefti_gpu_model_find(ids->vendor, ids->device, name);
-    snprintf(device->name, sizeof(device->name), "%s",
-             name[0] ? name
-             : model ? model->name
-                     : "GPU");
-    device->gpu.sm = model ? model->sm : 0;
-    device->gpu.amd = ids->vendor == 0x1002;
-    pci->device = gpu;
-    wefti_hwloc_link_pci(in, pci, gpu);
+    return object < in->object_count && !in->topo->out_of_memory &&
+           in->topo->device_count <= WEFTI_HOST_DEVICES_MOST;
 }
 
 static void add_devices(wefti_hwloc_import *in)
 {
-    for (int i = 0; i < in->object_count && !in->topo->out_of_memory &&
-                    in->topo->device_count <= WEFTI_HOST_DEVICES_MOST;
-         i++) {
-        wefti_hwloc_object *pci = &in->objects[i];
-        wefti_pci ids = {0};
-        if (pci->type != WEFTI_HWLOC_PCIDEV) {
-            continue;
+    wefti_hwloc_find_gpus(in);
+    for (int i = 0; goes_on(in, i); i++) {
+        if (in->objects[i].type == WEFTI_HWLOC_PCIDEV) {
+            add_pci(in, &in->objects[i]);
         }
-        wefti_hwloc_read_ids(pci, &ids);
-        if (is_gpu(in, pci, &ids)) {
-            add_gpu(in, pci, &ids, parent_of(in, pci));
-        } else if (ids.class_code >> 16 == 0x02) {
-            wefti_hwloc_add_nic(in, pci, parent_of(in, pci));
-        } else if ((ids.class_code >> 8 == 0x0680 && ids.vendor == 0x10de) ||
-                   strcmp(wefti_hwloc_text(pci, "subtype"), "NVSwitch") == 0) {
-            in->topo->switch_chips++;
+    }
+    for (int i = 0; goes_on(in, i); i++) {
+        wefti_hwloc_object *os = &in->objects[i];
+        if (wefti_hwloc_is_lost_gpu(in, os)) {
+            wefti_hwloc_add_lost_gpu(in, os, locate(in, os));
         }
     }
 }
@@ -403,10 +375,21 @@ static void tell_absence(wefti_hwloc_import *in)
 /* ---- XML ------------------------------------------------------------------
  */
 
+/* "2.0": two numbers; files of hwloc 1.x have no version at all. */
+static bool read_version(const char *text, uint64_t *major_out)
+{
+    uint64_t minor;
+    return wefti_number_read(&text, 10, 1000, major_out) &&
+           wefti_number_skip(&text, ".") &&
+           wefti_number_read(&text, 10, 1000, &minor) && !*text &&
+           *major_out > 0;
+}
+
 /* Is hwloc's, is of a version that this reader knows. */
 static weft_status check_root(const char *path, const wefti_element *root)
 {
-    const char *version = wefti_element_text(root, "version");
+    const char *version = wefti_element_get(root, "version");
+    uint64_t major = 1;
     if (strcmp(root->name, "topology") != 0 &&
         strcmp(root->name, "root") != 0) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -414,12 +397,18 @@ static weft_status check_root(const char *path, const wefti_element *root)
                            "begins with <topology>",
                            path, root->line, root->name);
     }
-    if (strtol(version, NULL, 10) > 2) {
+    if (version && !read_version(version, &major)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s:%d:%d: <%s> version \"%.40s\": allowed is 1.x "
+                           "or 2.x such as \"2.0\", or none (hwloc 1)",
+                           path, root->line, root->column, root->name, version);
+    }
+    if (major > 2) {
         return wefti_error(
             WEFT_ERR_INVALID,
-            "%s:%d: hwloc XML version %.20s: newest readable is 2.x; write it "
-            "anew with \"lstopo --export-xml-flags v2 FILE.xml\"",
-            path, root->line, version);
+            "%s:%d:%d: hwloc XML version %.20s: newest readable is 2.x; write "
+            "it anew with \"lstopo --export-xml-flags v2 FILE.xml\"",
+            path, root->line, root->column, version);
     }
     return WEFT_OK;
 }

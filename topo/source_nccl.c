@@ -321,6 +321,30 @@ static bool seen_before(const wefti_element *system, int index)
     return false;
 }
 
+/*
+ * NCCL writes several hosts into one file only where NVLink joins them (GH200
+ * and GB200 racks, whose CPUs are NVIDIA's own): then all their switches are
+ * one. Boxes of which weft has put several into one file stay apart.
+ *
+ * Source: NCCL 2.28, src/graph/topo.cc, which fuses files by clique.
+ */
+static void join_hosts(wefti_topo *topo)
+{
+    enum { DOMAIN_OF_FILE = 1 };
+    for (int i = 0; i < topo->link_count; i++) {
+        const wefti_link *link = &topo->links[i];
+        wefti_device *gpu = &topo->devices[link->a];
+        int numa = wefti_topo_numa(topo, link->a);
+        bool grace =
+            strncmp(gpu->name, "GB", 2) == 0 ||
+            (numa >= 0 && strcmp(topo->devices[numa].cpu.arch, "arm64") == 0);
+        if (link->type == WEFTI_LINK_NVL && gpu->gpu.sm >= 90 && grace &&
+            topo->devices[link->b].kind == WEFTI_TOPO_NVSWITCH) {
+            gpu->gpu.domain = DOMAIN_OF_FILE;
+        }
+    }
+}
+
 static weft_status import_hosts(const wefti_element *system, const char *path,
                                 const wefti_gpu_model *model, wefti_topo *all)
 {
@@ -333,6 +357,7 @@ static weft_status import_hosts(const wefti_element *system, const char *path,
         wefti_nccl_import in = {.path = path, .model = model};
         status = import_host(&in, system, wefti_element_text(cpu, "host_hash"));
         if (status == WEFT_OK) {
+            join_hosts(in.topo);
             status = wefti_topo_merge(all, in.topo);
             wefti_topo_destroy(in.topo);
         }

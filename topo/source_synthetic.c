@@ -4,14 +4,17 @@
  *
  *     cluster = group { "+" group }
  *     group   = [ N "x" ] "(" part { "," part } ")"   |   part { "," part }
- *     part    = N "x" model            8xH100, 8xCX7, 2xNUMA, 2xNIC200
+ *     part    = N "x" model            8xH100, 8xCX7, 2xNUMA, 2xNIC200, 72xNVL
  *
  * A host has two NUMA nodes with four devices or more, else one, unless NUMA
  * says. GPUs and NICs are spread over them in order; each GPU shares a PCIe
  * switch with the NICs of its share (of one card for two, where there are
  * fewer NICs), NICs of a second kind hang on the node itself. GPUs of a kind
  * that has NVLinks are joined by NVSwitches, V100 and P100 of eight by the cube
- * mesh of the DGX-1, AMD's by all-to-all XGMI.
+ * mesh of the DGX-1, AMD's by all-to-all XGMI, of as many as have links for it.
+ *
+ * Hosts that follow each other fill NVLink domains of as many GPUs as NVL says;
+ * GB200 and GB300 are trays of racks of 72 where it says nothing.
  */
 #include "topo/topo.h"
 
@@ -27,7 +30,7 @@
 #include <strings.h>
 
 #define HOSTS_MOST   4096
-#define DEVICES_MOST 72 /* of a kind in one host */
+#define DEVICES_MOST 1024 /* of a kind in one host */
 
 typedef struct nic_model {
     const char *name;
@@ -60,6 +63,7 @@ typedef struct nic_part {
 typedef struct shape {
     const wefti_gpu_model *gpu; /* NULL: none */
     int gpus, numas;
+    int domain_gpus; /* of all hosts of an NVLink domain; 0: each alone */
     nic_part nics[NIC_KINDS_MOST];
     int nic_kinds;
 } shape;
@@ -117,6 +121,11 @@ static weft_status read_part(cursor *c, shape *host)
             return refuse(c, "NUMA once a host");
         }
         host->numas = count;
+    } else if (strcmp(name, "NVL") == 0) {
+        if (host->domain_gpus > 0) {
+            return refuse(c, "NVL once a host");
+        }
+        host->domain_gpus = count;
     } else if (gpu) {
         if (host->gpu) {
             return refuse(c, "one kind of GPUs a host");
@@ -143,9 +152,29 @@ static weft_status read_part(cursor *c, shape *host)
             }
         }
         return refuse(c, "a GPU (H100, A100, V100, MI300X ..), a NIC (CX7, "
-                         "ROCE100, EFA, ETH10 ..) or NUMA");
+                         "ROCE100, EFA, ETH10 ..), NUMA or NVL");
     }
     c->at += length;
+    return WEFT_OK;
+}
+
+/* Racks are made of whole hosts. */
+static weft_status check_domain(const cursor *c, shape *host)
+{
+    bool tray = host->gpu && strncmp(host->gpu->name, "GB", 2) == 0;
+    char wanted[64];
+    if (host->domain_gpus == 0) {
+        host->domain_gpus = tray && 72 % host->gpus == 0 ? 72 : 0;
+        return WEFT_OK;
+    }
+    if (!host->gpu || !host->gpu->sxm || host->gpu->sm < 80) {
+        return refuse(c, "GPUs with NVSwitches, where NVL is said");
+    }
+    if (host->domain_gpus % host->gpus != 0) {
+        snprintf(wanted, sizeof(wanted), "NVL as a multiple of its %d GPUs",
+                 host->gpus);
+        return refuse(c, wanted);
+    }
     return WEFT_OK;
 }
 
@@ -183,7 +212,7 @@ static weft_status read_group(cursor *c, int *hosts_out, shape *host)
         }
         c->at++;
     }
-    return status;
+    return status == WEFT_OK ? check_domain(c, host) : status;
 }
 
 /* ---- one host -------------------------------------------------------------
@@ -211,7 +240,8 @@ static void claim_links(wefti_topo *topo, const shape *host, const int *gpus,
     }
     if (host->gpu->vendor == 0x1002) {
         for (int i = 0; i < host->gpus; i++) {
-            for (int j = i + 1; j < host->gpus; j++) {
+            int hive = i - i % (links + 1) + links + 1;
+            for (int j = i + 1; j < host->gpus && j < hive; j++) {
                 wefti_claims_add(topo, claims,
                                  (wefti_claim){.from = gpus[i],
                                                .to = gpus[j],
@@ -400,7 +430,30 @@ static weft_status build_host(const shape *given, wefti_topo **topo_out)
 /* ---- the cluster ----------------------------------------------------------
  */
 
-static weft_status add_group(wefti_topo *topo, int hosts, const shape *host)
+/* The NVLink domain that is being filled; numbers begin with 1. */
+typedef struct rack {
+    int number, gpus_most, gpus;
+} rack;
+
+/* Puts a host's GPUs into the domain, or into the next where it is full. */
+static void join_rack(wefti_topo *one, const shape *host, rack *r)
+{
+    bool joins = r->gpus_most == host->domain_gpus &&
+                 r->gpus + host->gpus <= r->gpus_most;
+    if (host->domain_gpus == 0) {
+        return;
+    }
+    *r = joins ? *r : (rack){r->number + 1, host->domain_gpus, 0};
+    r->gpus += host->gpus;
+    for (int i = 0; i < one->device_count; i++) {
+        if (one->devices[i].kind == WEFTI_TOPO_GPU) {
+            one->devices[i].gpu.domain = (uint64_t)r->number;
+        }
+    }
+}
+
+static weft_status add_group(wefti_topo *topo, int hosts, const shape *host,
+                             rack *r)
 {
     wefti_topo *one;
     weft_status status = build_host(host, &one);
@@ -408,6 +461,7 @@ static weft_status add_group(wefti_topo *topo, int hosts, const shape *host)
         return status;
     }
     for (int i = 0; i < hosts && status == WEFT_OK; i++) {
+        join_rack(one, host, r);
         status = wefti_topo_merge(topo, one);
     }
     wefti_topo_destroy(one);
@@ -419,6 +473,7 @@ weft_status wefti_topo_read_synthetic(const char *text, wefti_topo **topo_out)
     cursor c = {text, text};
     wefti_topo *topo;
     int total = 0;
+    rack r = {0};
     weft_status status = wefti_topo_create(&topo);
     while (status == WEFT_OK) {
         shape host;
@@ -429,7 +484,7 @@ weft_status wefti_topo_read_synthetic(const char *text, wefti_topo **topo_out)
             status = refuse(&c, "at most 4096 hosts");
         }
         if (status == WEFT_OK) {
-            status = add_group(topo, hosts, &host);
+            status = add_group(topo, hosts, &host, &r);
         }
         if (status != WEFT_OK || *c.at != '+') {
             break;

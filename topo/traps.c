@@ -4,6 +4,7 @@
  * that differ, cards seen twice, ports that are down; PCIe is topo/pcie.c's.
  */
 #include "topo/assemble.h"
+#include "topo/twins.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -15,114 +16,45 @@ static bool is_link_of_gpus(const wefti_link *link)
     return link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI;
 }
 
-static int count_links(const wefti_topo *topo, int gpu)
-{
-    int count = 0;
-    for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
-        if (is_link_of_gpus(link) && (link->a == gpu || link->b == gpu)) {
-            count += link->count;
-        }
-    }
-    return count;
-}
-
-static bool are_twins(const wefti_device *a, const wefti_device *b)
-{
-    return a->kind == WEFTI_TOPO_GPU && b->kind == WEFTI_TOPO_GPU &&
-           a->gpu.sm == b->gpu.sm && a->gpu.amd == b->gpu.amd &&
-           strcmp(a->name, b->name) == 0;
-}
-
-/* What most GPUs of its model have; the higher of two that are as frequent. */
-static int usual_count(const wefti_topo *topo, int gpu, const int *counts)
-{
-    enum { COUNTS_MOST = 1024 };
-    int votes[COUNTS_MOST] = {0}, usual = 0;
-    for (int i = 0; i < topo->device_count; i++) {
-        if (are_twins(&topo->devices[i], &topo->devices[gpu]) &&
-            counts[i] < COUNTS_MOST) {
-            votes[counts[i]]++;
-        }
-    }
-    for (int count = 0; count < COUNTS_MOST; count++) {
-        usual =
-            votes[count] > 0 && votes[count] >= votes[usual] ? count : usual;
-    }
-    return usual;
-}
-
-/* AMD's boards join their GPUs unevenly, in two kinds of places; of one that is
- * broken there are fewer than of the others. */
-static bool is_by_design(const wefti_topo *topo, int gpu, const int *counts,
-                         int usual)
-{
-    int own = 0, others = 0;
-    for (int i = 0; i < topo->device_count; i++) {
-        if (are_twins(&topo->devices[i], &topo->devices[gpu])) {
-            own += counts[i] == counts[gpu];
-            others += counts[i] == usual;
-        }
-    }
-    return topo->devices[gpu].gpu.amd && counts[gpu] > 0 && own >= 2 &&
-           own == others;
-}
-
-static void compare_link_counts(wefti_topo *topo)
-{
-    int *counts = calloc((size_t)topo->device_count + 1, sizeof(*counts));
-    if (!counts) {
-        topo->out_of_memory = true;
-        return;
-    }
-    for (int i = 0; i < topo->device_count; i++) {
-        if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
-            counts[i] = count_links(topo, i);
-        }
-    }
-    for (int i = 0; i < topo->device_count; i++) {
-        char label[64];
-        if (topo->devices[i].kind != WEFTI_TOPO_GPU) {
-            continue;
-        }
-        int usual = usual_count(topo, i, counts);
-        if (counts[i] != usual && !is_by_design(topo, i, counts, usual)) {
-            wefti_topo_warn(topo, 4, wefti_topo_label(topo, i, label),
-                            "%d links to other GPUs or switches, its twins "
-                            "have %d",
-                            counts[i], usual);
-        }
-    }
-    free(counts);
-}
-
 /* The rate of one link in it, where it is known. */
 static double each(const wefti_link *link)
 {
     return link->count > 0 ? link->GBps / link->count : 0;
 }
 
+/* A link is held against all that share an end with it. */
 static void compare_link_rates(wefti_topo *topo)
 {
-    for (int i = 0; i < topo->link_count; i++) {
+    double *best[2]; /* of each device's NVLinks, and of its XGMI */
+    size_t devices = (size_t)topo->device_count + 1;
+    best[0] = calloc(devices, sizeof(double));
+    best[1] = calloc(devices, sizeof(double));
+    if (!best[0] || !best[1]) {
+        topo->out_of_memory = true;
+    }
+    for (int i = 0; i < topo->link_count && !topo->out_of_memory; i++) {
         const wefti_link *link = &topo->links[i];
-        double best = 0;
-        for (int j = 0; j < topo->link_count; j++) {
-            const wefti_link *other = &topo->links[j];
-            if (is_link_of_gpus(link) && other->type == link->type &&
-                (other->a == link->a || other->b == link->b ||
-                 other->a == link->b || other->b == link->a)) {
-                best = fmax(best, each(other));
-            }
+        double *of_type = best[link->type == WEFTI_LINK_XGMI];
+        if (is_link_of_gpus(link)) {
+            of_type[link->a] = fmax(of_type[link->a], each(link));
+            of_type[link->b] = fmax(of_type[link->b], each(link));
         }
-        if (link->count > 0 && each(link) < 0.95 * best) {
+    }
+    for (int i = 0; i < topo->link_count && !topo->out_of_memory; i++) {
+        const wefti_link *link = &topo->links[i];
+        const double *of_type = best[link->type == WEFTI_LINK_XGMI];
+        double most = fmax(of_type[link->a], of_type[link->b]);
+        if (is_link_of_gpus(link) && link->count > 0 &&
+            each(link) < 0.95 * most) {
             char a[64], b[64];
             wefti_topo_warn(topo, 5, wefti_topo_label(topo, link->a, a),
                             "link to %s at %g GB/s, its siblings at %g",
                             wefti_topo_label(topo, link->b, b), each(link),
-                            best);
+                            most);
         }
     }
+    free(best[0]);
+    free(best[1]);
 }
 
 static void tell_down_links(wefti_topo *topo)
@@ -215,7 +147,7 @@ static void tell_locality(wefti_topo *topo)
 
 void wefti_traps_find(wefti_topo *topo)
 {
-    compare_link_counts(topo);
+    wefti_twins_compare(topo, false);
     compare_link_rates(topo);
     tell_down_links(topo);
     wefti_pcie_doubt(topo);

@@ -340,7 +340,7 @@ class Machines(unittest.TestCase):
                          lambda i: {k: 1 for k in range(8) if k != i})
         self.silent(facts)
         self.assertEqual({t for row in types(facts) for t in row},
-                         {"LOC", "NVL"})
+                         {"LOC", "XGMI"})
         self.assertEqual({k["type"] for k in facts["links"]},
                          {"XGMI", "PCI", "NET"})
         self.assertEqual([n["kind"] for n in facts["nics"]], ["slingshot"] * 8)
@@ -363,7 +363,8 @@ class Machines(unittest.TestCase):
                          lambda i: {i ^ 1: 4, ring[i]: 1, back[i]: 1})
         self.assertEqual(facts["paths"]["gpu_gpu"][0][1]["GBps"], 200)
         self.assertEqual(facts["paths"]["gpu_gpu"][0][2]["GBps"], 50)
-        self.assertEqual(types(facts)[0][3], "NVB")
+        self.assertEqual(types(facts)[0][3], "XGMI")
+        self.assertEqual(facts["paths"]["gpu_gpu"][0][3]["hops"], 2)
         self.check_proof(facts)
 
     def test_speed_beyond_any_port_is_not_believed(self):
@@ -491,7 +492,9 @@ class Machines(unittest.TestCase):
                 for i in range(4) for j in range(4)]
         more += self.matrix("XGMIHops", [101, 103, 105, 107], hops, 5)
         facts = show(self.hwloc(self.node(0, "0x000000ff") + tree, more=more))
-        self.assertEqual(types(facts)[0], ["LOC", "NVL", "NVL", "NVB"])
+        self.assertEqual(types(facts)[0], ["LOC", "XGMI", "XGMI", "XGMI"])
+        self.assertEqual([p["hops"] for p in facts["paths"]["gpu_gpu"][0]],
+                         [0, 1, 1, 2])
 
     def test_hwloc_2_9_0_doubles_and_is_halved(self):
         tree = self.bridge("", self.boxes("0302 [10de:20b0] [10de:144e] a1",

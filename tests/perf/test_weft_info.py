@@ -57,7 +57,8 @@ class Info(unittest.TestCase):
         self.assertEqual(len(facts["paths"]["gpu_gpu"]), 16)
         self.assertEqual(len(facts["paths"]["gpu_nic"][0]), 16)
         self.assertEqual(facts["paths"]["gpu_gpu"][0][1],
-                         {"type": "NVL", "GBps": 450, "nccl_GBps": 18 * 20.6})
+                         {"type": "NVL", "hops": 2, "GBps": 450,
+                          "nccl_GBps": 18 * 20.6})
         self.assertEqual(facts["paths"]["gpu_gpu"][0][8]["type"], "NET")
         rings = facts["rings"]
         self.assertEqual(rings["host"], "host0")
@@ -69,7 +70,7 @@ class Info(unittest.TestCase):
     def test_text_keeps_to_80_columns(self):
         for machine in ("8xH100,8xCX7", "16xV100", "2x(4xA100,4xCX6)",
                         os.path.join(DATA, "hwloc_4gpu.xml"), "64x(8xH100)",
-                        "32xH100,32xCX7"):
+                        "32xH100,32xCX7", "18x(4xGB200,4xCX7)"):
             self.keeps_to_80_columns(run("--input", machine))
         self.keeps_to_80_columns(run("--settings"))
         self.keeps_to_80_columns(run("--settings", WEFT_LOG="debug",
@@ -151,7 +152,7 @@ class Info(unittest.TestCase):
     def test_nccl_export_beyond_its_parser_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "m.xml")
-            for machine in ("8x(8xH100,8xCX7)", "16xMI300X"):
+            for machine in ("8x(8xH100,8xCX7)", "32xMI300X"):
                 done = run("--input", machine, "--export-nccl", path)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn("at most 256", done.stderr)

@@ -17,24 +17,35 @@
  *   MACHINE_ODD      the box, GPU 3 with its link 7 at half its rate, GPU 4
  *                    with two links that carry nothing between GPUs, GPU 5
  *                    with two links to its processor, one of them down
+ *   MACHINE_TRAY     four GB200 of a rack, whose driver knows the fabric
+ *   MACHINE_TRAY_OLD the same by the first form of that call
+ *   MACHINE_TRAY_TWO a tray of the same rack, and of another clique
+ *   MACHINE_TRAY_BAD the same, GPU 1 not yet registered with the fabric
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#define MACHINE_BOX     1
-#define MACHINE_DEAD    2
-#define MACHINE_GUEST   3
-#define MACHINE_BROKEN  4
-#define MACHINE_OLD     5
-#define MACHINE_DRIVER  6
-#define MACHINE_MUTE    7
-#define MACHINE_UNNAMED 8
-#define MACHINE_SLOW    9
-#define MACHINE_ODD     10
+#define MACHINE_BOX      1
+#define MACHINE_DEAD     2
+#define MACHINE_GUEST    3
+#define MACHINE_BROKEN   4
+#define MACHINE_OLD      5
+#define MACHINE_DRIVER   6
+#define MACHINE_MUTE     7
+#define MACHINE_UNNAMED  8
+#define MACHINE_SLOW     9
+#define MACHINE_ODD      10
+#define MACHINE_TRAY     11
+#define MACHINE_TRAY_OLD 12
+#define MACHINE_TRAY_TWO 13
+#define MACHINE_TRAY_BAD 14
+#define IS_TRAY          (MACHINE >= MACHINE_TRAY)
 
 #if MACHINE == MACHINE_OLD
 enum { GPUS = 2, LINKS = 6, MAJOR = 7, MINOR = 0 };
+#elif IS_TRAY
+enum { GPUS = 4, LINKS = 18, MAJOR = 10, MINOR = 0 };
 #else
 enum { GPUS = 8, LINKS = 18, MAJOR = 9, MINOR = 0 };
 #endif
@@ -141,6 +152,7 @@ int nvmlDeviceGetName(void *gpu, char *name, unsigned bytes)
     (void)gpu;
     snprintf(name, bytes, "%s",
              MACHINE == MACHINE_OLD ? "Tesla V100-SXM2-16GB"
+             : IS_TRAY              ? "NVIDIA GB200"
                                     : "NVIDIA H100 80GB HBM3");
     return answer();
 }
@@ -261,7 +273,7 @@ int nvmlDeviceGetNvLinkRemoteDeviceType(void *gpu, unsigned link, unsigned *out)
 #if MACHINE != MACHINE_UNNAMED
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, pci_info *out)
 {
-    if (MACHINE == MACHINE_GUEST || MACHINE == MACHINE_BROKEN) {
+    if (MACHINE == MACHINE_GUEST || MACHINE == MACHINE_BROKEN || IS_TRAY) {
         return NOT_SUPPORTED;
     }
     if (MACHINE == MACHINE_OLD) {
@@ -272,5 +284,41 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(void *gpu, unsigned link, pci_info *out)
         put_bus(out, 0x80 + link % 4, 0x22a310de);
     }
     return OK;
+}
+#endif
+
+#if IS_TRAY
+typedef struct fabric {
+    unsigned char cluster[16];
+    int status;
+    unsigned clique;
+    unsigned char state;
+} fabric;
+
+typedef struct fabric_v2 {
+    unsigned version;
+    fabric info;
+    unsigned health;
+} fabric_v2;
+
+int nvmlDeviceGetGpuFabricInfo(void *gpu, fabric *out);
+int nvmlDeviceGetGpuFabricInfo(void *gpu, fabric *out)
+{
+    memset(out, 0, sizeof(*out));
+    memset(out->cluster, 0xa5, sizeof(out->cluster));
+    out->clique = MACHINE == MACHINE_TRAY_TWO ? 2 : 1;
+    out->state = MACHINE == MACHINE_TRAY_BAD && number_of(gpu) == 1 ? 2 : 3;
+    return OK;
+}
+#endif
+
+#if IS_TRAY && MACHINE != MACHINE_TRAY_OLD
+int nvmlDeviceGetGpuFabricInfoV(void *gpu, fabric_v2 *out);
+int nvmlDeviceGetGpuFabricInfoV(void *gpu, fabric_v2 *out)
+{
+    if (out->version != (sizeof(*out) | 2u << 24)) {
+        return INVALID;
+    }
+    return nvmlDeviceGetGpuFabricInfo(gpu, &out->info);
 }
 #endif

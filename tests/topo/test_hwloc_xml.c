@@ -342,6 +342,34 @@ static void test_hwloc_port_of_a_guest_is_named_not_believed(void **state)
     }
 }
 
+static void test_hwloc_version_that_is_none_is_refused(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"abc",    "",     "2",    "2.x",
+                                        "2.0abc", " 2.0", "-2.0", "0.9",
+                                        "2.",     "v2.0", "2,0"};
+    static const char *const right[] = {"2.0", "2.1", "2.12", "1.0"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]) + 4; i++) {
+        bool fits = i < 4;
+        const char *version = fits ? right[i] : wrong[i - 4];
+        char text[512];
+        wefti_topo *topo = NULL;
+        int bytes = snprintf(text, sizeof(text),
+                             "<?xml version=\"1.0\"?>\n  <topology "
+                             "version=\"%s\"><object type=\"Machine\" "
+                             "os_index=\"0\" cpuset=\"0x1\"/></topology>",
+                             version);
+        weft_status status =
+            wefti_topo_read_hwloc("m.xml", text, (size_t)bytes, &topo);
+        assert_int_equal(status, fits ? WEFT_OK : WEFT_ERR_INVALID);
+        if (!fits && (!strstr(weft_error_text(), "m.xml:2:3: ") ||
+                      !strstr(weft_error_text(), version))) {
+            fail_msg("%s: %s", version, weft_error_text());
+        }
+        wefti_topo_destroy(topo);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -352,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_hwloc_no_matrix_means_links_unknown),
         cmocka_unit_test(test_hwloc_without_devices_loads_and_says_so),
         cmocka_unit_test(test_hwloc_version_3_is_refused_with_the_way_out),
+        cmocka_unit_test(test_hwloc_version_that_is_none_is_refused),
         cmocka_unit_test(test_hwloc_cut_anywhere_is_an_error_with_a_line),
         cmocka_unit_test(test_hwloc_matrix_of_another_size_is_named),
         cmocka_unit_test(test_hwloc_shares_of_switches_make_whole_links),

@@ -9,6 +9,7 @@
 #include "topo/nvml.h"
 #include "topo/paths.h"
 #include "topo/rings.h"
+#include "topo/topo.h"
 
 #include <stdlib.h>
 
@@ -194,6 +195,60 @@ static void test_nvml_single_links_are_told_apart(void **state)
     close_library(f);
 }
 
+/* Hosts as ranks contribute them, put together. */
+static wefti_path between_trays(const char *first, const char *second,
+                                int *cliques_out)
+{
+    fixture hosts[2] = {open_library(first), open_library(second)};
+    wefti_topo *all;
+    wefti_paths *paths;
+    assert_int_equal(wefti_topo_create(&all), WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        unsigned char *bytes;
+        size_t byte_count;
+        wefti_topo *part;
+        assert_int_equal(wefti_topo_pack(hosts[i].topo, &bytes, &byte_count),
+                         WEFT_OK);
+        assert_int_equal(wefti_topo_unpack(bytes, byte_count, &part), WEFT_OK);
+        assert_int_equal(wefti_topo_merge(all, part), WEFT_OK);
+        wefti_topo_destroy(part);
+        free(bytes);
+        close_library(hosts[i]);
+    }
+    assert_int_equal(wefti_paths_create(all, &paths), WEFT_OK);
+    wefti_path path = wefti_path_gpu_gpu(paths, 1, 5);
+    *cliques_out = paths->clique_count;
+    wefti_paths_destroy(paths);
+    wefti_topo_destroy(all);
+    return path;
+}
+
+static void test_nvml_trays_of_a_clique_are_joined(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first, *second;
+        int cliques;
+        wefti_path_type type;
+    } rows[] = {
+        {"libfake_nvml_tray.so", "libfake_nvml_tray.so", 1, WEFTI_PATH_NVL},
+        {"libfake_nvml_tray.so", "libfake_nvml_tray_old.so", 1, WEFTI_PATH_NVL},
+        {"libfake_nvml_tray.so", "libfake_nvml_tray_two.so", 2, WEFTI_PATH_DIS},
+        {"libfake_nvml_tray.so", "libfake_nvml_tray_bad.so", 1, WEFTI_PATH_DIS},
+        {"libfake_nvml_box.so", "libfake_nvml_box.so", 2, WEFTI_PATH_NVL}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int cliques;
+        wefti_path path =
+            between_trays(rows[i].first, rows[i].second, &cliques);
+        assert_int_equal(cliques, rows[i].cliques);
+        assert_int_equal(path.type, rows[i].type);
+    }
+    fixture f = open_library("libfake_nvml_tray_bad.so");
+    assert_warned(f.topo, 21, "NVML GPU 1", "domain over hosts is unknown");
+    assert_null(find_warning(f.topo, 21, "NVML GPU 0", ""));
+    close_library(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_nvml_links_are_found_without_the_capability),
         cmocka_unit_test(test_nvml_slow_links_bound_the_plan),
         cmocka_unit_test(test_nvml_single_links_are_told_apart),
+        cmocka_unit_test(test_nvml_trays_of_a_clique_are_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,29 @@ static void test_levels_of_a_job_follow_its_ranks(void **state)
     close_text(f);
 }
 
+/* Two trays of a rack are one level, a third of another rack is not. */
+static void test_levels_of_a_domain_span_its_hosts(void **state)
+{
+    (void)state;
+    fixture f = open_text("3x(4xGB200,4xCX7,8xNVL)");
+    wefti_levels *levels = f.levels;
+    assert_int_equal(levels->place_count, 12);
+    assert_int_equal(levels->level_count, 2);
+    assert_string_equal(levels->names[0], "nvlink");
+    assert_string_equal(levels->names[1], "network");
+    assert_true(levels->GBps[0] > 899 && levels->GBps[0] < 901);
+    assert_int_equal(wefti_levels_meet(levels, 0, 7), 0);
+    assert_int_equal(wefti_levels_meet(levels, 3, 4), 0);
+    assert_int_equal(wefti_levels_meet(levels, 7, 8), 1);
+    static const int hosts[3] = {0, 1, 2}; /* one rank each */
+    wefti_levels *few;
+    assert_int_equal(wefti_levels_create_of(f.paths, hosts, 3, &few), WEFT_OK);
+    assert_int_equal(wefti_levels_meet(few, 0, 1), 0);
+    assert_int_equal(wefti_levels_meet(few, 0, 2), 1);
+    wefti_levels_destroy(few);
+    close_text(f);
+}
+
 static void test_place_begins_where_ranks_are(void **state)
 {
     (void)state;
@@ -235,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels_are_named_by_what_joins),
         cmocka_unit_test(test_levels_of_a_job_follow_its_ranks),
+        cmocka_unit_test(test_levels_of_a_domain_span_its_hosts),
         cmocka_unit_test(test_place_begins_where_ranks_are),
         cmocka_unit_test(test_place_tensor_parallelism_stays_in_a_host),
         cmocka_unit_test(

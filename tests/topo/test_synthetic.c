@@ -80,13 +80,18 @@ static void test_synthetic_nonsense_is_refused_at_its_column(void **state)
                 {"8xH100)", "column 7"},
                 {"0x(8xH100)", "column 1"},
                 {"2x8xH100)", "column 3"},
-                {"999xH100", "column 1"},
+                {"1025xH100", "column 1"},
                 {"9999x(1xH100)", "column"},
                 {"8xH100,", "column 8"},
                 {"4xH100,4xA100", "one kind of GPUs"},
                 {"1xNUMA,2xNUMA", "NUMA once"},
                 {"1xCX5,1xCX6,1xCX7,1xCX8,1xETH", "four kinds"},
-                {"8xCX7abc", "column 3"}};
+                {"8xCX7abc", "column 3"},
+                {"4xGB200,2xNVL", "multiple of its 4 GPUs"},
+                {"4xGB200,6xNVL", "multiple of its 4 GPUs"},
+                {"4xCX7,8xNVL", "GPUs"},
+                {"4xL40,8xNVL", "NVSwitches"},
+                {"4xGB200,8xNVL,8xNVL", "NVL once"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         wefti_topo *topo;
         assert_int_equal(wefti_topo_read_synthetic(rows[i].text, &topo),

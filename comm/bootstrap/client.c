@@ -559,6 +559,9 @@ weft_status wefti_client_meet(const wefti_endpoint *endpoint,
         status = take_part(self, &membership);
     }
     const bool judged = self->judged;
+    if (request->judged_out) {
+        *request->judged_out = judged;
+    }
     wefti_giver_close(&self->giver);
     wefti_link_fini(&self->link);
     wefti_session_fini(&self->session);

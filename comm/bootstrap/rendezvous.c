@@ -9,25 +9,86 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/bootstrap/client.h"
+#include "comm/bootstrap/launcher.h"
 #include "comm/bootstrap/server.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
-/* How long rank 0 waits for a port that somebody else holds. */
-enum { PORT_WAIT_MS = 5000, RAW_SECRET_BYTES = 32 };
+/* How long rank 0 waits for a port that somebody else holds, and how long for
+ * an answer of the one that listens there. */
+enum {
+    PORT_WAIT_MS = 5000,
+    ASK_MS = 500,
+    PORT_RETRY_MS = 20,
+    RAW_SECRET_BYTES = 32
+};
+
+weft_status wefti_rendezvous_ask(const wefti_bootstrap_request *request,
+                                 const wefti_endpoint *endpoint,
+                                 const wefti_secret *secret)
+{
+    bool judged = false;
+    wefti_endpoint there = *endpoint;
+    wefti_bootstrap_request asking = *request;
+    wefti_membership membership;
+    there.patient = false;
+    asking.judged_out = &judged;
+    asking.prepare = NULL;
+    asking.stay_ms = 0;
+    if (asking.timeout_ms > ASK_MS) {
+        asking.timeout_ms = ASK_MS;
+    }
+    weft_status status =
+        wefti_client_meet(&there, secret, &asking, &membership);
+    if (status == WEFT_OK) { /* never: its own rank 0 has been refused */
+        wefti_membership_fini(&membership);
+    }
+    return judged ? status : WEFT_OK;
+}
+
+/*
+ * Where the address is taken, or is another machine's, another process may have
+ * come as rank 0: it is told so, and so is this one. Else whoever holds the
+ * port for a moment is waited for.
+ */
+static weft_status listen_as_first(const wefti_bootstrap_request *request,
+                                   const wefti_secret *secret,
+                                   wefti_endpoint *endpoint, int *fd_out)
+{
+    const int64_t wait_ms =
+        request->timeout_ms < PORT_WAIT_MS ? request->timeout_ms : PORT_WAIT_MS;
+    const int64_t until_ns = wefti_clock_ns() + wait_ms * 1000000;
+    for (;;) {
+        weft_status status = wefti_endpoint_listen(endpoint, fd_out);
+        const int cause = errno;
+        if (status == WEFT_OK ||
+            (cause != EADDRINUSE && cause != EADDRNOTAVAIL)) {
+            return status;
+        }
+        weft_status asked = wefti_rendezvous_ask(request, endpoint, secret);
+        if (asked != WEFT_OK) {
+            return asked;
+        }
+        if (cause == EADDRNOTAVAIL || wefti_clock_ns() >= until_ns) {
+            errno = cause;
+            return wefti_error_system("cannot listen for %s", endpoint->name);
+        }
+        (void)poll(NULL, 0, PORT_RETRY_MS);
+    }
+}
 
 static weft_status start_server(const wefti_bootstrap_request *request,
                                 const wefti_secret *secret,
                                 wefti_endpoint *endpoint, int listen_fd,
                                 wefti_server **server_out)
 {
-    int64_t wait_ms =
-        request->timeout_ms < PORT_WAIT_MS ? request->timeout_ms : PORT_WAIT_MS;
     if (listen_fd < 0) {
-        weft_status status = wefti_endpoint_listen(
-            endpoint, wefti_clock_ns() + wait_ms * 1000000, &listen_fd);
+        weft_status status =
+            listen_as_first(request, secret, endpoint, &listen_fd);
         if (status != WEFT_OK) {
             return status;
         }
@@ -37,6 +98,7 @@ static weft_status start_server(const wefti_bootstrap_request *request,
                                         .secret = *secret,
                                         .nranks = request->nranks,
                                         .home_rank = request->rank,
+                                        .launcher_fd = wefti_launcher_find(),
                                         .timeout_ms = request->timeout_ms};
     return wefti_server_start(&config, server_out);
 }
@@ -75,7 +137,7 @@ weft_status wefti_invitation_create(const char *source, const char *host,
         wefti_endpoint_loopback(0, endpoint_out);
     }
     if (status == WEFT_OK) {
-        status = wefti_endpoint_listen(endpoint_out, 0, listen_fd_out);
+        status = wefti_endpoint_listen(endpoint_out, listen_fd_out);
     }
     if (status != WEFT_OK) {
         return status;

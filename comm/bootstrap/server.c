@@ -22,6 +22,7 @@
 enum {
     POLL_STOP,
     POLL_LISTEN,
+    POLL_LAUNCHER,
     POLL_STRANGERS,
     POLL_MEMBERS = POLL_STRANGERS + WEFTI_STRANGERS_MOST,
     POLL_MOST = POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST,
@@ -51,6 +52,10 @@ static nfds_t watch(wefti_server *server)
         (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
     polled[POLL_LISTEN] =
         (struct pollfd){.fd = meeting->config.listen_fd, .events = POLLIN};
+    polled[POLL_LAUNCHER] = (struct pollfd){
+        .fd = wefti_meeting_is_gathering(meeting) ? meeting->config.launcher_fd
+                                                  : -1,
+        .events = POLLIN};
     for (int i = 0; i < WEFTI_STRANGERS_MOST; i++) {
         polled[POLL_STRANGERS + i] =
             watch_link(&meeting->strangers.places[i].link);
@@ -99,6 +104,9 @@ static void attend(wefti_server *server, int polled_ranks)
                         &polled[POLL_STRANGERS + i])) {
             wefti_meeting_hear_stranger(meeting, &meeting->strangers.places[i]);
         }
+    }
+    if (polled[POLL_LAUNCHER].revents) {
+        wefti_meeting_hear_launcher(meeting);
     }
     if (polled[POLL_LISTEN].revents && meeting->config.listen_fd >= 0) {
         wefti_strangers_accept(&meeting->strangers, meeting->config.listen_fd,

@@ -37,8 +37,8 @@ static weft_status make_from_file(const wefti_sched_options *options,
 {
     char *text = NULL;
     size_t bytes = 0;
-    weft_status status =
-        wefti_file_read(options->schedule, file_bytes_most, &text, &bytes);
+    weft_status status = wefti_file_read(options->schedule, WEFTI_INPUT_FILE,
+                                         file_bytes_most, &text, &bytes);
     if (status != WEFT_OK) {
         status = wefti_error(status, "--schedule %s", weft_error_text());
     } else {

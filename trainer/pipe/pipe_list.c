@@ -188,7 +188,8 @@ weft_status wefti_pipe_list_read(const wefti_config *config,
     const char *path = config->parallel.schedule_file;
     char *text;
     size_t bytes;
-    weft_status status = wefti_file_read(path, FILE_BYTES_MOST, &text, &bytes);
+    weft_status status =
+        wefti_file_read(path, WEFTI_INPUT_FILE, FILE_BYTES_MOST, &text, &bytes);
     if (status != WEFT_OK) {
         return status;
     }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output.h"
 
 #include <math.h>
 #include <string.h>
@@ -91,12 +92,12 @@ static weft_status write_json(const wefti_sched_options *options,
                               const weft_advice *advice)
 {
     wefti_json json;
-    FILE *file;
-    weft_status status = wefti_sched_open("--json", options->json_path, &file);
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--json", options->json_path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "command", "compare");
     wefti_json_int(&json, "ranks", options->ranks);
@@ -113,7 +114,7 @@ static weft_status write_json(const wefti_sched_options *options,
     }
     wefti_json_array_close(&json);
     wefti_json_object_close(&json);
-    return wefti_sched_close(options->json_path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }
 
 weft_status wefti_sched_compare(const wefti_sched_options *options)

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/input.h"
+#include "base/output.h"
 #include "perf/sched_links.h"
 
 #include <stdlib.h>
@@ -195,48 +196,30 @@ static weft_status price(wefti_sched_job *job)
     return status;
 }
 
-weft_status wefti_sched_open(const char *flag, const char *path,
-                             FILE **file_out)
-{
-    *file_out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    return *file_out ? WEFT_OK : wefti_error_system("%s %s", flag, path);
-}
-
-weft_status wefti_sched_close(const char *path, FILE *file, weft_status status)
-{
-    if (status != WEFT_OK) {
-        status = wefti_error(status, "%s: %s", path, weft_error_text());
-    }
-    if (file != stdout && fclose(file) != 0 && status == WEFT_OK) {
-        status = wefti_error_system("writing %s", path);
-    }
-    return status;
-}
-
 static weft_status write_csv(const wefti_sched_job *job)
 {
-    const char *path = job->options->csv_path;
-    FILE *file;
-    weft_status status = wefti_sched_open("--csv", path, &file);
+    const unsigned flags = job->options->for_torch ? WEFT_CSV_TORCH : 0;
+    wefti_output out;
+    weft_status status =
+        wefti_output_open(&out, "--csv", job->options->csv_path);
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft_schedule_write(
-        job->schedule, job->options->for_torch ? WEFT_CSV_TORCH : 0, file);
-    return wefti_sched_close(path, file, status);
+    return wefti_output_end(
+        &out, weft_schedule_write(job->schedule, flags, out.file));
 }
 
 static weft_status write_svg(const wefti_sched_job *job)
 {
-    const char *path = job->options->svg_path;
-    FILE *file;
-    weft_status status = wefti_sched_open("--svg", path, &file);
+    wefti_output out;
+    weft_status status =
+        wefti_output_open(&out, "--svg", job->options->svg_path);
     if (status != WEFT_OK) {
         return status;
     }
     status = weft_schedule_draw_svg(job->schedule, &job->run, NULL, NULL, NULL,
-                                    file);
-    return wefti_sched_close(path, file, status);
+                                    out.file);
+    return wefti_output_end(&out, status);
 }
 
 /* What is of the list as it stands now. */

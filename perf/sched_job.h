@@ -42,10 +42,4 @@ WEFT_NODISCARD weft_status wefti_sched_write_trace(const wefti_sched_job *job);
 WEFT_NODISCARD weft_status
 wefti_sched_compare(const wefti_sched_options *options);
 
-/* A file to write, "-": stdout; close with wefti_sched_close. */
-WEFT_NODISCARD weft_status wefti_sched_open(const char *flag, const char *path,
-                                            FILE **file_out);
-WEFT_NODISCARD weft_status wefti_sched_close(const char *path, FILE *file,
-                                             weft_status status);
-
 #endif

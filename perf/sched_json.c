@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output.h"
 
 #include <math.h>
 
@@ -139,12 +140,12 @@ weft_status wefti_sched_write_json(const wefti_sched_job *job)
     const wefti_sched_options *options = job->options;
     const weft_schedule_info *info = &job->info;
     wefti_json json;
-    FILE *file;
-    weft_status status = wefti_sched_open("--json", options->json_path, &file);
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--json", options->json_path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "command", commands[options->command]);
     wefti_json_text(&json, "schedule", options->schedule);
@@ -163,13 +164,13 @@ weft_status wefti_sched_write_json(const wefti_sched_job *job)
     put_deadlock(&json, job);
     put_findings(&json, &job->verdict);
     wefti_json_object_close(&json);
-    return wefti_sched_close(options->json_path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }
 
 weft_status wefti_sched_print_names(const char *json_path)
 {
     wefti_json json;
-    FILE *file = stdout;
+    wefti_output out;
     if (!json_path) {
         for (int i = 0; weft_schedule_name(i); i++) {
             printf("%-12s %s\n", weft_schedule_name(i),
@@ -177,11 +178,11 @@ weft_status wefti_sched_print_names(const char *json_path)
         }
         return WEFT_OK;
     }
-    weft_status status = wefti_sched_open("--json", json_path, &file);
+    weft_status status = wefti_output_open(&out, "--json", json_path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_array_open(&json, "schedules");
     for (int i = 0; weft_schedule_name(i); i++) {
@@ -192,7 +193,7 @@ weft_status wefti_sched_print_names(const char *json_path)
     }
     wefti_json_array_close(&json);
     wefti_json_object_close(&json);
-    return wefti_sched_close(json_path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }
 
 /* ---- trace ----------------------------------------------------------------
@@ -224,12 +225,12 @@ weft_status wefti_sched_write_trace(const wefti_sched_job *job)
 {
     const char *path = job->options->trace_path;
     wefti_json json;
-    FILE *file;
-    weft_status status = wefti_sched_open("--trace", path, &file);
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--trace", path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "displayTimeUnit", "ms");
     wefti_json_array_open(&json, "traceEvents");
@@ -245,5 +246,5 @@ weft_status wefti_sched_write_trace(const wefti_sched_job *job)
     }
     wefti_json_array_close(&json);
     wefti_json_object_close(&json);
-    return wefti_sched_close(path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }

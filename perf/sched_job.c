@@ -120,6 +120,12 @@ static weft_status make(wefti_sched_job *job)
     return status;
 }
 
+static bool has_passes(const wefti_sched_options *options)
+{
+    return options->merge || options->recompute || options->shard ||
+           options->reduce || options->optimize;
+}
+
 static weft_status apply_passes(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
@@ -156,22 +162,24 @@ static weft_status prove(wefti_sched_job *job)
     return weft_schedule_check(job->schedule, &config, &job->verdict);
 }
 
-/* Places messages, if there are none, and proves what comes of it. */
+/*
+ * Places messages, if there are none, and proves what comes of it. Those of a
+ * file stay as they are: it says which are posted together.
+ */
 static weft_status lower_and_prove(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     weft_status status = WEFT_OK;
     if (!job->info.lowered || options->lowering_given) {
         status = weft_schedule_lower(job->schedule, options->lowering);
+        if (status == WEFT_OK && options->lowering == WEFT_LOWERING_SENDER) {
+            status = weft_schedule_group(job->schedule, 0);
+        }
+    } else if (!options->release) {
+        return WEFT_OK; /* proved as it is */
     }
     if (status == WEFT_OK && options->release) {
         status = weft_schedule_release(job->schedule);
-    }
-    bool group =
-        options->semantics == WEFT_SEMANTICS_GROUPED &&
-        (job->info.lowered || options->lowering == WEFT_LOWERING_SENDER);
-    if (status == WEFT_OK && group) {
-        status = weft_schedule_group(job->schedule, 0);
     }
     return status == WEFT_OK ? prove(job) : status;
 }
@@ -259,10 +267,13 @@ weft_status wefti_sched_job_do(const wefti_sched_options *options,
     bool before = !options->lowering_given; /* told without messages */
     weft_status status = make(job);
     if (status == WEFT_OK) {
-        status = apply_passes(job);
-    }
-    if (status == WEFT_OK) {
         status = prove(job);
+    }
+    if (status == WEFT_OK && job->verdict.valid && has_passes(options)) {
+        status = apply_passes(job);
+        if (status == WEFT_OK) {
+            status = prove(job);
+        }
     }
     if (status == WEFT_OK && before) {
         status = tell(job);

@@ -93,6 +93,13 @@ static void put_peaks(wefti_json *json, const wefti_sched_job *job)
     wefti_json_array_close(json);
 }
 
+/* Null where the action was not read from a file. */
+static void put_cell(wefti_json *json, const weft_place *at)
+{
+    put_real(json, "row", at->row > 0, at->row);
+    put_real(json, "column", at->row > 0, at->column);
+}
+
 static void put_findings(wefti_json *json, const weft_verdict *verdict)
 {
     wefti_json_array_open(json, "findings");
@@ -104,6 +111,7 @@ static void put_findings(wefti_json *json, const weft_verdict *verdict)
         wefti_json_text(json, "rule", weft_rule_text(finding->rule));
         put_real(json, "rank", placed, finding->at.rank);
         put_real(json, "index", placed, (double)finding->at.index);
+        put_cell(json, &finding->at);
         wefti_json_text(json, "text", finding->text);
         wefti_json_object_close(json);
     }
@@ -135,6 +143,18 @@ static void put_deadlock(wefti_json *json, const wefti_sched_job *job)
     wefti_json_object_close(json);
 }
 
+/* Of deadlock.cycle, one by one. */
+static void put_cycle_cells(wefti_json *json, const weft_verdict *verdict)
+{
+    wefti_json_array_open(json, "cycle_cells");
+    for (size_t k = 0; k < verdict->cycle_count; k++) {
+        wefti_json_object_open(json, NULL);
+        put_cell(json, &verdict->cycle[k]);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
 weft_status wefti_sched_write_json(const wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
@@ -162,6 +182,7 @@ weft_status wefti_sched_write_json(const wefti_sched_job *job)
     wefti_json_text(&json, "semantics", semantics_names[options->semantics]);
     wefti_json_bool(&json, "valid", job->verdict.valid);
     put_deadlock(&json, job);
+    put_cycle_cells(&json, &job->verdict);
     put_findings(&json, &job->verdict);
     wefti_json_object_close(&json);
     return wefti_output_end(&out, wefti_json_fini(&json));

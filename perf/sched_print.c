@@ -88,8 +88,13 @@ static void print_cycle(const wefti_sched_job *job)
         const weft_action *actions;
         weft_schedule_get_actions(job->schedule, verdict->cycle[k].rank,
                                   &actions);
-        weft_action_pack(&actions[verdict->cycle[k].index], text);
-        printf("  rank %d: %s\n", verdict->cycle[k].rank, text);
+        const weft_place *at = &verdict->cycle[k];
+        weft_action_pack(&actions[at->index], text);
+        printf("  rank %d: %s", at->rank, text);
+        if (at->row > 0) {
+            printf(", row %d, column %d", at->row, at->column);
+        }
+        printf("\n");
     }
 }
 

@@ -219,12 +219,14 @@ enum { WEFT_CSV_OLD_TORCH = 1, WEFT_CSV_TORCH = 2 };
 /*
  * weft_schedule_read - a schedule from CSV: one row per rank, one action per
  * cell, no header; empty cells are idle slots and mean nothing. The row that
- * computes a stage is its rank.
+ * computes a stage is its rank. Messages that follow one another in a row are
+ * posted together (weft_action.joined), up to one that ends in "|".
  *
  * directions   1 or 2; 0: 2 where the list can only be read that way (stages r
  *              and 2P-1-r on rank r, and stage P begins before P-1 has).
  *
- * Returns     OK | ERR_INVALID (row and column, both from 1) | ERR_NO_MEMORY.
+ * Returns     OK | ERR_INVALID (row and column, both from 1; also for a
+ *             byte-order mark, UTF-16 and quoted cells) | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status weft_schedule_read(const char *text,
                                               size_t text_bytes, int directions,
@@ -232,7 +234,8 @@ WEFT_NODISCARD weft_status weft_schedule_read(const char *text,
                                               weft_schedule **schedule_out);
 
 /*
- * weft_schedule_write - as CSV.
+ * weft_schedule_write - as CSV. A message that is not posted together with the
+ * one right behind it ends in "|", but for torch.
  *
  * Returns     OK | ERR_SYSTEM (the stream failed).
  */
@@ -271,17 +274,22 @@ typedef enum weft_rule {
 /* The one word for a rule: "complete", "order", ... */
 const char *weft_rule_text(weft_rule rule);
 
-/* An action: the index-th of the rank's list. */
+/*
+ * An action: the index-th of the rank's list. row, column: its cell in the text
+ * that it was read from, from 1; 0 where it was not read, or a pass has changed
+ * the list since.
+ */
 typedef struct weft_place {
     int rank;
     size_t index;
+    int row, column;
 } weft_place;
 
 /* One breach; at.rank -1: of no single action. */
 typedef struct weft_finding {
     weft_rule rule;
     weft_place at;
-    char text[224];
+    char text[320];
 } weft_finding;
 
 #define WEFT_FINDINGS_MOST    8

@@ -8,6 +8,7 @@
 #include "overlap/schedule/schedule.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 
 #include <string.h>
 
@@ -156,9 +157,10 @@ weft_status weft_action_unpack(const char *text, size_t text_bytes,
         wrong = "something follows its end";
     }
     if (wrong) {
-        const int shown = text_bytes > 40 ? 40 : (int)text_bytes;
-        return wefti_error(WEFT_ERR_INVALID, "\"%.*s\": %s", shown, text,
-                           wrong);
+        char shown[4 * 40 + 1];
+        wefti_printable(text, text_bytes > 40 ? 40 : text_bytes, shown,
+                        sizeof(shown));
+        return wefti_error(WEFT_ERR_INVALID, "\"%s\": %s", shown, wrong);
     }
     *action_out = action;
     return WEFT_OK;

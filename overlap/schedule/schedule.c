@@ -27,15 +27,32 @@ void wefti_actions_add(wefti_actions *list, weft_action action)
     }
 }
 
+void wefti_actions_add_cell(wefti_actions *list, weft_action action,
+                            uint32_t column)
+{
+    size_t room = list->room;
+    wefti_actions_add(list, action);
+    if (list->room != room) {
+        uint32_t *columns =
+            realloc(list->columns, list->room * sizeof(*columns));
+        list->columns = columns ? columns : list->columns;
+        list->failed = list->failed || !columns;
+    }
+    if (!list->failed) {
+        list->columns[list->count - 1] = column;
+    }
+}
+
 void wefti_actions_fini(wefti_actions *list)
 {
     free(list->items);
+    free(list->columns);
     *list = (wefti_actions){0};
 }
 
 void wefti_actions_replace(wefti_actions *list, wefti_actions *fresh)
 {
-    free(list->items);
+    wefti_actions_fini(list);
     *list = *fresh;
     *fresh = (wefti_actions){0};
 }
@@ -76,6 +93,16 @@ void wefti_schedule_place_v(weft_schedule *schedule)
         schedule->rank_of[r] = r;
         schedule->rank_of[2 * schedule->ranks - 1 - r] = r;
     }
+}
+
+weft_place wefti_schedule_place(const weft_schedule *schedule, int rank,
+                                size_t index)
+{
+    const uint32_t *columns = schedule->lists[rank].columns;
+    return (weft_place){.rank = rank,
+                        .index = index,
+                        .row = columns ? rank + 1 : 0,
+                        .column = columns ? (int)columns[index] : 0};
 }
 
 weft_status wefti_schedule_settle(const weft_schedule *schedule)

@@ -83,7 +83,9 @@ weft_status wefti_pipe_schedule_pass(weft_schedule *schedule)
         !wefti_pipe_list_has(schedule, WEFT_ACTION_RELEASE)) {
         status = weft_schedule_release(schedule);
     }
-    return status == WEFT_OK ? weft_schedule_group(schedule, 0) : status;
+    /* A list with messages says itself which are posted together. */
+    return status == WEFT_OK && !info.lowered ? weft_schedule_group(schedule, 0)
+                                              : status;
 }
 
 weft_status wefti_pipe_schedule_open(const wefti_config *config, int nranks,

@@ -100,15 +100,18 @@ typedef enum weft_action_type {
  *              (weft_schedule_group); both end when all of the group have.
  * step         which part of the generator's recipe made it, from 1; 0: none.
  *              For readers and painters; CSV does not carry it.
+ *
+ * 12 bytes, as large schedules have 10^8 of them: the fields are bits, whose
+ * addresses cannot be taken.
  */
-typedef struct weft_action {
-    uint8_t type; /* weft_action_type */
-    bool joined;
-    uint8_t step;
-    int32_t stage;
-    int32_t microbatch;
-    int32_t pair_stage;
-    int32_t pair_microbatch;
+typedef struct __attribute__((packed, aligned(4))) weft_action {
+    uint32_t type : 5; /* weft_action_type */
+    bool joined : 1;
+    uint32_t step : 5;
+    int32_t stage : 21;
+    int32_t microbatch : 21;
+    int32_t pair_stage : 21;
+    int32_t pair_microbatch : 21;
 } weft_action;
 
 /* Room for any action's text and its end. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 static const char help_text[] =
-    "usage: weft-sched show|check|simulate|list --schedule NAME|FILE.csv\n"
+    "usage: weft-sched show|check|simulate|list NAME|FILE.csv\n"
     "                  --ranks P --microbatches M [flags]\n"
     "       weft-sched compare --ranks P --microbatches M[,M...] --layers L\n"
     "                  [flags]\n"
@@ -22,7 +22,7 @@ static const char help_text[] =
     "  compare    all schedules for the same costs, the best one first, and "
     "why\n"
     "\n"
-    "  --schedule NAME       gpipe 1f1b interleaved zb_h1 zb_h2 zbv dualpipe\n"
+    "  NAME, --schedule NAME gpipe 1f1b interleaved zb_h1 zb_h2 zbv dualpipe\n"
     "                        dualpipev, or a CSV file: one row per rank\n"
     "  --ranks P             pipeline ranks (a file's own)\n"
     "  --microbatches M      of a step, both directions together (a file's "
@@ -88,7 +88,7 @@ static const char help_text[] =
     "      --chunks 4 --cost F=1,I=1,W=1,p2p=0.1\n"
     "  weft-sched check --schedule zbv --ranks 4 --microbatches 16 \\\n"
     "      --lowering gap\n"
-    "  weft-sched check --schedule mine.csv --semantics eager:2\n"
+    "  weft-sched check mine.csv --semantics eager:2\n"
     "  weft-sched show --schedule dualpipe --ranks 8 --microbatches 20 \\\n"
     "      --cost FB=2.4 --svg dualpipe.svg\n"
     "  weft-sched compare --ranks 4 --microbatches 32,16 --layers 32 \\\n"

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/input.h"
 #include "base/output.h"
+#include "overlap/schedule/generator.h"
 #include "perf/sched_links.h"
 
 #include <stdlib.h>
@@ -83,7 +84,19 @@ static weft_status make_by_name(const wefti_sched_options *options,
                            "--ranks P and --microbatches M are needed for %s",
                            options->schedule);
     }
-    return weft_schedule_create(&config, schedule_out);
+    const wefti_schedule_size size = wefti_schedule_predict(&config);
+    weft_status status =
+        size.actions <= WEFT_SCHEDULE_ACTIONS_MOST
+            ? wefti_schedule_need("with messages and proof",
+                                  wefti_schedule_peak_bytes(size))
+            : WEFT_OK; /* refused below */
+    return status == WEFT_OK
+               ? weft_schedule_create(&config, schedule_out)
+               : wefti_error(status,
+                             "%s of %d ranks and %d "
+                             "micro-batches, %s",
+                             config.name, config.ranks, config.microbatches,
+                             weft_error_text());
 }
 
 /* What was said of a file must be so. */
@@ -100,10 +113,10 @@ static weft_status make(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     struct stat stat_;
-    bool file = !is_generator(options->schedule) &&
+    job->file = !is_generator(options->schedule) &&
                 stat(options->schedule, &stat_) == 0;
-    weft_status status = file ? make_from_file(options, &job->schedule)
-                              : make_by_name(options, &job->schedule);
+    weft_status status = job->file ? make_from_file(options, &job->schedule)
+                                   : make_by_name(options, &job->schedule);
     if (status == WEFT_OK) {
         status = weft_schedule_get_info(job->schedule, &job->info);
     }
@@ -114,7 +127,7 @@ static weft_status make(wefti_sched_job *job)
         status = compare("--microbatches", options->microbatches,
                          job->info.microbatches);
     }
-    if (status == WEFT_OK && file) {
+    if (status == WEFT_OK && job->file) {
         status = compare("--chunks", options->chunks, job->info.chunks);
     }
     return status;
@@ -159,7 +172,29 @@ static weft_status prove(wefti_sched_job *job)
                                 .activations_most = options->activations_most,
                                 .early_most = options->early_most};
     weft_verdict_fini(&job->verdict);
-    return weft_schedule_check(job->schedule, &config, &job->verdict);
+    weft_status status =
+        weft_schedule_check(job->schedule, &config, &job->verdict);
+    job->refuted = status == WEFT_OK && !job->verdict.valid;
+    return status;
+}
+
+/*
+ * The list before messages are placed. One of a generator that nothing has
+ * changed is proved once, with its messages; a file also as it was read, while
+ * its breaches have cells.
+ */
+static weft_status pass_and_prove(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    bool limited = options->activations_most > 0 || options->early_most > 0;
+    weft_status status = job->file || limited ? prove(job) : WEFT_OK;
+    if (status == WEFT_OK && !job->refuted && has_passes(options)) {
+        status = apply_passes(job);
+        if (status == WEFT_OK) {
+            status = prove(job);
+        }
+    }
+    return status;
 }
 
 /*
@@ -235,7 +270,7 @@ static weft_status tell(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     weft_status status = options->csv_path ? write_csv(job) : WEFT_OK;
-    if (status == WEFT_OK && job->verdict.valid) {
+    if (status == WEFT_OK && !job->refuted) {
         status = price(job);
     }
     if (status == WEFT_OK && job->priced && options->svg_path) {
@@ -267,18 +302,12 @@ weft_status wefti_sched_job_do(const wefti_sched_options *options,
     bool before = !options->lowering_given; /* told without messages */
     weft_status status = make(job);
     if (status == WEFT_OK) {
-        status = prove(job);
-    }
-    if (status == WEFT_OK && job->verdict.valid && has_passes(options)) {
-        status = apply_passes(job);
-        if (status == WEFT_OK) {
-            status = prove(job);
-        }
+        status = pass_and_prove(job);
     }
     if (status == WEFT_OK && before) {
         status = tell(job);
     }
-    if (status == WEFT_OK && job->verdict.valid) {
+    if (status == WEFT_OK && !job->refuted) {
         status = lower_and_prove(job);
     }
     return status == WEFT_OK && !before ? tell(job) : status;

@@ -14,8 +14,10 @@ typedef struct wefti_sched_job {
     weft_schedule_info info; /* as it was before messages were placed */
     weft_verdict verdict;
     weft_schedule_run run;
-    bool priced; /* run holds something */
-    bool text;   /* people read stdout: no file was sent there */
+    bool file;    /* the schedule was read, not generated */
+    bool refuted; /* a proof went against it: nothing is priced */
+    bool priced;  /* run holds something */
+    bool text;    /* people read stdout: no file was sent there */
 } wefti_sched_job;
 
 /*

@@ -38,6 +38,10 @@ extern "C" {
 #define WEFT_SCHEDULE_RANKS_MOST        65536
 #define WEFT_SCHEDULE_STAGES_MOST       1048576
 #define WEFT_SCHEDULE_MICROBATCHES_MOST 1048576
+#define WEFT_SCHEDULE_ACTIONS_MOST      1073741824 /* of all ranks */
+/* Largest and least cost; 0 is allowed too. */
+#define WEFT_SCHEDULE_COST_MOST  1e30
+#define WEFT_SCHEDULE_COST_LEAST 1e-30
 
 /*
  * The kinds of action. X(NAME, text, of a micro-batch, of torch).
@@ -166,7 +170,8 @@ typedef struct weft_schedule_config {
  * weft_schedule_create - the compute-only list (F I W B FB) of a generator.
  *
  * Returns     OK | ERR_INVALID (with the nearest value that works) |
- *             ERR_NO_MEMORY.
+ *             ERR_NO_MEMORY (also, before any is taken, where the list will be
+ *             larger than what this process can have).
  * Source      overlap/schedule/, one file per generator; docs/schedules.md.
  */
 WEFT_NODISCARD weft_status weft_schedule_create(
@@ -444,7 +449,8 @@ typedef struct weft_stage_cost {
 } weft_stage_cost;
 
 /*
- * weft_schedule_cost - what things take, in any unit of time.
+ * weft_schedule_cost - what things take, in any unit of time: 0, or from
+ * WEFT_SCHEDULE_COST_LEAST to WEFT_SCHEDULE_COST_MOST.
  *
  * f i w b fb   for all stages that a rank has of one direction; a stage takes
  *              1/chunks of it. b 0: i + w. fb 0: f + b.

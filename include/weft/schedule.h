@@ -5,8 +5,8 @@
  * executed. Nothing else in weft says what a schedule is.
  *
  *     weft_schedule_create (a generator)  or  weft_schedule_read (CSV)
- *        -> passes: merge, recompute, shard, reduce, optimize, lower, release,
- *                   group
+ *        -> passes: plan, merge, recompute, shard, reduce, optimize, lower,
+ *                   release, group
  *        -> weft_schedule_check      may it run at all?
  *        -> weft_schedule_simulate   how long, and who waits for what?
  *        -> weft_schedule_draw_...   planned, or planned above measured
@@ -358,7 +358,7 @@ void weft_verdict_fini(weft_verdict *verdict); /* frees what it points to */
 /* ---- passes ---------------------------------------------------------------
  *
  * Each changes the schedule in place. The order in which they make sense:
- * merge, recompute, shard, reduce, optimize, lower, release, group.
+ * plan, merge, recompute, shard, reduce, optimize, lower, release, group.
  *
  * Returns     OK | with the schedule as it was ERR_INVALID (it does not apply
  *             here; the text says why), ERR_NO_MEMORY.
@@ -535,6 +535,31 @@ WEFT_NODISCARD weft_status weft_schedule_simulate(
     const weft_schedule *schedule, const weft_schedule_cost *cost,
     bool keep_spans, weft_schedule_run *run_out);
 void weft_schedule_run_fini(weft_schedule_run *plan); /* frees its spans */
+
+/* ---- the planner ---------------------------------------------------------
+ */
+
+/*
+ * weft_schedule_plan - F, I and W in an order that is made for their costs. A
+ * published order is best where F, I and W take the same; with other costs it
+ * leaves time that this uses. For zb_h1, zb_h2 and zbv, and lists with their
+ * stages in the same places.
+ *
+ * The schedule that comes of it is never longer than it was; where nothing
+ * shorter is found, it stays as it is. The same schedule, costs and memory give
+ * the same lists, on every rank.
+ *
+ * cost          of what will run; fb, reduce, gather and optimizer are none of
+ *               this
+ * memory_most   activations that a rank may hold, in device units, from 1; 0:
+ *               as many as the list does, or as there are ranks, whichever is
+ *               more. A list that holds more gets an order that does not.
+ *
+ * Source      overlap/schedule/planner.h.
+ */
+WEFT_NODISCARD weft_status weft_schedule_plan(weft_schedule *schedule,
+                                              const weft_schedule_cost *cost,
+                                              double memory_most);
 
 /* ---- the painter ----------------------------------------------------------
  */

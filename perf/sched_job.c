@@ -135,16 +135,33 @@ static weft_status make(wefti_sched_job *job)
 
 static bool has_passes(const wefti_sched_options *options)
 {
-    return options->merge || options->recompute || options->shard ||
-           options->reduce || options->optimize;
+    return options->plan || options->merge || options->recompute ||
+           options->shard || options->reduce || options->optimize;
+}
+
+/* F, I and W in an order for these costs. */
+static weft_status plan(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    weft_schedule_cost cost = options->cost;
+    wefti_sched_links links;
+    weft_status status =
+        wefti_sched_links_init(&links, options, job->info.ranks, &cost);
+    if (status == WEFT_OK) {
+        status = weft_schedule_plan(job->schedule, &cost, options->plan_memory);
+        wefti_sched_links_fini(&links);
+    }
+    return status;
 }
 
 static weft_status apply_passes(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     weft_schedule *schedule = job->schedule;
-    weft_status status =
-        options->merge ? weft_schedule_merge(schedule) : WEFT_OK;
+    weft_status status = options->plan ? plan(job) : WEFT_OK;
+    if (status == WEFT_OK && options->merge) {
+        status = weft_schedule_merge(schedule);
+    }
     if (status == WEFT_OK && options->recompute) {
         status = weft_schedule_recompute(schedule);
     }

@@ -173,6 +173,7 @@ weft_status wefti_sched_write_json(const wefti_sched_job *job)
     wefti_json_int(&json, "microbatches", info->microbatches);
     wefti_json_int(&json, "chunks", info->chunks);
     wefti_json_int(&json, "stages", info->stages);
+    wefti_json_bool(&json, "planned", options->plan);
     put_price(&json, job);
     put_peaks(&json, job);
     wefti_json_int(&json, "param_copies", info->directions);

@@ -22,6 +22,8 @@ enum {
     DIRECTIONS,
     OLD_TORCH,
     COST,
+    PLAN,
+    MEMORY_LIMIT,
     NODES,
     LOWERING,
     SEMANTICS,
@@ -57,6 +59,8 @@ static const struct option long_flags[] = {
     {"directions", required_argument, NULL, DIRECTIONS},
     {"old-torch", no_argument, NULL, OLD_TORCH},
     {"cost", required_argument, NULL, COST},
+    {"plan", required_argument, NULL, PLAN},
+    {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
     {"nodes", required_argument, NULL, NODES},
     {"lowering", required_argument, NULL, LOWERING},
     {"semantics", required_argument, NULL, SEMANTICS},
@@ -306,6 +310,30 @@ static weft_status read_semantics(const char *text,
     return WEFT_OK;
 }
 
+static weft_status read_plan(const char *text, wefti_sched_options *options)
+{
+    options->plan = strcmp(text, "cost") == 0;
+    if (!options->plan && strcmp(text, "published") != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--plan %s: allowed is published or cost", text);
+    }
+    return WEFT_OK;
+}
+
+static weft_status read_memory_limit(const char *text,
+                                     wefti_sched_options *options)
+{
+    weft_status status =
+        read_real("--memory-limit", text, &options->plan_memory);
+    if (status == WEFT_OK && options->plan_memory < 1) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "--memory-limit %s: allowed is 1 or more, in "
+                             "device units",
+                             text);
+    }
+    return status;
+}
+
 /* ---- flags ----------------------------------------------------------------
  */
 
@@ -355,6 +383,10 @@ static weft_status read_how(int flag, const char *text,
     switch (flag) {
     case COST:
         return read_rank_cost(text, &options->cost);
+    case PLAN:
+        return read_plan(text, options);
+    case MEMORY_LIMIT:
+        return read_memory_limit(text, options);
     case FIRST:
         return read_end("--first", text, options);
     case LAST:
@@ -450,6 +482,8 @@ static weft_status take_flag(int flag, const char *text, const char *word,
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: no such flag; see weft-sched --help", word);
     case COST:
+    case PLAN:
+    case MEMORY_LIMIT:
     case FIRST:
     case LAST:
     case NODES:
@@ -502,6 +536,21 @@ static weft_status check_topology(const wefti_sched_options *options)
     return WEFT_OK;
 }
 
+static weft_status check_plan(const wefti_sched_options *options)
+{
+    if (options->plan && options->command == WEFTI_SCHED_COMPARE) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--plan cost is for one schedule; compare prices "
+                           "published orders");
+    }
+    if (options->plan_memory > 0 && !options->plan) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--memory-limit is for --plan cost; to prove what a "
+                           "list takes, --max-activations");
+    }
+    return WEFT_OK;
+}
+
 /* Rules between flags. */
 static weft_status check_together(const wefti_sched_options *options, int words)
 {
@@ -511,6 +560,9 @@ static weft_status check_together(const wefti_sched_options *options, int words)
                            "or compare; see weft-sched --help");
     }
     weft_status status = check_topology(options);
+    if (status == WEFT_OK) {
+        status = check_plan(options);
+    }
     if (status != WEFT_OK || options->command == WEFTI_SCHED_COMPARE) {
         return status == WEFT_OK ? check_compare(options) : status;
     }

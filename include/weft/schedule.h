@@ -549,13 +549,16 @@ void weft_schedule_run_fini(weft_schedule_run *plan); /* frees its spans */
  * shorter is found, it stays as it is. The same schedule, costs and memory give
  * the same lists, on every rank.
  *
- * cost          of what will run; fb, reduce, gather and optimizer are none of
- *               this
+ * cost          of what will run; b, fb, reduce, gather and optimizer do not
+ *               matter to it
  * memory_most   activations that a rank may hold, in device units, from 1; 0:
  *               as many as the list does, or as there are ranks, whichever is
  *               more. A list that holds more gets an order that does not.
  *
- * Source      overlap/schedule/planner.h.
+ * Returns     OK | with the schedule as it was ERR_INVALID (it has messages or
+ *             other actions, is not valid, or a cost or memory_most is out of
+ *             range) | ERR_NO_MEMORY.
+ * Source      overlap/schedule/planner.h; Qi et al., arXiv 2401.10241.
  */
 WEFT_NODISCARD weft_status weft_schedule_plan(weft_schedule *schedule,
                                               const weft_schedule_cost *cost,

@@ -295,12 +295,49 @@ class WeftSched(unittest.TestCase):
                   "--bytes", 8, "--places", "1"], "1 given for 2"),
                 (["show", *shape("1f1b", 2), "--topology", "/none.xml",
                   "--bytes", 8], "/none.xml"),
+                (["show", *shape("zbv"), "--plan", "best"],
+                 "--plan best: allowed is published or cost"),
+                (["show", *shape("1f1b"), "--plan", "cost"],
+                 "1f1b has other actions than F, I and W"),
+                (["show", *shape("zbv"), "--plan", "cost", "--memory-limit",
+                  0.5], "--memory-limit 0.5: allowed is 1 or more"),
+                (["show", *shape("zbv"), "--memory-limit", 4],
+                 "--memory-limit is for --plan cost"),
+                (["compare", "--ranks", 2, "--microbatches", 8, "--layers", 8,
+                  "--plan", "cost"], "for one schedule"),
                 (["show", *shape("interleaved", 3, 7)], "works is 6"),
                 (["show", *shape("dualpipe", 4, 6)], "works is 8")]:
             done = run(*words, status=1)
             self.assertIn(said, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1)
             self.assertEqual(done.stdout, "")
+
+    def test_plan_by_cost_is_shorter_and_comes_back_from_its_file(self):
+        words = [*shape("zbv", 8, 32), "--cost", "F=1,I=0.8,W=1.2"]
+        published = facts("simulate", *words)
+        planned = facts("simulate", *words, "--plan", "cost")
+        self.assertEqual((published["planned"], planned["planned"]),
+                         (False, True))
+        self.assertTrue(math.isclose(published["bubble"], 4.1))
+        self.assertTrue(math.isclose(planned["bubble"], 3.5))
+        self.assertEqual(planned["peak_activation"], 8)
+        less = facts("check", *words, "--plan", "cost", "--memory-limit", 5.5,
+                     "--max-activations", 5.5, "--rendezvous")
+        self.assertTrue(less["valid"])
+        self.assertLess(planned["makespan"], less["makespan"])
+        text = run("simulate", *words).stdout
+        self.assertIn("--plan cost makes one for these costs", text)
+        text = run("simulate", *words, "--plan", "cost").stdout
+        self.assertIn("planned by cost", text)
+        self.assertNotIn("--plan", text)
+        self.assertNotIn("--plan", run("simulate", *shape("zbv")).stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.csv")
+            run("list", *words, "--plan", "cost", "--csv", path)
+            for more in [], ["--plan", "cost"]:
+                again = facts("simulate", "--schedule", path, *words[-2:],
+                              *more)
+                self.assertEqual(again["makespan"], planned["makespan"])
 
     def test_compare_agrees_with_simulate(self):
         words = ["--ranks", 4, "--microbatches", "16,32", "--layers", 16,

@@ -139,15 +139,18 @@ static void write_depth(const wefti_plan_job *job, int depth, uint8_t *marks)
 /*
  * One stage a rank: each rank with so many F ahead of what the next one has
  * ahead, from 1F1B's one more to as many as fill the time until the first
- * gradient is back.
+ * gradient is back; and each with one more.
  */
 static weft_status try_depths(planner *p, uint8_t *order)
 {
     const wefti_plan_job *job = p->job;
-    static const double steps[] = {1, 1.25, 1.5, 1.75, 2, 2.5, 3, 0};
+    static const double steps[] = {1,    1.125, 1.25, 1.375, 1.5, 1.625,
+                                   1.75, 2,     2.5,  3,     0};
     weft_status status = WEFT_OK;
-    for (size_t k = 0; k < WEFTI_COUNT_OF(steps) && status == WEFT_OK; k++) {
-        double depth = 1;
+    for (size_t k = 0; k < 2 * WEFTI_COUNT_OF(steps) && status == WEFT_OK;
+         k++) {
+        double step = steps[k / 2];
+        double depth = 1 + k % 2;
         for (int r = job->ranks - 1; r >= 0; r--) {
             int whole = (int)fmin(floor(depth), job->slots);
             write_depth(job, whole,
@@ -156,7 +159,7 @@ static weft_status try_depths(planner *p, uint8_t *order)
                 double round = job->f[r] + job->i[r] +
                                job->hop[WEFTI_PLAN_F][r] +
                                job->hop[WEFTI_PLAN_I][r - 1];
-                depth += steps[k] > 0 ? steps[k] : fmin(round / job->f[r], 1e6);
+                depth += step > 0 ? step : fmin(round / job->f[r], 1e6);
             }
         }
         status = try_dispatch(p, order, WEFTI_PLAN_OTHER, WEFTI_PLAN_OTHER,

@@ -95,6 +95,15 @@ typedef struct wefti_bootstrap_request {
 } wefti_bootstrap_request;
 
 /*
+ * wefti_bootstrap_refuse - request as a rank makes it that cannot take part,
+ * to tell the others why; reason is borrowed. It looks for a server for a
+ * moment only: rank 0 may lack the same.
+ */
+wefti_bootstrap_request
+wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
+                       weft_status status, const char *reason);
+
+/*
  * A member of the job. domain: the lowest rank that it shares memory with;
  * host: the lowest rank on its host. pid counts within one domain only. pidfd:
  * readable once the process has ended; -1 for members of this process and of

@@ -233,7 +233,7 @@ static weft_status learn_port(wefti_endpoint *endpoint, int fd)
     struct sockaddr_storage bound = {0};
     socklen_t bound_bytes = sizeof(bound);
     if (getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) != 0) {
-        return wefti_error_system("address of the rendezvous");
+        return wefti_error_system("address of the rendezvous (getsockname)");
     }
     if (!same_address(&endpoint->address, &bound)) { /* it had port 0 */
         memcpy(&endpoint->address, &bound, bound_bytes);
@@ -255,7 +255,8 @@ weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int *fd_out)
         bind(fd, (const struct sockaddr *)&endpoint->address,
              endpoint->address_bytes) != 0 ||
         listen(fd, SOMAXCONN) != 0) {
-        status = wefti_error_system("cannot listen for %s", endpoint->name);
+        status = wefti_error_system("cannot listen for %s (bind, listen)",
+                                    endpoint->name);
     }
     if (status == WEFT_OK) {
         status = learn_port(endpoint, fd);

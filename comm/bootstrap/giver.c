@@ -50,7 +50,8 @@ weft_status wefti_giver_start(wefti_giver *giver, int rank, int memory_fd,
     giver->pids = malloc(ranks * sizeof(*giver->pids));
     giver->domains = malloc(ranks * sizeof(*giver->domains));
     if (!giver->pids || !giver->domains) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%zu members", ranks);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu members",
+                           ranks);
     }
     memcpy(giver->pids, welcome->pids, ranks * sizeof(*giver->pids));
     memcpy(giver->domains, welcome->domains, ranks * sizeof(*giver->domains));

@@ -22,7 +22,8 @@ weft_status wefti_link_init(wefti_link *link, int fd, size_t in_room_bytes)
     link->in = malloc(in_room_bytes);
     if (!link->in) {
         wefti_link_fini(link);
-        return wefti_error(WEFT_ERR_NO_MEMORY, "bootstrap: %zu bytes",
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for messages of the meeting: %zu bytes",
                            in_room_bytes);
     }
     return WEFT_OK;
@@ -92,7 +93,8 @@ weft_status wefti_link_post(wefti_link *link, wefti_session *session,
     }
     unsigned char *out = realloc(link->out, link->out_bytes + frame_bytes);
     if (!out) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "bootstrap: %zu bytes",
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for messages of the meeting: %zu bytes",
                            link->out_bytes + frame_bytes);
     }
     memcpy(out + link->out_bytes, frame, frame_bytes);

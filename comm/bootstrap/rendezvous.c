@@ -17,6 +17,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* How long rank 0 waits for a port that somebody else holds, and how long for
  * an answer of the one that listens there. */
@@ -81,18 +82,12 @@ static weft_status listen_as_first(const wefti_bootstrap_request *request,
     }
 }
 
+/* listen_fd is taken, unless this fails. */
 static weft_status start_server(const wefti_bootstrap_request *request,
                                 const wefti_secret *secret,
-                                wefti_endpoint *endpoint, int listen_fd,
+                                const wefti_endpoint *endpoint, int listen_fd,
                                 wefti_server **server_out)
 {
-    if (listen_fd < 0) {
-        weft_status status =
-            listen_as_first(request, secret, endpoint, &listen_fd);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
     const wefti_server_config config = {.listen_fd = listen_fd,
                                         .endpoint = *endpoint,
                                         .secret = *secret,
@@ -103,23 +98,45 @@ static weft_status start_server(const wefti_bootstrap_request *request,
     return wefti_server_start(&config, server_out);
 }
 
+/* Rank 0's part: a server beside it. */
+static weft_status serve(const wefti_bootstrap_request *request,
+                         wefti_endpoint *endpoint, const wefti_secret *secret,
+                         int listen_fd, wefti_membership *membership_out)
+{
+    wefti_bootstrap_request own = *request;
+    wefti_server *server;
+    char reason[512];
+    weft_status status = WEFT_OK;
+    if (listen_fd < 0) {
+        status = listen_as_first(request, secret, endpoint, &listen_fd);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = start_server(request, secret, endpoint, listen_fd, &server);
+    if (status != WEFT_OK) {
+        /* A second one, if it can be had, tells the others of the first. */
+        snprintf(reason, sizeof(reason), "%s", weft_error_text());
+        own = wefti_bootstrap_refuse(request, status, reason);
+        if (start_server(request, secret, endpoint, listen_fd, &server) !=
+            WEFT_OK) {
+            close(listen_fd);
+            return wefti_error(status, "%s", reason);
+        }
+    }
+    status = wefti_client_meet(endpoint, secret, &own, membership_out);
+    wefti_server_stop(server);
+    return status;
+}
+
 weft_status wefti_rendezvous_meet(const wefti_bootstrap_request *request,
                                   wefti_endpoint *endpoint,
                                   const wefti_secret *secret, int listen_fd,
                                   wefti_membership *membership_out)
 {
-    wefti_server *server = NULL;
-    weft_status status = WEFT_OK;
-    if (request->rank == 0) {
-        status = start_server(request, secret, endpoint, listen_fd, &server);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_client_meet(endpoint, secret, request, membership_out);
-    }
-    if (server) {
-        wefti_server_stop(server);
-    }
-    return status;
+    return request->rank == 0
+               ? serve(request, endpoint, secret, listen_fd, membership_out)
+               : wefti_client_meet(endpoint, secret, request, membership_out);
 }
 
 weft_status wefti_invitation_create(const char *source, const char *host,

@@ -195,8 +195,8 @@ weft_status wefti_server_start(const wefti_server_config *config,
 {
     wefti_server *server = calloc(1, sizeof(*server));
     if (!server) {
-        close(config->listen_fd);
-        return wefti_error(WEFT_ERR_NO_MEMORY, "rendezvous: %zu bytes",
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the rendezvous: %zu bytes",
                            sizeof(*server));
     }
     server->detached = !server_out;
@@ -208,20 +208,24 @@ weft_status wefti_server_start(const wefti_server_config *config,
     if (server_out) {
         server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (server->stop_fd < 0) {
-            status = wefti_error_system("event of the rendezvous");
+            status = wefti_error_system("event of the rendezvous (eventfd)");
             goto err_destroy;
         }
-        *server_out = server;
     }
     /* A detached server may be gone, and freed, before this returns. */
     if (wefti_thread_start(serve, server,
                            server_out ? &server->thread : NULL) != 0) {
-        status = wefti_error_system("thread of the rendezvous");
+        status =
+            wefti_error_system("thread of the rendezvous (pthread_create)");
         goto err_destroy;
+    }
+    if (server_out) { /* else it may be gone already */
+        *server_out = server;
     }
     return WEFT_OK;
 
 err_destroy:
+    server->meeting.config.listen_fd = -1; /* still the caller's */
     destroy(server);
     return status;
 }

@@ -12,7 +12,7 @@
 typedef struct wefti_server wefti_server;
 
 /*
- * listen_fd    taken, also when start fails
+ * listen_fd    taken, unless start fails
  * nranks       0: as the first member says
  * home_rank    whose lines the server logs; -1: nobody's
  * launcher_fd  where weft-run tells of ended ranks, borrowed; -1: it does not

@@ -18,6 +18,7 @@
 #include "comm/bootstrap/server.h"
 
 #include <sodium.h>
+#include <unistd.h>
 
 static const unsigned char magic[8] = {'w', 'e', 'f', 't', '-', 'i', 'd', 0};
 
@@ -112,6 +113,8 @@ weft_status weft_unique_id_create(weft_unique_id *id_out)
     status = wefti_server_start(&config, NULL);
     if (status == WEFT_OK) {
         pack(id_out, &config.endpoint, raw);
+    } else {
+        close(config.listen_fd);
     }
     sodium_memzero(raw, sizeof(raw));
     wefti_secret_fini(&config.secret);

@@ -61,9 +61,12 @@ static weft_status open_control(wefti_net *net,
                                 unsigned char *card)
 {
     wefti_interface list[WEFTI_INTERFACES_MOST];
-    const int count = wefti_interface_list(list);
+    int count, used = 0;
+    weft_status status = wefti_interface_list(list, &count);
+    if (status != WEFT_OK) {
+        return status;
+    }
     const size_t characters = strcspn(net->use.names, ",");
-    int used = 0;
     while (used < count &&
            (strlen(list[used].name) != characters ||
             strncmp(list[used].name, net->use.names, characters) != 0)) {
@@ -73,8 +76,8 @@ static weft_status open_control(wefti_net *net,
         return wefti_error(WEFT_ERR_SYSTEM, "%s has no address any more",
                            net->use.names);
     }
-    weft_status status = wefti_control_open(
-        net->engine, membership, list[used].address, &net->engine->control);
+    status = wefti_control_open(net->engine, membership, list[used].address,
+                                &net->engine->control);
     if (status == WEFT_OK) {
         const wefti_endpoint4 own =
             wefti_control_get_endpoint(net->engine->control);

@@ -119,13 +119,13 @@ weft_status wefti_reach_open(const wefti_membership *membership,
     }
     reach->membership = membership;
     reach->listen_fd = reach->stop_fd = -1;
-    reach->own_count = wefti_interface_list(reach->own);
-    if (wefti_setting_given(WEFTI_SETTING_NET_INTERFACE)) {
-        weft_status status = keep_named(reach);
-        if (status != WEFT_OK) {
-            free(reach);
-            return status;
-        }
+    weft_status status = wefti_interface_list(reach->own, &reach->own_count);
+    if (status == WEFT_OK && wefti_setting_given(WEFTI_SETTING_NET_INTERFACE)) {
+        status = keep_named(reach);
+    }
+    if (status != WEFT_OK) {
+        free(reach);
+        return status;
     }
     *reach_out = reach;
     return WEFT_OK;
@@ -193,11 +193,14 @@ static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
         listen(reach->listen_fd, SOMAXCONN) != 0 ||
         getsockname(reach->listen_fd, (struct sockaddr *)&address,
                     &address_bytes) != 0) {
-        return wefti_error_system("socket to be found by");
+        return wefti_error_system(
+            "to be found by others (eventfd, socket, bind, listen)");
     }
     *port_out = ntohs(address.sin_port);
     reach->answering = wefti_thread_start(answer, reach, &reach->thread) == 0;
-    return reach->answering ? WEFT_OK : wefti_error_system("thread to answer");
+    return reach->answering
+               ? WEFT_OK
+               : wefti_error_system("thread to answer (pthread_create)");
 }
 
 weft_status wefti_reach_offer(wefti_reach *reach,

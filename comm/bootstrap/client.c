@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -361,30 +360,18 @@ static bool is_complete(const wefti_message *report)
            report->as.report.outcome == WEFTI_OUTCOME_COMPLETE;
 }
 
-/* The domain's memory, made here; INPROGRESS: it is to be fetched. */
-static weft_status make_memory(client *self,
-                               const wefti_message_welcome *welcome,
-                               wefti_membership *membership)
-{
-    const int rank = self->request->rank;
-    if (welcome->domains[rank] != rank) {
-        return WEFT_INPROGRESS;
-    }
-    membership->memory_fd = memfd_create("weft", MFD_CLOEXEC);
-    return membership->memory_fd < 0
-               ? wefti_error_system("memory of the job (memfd_create)")
-               : wefti_giver_start(&self->giver, rank, membership->memory_fd,
-                                   membership->job_key, welcome);
-}
-
-/* The domain's memory, from the domain's leader. */
-static weft_status fetch_memory(client *self,
-                                const wefti_message_welcome *welcome,
-                                wefti_membership *membership,
-                                wefti_message_report *report)
+/* The domain's memory: made here, or fetched from the domain's leader. */
+static weft_status get_memory(client *self,
+                              const wefti_message_welcome *welcome,
+                              wefti_membership *membership,
+                              wefti_message_report *report)
 {
     const uint32_t rank = (uint32_t)self->request->rank;
     const char *call = "";
+    if (welcome->domains[rank] == rank) {
+        return wefti_giver_start(&self->giver, (int)rank, membership->job_key,
+                                 welcome, &membership->memory_fd);
+    }
     wefti_giver_close(&self->giver);
     wefti_tokens tokens = wefti_handover_tokens(membership->job_key, rank);
     report->outcome =
@@ -420,11 +407,7 @@ static weft_status collect(client *self, wefti_membership *membership,
         member->domain = welcome->domains[rank];
         member->host = welcome->hosts[rank];
     }
-    weft_status status = make_memory(self, welcome, membership);
-    if (status == WEFT_INPROGRESS) {
-        status = fetch_memory(self, welcome, membership, report);
-    }
-    refuse_part(message, status);
+    refuse_part(message, get_memory(self, welcome, membership, report));
     if (!is_complete(message)) {
         return WEFT_OK;
     }

@@ -78,7 +78,7 @@ void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
               args);
     va_end(args);
     meeting->verdict = status;
-    if (meeting->phase == WEFTI_PHASE_GATHER && status == WEFT_ERR_BOOTSTRAP) {
+    if (meeting->phase == WEFTI_PHASE_GATHER && status != WEFT_ERR_TIMEOUT) {
         const int64_t until_ns =
             wefti_clock_ns() + LINGER_MS * INT64_C(1000000);
         meeting->phase = WEFTI_PHASE_LINGER;
@@ -196,8 +196,8 @@ static void admit(wefti_meeting *meeting, wefti_stranger *stranger,
     }
     if (roster->nranks == 0 &&
         wefti_roster_init(roster, (int)join->nranks) != WEFT_OK) {
-        wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM,
-                               "the rendezvous has no memory");
+        refuse(meeting, stranger, session, "the rendezvous: %s",
+               weft_error_text());
         return;
     }
     if (!check_join(meeting, stranger, session, join)) {

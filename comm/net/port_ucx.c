@@ -101,9 +101,9 @@ ucs_fatal_error_format(const char *file, unsigned line, const char *function,
     void *found = dlsym(RTLD_NEXT, "ucs_fatal_error_message");
     memcpy(&real, &found, sizeof(real));
     if (real) {
-        real(file, line, function, text);
+        real(file, line, function, text); /* does not come back */
     }
-    abort();
+    __builtin_trap();
 }
 
 /*

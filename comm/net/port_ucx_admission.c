@@ -86,13 +86,11 @@ static debtor *debtors;
 static _Thread_local const wefti_admission *guarding;
 
 /* The function of that name in libucs. */
-static void find_real(const char *name, void *function_out)
+static bool find_real(const char *name, void *function_out)
 {
     void *found = dlsym(RTLD_NEXT, name);
-    if (!found) {
-        abort(); /* the loader has found it, or we were not here */
-    }
     memcpy(function_out, &found, sizeof(found));
+    return found != NULL;
 }
 
 /* Zeros: of no family that is known. */
@@ -337,7 +335,9 @@ TAKEN ucs_status_t ucs_async_set_event_handler(
 {
     ucs_status_t (*real)(ucs_async_mode_t, int, ucs_event_set_types_t,
                          ucs_async_event_cb_t, void *, ucs_async_context_t *);
-    find_real("ucs_async_set_event_handler", &real);
+    if (!find_real("ucs_async_set_event_handler", &real)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
     if (!guarding || !is_listening(event_fd)) {
         return real(mode, event_fd, events, cb, arg, async);
     }
@@ -362,7 +362,9 @@ TAKEN ucs_status_t ucs_async_set_event_handler(
 TAKEN ucs_status_t ucs_async_remove_handler(int id, int is_sync)
 {
     ucs_status_t (*real)(int, int);
-    find_real("ucs_async_remove_handler", &real);
+    if (!find_real("ucs_async_remove_handler", &real)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
     pthread_mutex_lock(&lock);
     door **link = &doors;
     while (*link && (*link)->listen_fd != id) {
@@ -385,7 +387,9 @@ TAKEN ucs_status_t ucs_socket_accept(int fd, struct sockaddr *addr,
                                      socklen_t *length_ptr, int *accept_fd)
 {
     ucs_status_t (*real)(int, struct sockaddr *, socklen_t *, int *);
-    find_real("ucs_socket_accept", &real);
+    if (!find_real("ucs_socket_accept", &real)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
     ucs_status_t status = UCS_ERR_NO_PROGRESS;
     pthread_mutex_lock(&lock);
     door *at = doors;
@@ -408,7 +412,9 @@ TAKEN ucs_status_t ucs_socket_accept(int fd, struct sockaddr *addr,
 TAKEN ucs_status_t ucs_socket_connect(int fd, const struct sockaddr *dest_addr)
 {
     ucs_status_t (*real)(int, const struct sockaddr *);
-    find_real("ucs_socket_connect", &real);
+    if (!find_real("ucs_socket_connect", &real)) {
+        return UCS_ERR_UNSUPPORTED;
+    }
     ucs_status_t status = real(fd, dest_addr);
     pthread_mutex_lock(&lock);
     forgive(fd);
@@ -432,8 +438,7 @@ TAKEN ucs_status_t ucs_socket_connect(int fd, const struct sockaddr *dest_addr)
 TAKEN int ucs_socket_is_connected(int fd)
 {
     int (*real)(int);
-    find_real("ucs_socket_is_connected", &real);
-    int connected = real(fd);
+    int connected = find_real("ucs_socket_is_connected", &real) && real(fd);
     pthread_mutex_lock(&lock);
     const debtor *one = *find_debtor(fd);
     if (one && connected) {

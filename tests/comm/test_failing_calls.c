@@ -66,6 +66,14 @@ typedef struct trial {
     outcome *outcomes; /* [RANKS_MOST], shared */
 } trial;
 
+/* Threads' races are in what a run does, not in which call fails: the thread
+ * sanitizer, which is slow between domains, sees a part of it there. */
+#ifdef __SANITIZE_THREAD__
+enum { BRIEF = 1 };
+#else
+enum { BRIEF = 0 };
+#endif
+
 static bool is_long(void)
 {
     return getenv("WEFT_TEST_LONG") != NULL;
@@ -433,7 +441,7 @@ static void test_creation_in_two_domains(void **state)
     setenv("WEFT_DOMAIN", "a,a,b", 1);
     int wrong = 0;
     /* One that is led, and a leader; rank 0 makes the same calls. */
-    for (int target = is_long() ? 0 : 1; target < 3; target++) {
+    for (int target = is_long() ? 0 : 1 + BRIEF; target < 3; target++) {
         wrong += run_all(&creation, 3, target, false);
     }
     unsetenv("WEFT_DOMAIN");
@@ -457,7 +465,7 @@ static void test_what_comes_later_in_two_domains(void **state)
     int wrong = 0;
     setenv("WEFT_DOMAIN", "a,a,b", 1);
     for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++) {
-        if (!later[i].alone || is_long()) {
+        if (is_long() || later[i].ends || (!BRIEF && !later[i].alone)) {
             wrong += run_all(&later[i], 3, 1, false);
         }
     }

@@ -535,7 +535,7 @@ static weft_status meet(const wefti_endpoint *endpoint,
         request->stay_ms ? request->stay_ms : request->timeout_ms;
     client *self = calloc(1, sizeof(*self)); /* too large for small stacks */
     if (!self) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "bootstrap: %zu bytes",
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to meet: %zu bytes",
                            sizeof(*self));
     }
     self->endpoint = endpoint;

@@ -329,7 +329,7 @@ class Report(unittest.TestCase):
         if found["warning"]:
             self.assertIn(found["warning"], tags.text)
         self.assertEqual(found["warning"] is None,
-                         best["bubble_ratio"] <= 0.15)
+                         best["idle_ratio"] <= 0.15)
 
     def test_pipeline_is_planned_above_measured(self):
         for name in ["1f1b", "zbv"]:

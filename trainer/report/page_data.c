@@ -146,7 +146,10 @@ static void put_best(wefti_json *json, const weft_advice *advice)
     wefti_json_int(json, "chunks", best->chunks);
     wefti_json_int(json, "microbatches", best->microbatches);
     wefti_json_real(json, "makespan_ms", best->makespan);
+    wefti_json_real(json, "idle_ratio", best->idle_ratio);
     wefti_json_real(json, "bubble_ratio", best->bubble_ratio);
+    wefti_json_real(json, "imbalance_ratio", best->imbalance_ratio);
+    wefti_json_int(json, "param_copies", best->param_copies);
     wefti_json_object_close(json);
 }
 

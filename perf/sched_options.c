@@ -501,12 +501,11 @@ static weft_status take_flag(int flag, const char *text, const char *word,
 /* compare makes all schedules itself, and writes no files of any. */
 static weft_status check_compare(const wefti_sched_options *options)
 {
-    if (options->schedule || options->chunks || options->group ||
-        options->overlap || options->directions || options->csv_path ||
-        options->svg_path || options->trace_path) {
+    if (options->schedule || options->overlap || options->directions ||
+        options->csv_path || options->svg_path || options->trace_path) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "compare takes no --schedule, --chunks, --group, "
-                           "--overlap, --directions, --csv, --svg or --trace");
+                           "compare takes no --schedule, --overlap, "
+                           "--directions, --csv, --svg or --trace");
     }
     if (options->ranks == 0 || options->microbatches == 0 ||
         options->layers == 0) {

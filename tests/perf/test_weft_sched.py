@@ -381,6 +381,37 @@ class WeftSched(unittest.TestCase):
                              (m * 6 + 3 * 3 + 1) * scale)
         self.assertEqual(times(facts(*words, "--first", "F=0")), times(plain))
 
+    def test_compare_tells_imbalance_from_bubble(self):
+        """The ends' share stays at every m, and is no reason for more."""
+        words = ["compare", "--ranks", 4, "--microbatches",
+                 "32,8,16,64,128,256,512", "--layers", 32, "--last", "F=2,B=4"]
+        got = facts(*words)
+        for one in got["candidates"]:
+            if one["schedule"] != "1f1b":
+                continue
+            self.assertAlmostEqual(one["imbalance"], 32 * 6)
+            self.assertAlmostEqual(one["bubble"], 3 * 3 * 32
+                                   / one["microbatches"])
+            self.assertAlmostEqual(one["idle"],
+                                   one["bubble"] + one["imbalance"])
+            self.assertAlmostEqual(one["imbalance_ratio"],
+                                   one["imbalance"] / one["makespan"])
+        self.assertEqual(got["candidates"][0]["microbatches"], 32)
+        self.assertEqual(got["candidates"][0]["param_copies"], 2)
+        self.assertIn("second copy of the parameters", got["reason"])
+        self.assertIn("no number of micro-batches removes", got["warning"])
+        self.assertNotIn("more micro-batches", got["warning"])
+        text = run(*words).stdout
+        self.assertIn("imbal.", text)
+        self.assertIn(got["warning"], text)
+
+    def test_compare_keeps_to_given_chunks(self):
+        got = facts("compare", "--ranks", 4, "--microbatches", 16, "--layers",
+                    32, "--chunks", 4, "--group", 8)
+        chunks = [one["chunks"] for one in got["candidates"]
+                  if one["schedule"] == "interleaved"]
+        self.assertEqual(chunks, [4])
+
     def test_shared_port_lengthens_the_step(self):
         def on(machine, places):
             return facts("simulate", *shape("1f1b"), "--topology", machine,

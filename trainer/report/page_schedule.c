@@ -108,13 +108,14 @@ static void put_candidate(FILE *file, const weft_schedule_candidate *c)
     fprintf(file, "<tr><td>%s%s</td>", c->name, c->overlap ? ", FB" : "");
     if (isnan(c->makespan)) {
         fprintf(file, "<td></td><td>%d</td>", c->microbatches);
-        fputs("<td></td><td></td><td></td><td></td><td></td>", file);
+        fputs("<td></td><td></td><td></td><td></td><td></td><td></td>", file);
     } else {
         fprintf(file,
-                "<td>%d</td><td>%d</td><td>%.4g</td><td>%.1f%%</td>"
-                "<td>%.4g</td><td>%d</td><td>%zu</td>",
+                "<td>%d</td><td>%d</td><td>%.4g</td><td>%.1f%%</td><td>%.1f%%"
+                "</td><td>%.4g</td><td>%d</td><td>%zu</td>",
                 c->chunks, c->microbatches, c->makespan, 100 * c->bubble_ratio,
-                c->activations, c->param_copies, c->messages);
+                100 * c->imbalance_ratio, c->activations, c->param_copies,
+                c->messages);
     }
     fputs("<td class=\"left\">", file);
     wefti_page_text(file, c->why);
@@ -134,7 +135,7 @@ static void put_advice(FILE *file, const wefti_page_plan *plan)
     }
     fputs("<div class=\"wide\"><table id=\"advice\"><tr><th>schedule</th>"
           "<th>V</th><th>m</th><th>step, "
-          "ms</th><th>bubble</th><th>activations</th>"
+          "ms</th><th>bubble</th><th>imbalance</th><th>activations</th>"
           "<th>copies</th><th>messages</th><th class=\"left\"></th></tr>\n",
           file);
     for (size_t k = 0; k < advice->count; k++) {

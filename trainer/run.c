@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
+#include "trainer/pipe/pipe_schedule.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -96,20 +97,36 @@ static weft_status gather_report(wefti_run_state *state, bool stepped)
                             &state->page.sums.grown_bytes);
     weft_status status =
         wefti_page_gather(&state->page, state->comm, state->ledger);
-    return status == WEFT_OK && stepped && wefti_replica_is_piped(replica) &&
-                   !wefti_pause_is_partial(replica->pause)
-               ? wefti_page_gather_plan(
-                     &state->page, replica->pipe.pipeline, state->schedule,
-                     (int)state->config.model.layers,
-                     (int)(replica->config.global_batch / replica->copies))
-               : status;
+    if (status != WEFT_OK || !stepped || !wefti_replica_is_piped(replica)) {
+        return status;
+    }
+    wefti_pipe_job job =
+        wefti_pipe_schedule_job(&state->config, (int)replica->nranks);
+    return wefti_page_gather_plan(&state->page, state->comm,
+                                  replica->pipe.pipeline, state->schedule,
+                                  &job);
+}
+
+/* For the report of a pipeline. */
+static weft_status open_steps(wefti_run_state *state)
+{
+    const wefti_pipe *pipe = &state->replica.pipe;
+    const weft_action *actions;
+    return state->loop.page && wefti_replica_is_piped(&state->replica)
+               ? wefti_page_open_steps(
+                     &state->page, weft_schedule_get_actions(
+                                       pipe->schedule, pipe->rank, &actions))
+               : WEFT_OK;
 }
 
 static weft_status train(wefti_run_state *state)
 {
     open_loop(state);
-    weft_status status =
-        wefti_replica_evaluate(&state->replica, &state->summary.first_val_loss);
+    weft_status status = open_steps(state);
+    if (status == WEFT_OK) {
+        status = wefti_replica_evaluate(&state->replica,
+                                        &state->summary.first_val_loss);
+    }
     if (status == WEFT_OK) {
         status = wefti_loop_run(&state->loop);
     }

@@ -178,6 +178,7 @@ static void close_replica(wefti_run_state *state)
 static void close_all(wefti_run_state *state)
 {
     close_replica(state);
+    wefti_savepoint_release(&state->savepoint);
     wefti_page_fini(&state->page);
     wefti_trials_fini(&state->trials);
     if (state->has_data) {
@@ -255,17 +256,25 @@ static bool may_recover(const wefti_run_state *state, weft_status status)
            find_fault(state, &fault);
 }
 
-/* The newest state there is: this run's, else the one it began with. */
+/*
+ * The newest state there is: this run's, else the one it began with. What ranks
+ * that were lost still save counts no more.
+ */
 static weft_status restore(wefti_run_state *state)
 {
-    const char *resume = state->how.options->resume;
-    state->savepoint.dir = state->config.checkpoint.dir;
-    weft_status status =
-        wefti_savepoint_read_if_any(&state->savepoint, &state->replica);
-    if (status == WEFT_OK && state->replica.step == 0 && resume) {
-        state->savepoint.dir = resume;
-        status = wefti_savepoint_read(&state->savepoint, &state->replica);
-        state->savepoint.dir = state->config.checkpoint.dir;
+    wefti_savepoint resumed = state->savepoint;
+    weft_status status = WEFT_OK;
+    if (state->config.checkpoint.every > 0) {
+        status =
+            wefti_savepoint_claim_again(&state->savepoint, &state->replica);
+        if (status == WEFT_OK) {
+            status =
+                wefti_savepoint_read_if_any(&state->savepoint, &state->replica);
+        }
+    }
+    if (status == WEFT_OK && state->replica.step == 0 && state->resumed[0]) {
+        resumed.dir = state->resumed;
+        status = wefti_savepoint_read(&resumed, &state->replica);
     }
     return status;
 }

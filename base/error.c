@@ -4,6 +4,8 @@
  */
 #include "base/error.h"
 
+#include "base/printable.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -36,19 +38,20 @@ void wefti_error_keep(const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     /* Only now: an argument may be the old text itself. */
-    memcpy(last_error, text, sizeof(text));
+    wefti_printable(text, strlen(text), last_error, sizeof(last_error));
 }
 
 weft_status wefti_error_keep_system(const char *format, ...)
 {
     int cause = errno;
     char reason[96];
-    char text[384];
+    char text[384], whole[sizeof(last_error)];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    snprintf(last_error, sizeof(last_error), "%s: %s", text,
+    snprintf(whole, sizeof(whole), "%s: %s", text,
              strerror_r(cause, reason, sizeof(reason)));
+    wefti_printable(whole, strlen(whole), last_error, sizeof(last_error));
     return cause == ENOMEM ? WEFT_ERR_NO_MEMORY : WEFT_ERR_SYSTEM;
 }

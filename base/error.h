@@ -15,7 +15,8 @@
  * wefti_error(status, format, ...) - keep a text for this thread and hand the
  * status through:
  * return wefti_error(WEFT_ERR_INVALID, "root %d: allowed is 0..%d", ...);
- * Arguments may include weft_error_text(), to put something before it.
+ * Arguments may include weft_error_text(), to put something before it. Control
+ * characters and bytes that are not UTF-8 are kept as \xNN (base/printable.h).
  *
  * Threads     any.  Blocks: no.  Allocates: no (cut at 511 bytes).
  */

@@ -9,15 +9,23 @@
 
 #include <stddef.h>
 
+/* What may be read. A device has no end; a pipe may wait for its writer. */
+typedef enum wefti_input_kind {
+    WEFTI_INPUT_FILE,        /* regular files */
+    WEFTI_INPUT_FILE_OR_PIPE /* pipes and FIFOs too, to their end */
+} wefti_input_kind;
+
 /*
  * wefti_file_read - all bytes of a file, with a NUL after them; free() them.
- * Also of a pipe, whose length nobody knows before.
  *
- * Returns     OK | ERR_SYSTEM | ERR_NO_MEMORY | ERR_INVALID (it has more than
- *             most_bytes); the text names the path.
+ * Returns     OK | ERR_SYSTEM | ERR_NO_MEMORY | ERR_INVALID (it is of no
+ *             allowed kind, or has more than most_bytes, which is seen before
+ *             a regular file is read); the text names the path.
+ * Blocks      on a pipe, until its writers have closed it.
  */
-WEFT_NODISCARD weft_status wefti_file_read(const char *path, size_t most_bytes,
-                                           char **text_out,
+WEFT_NODISCARD weft_status wefti_file_read(const char *path,
+                                           wefti_input_kind allowed,
+                                           size_t most_bytes, char **text_out,
                                            size_t *text_bytes_out);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/settings.h"
 
 #include <errno.h>
@@ -48,22 +49,19 @@ bool wefti_log_enabled(wefti_log_level level)
 
 void wefti_log(wefti_log_level level, int rank, const char *format, ...)
 {
-    char line[1024];
+    char line[1024], raw[1024];
     int cause = errno; /* callers log first and report it afterwards */
     if (!wefti_log_enabled(level)) {
         return;
     }
-    int used = rank >= 0 ? snprintf(line, sizeof(line), "weft: rank %d: ", rank)
-                         : snprintf(line, sizeof(line), "weft: ");
+    int used = rank >= 0 ? snprintf(raw, sizeof(raw), "weft: rank %d: ", rank)
+                         : snprintf(raw, sizeof(raw), "weft: ");
     va_list args;
     va_start(args, format);
-    int more =
-        vsnprintf(line + used, sizeof(line) - (size_t)used - 1, format, args);
+    vsnprintf(raw + used, sizeof(raw) - (size_t)used, format, args);
     va_end(args);
-    size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
-    if (length > sizeof(line) - 2) {
-        length = sizeof(line) - 2;
-    }
+    wefti_printable(raw, strlen(raw), line, sizeof(line) - 1);
+    size_t length = strlen(line);
     line[length++] = '\n';
     /* A lost line of a full pipe must not become an error of the caller. */
     ssize_t written = write(STDERR_FILENO, line, length);

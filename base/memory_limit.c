@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { PATH_BYTES = 1024, LINE_BYTES = 4096 };
 
@@ -164,4 +165,39 @@ void wefti_memory_limit_read(const char *root, wefti_memory_limit *limit_out)
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
         read_version(root, &versions[i], limit_out);
     }
+}
+
+/* "MemAvailable:   1234 kB"; UINT64_MAX: not said. */
+static uint64_t read_free(const char *root)
+{
+    char line[128];
+    uint64_t kilobytes = UINT64_MAX / 1024;
+    FILE *file = open_at(root, "/proc", "meminfo");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (strncmp(line, "MemAvailable:", 13) == 0) {
+            kilobytes = strtoull(line + 13, NULL, 10);
+            break;
+        }
+    }
+    if (file) {
+        (void)fclose(file); /* it was only read */
+    }
+    return kilobytes == UINT64_MAX / 1024 ? UINT64_MAX : kilobytes * 1024;
+}
+
+uint64_t wefti_memory_available(const char *root)
+{
+    static const int own[] = {RLIMIT_AS, RLIMIT_DATA};
+    wefti_memory_limit group;
+    wefti_memory_limit_read(root, &group);
+    uint64_t least = read_free(root);
+    least = group.bytes < least ? group.bytes : least;
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        struct rlimit limit;
+        if (getrlimit(own[i], &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+            limit.rlim_cur < least) {
+            least = limit.rlim_cur;
+        }
+    }
+    return least;
 }

@@ -34,4 +34,16 @@ typedef struct wefti_memory_limit {
  */
 void wefti_memory_limit_read(const char *root, wefti_memory_limit *limit_out);
 
+/*
+ * wefti_memory_available - how many more bytes this process can use, as far as
+ * the system says: its free memory (Linux: MemAvailable), the memory group's
+ * limit and the process's own (RLIMIT_AS, RLIMIT_DATA), the least of them.
+ *
+ * root   as above.
+ *
+ * Returns     bytes; UINT64_MAX where nothing can be read.
+ * Threads     any.  Blocks: no.  Allocates: no.
+ */
+uint64_t wefti_memory_available(const char *root);
+
 #endif

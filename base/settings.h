@@ -30,6 +30,8 @@
       "port of the meeting under torchrun; MASTER_PORT + 1 if not set")        \
     X(RENDEZVOUS_FD, INT, "", 0, 65535,                                        \
       "listening socket that rank 0 inherits (set by weft-run)")               \
+    X(LAUNCHER_FD, INT, "", 0, 65535,                                          \
+      "pipe on which rank 0 learns who has ended (set by weft-run)")           \
     X(SECRET, TEXT, "", 0, 0, "the job's secret, 16 to 256 characters")        \
     X(SECRET_FILE, TEXT, "", 0, 0, "file that holds the job's secret")         \
     X(BOARD_FD, INT, "", 0, 65535,                                             \

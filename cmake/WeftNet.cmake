@@ -8,6 +8,7 @@ if(UCX_FOUND)
     message(STATUS "network module: on UCX ${UCX_VERSION}")
     add_library(weft_net MODULE ${CMAKE_SOURCE_DIR}/comm/net/port_guard.c)
     add_library(weft_net_ucx MODULE ${CMAKE_SOURCE_DIR}/comm/net/port_ucx.c
+        ${CMAKE_SOURCE_DIR}/comm/net/port_ucx_admission.c
         ${CMAKE_SOURCE_DIR}/comm/net/port_ucx_list.c)
     add_dependencies(weft_net weft_net_ucx)
     foreach(module weft_net weft_net_ucx)

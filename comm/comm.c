@@ -69,11 +69,13 @@ static weft_status build_ops(weft_comm *comm)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (comm->arena == MAP_FAILED) {
         comm->arena = NULL;
+        return wefti_error_system("cannot map %zu bytes for operations (mmap)",
+                                  comm->arena_bytes);
     }
-    if (!comm->op_arrays || !comm->arena) {
+    if (!comm->op_arrays) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for operations: %zu bytes",
-                           comm->arena_bytes + WEFTI_LANES * lane_bytes);
+                           WEFTI_LANES * lane_bytes);
     }
     memset(comm->op_arrays, 0, WEFTI_LANES * lane_bytes);
     comm->heap_bytes += WEFTI_LANES * lane_bytes;
@@ -269,9 +271,12 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->table = calloc((size_t)comm->nranks, sizeof(wefti_verdict));
     weft_status status =
         comm->bells && comm->peers && comm->cards && comm->table
-            ? build_memory(comm, parts)
+            ? wefti_group_prepare(comm->engine)
             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
                           comm->nranks);
+    if (status == WEFT_OK) {
+        status = build_memory(comm, parts);
+    }
     if (status == WEFT_OK) {
         find_bells(comm, parts);
         if (comm->near_count < comm->nranks) {

@@ -181,7 +181,7 @@ typedef struct wefti_engine {
     bool failed;               /* some communicator of it has */
     wefti_memory_limit memory; /* as it was when the ranks met */
     wefti_list *lists;         /* [list_count]; see comm/make/group.c */
-    size_t list_count;
+    size_t list_count, list_room;
     wefti_membership *members;      /* NULL: a job of one rank */
     wefti_mapping *mapping;         /* holds the bell while the thread lives */
     wefti_board_line *board;        /* the launcher's; NULL: there is none */

@@ -337,7 +337,7 @@ weft_status wefti_engine_start(wefti_engine *engine)
     engine->thread_started = failure == 0;
     pthread_mutex_unlock(&engine->lock);
     errno = failure;
-    return failure ? wefti_error_system("cannot start a progress thread")
+    return failure ? wefti_error_system("progress thread (pthread_create)")
                    : WEFT_OK;
 }
 

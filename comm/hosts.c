@@ -85,7 +85,8 @@ weft_status wefti_hosts_read(wefti_engine *engine,
         hosts->list = calloc(ranks, sizeof(*hosts->list));
     }
     if (!hosts || !hosts->headings || !hosts->same_as || !hosts->list) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "hosts of %zu ranks", ranks);
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the hosts of %zu ranks", ranks);
     }
     char why[512] = "";
     if (members->members[members->rank].domain == members->rank &&
@@ -141,7 +142,8 @@ static weft_status pass_on(weft_comm *world, wefti_hosts *hosts, int from)
         one->bytes = malloc(one->byte_count);
     }
     if (!one->bytes) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "a description of %zu bytes",
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for a description of %zu bytes",
                            one->byte_count);
     }
     const weft_op op = {.size_bytes = sizeof(op),

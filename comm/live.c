@@ -20,7 +20,7 @@ weft_status wefti_home_open(uint64_t **home_out)
     void *page = mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) {
-        return wefti_error_system("memory of an engine");
+        return wefti_error_system("memory of an engine (mmap)");
     }
     /* An older kernel refuses: children are then not told apart. */
     (void)madvise(page, page_bytes(), MADV_WIPEONFORK);

@@ -330,7 +330,7 @@ static weft_status grow(host_stream *stream)
     item *ring = calloc(capacity, sizeof(*ring));
     if (!ring) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "the stream's queue cannot grow to %zu items",
+                           "no memory for the stream's queue of %zu items",
                            capacity);
     }
     for (uint64_t at = atomic_load(&stream->done); at < stream->posted; at++) {

@@ -470,8 +470,9 @@ const wefti_pipeline_span *wefti_pipeline_get_spans(const wefti_pipeline *p)
     return p->record.spans;
 }
 
-weft_status wefti_pipeline_measure(wefti_pipeline *p, double unit_ns,
-                                   weft_schedule_run *run_out,
+weft_status wefti_pipeline_measure(wefti_pipeline *p,
+                                   const wefti_pipeline_span *spans,
+                                   double unit_ns, weft_schedule_run *run_out,
                                    int64_t *clock_error_out)
 {
     int64_t error_ns = 0;
@@ -481,8 +482,8 @@ weft_status wefti_pipeline_measure(wefti_pipeline *p, double unit_ns,
     double activations =
         (double)p->usage.peaks.slots / p->plan.schedule->chunks;
     weft_status status = wefti_pipeline_gather(
-        p->plan.schedule, p->config.comm, p->record.spans, activations, unit_ns,
-        wefti_clock_ns, run_out, &error_ns);
+        p->plan.schedule, p->config.comm, spans ? spans : p->record.spans,
+        activations, unit_ns, wefti_clock_ns, run_out, &error_ns);
     if (clock_error_out) {
         *clock_error_out = error_ns;
     }

@@ -304,18 +304,19 @@ const wefti_pipeline_span *
 wefti_pipeline_get_spans(const wefti_pipeline *pipeline);
 
 /*
- * wefti_pipeline_measure - the last step of all ranks as one run, for the
- * painter and for comparisons with the simulator's; collective, between steps.
+ * wefti_pipeline_measure - a step of all ranks as one run, for the painter and
+ * for comparisons with the simulator's; collective, between steps.
  *
+ * spans             [actions of this rank's list] of that step, as get_spans
+ *                   gave them after it; NULL: the last one's.
  * unit_ns           of the run's times; 1e6: in ms.
  * clock_error_out   in ns, by how much the ranks' clocks may differ after they
  *                   have been aligned; 0: they are one; NULL: not wanted.
  *
  * Returns     OK (weft_schedule_run_fini it) | ERR_NO_MEMORY | the fault.
  */
-WEFT_NODISCARD weft_status wefti_pipeline_measure(wefti_pipeline *pipeline,
-                                                  double unit_ns,
-                                                  weft_schedule_run *run_out,
-                                                  int64_t *clock_error_out);
+WEFT_NODISCARD weft_status wefti_pipeline_measure(
+    wefti_pipeline *pipeline, const wefti_pipeline_span *spans, double unit_ns,
+    weft_schedule_run *run_out, int64_t *clock_error_out);
 
 #endif

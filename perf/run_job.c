@@ -97,10 +97,12 @@ static void set_environment(const nursery *home, int process)
         setenv("WEFT_RENDEZVOUS", home->endpoint.text, 1) == 0 &&
         setenv("WEFT_SECRET", home->secret, 1) == 0 &&
         unsetenv("WEFT_SECRET_FILE") == 0 &&
-        unsetenv("WEFT_RENDEZVOUS_FD") == 0 && keep_open(home->job->board_fd);
+        unsetenv("WEFT_RENDEZVOUS_FD") == 0 &&
+        unsetenv("WEFT_LAUNCHER_FD") == 0 && keep_open(home->job->board_fd);
     if (good && process == 0) {
         good = set_number("WEFT_RENDEZVOUS_FD", home->listen_fd) &&
-               keep_open(home->listen_fd);
+               set_number("WEFT_LAUNCHER_FD", home->job->ended_fds[0]) &&
+               keep_open(home->listen_fd) && keep_open(home->job->ended_fds[0]);
     }
     if (!good) {
         give_up(home, "set the environment of");
@@ -255,7 +257,7 @@ static weft_status listen_for_ranks(nursery *home)
     const run_options *options = job->options;
     if (!options->emulates) {
         wefti_endpoint_loopback(0, &home->endpoint);
-        return wefti_endpoint_listen(&home->endpoint, 0, &home->listen_fd);
+        return wefti_endpoint_listen(&home->endpoint, &home->listen_fd);
     }
     weft_status status = net_emulation_open(&options->net, &job->net);
     if (status != WEFT_OK) {
@@ -271,13 +273,14 @@ static weft_status listen_for_ranks(nursery *home)
             wefti_endpoint_parse("the emulated node", text, &home->endpoint);
     }
     if (status == WEFT_OK) {
-        status = wefti_endpoint_listen(&home->endpoint, 0, &home->listen_fd);
+        status = wefti_endpoint_listen(&home->endpoint, &home->listen_fd);
     }
     weft_status back = net_emulation_return(&job->net);
     return status == WEFT_OK ? back : status;
 }
 
-/* The pipe of failed starts, the listening socket, then the children. */
+/* The pipes of failed starts and of ended ranks, the listening socket, then
+ * the children. */
 static weft_status fill_nursery(nursery *home)
 {
     int start[2];
@@ -286,6 +289,12 @@ static weft_status fill_nursery(nursery *home)
     }
     home->job->start_fd = start[0];
     home->start_fd = start[1];
+    /* Both ends stay open here: nobody is killed for writing to the last. */
+    if (pipe2(home->job->ended_fds, O_CLOEXEC | O_NONBLOCK) != 0) {
+        weft_status status = wefti_error_system("pipe");
+        close(home->start_fd);
+        return status;
+    }
     make_secret(home);
     weft_status status = listen_for_ranks(home);
     if (status == WEFT_OK) {
@@ -313,6 +322,7 @@ weft_status run_job_start(const run_options *options, run_job *job_out)
                          .board_fd = -1,
                          .signal_fd = -1,
                          .start_fd = -1,
+                         .ended_fds = {-1, -1},
                          .first_failed = -1,
                          .start_ns = wefti_clock_ns()};
     nursery home = {.job = job_out, .parent = getpid()};
@@ -375,5 +385,8 @@ void run_job_fini(run_job *job)
     close_open(job->board_fd);
     close_open(job->signal_fd);
     close_open(job->start_fd);
-    *job = (run_job){.board_fd = -1, .signal_fd = -1, .start_fd = -1};
+    close_open(job->ended_fds[0]);
+    close_open(job->ended_fds[1]);
+    *job = (run_job){
+        .board_fd = -1, .signal_fd = -1, .start_fd = -1, .ended_fds = {-1, -1}};
 }

@@ -38,6 +38,7 @@ typedef struct run_job {
     net_emulation net; /* with options->emulates */
     int signal_fd;     /* SIGCHLD and those that are forwarded */
     int start_fd;      /* children report here that they could not start */
+    int ended_fds[2];  /* a pipe, from which rank 0 reads who has ended */
     int running_count;
     int first_failed; /* a process; -1: none */
     bool timed_out;

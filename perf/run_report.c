@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output.h"
 #include "comm/bootstrap/ranks.h"
 #include "weft/version.h"
 
@@ -246,22 +247,15 @@ weft_status run_report_json(const run_job *job)
 {
     const char *path = job->options->json_path;
     wefti_json json;
+    wefti_output out;
     if (!path) {
         return WEFT_OK;
     }
-    const bool to_stdout = strcmp(path, "-") == 0;
-    FILE *file = to_stdout ? stdout : fopen(path, "we");
-    if (!file) {
-        return wefti_error_system("--json %s", path);
-    }
-    wefti_json_init(&json, file);
-    write_job(&json, job);
-    weft_status status = wefti_json_fini(&json);
+    weft_status status = wefti_output_open(&out, "--json", path);
     if (status != WEFT_OK) {
-        status = wefti_error(status, "--json %s: %s", path, weft_error_text());
+        return status;
     }
-    if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
-        status = wefti_error_system("--json %s", path);
-    }
-    return status;
+    wefti_json_init(&json, out.file);
+    write_job(&json, job);
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }

@@ -17,6 +17,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/bootstrap/launcher.h"
 #include "perf/run_label.h"
 #include "perf/run_report.h"
 
@@ -109,6 +110,18 @@ static void tell_loss(const run_job *job, int index)
             job->running_count > 0 ? "; the others go on" : "");
 }
 
+/* The ranks that meet do not wait for one that has gone before. */
+static void tell_ended(const run_job *job, int index)
+{
+    const int count = job->options->ranks_per_process;
+    const wefti_ended ended = {.first = index * count,
+                               .count = count,
+                               .wait_status =
+                                   job->processes[index].wait_status};
+    /* A pipe that is full is one that nobody reads: rank 0 has gone. */
+    (void)wefti_launcher_tell(job->ended_fds[1], &ended);
+}
+
 /* first_pid: who died first of those not yet waited for; 0: not known. */
 static void reap(watch *self, pid_t first_pid)
 {
@@ -123,6 +136,7 @@ static void reap(watch *self, pid_t first_pid)
         job->processes[index].running = false;
         job->processes[index].wait_status = wait_status;
         job->running_count--;
+        tell_ended(job, index);
         if (!run_job_is_failure(wait_status)) {
             continue;
         }

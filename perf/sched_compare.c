@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output.h"
 
 #include <math.h>
 #include <string.h>
@@ -30,9 +31,9 @@ static const char *tell_name(const weft_schedule_candidate *c, char *text,
 
 static void print_table(const weft_advice *advice)
 {
-    printf("\n%-20s %6s %10s %10s %7s %8s %8s %7s %9s\n", "schedule", "m",
-           "makespan", "bubble", "of step", "activ.", "memory", "copies",
-           "messages");
+    printf("\n%-20s %6s %10s %10s %7s %7s %8s %8s %7s %9s\n", "schedule", "m",
+           "makespan", "bubble", "of step", "imbal.", "activ.", "memory",
+           "copies", "messages");
     for (size_t k = 0; k < advice->count; k++) {
         const weft_schedule_candidate *c = &advice->candidates[k];
         char name[64];
@@ -40,10 +41,11 @@ static void print_table(const weft_advice *advice)
         if (isnan(c->makespan)) {
             printf("%-20s %6d\n", name, c->microbatches);
         } else {
-            printf("%-20s %6d %10.6g %10.6g %6.1f%% %8.4g %8.4g %7d %9zu\n",
+            printf("%-20s %6d %10.6g %10.6g %6.1f%% %6.1f%% %8.4g %8.4g %7d "
+                   "%9zu\n",
                    name, c->microbatches, c->makespan, c->bubble,
-                   100 * c->bubble_ratio, c->activations, c->memory,
-                   c->param_copies, c->messages);
+                   100 * c->bubble_ratio, 100 * c->imbalance_ratio,
+                   c->activations, c->memory, c->param_copies, c->messages);
         }
         if (!c->possible) {
             printf("%20s refused: %s\n", "", c->why);
@@ -78,8 +80,12 @@ static void put_candidate(wefti_json *json, const weft_schedule_candidate *c)
     wefti_json_text(json, "why", c->possible ? NULL : c->why);
     wefti_json_real(json, "makespan", c->makespan);
     wefti_json_real(json, "ideal", c->ideal);
+    wefti_json_real(json, "idle", c->idle);
+    wefti_json_real(json, "idle_ratio", c->idle_ratio);
     wefti_json_real(json, "bubble", c->bubble);
     wefti_json_real(json, "bubble_ratio", c->bubble_ratio);
+    wefti_json_real(json, "imbalance", c->imbalance);
+    wefti_json_real(json, "imbalance_ratio", c->imbalance_ratio);
     wefti_json_real(json, "peak_activation", c->activations);
     wefti_json_real(json, "memory", c->memory);
     wefti_json_int(json, "param_copies", c->param_copies);
@@ -91,12 +97,12 @@ static weft_status write_json(const wefti_sched_options *options,
                               const weft_advice *advice)
 {
     wefti_json json;
-    FILE *file;
-    weft_status status = wefti_sched_open("--json", options->json_path, &file);
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--json", options->json_path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "command", "compare");
     wefti_json_int(&json, "ranks", options->ranks);
@@ -113,7 +119,7 @@ static weft_status write_json(const wefti_sched_options *options,
     }
     wefti_json_array_close(&json);
     wefti_json_object_close(&json);
-    return wefti_sched_close(options->json_path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }
 
 weft_status wefti_sched_compare(const wefti_sched_options *options)
@@ -136,6 +142,8 @@ weft_status wefti_sched_compare(const wefti_sched_options *options)
                                  .cost = &cost,
                                  .first = ends ? &options->first : NULL,
                                  .last = ends ? &options->last : NULL,
+                                 .chunks = options->chunks,
+                                 .group = options->group,
                                  .memory_most = options->memory_most,
                                  .copy_memory = options->copy_memory};
     status = weft_schedule_advise(&config, &advice);

@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/input.h"
+#include "base/output.h"
+#include "overlap/schedule/generator.h"
 #include "perf/sched_links.h"
 
 #include <stdlib.h>
@@ -37,8 +39,8 @@ static weft_status make_from_file(const wefti_sched_options *options,
 {
     char *text = NULL;
     size_t bytes = 0;
-    weft_status status =
-        wefti_file_read(options->schedule, file_bytes_most, &text, &bytes);
+    weft_status status = wefti_file_read(options->schedule, WEFTI_INPUT_FILE,
+                                         file_bytes_most, &text, &bytes);
     if (status != WEFT_OK) {
         status = wefti_error(status, "--schedule %s", weft_error_text());
     } else {
@@ -82,7 +84,19 @@ static weft_status make_by_name(const wefti_sched_options *options,
                            "--ranks P and --microbatches M are needed for %s",
                            options->schedule);
     }
-    return weft_schedule_create(&config, schedule_out);
+    const wefti_schedule_size size = wefti_schedule_predict(&config);
+    weft_status status =
+        size.actions <= WEFT_SCHEDULE_ACTIONS_MOST
+            ? wefti_schedule_need("with messages and proof",
+                                  wefti_schedule_peak_bytes(size))
+            : WEFT_OK; /* refused below */
+    return status == WEFT_OK
+               ? weft_schedule_create(&config, schedule_out)
+               : wefti_error(status,
+                             "%s of %d ranks and %d "
+                             "micro-batches, %s",
+                             config.name, config.ranks, config.microbatches,
+                             weft_error_text());
 }
 
 /* What was said of a file must be so. */
@@ -99,10 +113,10 @@ static weft_status make(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     struct stat stat_;
-    bool file = !is_generator(options->schedule) &&
+    job->file = !is_generator(options->schedule) &&
                 stat(options->schedule, &stat_) == 0;
-    weft_status status = file ? make_from_file(options, &job->schedule)
-                              : make_by_name(options, &job->schedule);
+    weft_status status = job->file ? make_from_file(options, &job->schedule)
+                                   : make_by_name(options, &job->schedule);
     if (status == WEFT_OK) {
         status = weft_schedule_get_info(job->schedule, &job->info);
     }
@@ -113,8 +127,29 @@ static weft_status make(wefti_sched_job *job)
         status = compare("--microbatches", options->microbatches,
                          job->info.microbatches);
     }
-    if (status == WEFT_OK && file) {
+    if (status == WEFT_OK && job->file) {
         status = compare("--chunks", options->chunks, job->info.chunks);
+    }
+    return status;
+}
+
+static bool has_passes(const wefti_sched_options *options)
+{
+    return options->plan || options->merge || options->recompute ||
+           options->shard || options->reduce || options->optimize;
+}
+
+/* F, I and W in an order for these costs. */
+static weft_status plan(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    weft_schedule_cost cost = options->cost;
+    wefti_sched_links links;
+    weft_status status =
+        wefti_sched_links_init(&links, options, job->info.ranks, &cost);
+    if (status == WEFT_OK) {
+        status = weft_schedule_plan(job->schedule, &cost, options->plan_memory);
+        wefti_sched_links_fini(&links);
     }
     return status;
 }
@@ -123,8 +158,10 @@ static weft_status apply_passes(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     weft_schedule *schedule = job->schedule;
-    weft_status status =
-        options->merge ? weft_schedule_merge(schedule) : WEFT_OK;
+    weft_status status = options->plan ? plan(job) : WEFT_OK;
+    if (status == WEFT_OK && options->merge) {
+        status = weft_schedule_merge(schedule);
+    }
     if (status == WEFT_OK && options->recompute) {
         status = weft_schedule_recompute(schedule);
     }
@@ -152,25 +189,49 @@ static weft_status prove(wefti_sched_job *job)
                                 .activations_most = options->activations_most,
                                 .early_most = options->early_most};
     weft_verdict_fini(&job->verdict);
-    return weft_schedule_check(job->schedule, &config, &job->verdict);
+    weft_status status =
+        weft_schedule_check(job->schedule, &config, &job->verdict);
+    job->refuted = status == WEFT_OK && !job->verdict.valid;
+    return status;
 }
 
-/* Places messages, if there are none, and proves what comes of it. */
+/*
+ * The list before messages are placed. One of a generator that nothing has
+ * changed is proved once, with its messages; a file also as it was read, while
+ * its breaches have cells.
+ */
+static weft_status pass_and_prove(wefti_sched_job *job)
+{
+    const wefti_sched_options *options = job->options;
+    bool limited = options->activations_most > 0 || options->early_most > 0;
+    weft_status status = job->file || limited ? prove(job) : WEFT_OK;
+    if (status == WEFT_OK && !job->refuted && has_passes(options)) {
+        status = apply_passes(job);
+        if (status == WEFT_OK) {
+            status = prove(job);
+        }
+    }
+    return status;
+}
+
+/*
+ * Places messages, if there are none, and proves what comes of it. Those of a
+ * file stay as they are: it says which are posted together.
+ */
 static weft_status lower_and_prove(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     weft_status status = WEFT_OK;
     if (!job->info.lowered || options->lowering_given) {
         status = weft_schedule_lower(job->schedule, options->lowering);
+        if (status == WEFT_OK && options->lowering == WEFT_LOWERING_SENDER) {
+            status = weft_schedule_group(job->schedule, 0);
+        }
+    } else if (!options->release) {
+        return WEFT_OK; /* proved as it is */
     }
     if (status == WEFT_OK && options->release) {
         status = weft_schedule_release(job->schedule);
-    }
-    bool group =
-        options->semantics == WEFT_SEMANTICS_GROUPED &&
-        (job->info.lowered || options->lowering == WEFT_LOWERING_SENDER);
-    if (status == WEFT_OK && group) {
-        status = weft_schedule_group(job->schedule, 0);
     }
     return status == WEFT_OK ? prove(job) : status;
 }
@@ -195,48 +256,30 @@ static weft_status price(wefti_sched_job *job)
     return status;
 }
 
-weft_status wefti_sched_open(const char *flag, const char *path,
-                             FILE **file_out)
-{
-    *file_out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    return *file_out ? WEFT_OK : wefti_error_system("%s %s", flag, path);
-}
-
-weft_status wefti_sched_close(const char *path, FILE *file, weft_status status)
-{
-    if (status != WEFT_OK) {
-        status = wefti_error(status, "%s: %s", path, weft_error_text());
-    }
-    if (file != stdout && fclose(file) != 0 && status == WEFT_OK) {
-        status = wefti_error_system("writing %s", path);
-    }
-    return status;
-}
-
 static weft_status write_csv(const wefti_sched_job *job)
 {
-    const char *path = job->options->csv_path;
-    FILE *file;
-    weft_status status = wefti_sched_open("--csv", path, &file);
+    const unsigned flags = job->options->for_torch ? WEFT_CSV_TORCH : 0;
+    wefti_output out;
+    weft_status status =
+        wefti_output_open(&out, "--csv", job->options->csv_path);
     if (status != WEFT_OK) {
         return status;
     }
-    status = weft_schedule_write(
-        job->schedule, job->options->for_torch ? WEFT_CSV_TORCH : 0, file);
-    return wefti_sched_close(path, file, status);
+    return wefti_output_end(
+        &out, weft_schedule_write(job->schedule, flags, out.file));
 }
 
 static weft_status write_svg(const wefti_sched_job *job)
 {
-    const char *path = job->options->svg_path;
-    FILE *file;
-    weft_status status = wefti_sched_open("--svg", path, &file);
+    wefti_output out;
+    weft_status status =
+        wefti_output_open(&out, "--svg", job->options->svg_path);
     if (status != WEFT_OK) {
         return status;
     }
     status = weft_schedule_draw_svg(job->schedule, &job->run, NULL, NULL, NULL,
-                                    file);
-    return wefti_sched_close(path, file, status);
+                                    out.file);
+    return wefti_output_end(&out, status);
 }
 
 /* What is of the list as it stands now. */
@@ -244,7 +287,7 @@ static weft_status tell(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     weft_status status = options->csv_path ? write_csv(job) : WEFT_OK;
-    if (status == WEFT_OK && job->verdict.valid) {
+    if (status == WEFT_OK && !job->refuted) {
         status = price(job);
     }
     if (status == WEFT_OK && job->priced && options->svg_path) {
@@ -276,15 +319,12 @@ weft_status wefti_sched_job_do(const wefti_sched_options *options,
     bool before = !options->lowering_given; /* told without messages */
     weft_status status = make(job);
     if (status == WEFT_OK) {
-        status = apply_passes(job);
-    }
-    if (status == WEFT_OK) {
-        status = prove(job);
+        status = pass_and_prove(job);
     }
     if (status == WEFT_OK && before) {
         status = tell(job);
     }
-    if (status == WEFT_OK && job->verdict.valid) {
+    if (status == WEFT_OK && !job->refuted) {
         status = lower_and_prove(job);
     }
     return status == WEFT_OK && !before ? tell(job) : status;

@@ -14,8 +14,10 @@ typedef struct wefti_sched_job {
     weft_schedule_info info; /* as it was before messages were placed */
     weft_verdict verdict;
     weft_schedule_run run;
-    bool priced; /* run holds something */
-    bool text;   /* people read stdout: no file was sent there */
+    bool file;    /* the schedule was read, not generated */
+    bool refuted; /* a proof went against it: nothing is priced */
+    bool priced;  /* run holds something */
+    bool text;    /* people read stdout: no file was sent there */
 } wefti_sched_job;
 
 /*
@@ -41,11 +43,5 @@ WEFT_NODISCARD weft_status wefti_sched_write_trace(const wefti_sched_job *job);
 /* All schedules compared: for people, or as JSON where a path is given. */
 WEFT_NODISCARD weft_status
 wefti_sched_compare(const wefti_sched_options *options);
-
-/* A file to write, "-": stdout; close with wefti_sched_close. */
-WEFT_NODISCARD weft_status wefti_sched_open(const char *flag, const char *path,
-                                            FILE **file_out);
-WEFT_NODISCARD weft_status wefti_sched_close(const char *path, FILE *file,
-                                             weft_status status);
 
 #endif

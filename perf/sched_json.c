@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output.h"
 
 #include <math.h>
 
@@ -92,6 +93,13 @@ static void put_peaks(wefti_json *json, const wefti_sched_job *job)
     wefti_json_array_close(json);
 }
 
+/* Null where the action was not read from a file. */
+static void put_cell(wefti_json *json, const weft_place *at)
+{
+    put_real(json, "row", at->row > 0, at->row);
+    put_real(json, "column", at->row > 0, at->column);
+}
+
 static void put_findings(wefti_json *json, const weft_verdict *verdict)
 {
     wefti_json_array_open(json, "findings");
@@ -103,6 +111,7 @@ static void put_findings(wefti_json *json, const weft_verdict *verdict)
         wefti_json_text(json, "rule", weft_rule_text(finding->rule));
         put_real(json, "rank", placed, finding->at.rank);
         put_real(json, "index", placed, (double)finding->at.index);
+        put_cell(json, &finding->at);
         wefti_json_text(json, "text", finding->text);
         wefti_json_object_close(json);
     }
@@ -134,17 +143,29 @@ static void put_deadlock(wefti_json *json, const wefti_sched_job *job)
     wefti_json_object_close(json);
 }
 
+/* Of deadlock.cycle, one by one. */
+static void put_cycle_cells(wefti_json *json, const weft_verdict *verdict)
+{
+    wefti_json_array_open(json, "cycle_cells");
+    for (size_t k = 0; k < verdict->cycle_count; k++) {
+        wefti_json_object_open(json, NULL);
+        put_cell(json, &verdict->cycle[k]);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
 weft_status wefti_sched_write_json(const wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     const weft_schedule_info *info = &job->info;
     wefti_json json;
-    FILE *file;
-    weft_status status = wefti_sched_open("--json", options->json_path, &file);
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--json", options->json_path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "command", commands[options->command]);
     wefti_json_text(&json, "schedule", options->schedule);
@@ -152,6 +173,7 @@ weft_status wefti_sched_write_json(const wefti_sched_job *job)
     wefti_json_int(&json, "microbatches", info->microbatches);
     wefti_json_int(&json, "chunks", info->chunks);
     wefti_json_int(&json, "stages", info->stages);
+    wefti_json_bool(&json, "planned", options->plan);
     put_price(&json, job);
     put_peaks(&json, job);
     wefti_json_int(&json, "param_copies", info->directions);
@@ -161,15 +183,16 @@ weft_status wefti_sched_write_json(const wefti_sched_job *job)
     wefti_json_text(&json, "semantics", semantics_names[options->semantics]);
     wefti_json_bool(&json, "valid", job->verdict.valid);
     put_deadlock(&json, job);
+    put_cycle_cells(&json, &job->verdict);
     put_findings(&json, &job->verdict);
     wefti_json_object_close(&json);
-    return wefti_sched_close(options->json_path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }
 
 weft_status wefti_sched_print_names(const char *json_path)
 {
     wefti_json json;
-    FILE *file = stdout;
+    wefti_output out;
     if (!json_path) {
         for (int i = 0; weft_schedule_name(i); i++) {
             printf("%-12s %s\n", weft_schedule_name(i),
@@ -177,11 +200,11 @@ weft_status wefti_sched_print_names(const char *json_path)
         }
         return WEFT_OK;
     }
-    weft_status status = wefti_sched_open("--json", json_path, &file);
+    weft_status status = wefti_output_open(&out, "--json", json_path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_array_open(&json, "schedules");
     for (int i = 0; weft_schedule_name(i); i++) {
@@ -192,7 +215,7 @@ weft_status wefti_sched_print_names(const char *json_path)
     }
     wefti_json_array_close(&json);
     wefti_json_object_close(&json);
-    return wefti_sched_close(json_path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }
 
 /* ---- trace ----------------------------------------------------------------
@@ -224,12 +247,12 @@ weft_status wefti_sched_write_trace(const wefti_sched_job *job)
 {
     const char *path = job->options->trace_path;
     wefti_json json;
-    FILE *file;
-    weft_status status = wefti_sched_open("--trace", path, &file);
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--trace", path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "displayTimeUnit", "ms");
     wefti_json_array_open(&json, "traceEvents");
@@ -245,5 +268,5 @@ weft_status wefti_sched_write_trace(const wefti_sched_job *job)
     }
     wefti_json_array_close(&json);
     wefti_json_object_close(&json);
-    return wefti_sched_close(path, file, wefti_json_fini(&json));
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,8 @@ enum {
     DIRECTIONS,
     OLD_TORCH,
     COST,
+    PLAN,
+    MEMORY_LIMIT,
     NODES,
     LOWERING,
     SEMANTICS,
@@ -58,6 +59,8 @@ static const struct option long_flags[] = {
     {"directions", required_argument, NULL, DIRECTIONS},
     {"old-torch", no_argument, NULL, OLD_TORCH},
     {"cost", required_argument, NULL, COST},
+    {"plan", required_argument, NULL, PLAN},
+    {"memory-limit", required_argument, NULL, MEMORY_LIMIT},
     {"nodes", required_argument, NULL, NODES},
     {"lowering", required_argument, NULL, LOWERING},
     {"semantics", required_argument, NULL, SEMANTICS},
@@ -99,15 +102,18 @@ static weft_status read_int(const char *flag, const char *text, int least,
     return WEFT_OK;
 }
 
+/* The range of costs, which the simulator has for all that it adds up. */
 static weft_status read_real(const char *flag, const char *text,
                              double *value_out)
 {
     char *end;
     double value = strtod(text, &end);
-    if (end == text || *end || !isfinite(value) || value < 0) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s %s: allowed is a number of at least 0", flag,
-                           text);
+    bool within = value == 0 || (value >= WEFT_SCHEDULE_COST_LEAST &&
+                                 value <= WEFT_SCHEDULE_COST_MOST);
+    if (end == text || *end || !within) {
+        return wefti_error(
+            WEFT_ERR_INVALID, "%s %s: allowed is 0, or a number from %g to %g",
+            flag, text, WEFT_SCHEDULE_COST_LEAST, WEFT_SCHEDULE_COST_MOST);
     }
     *value_out = value;
     return WEFT_OK;
@@ -135,6 +141,15 @@ typedef struct cost_key {
     double *value;
 } cost_key;
 
+/* The number behind the key of name_chars; a refusal names the key too. */
+static weft_status read_cost(const char *flag, const char *word,
+                             size_t name_chars, double *value_out)
+{
+    char name[2 * WORD_BYTES];
+    snprintf(name, sizeof(name), "%s %.*s", flag, (int)name_chars, word);
+    return read_real(name, word + name_chars + 1, value_out);
+}
+
 /* KEY=NUMBER,...; allowed names the keys. */
 static weft_status read_costs(const char *flag, const char *list,
                               const cost_key *keys, size_t key_count,
@@ -149,7 +164,7 @@ static weft_status read_costs(const char *flag, const char *list,
             k++;
         }
         status = k < key_count && word[chars] == '='
-                     ? read_real(flag, word + chars + 1, keys[k].value)
+                     ? read_cost(flag, word, chars, keys[k].value)
                      : wefti_error(WEFT_ERR_INVALID,
                                    "%s %s: allowed is KEY=NUMBER with %s", flag,
                                    word, allowed);
@@ -295,6 +310,30 @@ static weft_status read_semantics(const char *text,
     return WEFT_OK;
 }
 
+static weft_status read_plan(const char *text, wefti_sched_options *options)
+{
+    options->plan = strcmp(text, "cost") == 0;
+    if (!options->plan && strcmp(text, "published") != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--plan %s: allowed is published or cost", text);
+    }
+    return WEFT_OK;
+}
+
+static weft_status read_memory_limit(const char *text,
+                                     wefti_sched_options *options)
+{
+    weft_status status =
+        read_real("--memory-limit", text, &options->plan_memory);
+    if (status == WEFT_OK && options->plan_memory < 1) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "--memory-limit %s: allowed is 1 or more, in "
+                             "device units",
+                             text);
+    }
+    return status;
+}
+
 /* ---- flags ----------------------------------------------------------------
  */
 
@@ -344,6 +383,10 @@ static weft_status read_how(int flag, const char *text,
     switch (flag) {
     case COST:
         return read_rank_cost(text, &options->cost);
+    case PLAN:
+        return read_plan(text, options);
+    case MEMORY_LIMIT:
+        return read_memory_limit(text, options);
     case FIRST:
         return read_end("--first", text, options);
     case LAST:
@@ -363,13 +406,45 @@ static weft_status read_how(int flag, const char *text,
     }
 }
 
+static weft_status take_command(const char *word, wefti_sched_options *options)
+{
+    static const char *const names[] = {"show", "check", "simulate", "list",
+                                        "compare"};
+    for (int k = 0; k < 5; k++) {
+        if (strcmp(names[k], word) == 0) {
+            options->command = (wefti_sched_command)k;
+            return WEFT_OK;
+        }
+    }
+    return wefti_error(WEFT_ERR_INVALID,
+                       "%s: allowed is show, check, simulate, list or "
+                       "compare",
+                       word);
+}
+
+/* The first is the command, a second one the schedule. */
+static weft_status take_word(int index, const char *word,
+                             wefti_sched_options *options)
+{
+    if (index == 0) {
+        return take_command(word, options);
+    }
+    if (index > 1 || options->schedule) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: one schedule is allowed, and --schedule %s is "
+                           "given",
+                           word, options->schedule);
+    }
+    options->schedule = word;
+    return WEFT_OK;
+}
+
 static weft_status take_flag(int flag, const char *text, const char *word,
                              wefti_sched_options *options)
 {
     switch (flag) {
     case SCHEDULE:
-        options->schedule = text;
-        return WEFT_OK;
+        return take_word(1, text, options);
     case OVERLAP:
         options->overlap = true;
         return WEFT_OK;
@@ -407,6 +482,8 @@ static weft_status take_flag(int flag, const char *text, const char *word,
         return wefti_error(WEFT_ERR_INVALID,
                            "%s: no such flag; see weft-sched --help", word);
     case COST:
+    case PLAN:
+    case MEMORY_LIMIT:
     case FIRST:
     case LAST:
     case NODES:
@@ -421,31 +498,14 @@ static weft_status take_flag(int flag, const char *text, const char *word,
     }
 }
 
-static weft_status take_command(const char *word, wefti_sched_options *options)
-{
-    static const char *const names[] = {"show", "check", "simulate", "list",
-                                        "compare"};
-    for (int k = 0; k < 5; k++) {
-        if (strcmp(names[k], word) == 0) {
-            options->command = (wefti_sched_command)k;
-            return WEFT_OK;
-        }
-    }
-    return wefti_error(WEFT_ERR_INVALID,
-                       "%s: allowed is show, check, simulate, list or "
-                       "compare",
-                       word);
-}
-
 /* compare makes all schedules itself, and writes no files of any. */
 static weft_status check_compare(const wefti_sched_options *options)
 {
-    if (options->schedule || options->chunks || options->group ||
-        options->overlap || options->directions || options->csv_path ||
-        options->svg_path || options->trace_path) {
+    if (options->schedule || options->overlap || options->directions ||
+        options->csv_path || options->svg_path || options->trace_path) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "compare takes no --schedule, --chunks, --group, "
-                           "--overlap, --directions, --csv, --svg or --trace");
+                           "compare takes no --schedule, --overlap, "
+                           "--directions, --csv, --svg or --trace");
     }
     if (options->ranks == 0 || options->microbatches == 0 ||
         options->layers == 0) {
@@ -475,15 +535,33 @@ static weft_status check_topology(const wefti_sched_options *options)
     return WEFT_OK;
 }
 
+static weft_status check_plan(const wefti_sched_options *options)
+{
+    if (options->plan && options->command == WEFTI_SCHED_COMPARE) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--plan cost is for one schedule; compare prices "
+                           "published orders");
+    }
+    if (options->plan_memory > 0 && !options->plan) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--memory-limit is for --plan cost; to prove what a "
+                           "list takes, --max-activations");
+    }
+    return WEFT_OK;
+}
+
 /* Rules between flags. */
 static weft_status check_together(const wefti_sched_options *options, int words)
 {
-    if (words != 1) {
+    if (words == 0) {
         return wefti_error(WEFT_ERR_INVALID,
                            "one command is needed: show, check, simulate, list "
                            "or compare; see weft-sched --help");
     }
     weft_status status = check_topology(options);
+    if (status == WEFT_OK) {
+        status = check_plan(options);
+    }
     if (status != WEFT_OK || options->command == WEFTI_SCHED_COMPARE) {
         return status == WEFT_OK ? check_compare(options) : status;
     }
@@ -517,8 +595,7 @@ weft_status wefti_sched_options_read(int argc, char **argv,
             break;
         }
         if (flag == 1) { /* a word that is no flag */
-            words++;
-            status = take_command(optarg, options_out);
+            status = take_word(words++, optarg, options_out);
         } else {
             status = take_flag(flag, optarg, argv[optind - 1], options_out);
         }

@@ -33,6 +33,8 @@ typedef struct wefti_sched_options {
     weft_lowering lowering;
     weft_semantics semantics;
     int eager_slots;
+    bool plan;          /* the order is made for the costs */
+    double plan_memory; /* device units; 0: the schedule's own */
     bool reduce, optimize, shard, recompute, release, merge;
     double activations_most;
     int early_most;

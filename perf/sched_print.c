@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -14,6 +15,20 @@ enum { RANKS_SHOWN = 64, COLUMNS = 120 };
 static const char *const semantics_names[] = {"grouped", "rendezvous", "eager"};
 static const char *const lowering_names[] = {"sender", "gap", "naive",
                                              "dualpipe"};
+
+/* A published order is for F, I and W that take the same. */
+static bool can_be_planned(const wefti_sched_job *job)
+{
+    static const char *const names[] = {"zb_h1", "zb_h2", "zbv"};
+    const weft_schedule_cost *cost = &job->options->cost;
+    bool equal = cost->f == cost->i && cost->i == cost->w && cost->p2p <= 0;
+    for (size_t k = 0; k < 3; k++) {
+        if (strcmp(job->options->schedule, names[k]) == 0) {
+            return !equal && !job->options->plan;
+        }
+    }
+    return false;
+}
 
 static void print_head(const wefti_sched_job *job)
 {
@@ -24,6 +39,9 @@ static void print_head(const wefti_sched_job *job)
            info->chunks == 1 ? "" : "s");
     if (info->directions == 2) {
         printf(", two directions (two copies of the model)");
+    }
+    if (job->options->plan) {
+        printf(", planned by cost");
     }
     printf(", %zu messages\n", info->messages);
 }
@@ -41,6 +59,10 @@ static void print_totals(const wefti_sched_job *job)
            run->makespan, run->ideal, run->bubble,
            share(run->bubble, run->makespan), share(run->bubble, run->ideal),
            run->window_bubble, run->activations);
+    if (can_be_planned(job)) {
+        printf("in its published order, which is for F = I = W; --plan cost "
+               "makes one for these costs\n");
+    }
 }
 
 static void print_ranks(const wefti_sched_job *job)
@@ -88,8 +110,13 @@ static void print_cycle(const wefti_sched_job *job)
         const weft_action *actions;
         weft_schedule_get_actions(job->schedule, verdict->cycle[k].rank,
                                   &actions);
-        weft_action_pack(&actions[verdict->cycle[k].index], text);
-        printf("  rank %d: %s\n", verdict->cycle[k].rank, text);
+        const weft_place *at = &verdict->cycle[k];
+        weft_action_pack(&actions[at->index], text);
+        printf("  rank %d: %s", at->rank, text);
+        if (at->row > 0) {
+            printf(", row %d, column %d", at->row, at->column);
+        }
+        printf("\n");
     }
 }
 

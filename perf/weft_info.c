@@ -5,6 +5,7 @@
  */
 #include "base/descriptors.h"
 #include "base/error.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "comm/cluster/routes.h"
 #include "comm/net/port_library.h"
@@ -40,19 +41,6 @@ typedef struct subject {
 
 /* ---- files ----------------------------------------------------------------
  */
-
-static weft_status open_out(const char *flag, const char *path, FILE **file_out)
-{
-    *file_out = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-    return *file_out ? WEFT_OK : wefti_error_system("%s %s", flag, path);
-}
-
-static weft_status close_out(const char *flag, const char *path, FILE *file)
-{
-    bool bad = fflush(file) != 0 || ferror(file);
-    bad |= file != stdout && fclose(file) != 0;
-    return bad ? wefti_error_system("%s %s", flag, path) : WEFT_OK;
-}
 
 static weft_status show_routes(const subject *s, wefti_json *json, FILE *file)
 {
@@ -90,13 +78,13 @@ static weft_status write_machine(const subject *s, wefti_json *json)
 static weft_status write_json(const wefti_info_options *options,
                               const subject *s)
 {
-    FILE *file;
+    wefti_output out;
     wefti_json json;
-    weft_status status = open_out("--json", options->json_path, &file);
+    weft_status status = wefti_output_open(&out, "--json", options->json_path);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_json_init(&json, file);
+    wefti_json_init(&json, out.file);
     wefti_json_object_open(&json, NULL);
     wefti_json_text(&json, "program", "weft-info");
     wefti_json_text(&json, "weft", weft_version_text());
@@ -107,12 +95,8 @@ static weft_status write_json(const wefti_info_options *options,
         wefti_info_settings_write(&json);
     }
     wefti_json_object_close(&json);
-    if (wefti_json_fini(&json) != WEFT_OK && status == WEFT_OK) {
-        status = wefti_error(WEFT_ERR_SYSTEM, "--json %s: %s",
-                             options->json_path, weft_error_text());
-    }
-    weft_status closed = close_out("--json", options->json_path, file);
-    return status != WEFT_OK ? status : closed;
+    weft_status written = wefti_json_fini(&json);
+    return wefti_output_end(&out, status == WEFT_OK ? written : status);
 }
 
 /* The text of the export; free() it. */
@@ -133,17 +117,16 @@ static weft_status make_nccl(const wefti_topo *topo, char **text_out,
 
 static weft_status export_nccl(const wefti_topo *topo, const char *path)
 {
-    const char *const flag = "--export-nccl";
     char *text;
     size_t text_bytes;
-    FILE *file;
+    wefti_output out;
     weft_status status = make_nccl(topo, &text, &text_bytes);
     if (status == WEFT_OK) {
-        status = open_out(flag, path, &file);
+        status = wefti_output_open(&out, "--export-nccl", path);
     }
     if (status == WEFT_OK) {
-        (void)fwrite(text, 1, text_bytes, file);
-        status = close_out(flag, path, file);
+        (void)fwrite(text, 1, text_bytes, out.file);
+        status = wefti_output_end(&out, WEFT_OK);
     }
     free(text);
     return status;
@@ -153,15 +136,15 @@ static weft_status write_files(const subject *s)
 {
     const wefti_info_options *options = s->options;
     weft_status status = WEFT_OK;
-    FILE *file;
+    wefti_output out;
     if (options->nccl_path) {
         status = export_nccl(s->report.topo, options->nccl_path);
     }
     if (status == WEFT_OK && options->svg_path) {
-        status = open_out("--svg", options->svg_path, &file);
+        status = wefti_output_open(&out, "--svg", options->svg_path);
         if (status == WEFT_OK) {
-            wefti_report_write_svg(&s->report, file);
-            status = close_out("--svg", options->svg_path, file);
+            wefti_report_write_svg(&s->report, out.file);
+            status = wefti_output_end(&out, WEFT_OK);
         }
     }
     if (status == WEFT_OK && options->json_path) {

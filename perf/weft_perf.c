@@ -42,9 +42,9 @@ typedef struct rank_thread {
 /* Rank 0's output. */
 typedef struct output {
     bool text;
-    int lost_errno;   /* why text was lost; 0: it was not */
-    const char *path; /* of the JSON */
-    FILE *file;       /* NULL: none */
+    int lost_errno; /* why text was lost; 0: it was not */
+    bool has_json;
+    wefti_output file; /* of the JSON */
     wefti_json json;
 } output;
 
@@ -63,12 +63,11 @@ static weft_status open_output(output *out, const job *world,
     const wefti_perf_options *options = world->options;
     const char *path = options->json_path;
     bool to_stdout = path && strcmp(path, "-") == 0;
-    *out = (output){
-        .text = !to_stdout, .path = path, .file = to_stdout ? stdout : NULL};
-    if (path && !to_stdout) {
-        out->file = fopen(path, "w");
-        if (!out->file) {
-            return wefti_error_system("--json %s", path);
+    *out = (output){.text = !to_stdout, .has_json = path != NULL};
+    if (path) {
+        weft_status status = wefti_output_open(&out->file, "--json", path);
+        if (status != WEFT_OK) {
+            return status;
         }
     }
     const char *barrier = self->line ? "shared memory" : "weft";
@@ -85,8 +84,8 @@ static weft_status open_output(output *out, const job *world,
         }
         wefti_perf_row_print_head(options->overlap);
     }
-    if (out->file) {
-        wefti_json_init(&out->json, out->file);
+    if (out->has_json) {
+        wefti_json_init(&out->json, out->file.file);
         wefti_json_object_open(&out->json, NULL);
         wefti_json_text(&out->json, "program", "weft-perf");
         wefti_json_text(&out->json, "version", weft_version_text());
@@ -107,19 +106,14 @@ static weft_status close_output(output *out)
         errno = out->lost_errno;
         status = wefti_error_system("output was lost");
     }
-    if (!out->file) {
+    if (!out->has_json) {
         return status;
     }
     wefti_json_array_close(&out->json);
     wefti_json_object_close(&out->json);
-    if (wefti_json_fini(&out->json) != WEFT_OK) {
-        status = wefti_error(WEFT_ERR_SYSTEM, "--json %s: %s", out->path,
-                             weft_error_text());
-    }
-    if (out->file != stdout && fclose(out->file) != 0 && status == WEFT_OK) {
-        status = wefti_error_system("--json %s", out->path);
-    }
-    return status;
+    weft_status written =
+        wefti_output_end(&out->file, wefti_json_fini(&out->json));
+    return written == WEFT_OK ? status : written;
 }
 
 static void put_row(output *out, const wefti_perf_row *row)
@@ -130,7 +124,7 @@ static void put_row(output *out, const wefti_perf_row *row)
             out->lost_errno = errno;
         }
     }
-    if (out->file) {
+    if (out->has_json) {
         wefti_perf_row_write(row, &out->json);
     }
 }

@@ -32,8 +32,9 @@ static weft_status run(const wefti_sched_options *options, bool *valid_out)
     }
     *valid_out = job.verdict.valid;
     if (status == WEFT_OK && !job.verdict.valid) {
-        fprintf(stderr, "weft-sched: %s: not valid: %s\n", options->schedule,
-                job.verdict.findings[0].text);
+        (void)wefti_error(WEFT_ERR_INVALID, "%.150s: not valid: %s",
+                          options->schedule, job.verdict.findings[0].text);
+        fprintf(stderr, "weft-sched: %s\n", weft_error_text());
     }
     wefti_sched_job_fini(&job);
     return status;

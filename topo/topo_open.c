@@ -62,7 +62,8 @@ static weft_status open_file(const char *path, wefti_topo_format format,
     char *text;
     size_t text_bytes;
     weft_status status =
-        wefti_file_read(path, WEFTI_MARKUP_BYTES_MOST, &text, &text_bytes);
+        wefti_file_read(path, WEFTI_INPUT_FILE_OR_PIPE, WEFTI_MARKUP_BYTES_MOST,
+                        &text, &text_bytes);
     if (status != WEFT_OK) {
         return status;
     }

@@ -6,7 +6,10 @@
  */
 #include "trainer/footprint.h"
 
+#include "base/error.h"
+#include "base/memory_limit.h"
 #include "trainer/checkpoint/saver.h"
+#include "trainer/memory_need.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +49,132 @@ wefti_footprint wefti_footprint_plan(const wefti_replica *replica)
     sum.copy_bytes = replica->saver ? replica->saver->copy_bytes : 0;
     return sum;
 }
+
+/* ---- before anything is taken ---------------------------------------------
+ */
+
+/* In bytes, which may be more than any machine could count. */
+typedef struct estimate {
+    double parameters, gradients, moments, activations, copy;
+} estimate;
+
+static double total(const estimate *sum)
+{
+    return sum->parameters + sum->gradients + sum->moments + sum->activations +
+           sum->copy;
+}
+
+/* One pass through the model: its slot; less than what it takes with scratch.
+ */
+static double estimate_model(const wefti_replica *replica)
+{
+    wefti_workspace workspace = {.sequences = replica->config.micro_batch};
+    const wefti_stage_config config = {.plan = &replica->plan,
+                                       .workspace = &workspace,
+                                       .layers_end = replica->plan.shape.layers,
+                                       .slots = 1};
+    return (double)wefti_stage_slot_elems(&config) * sizeof(real);
+}
+
+/* What a layer's activations are at least; in sizes that cannot overflow. */
+static double bound_activations(const wefti_replica *replica)
+{
+    const wefti_parameters *plan = &replica->plan;
+    const wefti_shape *shape = &plan->shape;
+    double layers = 0;
+    for (size_t i = 0; i < plan->part_count; i++) {
+        layers +=
+            (double)(plan->parts[i].layers_end - plan->parts[i].first_layer);
+    }
+    return (double)replica->config.micro_batch * (double)shape->seq *
+           ((double)shape->hidden + 2 * (double)shape->ffn) * layers *
+           sizeof(real);
+}
+
+static weft_status make_estimate(wefti_replica *replica, estimate *sum)
+{
+    const double counts_exactly = 1e16; /* bytes; far from SIZE_MAX */
+    double flat = (double)replica->plan.flat_elems * sizeof(real);
+    double own = (double)replica->plan.own_elems * sizeof(real);
+    size_t levels =
+        wefti_gradient_count_levels(wefti_replica_count_passes(replica));
+    *sum = (estimate){.parameters = flat,
+                      .gradients = (double)(1 + levels) * flat,
+                      .moments = 2 * own,
+                      .activations = bound_activations(replica),
+                      .copy = replica->config.copies ? 3 * own : 0};
+    if (sum->activations > counts_exactly) {
+        return WEFT_OK;
+    }
+    if (!wefti_replica_is_piped(replica)) {
+        sum->activations = estimate_model(replica);
+        return WEFT_OK;
+    }
+    return wefti_pipe_estimate(&replica->pipe, &replica->config.pipe, replica,
+                               &sum->activations);
+}
+
+static weft_status tell_lack(const estimate *own, const wefti_memory_need *here,
+                             const wefti_memory_lack *lack)
+{
+    const double gb = 1e-9;
+    wefti_memory_limit limit;
+    char have[512];
+    wefti_memory_limit_read("", &limit);
+    snprintf(have, sizeof(have), "%s%s%s allows %.1f GB",
+             lack->of_group ? "their memory cgroup (" : "it",
+             lack->of_group ? limit.file : "", lack->of_group ? ")" : "",
+             lack->have_bytes * gb);
+    if (!lack->of_group) {
+        snprintf(have, sizeof(have), "it has %.1f GB of memory",
+                 lack->have_bytes * gb);
+    }
+    return wefti_error(
+        WEFT_ERR_NO_MEMORY,
+        "the model does not fit: %zu rank%s of this host need%s %.1f GB (one "
+        "%.1f: parameters %.1f, gradients %.1f, moments %.1f, activations "
+        "%.1f, copy for checkpoints %.1f), and %s with %.1f GB of swap: take a "
+        "smaller model or train.micro_batch_size, or more hosts",
+        lack->count, lack->count == 1 ? "" : "s", lack->count == 1 ? "s" : "",
+        lack->need_bytes * gb, total(own) * gb, own->parameters * gb,
+        own->gradients * gb, own->moments * gb, own->activations * gb,
+        own->copy * gb, have, here->swap_bytes * gb);
+}
+
+weft_status wefti_footprint_check(wefti_replica *replica)
+{
+    estimate own;
+    wefti_memory_need here;
+    wefti_memory_lack lack;
+    weft_status status = make_estimate(replica, &own);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_memory_need *needs = calloc(replica->nranks, sizeof(*needs));
+    if (!needs) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to ask %zu ranks",
+                           replica->nranks);
+    }
+    wefti_memory_need_locate("", &here);
+    here.bytes = total(&own);
+    status = weft_allgather(&here, needs, sizeof(here), WEFT_DTYPE_U8,
+                            replica->config.comm, NULL);
+    if (status == WEFT_OK &&
+        wefti_memory_need_check(needs, replica->nranks, &lack)) {
+        replica->failed = 1 + (int)lack.first;
+        status = lack.first == replica->rank
+                     ? tell_lack(&own, &here, &lack)
+                     : wefti_error(WEFT_ERR_NO_MEMORY,
+                                   "memory: rank %zu has failed, see its "
+                                   "message",
+                                   lack.first);
+    }
+    free(needs);
+    return status;
+}
+
+/* ---- what has been taken --------------------------------------------------
+ */
 
 size_t wefti_footprint_total_bytes(const wefti_footprint *footprint)
 {

@@ -28,6 +28,17 @@ typedef struct wefti_footprint {
 wefti_footprint wefti_footprint_plan(const wefti_replica *replica);
 size_t wefti_footprint_total_bytes(const wefti_footprint *footprint);
 
+/*
+ * wefti_footprint_check - all ranks, when the replica is planned and nothing of
+ * it has been taken: whether every host can have what its ranks need
+ * (trainer/memory_need.h).
+ *
+ * Returns     OK | ERR_NO_MEMORY: of the first rank of a host that cannot the
+ *             text has the estimate and the limit, of the others which that is
+ * | the communicator's fault.
+ */
+WEFT_NODISCARD weft_status wefti_footprint_check(wefti_replica *replica);
+
 /* A line about it, of rank 0. */
 void wefti_footprint_tell(const wefti_replica *replica, FILE *file);
 

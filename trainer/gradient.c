@@ -10,15 +10,24 @@
 
 #include <string.h>
 
+/* A full subtree of 2^k waits only where a later micro-batch follows. */
+size_t wefti_gradient_count_levels(size_t count)
+{
+    size_t levels = 0;
+    while (levels < 32 && ((size_t)1 << levels) < count) {
+        levels++;
+    }
+    return levels;
+}
+
 weft_status wefti_gradient_init(wefti_gradient *gradient,
                                 const wefti_parameters *plan, size_t count)
 {
     *gradient = (wefti_gradient){
         .math = wefti_math_get(), .plan = plan, .count = count};
     weft_status status = wefti_storage_alloc(plan->flat_elems, &gradient->leaf);
-    /* A full subtree of 2^k waits only where a later micro-batch follows. */
-    while (status == WEFT_OK && gradient->level_count < 32 &&
-           ((size_t)1 << gradient->level_count) < count) {
+    size_t levels = wefti_gradient_count_levels(count);
+    while (status == WEFT_OK && gradient->level_count < levels) {
         status = wefti_storage_alloc(plan->flat_elems,
                                      &gradient->levels[gradient->level_count]);
         gradient->level_count++;

@@ -33,6 +33,9 @@ typedef struct wefti_gradient {
     real *levels[WEFTI_GRADIENT_LEVELS_MOST]; /* flat */
 } wefti_gradient;
 
+/* How many levels the tree of so many micro-batches takes, beside its leaf. */
+size_t wefti_gradient_count_levels(size_t count);
+
 /*
  * wefti_gradient_init - buffers for count micro-batches a step, all zero.
  *

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "trainer/checkpoint/pause.h"
 #include "trainer/checkpoint/saver.h"
 
 #include <math.h>
@@ -133,6 +134,18 @@ static void warn_of_dropped(wefti_loop *loop)
     wefti_progress_note(loop->progress, line);
 }
 
+/* For the report: this step, and where a pipeline ran all of it, its actions.
+ */
+static void note(wefti_loop *loop)
+{
+    const wefti_replica *replica = loop->replica;
+    wefti_page_note(loop->page, &loop->told_next);
+    if (wefti_replica_is_piped(replica) &&
+        !wefti_pause_is_partial(replica->pause)) {
+        wefti_page_keep(loop->page, replica->pipe.pipeline, &loop->told_next);
+    }
+}
+
 /* One step, and the line about the one before. */
 static weft_status run_one(wefti_loop *loop)
 {
@@ -155,7 +168,7 @@ static weft_status run_one(wefti_loop *loop)
         loop->any_to_tell = true;
         keep_times(loop, &loop->told_next);
         if (loop->page) {
-            wefti_page_note(loop->page, &loop->told_next);
+            note(loop);
         }
         warn_of_dropped(loop);
     }

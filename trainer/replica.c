@@ -150,8 +150,7 @@ static weft_status plan_parts(wefti_replica *replica)
     return status;
 }
 
-/* What is added up on this rank in a step, of each of its stages. */
-static size_t count_passes(const wefti_replica *replica)
+size_t wefti_replica_count_passes(const wefti_replica *replica)
 {
     size_t all = wefti_replica_first_micro(replica, replica->copy + 1) -
                  wefti_replica_first_micro(replica, replica->copy);
@@ -164,8 +163,9 @@ static weft_status make_all(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
     bool piped = wefti_replica_is_piped(replica);
-    weft_status status = wefti_gradient_init(&replica->gradient, &replica->plan,
-                                             count_passes(replica));
+    weft_status status =
+        wefti_gradient_init(&replica->gradient, &replica->plan,
+                            wefti_replica_count_passes(replica));
     if (status == WEFT_OK) {
         status = wefti_optimizer_init(&replica->optimizer, &replica->plan,
                                       replica->share, &config->optimizer);
@@ -195,11 +195,18 @@ weft_status wefti_replica_init(wefti_replica *replica,
     weft_status status = wefti_replica_is_piped(replica) ? plan_parts(replica)
                                                          : plan_whole(replica);
     if (status == WEFT_OK) {
+        status = wefti_footprint_check(replica);
+    }
+    if (status == WEFT_OK) {
         status = make_all(replica);
     }
     if (status != WEFT_OK) {
-        wefti_replica_abort(replica);
+        int failed = replica->failed;
+        if (failed == 0) { /* else all know, and none waits */
+            wefti_replica_abort(replica);
+        }
         wefti_replica_fini(replica);
+        replica->failed = failed;
         return status;
     }
     wefti_parameters_init(&replica->plan, config->seed, replica->values);

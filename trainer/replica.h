@@ -44,6 +44,7 @@ typedef struct wefti_replica_config {
     size_t global_batch;
     size_t bucket_bytes;
     uint64_t seed;
+    bool copies; /* a copy of its state will be taken for checkpoints */
     wefti_pipe_config pipe;
 } wefti_replica_config;
 
@@ -78,6 +79,9 @@ typedef struct wefti_replica {
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 
+/* Micro-batches that are added up on this rank in a step, of each stage. */
+size_t wefti_replica_count_passes(const wefti_replica *replica);
+
 /* Times of a step that ranks tell each other: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };
 
@@ -101,7 +105,13 @@ void wefti_replica_load(const wefti_replica *replica, uint64_t first,
 WEFT_NODISCARD weft_status wefti_replica_reduced(const wefti_replica *replica,
                                                  size_t bucket);
 
-/* Returns OK | ERR_NO_MEMORY | ERR_SYSTEM | ERR_INVALID. */
+/*
+ * wefti_replica_init - collective over comm.
+ *
+ * Returns     OK | ERR_NO_MEMORY (also where the ranks of a host need more than
+ *             it has: nothing has been taken then) | ERR_SYSTEM | ERR_INVALID |
+ *             the communicator's fault.
+ */
 WEFT_NODISCARD weft_status
 wefti_replica_init(wefti_replica *replica, const wefti_replica_config *config);
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
+#include "trainer/pipe/pipe_schedule.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -96,20 +97,36 @@ static weft_status gather_report(wefti_run_state *state, bool stepped)
                             &state->page.sums.grown_bytes);
     weft_status status =
         wefti_page_gather(&state->page, state->comm, state->ledger);
-    return status == WEFT_OK && stepped && wefti_replica_is_piped(replica) &&
-                   !wefti_pause_is_partial(replica->pause)
-               ? wefti_page_gather_plan(
-                     &state->page, replica->pipe.pipeline, state->schedule,
-                     (int)state->config.model.layers,
-                     (int)(replica->config.global_batch / replica->copies))
-               : status;
+    if (status != WEFT_OK || !stepped || !wefti_replica_is_piped(replica)) {
+        return status;
+    }
+    wefti_pipe_job job =
+        wefti_pipe_schedule_job(&state->config, (int)replica->nranks);
+    return wefti_page_gather_plan(&state->page, state->comm,
+                                  replica->pipe.pipeline, state->schedule,
+                                  &job);
+}
+
+/* For the report of a pipeline. */
+static weft_status open_steps(wefti_run_state *state)
+{
+    const wefti_pipe *pipe = &state->replica.pipe;
+    const weft_action *actions;
+    return state->loop.page && wefti_replica_is_piped(&state->replica)
+               ? wefti_page_open_steps(
+                     &state->page, weft_schedule_get_actions(
+                                       pipe->schedule, pipe->rank, &actions))
+               : WEFT_OK;
 }
 
 static weft_status train(wefti_run_state *state)
 {
     open_loop(state);
-    weft_status status =
-        wefti_replica_evaluate(&state->replica, &state->summary.first_val_loss);
+    weft_status status = open_steps(state);
+    if (status == WEFT_OK) {
+        status = wefti_replica_evaluate(&state->replica,
+                                        &state->summary.first_val_loss);
+    }
     if (status == WEFT_OK) {
         status = wefti_loop_run(&state->loop);
     }
@@ -161,6 +178,7 @@ static void close_replica(wefti_run_state *state)
 static void close_all(wefti_run_state *state)
 {
     close_replica(state);
+    wefti_savepoint_release(&state->savepoint);
     wefti_page_fini(&state->page);
     wefti_trials_fini(&state->trials);
     if (state->has_data) {
@@ -238,17 +256,25 @@ static bool may_recover(const wefti_run_state *state, weft_status status)
            find_fault(state, &fault);
 }
 
-/* The newest state there is: this run's, else the one it began with. */
+/*
+ * The newest state there is: this run's, else the one it began with. What ranks
+ * that were lost still save counts no more.
+ */
 static weft_status restore(wefti_run_state *state)
 {
-    const char *resume = state->how.options->resume;
-    state->savepoint.dir = state->config.checkpoint.dir;
-    weft_status status =
-        wefti_savepoint_read_if_any(&state->savepoint, &state->replica);
-    if (status == WEFT_OK && state->replica.step == 0 && resume) {
-        state->savepoint.dir = resume;
-        status = wefti_savepoint_read(&state->savepoint, &state->replica);
-        state->savepoint.dir = state->config.checkpoint.dir;
+    wefti_savepoint resumed = state->savepoint;
+    weft_status status = WEFT_OK;
+    if (state->config.checkpoint.every > 0) {
+        status =
+            wefti_savepoint_claim_again(&state->savepoint, &state->replica);
+        if (status == WEFT_OK) {
+            status =
+                wefti_savepoint_read_if_any(&state->savepoint, &state->replica);
+        }
+    }
+    if (status == WEFT_OK && state->replica.step == 0 && state->resumed[0]) {
+        resumed.dir = state->resumed;
+        status = wefti_savepoint_read(&resumed, &state->replica);
     }
     return status;
 }

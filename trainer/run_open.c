@@ -173,31 +173,36 @@ weft_status wefti_run_open_replica(wefti_run_state *state)
     wefti_replica_config replica = wefti_run_replica(
         config, state->comm, state->device, &state->data, state->schedule);
     replica.ledger = state->ledger;
+    replica.copies = config->checkpoint.every > 0 && config->checkpoint.async;
     status = wefti_replica_init(&state->replica, &replica);
     state->has_replica = status == WEFT_OK;
     return status == WEFT_OK
-               ? wefti_saver_create(&state->replica,
-                                    config->checkpoint.every > 0 &&
-                                        config->checkpoint.async)
+               ? wefti_saver_create(&state->replica, replica.copies)
                : status;
 }
 
-static void init_savepoint(wefti_run_state *state)
+static weft_status init_savepoint(wefti_run_state *state)
 {
     const char *resume = state->how.options->resume;
     state->savepoint =
-        (wefti_savepoint){.dir = resume ? resume : state->config.checkpoint.dir,
+        (wefti_savepoint){.dir = state->resumed,
+                          .owner = &state->owner,
                           .keep = (size_t)state->config.checkpoint.keep,
                           .elastic = state->config.train.elastic};
     wefti_config_digest(&state->config, state->savepoint.digest);
+    return resume ? wefti_savepoint_locate(state->comm, resume, state->resumed,
+                                           &state->replica.failed)
+                  : WEFT_OK;
 }
 
 /* Before training, so that nobody trains for hours to learn that. */
-static weft_status try_folder(wefti_run_state *state)
+static weft_status claim_folder(wefti_run_state *state)
 {
+    const char *dir = state->config.checkpoint.dir;
+    const char *resumed = state->resumed[0] ? state->resumed : NULL;
     char where[352];
     weft_status status =
-        wefti_savepoint_try(&state->savepoint, &state->replica);
+        wefti_savepoint_claim(&state->savepoint, &state->replica, dir, resumed);
     if (status != WEFT_OK &&
         state->replica.failed == 1 + (int)state->replica.rank) {
         status = wefti_error(status, "%s: %s",
@@ -205,42 +210,36 @@ static weft_status try_folder(wefti_run_state *state)
                                                 "dir", where, sizeof(where)),
                              weft_error_text());
     }
+    if (status == WEFT_OK && state->savepoint.number > 1 &&
+        wefti_run_tells(state)) {
+        fprintf(state->how.err,
+                "weft-train: saves in %s: what other runs have saved in %s "
+                "stays\n",
+                state->savepoint.dir, dir);
+    }
     return status;
 }
 
 static weft_status open_files(wefti_run_state *state)
 {
     const wefti_options *options = state->how.options;
+    weft_status status = WEFT_OK;
     if (wefti_replica_is_piped(&state->replica)) {
-        weft_status status = wefti_pause_create(
-            &state->replica, &state->savepoint, state->config.checkpoint.dir,
-            (size_t)state->config.checkpoint.inside);
-        if (status != WEFT_OK) {
-            return status;
-        }
+        status = wefti_pause_create(&state->replica, &state->savepoint,
+                                    (size_t)state->config.checkpoint.inside);
     }
-    if (options->resume) {
-        weft_status status =
-            wefti_savepoint_read(&state->savepoint, &state->replica);
-        if (status != WEFT_OK) {
-            return status;
-        }
-        state->savepoint.dir = state->config.checkpoint.dir;
+    if (status == WEFT_OK && options->resume) {
+        status = wefti_savepoint_read(&state->savepoint, &state->replica);
     }
-    if (state->config.checkpoint.every > 0) {
-        weft_status status = try_folder(state);
-        if (status != WEFT_OK) {
-            return status;
-        }
+    if (status == WEFT_OK && state->config.checkpoint.every > 0) {
+        status = claim_folder(state);
     }
-    if (wefti_run_tells(state) && options->metrics) {
-        weft_status status =
-            wefti_metrics_open(&state->metrics, options->metrics,
-                               options->resume ? state->replica.step : 0);
+    if (status == WEFT_OK && wefti_run_tells(state) && options->metrics) {
+        status = wefti_metrics_open(&state->metrics, options->metrics,
+                                    options->resume ? state->replica.step : 0);
         state->has_metrics = status == WEFT_OK;
-        return status;
     }
-    return WEFT_OK;
+    return status;
 }
 
 weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
@@ -257,7 +256,9 @@ weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
         status = open_data(state);
     }
     if (status == WEFT_OK) {
-        init_savepoint(state);
+        status = init_savepoint(state);
+    }
+    if (status == WEFT_OK) {
         status = wefti_run_open_schedule(state);
     }
     if (status == WEFT_OK) {

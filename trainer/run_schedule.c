@@ -12,14 +12,16 @@
 #include <limits.h>
 #include <string.h>
 
-/* chosen outlives the configuration. */
-static void set_schedule(wefti_run_state *state, const char *chosen, int chunks)
+/* As if it had been named; name outlives the configuration. */
+static void set_schedule(wefti_run_state *state, const char *name, int chunks)
 {
     const wefti_config with =
-        wefti_pipe_schedule_config(&state->config, chosen, chunks);
+        wefti_pipe_schedule_config(&state->config, name, chunks);
     state->config.parallel.schedule = with.parallel.schedule;
     state->config.parallel.virtual_pipeline_model_parallel_size =
         with.parallel.virtual_pipeline_model_parallel_size;
+    state->config.parallel.virtual_group_size =
+        with.parallel.virtual_group_size;
 }
 
 /* ---- the one before -------------------------------------------------------
@@ -70,8 +72,26 @@ static void tell_saved(const wefti_run_state *state,
     }
 }
 
+/* What is fixed by the configuration is not overruled by a checkpoint. */
+static weft_status check_chunks(const wefti_run_state *state, const char *name,
+                                int64_t chunks)
+{
+    int64_t fixed = state->config.parallel.virtual_pipeline_model_parallel_size;
+    if (strcmp(name, "interleaved") != 0 || fixed == 1 || fixed == chunks) {
+        return WEFT_OK;
+    }
+    return wefti_error(
+        WEFT_ERR_INVALID,
+        "--resume %s: the checkpoint was made with interleaved with V = %lld; "
+        "parallel.virtual_pipeline_model_parallel_size is %lld, allowed is "
+        "%lld, or 1, which leaves it to schedule auto",
+        state->savepoint.dir, (long long)chunks, (long long)fixed,
+        (long long)chunks);
+}
+
 /* Auto goes on with what it chose once. */
-static weft_status keep_saved(wefti_run_state *state)
+static weft_status keep_saved(wefti_run_state *state, const char **name_out,
+                              int *chunks_out)
 {
     wefti_savepoint_schedule saved;
     weft_status status = wefti_savepoint_read_schedule(
@@ -84,41 +104,55 @@ static weft_status keep_saved(wefti_run_state *state)
     if (!name || saved.chunks < 1 || saved.chunks > INT_MAX) {
         return refuse_saved(state, &saved);
     }
-    set_schedule(state, name, (int)saved.chunks);
+    status = check_chunks(state, name, saved.chunks);
+    if (status != WEFT_OK) {
+        return status;
+    }
     tell_saved(state, &saved);
-    return wefti_config_check(&state->config,
-                              weft_comm_get_nranks(state->comm));
+    *name_out = name;
+    *chunks_out = (int)saved.chunks;
+    const wefti_config with =
+        wefti_pipe_schedule_config(&state->config, name, *chunks_out);
+    return wefti_config_check(&with, weft_comm_get_nranks(state->comm));
 }
 
 /* ---- what is to be tried --------------------------------------------------
  */
 
-static weft_status try_some(wefti_run_state *state)
+static weft_status try_some(wefti_run_state *state, bool choose)
 {
-    const wefti_trial_job job = {&state->config, state->comm, state->device,
-                                 &state->data};
-    weft_status status = wefti_trials_run(
-        &state->trials, &job, wefti_run_tells(state) ? state->how.err : NULL);
-    const wefti_trial *chosen = state->trials.chosen;
-    if (status == WEFT_OK && chosen) {
-        set_schedule(state, chosen->name, chosen->chunks);
-    }
-    return status;
+    const wefti_trial_job job = {.config = &state->config,
+                                 .comm = state->comm,
+                                 .device = state->device,
+                                 .data = &state->data,
+                                 .choose = choose};
+    return wefti_trials_run(&state->trials, &job,
+                            wefti_run_tells(state) ? state->how.err : NULL);
 }
 
 weft_status wefti_run_open_schedule(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
+    const char *name = NULL; /* of what takes auto's place */
+    int chunks = 1;
     weft_status status = WEFT_OK;
     if (!wefti_pipe_schedule_wanted(config)) {
         return WEFT_OK;
     }
-    if (state->how.options->resume &&
-        strcmp(config->parallel.schedule, "auto") == 0) {
-        status = keep_saved(state);
+    bool is_auto = strcmp(config->parallel.schedule, "auto") == 0;
+    if (is_auto && state->how.options->resume) {
+        status = keep_saved(state, &name, &chunks);
     }
-    if (status == WEFT_OK && wefti_trials_wanted(config)) {
-        status = try_some(state);
+    bool choose = is_auto && !name;
+    if (status == WEFT_OK && (choose || wefti_trials_compare(config))) {
+        status = try_some(state, choose);
+    }
+    if (status == WEFT_OK && choose) {
+        name = state->trials.chosen->name;
+        chunks = state->trials.chosen->chunks;
+    }
+    if (status == WEFT_OK && name) {
+        set_schedule(state, name, chunks);
     }
     return status == WEFT_OK
                ? wefti_pipe_schedule_open(config,

@@ -22,6 +22,8 @@ typedef struct wefti_run_state {
     weft_schedule *schedule; /* NULL: no pipeline */
     wefti_replica replica;
     wefti_savepoint savepoint;
+    wefti_checkpoint_owner owner;              /* of where it saves */
+    char resumed[WEFTI_CHECKPOINT_PATH_BYTES]; /* "": it began anew */
     wefti_metrics metrics;
     wefti_progress progress;
     wefti_summary summary;

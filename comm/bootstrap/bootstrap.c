@@ -66,6 +66,22 @@ static weft_status check_descriptors(int nranks)
     return WEFT_OK;
 }
 
+wefti_bootstrap_request
+wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
+                       weft_status status, const char *reason)
+{
+    wefti_bootstrap_request refused = *request;
+    refused.refused = status;
+    refused.refused_text = reason;
+    if (refused.stay_ms == 0) {
+        refused.stay_ms = request->timeout_ms;
+    }
+    if (refused.timeout_ms > TELL_MS) {
+        refused.timeout_ms = TELL_MS;
+    }
+    return refused;
+}
+
 weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
                                  wefti_membership *membership_out)
 {
@@ -95,10 +111,7 @@ weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
     }
     if (lacking != WEFT_OK) {
         snprintf(reason, sizeof(reason), "%s", weft_error_text());
-        own.refused = lacking;
-        own.refused_text = reason;
-        own.stay_ms = own.timeout_ms;
-        own.timeout_ms = own.timeout_ms < TELL_MS ? own.timeout_ms : TELL_MS;
+        own = wefti_bootstrap_refuse(&own, lacking, reason);
     }
     if (own.refused == WEFT_OK) {
         own.refused = wefti_place_check(own.nranks);

@@ -67,6 +67,8 @@ typedef struct wefti_card_exchange {
  *              then is for becoming one.
  * foreign_out  set where the server that answers has another secret; NULL: not
  *              asked for.
+ * judged_out   set where a server that has the secret gave a verdict; NULL: not
+ *              asked for.
  * warn_ms      whoever waits logs (warn) which ranks are missing.
  * timeout_ms   and gives up.
  * prepare      what has to succeed on every rank before any rank returns OK:
@@ -84,12 +86,22 @@ typedef struct wefti_bootstrap_request {
     const char *refused_text;
     int64_t stay_ms;
     bool *foreign_out;
+    bool *judged_out;
     int64_t warn_ms;
     int64_t timeout_ms;
     weft_status (*prepare)(void *context, const wefti_membership *membership);
     wefti_card_exchange exchange;
     void *context;
 } wefti_bootstrap_request;
+
+/*
+ * wefti_bootstrap_refuse - request as a rank makes it that cannot take part,
+ * to tell the others why; reason is borrowed. It looks for a server for a
+ * moment only: rank 0 may lack the same.
+ */
+wefti_bootstrap_request
+wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
+                       weft_status status, const char *reason);
 
 /*
  * A member of the job. domain: the lowest rank that it shares memory with;

@@ -24,7 +24,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum {
@@ -248,7 +247,10 @@ static weft_status ask_to_join(client *self)
     join->warn_ms = (uint32_t)self->request->warn_ms;
     join->timeout_ms = server_limit_ms(self);
     memcpy(join->tuning, self->request->tuning, sizeof(join->tuning));
-    join->place = wefti_place_find(self->request->rank);
+    weft_status status = wefti_place_find(self->request->rank, &join->place);
+    if (status != WEFT_OK) {
+        return status;
+    }
     memcpy(join->socket_name, self->socket_name, sizeof(join->socket_name));
     return wefti_link_post(&self->link, &self->session, &message);
 }
@@ -305,10 +307,11 @@ static weft_status knock(client *self)
             return fail_by_close(self);
         }
         return fd == -EACCES || fd == -EPERM || fd == -EMFILE || fd == -ENFILE
-                   ? wefti_error(WEFT_ERR_SYSTEM,
-                                 "rank %d: cannot connect to %s: %s",
-                                 self->request->rank, self->endpoint->name,
-                                 strerror(-fd))
+                   ? wefti_error(
+                         WEFT_ERR_SYSTEM, "cannot connect to %s (%s): %s",
+                         self->endpoint->name,
+                         fd == -EMFILE || fd == -ENFILE ? "socket" : "connect",
+                         strerror(-fd))
                    : WEFT_INPROGRESS;
     }
     self->last_failure = 0;
@@ -340,35 +343,6 @@ static weft_status enter(client *self)
     }
 }
 
-/* The domain's memory: made here, or fetched from the domain's leader. */
-static weft_status get_memory(client *self,
-                              const wefti_message_welcome *welcome,
-                              wefti_membership *membership,
-                              wefti_message_report *report)
-{
-    const int rank = self->request->rank;
-    int failure = 0;
-    if (welcome->domains[rank] == rank) {
-        membership->memory_fd = memfd_create("weft", MFD_CLOEXEC);
-        if (membership->memory_fd < 0) {
-            report->outcome = WEFTI_OUTCOME_SYSTEM;
-            report->error_number = (uint32_t)errno;
-            return WEFT_OK;
-        }
-        return wefti_giver_start(&self->giver, rank, membership->memory_fd,
-                                 membership->job_key, welcome);
-    }
-    wefti_giver_close(&self->giver);
-    wefti_tokens tokens =
-        wefti_handover_tokens(membership->job_key, (uint32_t)rank);
-    report->outcome = wefti_handover_fetch(welcome->socket_name, (uint32_t)rank,
-                                           &tokens, self->deadline_ns,
-                                           &membership->memory_fd, &failure);
-    report->error_number = (uint32_t)failure;
-    sodium_memzero(&tokens, sizeof(tokens));
-    return WEFT_OK;
-}
-
 /* What only this rank has run into: its own verdict, in place of a report. */
 static void refuse_part(wefti_message *report, weft_status status)
 {
@@ -378,6 +352,37 @@ static void refuse_part(wefti_message *report, weft_status status)
         snprintf(report->as.verdict.text, WEFTI_MESSAGE_REASON_MOST + 1, "%s",
                  weft_error_text());
     }
+}
+
+static bool is_complete(const wefti_message *report)
+{
+    return report->kind == WEFTI_MESSAGE_REPORT &&
+           report->as.report.outcome == WEFTI_OUTCOME_COMPLETE;
+}
+
+/* The domain's memory: made here, or fetched from the domain's leader. */
+static weft_status get_memory(client *self,
+                              const wefti_message_welcome *welcome,
+                              wefti_membership *membership,
+                              wefti_message_report *report)
+{
+    const uint32_t rank = (uint32_t)self->request->rank;
+    const char *call = "";
+    if (welcome->domains[rank] == rank) {
+        return wefti_giver_start(&self->giver, (int)rank, membership->job_key,
+                                 welcome, &membership->memory_fd);
+    }
+    wefti_giver_close(&self->giver);
+    wefti_tokens tokens = wefti_handover_tokens(membership->job_key, rank);
+    report->outcome =
+        wefti_handover_fetch(welcome->socket_name, rank, &tokens,
+                             self->deadline_ns, &membership->memory_fd, &call);
+    sodium_memzero(&tokens, sizeof(tokens));
+    return report->outcome == WEFTI_OUTCOME_SYSTEM
+               ? wefti_error_system("cannot take the descriptors of the job "
+                                    "(%s)",
+                                    call)
+               : WEFT_OK;
 }
 
 /* After WELCOME: the memory and the pidfds; what went wrong goes in message. */
@@ -402,9 +407,9 @@ static weft_status collect(client *self, wefti_membership *membership,
         member->domain = welcome->domains[rank];
         member->host = welcome->hosts[rank];
     }
-    weft_status status = get_memory(self, welcome, membership, report);
-    if (status != WEFT_OK || report->outcome != WEFTI_OUTCOME_COMPLETE) {
-        return status;
+    refuse_part(message, get_memory(self, welcome, membership, report));
+    if (!is_complete(message)) {
+        return WEFT_OK;
     }
     if (self->request->refused != WEFT_OK) {
         refuse_part(message, wefti_error(self->request->refused, "%s",
@@ -434,12 +439,6 @@ static int count_cards(const wefti_membership *membership, int round)
                  (round > 0 || membership->members[rank].domain == rank);
     }
     return cards;
-}
-
-static bool is_complete(const wefti_message *report)
-{
-    return report->kind == WEFTI_MESSAGE_REPORT &&
-           report->as.report.outcome == WEFTI_OUTCOME_COMPLETE;
 }
 
 /* One round: this rank's card out, the others' in. */
@@ -525,17 +524,18 @@ static weft_status take_part(client *self, wefti_membership *membership)
     return status;
 }
 
-weft_status wefti_client_meet(const wefti_endpoint *endpoint,
-                              const wefti_secret *secret,
-                              const wefti_bootstrap_request *request,
-                              wefti_membership *membership_out)
+/* accepted_out: whether the others have heard, or will hear, of this rank. */
+static weft_status meet(const wefti_endpoint *endpoint,
+                        const wefti_secret *secret,
+                        const wefti_bootstrap_request *request,
+                        bool *accepted_out, wefti_membership *membership_out)
 {
     const int64_t start_ns = wefti_clock_ns();
     const int64_t stay_ms =
         request->stay_ms ? request->stay_ms : request->timeout_ms;
     client *self = calloc(1, sizeof(*self)); /* too large for small stacks */
     if (!self) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "bootstrap: %zu bytes",
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to meet: %zu bytes",
                            sizeof(*self));
     }
     self->endpoint = endpoint;
@@ -559,6 +559,10 @@ weft_status wefti_client_meet(const wefti_endpoint *endpoint,
         status = take_part(self, &membership);
     }
     const bool judged = self->judged;
+    if (request->judged_out) {
+        *request->judged_out = judged;
+    }
+    *accepted_out = self->accepted || judged;
     wefti_giver_close(&self->giver);
     wefti_link_fini(&self->link);
     wefti_session_fini(&self->session);
@@ -571,4 +575,24 @@ weft_status wefti_client_meet(const wefti_endpoint *endpoint,
     }
     *membership_out = membership;
     return WEFT_OK;
+}
+
+weft_status wefti_client_meet(const wefti_endpoint *endpoint,
+                              const wefti_secret *secret,
+                              const wefti_bootstrap_request *request,
+                              wefti_membership *membership_out)
+{
+    bool accepted = false;
+    char reason[512];
+    weft_status status =
+        meet(endpoint, secret, request, &accepted, membership_out);
+    if (accepted || request->refused != WEFT_OK ||
+        (status != WEFT_ERR_NO_MEMORY && status != WEFT_ERR_SYSTEM)) {
+        return status;
+    }
+    /* What it lacked to take part may suffice to tell the others so. */
+    snprintf(reason, sizeof(reason), "%s", weft_error_text());
+    const wefti_bootstrap_request telling =
+        wefti_bootstrap_refuse(request, status, reason);
+    return meet(endpoint, secret, &telling, &accepted, membership_out);
 }

@@ -18,8 +18,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PORT_RETRY_MS = 20 };
-
 static void set_name(wefti_endpoint *endpoint)
 {
     snprintf(endpoint->name, sizeof(endpoint->name), "the rendezvous at %s%s",
@@ -235,7 +233,7 @@ static weft_status learn_port(wefti_endpoint *endpoint, int fd)
     struct sockaddr_storage bound = {0};
     socklen_t bound_bytes = sizeof(bound);
     if (getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) != 0) {
-        return wefti_error_system("address of the rendezvous");
+        return wefti_error_system("address of the rendezvous (getsockname)");
     }
     if (!same_address(&endpoint->address, &bound)) { /* it had port 0 */
         memcpy(&endpoint->address, &bound, bound_bytes);
@@ -245,22 +243,7 @@ static weft_status learn_port(wefti_endpoint *endpoint, int fd)
     return WEFT_OK;
 }
 
-/* A port may be taken for a moment by somebody's outgoing connection. */
-static bool bind_patiently(const wefti_endpoint *endpoint, int fd,
-                           int64_t deadline_ns)
-{
-    while (bind(fd, (const struct sockaddr *)&endpoint->address,
-                endpoint->address_bytes) != 0) {
-        if (errno != EADDRINUSE || wefti_clock_ns() >= deadline_ns) {
-            return false;
-        }
-        (void)poll(NULL, 0, PORT_RETRY_MS);
-    }
-    return true;
-}
-
-weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int64_t deadline_ns,
-                                  int *fd_out)
+weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int *fd_out)
 {
     const int on = 1;
     int fd = open_socket(endpoint, SOCK_NONBLOCK);
@@ -269,15 +252,19 @@ weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int64_t deadline_ns,
     }
     weft_status status = WEFT_OK;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-        !bind_patiently(endpoint, fd, deadline_ns) ||
+        bind(fd, (const struct sockaddr *)&endpoint->address,
+             endpoint->address_bytes) != 0 ||
         listen(fd, SOMAXCONN) != 0) {
-        status = wefti_error_system("cannot listen for %s", endpoint->name);
+        status = wefti_error_system("cannot listen for %s (bind, listen)",
+                                    endpoint->name);
     }
     if (status == WEFT_OK) {
         status = learn_port(endpoint, fd);
     }
     if (status != WEFT_OK) {
+        const int cause = errno;
         close(fd);
+        errno = cause;
         return status;
     }
     *fd_out = fd;

@@ -65,13 +65,12 @@ bool wefti_endpoint_unpack(const unsigned char bytes[WEFTI_ADDRESS_BYTES],
 bool wefti_endpoint_is_loopback(const wefti_endpoint *endpoint);
 
 /*
- * wefti_endpoint_listen - a listening socket, close-on-exec; waits while the
- * port is taken, until deadline_ns. Port 0 becomes the one that was given.
+ * wefti_endpoint_listen - a listening socket, close-on-exec. Port 0 becomes the
+ * one that was given.
  *
- * Returns     OK | ERR_SYSTEM.
+ * Returns     OK | ERR_SYSTEM: errno says why (EADDRINUSE: the port is taken).
  */
 WEFT_NODISCARD weft_status wefti_endpoint_listen(wefti_endpoint *endpoint,
-                                                 int64_t deadline_ns,
                                                  int *fd_out);
 
 /* Whether fd is a socket that listens there. */

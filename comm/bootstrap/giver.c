@@ -12,6 +12,7 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,23 +43,28 @@ void wefti_giver_close(wefti_giver *giver)
     giver->domains = NULL;
 }
 
-weft_status wefti_giver_start(wefti_giver *giver, int rank, int memory_fd,
+weft_status wefti_giver_start(wefti_giver *giver, int rank,
                               const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
-                              const wefti_message_welcome *welcome)
+                              const wefti_message_welcome *welcome,
+                              int *memory_fd_out)
 {
     const size_t ranks = welcome->nranks;
     giver->pids = malloc(ranks * sizeof(*giver->pids));
     giver->domains = malloc(ranks * sizeof(*giver->domains));
     if (!giver->pids || !giver->domains) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%zu members", ranks);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu members",
+                           ranks);
     }
     memcpy(giver->pids, welcome->pids, ranks * sizeof(*giver->pids));
     memcpy(giver->domains, welcome->domains, ranks * sizeof(*giver->domains));
     giver->rank = rank;
     giver->nranks = (int)welcome->nranks;
     giver->job_key = job_key;
-    giver->memory_fd = memory_fd;
-    return WEFT_OK;
+    giver->memory_fd = memfd_create("weft", MFD_CLOEXEC);
+    *memory_fd_out = giver->memory_fd;
+    return giver->memory_fd < 0
+               ? wefti_error_system("memory of the job (memfd_create)")
+               : WEFT_OK;
 }
 
 static void judge(wefti_giver *giver, int fd, const wefti_message_claim *claim)

@@ -37,16 +37,17 @@ WEFT_NODISCARD weft_status wefti_giver_open(
 void wefti_giver_close(wefti_giver *giver); /* twice is legal */
 
 /*
- * wefti_giver_start - hand out memory_fd from now on.
+ * wefti_giver_start - make the domain's memory, and hand it out from now on.
  *
- * job_key   borrowed until close
+ * job_key         borrowed until close
+ * memory_fd_out   the caller's, close-on-exec; borrowed until close
  *
- * Returns     OK | ERR_NO_MEMORY.
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status
-wefti_giver_start(wefti_giver *giver, int rank, int memory_fd,
+wefti_giver_start(wefti_giver *giver, int rank,
                   const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
-                  const wefti_message_welcome *welcome);
+                  const wefti_message_welcome *welcome, int *memory_fd_out);
 
 /* What to poll for, and what to do with what came. Neither blocks. */
 void wefti_giver_watch(const wefti_giver *giver,

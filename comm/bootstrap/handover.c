@@ -52,7 +52,8 @@ wefti_handover_listen(unsigned char name_out[WEFTI_SOCKET_NAME_BYTES],
     }
     if (bind(fd, (struct sockaddr *)&address, address_bytes) != 0 ||
         listen(fd, SOMAXCONN) != 0) {
-        weft_status status = wefti_error_system("unix socket to listen on");
+        weft_status status =
+            wefti_error_system("unix socket to listen on (bind, listen)");
         close(fd);
         return status;
     }
@@ -150,23 +151,27 @@ static int receive(int fd, uint32_t rank, const wefti_tokens *tokens,
 /* One try: 0, or an errno; EAGAIN and ECONNRESET are worth another. */
 static int claim(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
                  uint32_t rank, const wefti_tokens *tokens, int64_t deadline_ns,
-                 int *memory_fd_out)
+                 int *memory_fd_out, const char **call_out)
 {
     unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
     struct sockaddr_un address;
     socklen_t address_bytes = abstract_address(name, &address);
     int failure = 0;
+    *call_out = "socket";
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return errno;
     }
+    *call_out = "connect";
     size_t frame_bytes =
         encode(WEFTI_MESSAGE_CLAIM, rank, tokens->claim, frame);
     if (connect(fd, (struct sockaddr *)&address, address_bytes) != 0) {
         failure = errno;
     } else if (send(fd, frame, frame_bytes, MSG_NOSIGNAL) < 0) {
         failure = errno == EPIPE ? ECONNRESET : errno;
+        *call_out = "send";
     } else {
+        *call_out = "recvmsg";
         struct pollfd wait = {.fd = fd, .events = POLLIN};
         int64_t left_ns = deadline_ns - wefti_clock_ns();
         (void)poll(&wait, 1, left_ns > 0 ? (int)(left_ns / 1000000) + 1 : 0);
@@ -180,11 +185,12 @@ wefti_outcome
 wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
                      uint32_t rank, const wefti_tokens *tokens,
                      int64_t deadline_ns, int *memory_fd_out,
-                     int *error_number_out)
+                     const char **call_out)
 {
     int failure;
     for (;;) {
-        failure = claim(name, rank, tokens, deadline_ns, memory_fd_out);
+        failure =
+            claim(name, rank, tokens, deadline_ns, memory_fd_out, call_out);
         bool again =
             failure == EAGAIN || failure == ECONNRESET || failure == EINTR;
         if (!again || wefti_clock_ns() >= deadline_ns) {
@@ -192,7 +198,7 @@ wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
         }
         (void)poll(NULL, 0, RETRY_MS);
     }
-    *error_number_out = failure;
+    errno = failure;
     if (failure == 0) {
         return WEFTI_OUTCOME_COMPLETE;
     }

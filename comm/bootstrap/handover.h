@@ -42,12 +42,13 @@ bool wefti_handover_give(int fd, uint32_t rank, const wefti_tokens *tokens,
  * wefti_handover_fetch - claim the memory.
  *
  * Returns     COMPLETE with *memory_fd_out (close-on-exec) | ELSEWHERE |
- *             SYSTEM with *error_number_out.  Blocks: until deadline_ns.
+ *             SYSTEM with errno, and in *call_out which call set it.  Blocks:
+ * until deadline_ns.
  */
 wefti_outcome
 wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
                      uint32_t rank, const wefti_tokens *tokens,
                      int64_t deadline_ns, int *memory_fd_out,
-                     int *error_number_out);
+                     const char **call_out);
 
 #endif

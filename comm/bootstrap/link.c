@@ -19,11 +19,14 @@ weft_status wefti_link_init(wefti_link *link, int fd, size_t in_room_bytes)
     *link = (wefti_link){.fd = fd, .in_room_bytes = in_room_bytes};
     int flags = fcntl(fd, F_GETFL);
     (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    link->out_room_bytes = WEFTI_MESSAGE_FRAME_MOST;
     link->in = malloc(in_room_bytes);
-    if (!link->in) {
+    link->out = malloc(link->out_room_bytes);
+    if (!link->in || !link->out) {
         wefti_link_fini(link);
-        return wefti_error(WEFT_ERR_NO_MEMORY, "bootstrap: %zu bytes",
-                           in_room_bytes);
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for messages of the meeting: %zu bytes",
+                           in_room_bytes + WEFTI_MESSAGE_FRAME_MOST);
     }
     return WEFT_OK;
 }
@@ -87,16 +90,22 @@ weft_status wefti_link_post(wefti_link *link, wefti_session *session,
 {
     unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
     size_t frame_bytes = wefti_message_encode(message, frame);
-    if (session) {
+    if (link->out_room_bytes - link->out_bytes < frame_bytes) {
+        const size_t room = link->out_bytes + WEFTI_MESSAGE_FRAME_MOST;
+        unsigned char *out = realloc(link->out, room);
+        if (!out) {
+            return wefti_error(WEFT_ERR_NO_MEMORY,
+                               "no memory for messages of the meeting: %zu "
+                               "bytes",
+                               room);
+        }
+        link->out = out;
+        link->out_room_bytes = room;
+    }
+    if (session) { /* which counts what it seals: only what is sent */
         wefti_session_seal(session, frame, frame_bytes);
     }
-    unsigned char *out = realloc(link->out, link->out_bytes + frame_bytes);
-    if (!out) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "bootstrap: %zu bytes",
-                           link->out_bytes + frame_bytes);
-    }
-    memcpy(out + link->out_bytes, frame, frame_bytes);
-    link->out = out;
+    memcpy(link->out + link->out_bytes, frame, frame_bytes);
     link->out_bytes += frame_bytes;
     wefti_link_flush(link);
     return WEFT_OK;

@@ -14,8 +14,8 @@ typedef struct wefti_link {
     unsigned char *in;
     size_t in_bytes, in_room_bytes;
     size_t in_taken_bytes; /* of a frame that next has handed out */
-    unsigned char *out;
-    size_t out_bytes, out_sent_bytes;
+    unsigned char *out;    /* room for any one frame, from the beginning */
+    size_t out_room_bytes, out_bytes, out_sent_bytes;
     bool ended;          /* the peer has closed, or the connection broke */
     uint64_t sent_bytes; /* in all */
     int failure;         /* errno of what broke it; 0: it was closed */

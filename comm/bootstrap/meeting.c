@@ -9,12 +9,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/bootstrap/launcher.h"
 
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { WARNINGS_MOST = 8, LINGER_MS = 1000 };
@@ -76,7 +78,7 @@ void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
               args);
     va_end(args);
     meeting->verdict = status;
-    if (meeting->phase == WEFTI_PHASE_GATHER && status == WEFT_ERR_BOOTSTRAP) {
+    if (meeting->phase == WEFTI_PHASE_GATHER && status != WEFT_ERR_TIMEOUT) {
         const int64_t until_ns =
             wefti_clock_ns() + LINGER_MS * INT64_C(1000000);
         meeting->phase = WEFTI_PHASE_LINGER;
@@ -194,8 +196,8 @@ static void admit(wefti_meeting *meeting, wefti_stranger *stranger,
     }
     if (roster->nranks == 0 &&
         wefti_roster_init(roster, (int)join->nranks) != WEFT_OK) {
-        wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM,
-                               "the rendezvous has no memory");
+        refuse(meeting, stranger, session, "the rendezvous: %s",
+               weft_error_text());
         return;
     }
     if (!check_join(meeting, stranger, session, join)) {
@@ -399,6 +401,37 @@ static void finish(wefti_meeting *meeting)
         wefti_meeting_hear_member(meeting, rank);
     }
     wefti_meeting_conclude(meeting, WEFT_OK, "complete");
+}
+
+bool wefti_meeting_is_gathering(const wefti_meeting *meeting)
+{
+    return meeting->phase == WEFTI_PHASE_GATHER;
+}
+
+static void conclude_ended(wefti_meeting *meeting, int rank, int wait_status)
+{
+    const bool killed = WIFSIGNALED(wait_status);
+    wefti_meeting_conclude(
+        meeting, WEFT_ERR_BOOTSTRAP, "rank %d ended (%s %d) before it joined",
+        rank, killed ? "signal" : "exit",
+        killed ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
+}
+
+/* Of a rank that has joined, the connection tells. */
+void wefti_meeting_hear_launcher(wefti_meeting *meeting)
+{
+    wefti_ended ended;
+    while (wefti_meeting_is_gathering(meeting) &&
+           wefti_launcher_next(&meeting->config.launcher_fd, &ended)) {
+        for (int i = 0; i < ended.count; i++) {
+            const int rank = ended.first + i;
+            if (rank >= 0 && rank < meeting->roster.nranks &&
+                !meeting->roster.seats[rank].pid) {
+                conclude_ended(meeting, rank, ended.wait_status);
+                break;
+            }
+        }
+    }
 }
 
 void wefti_meeting_advance(wefti_meeting *meeting)

@@ -51,6 +51,11 @@ void wefti_meeting_hear_stranger(wefti_meeting *meeting,
                                  wefti_stranger *stranger);
 void wefti_meeting_hear_member(wefti_meeting *meeting, int rank);
 
+/* A rank that has ended and has not joined fails the meeting. */
+void wefti_meeting_hear_launcher(wefti_meeting *meeting);
+
+bool wefti_meeting_is_gathering(const wefti_meeting *meeting);
+
 /* To the next phase, if everybody is ready for it. */
 void wefti_meeting_advance(wefti_meeting *meeting);
 

@@ -20,7 +20,8 @@ weft_status wefti_membership_init(wefti_membership *membership, int rank,
         (wefti_membership){.rank = rank, .nranks = nranks, .memory_fd = -1};
     membership->members = calloc((size_t)nranks, sizeof(*membership->members));
     if (!membership->members) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%d members", nranks);
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d members",
+                           nranks);
     }
     for (int i = 0; i < nranks; i++) {
         membership->members[i].pidfd = -1;
@@ -74,7 +75,7 @@ wefti_membership_alone(const unsigned char tuning[WEFTI_TUNING_BYTES],
     randombytes_buf(membership_out->job_key, WEFTI_JOB_KEY_BYTES);
     membership_out->memory_fd = memfd_create("weft", MFD_CLOEXEC);
     if (membership_out->memory_fd < 0) {
-        status = wefti_error_system("memory of the job");
+        status = wefti_error_system("memory of the job (memfd_create)");
         wefti_membership_fini(membership_out);
     }
     return status;

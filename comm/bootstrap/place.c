@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -17,18 +18,26 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static void add_boot(crypto_generichash_state *state)
+/* A kernel without it says nothing, to all alike. */
+static weft_status add_boot(crypto_generichash_state *state)
 {
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
     unsigned char boot[64];
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd >= 0 ? read(fd, boot, sizeof(boot)) : 0;
-    if (fd >= 0) {
-        close(fd);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == ENOENT ? WEFT_OK
+                               : wefti_error_system("%s (open)", path);
     }
+    ssize_t got = read(fd, boot, sizeof(boot));
+    weft_status status =
+        got < 0 ? wefti_error_system("%s (read)", path) : WEFT_OK;
+    close(fd);
     crypto_generichash_update(state, boot, got > 0 ? (size_t)got : 0);
+    return status;
 }
 
-static void add_namespace(crypto_generichash_state *state, const char *name)
+static weft_status add_namespace(crypto_generichash_state *state,
+                                 const char *name)
 {
     char path[40];
     struct stat about;
@@ -36,8 +45,11 @@ static void add_namespace(crypto_generichash_state *state, const char *name)
     snprintf(path, sizeof(path), "/proc/self/ns/%s", name);
     if (stat(path, &about) == 0) {
         number = (uint64_t)about.st_ino;
+    } else if (errno != ENOENT) {
+        return wefti_error_system("%s (stat)", path);
     }
     crypto_generichash_update(state, (unsigned char *)&number, sizeof(number));
+    return WEFT_OK;
 }
 
 weft_status wefti_place_check(int nranks)
@@ -71,17 +83,21 @@ static void add_label(crypto_generichash_state *state, int rank)
     crypto_generichash_update(state, (const unsigned char *)label, characters);
 }
 
-wefti_place wefti_place_find(int rank)
+weft_status wefti_place_find(int rank, wefti_place *place_out)
 {
-    wefti_place place;
     crypto_generichash_state state;
-    crypto_generichash_init(&state, NULL, 0, sizeof(place.host));
-    add_boot(&state);
+    crypto_generichash_init(&state, NULL, 0, sizeof(place_out->host));
+    weft_status status = add_boot(&state);
     crypto_generichash_state host = state;
-    crypto_generichash_final(&host, place.host, sizeof(place.host));
-    add_namespace(&state, "net");
-    add_namespace(&state, "pid");
+    crypto_generichash_final(&host, place_out->host, sizeof(place_out->host));
+    if (status == WEFT_OK) {
+        status = add_namespace(&state, "net");
+    }
+    if (status == WEFT_OK) {
+        status = add_namespace(&state, "pid");
+    }
     add_label(&state, rank);
-    crypto_generichash_final(&state, place.domain, sizeof(place.domain));
-    return place;
+    crypto_generichash_final(&state, place_out->domain,
+                             sizeof(place_out->domain));
+    return status;
 }

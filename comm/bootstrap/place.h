@@ -27,7 +27,12 @@ typedef struct wefti_place {
  */
 WEFT_NODISCARD weft_status wefti_place_check(int nranks);
 
-/* Of the calling process's rank. */
-wefti_place wefti_place_find(int rank);
+/*
+ * wefti_place_find - of the calling process's rank.
+ *
+ * Returns     OK | ERR_SYSTEM | ERR_NO_MEMORY: what the kernel says could not
+ *             be read; the rank would be taken for one of another place.
+ */
+WEFT_NODISCARD weft_status wefti_place_find(int rank, wefti_place *place_out);
 
 #endif

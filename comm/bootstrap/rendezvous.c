@@ -9,36 +9,124 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/bootstrap/client.h"
+#include "comm/bootstrap/launcher.h"
 #include "comm/bootstrap/server.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
-/* How long rank 0 waits for a port that somebody else holds. */
-enum { PORT_WAIT_MS = 5000, RAW_SECRET_BYTES = 32 };
+/* How long rank 0 waits for a port that somebody else holds, and how long for
+ * an answer of the one that listens there. */
+enum {
+    PORT_WAIT_MS = 5000,
+    ASK_MS = 500,
+    PORT_RETRY_MS = 20,
+    RAW_SECRET_BYTES = 32
+};
 
-static weft_status start_server(const wefti_bootstrap_request *request,
-                                const wefti_secret *secret,
-                                wefti_endpoint *endpoint, int listen_fd,
-                                wefti_server **server_out)
+weft_status wefti_rendezvous_ask(const wefti_bootstrap_request *request,
+                                 const wefti_endpoint *endpoint,
+                                 const wefti_secret *secret)
 {
-    int64_t wait_ms =
+    bool judged = false;
+    wefti_endpoint there = *endpoint;
+    wefti_bootstrap_request asking = *request;
+    wefti_membership membership;
+    there.patient = false;
+    asking.judged_out = &judged;
+    asking.prepare = NULL;
+    asking.stay_ms = 0;
+    if (asking.timeout_ms > ASK_MS) {
+        asking.timeout_ms = ASK_MS;
+    }
+    weft_status status =
+        wefti_client_meet(&there, secret, &asking, &membership);
+    if (status == WEFT_OK) { /* never: its own rank 0 has been refused */
+        wefti_membership_fini(&membership);
+    }
+    return judged ? status : WEFT_OK;
+}
+
+/*
+ * Where the address is taken, or is another machine's, another process may have
+ * come as rank 0: it is told so, and so is this one. Else whoever holds the
+ * port for a moment is waited for.
+ */
+static weft_status listen_as_first(const wefti_bootstrap_request *request,
+                                   const wefti_secret *secret,
+                                   wefti_endpoint *endpoint, int *fd_out)
+{
+    const int64_t wait_ms =
         request->timeout_ms < PORT_WAIT_MS ? request->timeout_ms : PORT_WAIT_MS;
-    if (listen_fd < 0) {
-        weft_status status = wefti_endpoint_listen(
-            endpoint, wefti_clock_ns() + wait_ms * 1000000, &listen_fd);
-        if (status != WEFT_OK) {
+    const int64_t until_ns = wefti_clock_ns() + wait_ms * 1000000;
+    for (;;) {
+        weft_status status = wefti_endpoint_listen(endpoint, fd_out);
+        const int cause = errno;
+        if (status == WEFT_OK ||
+            (cause != EADDRINUSE && cause != EADDRNOTAVAIL)) {
             return status;
         }
+        weft_status asked = wefti_rendezvous_ask(request, endpoint, secret);
+        if (asked != WEFT_OK) {
+            return asked;
+        }
+        if (cause == EADDRNOTAVAIL || wefti_clock_ns() >= until_ns) {
+            errno = cause;
+            return wefti_error_system("cannot listen for %s", endpoint->name);
+        }
+        (void)poll(NULL, 0, PORT_RETRY_MS);
     }
+}
+
+/* listen_fd is taken, unless this fails. */
+static weft_status start_server(const wefti_bootstrap_request *request,
+                                const wefti_secret *secret,
+                                const wefti_endpoint *endpoint, int listen_fd,
+                                wefti_server **server_out)
+{
     const wefti_server_config config = {.listen_fd = listen_fd,
                                         .endpoint = *endpoint,
                                         .secret = *secret,
                                         .nranks = request->nranks,
                                         .home_rank = request->rank,
+                                        .launcher_fd = wefti_launcher_find(),
                                         .timeout_ms = request->timeout_ms};
     return wefti_server_start(&config, server_out);
+}
+
+/* Rank 0's part: a server beside it. */
+static weft_status serve(const wefti_bootstrap_request *request,
+                         wefti_endpoint *endpoint, const wefti_secret *secret,
+                         int listen_fd, wefti_membership *membership_out)
+{
+    wefti_bootstrap_request own = *request;
+    wefti_server *server;
+    char reason[512];
+    weft_status status = WEFT_OK;
+    if (listen_fd < 0) {
+        status = listen_as_first(request, secret, endpoint, &listen_fd);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = start_server(request, secret, endpoint, listen_fd, &server);
+    if (status != WEFT_OK) {
+        /* A second one, if it can be had, tells the others of the first. */
+        snprintf(reason, sizeof(reason), "%s", weft_error_text());
+        own = wefti_bootstrap_refuse(request, status, reason);
+        if (start_server(request, secret, endpoint, listen_fd, &server) !=
+            WEFT_OK) {
+            close(listen_fd);
+            return wefti_error(status, "%s", reason);
+        }
+    }
+    status = wefti_client_meet(endpoint, secret, &own, membership_out);
+    wefti_server_stop(server);
+    return status;
 }
 
 weft_status wefti_rendezvous_meet(const wefti_bootstrap_request *request,
@@ -46,18 +134,9 @@ weft_status wefti_rendezvous_meet(const wefti_bootstrap_request *request,
                                   const wefti_secret *secret, int listen_fd,
                                   wefti_membership *membership_out)
 {
-    wefti_server *server = NULL;
-    weft_status status = WEFT_OK;
-    if (request->rank == 0) {
-        status = start_server(request, secret, endpoint, listen_fd, &server);
-    }
-    if (status == WEFT_OK) {
-        status = wefti_client_meet(endpoint, secret, request, membership_out);
-    }
-    if (server) {
-        wefti_server_stop(server);
-    }
-    return status;
+    return request->rank == 0
+               ? serve(request, endpoint, secret, listen_fd, membership_out)
+               : wefti_client_meet(endpoint, secret, request, membership_out);
 }
 
 weft_status wefti_invitation_create(const char *source, const char *host,
@@ -75,7 +154,7 @@ weft_status wefti_invitation_create(const char *source, const char *host,
         wefti_endpoint_loopback(0, endpoint_out);
     }
     if (status == WEFT_OK) {
-        status = wefti_endpoint_listen(endpoint_out, 0, listen_fd_out);
+        status = wefti_endpoint_listen(endpoint_out, listen_fd_out);
     }
     if (status != WEFT_OK) {
         return status;

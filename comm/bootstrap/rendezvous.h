@@ -26,6 +26,17 @@ wefti_rendezvous_meet(const wefti_bootstrap_request *request,
                       int listen_fd, wefti_membership *membership_out);
 
 /*
+ * wefti_rendezvous_ask - whether a process that has come as request's rank
+ * serves there already.
+ *
+ * Returns     OK: not that this one knew | ERR_BOOTSTRAP: it does; the text
+ *             names both processes, and all ranks of that meeting have it.
+ */
+WEFT_NODISCARD weft_status wefti_rendezvous_ask(
+    const wefti_bootstrap_request *request, const wefti_endpoint *endpoint,
+    const wefti_secret *secret);
+
+/*
  * wefti_invitation_create - listen at any port, with a fresh secret.
  *
  * host    of this machine; NULL: loopback. source: what to call it.

@@ -24,12 +24,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static const char prefix[] = "file:";
 
-enum { LOOK_MS = 20, CONNECT_MS = 200 };
+enum { LOOK_MS = 20, CONNECT_MS = 200, LOCK_MS = 2000 };
 
 static bool applies(const wefti_bootstrap_request *request)
 {
@@ -120,6 +121,59 @@ static bool is_answered(const wefti_endpoint *endpoint)
     return true;
 }
 
+/* What is in the file may be of a rank 0 that is still there. */
+static weft_status ask_first(const wefti_bootstrap_request *request,
+                             const char *path)
+{
+    char text[WEFTI_INVITATION_BYTES];
+    wefti_endpoint endpoint;
+    wefti_secret secret;
+    if (read_file(path, text) != WEFT_OK || !text[0] ||
+        wefti_invitation_read(path, text, &endpoint, &secret) != WEFT_OK) {
+        return WEFT_OK; /* it is replaced */
+    }
+    weft_status status = is_answered(&endpoint)
+                             ? wefti_rendezvous_ask(request, &endpoint, &secret)
+                             : WEFT_OK;
+    sodium_memzero(text, sizeof(text));
+    wefti_secret_fini(&secret);
+    return status;
+}
+
+/* The folder, locked: of two that come as rank 0 at once, one publishes and
+ * the other then finds it. -1: it cannot be locked, and they may miss. */
+static int lock_folder(const char *path)
+{
+    char folder[3072];
+    const char *end = strrchr(path, '/');
+    snprintf(folder, sizeof(folder), "%.*s", (int)(end - path) + 1, path);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int64_t until_ns = wefti_clock_ns() + LOCK_MS * INT64_C(1000000);
+    while (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK || wefti_clock_ns() > until_ns) {
+            close(fd);
+            return -1;
+        }
+        (void)poll(NULL, 0, LOOK_MS);
+    }
+    return fd;
+}
+
+/* The file is this rank 0's, unless another one has been found. */
+static weft_status publish_as_first(const wefti_bootstrap_request *request,
+                                    const char *path, const char *text)
+{
+    int lock = lock_folder(path);
+    weft_status status = ask_first(request, path);
+    if (status == WEFT_OK) {
+        status = publish(path, text);
+    }
+    if (lock >= 0) {
+        close(lock);
+    }
+    return status;
+}
+
 static weft_status serve(const wefti_bootstrap_request *request,
                          const char *path, wefti_membership *membership_out)
 {
@@ -135,7 +189,7 @@ static weft_status serve(const wefti_bootstrap_request *request,
     if (status != WEFT_OK) {
         return status;
     }
-    status = publish(path, text);
+    status = publish_as_first(request, path, text);
     if (status == WEFT_OK) {
         status = wefti_rendezvous_meet(request, &endpoint, &secret, fd,
                                        membership_out);

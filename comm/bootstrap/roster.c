@@ -20,7 +20,8 @@ weft_status wefti_roster_init(wefti_roster *roster, int nranks)
         free(roster->seats);
         free(roster->flags);
         *roster = (wefti_roster){0};
-        return wefti_error(WEFT_ERR_NO_MEMORY, "roster of %d ranks", nranks);
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for a roster of %d ranks", nranks);
     }
     for (int rank = 0; rank < nranks; rank++) {
         roster->seats[rank].link.fd = -1;
@@ -111,7 +112,8 @@ static weft_status find_leaders(wefti_roster *roster)
     for (int rank = 0; rank < roster->nranks && roster->parted; rank++) {
         roster->seats[rank].card = malloc(WEFTI_CARD_BYTES);
         if (!roster->seats[rank].card) {
-            return wefti_error(WEFT_ERR_NO_MEMORY, "cards of %d ranks",
+            return wefti_error(WEFT_ERR_NO_MEMORY,
+                               "no memory for the cards of %d ranks",
                                roster->nranks);
         }
     }

@@ -22,6 +22,7 @@
 enum {
     POLL_STOP,
     POLL_LISTEN,
+    POLL_LAUNCHER,
     POLL_STRANGERS,
     POLL_MEMBERS = POLL_STRANGERS + WEFTI_STRANGERS_MOST,
     POLL_MOST = POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST,
@@ -51,6 +52,10 @@ static nfds_t watch(wefti_server *server)
         (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
     polled[POLL_LISTEN] =
         (struct pollfd){.fd = meeting->config.listen_fd, .events = POLLIN};
+    polled[POLL_LAUNCHER] = (struct pollfd){
+        .fd = wefti_meeting_is_gathering(meeting) ? meeting->config.launcher_fd
+                                                  : -1,
+        .events = POLLIN};
     for (int i = 0; i < WEFTI_STRANGERS_MOST; i++) {
         polled[POLL_STRANGERS + i] =
             watch_link(&meeting->strangers.places[i].link);
@@ -99,6 +104,9 @@ static void attend(wefti_server *server, int polled_ranks)
                         &polled[POLL_STRANGERS + i])) {
             wefti_meeting_hear_stranger(meeting, &meeting->strangers.places[i]);
         }
+    }
+    if (polled[POLL_LAUNCHER].revents) {
+        wefti_meeting_hear_launcher(meeting);
     }
     if (polled[POLL_LISTEN].revents && meeting->config.listen_fd >= 0) {
         wefti_strangers_accept(&meeting->strangers, meeting->config.listen_fd,
@@ -187,8 +195,8 @@ weft_status wefti_server_start(const wefti_server_config *config,
 {
     wefti_server *server = calloc(1, sizeof(*server));
     if (!server) {
-        close(config->listen_fd);
-        return wefti_error(WEFT_ERR_NO_MEMORY, "rendezvous: %zu bytes",
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the rendezvous: %zu bytes",
                            sizeof(*server));
     }
     server->detached = !server_out;
@@ -200,20 +208,24 @@ weft_status wefti_server_start(const wefti_server_config *config,
     if (server_out) {
         server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         if (server->stop_fd < 0) {
-            status = wefti_error_system("event of the rendezvous");
+            status = wefti_error_system("event of the rendezvous (eventfd)");
             goto err_destroy;
         }
-        *server_out = server;
     }
     /* A detached server may be gone, and freed, before this returns. */
     if (wefti_thread_start(serve, server,
                            server_out ? &server->thread : NULL) != 0) {
-        status = wefti_error_system("thread of the rendezvous");
+        status =
+            wefti_error_system("thread of the rendezvous (pthread_create)");
         goto err_destroy;
+    }
+    if (server_out) { /* else it may be gone already */
+        *server_out = server;
     }
     return WEFT_OK;
 
 err_destroy:
+    server->meeting.config.listen_fd = -1; /* still the caller's */
     destroy(server);
     return status;
 }

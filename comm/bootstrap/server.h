@@ -12,9 +12,10 @@
 typedef struct wefti_server wefti_server;
 
 /*
- * listen_fd    taken, also when start fails
+ * listen_fd    taken, unless start fails
  * nranks       0: as the first member says
  * home_rank    whose lines the server logs; -1: nobody's
+ * launcher_fd  where weft-run tells of ended ranks, borrowed; -1: it does not
  * timeout_ms   the meeting fails then, whatever its members' limits are
  */
 typedef struct wefti_server_config {
@@ -23,6 +24,7 @@ typedef struct wefti_server_config {
     wefti_secret secret;
     int nranks;
     int home_rank;
+    int launcher_fd;
     int64_t timeout_ms;
 } wefti_server_config;
 

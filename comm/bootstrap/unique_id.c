@@ -18,6 +18,7 @@
 #include "comm/bootstrap/server.h"
 
 #include <sodium.h>
+#include <unistd.h>
 
 static const unsigned char magic[8] = {'w', 'e', 'f', 't', '-', 'i', 'd', 0};
 
@@ -86,7 +87,7 @@ static weft_status find_endpoint(wefti_endpoint *endpoint_out)
 weft_status weft_unique_id_create(weft_unique_id *id_out)
 {
     unsigned char raw[RAW_SECRET_BYTES];
-    wefti_server_config config = {.home_rank = -1};
+    wefti_server_config config = {.home_rank = -1, .launcher_fd = -1};
     if (!id_out) {
         return wefti_error(WEFT_ERR_INVALID, "id_out: NULL is not allowed");
     }
@@ -102,7 +103,7 @@ weft_status weft_unique_id_create(weft_unique_id *id_out)
         status = find_endpoint(&config.endpoint);
     }
     if (status == WEFT_OK) {
-        status = wefti_endpoint_listen(&config.endpoint, 0, &config.listen_fd);
+        status = wefti_endpoint_listen(&config.endpoint, &config.listen_fd);
     }
     if (status != WEFT_OK) {
         return status;
@@ -112,6 +113,8 @@ weft_status weft_unique_id_create(weft_unique_id *id_out)
     status = wefti_server_start(&config, NULL);
     if (status == WEFT_OK) {
         pack(id_out, &config.endpoint, raw);
+    } else {
+        close(config.listen_fd);
     }
     sodium_memzero(raw, sizeof(raw));
     wefti_secret_fini(&config.secret);

@@ -37,7 +37,8 @@ static weft_status listen_on(wefti_control *control, uint32_t address)
         listen(control->listen_fd, SOMAXCONN) != 0 ||
         getsockname(control->listen_fd, (struct sockaddr *)&where,
                     &where_bytes) != 0) {
-        return wefti_error_system("socket of the control channel");
+        return wefti_error_system(
+            "control channel (eventfd, socket, bind, listen)");
     }
     control->own = (wefti_endpoint4){address, where.sin_port};
     return WEFT_OK;
@@ -143,7 +144,7 @@ weft_status wefti_control_start(wefti_control *control)
         wefti_thread_start(wefti_control_run, control, &control->thread) == 0;
     return control->started ? WEFT_OK
                             : wefti_error_system("thread of the control "
-                                                 "channel");
+                                                 "channel (pthread_create)");
 }
 
 static void wake(const wefti_control *control)

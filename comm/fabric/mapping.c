@@ -53,7 +53,8 @@ static weft_status refuse(size_t bytes)
                            bytes, (unsigned long long)limit.rlim_cur);
     }
     errno = failure;
-    return wefti_error_system("cannot map %zu bytes of shared memory", bytes);
+    return wefti_error_system("cannot map %zu bytes of shared memory (mmap)",
+                              bytes);
 }
 
 static weft_status map_new(int memory_fd, const struct stat *file,
@@ -92,7 +93,7 @@ weft_status wefti_mapping_open(int memory_fd, uint64_t offset, size_t bytes,
     }
     struct stat file;
     if (fstat(memory_fd, &file) != 0) {
-        return wefti_error_system("cannot examine the shared memory");
+        return wefti_error_system("cannot examine the shared memory (fstat)");
     }
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&list_lock);

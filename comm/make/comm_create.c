@@ -55,7 +55,8 @@ static bool is_crowded(const wefti_membership *members)
 
 /* What a rank brings to the meeting, and takes home from it. */
 typedef struct building {
-    wefti_engine *engine; /* NULL if it could not be made */
+    wefti_engine *engine;      /* NULL if it could not be made */
+    wefti_membership *members; /* likewise */
     const weft_comm_config *config;
     weft_status early; /* failed before the meeting: the others must know */
     char early_text[512];
@@ -108,7 +109,8 @@ static weft_status size_memory(int memory_fd)
                            (unsigned long long)WEFTI_MEMORY_REACH_BYTES);
     }
     if (ftruncate(memory_fd, (off_t)WEFTI_MEMORY_REACH_BYTES) != 0) {
-        return wefti_error_system("cannot size the job's shared memory");
+        return wefti_error_system(
+            "cannot size the job's shared memory (ftruncate)");
     }
     return WEFT_OK;
 }
@@ -216,17 +218,15 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
     _Static_assert(sizeof(*tuning) <= sizeof(request.tuning),
                    "tuning must fit into the meeting's message");
     memcpy(request.tuning, tuning, sizeof(*tuning));
-    wefti_membership *members = calloc(1, sizeof(*members));
-    if (!members) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for the members");
-    }
-    weft_status status = wefti_bootstrap_join(&request, members);
+    wefti_membership members;
+    weft_status status = wefti_bootstrap_join(&request, &members);
     if (status != WEFT_OK) {
-        free(members);
         return status;
     }
+    *own->members = members;
     pthread_mutex_lock(&own->engine->lock);
-    own->engine->members = members;
+    own->engine->members = own->members;
+    own->members = NULL;
     pthread_mutex_unlock(&own->engine->lock);
     if (own->engine->control) {
         wefti_control_activate(own->engine->control,
@@ -272,7 +272,10 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
         own.early = wefti_engine_create(&own.engine);
     }
     if (own.early == WEFT_OK) {
-        own.early = wefti_log_check();
+        own.members = calloc(1, sizeof(*own.members));
+        own.early = own.members ? wefti_log_check()
+                                : wefti_error(WEFT_ERR_NO_MEMORY,
+                                              "no memory for the members");
     }
     if (own.early == WEFT_OK) {
         own.early = wefti_tuning_read(&tuning);
@@ -284,6 +287,7 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
     }
     weft_status status = meet(&own, &tuning);
     weft_comm *comm = own.comm;
+    free(own.members); /* NULL once the engine has it */
     if (status != WEFT_OK && !comm) {
         if (own.engine) {
             wefti_engine_release(own.engine);

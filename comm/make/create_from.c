@@ -17,6 +17,7 @@
 #include "comm/live.h"
 #include "comm/make/group.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -175,6 +176,10 @@ static weft_status accept_place(const gathering *all, uint64_t *offset_out)
 static weft_status agree(const gathering *all, weft_status built)
 {
     weft_comm *parent = all->parent;
+    if (built != WEFT_OK) {
+        built = wefti_error(built, "rank %d could not join: %s", parent->rank,
+                            weft_error_text());
+    }
     wefti_verdict verdict = wefti_verdict_of(built), theirs;
     weft_status status = WEFT_OK;
     if (parent->rank != all->ranks[0]) {
@@ -199,8 +204,7 @@ static weft_status agree(const gathering *all, weft_status built)
     if (status != WEFT_OK || verdict.status == WEFT_OK) {
         return status;
     }
-    return wefti_error((weft_status)verdict.status,
-                       "a member could not join: %.*s",
+    return wefti_error((weft_status)verdict.status, "%.*s",
                        (int)sizeof(verdict.text) - 1, verdict.text);
 }
 
@@ -234,8 +238,13 @@ weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
         parent->rank) {
         all.own.offset = wefti_group_place(parent, rank_count);
     }
+    char reason[256];
+    snprintf(reason, sizeof(reason), "%s", weft_error_text());
     status = parent->rank == ranks[0] ? invite(&all, &offset)
                                       : accept_place(&all, &offset);
+    if (refused != WEFT_OK) {
+        return wefti_error(refused, "%s", reason);
+    }
     if (status != WEFT_OK) {
         return status;
     }

@@ -4,12 +4,16 @@
  */
 #include "comm/make/group.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "comm/engine.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+/* More than a rank tries to make before one is made, and makes at once. */
+enum { LISTS_SPARE = 64 };
 
 wefti_verdict wefti_verdict_of(weft_status status)
 {
@@ -91,23 +95,46 @@ static uint64_t mix(uint64_t digest, uint64_t word)
     return (digest ^ word) * UINT64_C(1099511628211); /* FNV-1a */
 }
 
-/* How often this very list has been asked for, this time included; 0: no memory
- * to know it, and the others' ids will differ. */
-static uint64_t count_list(wefti_engine *engine, uint64_t digest)
+weft_status wefti_group_prepare(wefti_engine *engine)
 {
-    for (size_t i = 0; i < engine->list_count; i++) {
-        if (engine->lists[i].digest == digest) {
-            return ++engine->lists[i].times;
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&engine->lock);
+    if (engine->list_room - engine->list_count < LISTS_SPARE) {
+        const size_t room = 2 * engine->list_room + LISTS_SPARE;
+        wefti_list *more =
+            realloc(engine->lists, room * sizeof(*engine->lists));
+        if (more) {
+            engine->lists = more;
+            engine->list_room = room;
+        } else {
+            status = wefti_error(WEFT_ERR_NO_MEMORY,
+                                 "no memory for %zu lists of members", room);
         }
     }
-    wefti_list *more = realloc(engine->lists, (engine->list_count + 1) *
-                                                  sizeof(*engine->lists));
-    if (!more) {
-        return 0;
+    pthread_mutex_unlock(&engine->lock);
+    return status;
+}
+
+/*
+ * How often this very list has been asked for, this time included. There is
+ * room for it since the parent was made: none of those on the list can fail to
+ * count.
+ */
+static uint64_t count_list(wefti_engine *engine, uint64_t digest)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&engine->lock);
+    while (i < engine->list_count && engine->lists[i].digest != digest) {
+        i++;
     }
-    engine->lists = more;
-    more[engine->list_count++] = (wefti_list){digest, 1};
-    return 1;
+    if (i == engine->list_count) {
+        WEFTI_ASSERT(i < engine->list_room);
+        engine->lists[i] = (wefti_list){digest, 0};
+        engine->list_count++;
+    }
+    const uint64_t times = ++engine->lists[i].times;
+    pthread_mutex_unlock(&engine->lock);
+    return times;
 }
 
 /*
@@ -129,6 +156,7 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
                               const weft_comm_config *config,
                               weft_comm **comm_out)
 {
+    const uint64_t id = new_id(parent, parent_ranks, nranks);
     int *world_ranks = calloc((size_t)nranks, sizeof(*world_ranks));
     if (!world_ranks) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d members",
@@ -142,7 +170,7 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
         .world_ranks = world_ranks,
         .memory_fd = job->nranks > 1 ? job->memory_fd : -1,
         .memory_offset = offset,
-        .id = new_id(parent, parent_ranks, nranks),
+        .id = id,
         .name = config->name,
         .device = parent->device,
         .warn_ms = config->warn_ms,

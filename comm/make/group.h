@@ -33,6 +33,15 @@ wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
                         weft_comm_config *config_out);
 
 /*
+ * wefti_group_prepare - make room for what is remembered of communicators that
+ * come of those there are. With each communicator, so that it cannot lack when
+ * ranks count together.
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_group_prepare(wefti_engine *engine);
+
+/*
  * wefti_group_placer - of parent's ranks[count], the first one that shares
  * memory with rank: it sets memory aside for all of them.
  */

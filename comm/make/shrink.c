@@ -422,16 +422,10 @@ weft_status weft_comm_shrink(weft_comm *comm, weft_comm **comm_out)
                            "communicator");
     }
     *comm_out = NULL;
-    shrinking own = {.comm = comm};
-    own.members = calloc((size_t)comm->nranks, sizeof(*own.members));
-    if (!own.members) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
-                           comm->nranks);
-    }
+    /* The room that a split would need: a rank cannot lack it here. */
+    shrinking own = {.comm = comm, .members = (int *)(void *)comm->cards};
     /* Whoever is inside an operation comes out of it, and here. */
     wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
                         "rank %d shrinks \"%s\"", comm->rank, comm->name);
-    weft_status status = shrink(&own, comm_out);
-    free(own.members);
-    return status;
+    return shrink(&own, comm_out);
 }

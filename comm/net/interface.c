@@ -4,6 +4,8 @@
  */
 #include "comm/net/interface.h"
 
+#include "base/error.h"
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -38,12 +40,14 @@ static void take(const struct ifaddrs *from, wefti_interface *out)
     out->mbps = (int)read_number(out->name, "speed");
 }
 
-int wefti_interface_list(wefti_interface list_out[WEFTI_INTERFACES_MOST])
+weft_status
+wefti_interface_list(wefti_interface list_out[WEFTI_INTERFACES_MOST],
+                     int *count_out)
 {
     struct ifaddrs *all;
     int count = 0;
     if (getifaddrs(&all) != 0) {
-        return 0;
+        return wefti_error_system("interfaces of this host (getifaddrs)");
     }
     for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
         const unsigned up = IFF_UP | IFF_RUNNING;
@@ -53,7 +57,8 @@ int wefti_interface_list(wefti_interface list_out[WEFTI_INTERFACES_MOST])
         }
     }
     freeifaddrs(all);
-    return count;
+    *count_out = count;
+    return WEFT_OK;
 }
 
 void wefti_interface_text(uint32_t address, char text_out[16])

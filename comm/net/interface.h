@@ -5,6 +5,8 @@
 #ifndef COMM_NET_INTERFACE_H
 #define COMM_NET_INTERFACE_H
 
+#include "weft/status.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,8 +21,13 @@ typedef struct wefti_interface {
     int mbps;
 } wefti_interface;
 
-/* Those that are up and have an IPv4 address; returns how many. */
-int wefti_interface_list(wefti_interface list_out[WEFTI_INTERFACES_MOST]);
+/*
+ * wefti_interface_list - those that are up and have an IPv4 address.
+ *
+ * Returns     OK | ERR_SYSTEM | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_interface_list(
+    wefti_interface list_out[WEFTI_INTERFACES_MOST], int *count_out);
 
 /* "10.0.0.2" */
 void wefti_interface_text(uint32_t address, char text_out[16]);

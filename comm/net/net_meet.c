@@ -20,13 +20,20 @@ _Static_assert((int)WEFTI_PORT_ADDRESS_BYTES + (int)ENDPOINT_BYTES <=
                    (int)WEFTI_CARD_BYTES,
                "an address must fit on a card");
 
+/* What all ranks of the job have in common for a purpose, and nobody else. */
+static void derive(const wefti_membership *membership, const char *purpose,
+                   unsigned char *secret_out, size_t secret_bytes)
+{
+    crypto_generichash(secret_out, secret_bytes, (const void *)purpose,
+                       strlen(purpose) + 1, membership->job_key,
+                       WEFTI_JOB_KEY_BYTES);
+}
+
 static uint64_t derive_key(const wefti_membership *membership)
 {
-    static const unsigned char said[] = "weft net";
     unsigned char hash[crypto_generichash_BYTES_MIN];
     uint64_t key;
-    crypto_generichash(hash, sizeof(hash), said, sizeof(said),
-                       membership->job_key, WEFTI_JOB_KEY_BYTES);
+    derive(membership, "weft net", hash, sizeof(hash));
     memcpy(&key, hash, sizeof(key));
     return key;
 }
@@ -61,9 +68,12 @@ static weft_status open_control(wefti_net *net,
                                 unsigned char *card)
 {
     wefti_interface list[WEFTI_INTERFACES_MOST];
-    const int count = wefti_interface_list(list);
+    int count, used = 0;
+    weft_status status = wefti_interface_list(list, &count);
+    if (status != WEFT_OK) {
+        return status;
+    }
     const size_t characters = strcspn(net->use.names, ",");
-    int used = 0;
     while (used < count &&
            (strlen(list[used].name) != characters ||
             strncmp(list[used].name, net->use.names, characters) != 0)) {
@@ -73,8 +83,8 @@ static weft_status open_control(wefti_net *net,
         return wefti_error(WEFT_ERR_SYSTEM, "%s has no address any more",
                            net->use.names);
     }
-    weft_status status = wefti_control_open(
-        net->engine, membership, list[used].address, &net->engine->control);
+    status = wefti_control_open(net->engine, membership, list[used].address,
+                                &net->engine->control);
     if (status == WEFT_OK) {
         const wefti_endpoint4 own =
             wefti_control_get_endpoint(net->engine->control);
@@ -90,19 +100,24 @@ static weft_status open_port(wefti_net *net, const wefti_membership *membership,
                              size_t *card_bytes_out)
 {
     char why[256] = "";
+    unsigned char proof[WEFTI_PORT_PROOF_BYTES];
     weft_status status = wefti_reach_choose(net->reach, &net->use);
     if (status != WEFT_OK) {
         return status;
     }
+    derive(membership, "weft port", proof, sizeof(proof));
     const wefti_port_config config = {
         .transports = wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT),
         .devices = net->use.names,
         .rails = net->use.count,
         .npeers = net->nranks,
+        .proof = proof,
         .context = net,
         .arrived = wefti_net_arrived,
         .lost = wefti_net_lost};
-    if (net->table->open(&config, &net->port, why, sizeof(why)) != 0) {
+    const int refused = net->table->open(&config, &net->port, why, sizeof(why));
+    sodium_memzero(proof, sizeof(proof));
+    if (refused) {
         return wefti_error(WEFT_ERR_SYSTEM, "cannot open the network: %s", why);
     }
     status = open_control(net, membership, card_out);
@@ -157,8 +172,12 @@ weft_status wefti_net_take_card(wefti_engine *engine, int round, int rank,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an address");
     }
     memcpy(peer->address, card, card_bytes);
-    net->table->connect(net->port, rank, peer->address);
-    return WEFT_OK;
+    char why[256] = "";
+    return net->table->connect(net->port, rank, peer->address, card_bytes, why,
+                               sizeof(why)) == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_SYSTEM, "cannot connect to rank %d: %s",
+                             rank, why);
 }
 
 weft_status wefti_net_start(wefti_net *net)

@@ -102,12 +102,14 @@ weft_status wefti_net_watch_start(int event_fd, void (*news)(void *context),
     bool started = watch->stop_fd >= 0 &&
                    wefti_thread_start(watch_port, watch, &watch->thread) == 0;
     if (!started) {
+        weft_status status = wefti_error_system(
+            "watcher of the network (%s)",
+            watch->stop_fd >= 0 ? "pthread_create" : "eventfd");
         if (watch->stop_fd >= 0) {
             close(watch->stop_fd);
         }
         free(watch);
-        return wefti_error(WEFT_ERR_SYSTEM,
-                           "cannot start the network's watcher");
+        return status;
     }
     *watch_out = watch;
     return WEFT_OK;
@@ -130,12 +132,18 @@ void wefti_net_watch_stop(wefti_net_watch *watch)
 
 void wefti_net_watch_arm(wefti_net_watch *watch)
 {
+    if (!watch) {
+        return;
+    }
     atomic_store(&watch->armed, true);
     wefti_doorbell_ring(&watch->ask);
 }
 
 void wefti_net_watch_leave(wefti_net_watch *watch)
 {
+    if (!watch) {
+        return;
+    }
     atomic_store(&watch->left, true);
     if (!atomic_load(&watch->lingering)) {
         wefti_doorbell_ring(&watch->ask);

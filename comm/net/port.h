@@ -18,9 +18,10 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_PORT_VERSION = 2,
+    WEFTI_PORT_VERSION = 3,
     WEFTI_PORT_ADDRESS_BYTES = 600,
-    WEFTI_PORT_HEADER_BYTES = 128
+    WEFTI_PORT_HEADER_BYTES = 128,
+    WEFTI_PORT_PROOF_BYTES = 32
 };
 
 #define WEFTI_PORT_SYMBOL "wefti_port_load"
@@ -40,6 +41,7 @@ typedef enum wefti_port_memory {
  * devices      between commas, such as eth0,eth1
  * rails        how many devices one message may use
  * npeers       peers are 0 .. npeers - 1
+ * proof        what only ranks of the job can show to each other; copied
  * arrived      a message; header and data are valid during the call
  * lost         a peer cannot be reached any more; called once per peer
  */
@@ -48,6 +50,7 @@ typedef struct wefti_port_config {
     const char *devices;
     int rails;
     int npeers;
+    const unsigned char *proof; /* [WEFTI_PORT_PROOF_BYTES] */
     void *context;
     void (*arrived)(void *context, const void *header, size_t header_bytes,
                     const void *data, size_t data_bytes);
@@ -70,11 +73,21 @@ typedef struct wefti_port_message {
 typedef void wefti_port_found(void *context, const char *transport,
                               const char *device, bool network);
 
+/* How much what the module says matters. */
+typedef enum wefti_port_tone {
+    WEFTI_PORT_TONE_FATAL, /* the network library ends the process */
+    WEFTI_PORT_TONE_WARNING,
+    WEFTI_PORT_TONE_DETAIL
+} wefti_port_tone;
+
+typedef void wefti_port_say(wefti_port_tone tone, const char *text);
+
 /*
  * log_to     where the network library's own warnings go; the module's, once.
  * open       0, or -1 with the reason in why_out.
  * address    how others reach this port; 0: it does not fit.
- * connect    borrows address; the connection is made by the first send.
+ * connect    borrows address; the connection is made by the first send. 0, or
+ *            -1 with the reason in why_out.
  * send       never blocks; to a lost peer it does nothing.
  * progress   whether anything moved.
  * arm        true: event_fd becomes readable with the next news; false: there
@@ -86,12 +99,13 @@ typedef void wefti_port_found(void *context, const char *transport,
 struct wefti_port_table {
     int version;
     const char *name;
-    void (*log_to)(void (*say)(const char *text));
+    void (*log_to)(wefti_port_say *say);
     int (*open)(const wefti_port_config *config, wefti_port **port_out,
                 char *why_out, size_t why_bytes);
     size_t (*address)(wefti_port *port,
                       unsigned char address_out[WEFTI_PORT_ADDRESS_BYTES]);
-    void (*connect)(wefti_port *port, int peer, const unsigned char *address);
+    int (*connect)(wefti_port *port, int peer, const unsigned char *address,
+                   size_t address_bytes, char *why_out, size_t why_bytes);
     void (*send)(wefti_port *port, const wefti_port_message *message);
     bool (*progress)(wefti_port *port);
     bool (*arm)(wefti_port *port);

@@ -17,9 +17,17 @@ static const char module_name[] = "weft_net.so";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const wefti_port_table *table; /* guarded by lock; set once */
 
-static void say(const char *text)
+static void say(wefti_port_tone tone, const char *text)
 {
-    wefti_log(WEFTI_LOG_DEBUG, -1, "%s", text);
+    static const wefti_log_level levels[] = {
+        [WEFTI_PORT_TONE_FATAL] = WEFTI_LOG_ERROR,
+        [WEFTI_PORT_TONE_WARNING] = WEFTI_LOG_WARN,
+        [WEFTI_PORT_TONE_DETAIL] = WEFTI_LOG_DEBUG};
+    wefti_log(levels[tone], -1, "%s%s",
+              tone == WEFTI_PORT_TONE_FATAL
+                  ? "the network library ends this process: "
+                  : "",
+              text);
 }
 
 /* Caller holds the lock. */

@@ -9,6 +9,7 @@
  */
 #include "comm/net/port.h"
 
+#include "comm/net/port_ucx_admission.h"
 #include "comm/net/port_ucx_list.h"
 
 #include <dlfcn.h>
@@ -21,7 +22,8 @@
 #include <ucp/api/ucp.h>
 #include <ucs/debug/log_def.h>
 
-enum { MESSAGE_ID = 1 };
+/* On the address: how many places there are, the places, UCX's own. */
+enum { MESSAGE_ID = 1, PLACES_MOST = 16 };
 
 /* A message under way: UCX needs its header for as long. */
 typedef struct record {
@@ -40,6 +42,9 @@ typedef struct peer {
 
 struct wefti_port {
     wefti_port_config config;
+    wefti_admission *admission;
+    int place_count; /* that the admission guards */
+    unsigned char places[PLACES_MOST * WEFTI_ADMISSION_PLACE_BYTES];
     ucp_context_h context;
     ucp_worker_h worker;
     peer *peers; /* [npeers] */
@@ -49,7 +54,7 @@ struct wefti_port {
 };
 
 /* Alone: a function, set before UCX can log. */
-static _Atomic(void (*)(const char *)) say_to;
+static _Atomic(wefti_port_say *) say_to;
 
 /* UCX prints to stdout; a library has no business there. */
 __attribute__((format(printf, 6, 0))) static ucs_log_func_rc_t
@@ -59,16 +64,46 @@ take_log(const char *file, unsigned line, const char *function,
 {
     (void)function;
     (void)component;
-    void (*say)(const char *text) = say_to;
+    wefti_port_say *say = say_to;
     if (level <= UCS_LOG_LEVEL_WARN && say) {
         const char *name = strrchr(file, '/');
         char text[400];
         int used = snprintf(text, sizeof(text),
                             "ucx %.80s:%u: ", name ? name + 1 : file, line);
         vsnprintf(text + used, sizeof(text) - (size_t)used, format, args);
-        say(text);
+        say(WEFTI_PORT_TONE_DETAIL, text);
     }
     return UCS_LOG_FUNC_RC_STOP;
+}
+
+extern void ucs_fatal_error_format(const char *file, unsigned line,
+                                   const char *function, const char *format,
+                                   ...);
+
+/*
+ * UCX calls this where it cannot go on, with what it believed; it ends the
+ * process. A word of weft's goes before that.
+ */
+__attribute__((visibility("default"), noreturn, format(printf, 4, 5))) void
+ucs_fatal_error_format(const char *file, unsigned line, const char *function,
+                       const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    wefti_port_say *say = say_to;
+    if (say) {
+        say(WEFTI_PORT_TONE_FATAL, text);
+    }
+    void (*real)(const char *, unsigned, const char *, const char *);
+    void *found = dlsym(RTLD_NEXT, "ucs_fatal_error_message");
+    memcpy(&real, &found, sizeof(real));
+    if (real) {
+        real(file, line, function, text); /* does not come back */
+    }
+    __builtin_trap();
 }
 
 /*
@@ -94,7 +129,7 @@ ucm_set_global_opts(const ucm_global_config_t *wanted)
     }
 }
 
-static void log_to(void (*say)(const char *text))
+static void log_to(wefti_port_say *say)
 {
     say_to = say;
     ucs_log_push_handler(take_log);
@@ -209,8 +244,10 @@ static ucs_status_t open_worker(wefti_port *port)
                                             .id = MESSAGE_ID,
                                             .cb = arrived,
                                             .arg = port};
+    wefti_admission_guard(port->admission);
     ucs_status_t status =
         ucp_worker_create(port->context, &params, &port->worker);
+    wefti_admission_guard(NULL);
     if (status == UCS_OK) {
         status = ucp_worker_set_am_recv_handler(port->worker, &handler);
     }
@@ -228,6 +265,7 @@ static void tear(wefti_port *port)
     if (port->context) {
         ucp_cleanup(port->context);
     }
+    wefti_admission_close(port->admission);
     while (port->records) {
         record *older = port->records->older;
         free(port->records);
@@ -237,18 +275,31 @@ static void tear(wefti_port *port)
     free(port);
 }
 
+static void warn_unguarded(void)
+{
+    wefti_port_say *say = say_to;
+    if (say) {
+        say(WEFTI_PORT_TONE_WARNING,
+            "UCX was in this process before weft: whoever connects to its tcp "
+            "port is believed (docs/network.md)");
+    }
+}
+
 static int open_port(const wefti_port_config *config, wefti_port **port_out,
                      char *why_out, size_t why_bytes)
 {
     wefti_port *port = calloc(1, sizeof(*port));
     peer *peers = calloc((size_t)config->npeers, sizeof(*peers));
-    if (!port || !peers) {
+    wefti_admission *admission = wefti_admission_open(config->proof);
+    if (!port || !peers || !admission) {
         free(port);
         free(peers);
+        wefti_admission_close(admission);
         snprintf(why_out, why_bytes, "no memory for %d peers", config->npeers);
         return -1;
     }
     port->config = *config;
+    port->admission = admission;
     port->peers = peers;
     for (int i = 0; i < config->npeers; i++) {
         peers[i].port = port;
@@ -264,6 +315,11 @@ static int open_port(const wefti_port_config *config, wefti_port **port_out,
         tear(port);
         return -1;
     }
+    port->place_count =
+        wefti_admission_list(admission, PLACES_MOST, port->places);
+    if (port->place_count == 0 && strstr(config->transports, "tcp")) {
+        warn_unguarded();
+    }
     *port_out = port;
     return 0;
 }
@@ -278,18 +334,39 @@ static size_t get_address(wefti_port *port,
     if (ucp_worker_query(port->worker, &about) != UCS_OK) {
         return 0;
     }
-    size_t bytes = about.address_length;
+    const size_t places =
+        (size_t)port->place_count * WEFTI_ADMISSION_PLACE_BYTES;
+    const size_t bytes = 1 + places + about.address_length;
     if (bytes <= WEFTI_PORT_ADDRESS_BYTES) {
-        memcpy(address_out, about.address, bytes);
+        address_out[0] = (unsigned char)port->place_count;
+        memcpy(address_out + 1, port->places, places);
+        memcpy(address_out + 1 + places, about.address, about.address_length);
     }
     ucp_worker_release_address(port->worker, about.address);
     return bytes <= WEFTI_PORT_ADDRESS_BYTES ? bytes : 0;
 }
 
-static void connect_peer(wefti_port *port, int peer_index,
-                         const unsigned char *address)
+static int connect_peer(wefti_port *port, int peer_index,
+                        const unsigned char *address, size_t address_bytes,
+                        char *why_out, size_t why_bytes)
 {
-    port->peers[peer_index].address = address;
+    const int count = address_bytes > 0 ? address[0] : 0;
+    const size_t before = 1 + (size_t)count * WEFTI_ADMISSION_PLACE_BYTES;
+    const char *why = NULL;
+    if (address_bytes <= before) {
+        why = "its address is no address";
+    } else if (count > 0 && port->place_count == 0) {
+        why = "it lets in only who shows that it is of this job, which UCX "
+              "cannot do here, as it was in this process before weft";
+    } else if (!wefti_admission_know(port->admission, count, address + 1)) {
+        why = "no memory for its address";
+    }
+    if (why) {
+        snprintf(why_out, why_bytes, "%s", why);
+        return -1;
+    }
+    port->peers[peer_index].address = address + before;
+    return 0;
 }
 
 static void make_endpoint(peer *self)

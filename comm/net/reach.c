@@ -119,13 +119,13 @@ weft_status wefti_reach_open(const wefti_membership *membership,
     }
     reach->membership = membership;
     reach->listen_fd = reach->stop_fd = -1;
-    reach->own_count = wefti_interface_list(reach->own);
-    if (wefti_setting_given(WEFTI_SETTING_NET_INTERFACE)) {
-        weft_status status = keep_named(reach);
-        if (status != WEFT_OK) {
-            free(reach);
-            return status;
-        }
+    weft_status status = wefti_interface_list(reach->own, &reach->own_count);
+    if (status == WEFT_OK && wefti_setting_given(WEFTI_SETTING_NET_INTERFACE)) {
+        status = keep_named(reach);
+    }
+    if (status != WEFT_OK) {
+        free(reach);
+        return status;
     }
     *reach_out = reach;
     return WEFT_OK;
@@ -193,11 +193,14 @@ static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
         listen(reach->listen_fd, SOMAXCONN) != 0 ||
         getsockname(reach->listen_fd, (struct sockaddr *)&address,
                     &address_bytes) != 0) {
-        return wefti_error_system("socket to be found by");
+        return wefti_error_system(
+            "to be found by others (eventfd, socket, bind, listen)");
     }
     *port_out = ntohs(address.sin_port);
     reach->answering = wefti_thread_start(answer, reach, &reach->thread) == 0;
-    return reach->answering ? WEFT_OK : wefti_error_system("thread to answer");
+    return reach->answering
+               ? WEFT_OK
+               : wefti_error_system("thread to answer (pthread_create)");
 }
 
 weft_status wefti_reach_offer(wefti_reach *reach,
@@ -262,7 +265,15 @@ weft_status wefti_reach_take(wefti_reach *reach, int rank,
     return WEFT_OK;
 }
 
-static void begin_try(wefti_reach *reach, int which, int address, try *out)
+/* Whether it is this host that lacks what a connection needs. */
+static bool is_lack(int failure)
+{
+    return failure == ENOBUFS || failure == ENOMEM || failure == EMFILE ||
+           failure == ENFILE;
+}
+
+static weft_status begin_try(const wefti_reach *reach, int which, int address,
+                             try *out)
 {
     const target *to = &reach->targets[which];
     struct sockaddr_in where = {.sin_family = AF_INET,
@@ -272,12 +283,20 @@ static void begin_try(wefti_reach *reach, int which, int address, try *out)
     *out = (try){.target = which, .address = address, .own = -1};
     out->begun_ns = wefti_clock_ns();
     out->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (out->fd >= 0 &&
-        connect(out->fd, (struct sockaddr *)&where, sizeof(where)) != 0 &&
+    if (out->fd < 0) {
+        return wefti_error_system("to look for interfaces (socket)");
+    }
+    if (connect(out->fd, (struct sockaddr *)&where, sizeof(where)) != 0 &&
         errno != EINPROGRESS) {
+        weft_status status =
+            is_lack(errno)
+                ? wefti_error_system("to look for interfaces (connect)")
+                : WEFT_OK;
         close(out->fd);
         out->fd = -1;
+        return status;
     }
+    return WEFT_OK;
 }
 
 /* Which of our interfaces a connection has taken; -1: none that we know. */
@@ -429,17 +448,23 @@ weft_status wefti_reach_choose(wefti_reach *reach, wefti_interface_use *use_out)
     const bool forced = wefti_setting_given(WEFTI_SETTING_NET_INTERFACE);
     try tries[TRIES_MOST];
     int count = 0, chosen = -1;
+    weft_status status = WEFT_OK;
     *use_out = (wefti_interface_use){.count = 0};
     for (int t = 0; t < reach->target_count; t++) {
-        for (int i = 0; i < reach->targets[t].count; i++) {
-            begin_try(reach, t, i, &tries[count++]);
+        for (int i = 0; i < reach->targets[t].count && status == WEFT_OK; i++) {
+            status = begin_try(reach, t, i, &tries[count++]);
         }
     }
-    run_tries(reach, tries, count);
+    if (status == WEFT_OK) {
+        run_tries(reach, tries, count);
+    }
     for (int i = 0; i < count; i++) {
         if (tries[i].fd >= 0) {
             close(tries[i].fd);
         }
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     for (int i = 0; i < reach->own_count; i++) {
         bool better =

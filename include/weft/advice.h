@@ -25,8 +25,11 @@ extern "C" {
 /* Most numbers of micro-batches that are compared at once. */
 #define WEFT_ADVICE_CHOICES_MOST 64
 
-/* A planned bubble above this share of the step is warned of. */
+/* Planned idle time above this share of the step is warned of. */
 #define WEFT_ADVICE_BUBBLE_WARNED 0.15
+
+/* Steps that differ by no more than this share of the shortest are a tie. */
+#define WEFT_ADVICE_TIE 0.005
 
 /*
  * weft_advice_config - what is known of a job. Memory is in device units: the
@@ -45,7 +48,10 @@ extern "C" {
  *                gather and optimizer are of a step, and their actions are in
  *                the list where one of them is above 0.
  * first, last    what the model's first and last stage take beyond their share
- *                of that, such as an embedding and a loss; NULL: nothing.
+ *                of that, such as an embedding and a loss; of a b without i
+ *                and w half is each; NULL: nothing.
+ * chunks         V of interleaved schedules; 0: all that suit are tried.
+ * group          their group size N; 0: P.
  * memory_most    a rank may use so many units; 0: any.
  * copy_memory    units of one copy of a rank's parameters, with all that
  *                belongs to them; 0: they are not counted.
@@ -59,6 +65,7 @@ typedef struct weft_advice_config {
     int layers;
     const weft_schedule_cost *cost;
     const weft_stage_cost *first, *last;
+    int chunks, group;
     double memory_most;
     double copy_memory;
 } weft_advice_config;
@@ -68,7 +75,13 @@ typedef struct weft_advice_config {
  * are NAN where it could not be made.
  *
  * possible       false: why says what is in the way.
- * bubble         of the worst rank; bubble_ratio: its share of the makespan.
+ * idle           makespan less what the least busy rank computes: bubble and
+ *                imbalance together.
+ * imbalance      of it what the busiest rank computes more, because stages are
+ *                unequal: no number of micro-batches removes it.
+ * bubble         the rest: filling and emptying the pipeline, and messages.
+ * *_ratio        their shares of the makespan.
+ * busiest_rank   that computes most, where there is imbalance.
  * activations    peak of the worst rank, in units of the micro-batch that the
  *                costs are of.
  * memory         the same, and all copies of the parameters.
@@ -79,7 +92,10 @@ typedef struct weft_schedule_candidate {
     int chunks;
     bool overlap;
     bool possible;
-    double makespan, ideal, bubble, bubble_ratio;
+    double makespan, ideal;
+    double idle, bubble, imbalance;
+    double idle_ratio, bubble_ratio, imbalance_ratio;
+    int busiest_rank;
     double activations, memory;
     size_t messages; /* between ranks in a step */
     int param_copies;
@@ -87,23 +103,29 @@ typedef struct weft_schedule_candidate {
 } weft_schedule_candidate;
 
 /*
- * weft_advice - all candidates: those that are possible first, by makespan,
- * then copies of the parameters, memory and messages.
+ * weft_advice - all candidates: the recommended one first, then the other
+ * possible ones by makespan, then those that are not.
+ *
+ * Recommended is the shortest step. Of steps that are a tie with it
+ * (WEFT_ADVICE_TIE) it is the one with fewer copies of the parameters; then one
+ * with microbatches as they are, else with fewer (small ones compute less
+ * efficiently, which costs of one size do not show); then with less memory.
  *
  * reason    one sentence: which is the best and why, or why there is none.
- * warning   "" or one sentence on the bubble of the best.
+ * warning   "" or one sentence on the idle time of the best: whether it is
+ *           bubble or imbalance, and what makes it less.
  */
 typedef struct weft_advice {
     size_t count;
     weft_schedule_candidate *candidates;
-    char reason[512];
-    char warning[224];
+    char reason[768];
+    char warning[512];
 } weft_advice;
 
 /*
  * weft_schedule_advise - simulates every schedule there is: interleaved for
- * each V that divides the layers of a rank, else for 2, also with overlap where
- * fb is below f + b.
+ * config's V, or for each that divides the layers of a rank, else for 2; also
+ * with overlap where fb is below f + b.
  *
  * Returns     OK (fini it; also where nothing is possible) | ERR_INVALID (a
  *             number or cost out of range) | ERR_NO_MEMORY.

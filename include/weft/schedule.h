@@ -5,8 +5,8 @@
  * executed. Nothing else in weft says what a schedule is.
  *
  *     weft_schedule_create (a generator)  or  weft_schedule_read (CSV)
- *        -> passes: merge, recompute, shard, reduce, optimize, lower, release,
- *                   group
+ *        -> passes: plan, merge, recompute, shard, reduce, optimize, lower,
+ *                   release, group
  *        -> weft_schedule_check      may it run at all?
  *        -> weft_schedule_simulate   how long, and who waits for what?
  *        -> weft_schedule_draw_...   planned, or planned above measured
@@ -38,6 +38,10 @@ extern "C" {
 #define WEFT_SCHEDULE_RANKS_MOST        65536
 #define WEFT_SCHEDULE_STAGES_MOST       1048576
 #define WEFT_SCHEDULE_MICROBATCHES_MOST 1048576
+#define WEFT_SCHEDULE_ACTIONS_MOST      1073741824 /* of all ranks */
+/* Largest and least cost; 0 is allowed too. */
+#define WEFT_SCHEDULE_COST_MOST  1e30
+#define WEFT_SCHEDULE_COST_LEAST 1e-30
 
 /*
  * The kinds of action. X(NAME, text, of a micro-batch, of torch).
@@ -100,15 +104,18 @@ typedef enum weft_action_type {
  *              (weft_schedule_group); both end when all of the group have.
  * step         which part of the generator's recipe made it, from 1; 0: none.
  *              For readers and painters; CSV does not carry it.
+ *
+ * 12 bytes, as large schedules have 10^8 of them: the fields are bits, whose
+ * addresses cannot be taken.
  */
-typedef struct weft_action {
-    uint8_t type; /* weft_action_type */
-    bool joined;
-    uint8_t step;
-    int32_t stage;
-    int32_t microbatch;
-    int32_t pair_stage;
-    int32_t pair_microbatch;
+typedef struct __attribute__((packed, aligned(4))) weft_action {
+    uint32_t type : 5; /* weft_action_type */
+    bool joined : 1;
+    uint32_t step : 5;
+    int32_t stage : 21;
+    int32_t microbatch : 21;
+    int32_t pair_stage : 21;
+    int32_t pair_microbatch : 21;
 } weft_action;
 
 /* Room for any action's text and its end. */
@@ -163,7 +170,8 @@ typedef struct weft_schedule_config {
  * weft_schedule_create - the compute-only list (F I W B FB) of a generator.
  *
  * Returns     OK | ERR_INVALID (with the nearest value that works) |
- *             ERR_NO_MEMORY.
+ *             ERR_NO_MEMORY (also, before any is taken, where the list will be
+ *             larger than what this process can have).
  * Source      overlap/schedule/, one file per generator; docs/schedules.md.
  */
 WEFT_NODISCARD weft_status weft_schedule_create(
@@ -219,12 +227,14 @@ enum { WEFT_CSV_OLD_TORCH = 1, WEFT_CSV_TORCH = 2 };
 /*
  * weft_schedule_read - a schedule from CSV: one row per rank, one action per
  * cell, no header; empty cells are idle slots and mean nothing. The row that
- * computes a stage is its rank.
+ * computes a stage is its rank. Messages that follow one another in a row are
+ * posted together (weft_action.joined), up to one that ends in "|".
  *
  * directions   1 or 2; 0: 2 where the list can only be read that way (stages r
  *              and 2P-1-r on rank r, and stage P begins before P-1 has).
  *
- * Returns     OK | ERR_INVALID (row and column, both from 1) | ERR_NO_MEMORY.
+ * Returns     OK | ERR_INVALID (row and column, both from 1; also for a
+ *             byte-order mark, UTF-16 and quoted cells) | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status weft_schedule_read(const char *text,
                                               size_t text_bytes, int directions,
@@ -232,7 +242,8 @@ WEFT_NODISCARD weft_status weft_schedule_read(const char *text,
                                               weft_schedule **schedule_out);
 
 /*
- * weft_schedule_write - as CSV.
+ * weft_schedule_write - as CSV. A message that is not posted together with the
+ * one right behind it ends in "|", but for torch.
  *
  * Returns     OK | ERR_SYSTEM (the stream failed).
  */
@@ -271,17 +282,22 @@ typedef enum weft_rule {
 /* The one word for a rule: "complete", "order", ... */
 const char *weft_rule_text(weft_rule rule);
 
-/* An action: the index-th of the rank's list. */
+/*
+ * An action: the index-th of the rank's list. row, column: its cell in the text
+ * that it was read from, from 1; 0 where it was not read, or a pass has changed
+ * the list since.
+ */
 typedef struct weft_place {
     int rank;
     size_t index;
+    int row, column;
 } weft_place;
 
 /* One breach; at.rank -1: of no single action. */
 typedef struct weft_finding {
     weft_rule rule;
     weft_place at;
-    char text[224];
+    char text[320];
 } weft_finding;
 
 #define WEFT_FINDINGS_MOST    8
@@ -342,7 +358,7 @@ void weft_verdict_fini(weft_verdict *verdict); /* frees what it points to */
 /* ---- passes ---------------------------------------------------------------
  *
  * Each changes the schedule in place. The order in which they make sense:
- * merge, recompute, shard, reduce, optimize, lower, release, group.
+ * plan, merge, recompute, shard, reduce, optimize, lower, release, group.
  *
  * Returns     OK | with the schedule as it was ERR_INVALID (it does not apply
  *             here; the text says why), ERR_NO_MEMORY.
@@ -433,7 +449,8 @@ typedef struct weft_stage_cost {
 } weft_stage_cost;
 
 /*
- * weft_schedule_cost - what things take, in any unit of time.
+ * weft_schedule_cost - what things take, in any unit of time: 0, or from
+ * WEFT_SCHEDULE_COST_LEAST to WEFT_SCHEDULE_COST_MOST.
  *
  * f i w b fb   for all stages that a rank has of one direction; a stage takes
  *              1/chunks of it. b 0: i + w. fb 0: f + b.
@@ -518,6 +535,34 @@ WEFT_NODISCARD weft_status weft_schedule_simulate(
     const weft_schedule *schedule, const weft_schedule_cost *cost,
     bool keep_spans, weft_schedule_run *run_out);
 void weft_schedule_run_fini(weft_schedule_run *plan); /* frees its spans */
+
+/* ---- the planner ---------------------------------------------------------
+ */
+
+/*
+ * weft_schedule_plan - F, I and W in an order that is made for their costs. A
+ * published order is best where F, I and W take the same; with other costs it
+ * leaves time that this uses. For zb_h1, zb_h2 and zbv, and lists with their
+ * stages in the same places.
+ *
+ * The schedule that comes of it is never longer than it was; where nothing
+ * shorter is found, it stays as it is. The same schedule, costs and memory give
+ * the same lists, on every rank.
+ *
+ * cost          of what will run; b, fb, reduce, gather and optimizer do not
+ *               matter to it
+ * memory_most   activations that a rank may hold, in device units, from 1; 0:
+ *               as many as the list does, or as there are ranks, whichever is
+ *               more. A list that holds more gets an order that does not.
+ *
+ * Returns     OK | with the schedule as it was ERR_INVALID (it has messages or
+ *             other actions, is not valid, or a cost or memory_most is out of
+ *             range) | ERR_NO_MEMORY.
+ * Source      overlap/schedule/planner.h; Qi et al., arXiv 2401.10241.
+ */
+WEFT_NODISCARD weft_status weft_schedule_plan(weft_schedule *schedule,
+                                              const weft_schedule_cost *cost,
+                                              double memory_most);
 
 /* ---- the painter ----------------------------------------------------------
  */

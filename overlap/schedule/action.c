@@ -8,6 +8,7 @@
 #include "overlap/schedule/schedule.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 
 #include <string.h>
 
@@ -104,10 +105,11 @@ static bool take_type(rest *left, weft_action *action)
 /* One action that is not an FB, up to what follows it. */
 static const char *take_simple(rest *left, weft_action *action)
 {
-    *action = wefti_action(WEFT_ACTION_F, -1, -1);
-    if (!take_number(left, WEFT_SCHEDULE_STAGES_MOST, &action->stage)) {
+    int32_t stage, microbatch = -1;
+    if (!take_number(left, WEFT_SCHEDULE_STAGES_MOST, &stage)) {
         return "it begins with no stage number below 1048576";
     }
+    *action = wefti_action(WEFT_ACTION_F, stage, -1);
     if (!take_type(left, action)) {
         return "no such type of action; allowed are F I W B SEND_F RECV_F "
                "SEND_B RECV_B UNSHARD RESHARD REDUCE_GRAD OPT GATHER_PARAM EMA "
@@ -115,10 +117,10 @@ static const char *take_simple(rest *left, weft_action *action)
                "(xFy;zBw)OVERLAP_F_B";
     }
     if (kinds[action->type].of_microbatch &&
-        !take_number(left, WEFT_SCHEDULE_MICROBATCHES_MOST,
-                     &action->microbatch)) {
+        !take_number(left, WEFT_SCHEDULE_MICROBATCHES_MOST, &microbatch)) {
         return "a micro-batch number below 1048576 must end it";
     }
+    action->microbatch = microbatch;
     return NULL;
 }
 
@@ -156,9 +158,10 @@ weft_status weft_action_unpack(const char *text, size_t text_bytes,
         wrong = "something follows its end";
     }
     if (wrong) {
-        const int shown = text_bytes > 40 ? 40 : (int)text_bytes;
-        return wefti_error(WEFT_ERR_INVALID, "\"%.*s\": %s", shown, text,
-                           wrong);
+        char shown[4 * 40 + 1];
+        wefti_printable(text, text_bytes > 40 ? 40 : text_bytes, shown,
+                        sizeof(shown));
+        return wefti_error(WEFT_ERR_INVALID, "\"%s\": %s", shown, wrong);
     }
     *action_out = action;
     return WEFT_OK;

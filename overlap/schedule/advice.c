@@ -11,6 +11,9 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "overlap/schedule/advice_text.h"
+#include "overlap/schedule/imbalance.h"
+#include "overlap/schedule/merit.h"
 #include "overlap/schedule/schedule.h"
 
 #include <math.h>
@@ -98,6 +101,14 @@ static weft_status check_config(const weft_advice_config *config)
         status =
             check_number("layers", config->layers, WEFT_SCHEDULE_STAGES_MOST);
     }
+    if (status == WEFT_OK && config->chunks != 0) {
+        status =
+            check_number("chunks", config->chunks, WEFT_SCHEDULE_STAGES_MOST);
+    }
+    if (status == WEFT_OK && config->group != 0) {
+        status = check_number("group", config->group,
+                              WEFT_SCHEDULE_MICROBATCHES_MOST);
+    }
     if (status == WEFT_OK) {
         status = check_real("memory_most", config->memory_most);
     }
@@ -134,13 +145,15 @@ static weft_schedule_cost scale_cost(const search *s, double scale)
     return cost;
 }
 
-/* cost's share of one stage, and times an end of the model. */
+/* cost's share of one stage, and times an end of the model; of a B alone half
+ * is I and half W, or schedules that split it would get it for nothing. */
 static void add_cost(weft_stage_cost *stage, double times,
                      const weft_stage_cost *end)
 {
+    double half = end->i + end->w > 0 ? 0 : end->b / 2;
     stage->f += times * end->f;
-    stage->i += times * end->i;
-    stage->w += times * end->w;
+    stage->i += times * (end->i + half);
+    stage->w += times * (end->w + half);
     stage->b += times * (end->b > 0 ? end->b : end->i + end->w);
 }
 
@@ -177,16 +190,31 @@ static weft_status complete(weft_schedule *schedule,
     return any && status == WEFT_OK ? weft_schedule_optimize(schedule) : status;
 }
 
-/* Priced; refused where it takes more memory than there is. */
-static void judge(const search *s, weft_schedule_candidate *c,
-                  const weft_schedule_info *info, const weft_schedule_run *run,
-                  double scale)
+static double share_of(double part, double whole)
 {
-    const weft_advice_config *config = s->config;
+    return whole > 0 ? part / whole : 0;
+}
+
+static void judge_time(weft_schedule_candidate *c, const weft_schedule_run *run,
+                       const wefti_imbalance *imbalance)
+{
     c->makespan = run->makespan;
     c->ideal = run->ideal;
-    c->bubble = run->bubble;
-    c->bubble_ratio = run->makespan > 0 ? run->bubble / run->makespan : 0;
+    c->idle = run->bubble;
+    c->imbalance = imbalance->time;
+    c->bubble = run->bubble - imbalance->time;
+    c->idle_ratio = share_of(c->idle, c->makespan);
+    c->bubble_ratio = share_of(c->bubble, c->makespan);
+    c->imbalance_ratio = share_of(c->imbalance, c->makespan);
+    c->busiest_rank = imbalance->busiest;
+}
+
+/* Refused where it takes more memory than there is. */
+static void judge_memory(const search *s, weft_schedule_candidate *c,
+                         const weft_schedule_info *info,
+                         const weft_schedule_run *run, double scale)
+{
+    const weft_advice_config *config = s->config;
     int stages = info->stages / info->directions;
     double most = wefti_layers_of(config->layers, stages, 0);
     double share = most * stages / config->layers; /* of the longest stage */
@@ -233,7 +261,9 @@ static weft_status price(const search *s, weft_schedule *schedule,
         status = weft_schedule_simulate(schedule, &cost, false, &run);
     }
     if (status == WEFT_OK) {
-        judge(s, c, &info, &run, scale);
+        wefti_imbalance imbalance = wefti_imbalance_find(schedule, &cost, &run);
+        judge_time(c, &run, &imbalance);
+        judge_memory(s, c, &info, &run, scale);
         weft_schedule_run_fini(&run);
     }
     free(own);
@@ -249,6 +279,7 @@ static weft_status try_one(search *s, const char *name, int microbatches,
                                   .ranks = s->config->ranks,
                                   .microbatches = microbatches,
                                   .chunks = chunks,
+                                  .group = chunks ? s->config->group : 0,
                                   .overlap = overlap};
     const double none = (double)NAN;
     if (s->count == s->room) {
@@ -267,8 +298,12 @@ static weft_status try_one(search *s, const char *name, int microbatches,
                                    .overlap = overlap,
                                    .makespan = none,
                                    .ideal = none,
+                                   .idle = none,
                                    .bubble = none,
+                                   .imbalance = none,
+                                   .idle_ratio = none,
                                    .bubble_ratio = none,
+                                   .imbalance_ratio = none,
                                    .activations = none,
                                    .memory = none};
     snprintf(c->name, sizeof(c->name), "%s", name);
@@ -293,7 +328,17 @@ static bool hides_halves(const weft_schedule_cost *cost)
     return cost->fb > 0 && cost->fb < cost->f + b;
 }
 
-/* Each number of chunks that the layers allow evenly; else the least. */
+static weft_status try_chunks(search *s, const char *name, int microbatches,
+                              int chunks)
+{
+    weft_status status = try_one(s, name, microbatches, chunks, false);
+    return status == WEFT_OK && hides_halves(s->config->cost)
+               ? try_one(s, name, microbatches, chunks, true)
+               : status;
+}
+
+/* The number of chunks that is asked for; else each that the layers allow
+ * evenly; else the least. */
 static weft_status try_interleaved(search *s, const char *name,
                                    int microbatches)
 {
@@ -301,13 +346,13 @@ static weft_status try_interleaved(search *s, const char *name,
     int each = config->layers / config->ranks; /* layers of a rank */
     bool any = false;
     weft_status status = WEFT_OK;
+    if (config->chunks != 0) {
+        return try_chunks(s, name, microbatches, config->chunks);
+    }
     for (int v = 2; v <= each && status == WEFT_OK; v++) {
         if (each % v == 0 && config->layers % config->ranks == 0) {
             any = true;
-            status = try_one(s, name, microbatches, v, false);
-            if (status == WEFT_OK && hides_halves(config->cost)) {
-                status = try_one(s, name, microbatches, v, true);
-            }
+            status = try_chunks(s, name, microbatches, v);
         }
     }
     return any || status != WEFT_OK ? status
@@ -335,122 +380,32 @@ static bool is_new(const weft_advice_config *config, int choice)
     return !seen;
 }
 
-static int compare(double a, double b)
-{
-    return (a > b) - (a < b);
-}
-
-/* As float, sums of the same costs in another order are equal. */
-static double rounded(double value)
-{
-    return (double)(float)value;
-}
-
-static int by_merit(const void *left, const void *right)
-{
-    const weft_schedule_candidate *a = left, *b = right;
-    if (a->possible != b->possible) {
-        return b->possible - a->possible;
-    }
-    int order = isnan(a->makespan) - isnan(b->makespan);
-    if (order == 0 && !isnan(a->makespan)) {
-        order = compare(rounded(a->makespan), rounded(b->makespan));
-        order = order ? order : compare(a->param_copies, b->param_copies);
-        order = order ? order : compare(rounded(a->memory), rounded(b->memory));
-        order =
-            order ? order : compare((double)a->messages, (double)b->messages);
-    }
-    order = order ? order : compare(a->microbatches, b->microbatches);
-    order = order ? order : strcmp(a->name, b->name);
-    order = order ? order : compare(a->chunks, b->chunks);
-    return order ? order : a->overlap - b->overlap;
-}
-
-/* ---- the sentence ---------------------------------------------------------
+/*
+ * Whether twice as many micro-batches make the best one's bubble less. They do
+ * where it is all filling and emptying; what messages or unequal stages stop in
+ * between stays.
  */
-
-enum { WHO_BYTES = 96 };
-
-static const char *tell_who(const weft_advice_config *config,
-                            const weft_schedule_candidate *c,
-                            char text[WHO_BYTES])
+static weft_status find_helped(search *s, bool *helped_out)
 {
-    int used = snprintf(text, WHO_BYTES, "%s", c->name);
-    if (strcmp(c->name, "interleaved") == 0) {
-        used +=
-            snprintf(text + used, WHO_BYTES - (size_t)used, " with V = %d%s",
-                     c->chunks, c->overlap ? " and overlap" : "");
+    const weft_schedule_cost *cost = s->config->cost;
+    const weft_schedule_candidate best = s->items[0];
+    const double less = 0.75;
+    *helped_out = true;
+    bool simple = cost->p2p <= 0 && cost->link_count == 0 &&
+                  cost->reduce <= 0 && cost->gather <= 0 && best.imbalance <= 0;
+    if (simple || !wefti_advice_is_warned(&best) ||
+        best.microbatches > WEFT_SCHEDULE_MICROBATCHES_MOST / 2) {
+        return WEFT_OK;
     }
-    if (config->choice_count > 0) {
-        snprintf(text + used, WHO_BYTES - (size_t)used, ", m = %d",
-                 c->microbatches);
+    weft_status status = try_one(
+        s, best.name, 2 * best.microbatches,
+        strcmp(best.name, "interleaved") == 0 ? best.chunks : 0, best.overlap);
+    s->count -= status == WEFT_OK;
+    const weft_schedule_candidate *more = &s->items[s->count];
+    if (status == WEFT_OK && !isnan(more->makespan)) {
+        *helped_out = more->bubble_ratio < less * best.bubble_ratio;
     }
-    return text;
-}
-
-/* 1f1b as things are, which everybody knows. */
-static const weft_schedule_candidate *find_usual(const search *s)
-{
-    for (size_t k = 0; k < s->count; k++) {
-        if (strcmp(s->items[k].name, "1f1b") == 0 &&
-            s->items[k].microbatches == s->config->microbatches) {
-            return &s->items[k];
-        }
-    }
-    return NULL;
-}
-
-/* The fastest of those that have no room. */
-static const weft_schedule_candidate *find_barred(const search *s)
-{
-    const weft_schedule_candidate *barred = NULL;
-    for (size_t k = 0; k < s->count; k++) {
-        const weft_schedule_candidate *c = &s->items[k];
-        if (!c->possible && !isnan(c->makespan) &&
-            (float)c->makespan < (float)s->items[0].makespan &&
-            (!barred || c->makespan < barred->makespan)) {
-            barred = c;
-        }
-    }
-    return barred;
-}
-
-static void explain(const search *s, weft_advice *advice)
-{
-    const weft_schedule_candidate *best = &s->items[0];
-    char who[WHO_BYTES];
-    if (!best->possible) {
-        snprintf(advice->reason, sizeof(advice->reason),
-                 "no schedule is possible: %s, for one, %s",
-                 tell_who(s->config, best, who), best->why);
-        return;
-    }
-    const weft_schedule_candidate *usual = find_usual(s);
-    const weft_schedule_candidate *barred = find_barred(s);
-    int used = snprintf(advice->reason, sizeof(advice->reason),
-                        "%s is the fastest%s: %.4g a step, bubble %.1f%% of "
-                        "it, %.4g units of memory",
-                        tell_who(s->config, best, who),
-                        s->config->memory_most > 0 ? " that fits" : "",
-                        best->makespan, 100 * best->bubble_ratio, best->memory);
-    if (usual && usual != best && !isnan(usual->makespan)) {
-        used += snprintf(
-            advice->reason + used, sizeof(advice->reason) - (size_t)used,
-            "; 1f1b takes %.4g with %.1f%% and %.4g", usual->makespan,
-            100 * usual->bubble_ratio, usual->memory);
-    }
-    if (barred) {
-        snprintf(advice->reason + used, sizeof(advice->reason) - (size_t)used,
-                 "; %s would take %.4g, but %s",
-                 tell_who(s->config, barred, who), barred->makespan,
-                 barred->why);
-    }
-    if (best->bubble_ratio > WEFT_ADVICE_BUBBLE_WARNED) {
-        snprintf(advice->warning, sizeof(advice->warning),
-                 "even so %.1f%% of the step is bubble, more than %.0f%%: more "
-                 "micro-batches a step or fewer pipeline ranks make it less",
-                 100 * best->bubble_ratio, 100 * WEFT_ADVICE_BUBBLE_WARNED);
-    }
+    return status;
 }
 
 weft_status weft_schedule_advise(const weft_advice_config *config,
@@ -478,16 +433,20 @@ weft_status weft_schedule_advise(const weft_advice_config *config,
             status = try_all(&s, config->choices[k]);
         }
     }
+    bool helped = true;
+    if (status == WEFT_OK) {
+        WEFTI_ASSERT(s.items != NULL); /* there are generators */
+        wefti_merit_sort(s.items, s.count, config->microbatches);
+        status = find_helped(&s, &helped);
+    }
     free(s.links);
     if (status != WEFT_OK) {
         free(s.items);
         return status;
     }
-    WEFTI_ASSERT(s.items != NULL); /* there are generators */
-    qsort(s.items, s.count, sizeof(*s.items), by_merit);
-    explain(&s, advice_out);
     advice_out->count = s.count;
     advice_out->candidates = s.items;
+    wefti_advice_explain(config, advice_out, helped);
     return WEFT_OK;
 }
 

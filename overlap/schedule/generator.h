@@ -24,6 +24,25 @@ wefti_generate wefti_generate_zbv;
 wefti_generate wefti_generate_dualpipe;
 wefti_generate wefti_generate_dualpipev;
 
+/*
+ * wefti_schedule_predict - how large a config's schedule will be, before it is
+ * made; ranks and microbatches are within their limits.
+ *
+ * work       [stages][micro-batches of each]: as many as a list has F.
+ * actions    of the list as it is made, at most.
+ */
+typedef struct wefti_schedule_size {
+    uint64_t work, actions;
+} wefti_schedule_size;
+
+wefti_schedule_size wefti_schedule_predict(const weft_schedule_config *config);
+
+/*
+ * What the whole of a schedule takes at its peak: two lists while messages are
+ * put in, or the tables of the checker or of the simulator.
+ */
+uint64_t wefti_schedule_peak_bytes(wefti_schedule_size size);
+
 /* OK where the config asks for no chunks of its own but most. */
 WEFT_NODISCARD weft_status
 wefti_generate_chunks(const weft_schedule_config *config, int chunks);

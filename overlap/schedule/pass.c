@@ -84,6 +84,9 @@ weft_status weft_schedule_merge(weft_schedule *schedule)
                 last->microbatch == next->microbatch) {
                 last->type = WEFT_ACTION_B;
             } else {
+                if (list->columns) {
+                    list->columns[kept] = list->columns[k];
+                }
                 list->items[kept++] = *next;
             }
         }

@@ -206,6 +206,16 @@ static bool is_dual(const weft_schedule *schedule)
             strcmp(schedule->name, "dualpipev") == 0);
 }
 
+/* Of the new list, which is made beside the old one. */
+static uint64_t predict_bytes(const weft_schedule *schedule)
+{
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    if (weft_schedule_get_info(schedule, &info) != WEFT_OK) {
+        return 0;
+    }
+    return (info.actions + 2 * info.messages) * sizeof(weft_action);
+}
+
 weft_status weft_schedule_lower(weft_schedule *schedule, weft_lowering lowering)
 {
     wefti_pass pass;
@@ -216,6 +226,10 @@ weft_status weft_schedule_lower(weft_schedule *schedule, weft_lowering lowering)
                              "lowering dualpipe: only for dualpipe and "
                              "dualpipev as generated; this is %s",
                              schedule->name);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_schedule_need("the list with its messages",
+                                     predict_bytes(schedule));
     }
     if (status == WEFT_OK) {
         status = wefti_pass_begin(&pass, schedule);

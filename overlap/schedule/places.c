@@ -82,6 +82,12 @@ weft_status wefti_places_init(wefti_places *places,
     size_t entries = (size_t)schedule->stages * (size_t)schedule->per_stage;
     int tables = schedule->lowered ? WEFTI_PLACES_COUNT : WEFTI_PLACES_SEND_F;
     bool enough = true;
+    weft_status status = wefti_schedule_need(
+        "the places of its actions",
+        (uint64_t)entries * (uint64_t)tables * sizeof(uint32_t));
+    if (status != WEFT_OK) {
+        return status;
+    }
     for (int t = 0; t < tables; t++) {
         places->tables[t] = calloc(entries, sizeof(uint32_t));
         enough = enough && places->tables[t];

@@ -8,11 +8,19 @@
 
 #include <math.h>
 
+/* Sums of 10^9 such costs are finite, and none is too small to divide by. */
+static bool is_cost(double value)
+{
+    return value == 0 || (value >= WEFT_SCHEDULE_COST_LEAST &&
+                          value <= WEFT_SCHEDULE_COST_MOST);
+}
+
 static weft_status check_cost(const char *name, double value)
 {
-    if (!isfinite(value) || value < 0) {
-        return wefti_error(WEFT_ERR_INVALID, "cost %s %g: allowed is 0 or more",
-                           name, value);
+    if (!is_cost(value)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "cost %s %g: allowed is 0, or %g to %g", name, value,
+                           WEFT_SCHEDULE_COST_LEAST, WEFT_SCHEDULE_COST_MOST);
     }
     return WEFT_OK;
 }
@@ -59,10 +67,14 @@ weft_status wefti_price_check(const weft_schedule *schedule,
     }
     for (int s = 0; cost->stages && s < schedule->stages; s++) {
         const weft_stage_cost *c = &cost->stages[s];
-        double sum = c->f + c->i + c->w + c->b;
-        if (!isfinite(sum) || fmin(fmin(c->f, c->i), fmin(c->w, c->b)) < 0) {
+        if (!is_cost(c->f) || !is_cost(c->i) || !is_cost(c->w) ||
+            !is_cost(c->b)) {
             return wefti_error(WEFT_ERR_INVALID,
-                               "cost of stage %d: allowed is 0 or more", s);
+                               "cost of stage %d: F %g, I %g, W %g, B %g: "
+                               "allowed is 0, or %g to %g",
+                               s, c->f, c->i, c->w, c->b,
+                               WEFT_SCHEDULE_COST_LEAST,
+                               WEFT_SCHEDULE_COST_MOST);
         }
     }
     return check_links(cost);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/rules.c - the rules that look at lists: everything once,
- * inputs before their use, messages in one order.
+ * overlap/schedule/rules.c - the rules that look at lists: each message with
+ * its other side, inputs before their use, messages in one order.
  */
 #include "overlap/schedule/verdict.h"
 
@@ -9,54 +9,8 @@
 
 #include <stdlib.h>
 
-/* ---- rule 1: everything once ----------------------------------------------
+/* ---- rule 1: each message with its other side -----------------------------
  */
-
-typedef struct stage_count {
-    int64_t f, i, b, w;
-} stage_count;
-
-static void count_list(const wefti_actions *list, stage_count *counts)
-{
-    for (size_t k = 0; k < list->count; k++) {
-        weft_action parts[2];
-        int count = wefti_action_split(&list->items[k], parts);
-        for (int p = 0; p < count; p++) {
-            stage_count *c = &counts[parts[p].stage];
-            c->f += parts[p].type == WEFT_ACTION_F;
-            c->i += parts[p].type == WEFT_ACTION_I;
-            c->b += parts[p].type == WEFT_ACTION_B;
-            c->w += parts[p].type == WEFT_ACTION_W;
-        }
-    }
-}
-
-weft_status wefti_rule_counts(wefti_trial *trial)
-{
-    const weft_schedule *schedule = trial->schedule;
-    stage_count *counts = calloc((size_t)schedule->stages, sizeof(*counts));
-    if (!counts) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%d stages", schedule->stages);
-    }
-    for (int r = 0; r < schedule->ranks; r++) {
-        count_list(&schedule->lists[r], counts);
-    }
-    for (int s = 0; s < schedule->stages; s++) {
-        const stage_count *c = &counts[s];
-        int64_t m = schedule->per_stage;
-        if (c->f != m || c->b + c->i != m || c->i != c->w) {
-            wefti_trial_find(
-                trial, WEFT_RULE_COMPLETE, -1, 0,
-                "rank %d, stage %d: %lld F, %lld B, %lld I, %lld W; for %lld "
-                "micro-batches there must be as many F, as many B and I "
-                "together, and as many W as I",
-                schedule->rank_of[s], s, (long long)c->f, (long long)c->b,
-                (long long)c->i, (long long)c->w, (long long)m);
-        }
-    }
-    free(counts);
-    return WEFT_OK;
-}
 
 /* What an action makes must be sent once and received once. */
 static void check_edge(wefti_trial *trial, int rank, size_t index,
@@ -115,13 +69,18 @@ static void need(wefti_trial *trial, int rank, size_t index, uint32_t place,
     if (place != 0 && place - 1 < index) {
         return;
     }
-    char text[WEFT_ACTION_TEXT_BYTES];
+    char text[WEFTI_CELL_TEXT_BYTES];
+    if (place != 0) {
+        wefti_trial_find(
+            trial, WEFT_RULE_ORDER, rank, index,
+            "needs %s, which comes only later",
+            wefti_cell_text(trial->schedule, rank, place - 1, text));
+        return;
+    }
     weft_action action = wefti_action(type, stage, microbatch);
     weft_action_pack(&action, text);
     wefti_trial_find(trial, WEFT_RULE_ORDER, rank, index,
-                     place == 0 ? "needs %s, which is nowhere"
-                                : "needs %s, which comes only later",
-                     text);
+                     "needs %s, which is nowhere", text);
 }
 
 /* The data from the neighbouring stage, by message or on this rank. */
@@ -254,9 +213,9 @@ static void check_sender(wefti_trial *trial, int rank, size_t *next)
         size_t met = find_recv(schedule, rank, peer, next[peer]);
         next[peer] = met + 1;
         if (met != recv - 1) {
-            char text[WEFT_ACTION_TEXT_BYTES] = "nothing";
+            char text[WEFTI_CELL_TEXT_BYTES] = "nothing";
             if (met < schedule->lists[peer].count) {
-                weft_action_pack(&schedule->lists[peer].items[met], text);
+                wefti_cell_text(schedule, peer, met, text);
             }
             wefti_trial_find(trial, WEFT_RULE_FIFO, rank, k,
                              "rank %d then expects %s from here", peer, text);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +28,32 @@ void wefti_actions_add(wefti_actions *list, weft_action action)
     }
 }
 
+void wefti_actions_add_cell(wefti_actions *list, weft_action action,
+                            uint32_t column)
+{
+    size_t room = list->room;
+    wefti_actions_add(list, action);
+    if (list->room != room) {
+        uint32_t *columns =
+            realloc(list->columns, list->room * sizeof(*columns));
+        list->columns = columns ? columns : list->columns;
+        list->failed = list->failed || !columns;
+    }
+    if (!list->failed) {
+        list->columns[list->count - 1] = column;
+    }
+}
+
 void wefti_actions_fini(wefti_actions *list)
 {
     free(list->items);
+    free(list->columns);
     *list = (wefti_actions){0};
 }
 
 void wefti_actions_replace(wefti_actions *list, wefti_actions *fresh)
 {
-    free(list->items);
+    wefti_actions_fini(list);
     *list = *fresh;
     *fresh = (wefti_actions){0};
 }
@@ -76,6 +94,29 @@ void wefti_schedule_place_v(weft_schedule *schedule)
         schedule->rank_of[r] = r;
         schedule->rank_of[2 * schedule->ranks - 1 - r] = r;
     }
+}
+
+weft_place wefti_schedule_place(const weft_schedule *schedule, int rank,
+                                size_t index)
+{
+    const uint32_t *columns = schedule->lists[rank].columns;
+    return (weft_place){.rank = rank,
+                        .index = index,
+                        .row = columns ? rank + 1 : 0,
+                        .column = columns ? (int)columns[index] : 0};
+}
+
+/* What is small is not worth reading the limits for. */
+weft_status wefti_schedule_need(const char *what, uint64_t bytes)
+{
+    const uint64_t small = 64u << 20;
+    uint64_t available = bytes > small ? wefti_memory_available("") : small;
+    if (bytes > available) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "%s: needs %.3g GB, and %.3g GB can be had", what,
+                           (double)bytes * 1e-9, (double)available * 1e-9);
+    }
+    return WEFT_OK;
 }
 
 weft_status wefti_schedule_settle(const weft_schedule *schedule)

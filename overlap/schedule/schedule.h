@@ -15,7 +15,8 @@
 typedef struct wefti_actions {
     weft_action *items;
     size_t count, room;
-    bool failed; /* memory ran out: items is incomplete */
+    bool failed;       /* memory ran out: items is incomplete */
+    uint32_t *columns; /* [count] in the text it was read from; NULL: none */
 } wefti_actions;
 
 struct weft_schedule {
@@ -39,10 +40,24 @@ WEFT_NODISCARD weft_status wefti_schedule_make(const char *name, int ranks,
 /* Rank r has stages r and 2P-1-r: the V of ZBV, and DualPipe's directions. */
 void wefti_schedule_place_v(weft_schedule *schedule);
 
+/* The place of the index-th action of rank's list. */
+weft_place wefti_schedule_place(const weft_schedule *schedule, int rank,
+                                size_t index);
+
+/*
+ * Refuses what needs more bytes than this process can have (ERR_NO_MEMORY) by
+ * its predicted size, before any is taken; what: whose bytes, in the text.
+ */
+WEFT_NODISCARD weft_status wefti_schedule_need(const char *what,
+                                               uint64_t bytes);
+
 /* OK, or ERR_NO_MEMORY where a list is incomplete. */
 WEFT_NODISCARD weft_status wefti_schedule_settle(const weft_schedule *schedule);
 
 void wefti_actions_add(wefti_actions *list, weft_action action);
+/* The same for an action of a text; all of the list are, or none is. */
+void wefti_actions_add_cell(wefti_actions *list, weft_action action,
+                            uint32_t column);
 void wefti_actions_fini(wefti_actions *list);
 /* Puts fresh in the place of list, which is freed; fresh is empty then. */
 void wefti_actions_replace(wefti_actions *list, wefti_actions *fresh);

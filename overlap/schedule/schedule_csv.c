@@ -11,16 +11,21 @@
 #include "overlap/schedule/schedule.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* So many cells of a row have numbers that a place can hold. */
+enum { COLUMNS_MOST = 1 << 30 };
 
 /* The cell that is being looked at. */
 typedef struct cursor {
     const char *at, *end; /* what follows it */
     int row, column;      /* its own, from 1 */
     const char *cell;
-    size_t cell_bytes; /* without the blanks around it */
+    size_t cell_bytes; /* without the blanks around it, and the bar */
+    bool bar;          /* it ended in one: the group of messages ends here */
 } cursor;
 
 typedef struct reader {
@@ -28,8 +33,9 @@ typedef struct reader {
     size_t text_bytes;
     unsigned flags;
     int ranks, stages, per_stage;
-    int32_t *row_of; /* [stages] from 1; 0: not seen */
-    size_t row_room; /* of row_of */
+    int last_row, last_column; /* where the last stage was first seen */
+    int32_t *row_of;           /* [stages] from 1; 0: not seen */
+    size_t row_room;           /* of row_of */
 } reader;
 
 static bool is_blank(char c)
@@ -46,6 +52,8 @@ static void trim(cursor *c)
     while (c->cell_bytes > 0 && is_blank(c->cell[c->cell_bytes - 1])) {
         c->cell_bytes--;
     }
+    c->bar = c->cell_bytes > 0 && c->cell[c->cell_bytes - 1] == '|';
+    c->cell_bytes -= c->bar;
 }
 
 /* Goes to the next cell; false where the text ends. */
@@ -101,9 +109,27 @@ static weft_status unpack_old(const cursor *c, weft_action *action)
     return status;
 }
 
+static weft_status refuse_cell(const cursor *c, const char *why)
+{
+    char shown[4 * 40 + 1];
+    size_t bytes = c->cell_bytes + c->bar;
+    wefti_printable(c->cell, bytes < 40 ? bytes : 40, shown, sizeof(shown));
+    return wefti_error(WEFT_ERR_INVALID, "row %d, column %d: \"%s\" %s", c->row,
+                       c->column, shown, why);
+}
+
 static weft_status unpack_cell(const reader *in, const cursor *c,
                                weft_action *action)
 {
+    if (c->column > COLUMNS_MOST) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "row %d, column %d: allowed are up to %d cells",
+                           c->row, c->column, COLUMNS_MOST);
+    }
+    if (c->cell_bytes > 0 && (c->cell[0] == '"' || c->cell[0] == '\'')) {
+        return refuse_cell(c, "is quoted: allowed is the action alone, as in "
+                              "0F0");
+    }
     bool old = (in->flags & WEFT_CSV_OLD_TORCH) != 0;
     weft_status status =
         old ? unpack_old(c, action)
@@ -111,6 +137,9 @@ static weft_status unpack_cell(const reader *in, const cursor *c,
     if (status != WEFT_OK) {
         return wefti_error(status, "row %d, column %d: %s", c->row, c->column,
                            weft_error_text());
+    }
+    if (c->bar && !wefti_action_is_message(action)) {
+        return refuse_cell(c, "ends in |, which only a SEND or a RECV can");
     }
     return WEFT_OK;
 }
@@ -136,7 +165,11 @@ static weft_status note_stage(reader *in, const cursor *c, int stage)
                            c->row, c->column, stage, in->row_of[stage]);
     }
     in->row_of[stage] = c->row;
-    in->stages = stage >= in->stages ? stage + 1 : in->stages;
+    if (stage >= in->stages) {
+        in->stages = stage + 1;
+        in->last_row = c->row;
+        in->last_column = c->column;
+    }
     return WEFT_OK;
 }
 
@@ -148,7 +181,7 @@ static weft_status survey_cell(reader *in, const cursor *c)
                            c->row, WEFT_SCHEDULE_RANKS_MOST);
     }
     in->ranks = c->row;
-    if (c->cell_bytes == 0) {
+    if (c->cell_bytes + c->bar == 0) {
         return WEFT_OK;
     }
     weft_status status = unpack_cell(in, c, &action);
@@ -205,15 +238,26 @@ static weft_status survey(reader *in)
     for (int s = 0; s < in->stages; s++) {
         if (in->row_of[s] == 0) {
             return wefti_error(WEFT_ERR_INVALID,
-                               "stage %d is computed in no row, stage %d in "
-                               "row %d: stages are numbered without gaps",
-                               s, in->stages - 1, in->row_of[in->stages - 1]);
+                               "row %d, column %d: stage %d is computed here, "
+                               "stage %d in no row: stages are numbered "
+                               "without gaps",
+                               in->last_row, in->last_column, in->stages - 1,
+                               s);
         }
     }
     return check_rows(in);
 }
 
-static weft_status fill_cell(const reader *in, const cursor *c,
+/* Whether a message is posted with what stands before it in its row. */
+static bool is_joined(const wefti_actions *list, const weft_action *action,
+                      bool bar_before)
+{
+    return !bar_before && list->count > 0 && wefti_action_is_message(action) &&
+           wefti_action_is_message(&list->items[list->count - 1]);
+}
+
+/* bar: of the last cell that held an action; and of this one. */
+static weft_status fill_cell(const reader *in, const cursor *c, bool *bar,
                              weft_schedule *schedule)
 {
     weft_action action;
@@ -225,11 +269,7 @@ static weft_status fill_cell(const reader *in, const cursor *c,
         action.stage < in->stages && (action.type == WEFT_ACTION_BARRIER ||
                                       in->row_of[action.stage] == c->row);
     if (!ours) {
-        return wefti_error(
-            WEFT_ERR_INVALID,
-            "row %d, column %d: \"%.*s\" names a stage that this "
-            "row does not compute",
-            c->row, c->column, (int)c->cell_bytes, c->cell);
+        return refuse_cell(c, "names a stage that this row does not compute");
     }
     if (action.microbatch >= in->per_stage) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -238,8 +278,11 @@ static weft_status fill_cell(const reader *in, const cursor *c,
                            c->row, c->column, (int)c->cell_bytes, c->cell,
                            in->per_stage - 1);
     }
+    wefti_actions *list = &schedule->lists[c->row - 1];
     schedule->lowered = schedule->lowered || wefti_action_is_message(&action);
-    wefti_actions_add(&schedule->lists[c->row - 1], action);
+    action.joined = is_joined(list, &action, *bar);
+    *bar = c->bar;
+    wefti_actions_add_cell(list, action, (uint32_t)c->column);
     return WEFT_OK;
 }
 
@@ -247,9 +290,10 @@ static weft_status fill(const reader *in, weft_schedule *schedule)
 {
     cursor c = begin_text(in);
     weft_status status = WEFT_OK;
+    bool bar = false;
     while (status == WEFT_OK && next_cell(&c)) {
         if (c.cell_bytes > 0) {
-            status = fill_cell(in, &c, schedule);
+            status = fill_cell(in, &c, &bar, schedule);
         }
     }
     return status == WEFT_OK ? wefti_schedule_settle(schedule) : status;
@@ -344,6 +388,24 @@ static weft_status build(const reader *in, int directions,
     return WEFT_OK;
 }
 
+/* What editors and spreadsheets put before or between plain characters. */
+static weft_status check_encoding(const char *text, size_t text_bytes)
+{
+    const char *found = NULL;
+    if (text_bytes >= 2 &&
+        (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0 ||
+         !text[0] || !text[1])) {
+        found = "is encoded as UTF-16 or UTF-32";
+    } else if (text_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        found = "begins with a byte-order mark (EF BB BF)";
+    }
+    return found ? wefti_error(WEFT_ERR_INVALID,
+                               "row 1, column 1: the text %s: allowed is "
+                               "ASCII without a byte-order mark",
+                               found)
+                 : WEFT_OK;
+}
+
 weft_status weft_schedule_read(const char *text, size_t text_bytes,
                                int directions, unsigned flags,
                                weft_schedule **schedule_out)
@@ -355,7 +417,10 @@ weft_status weft_schedule_read(const char *text, size_t text_bytes,
                            directions);
     }
     reader in = {.text = text, .text_bytes = text_bytes, .flags = flags};
-    weft_status status = survey(&in);
+    weft_status status = check_encoding(text, text_bytes);
+    if (status == WEFT_OK) {
+        status = survey(&in);
+    }
     if (status == WEFT_OK) {
         status = build(&in, directions, schedule_out);
     }
@@ -374,6 +439,14 @@ static bool torch_knows(uint8_t type)
     return known[type];
 }
 
+/* A message whose group ends here, though another message comes next. */
+static bool ends_group(const wefti_actions *list, size_t k)
+{
+    return k + 1 < list->count && !list->items[k + 1].joined &&
+           wefti_action_is_message(&list->items[k]) &&
+           wefti_action_is_message(&list->items[k + 1]);
+}
+
 weft_status weft_schedule_write(const weft_schedule *schedule, unsigned flags,
                                 FILE *file)
 {
@@ -389,6 +462,9 @@ weft_status weft_schedule_write(const weft_schedule *schedule, unsigned flags,
             size_t bytes = weft_action_pack(&list->items[k], text);
             fputs(comma, file);
             fwrite(text, 1, bytes, file);
+            if (!for_torch && ends_group(list, k)) {
+                fputc('|', file);
+            }
             comma = ",";
         }
         fputc('\n', file);

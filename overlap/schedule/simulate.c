@@ -373,11 +373,26 @@ static arrival *make_arrivals(size_t count)
     return made;
 }
 
+static uint64_t predict_bytes(const weft_schedule *schedule, size_t entries,
+                              bool keep_spans)
+{
+    uint64_t bytes = 2 * (uint64_t)entries * sizeof(arrival);
+    for (int r = 0; r < schedule->ranks && keep_spans; r++) {
+        bytes += schedule->lists[r].count * sizeof(weft_schedule_span);
+    }
+    return bytes;
+}
+
 static weft_status init(simulation *s, bool keep_spans)
 {
     size_t ranks = (size_t)s->schedule->ranks;
     size_t stages = (size_t)s->schedule->stages;
     size_t entries = stages * (size_t)s->schedule->per_stage;
+    weft_status status = wefti_schedule_need(
+        "its simulation", predict_bytes(s->schedule, entries, keep_spans));
+    if (status != WEFT_OK) {
+        return status;
+    }
     s->agenda.heap = calloc(ranks, sizeof(*s->agenda.heap));
     s->states = calloc(ranks, sizeof(*s->states));
     s->made[0] = make_arrivals(entries);

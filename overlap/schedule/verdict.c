@@ -22,6 +22,33 @@ const char *weft_rule_text(weft_rule rule)
     return texts[rule];
 }
 
+const char *wefti_cell_text(const weft_schedule *schedule, int rank,
+                            size_t index, char text[WEFTI_CELL_TEXT_BYTES])
+{
+    weft_place at = wefti_schedule_place(schedule, rank, index);
+    size_t used = weft_action_pack(&schedule->lists[rank].items[index], text);
+    if (at.row > 0) {
+        snprintf(text + used, WEFTI_CELL_TEXT_BYTES - used,
+                 " (row %d, column %d)", at.row, at.column);
+    }
+    return text;
+}
+
+/* "row 2, column 1, rank 1, action 0, 1B0: "; returns its length. */
+static size_t put_place(const weft_schedule *schedule, const weft_place *at,
+                        char *text, size_t text_bytes)
+{
+    char cell[48] = "", action[WEFT_ACTION_TEXT_BYTES];
+    if (at->row > 0) {
+        snprintf(cell, sizeof(cell), "row %d, column %d, ", at->row,
+                 at->column);
+    }
+    weft_action_pack(&schedule->lists[at->rank].items[at->index], action);
+    return (size_t)snprintf(text, text_bytes,
+                            "%srank %d, action %zu, %s: ", cell, at->rank,
+                            at->index, action);
+}
+
 void wefti_trial_find(wefti_trial *trial, weft_rule rule, int rank,
                       size_t index, const char *format, ...)
 {
@@ -31,18 +58,16 @@ void wefti_trial_find(wefti_trial *trial, weft_rule rule, int rank,
         return;
     }
     weft_finding *finding = &verdict->findings[verdict->finding_count - 1];
-    *finding = (weft_finding){rule, {rank, index}, ""};
-    int used = 0;
+    *finding = (weft_finding){.rule = rule, .at.rank = -1};
+    size_t used = 0;
     if (rank >= 0) {
-        char action[WEFT_ACTION_TEXT_BYTES];
-        weft_action_pack(&trial->schedule->lists[rank].items[index], action);
-        used = snprintf(finding->text, sizeof(finding->text),
-                        "rank %d, action %zu, %s: ", rank, index, action);
+        finding->at = wefti_schedule_place(trial->schedule, rank, index);
+        used = put_place(trial->schedule, &finding->at, finding->text,
+                         sizeof(finding->text));
     }
     va_list args;
     va_start(args, format);
-    vsnprintf(finding->text + used, sizeof(finding->text) - (size_t)used,
-              format, args);
+    vsnprintf(finding->text + used, sizeof(finding->text) - used, format, args);
     va_end(args);
 }
 

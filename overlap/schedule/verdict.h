@@ -16,6 +16,13 @@ typedef struct wefti_trial {
     weft_verdict *verdict;
 } wefti_trial;
 
+/* Room for an action's text and where it was read. */
+enum { WEFTI_CELL_TEXT_BYTES = WEFT_ACTION_TEXT_BYTES + 40 };
+
+/* "1B0", or "1B0 (row 2, column 3)" where it was read from a text; in text. */
+const char *wefti_cell_text(const weft_schedule *schedule, int rank,
+                            size_t index, char text[WEFTI_CELL_TEXT_BYTES]);
+
 /*
  * Adds a finding; its text is that of the action at rank, index (rank -1: none)
  * and then the format's.

@@ -284,7 +284,7 @@ static weft_status keep_cycle(machine *m, int from)
     int rank = from;
     while (rank >= 0 && seen_at[rank] == 0 && m->waits_for[rank] >= 0) {
         verdict->cycle[verdict->cycle_count] =
-            (weft_place){rank, m->waits_at[rank]};
+            wefti_schedule_place(m->schedule, rank, m->waits_at[rank]);
         seen_at[rank] = (int32_t)++verdict->cycle_count;
         rank = m->waits_for[rank];
     }
@@ -296,6 +296,27 @@ static weft_status keep_cycle(machine *m, int from)
     }
     free(seen_at);
     return WEFT_OK;
+}
+
+/* The breach: where the first waits, and where those it waits for do. */
+static void find_cycle(const machine *m)
+{
+    enum { SHOWN = 3 };
+    const weft_verdict *verdict = m->trial->verdict;
+    char chain[SHOWN * (WEFTI_CELL_TEXT_BYTES + 32)] = "";
+    size_t used = 0;
+    for (size_t k = 1; k < verdict->cycle_count && k <= SHOWN; k++) {
+        char text[WEFTI_CELL_TEXT_BYTES];
+        weft_place next = verdict->cycle[k];
+        wefti_cell_text(m->schedule, next.rank, next.index, text);
+        used += (size_t)snprintf(chain + used, sizeof(chain) - used,
+                                 "%s rank %d at %s", k > 1 ? "," : ":",
+                                 next.rank, text);
+    }
+    weft_place at = verdict->cycle[0];
+    wefti_trial_find(m->trial, WEFT_RULE_DEADLOCK, at.rank, at.index,
+                     "waits for rank %d for ever%s%s", m->waits_for[at.rank],
+                     chain, verdict->cycle_count > SHOWN + 1 ? ", ..." : "");
 }
 
 static weft_status report(machine *m)
@@ -310,10 +331,7 @@ static weft_status report(machine *m)
         verdict->deadlock_free = false;
         weft_status status = keep_cycle(m, r);
         if (status == WEFT_OK) {
-            weft_place at = verdict->cycle[0];
-            wefti_trial_find(m->trial, WEFT_RULE_DEADLOCK, at.rank, at.index,
-                             "waits for rank %d for ever",
-                             m->waits_for[at.rank]);
+            find_cycle(m);
         }
         return status;
     }

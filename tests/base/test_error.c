@@ -7,6 +7,8 @@
  */
 #include "base/error.h"
 
+#include "base/printable.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -54,6 +56,49 @@ static void test_error_too_long_is_cut_and_ends(void **state)
     (void)wefti_error_system("%s", text);
     assert_true(strlen(weft_error_text()) <= 511);
     assert_non_null(strstr(weft_error_text(), ": Permission denied"));
+}
+
+/* One byte of each class, and the characters at the borders of C0 and C1. */
+static void test_error_of_any_bytes_is_printable(void **state)
+{
+    static const struct {
+        const char *given, *kept;
+    } texts[] = {
+        {"a\x1b[31mb\n\t\x7f", "a\\x1b[31mb\\x0a\\x09\\x7f"},
+        {"\xff\xfe \xc3", "\\xff\\xfe \\xc3"},
+        {"\xc2\x9b"
+         "31m \xc2\xa0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80",
+         "\\xc2\\x9b"
+         "31m \xc2\xa0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
+        {"\xed\xa0\x80 \xc0\xaf", "\\xed\\xa0\\x80 \\xc0\\xaf"},
+        {"back\\slash", "back\\slash"},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++) {
+        (void)wefti_error(WEFT_ERR_INVALID, "%s", texts[k].given);
+        assert_string_equal(weft_error_text(), texts[k].kept);
+        (void)wefti_error(WEFT_ERR_INVALID, "%s", weft_error_text());
+        assert_string_equal(weft_error_text(), texts[k].kept);
+        errno = EACCES;
+        (void)wefti_error_system("%s", texts[k].given);
+        assert_memory_equal(weft_error_text(), texts[k].kept,
+                            strlen(texts[k].kept));
+    }
+}
+
+static void test_printable_cuts_between_escapes(void **state)
+{
+    char out[16];
+    (void)state;
+    for (size_t room = 1; room <= sizeof(out); room++) {
+        memset(out, '#', sizeof(out));
+        wefti_printable("a\0\x01\xc3\xa9", 5, out, room);
+        const char whole[] = "a\\x00\\x01\xc3\xa9";
+        size_t kept = room > 11 ? 11 : room > 9 ? 9 : room > 5 ? 5 : room > 1;
+        assert_int_equal(strlen(out), kept);
+        assert_memory_equal(out, whole, kept);
+        assert_true(room == sizeof(out) || out[room] == '#');
+    }
 }
 
 static void test_error_system_appends_the_reason(void **state)
@@ -105,6 +150,8 @@ int main(void)
         cmocka_unit_test(test_error_keeps_text_and_hands_status_through),
         cmocka_unit_test(test_error_may_wrap_the_last_text),
         cmocka_unit_test(test_error_too_long_is_cut_and_ends),
+        cmocka_unit_test(test_error_of_any_bytes_is_printable),
+        cmocka_unit_test(test_printable_cuts_between_escapes),
         cmocka_unit_test(test_error_system_appends_the_reason),
         cmocka_unit_test(test_error_of_other_thread_is_not_seen),
         cmocka_unit_test(test_status_text_is_there_for_each_and_for_none),

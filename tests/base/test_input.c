@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -45,8 +46,9 @@ static void test_file_of_any_length_is_read_whole(void **state)
         char *text = NULL;
         size_t bytes = SIZE_MAX;
         fill_file(lengths[n]);
-        assert_int_equal(wefti_file_read(path, lengths[n], &text, &bytes),
-                         WEFT_OK);
+        assert_int_equal(
+            wefti_file_read(path, WEFTI_INPUT_FILE, lengths[n], &text, &bytes),
+            WEFT_OK);
         assert_int_equal(bytes, lengths[n]);
         for (size_t i = 0; i < bytes; i++) {
             assert_int_equal(text[i], byte_at(i));
@@ -64,8 +66,9 @@ static void test_file_above_the_limit_is_refused_by_name(void **state)
         char *text = NULL, allowed[64];
         size_t bytes;
         fill_file(limits[n] + 1);
-        assert_int_equal(wefti_file_read(path, limits[n], &text, &bytes),
-                         WEFT_ERR_INVALID);
+        assert_int_equal(
+            wefti_file_read(path, WEFTI_INPUT_FILE, limits[n], &text, &bytes),
+            WEFT_ERR_INVALID);
         snprintf(allowed, sizeof(allowed), ": larger than the %zu bytes",
                  limits[n]);
         assert_non_null(strstr(weft_error_text(), path));
@@ -83,7 +86,9 @@ static void test_pipe_is_read_to_its_end(void **state)
     assert_int_equal(write(ends[1], "of a pipe", 9), 9);
     close(ends[1]);
     snprintf(name, sizeof(name), "/dev/fd/%d", ends[0]);
-    assert_int_equal(wefti_file_read(name, 9, &text, &bytes), WEFT_OK);
+    assert_int_equal(
+        wefti_file_read(name, WEFTI_INPUT_FILE_OR_PIPE, 9, &text, &bytes),
+        WEFT_OK);
     assert_int_equal(bytes, 9);
     assert_string_equal(text, "of a pipe");
     free(text);
@@ -95,13 +100,45 @@ static void test_what_cannot_be_read_is_named(void **state)
     char *text = NULL;
     size_t bytes;
     (void)state;
-    assert_int_equal(wefti_file_read("/none/at/all", 9, &text, &bytes),
-                     WEFT_ERR_SYSTEM);
+    assert_int_equal(
+        wefti_file_read("/none/at/all", WEFTI_INPUT_FILE, 9, &text, &bytes),
+        WEFT_ERR_SYSTEM);
     assert_string_equal(weft_error_text(),
                         "/none/at/all: No such file or directory");
-    assert_int_equal(wefti_file_read("/tmp", 9, &text, &bytes),
-                     WEFT_ERR_SYSTEM);
-    assert_string_equal(weft_error_text(), "reading /tmp: Is a directory");
+}
+
+typedef struct refusal {
+    const char *path;
+    wefti_input_kind allowed;
+    const char *text;
+} refusal;
+
+static void test_what_is_no_file_is_refused_without_reading(void **state)
+{
+    char fifo[sizeof(path) + 8], said[128];
+    (void)state;
+    snprintf(fifo, sizeof(fifo), "%s.fifo", path);
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* nobody will write to it */
+    snprintf(said, sizeof(said), "%s: is a pipe: allowed is a regular file",
+             fifo);
+    const refusal refusals[] = {
+        {"/tmp", WEFTI_INPUT_FILE,
+         "/tmp: is a folder: allowed is a regular file"},
+        {"/dev/zero", WEFTI_INPUT_FILE,
+         "/dev/zero: is a device: allowed is a regular file"},
+        {"/dev/zero", WEFTI_INPUT_FILE_OR_PIPE,
+         "/dev/zero: is a device: allowed is a file or a pipe"},
+        {fifo, WEFTI_INPUT_FILE, said},
+    };
+    for (size_t n = 0; n < sizeof(refusals) / sizeof(refusals[0]); n++) {
+        char *text = NULL;
+        size_t bytes;
+        assert_int_equal(wefti_file_read(refusals[n].path, refusals[n].allowed,
+                                         9, &text, &bytes),
+                         WEFT_ERR_INVALID);
+        assert_string_equal(weft_error_text(), refusals[n].text);
+    }
+    assert_int_equal(unlink(fifo), 0);
 }
 
 static int make_file(void **state)
@@ -124,6 +161,7 @@ int main(void)
         cmocka_unit_test(test_file_above_the_limit_is_refused_by_name),
         cmocka_unit_test(test_pipe_is_read_to_its_end),
         cmocka_unit_test(test_what_cannot_be_read_is_named),
+        cmocka_unit_test(test_what_is_no_file_is_refused_without_reading),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

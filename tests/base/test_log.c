@@ -116,6 +116,16 @@ static void test_log_long_line_is_cut_and_ended(void **state)
     assert_int_equal(out[1021], 'x');
 }
 
+static void test_log_of_any_bytes_is_one_printable_line(void **state)
+{
+    static capture c;
+    (void)state;
+    capture_begin(&c);
+    wefti_log(WEFTI_LOG_ERROR, 0, "%s", "a\nb\x1b[2J\xff");
+    assert_string_equal(capture_end(&c),
+                        "weft: rank 0: a\\x0ab\\x1b[2J\\xff\n");
+}
+
 static void *log_lines(void *letter)
 {
     char text[101];
@@ -182,6 +192,8 @@ int main(void)
         cmocka_unit_test_setup(test_log_each_level_enables_those_above,
                                use_default),
         cmocka_unit_test_setup(test_log_unknown_level_is_warn_and_named,
+                               use_default),
+        cmocka_unit_test_setup(test_log_of_any_bytes_is_one_printable_line,
                                use_default),
         cmocka_unit_test_setup(test_log_long_line_is_cut_and_ended,
                                use_default),

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 static char root[64];
@@ -138,6 +139,30 @@ static void test_limit_of_this_process_can_be_asked(void **state)
     assert_int_equal(limit.bytes == UINT64_MAX, !limit.file[0]);
 }
 
+/* The least of what the system has, the group allows and the process may. */
+static void test_available_is_the_least_of_all_limits(void **state)
+{
+    (void)state;
+    begin("0::/jobs\n", "30 1 0:1 / /cg rw - cgroup2 cgroup2 rw\n");
+    uint64_t own = wefti_memory_available(root);
+    lay("/proc/meminfo", "MemTotal: 9999999 kB\nMemAvailable:    5000 kB\n");
+    assert_true(wefti_memory_available(root) == 5000 * 1024);
+    assert_true(own > 5000 * 1024);
+    lay("/cg/jobs/memory.max", "4000000\n");
+    assert_true(wefti_memory_available(root) == 4000000);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    /* their shadow memory alone is above any limit */
+    struct rlimit old, small;
+    assert_int_equal(getrlimit(RLIMIT_DATA, &old), 0);
+    small = (struct rlimit){3000000, old.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_DATA, &small), 0);
+    uint64_t limited = wefti_memory_available(root);
+    assert_int_equal(setrlimit(RLIMIT_DATA, &old), 0);
+    assert_true(limited == 3000000);
+#endif
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +171,7 @@ int main(void)
         cmocka_unit_test(test_limit_in_a_container_is_found_at_the_top),
         cmocka_unit_test(test_limit_where_nothing_can_be_read_is_none),
         cmocka_unit_test(test_limit_of_this_process_can_be_asked),
+        cmocka_unit_test(test_available_is_the_least_of_all_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,8 @@
  */
 #include "base/settings.h"
 
+#include "base/printable.h"
+
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,12 +70,13 @@ static void test_int_wrong_spelling_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int64_t value = POISON;
-        char want[96] = "WEFT_SPIN_US=";
+        char want[96] = "WEFT_SPIN_US=", shown[64];
         setenv("WEFT_SPIN_US", cases[i], 1);
         assert_int_equal(wefti_setting_int(WEFTI_SETTING_SPIN_US, &value),
                          WEFT_ERR_INVALID);
         assert_int_equal(value, POISON);
-        strcat(strcat(want, cases[i]), ": allowed is");
+        wefti_printable(cases[i], strlen(cases[i]), shown, sizeof(shown));
+        strcat(strcat(want, shown), ": allowed is");
         assert_ptr_equal(strstr(weft_error_text(), want), weft_error_text());
         assert_non_null(strstr(weft_error_text(), "from -1 to 1000000"));
     }

@@ -146,7 +146,7 @@ static inline wefti_message raw_join_message(uint32_t rank, uint32_t nranks)
     message.as.join.warn_ms = 10000;
     message.as.join.timeout_ms = RAW_LIMIT_S * 1000;
     memset(message.as.join.tuning, 0xa0 + (int)rank % 16, WEFTI_TUNING_BYTES);
-    message.as.join.place = wefti_place_find((int)rank);
+    raw_require(wefti_place_find((int)rank, &message.as.join.place) == WEFT_OK);
     return message;
 }
 

@@ -138,7 +138,7 @@ static void test_environment_port_in_use_is_named(void **state)
     assert_int_equal(wefti_endpoint_parse("WEFT_RENDEZVOUS",
                                           getenv("WEFT_RENDEZVOUS"), &taken),
                      WEFT_OK);
-    assert_int_equal(wefti_endpoint_listen(&taken, 0, &fd), WEFT_OK);
+    assert_int_equal(wefti_endpoint_listen(&taken, &fd), WEFT_OK);
     assert_true(wefti_endpoint_is_listened_by(&taken, fd));
     setenv("WEFT_NRANKS", "2", 1);
     setenv("WEFT_RANK", "0", 1);
@@ -155,7 +155,7 @@ static void test_environment_inherited_socket_is_used(void **state)
     crowd all;
     int fd;
     wefti_endpoint_loopback(0, &endpoint);
-    assert_int_equal(wefti_endpoint_listen(&endpoint, 0, &fd), WEFT_OK);
+    assert_int_equal(wefti_endpoint_listen(&endpoint, &fd), WEFT_OK);
     crowd_set_environment();
     setenv("WEFT_RENDEZVOUS", endpoint.text, 1);
     snprintf(number, sizeof(number), "%d", fd);

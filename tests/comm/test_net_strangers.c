@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: whoever scans the ports of ranks, sends them random bytes, or keeps a
- * thousand connections open, changes nothing: operations go on and are exact,
- * also between ranks that connect to each other only then.
+ * Goal: whoever scans the ports of ranks, sends them random bytes, keeps a
+ * thousand connections open, or greets them as UCX's own peers do, and goes on
+ * with noise, changes nothing: operations go on and are exact, also between
+ * ranks that connect to each other only then.
  *
  * Method: ranks that share no memory, as processes on this host, send round a
  * ring, and tell in shared memory how far they are. Their ports are read from
@@ -12,6 +13,8 @@
 #include "tests/seed.h"
 
 #include "base/clock.h"
+#include "comm/module.h"
+#include "comm/net/port_library.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,13 +26,17 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum {
@@ -40,6 +47,7 @@ enum {
     ROUNDS = 20,        /* before, and after the strangers have come */
     NOTICE = 2 * RANKS, /* rounds that a word needs to get round, and more */
     LIMIT_S = 40,
+    UCX_KINDS = 35,        /* of messages: of its users, and its own three */
     TCP_LISTEN_STATE = 10, /* in /proc/net/tcp */
     LINE_FIELDS = 14
 };
@@ -217,12 +225,16 @@ static int visit(const struct sockaddr_in *where)
     return fd;
 }
 
-/* Some say nothing, some random bytes, some hang up at once, and rudely. */
+/*
+ * Some say nothing, some random bytes, some hang up at once, and rudely, and
+ * some begin as UCX does over tcp (uct/tcp/tcp.h): with a number that is the
+ * same everywhere, and then the kind and length of a message.
+ */
 static void bring_strangers(const struct ports *ports, int *fds, uint64_t *seed)
 {
     for (int i = 0; i < STRANGERS; i++) {
         unsigned char noise[600];
-        fds[i] = visit(&ports->at[i % ports->count]);
+        fds[i] = visit(&ports->at[i / 8 % ports->count]);
         for (size_t byte = 0; byte < sizeof(noise); byte++) {
             noise[byte] = (unsigned char)random_next(seed);
         }
@@ -230,6 +242,15 @@ static void bring_strangers(const struct ports *ports, int *fds, uint64_t *seed)
             size_t bytes = random_next(seed) % sizeof(noise);
             ssize_t sent = send(fds[i], noise, bytes, MSG_NOSIGNAL);
             (void)sent; /* it may have been thrown out before */
+        }
+        if (i % 4 == 3) {
+            const uint64_t magic = UINT64_C(0xCAFEBABE12345678);
+            const uint32_t length = (uint32_t)(random_next(seed) % 64);
+            memcpy(noise, &magic, sizeof(magic));
+            noise[sizeof(magic)] = (unsigned char)(i / 4 % UCX_KINDS);
+            memcpy(noise + sizeof(magic) + 1, &length, sizeof(length));
+            ssize_t sent = send(fds[i], noise, sizeof(noise), MSG_NOSIGNAL);
+            (void)sent;
         }
         if (i % 8 == 2) {
             const struct linger none = {.l_onoff = 1};
@@ -274,10 +295,50 @@ static void test_net_strangers_on_its_ports_change_nothing(void **state)
     munmap(slate, sizeof(*slate));
 }
 
+/* A rank that UCX ends says so in weft's words first. */
+static void test_net_library_that_gives_up_is_named(void **state)
+{
+    (void)state;
+    char path[PATH_MAX], said[512];
+    int ends[2];
+    assert_true(wefti_module_find("weft_net_ucx.so", path));
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const wefti_port_table *table;
+        void (*give_up)(const char *file, unsigned line, const char *function,
+                        const char *format, ...);
+        (void)dup2(ends[1], STDERR_FILENO);
+        (void)signal(SIGABRT, SIG_DFL);
+        if (wefti_port_library_open(&table) == WEFT_OK) {
+            void *handle = dlopen(path, RTLD_NOW | RTLD_NOLOAD);
+            void *found = dlsym(handle, "ucs_fatal_error_format");
+            memcpy(&give_up, &found, sizeof(give_up));
+            give_up("file.c", 7, "function", "tcp_ep %d is no endpoint", 3);
+        }
+        _exit(1);
+    }
+    close(ends[1]);
+    FILE *words = fdopen(ends[0], "r");
+    assert_non_null(words);
+    const size_t used = fread(said, 1, sizeof(said) - 1, words);
+    said[used] = '\0';
+    while (getc(words) != EOF) { /* UCX has much to say */
+    }
+    (void)fclose(words);
+    int ended;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGABRT);
+    assert_non_null(strstr(said, "the network library ends this process: "
+                                 "tcp_ep 3 is no endpoint\n"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_net_strangers_on_its_ports_change_nothing),
+        cmocka_unit_test(test_net_library_that_gives_up_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,12 +54,13 @@ static wefti_tokens tokens_of(scene *s)
 static void complete(scene *s)
 {
     const wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
-    int memory_fd, failure;
+    int memory_fd;
+    const char *call;
     hear_welcome(s);
     wefti_tokens tokens = tokens_of(s);
     assert_int_equal(wefti_handover_fetch(s->raw.message.as.welcome.socket_name,
                                           2, &tokens, INT64_MAX, &memory_fd,
-                                          &failure),
+                                          &call),
                      WEFTI_OUTCOME_COMPLETE);
     close(memory_fd);
     raw_say(s->raw.fd, &s->raw.session, &report);
@@ -283,11 +284,12 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
     crowd_start(&s.all);
     hear_welcome(&s);
     wefti_tokens wrong = tokens_of(&s);
-    int memory_fd = -1, failure;
+    int memory_fd = -1;
+    const char *call;
     wrong.claim[0] ^= 1;
     assert_int_not_equal(
         wefti_handover_fetch(s.raw.message.as.welcome.socket_name, 2, &wrong,
-                             wefti_clock_ns() + 50000000, &memory_fd, &failure),
+                             wefti_clock_ns() + 50000000, &memory_fd, &call),
         WEFTI_OUTCOME_COMPLETE);
     assert_int_equal(memory_fd, -1);
     /* The right one, from a server that cannot prove itself. */
@@ -295,9 +297,10 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
     wrong.answer[0] ^= 1;
     assert_int_equal(
         wefti_handover_fetch(s.raw.message.as.welcome.socket_name, 2, &wrong,
-                             wefti_clock_ns() + 50000000, &memory_fd, &failure),
+                             wefti_clock_ns() + 50000000, &memory_fd, &call),
         WEFTI_OUTCOME_SYSTEM);
-    assert_int_equal(failure, EPROTO);
+    assert_int_equal(errno, EPROTO);
+    assert_string_equal(call, "recvmsg");
     const wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
     raw_say(s.raw.fd, &s.raw.session, &report);
     scene_end(&s, WEFT_OK, NULL);

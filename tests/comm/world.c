@@ -30,8 +30,8 @@ typedef struct rank_thread {
     pthread_t thread;
 } rank_thread;
 
-static int run_rank(const struct world *world, int rank,
-                    weft_comm_config *config)
+static int call_rank(const struct world *world, int rank,
+                     weft_comm_config *config)
 {
     weft_comm *comm;
     config->size_bytes = sizeof(*config);
@@ -53,6 +53,14 @@ static int run_rank(const struct world *world, int rank,
     int failures = world->call(comm, world->context);
     weft_comm_destroy(comm);
     return failures;
+}
+
+static int run_rank(const struct world *world, int rank,
+                    weft_comm_config *config)
+{
+    int failures = call_rank(world, rank, config);
+    return world->after ? failures + world->after(rank, world->context)
+                        : failures;
 }
 
 static void *thread_main(void *argument)

@@ -33,6 +33,7 @@ struct world {
     void (*before)(int rank, void *context);
     void (*configure)(int rank, weft_comm_config *config, void *context);
     int (*refused)(int rank, weft_status status, void *context);
+    int (*after)(int rank, void *context);
 };
 
 /* The sum of all ranks' failures; a rank that could not start counts one. */

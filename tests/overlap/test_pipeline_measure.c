@@ -34,7 +34,7 @@ static int measure_rank(weft_comm *comm, void *context)
     toy_init(&model, it->schedule, config.device, rank, &planned);
     toy_begin(&model, 1);
     wrong += wefti_pipeline_run(pipeline, SIZE_MAX) != WEFT_OK ||
-             wefti_pipeline_measure(pipeline, 1e6, &run, NULL) != WEFT_OK;
+             wefti_pipeline_measure(pipeline, NULL, 1e6, &run, NULL) != WEFT_OK;
     for (int r = 0; r < it->schedule->ranks && wrong == 0; r++) {
         const wefti_actions *list = &it->schedule->lists[r];
         double waits = 0, last = 0;

@@ -51,7 +51,7 @@ static int timed_rank(weft_comm *comm, void *context)
         weft_schedule_run run;
         status = wefti_pipeline_run(pipeline, SIZE_MAX);
         if (status == WEFT_OK) {
-            status = wefti_pipeline_measure(pipeline, 1e6, &run, NULL);
+            status = wefti_pipeline_measure(pipeline, NULL, 1e6, &run, NULL);
         }
         if (status == WEFT_OK) {
             if (rank == 0) {

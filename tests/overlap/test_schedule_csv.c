@@ -156,10 +156,26 @@ static const fault faults[] = {
     {"0F0,(0F1;0B0)OVERLAP\n", "row 1, column 2", "OVERLAP_F_B"},
     {"0F0,(0F1)OVERLAP_F_B\n", "row 1, column 2", ";"},
     {"0F0,(0B1;0F0)OVERLAP_F_B\n", "row 1, column 2", "one F and one B"},
-    {"0F0,\"0F1\"\n", "row 1, column 2", "stage number"},
+    {"0F0,\"0F1\"\n", "row 1, column 2", "\"\"0F1\"\" is quoted"},
+    {"'0F0'\n", "row 1, column 1", "is quoted"},
+    {"\xef\xbb\xbf"
+     "0F0,0B0\n",
+     "row 1, column 1", "byte-order mark"},
+    {"\xff\xfe"
+     "0",
+     "row 1, column 1", "UTF-16"},
+    {"\xfe\xff"
+     "0",
+     "row 1, column 1", "UTF-16"},
+    {"0F0,0\x1b[2J\n", "row 1, column 2", "\"0\\x1b[2J\""},
+    {"0F0,\xff\xc3\n", "row 1, column 2", "\"\\xff\\xc3\""},
+    {"0F0\r0B0\n", "row 1, column 1", "\"0F0\\x0d0B0\""},
+    {"0F0,0B0|\n", "row 1, column 2", "\"0B0|\" ends in |"},
+    {"0F0,|\n", "row 1, column 2", "stage number"},
+    {"0F0,0SEND_F0||\n1F0\n", "row 1, column 2", "follows its end"},
     {"0F0,0B0\n0F1\n", "row 2, column 1", "row 1"},
     {"0F0,0B0\n,,\n1F0\n", "row 2, column 1", "computes nothing"},
-    {"0F0,0B0\n2F0\n", "stage 1", "without gaps"},
+    {"0F0,0B0\n,2F0\n", "row 2, column 2", "without gaps"},
     {"0F0,1SEND_B0\n1F0\n", "row 1, column 2", "does not compute"},
     {"0F0,0SEND_F7\n1F0\n", "row 1, column 2", "micro-batch"},
     {"0F0,5UNSHARD\n", "row 1, column 2", "does not compute"},
@@ -180,6 +196,54 @@ static void test_csv_faults_are_refused_with_row_and_column(void **state)
         }
         assert_null(schedule);
     }
+}
+
+/* A NUL is no end: what stands behind it is text too. */
+static void test_csv_with_nul_bytes_is_refused_where_they_are(void **state)
+{
+    static const struct {
+        const char *text;
+        size_t text_bytes;
+        const char *said;
+    } texts[] = {
+        {"0\0F\0000\0", 6, "row 1, column 1: the text is encoded as "},
+        {"\0000\0F\0000", 6, "row 1, column 1: the text is encoded as "},
+        {"0F0,0\0B0\n", 9, "row 1, column 2: \"0\\x00B0\""}};
+    (void)state;
+    for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++) {
+        weft_schedule *schedule = NULL;
+        assert_int_equal(weft_schedule_read(texts[k].text, texts[k].text_bytes,
+                                            0, 0, &schedule),
+                         WEFT_ERR_INVALID);
+        assert_non_null(strstr(weft_error_text(), texts[k].said));
+    }
+}
+
+/* Which messages are posted together: those in a row, up to a bar. */
+static void test_csv_groups_are_the_messages_in_a_row(void **state)
+{
+    static const char text[] =
+        "0F0,0SEND_F0,,0F1,0SEND_F1|,0RECV_B0,,0RECV_B1,0B0,0B1\n"
+        "1RECV_F0,1RECV_F1,1F0,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n";
+    static const bool joined[2][9] = {{[5] = true}, {[1] = true}};
+    (void)state;
+    weft_schedule *schedule = read_text(text, 0, 0);
+    for (int r = 0; r < 2; r++) {
+        for (size_t k = 0; k < schedule->lists[r].count; k++) {
+            if (schedule->lists[r].items[k].joined != joined[r][k]) {
+                fail_msg("rank %d, action %zu", r, k);
+            }
+        }
+    }
+    char *written = write_text(schedule, 0);
+    assert_non_null(strstr(written, "0SEND_F1|,0RECV_B0,0RECV_B1,"));
+    assert_int_equal(strcspn(written, "|"),
+                     strlen("0F0,0SEND_F0,0F1,0SEND_F1"));
+    free(written);
+    written = write_text(schedule, WEFT_CSV_TORCH);
+    assert_null(strchr(written, '|'));
+    free(written);
+    weft_schedule_destroy(schedule);
 }
 
 static void test_action_texts_are_torchs(void **state)
@@ -209,6 +273,8 @@ int main(void)
         cmocka_unit_test(test_csv_of_older_torch_is_read_with_the_flag),
         cmocka_unit_test(test_csv_directions_are_seen_or_given),
         cmocka_unit_test(test_csv_faults_are_refused_with_row_and_column),
+        cmocka_unit_test(test_csv_with_nul_bytes_is_refused_where_they_are),
+        cmocka_unit_test(test_csv_groups_are_the_messages_in_a_row),
         cmocka_unit_test(test_action_texts_are_torchs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

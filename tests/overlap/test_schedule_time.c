@@ -2,7 +2,8 @@
 /*
  * Goal: schedules are priced fast enough to try many: 64 ranks, 4 chunks and
  * 512 micro-batches in under 0.2 s, 1024 ranks and 4096 micro-batches in under
- * 20 s, the advice over all of the former in under 8 s.
+ * 20 s, the advice over all of the former in under 8 s. An order is planned by
+ * cost in under 1 s for 16 ranks and 64 micro-batches, 3 s for 64 and 512.
  *
  * Method: the processor time of this thread alone, which other programs on the
  * machine do not add to: one simulation is one thread. Registered in release
@@ -54,6 +55,30 @@ static void test_simulate_64_ranks_takes_under_200_ms(void **state)
     assert_true(most < 0.2);
 }
 
+/* Seconds that one plan by cost takes. */
+static double time_plan(const char *name, int ranks, int microbatches)
+{
+    weft_schedule_cost cost = make_cost();
+    weft_schedule *schedule = make_schedule(name, ranks, microbatches, 0);
+    int64_t begin_ns = wefti_clock_thread_ns();
+    ASSERT_OK(weft_schedule_plan(schedule, &cost, 0));
+    double seconds = (double)(wefti_clock_thread_ns() - begin_ns) * 1e-9;
+    print_message("plan of %s, %d ranks, %d micro-batches: %.3f s\n", name,
+                  ranks, microbatches, seconds);
+    weft_schedule_destroy(schedule);
+    return seconds;
+}
+
+static void test_plan_16_ranks_takes_under_1_s_and_64_under_3(void **state)
+{
+    (void)state;
+    static const char *const planned[] = {"zb_h1", "zb_h2", "zbv"};
+    for (size_t k = 0; k < 3; k++) {
+        assert_true(time_plan(planned[k], 16, 64) < 1);
+        assert_true(time_plan(planned[k], 64, 512) < 3);
+    }
+}
+
 static void test_advise_64_ranks_takes_under_8_s(void **state)
 {
     (void)state;
@@ -90,6 +115,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_simulate_64_ranks_takes_under_200_ms),
+        cmocka_unit_test(test_plan_16_ranks_takes_under_1_s_and_64_under_3),
         cmocka_unit_test(test_advise_64_ranks_takes_under_8_s),
         cmocka_unit_test(test_simulate_1024_ranks_takes_under_20_s),
     };

@@ -161,6 +161,27 @@ static void test_run_first_failure_decides(void **state)
     assert_true(wefti_clock_ns() - start_ns < INT64_C(30000000000));
 }
 
+/* Nobody could see the end of a connection that was never made. */
+static void test_run_rank_that_ends_before_the_meeting_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *how, *named;
+    } cases[] = {{"exit 0", "(exit 0)"}, {"kill -9 $$", "(signal 9)"}};
+    char script[8192], text[96];
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const int64_t begin_ns = wefti_clock_ns();
+        snprintf(script, sizeof(script),
+                 "[ $WEFT_RANK = 1 ] && %s; exec '%s' join", cases[i].how,
+                 HELPER);
+        snprintf(text, sizeof(text), "rank 1 ended %s before it joined",
+                 cases[i].named);
+        assert_true(run_all(&r, RUN_ARGS("-n", "3", "sh", "-c", script)) > 0);
+        assert_non_null(strstr(r.err, text));
+        assert_true(wefti_clock_ns() - begin_ns < INT64_C(15000000000));
+    }
+}
+
 static void test_run_survivors_may_still_speak(void **state)
 {
     (void)state;
@@ -547,6 +568,7 @@ int main(void)
         cmocka_unit_test(test_run_ranks_get_their_environment),
         cmocka_unit_test(test_run_only_rank_0_reads_stdin),
         cmocka_unit_test(test_run_first_failure_decides),
+        cmocka_unit_test(test_run_rank_that_ends_before_the_meeting_is_named),
         cmocka_unit_test(test_run_survivors_may_still_speak),
         cmocka_unit_test(test_run_deaf_survivors_are_killed),
         cmocka_unit_test(test_run_16_ranks_meet),

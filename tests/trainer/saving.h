@@ -6,7 +6,7 @@
 #ifndef TESTS_TRAINER_SAVING_H
 #define TESTS_TRAINER_SAVING_H
 
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_owner.h"
 #include "trainer/mix.h"
 
 #include <stdio.h>
@@ -15,6 +15,7 @@
 
 #define SAVING_NRANKS 2
 #define SAVING_ELEMS  3000
+#define SAVING_RUN    UINT64_C(0x5A5A)
 
 static inline wefti_checkpoint_header saving_header(uint64_t step,
                                                     uint32_t rank)
@@ -33,14 +34,25 @@ static inline void saving_fill(uint64_t step, uint32_t rank, uint64_t *state)
     }
 }
 
+/* The run that saves there, in a session of its own. */
+static inline weft_status saving_open(wefti_checkpoint_owner *owner,
+                                      const char *dir)
+{
+    *owner = (wefti_checkpoint_owner){.origin = {.run = SAVING_RUN}};
+    weft_status status = wefti_checkpoint_make_folders(dir);
+    return status == WEFT_OK ? wefti_checkpoint_owner_open(owner, dir) : status;
+}
+
 /* One rank's file: two sections and an empty one. */
-static inline weft_status saving_write(const char *dir, uint64_t step,
-                                       uint32_t rank)
+static inline weft_status saving_write(const wefti_checkpoint_owner *owner,
+                                       uint64_t step, uint32_t rank)
 {
     uint64_t state[SAVING_ELEMS];
     wefti_checkpoint_writer *writer = NULL;
     wefti_checkpoint_header header = saving_header(step, rank);
-    weft_status status = wefti_checkpoint_writer_open(dir, &header, &writer);
+    header.origin = owner->origin;
+    weft_status status =
+        wefti_checkpoint_writer_open(owner->dir, &header, &writer);
     if (status != WEFT_OK) {
         return status;
     }
@@ -62,17 +74,33 @@ static inline weft_status saving_write(const char *dir, uint64_t step,
     return wefti_checkpoint_writer_close(writer);
 }
 
-/* All of a step, by all ranks in turn. */
+/* All of a step but its commit, by all ranks in turn. */
+static inline weft_status saving_seal(const wefti_checkpoint_owner *owner,
+                                      uint64_t step)
+{
+    weft_status status = wefti_checkpoint_begin(owner, owner->dir, step);
+    for (uint32_t rank = 0; status == WEFT_OK && rank < SAVING_NRANKS; rank++) {
+        status = saving_write(owner, step, rank);
+    }
+    return status == WEFT_OK
+               ? wefti_checkpoint_seal(owner, owner->dir, step, SAVING_NRANKS)
+               : status;
+}
+
+/* A session that saves one step. */
 static inline weft_status saving_step(const char *dir, uint64_t step,
                                       size_t keep)
 {
-    weft_status status = wefti_checkpoint_begin(dir, step);
-    for (uint32_t rank = 0; status == WEFT_OK && rank < SAVING_NRANKS; rank++) {
-        status = saving_write(dir, step, rank);
+    wefti_checkpoint_owner owner;
+    weft_status status = saving_open(&owner, dir);
+    if (status == WEFT_OK) {
+        status = saving_seal(&owner, step);
     }
-    return status == WEFT_OK
-               ? wefti_checkpoint_commit(dir, step, SAVING_NRANKS, keep)
-               : status;
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_commit(&owner, owner.dir, step, keep);
+    }
+    wefti_checkpoint_owner_close(&owner);
+    return status;
 }
 
 /* Whether one rank's file reads back as it was written. */
@@ -84,7 +112,12 @@ static inline weft_status saving_verify_rank(const char *dir, uint64_t step,
     uint8_t moments[100];
     wefti_checkpoint_reader *reader = NULL;
     wefti_checkpoint_header header = saving_header(step, rank);
-    weft_status status = wefti_checkpoint_reader_open(dir, &header, &reader);
+    wefti_checkpoint_done done;
+    weft_status status = wefti_checkpoint_read_done(dir, step, &done);
+    if (status == WEFT_OK) {
+        header.origin = done.origin;
+        status = wefti_checkpoint_reader_open(dir, &header, &reader);
+    }
     memset(state, 0xA5, sizeof(state));
     if (status == WEFT_OK) {
         status = wefti_checkpoint_reader_check(reader);

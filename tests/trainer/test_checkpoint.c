@@ -98,7 +98,7 @@ static void test_checkpoint_saved_step_reads_back(void **state)
         0);
 }
 
-static void test_checkpoint_keep_removes_older_and_abandoned(void **state)
+static void test_checkpoint_keep_removes_older_ones_alone(void **state)
 {
     scratch *own = *state;
     for (uint64_t step = 10; step <= 40; step += 10) {
@@ -107,11 +107,13 @@ static void test_checkpoint_keep_removes_older_and_abandoned(void **state)
     assert_steps(own->dir, "40 30 ");
     assert_good(saving_step(own->dir, 50, 3));
     assert_steps(own->dir, "50 40 30 ");
-    /* A run resumed from 30 saves 35: 40 and 50 are its abandoned future. */
+    /* Who saves 35 has not gone on from the newest: newer ones are not over. */
     assert_good(saving_step(own->dir, 35, 3));
-    assert_steps(own->dir, "35 30 ");
+    assert_steps(own->dir, "50 40 35 ");
     assert_good(saving_step(own->dir, 36, 1));
-    assert_steps(own->dir, "36 ");
+    assert_steps(own->dir, "50 40 36 ");
+    assert_good(saving_step(own->dir, 60, 1));
+    assert_steps(own->dir, "60 ");
     assert_int_equal(count_entries(own->dir), 1);
     assert_good(saving_step(own->dir, UINT64_MAX, 1));
     assert_steps(own->dir, "18446744073709551615 ");
@@ -137,43 +139,125 @@ static void test_checkpoint_leftovers_are_ignored_then_removed(void **state)
 {
     scratch *own = *state;
     assert_good(saving_step(own->dir, 10, 2));
-    scratch_folder(own, ".step_00000020.new"); /* killed while writing */
-    scratch_text(own, ".step_00000020.new/rank_00000.weft", "half");
-    scratch_folder(own, "step_00000030"); /* killed before DONE */
+    /* Killed while writing. */
+    scratch_folder(own, ".step_00000020.0123456789abcdef.new");
+    scratch_text(own, ".step_00000020.0123456789abcdef.new/rank_00000.weft",
+                 "half");
+    scratch_folder(own, "step_00000030"); /* without DONE */
     scratch_text(own, "step_00000030/rank_00000.weft", "x");
     scratch_folder(own, ".step_00000005.old"); /* killed while removing */
     scratch_text(own, ".step_00000005.old/DONE", "x");
     /* Not ours: other names, another depth. */
     scratch_folder(own, "step_5");
     scratch_folder(own, "step_00000007x");
+    scratch_folder(own, ".step_00000007.123.new");
     scratch_text(own, "notes.txt", "keep me");
     assert_steps(own->dir, "10 ");
     assert_good(saving_step(own->dir, 20, 2));
     assert_steps(own->dir, "20 10 ");
     assert_good(saving_step(own->dir, 30, 2));
     assert_steps(own->dir, "30 20 ");
-    assert_int_equal(count_entries(own->dir), 5);
+    assert_int_equal(count_entries(own->dir), 6);
     assert_int_equal(access(scratch_path(own, "notes.txt"), F_OK), 0);
 }
 
-/* DONE counts only with the words of its own step. */
-static void test_checkpoint_done_of_other_words_does_not_count(void **state)
+/* DONE counts only with the words of its own step; else it is damaged, which is
+ * told, and its step stays. */
+static void
+test_checkpoint_damaged_done_is_told_and_its_step_stays(void **state)
 {
     scratch *own = *state;
-    static const char *const wrong[] = {"",
-                                        "x",
-                                        "step 20, ranks 2",
-                                        "step 10, ranks 2\n",
-                                        "step 20, ranks 02\n",
-                                        "step 20, ranks 2\n\n"};
+    char good[256] = "";
+    wefti_checkpoint_done done;
+    bool any;
     assert_good(saving_step(own->dir, 10, 2));
     assert_good(saving_step(own->dir, 20, 2));
-    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+    FILE *file = fopen(scratch_path(own, "step_00000020/DONE"), "r");
+    assert_non_null(file);
+    size_t length = fread(good, 1, sizeof(good) - 1, file);
+    fclose(file);
+    assert_true(length > 40);
+    char wrong[7][300] = {"", "x", "step 20, ranks 2\n"};
+    snprintf(wrong[3], sizeof(wrong[3]), "%s\n", good); /* too long */
+    snprintf(wrong[4], sizeof(wrong[4]), "%s", good);
+    wrong[4][5] = '1'; /* another step */
+    snprintf(wrong[5], sizeof(wrong[5]), "%s", good);
+    wrong[5][strlen("step 20, ranks ")] = '0';
+    snprintf(wrong[6], sizeof(wrong[6]), "%.*s", (int)length - 1, good);
+    for (size_t i = 0; i < WEFTI_COUNT_OF(wrong); i++) {
         scratch_text(own, "step_00000020/DONE", wrong[i]);
         assert_steps(own->dir, "10 ");
+        assert_says(wefti_checkpoint_find_newest(own->dir, &any, &done),
+                    WEFT_ERR_INVALID,
+                    "step_00000020/DONE: does not say that its step is");
+        assert_true(any && done.step == 20);
     }
-    scratch_text(own, "step_00000020/DONE", "step 20, ranks 2\n");
-    assert_steps(own->dir, "20 10 ");
+    assert_good(saving_step(own->dir, 30, 1));
+    assert_steps(own->dir, "30 ");
+    assert_good(wefti_checkpoint_find_newest(own->dir, &any, &done));
+    assert_true(any && done.step == 30 && done.nranks == 2);
+    scratch_text(own, "step_00000020/DONE", good);
+    assert_steps(own->dir, "30 20 ");
+    assert_good(saving_verify(own->dir, 20));
+}
+
+/* What a link points at is nobody's to remove, wherever the link stands. */
+static void test_checkpoint_link_is_never_followed_to_remove(void **state)
+{
+    scratch *own = *state;
+    char dir[300], far[300];
+    snprintf(dir, sizeof(dir), "%.250s/dir", own->dir);
+    snprintf(far, sizeof(far), "%.250s/far", own->dir);
+    assert_good(saving_step(dir, 10, 1));
+    assert_good(saving_step(far, 5, 9));
+    assert_good(saving_step(far, 6, 9));
+    assert_int_equal(
+        symlink("../far/step_00000005", scratch_path(own, "dir/step_00000005")),
+        0);
+    assert_int_equal(symlink("../far/step_00000006",
+                             scratch_path(own, "dir/.step_00000006.old")),
+                     0);
+    assert_int_equal(symlink("../far", scratch_path(own, "dir/inside")), 0);
+    wefti_checkpoint_owner owner;
+    assert_good(saving_open(&owner, dir));
+    assert_good(saving_seal(&owner, 20));
+    assert_good(wefti_checkpoint_commit(&owner, dir, 20, 1));
+    setenv("WEFT_LOG", "error", 1); /* the warning is expected */
+    wefti_checkpoint_prune(&owner, scratch_path(own, "dir/inside"), 99);
+    unsetenv("WEFT_LOG");
+    assert_says(
+        wefti_checkpoint_begin(&owner, scratch_path(own, "dir/inside"), 20),
+        WEFT_ERR_SYSTEM, "inside: cannot be opened");
+    wefti_checkpoint_owner_close(&owner);
+    assert_steps(dir, "20 5 ");
+    assert_good(saving_verify(dir, 5)); /* to read it may be one */
+    assert_steps(far, "6 5 ");
+    assert_good(saving_verify(far, 6));
+    assert_says(saving_step(dir, 5, 1), WEFT_ERR_INVALID,
+                "step_00000005: what is no folder of its own is in the way");
+    assert_good(saving_verify(far, 5));
+}
+
+/* Another run's steps are neither counted nor removed nor replaced. */
+static void test_checkpoint_steps_of_another_run_stay(void **state)
+{
+    scratch *own = *state;
+    wefti_checkpoint_owner owner = {0}; /* a run of its own */
+    assert_good(saving_step(own->dir, 10, 9));
+    assert_good(saving_step(own->dir, 20, 9));
+    assert_good(wefti_checkpoint_owner_open(&owner, own->dir));
+    for (uint64_t step = 11; step < 14; step++) {
+        assert_good(saving_seal(&owner, step));
+        assert_good(wefti_checkpoint_commit(&owner, own->dir, step, 1));
+    }
+    assert_steps(own->dir, "20 13 10 ");
+    assert_good(saving_seal(&owner, 20));
+    assert_says(wefti_checkpoint_commit(&owner, own->dir, 20, 1),
+                WEFT_ERR_INVALID,
+                "step_00000020: a complete step of another run is in the way");
+    wefti_checkpoint_owner_close(&owner);
+    assert_good(saving_verify(own->dir, 20));
+    assert_good(saving_verify(own->dir, 10));
 }
 
 static void test_checkpoint_foreign_file_inside_a_step_is_kept(void **state)
@@ -192,15 +276,18 @@ static void test_checkpoint_foreign_file_inside_a_step_is_kept(void **state)
 static void test_checkpoint_missing_rank_is_not_committed(void **state)
 {
     scratch *own = *state;
+    wefti_checkpoint_owner owner;
     assert_good(saving_step(own->dir, 10, 1));
-    assert_good(wefti_checkpoint_begin(own->dir, 20));
-    assert_good(saving_write(own->dir, 20, 0));
-    assert_says(wefti_checkpoint_commit(own->dir, 20, SAVING_NRANKS, 1),
+    assert_good(saving_open(&owner, own->dir));
+    assert_good(wefti_checkpoint_begin(&owner, own->dir, 20));
+    assert_good(saving_write(&owner, 20, 0));
+    assert_says(wefti_checkpoint_seal(&owner, own->dir, 20, SAVING_NRANKS),
                 WEFT_ERR_SYSTEM, "rank_00001.weft");
     assert_steps(own->dir, "10 ");
     assert_good(saving_verify(own->dir, 10));
-    assert_says(wefti_checkpoint_commit(own->dir, 30, SAVING_NRANKS, 1),
-                WEFT_ERR_SYSTEM, ".step_00000030.new");
+    assert_says(wefti_checkpoint_seal(&owner, own->dir, 30, SAVING_NRANKS),
+                WEFT_ERR_SYSTEM, ".step_00000030.");
+    wefti_checkpoint_owner_close(&owner);
 }
 
 /* One small file as bytes, to be changed. */
@@ -221,22 +308,37 @@ static void save_small(scratch *own)
     static const uint8_t b[] = {9, 8, 7, 6, 5};
     wefti_checkpoint_writer *writer = NULL;
     wefti_checkpoint_header header = saving_header(10, 0);
+    wefti_checkpoint_owner owner;
+    assert_good(saving_open(&owner, own->dir));
     header.nranks = 1;
-    assert_good(wefti_checkpoint_begin(own->dir, 10));
+    header.origin = owner.origin;
+    assert_good(wefti_checkpoint_begin(&owner, own->dir, 10));
     assert_good(wefti_checkpoint_writer_open(own->dir, &header, &writer));
     assert_good(
         wefti_checkpoint_writer_add(writer, "first", WEFT_DTYPE_F32, a, 3));
     assert_good(
         wefti_checkpoint_writer_add(writer, "second", WEFT_DTYPE_U8, b, 5));
     assert_good(wefti_checkpoint_writer_close(writer));
-    assert_good(wefti_checkpoint_commit(own->dir, 10, 1, 1));
+    assert_good(wefti_checkpoint_seal(&owner, own->dir, 10, 1));
+    assert_good(wefti_checkpoint_commit(&owner, own->dir, 10, 1));
+    wefti_checkpoint_owner_close(&owner);
+}
+
+/* The header that a reader of the saved step expects. */
+static wefti_checkpoint_header expect_header(scratch *own, uint32_t rank)
+{
+    wefti_checkpoint_header header = saving_header(10, rank);
+    wefti_checkpoint_done done;
+    assert_good(wefti_checkpoint_read_done(own->dir, 10, &done));
+    header.origin = done.origin;
+    return header;
 }
 
 /* Opens and checks the small file: the first refusal. */
 static weft_status open_small(scratch *own)
 {
     wefti_checkpoint_reader *reader = NULL;
-    wefti_checkpoint_header header = saving_header(10, 0);
+    wefti_checkpoint_header header = expect_header(own, 0);
     header.nranks = 1;
     weft_status status =
         wefti_checkpoint_reader_open(own->dir, &header, &reader);
@@ -284,9 +386,9 @@ static void test_checkpoint_corrupt_section_is_refused_by_get(void **state)
     float a[3];
     uint8_t b[5];
     wefti_checkpoint_reader *reader = NULL;
-    wefti_checkpoint_header header = saving_header(10, 0);
-    header.nranks = 1;
     save_small(own);
+    wefti_checkpoint_header header = expect_header(own, 0);
+    header.nranks = 1;
     size_t count = load(own, bytes, sizeof(bytes));
     bytes[270] ^= 1;
     scratch_write(own, "step_00000010/rank_00000.weft", bytes, count);
@@ -314,25 +416,27 @@ static void test_checkpoint_of_another_run_is_refused(void **state)
     scratch *own = *state;
     wefti_checkpoint_reader *reader = NULL;
     assert_good(saving_step(own->dir, 10, 1));
-    wefti_checkpoint_header expect = saving_header(10, 1);
+    wefti_checkpoint_header expect = expect_header(own, 1);
     expect.nranks = 3;
     assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
                 WEFT_ERR_INVALID, "was written by 2 ranks, this run has 3");
-    expect = saving_header(10, 2);
+    expect = expect_header(own, 2);
     assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
                 WEFT_ERR_SYSTEM, "no state of rank 2: No such file");
-    expect = saving_header(10, 1);
+    expect = expect_header(own, 1);
     expect.config_digest[31] ^= 1;
     assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
                 WEFT_ERR_INVALID, "another model or data settings");
-    expect = saving_header(10, 1);
+    expect = expect_header(own, 1);
     expect.data_hash[0] ^= 1;
     assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
                 WEFT_ERR_INVALID, "another text");
     char from[600];
     snprintf(from, sizeof(from), "%s", scratch_path(own, "step_00000010"));
     assert_int_equal(rename(from, scratch_path(own, "step_00000011")), 0);
+    const wefti_checkpoint_origin origin = expect.origin;
     expect = saving_header(11, 1);
+    expect.origin = origin;
     assert_says(wefti_checkpoint_reader_open(own->dir, &expect, &reader),
                 WEFT_ERR_INVALID, "is of step 10 and rank 1");
     assert_null(reader);
@@ -344,7 +448,10 @@ static void test_checkpoint_bad_section_is_not_added(void **state)
     wefti_checkpoint_writer *writer = NULL;
     wefti_checkpoint_header header = saving_header(10, 0);
     char name[80];
-    assert_good(wefti_checkpoint_begin(own->dir, 10));
+    wefti_checkpoint_owner owner;
+    assert_good(saving_open(&owner, own->dir));
+    header.origin = owner.origin;
+    assert_good(wefti_checkpoint_begin(&owner, own->dir, 10));
     assert_good(wefti_checkpoint_writer_open(own->dir, &header, &writer));
     memset(name, 'n', sizeof(name));
     name[64] = '\0';
@@ -368,6 +475,7 @@ static void test_checkpoint_bad_section_is_not_added(void **state)
                 WEFT_ERR_INVALID, "elements of type");
     wefti_checkpoint_writer_abort(writer);
     wefti_checkpoint_writer_abort(NULL);
+    wefti_checkpoint_owner_close(&owner);
 }
 
 /* What checksums cannot see: a table that is wrong but rightly sealed. */
@@ -448,10 +556,12 @@ int main(void)
     cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         SAVING_TEST(test_checkpoint_saved_step_reads_back),
-        SAVING_TEST(test_checkpoint_keep_removes_older_and_abandoned),
+        SAVING_TEST(test_checkpoint_keep_removes_older_ones_alone),
         SAVING_TEST(test_checkpoint_same_step_is_replaced),
         SAVING_TEST(test_checkpoint_leftovers_are_ignored_then_removed),
-        SAVING_TEST(test_checkpoint_done_of_other_words_does_not_count),
+        SAVING_TEST(test_checkpoint_damaged_done_is_told_and_its_step_stays),
+        SAVING_TEST(test_checkpoint_link_is_never_followed_to_remove),
+        SAVING_TEST(test_checkpoint_steps_of_another_run_stay),
         SAVING_TEST(test_checkpoint_foreign_file_inside_a_step_is_kept),
         SAVING_TEST(test_checkpoint_missing_rank_is_not_committed),
         SAVING_TEST(test_checkpoint_any_changed_byte_is_refused_by_name),

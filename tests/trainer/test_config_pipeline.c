@@ -64,9 +64,22 @@ static void test_config_schedule_auto_needs_1f1b_to_fit(void **state)
                  "parallel.schedule: auto needs a pipeline");
     check_layout("model: {layers: 1}\n" P(2) ", schedule: auto}", 2,
                  "model.layers: 1 is too few for 2 stages");
-    check_layout(P(2) ", schedule: auto, virtual_pipeline_model_parallel_size: "
-                      "2}",
-                 2, "2 is what schedule auto chooses; allowed is 1");
+    /* What is fixed stays so, for interleaved, where that is possible. */
+    check_layout(P(2) ", schedule: auto, "
+                      "virtual_pipeline_model_parallel_size: 2}",
+                 2, NULL);
+    check_layout(
+        P(2) ", schedule: auto, "
+             "virtual_pipeline_model_parallel_size: 2, compare: [zbv]}",
+        2, NULL);
+    check_layout(P(2) ", schedule: auto, virtual_group_size: 4}", 2, NULL);
+    check_layout(P(2) ", schedule: auto, "
+                      "virtual_pipeline_model_parallel_size: 3}",
+                 2,
+                 "virtual_pipeline_model_parallel_size: 3 leaves schedule auto "
+                 "no interleaved to choose");
+    check_layout(P(2) ", schedule: auto, virtual_group_size: 1}", 2,
+                 "virtual_group_size: 1 leaves schedule auto no interleaved");
 }
 
 static void check_compare_refused(const char *list, const char *said,

@@ -106,7 +106,7 @@ static void test_data_what_is_no_text_is_left_out_with_a_line(void **state)
     scratch_write(&f->own, "a.dat", "\0\0\0\2\0\0\0\1\0\0\0\11%\0\0\0", 16);
     scratch_write(&f->own, "latin1", "caf\xE9", 4);
     scratch_text(&f->own, "nothing", "");
-    scratch_text(&f->own, "copy", "text of a");
+    scratch_text(&f->own, "copy.txt", "text of a");
     char original[600];
     snprintf(original, sizeof(original), "%s", scratch_path(&f->own, "b"));
     scratch_require(link(original, scratch_path(&f->own, "hard")) == 0, "link");
@@ -123,12 +123,52 @@ static void test_data_what_is_no_text_is_left_out_with_a_line(void **state)
     assert_contains(f->notes, "a.dat: not UTF-8 text (byte 0 is 0x00)\n");
     assert_contains(f->notes, "latin1: not UTF-8 text (byte 3 is 0xe9)\n");
     assert_contains(f->notes, "nothing: empty\n");
-    assert_contains(f->notes, "copy: the same text as ");
+    assert_contains(f->notes, "copy.txt: the same text as ");
     assert_contains(f->notes, "hard: the same text as ");
     assert_contains(f->notes, "skipped 2 links in ");
 
     assert_int_equal(read_one(f, fifo, 0, 4), WEFT_ERR_INVALID);
     assert_contains(weft_error_text(), "neither a file nor a folder");
+}
+
+/* As on the first screen of a run: no line for every file. */
+static void test_data_files_skipped_alike_are_told_in_one_line(void **state)
+{
+    fixture *f = *state;
+    char name[32];
+    for (int i = 0; i < 43; i++) {
+        snprintf(name, sizeof(name), "%02d.dat", i);
+        scratch_write(&f->own, name, "\0\0\0\2", 4);
+        snprintf(name, sizeof(name), "%02d", i);
+        scratch_text(&f->own, name, i < 3 ? "" : "the same again");
+    }
+    scratch_write(&f->own, "one.bin", "\xFF", 1);
+    assert_int_equal(read_one(f, f->own.dir, 0, 4), WEFT_OK);
+    assert_int_equal(f->data.files_skipped, 43 + 3 + 39 + 1);
+    assert_contains(f->notes, "43 .dat files skipped: not text\n");
+    assert_contains(f->notes, "3 files skipped: empty\n");
+    assert_contains(f->notes, "39 files skipped: the same text as another\n");
+    assert_contains(f->notes, "one.bin: not UTF-8 text (byte 0 is 0xff)\n");
+    size_t lines = 0;
+    for (const char *at = f->notes; (at = strchr(at, '\n')) != NULL; at++) {
+        lines++;
+    }
+    assert_int_equal(lines, 4);
+}
+
+/* More endings than are told apart. */
+static void test_data_of_many_endings_every_file_is_counted(void **state)
+{
+    fixture *f = *state;
+    char name[32];
+    for (int i = 0; i < 200; i++) {
+        snprintf(name, sizeof(name), "x.e%d", i);
+        scratch_write(&f->own, name, "\xFF", 1);
+    }
+    scratch_text(&f->own, "text", "it is long enough");
+    assert_int_equal(read_one(f, f->own.dir, 0, 4), WEFT_OK);
+    assert_int_equal(f->data.files_skipped, 200);
+    assert_contains(f->notes, "184 files skipped: not text\n");
 }
 
 static void test_data_many_files_are_each_taken_once(void **state)
@@ -300,6 +340,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DATA_TEST(test_data_folder_is_walked_in_byte_order),
         DATA_TEST(test_data_what_is_no_text_is_left_out_with_a_line),
+        DATA_TEST(test_data_files_skipped_alike_are_told_in_one_line),
+        DATA_TEST(test_data_of_many_endings_every_file_is_counted),
         DATA_TEST(test_data_many_files_are_each_taken_once),
         DATA_TEST(test_data_link_given_as_path_is_followed),
         DATA_TEST(test_data_impossible_is_refused_with_reason),

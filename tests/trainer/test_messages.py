@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 BIN = sys.argv.pop(1)
@@ -117,9 +118,9 @@ class Messages(unittest.TestCase):
         os.mkdir(self.path("ckpt"))
         for _ in range(REPEATS):
             # In the way of step 4 alone: training has begun by then.
-            self.write("ckpt/.step_00000004.new", "")
-            text = self.refuse("weft-train: .step_00000004.new: cannot be "
-                               "listed: Not a directory", 4)
+            self.write("ckpt/step_00000004", "")
+            text = self.refuse("ckpt/step_00000004: what is no folder of its "
+                               "own is in the way, and stays", 4)
             self.check_culprit(text, 4, 0)
             self.assertTrue(os.path.isdir(self.path("ckpt/step_00000002")))
             shutil.rmtree(self.path("ckpt/step_00000002"))
@@ -133,6 +134,124 @@ class Messages(unittest.TestCase):
                                self.path("ckpt"))
             self.check_culprit(text, 4, 2)
 
+    # ---- folders of checkpoints --------------------------------------------
+
+    def steps(self, folder="ckpt"):
+        """Complete steps in a folder, as (number, bytes of rank 0's file)."""
+        found = {}
+        for name in sorted(os.listdir(self.path(folder))):
+            step = os.path.join(self.path(folder), name)
+            if name.startswith("step_") and os.path.exists(step + "/DONE"):
+                with open(step + "/rank_00000.weft", "rb") as file:
+                    found[int(name[5:])] = file.read()
+        return found
+
+    def test_run_begun_anew_leaves_the_steps_of_another(self):
+        self.assertEqual(self.train(2).returncode, 0)
+        before = self.steps()
+        self.assertEqual(sorted(before), [2, 4, 6])
+        got = self.train(2, "--set", "train.steps=4")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertIn("weft-train: saves in %s/run_00002: what other runs have "
+                      "saved in %s stays\n"
+                      % (self.path("ckpt"), self.path("ckpt")), got.stderr)
+        self.assertEqual(self.steps(), before)
+        self.assertEqual(sorted(self.steps("ckpt/run_00002")), [2, 4])
+        # --resume goes on with the run that began last, where it is.
+        got = self.train(2, "--resume", self.path("ckpt"))
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertIn("goes on after step 4\n", got.stderr)
+        self.assertEqual(self.steps(), before)
+        self.assertEqual(sorted(self.steps("ckpt/run_00002")), [2, 4, 6])
+        self.assertEqual(sorted(os.listdir(self.path("ckpt"))),
+                         ["run_00002", "step_00000002", "step_00000004",
+                          "step_00000006"])
+        # One that was killed before its first step is not passed over.
+        os.mkdir(self.path("ckpt/run_00003"))
+        self.refuse("the run that began last there holds no complete "
+                    "checkpoint: remove %s to go on from the one before"
+                    % self.path("ckpt/run_00003"), 2, "--resume",
+                    self.path("ckpt"))
+
+    def read_owner(self):
+        try:
+            with open(self.path("ckpt/.owner")) as file:
+                return file.read()
+        except FileNotFoundError:
+            return ""
+
+    def test_two_runs_at_once_do_not_share_a_folder(self):
+        os.mkfifo(self.path("lines"))
+        first = subprocess.Popen([RUN, "-n", "2", TRAIN, self.config,
+                                  "--metrics", self.path("lines")],
+                                 stderr=subprocess.PIPE, text=True)
+        try:
+            # It has its folder, and waits until somebody reads its lines.
+            end = time.monotonic() + DEADLINE_S
+            while not self.read_owner().endswith("\n"):
+                self.assertIsNone(first.poll())
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.01)
+            owner = self.read_owner().strip()
+            self.assertRegex(owner, r"^run [0-9a-f]{16}, session [0-9a-f]{16}, "
+                                    r"host \S+, process \d+$")
+            said = self.refuse("%s: another run saves there (%s)"
+                               % (self.path("ckpt"), owner), 2)
+            self.check_culprit(said, 2, 0)
+            self.assertIn("job.yaml:5:19: checkpoint.dir: ", said)
+        finally:
+            with open(self.path("lines")) as lines:
+                lines.read()
+            err = first.communicate(timeout=DEADLINE_S)[1]
+        self.assertEqual(first.returncode, 0, err)
+        self.assertEqual(sorted(os.listdir(self.path("ckpt"))),
+                         ["step_00000002", "step_00000004", "step_00000006"])
+
+    def test_damaged_done_is_told_with_the_older_step(self):
+        self.assertEqual(self.train(2).returncode, 0)
+        for text in "", "step 6, ranks 2\n", "\0" * 80:
+            self.write("ckpt/step_00000006/DONE", text)
+            said = self.refuse("step_00000006/DONE: does not say that its step "
+                               "is complete", 2, "--resume", self.path("ckpt"))
+            self.assertIn("; step 4 there is complete: remove the folder "
+                          "step_00000006 to go on from it", said)
+        # An older one that is damaged, in whatever rank's file, is not named.
+        damaged = self.path("ckpt/step_00000004/rank_00001.weft")
+        os.truncate(damaged, os.path.getsize(damaged) - 1)
+        said = self.refuse("step_00000006/DONE: does not say", 2, "--resume",
+                           self.path("ckpt"))
+        self.assertIn("; step 2 there is complete", said)
+        os.remove(self.path("ckpt/step_00000002/rank_00001.weft"))
+        said = self.refuse("step_00000006/DONE: does not say", 2, "--resume",
+                           self.path("ckpt"))
+        self.assertNotIn("there is complete", said)
+
+    def test_step_mixed_of_two_runs_is_refused_naming_both(self):
+        for elastic in "false", "true":
+            self.assertEqual(self.train(2).returncode, 0)
+            self.assertEqual(self.train(2, "--set",
+                                        "checkpoint.dir=other").returncode, 0)
+            name = "step_00000006/rank_00001.weft"
+            os.replace(self.path("other/" + name), self.path("ckpt/" + name))
+            for ranks in (2, 1) if elastic == "true" else (2,):
+                said = self.refuse(
+                    "step_00000006/rank_00001.weft: was written by run", ranks,
+                    "--resume", self.path("ckpt"), "--set",
+                    "train.elastic=" + elastic)
+                self.assertEqual(len(set(re.findall(r"run ([0-9a-f]{16})",
+                                                    said))), 2, said)
+                self.assertIn("; step 4 there is complete", said)
+            shutil.rmtree(self.path("ckpt"))
+            shutil.rmtree(self.path("other"))
+
+    def test_folder_may_be_a_link(self):
+        os.mkdir(self.path("disk"))
+        os.symlink("disk", self.path("ckpt"))
+        self.assertEqual(self.train(2, "--set", "train.steps=4").returncode, 0)
+        got = self.train(2, "--resume", self.path("ckpt"))
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertEqual(sorted(self.steps("disk")), [2, 4, 6])
+
     # ---- configurations ----------------------------------------------------
 
     def test_many_micro_batches_are_no_mistake(self):
@@ -140,6 +259,22 @@ class Messages(unittest.TestCase):
                          "train.global_batch_size=2048", "--set",
                          "train.steps=0", "--set", "data.seed=2")
         self.assertEqual(got.returncode, 0, got.stderr)
+
+    def test_model_larger_than_memory_is_refused_before_it_is_taken(self):
+        large = ["--set", "model.hidden_size=65536", "--set", "model.heads=64",
+                 "--set", "model.ffn_size=262144", "--set", "model.layers=100"]
+        for more in [], ["--set", "train.micro_batch_size=65536", "--set",
+                         "train.global_batch_size=131072"], \
+                ["--set", "parallel.pipeline_model_parallel_size=2"]:
+            text = self.refuse("the model does not fit: 2 ranks of this host "
+                               "need ", 2, *large, *more)
+            self.assertRegex(text, r"need \d+\.\d GB \(one \d+\.\d: parameters "
+                                   r"\d+\.\d, gradients \d+\.\d, moments ")
+            self.assertRegex(text, r"GB.*, and (it|their memory cgroup).*\d+\.\d "
+                                   r"GB.* with \d+\.\d GB of swap")
+            self.check_culprit(text, 2, 0)
+        self.refuse("the model does not fit: 1 rank of this host needs ", 1,
+                    *large)
 
     def test_missing_text_is_told_with_its_place(self):
         self.write("job.yaml", CONFIG.replace("[text]", "[nowhere.txt]"))

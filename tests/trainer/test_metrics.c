@@ -51,6 +51,32 @@ static const char *const fields[] = {"step",
                                      "s_M"};
 static const char *const classes[] = {"tp", "cp", "ep", "pp", "dp", "mem"};
 
+/* What write, to which the linker sends the code under test, has seen. */
+typedef struct watch {
+    bool on;
+    size_t room; /* bytes until the disk is full */
+    int calls, ended_line;
+} watch;
+static watch watched;
+
+ssize_t __real_write(int fd, const void *bytes, size_t count);
+ssize_t __wrap_write(int fd, const void *bytes, size_t count);
+ssize_t __wrap_write(int fd, const void *bytes, size_t count)
+{
+    if (!watched.on) {
+        return __real_write(fd, bytes, count);
+    }
+    if (watched.room == 0) {
+        errno = ENOSPC;
+        return -1;
+    }
+    size_t taken = count < watched.room ? count : watched.room;
+    watched.room -= taken;
+    watched.calls++;
+    watched.ended_line += ((const char *)bytes)[taken - 1] == '\n';
+    return __real_write(fd, bytes, taken);
+}
+
 static double number(const cJSON *object, const char *name)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
@@ -175,6 +201,67 @@ static void test_metrics_after_a_step_keeps_the_lines_up_to_it(void **state)
     path = scratch_path(&own, "other");
     write_steps(path, 4, 0);
     check_steps(path, 0, 0);
+    scratch_close(&own);
+}
+
+/* A new rank 0 goes on where the old one was killed in the middle of a line. */
+static void
+test_metrics_continued_after_half_a_line_has_whole_lines(void **state)
+{
+    (void)state;
+    scratch own;
+    wefti_metrics metrics;
+    wefti_metrics_step step;
+    scratch_open(&own);
+    const char *path = scratch_path(&own, "m");
+    write_steps(path, 0, 4);
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    fputs("{\"step\": 5, \"loss\": 0.2", file);
+    fclose(file);
+    wefti_metrics_step_init(&step);
+    step.step = 5;
+    step.loss = 0;
+    assert_int_equal(wefti_metrics_continue(&metrics, path), WEFT_OK);
+    assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_OK);
+    assert_int_equal(wefti_metrics_close(&metrics), WEFT_OK);
+    check_steps(path, 0, 5);
+    scratch_close(&own);
+}
+
+static void test_metrics_line_is_one_write(void **state)
+{
+    (void)state;
+    scratch own;
+    scratch_open(&own);
+    const char *path = scratch_path(&own, "m");
+    watched = (watch){.room = SIZE_MAX, .on = true};
+    write_steps(path, 0, 5);
+    watched.on = false;
+    assert_int_equal(watched.calls, 5);
+    assert_int_equal(watched.ended_line, 5);
+    check_steps(path, 0, 5);
+    scratch_close(&own);
+}
+
+static void test_metrics_line_on_a_full_disk_leaves_no_part(void **state)
+{
+    (void)state;
+    scratch own;
+    wefti_metrics metrics;
+    wefti_metrics_step step;
+    scratch_open(&own);
+    const char *path = scratch_path(&own, "m");
+    write_steps(path, 0, 2);
+    wefti_metrics_step_init(&step);
+    step.step = 3;
+    assert_int_equal(wefti_metrics_continue(&metrics, path), WEFT_OK);
+    watched = (watch){.room = 100, .on = true};
+    assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_ERR_SYSTEM);
+    watched.on = false;
+    assert_non_null(strstr(weft_error_text(), "No space left"));
+    assert_int_equal(wefti_metrics_close(&metrics), WEFT_OK);
+    check_steps(path, 0, 2);
     scratch_close(&own);
 }
 
@@ -306,6 +393,10 @@ int main(void)
         cmocka_unit_test(test_metrics_line_has_all_fields),
         cmocka_unit_test(test_metrics_unwritable_file_is_told),
         cmocka_unit_test(test_metrics_after_a_step_keeps_the_lines_up_to_it),
+        cmocka_unit_test(
+            test_metrics_continued_after_half_a_line_has_whole_lines),
+        cmocka_unit_test(test_metrics_line_is_one_write),
+        cmocka_unit_test(test_metrics_line_on_a_full_disk_leaves_no_part),
         cmocka_unit_test(test_summary_tells_what_the_ledger_dropped),
         cmocka_unit_test(test_summary_terms_are_those_of_the_median_step),
         cmocka_unit_test(test_progress_plain_lines_come_every_so_often),

@@ -421,13 +421,15 @@ static void test_file_that_cannot_be_trained_is_refused(void **state)
         const char *text, *more, *says;
     } cases[] = {
         {"0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", NULL,
-         "list.csv: breaks rule complete: rank 0, stage 0: 2 F, 1 B"},
+         "list.csv: breaks rule complete: row 1, column 2, rank 0, action 1, "
+         "0F1: its backward is nowhere"},
         {"0F0,0B0,0F1,0B1\n1F0,1F1,1B1,1B0\n", NULL,
-         "list.csv: breaks rule deadlock: rank 0, action 1, 0B0"},
+         "list.csv: breaks rule deadlock: row 1, column 2, rank 0, action 1, "
+         "0B0"},
         {"0F0,0F1,0OFFLOAD0,0B0,0B1\n1F0,1F1,1B0,1B1\n", NULL,
-         "list.csv: breaks rule order: rank 0, action 3, 0B0"},
+         "list.csv: breaks rule order: row 1, column 4, rank 0, action 3, 0B0"},
         {"0F0,0F1,0B0,0B1,0OPT\n1F0,1F1,1B0,1B1,1OPT\n", NULL,
-         "list.csv: row 1: 0OPT; allowed is all but"},
+         "list.csv: row 1, column 5: 0OPT; allowed is all but"},
         {"0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0\n",
          "train.micro_batch_size=16", "but no REDUCE_GRAD"},
         {"0F0,0F1,0B0,0B1\n1F0,1F1,1B1,1B0\n", "train.deterministic=true",

@@ -329,7 +329,7 @@ class Report(unittest.TestCase):
         if found["warning"]:
             self.assertIn(found["warning"], tags.text)
         self.assertEqual(found["warning"] is None,
-                         best["bubble_ratio"] <= 0.15)
+                         best["idle_ratio"] <= 0.15)
 
     def test_pipeline_is_planned_above_measured(self):
         for name in ["1f1b", "zbv"]:
@@ -349,9 +349,16 @@ class Report(unittest.TestCase):
             # What memory the list takes is no matter of chance.
             self.assertEqual(found["planned"]["peak_activation"],
                              found["measured"]["peak_activation"])
-            # The last step's pipeline lies in the last step.
+            # The step shown is the median one, and its pipeline lies in it.
+            self.assertEqual(found["step"], data["median_step"]["step"])
             self.assertLess(found["measured"]["makespan_ms"],
-                            lines[-1]["step_ms_max"])
+                            lines[found["step"] - 1]["step_ms_max"])
+            self.assertIn("Step %d, the median one" % found["step"], tags.text)
+            self.assertLessEqual(found["imbalance_ms"],
+                                 found["planned"]["bubble_ms"] + 1e-9)
+            self.assertEqual(rows["planned"][6], "%.1f%%" % (
+                100 * found["imbalance_ms"] / found["planned"]["makespan_ms"]))
+            self.assertIsNone(data["auto"])
             self.assertGreater(found["F_ms"], 0)
             self.assertEqual(len(tags.cells["stages"]), 3)
             self.assertGreater(len(tags.cells["advice"]), 8)

@@ -90,21 +90,27 @@ static void hold_writer(uint64_t step, bool at_begin)
     nap_ms(held.then_ms);
 }
 
-weft_status __real_wefti_checkpoint_begin(const char *where, uint64_t step);
-weft_status __wrap_wefti_checkpoint_begin(const char *where, uint64_t step);
-weft_status __wrap_wefti_checkpoint_begin(const char *where, uint64_t step)
+weft_status __real_wefti_checkpoint_begin(const wefti_checkpoint_owner *owner,
+                                          const char *where, uint64_t step);
+weft_status __wrap_wefti_checkpoint_begin(const wefti_checkpoint_owner *owner,
+                                          const char *where, uint64_t step);
+weft_status __wrap_wefti_checkpoint_begin(const wefti_checkpoint_owner *owner,
+                                          const char *where, uint64_t step)
 {
     overlapped += atomic_fetch_add(&writing, 1) > 0;
     hold_writer(step, true);
-    return __real_wefti_checkpoint_begin(where, step);
+    return __real_wefti_checkpoint_begin(owner, where, step);
 }
 
-weft_status __real_wefti_checkpoint_commit(const char *where, uint64_t step,
-                                           uint32_t nranks, size_t keep_count);
-weft_status __wrap_wefti_checkpoint_commit(const char *where, uint64_t step,
-                                           uint32_t nranks, size_t keep_count);
-weft_status __wrap_wefti_checkpoint_commit(const char *where, uint64_t step,
-                                           uint32_t nranks, size_t keep_count)
+weft_status __real_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
+                                           const char *where, uint64_t step,
+                                           size_t keep_count);
+weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
+                                           const char *where, uint64_t step,
+                                           size_t keep_count);
+weft_status __wrap_wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
+                                           const char *where, uint64_t step,
+                                           size_t keep_count)
 {
     char gone[512];
     hold_writer(step, false);
@@ -113,7 +119,7 @@ weft_status __wrap_wefti_checkpoint_commit(const char *where, uint64_t step,
         scratch_require(rename(where, gone) == 0, gone);
     }
     weft_status status =
-        __real_wefti_checkpoint_commit(where, step, nranks, keep_count);
+        __real_wefti_checkpoint_commit(owner, where, step, keep_count);
     atomic_fetch_sub(&writing, 1);
     if (step == full_after) {
         atomic_store(&full, full_for);

@@ -3,8 +3,9 @@
 """test_trials.py BIN_DIR EXAMPLES
 
 Goal: schedules that are compared are planned with 1f1b's costs, run, and shown
-side by side; schedule auto runs the one that took least, which then trains as
-if it had been named, and goes on with the one that saved when it is resumed;
+side by side; schedule auto runs one that was quicker by more than chance, else
+1f1b, which then trains as if it had been named, and goes on with the one that
+saved when it is resumed; it and the page have the same advice;
 where ranks have no core of their own, compute is waits, and the steps are as
 long as planned.
 
@@ -96,18 +97,62 @@ class Trials(unittest.TestCase):
                                    trial["measured"]["peak_activation"],
                                    delta=1e-9)
 
+    def check_choice(self, said, page, data, chosen):
+        """1f1b, unless what was chosen was quicker by more than chance."""
+        trials = data["trials"]
+        for trial in trials:
+            self.assertLessEqual(trial["step_ms_min"], trial["step_ms"])
+            self.assertLessEqual(trial["step_ms"], trial["step_ms_max"])
+            self.assertIn("(%.4g to %.4g)" % (trial["step_ms_min"],
+                                              trial["step_ms_max"]), said)
+        quicker = [trial for trial in trials if not trial["emulated"] and
+                   trial["step_ms_max"] < trials[0]["step_ms_min"]]
+        self.assertIn(chosen, quicker or trials[:1])
+        best = min(quicker or trials[:1], key=lambda one: one["step_ms"])
+        self.assertLessEqual(chosen["step_ms_min"], best["step_ms_max"])
+        made = data["auto"]
+        self.assertEqual(made["schedule"], chosen["schedule"])
+        self.assertIn("schedule auto chooses %s\n" % made["reason"], said)
+        self.assertIn("and chose %s." % made["reason"], page)
+        self.check_agreement(said, page, data)
+
+    def check_agreement(self, said, page, data):
+        """What auto asked is what the page says, and what can be asked."""
+        found = data["schedule"]
+        self.assertEqual(data["auto"]["advice"], found["advice"])
+        self.assertIn("weft-train: on paper, %s\n" % found["advice"], said)
+        self.assertIn("On paper, %s." % found["advice"], page)
+        words = found["command"].split()
+        asked = subprocess.run([os.path.join(BIN, words[0]), *words[1:],
+                                "--json", "-"], capture_output=True, text=True,
+                               timeout=DEADLINE_S)
+        self.assertEqual(asked.returncode, 0, asked.stderr)
+        given = json.loads(asked.stdout)
+        self.assertEqual(given["best"], found["best"]["schedule"])
+        # The three best at the m that the job has, if they are better by 1%.
+        own = [one for one in given["candidates"] if one["possible"]
+               and one["microbatches"] == given["microbatches"]
+               and not one["overlap"]]
+        usual = [one["makespan"] for one in own if one["schedule"] == "1f1b"]
+        better = [one["schedule"] for one in own
+                  if one["makespan"] < 0.989 * usual[0]]
+        tried = [trial["schedule"] for trial in data["trials"]
+                 if not trial["emulated"]]
+        for name in better[:3]:
+            self.assertIn(name, tried)
+
     def test_auto_runs_what_took_least_and_trains_as_named(self):
         said, losses, page, data = self.train(
             2, "parallel.pipeline_model_parallel_size=2",
             "parallel.schedule=auto", "parallel.virtual_group_size=4")
         trials = data["trials"]
+        self.assertIn(" --group 4 ", data["schedule"]["command"])
         self.check_page(page, trials, [t["schedule"] for t in trials])
         self.assertEqual(trials[0]["schedule"], "1f1b")
         self.assertLessEqual(len(trials), 4)
         chosen = [trial for trial in trials if trial["chosen"]]
         self.assertEqual(len(chosen), 1)
-        self.assertEqual(chosen[0]["step_ms"],
-                         min(trial["step_ms"] for trial in trials))
+        self.check_choice(said, page, data, chosen[0])
         name = chosen[0]["schedule"]
         self.assertIn("schedule auto chooses %s" % name, said)
         self.assertIn("weft-train: %s on 2 ranks" % name, said)
@@ -122,6 +167,37 @@ class Trials(unittest.TestCase):
         self.assertEqual(losses, named)
         self.assertEqual(data["trials"], [])
         self.assertNotIn("Schedules side by side", page)
+
+    def test_auto_takes_what_is_fixed_as_fixed(self):
+        """V of the demo, which also compares; on 2 ranks and on 4."""
+        for nranks in 2, 4:
+            said, _, page, data = self.train(
+                nranks, "parallel.schedule=auto",
+                "parallel.pipeline_model_parallel_size=%d" % nranks,
+                "parallel.compare=[zbv]", example="pipeline-demo.yaml")
+            trials = data["trials"]
+            self.check_page(page, trials, [t["schedule"] for t in trials])
+            self.check_agreement(said, page, data)
+            self.assertIn("zbv", [trial["schedule"] for trial in trials])
+            self.assertIn(" --chunks 2 ", data["schedule"]["command"])
+            self.assertNotIn("with V = 4", said)
+            self.assertEqual({trial["chunks"] for trial in trials
+                              if trial["schedule"] == "interleaved"} - {2},
+                             set())
+            self.assertNotEqual(data["schedule"]["step"], 0)
+
+    def test_auto_refuses_what_is_fixed_and_impossible(self):
+        for setting, said in [
+                ("virtual_pipeline_model_parallel_size=5",
+                 "leaves schedule auto no interleaved to choose"),
+                ("virtual_group_size=3",
+                 "leaves schedule auto no interleaved to choose")]:
+            got = self.run_train(
+                4, "parallel.schedule=auto", "parallel." + setting)
+            self.assertEqual(got.returncode, 1)
+            self.assertIn("parallel." + setting.split("=")[0], got.stderr)
+            self.assertIn(said, got.stderr)
+            self.assertIn("allowed is", got.stderr)
 
     def test_auto_resumed_goes_on_with_the_schedule_that_saved(self):
         piped = ["parallel.pipeline_model_parallel_size=2", "train.steps=4",
@@ -145,12 +221,40 @@ class Trials(unittest.TestCase):
         self.assertIn("weft-train: interleaved on 2 ranks, 4 stages", said)
         self.assertNotIn("weft-train: tried", said)
         self.assertEqual(losses, whole)
+        got = self.run_train(
+            2, *piped, "parallel.schedule=auto",
+            "parallel.virtual_pipeline_model_parallel_size=4", resume=resume)
+        self.assertEqual(got.returncode, 1)
+        self.assertIn("made with interleaved with V = 2; parallel.virtual_"
+                      "pipeline_model_parallel_size is 4, allowed is 2",
+                      got.stderr)
         shutil.rmtree(self.path("saved"))
         self.train(2, "parallel.pipeline_model_parallel_size=1", *piped[1:])
         got = self.run_train(2, *piped, "parallel.schedule=auto",
                              resume=resume)
         self.assertEqual(got.returncode, 1)
         self.assertIn("made without a pipeline", got.stderr)
+
+    def test_auto_resumed_takes_fixed_chunks_for_what_it_compares(self):
+        """V and N are interleaved's, which is compared, not 1f1b's."""
+        piped = ["parallel.pipeline_model_parallel_size=2", "train.steps=2",
+                 "checkpoint.every=1", "checkpoint.dir=" + self.path("saved")]
+        self.train(2, *piped, "train.steps=1")
+        fixed = ["parallel.schedule=auto", "parallel.virtual_group_size=4",
+                 "parallel.virtual_pipeline_model_parallel_size=4"]
+        resume = ["--resume", self.path("saved")]
+        said, _, _, data = self.train(
+            2, *piped, *fixed, "parallel.compare=[interleaved]", resume=resume)
+        self.assertIn("auto goes on with 1f1b", said)
+        self.assertEqual([(trial["schedule"], trial["chunks"])
+                          for trial in data["trials"]],
+                         [("1f1b", 1), ("interleaved", 4)])
+        self.assertIsNone(data["auto"])
+        shutil.rmtree(self.path("saved"))
+        self.train(2, *piped, "train.steps=1")
+        said, _, _, data = self.train(2, *piped, *fixed, resume=resume)
+        self.assertIn("auto goes on with 1f1b", said)
+        self.assertEqual(data["trials"], [])
 
     def test_compared_are_those_that_were_asked_for(self):
         said, _, page, data = self.train(

@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/checkpoint/checkpoint.c - how a step becomes the newest complete one,
- * and what happens to the others.
+ * trainer/checkpoint/checkpoint.c - how a step becomes a complete one, and what
+ * happens to the others.
  *
- *   begin                 .step_50.new            ranks write into it
- *   commit                .step_50.new -> step_50, then step_50/DONE
- *   commit, step_50 was   .step_50.new/DONE, then the two change places, and
- *   complete before       .step_50.new holds the former one
+ *   begin                 .step_50.S.new           ranks write into it
+ *   seal                  .step_50.S.new/DONE
+ *   commit                .step_50.S.new -> step_50
+ *   commit, step_50 was   the two change places, and .step_50.S.new holds the
+ *   complete before       former one
  *   removal               step_10 -> .step_10.old, then its files one by one
  *
  * Each arrow is one atomic rename, made durable by fsync of DIR before what
  * follows relies on it.
+ *
+ * A rank 0 may stand still anywhere here while the others go on without it. So
+ * whose DIR is, is read before the rename and again before the first removal,
+ * after the list of what is to be removed: all that is on it is older than who
+ * has taken over since. The rename alone may come late: it can only add a
+ * complete step of this run, or give it the place of another of its number.
  */
 #include "trainer/checkpoint/checkpoint.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "trainer/checkpoint/checkpoint_folder.h"
+#include "trainer/checkpoint/checkpoint_owner.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +39,16 @@ static weft_status open_folder(int at_fd, const char *name, int *fd_out)
 {
     *fd_out = openat(at_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return *fd_out < 0 ? wefti_error_system("%s: cannot be opened", name)
+                       : WEFT_OK;
+}
+
+/* DIR itself may be a link, what is in it may not: nothing leads out of it. */
+static weft_status open_dir(const wefti_checkpoint_owner *owner,
+                            const char *dir, int *fd_out)
+{
+    int below = strcmp(dir, owner->dir) != 0 ? O_NOFOLLOW : 0;
+    *fd_out = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | below);
+    return *fd_out < 0 ? wefti_error_system("%s: cannot be opened", dir)
                        : WEFT_OK;
 }
 
@@ -64,8 +81,7 @@ static weft_status make_folder(char *path, size_t end)
     return status;
 }
 
-/* Makes dir and whichever of its parents are missing. */
-static weft_status make_folders(const char *dir)
+weft_status wefti_checkpoint_make_folders(const char *dir)
 {
     char path[WEFTI_CHECKPOINT_PATH_BYTES];
     size_t length = strlen(dir);
@@ -89,15 +105,13 @@ weft_status wefti_checkpoint_try(const char *dir, uint32_t rank)
 {
     char name[32];
     int dir_fd = -1;
-    weft_status status = rank == 0 ? make_folders(dir) : WEFT_OK;
-    if (status == WEFT_OK) {
-        status = open_folder(AT_FDCWD, dir, &dir_fd);
-    }
+    weft_status status = open_folder(AT_FDCWD, dir, &dir_fd);
     if (status != WEFT_OK) {
         return status;
     }
     snprintf(name, sizeof(name), ".try_%05" PRIu32, rank);
-    int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    int fd =
+        openat(dir_fd, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0 || unlinkat(dir_fd, name, 0) != 0) {
         status = wefti_error_system("%s: nothing can be written there", dir);
     }
@@ -108,18 +122,23 @@ weft_status wefti_checkpoint_try(const char *dir, uint32_t rank)
     return status;
 }
 
-weft_status wefti_checkpoint_begin(const char *dir, uint64_t step)
+weft_status wefti_checkpoint_begin(const wefti_checkpoint_owner *owner,
+                                   const char *dir, uint64_t step)
 {
     char name[WEFTI_CHECKPOINT_FOLDER_BYTES];
     int dir_fd = -1;
-    weft_status status = make_folders(dir);
+    weft_status status = wefti_checkpoint_owner_check(owner);
     if (status == WEFT_OK) {
-        status = open_folder(AT_FDCWD, dir, &dir_fd);
+        status = wefti_checkpoint_make_folders(dir);
+    }
+    if (status == WEFT_OK) {
+        status = open_dir(owner, dir, &dir_fd);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW, name);
+    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW,
+                                 owner->origin.session, name);
     if (mkdirat(dir_fd, name, 0777) != 0) {
         status = errno == EEXIST
                      ? wefti_checkpoint_folder_remove(dir_fd, name)
@@ -147,13 +166,14 @@ static weft_status check_ranks(int fd, const char *folder, uint32_t nranks)
 }
 
 /* Writes DONE into the open folder, durably. */
-static weft_status write_done(int folder_fd, const char *folder, uint64_t step,
-                              uint32_t nranks)
+static weft_status write_done(int folder_fd, const char *folder,
+                              const wefti_checkpoint_done *done)
 {
     char text[WEFTI_CHECKPOINT_DONE_BYTES];
-    int length = wefti_checkpoint_folder_done(step, nranks, text);
-    int fd = openat(folder_fd, WEFTI_CHECKPOINT_DONE,
-                    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int length = wefti_checkpoint_done_pack(done, text);
+    int fd =
+        openat(folder_fd, WEFTI_CHECKPOINT_DONE,
+               O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0) {
         return wefti_error_system(
             "%s/" WEFTI_CHECKPOINT_DONE ": cannot be made", folder);
@@ -167,51 +187,119 @@ static weft_status write_done(int folder_fd, const char *folder, uint64_t step,
     return status == WEFT_OK ? sync_folder(folder_fd, folder) : status;
 }
 
-/* A complete step takes the place of another: DONE first, then exchange. */
-static weft_status replace(int dir_fd, int new_fd, const char *new_name,
-                           const char *saved_name, uint64_t step,
-                           uint32_t nranks)
+weft_status wefti_checkpoint_seal(const wefti_checkpoint_owner *owner,
+                                  const char *dir, uint64_t step,
+                                  uint32_t nranks)
 {
-    weft_status status = write_done(new_fd, new_name, step, nranks);
-    if (status == WEFT_OK &&
-        renameat2(dir_fd, new_name, dir_fd, saved_name, RENAME_EXCHANGE) != 0) {
-        status = wefti_error_system("%s: cannot take the place of %s", new_name,
-                                    saved_name);
+    const wefti_checkpoint_done done = {
+        .step = step, .nranks = nranks, .origin = owner->origin};
+    char name[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    int dir_fd = -1;
+    int new_fd = -1;
+    weft_status status = open_dir(owner, dir, &dir_fd);
+    if (status != WEFT_OK) {
+        return status;
     }
-    return status == WEFT_OK ? sync_folder(dir_fd, saved_name) : status;
-}
-
-/* The step's first completion: rename, then DONE. */
-static weft_status place(int dir_fd, int new_fd, const char *new_name,
-                         const char *saved_name, uint64_t step, uint32_t nranks)
-{
-    struct stat what;
-    weft_status status = WEFT_OK;
-    if (fstatat(dir_fd, saved_name, &what, AT_SYMLINK_NOFOLLOW) == 0) {
-        status = wefti_checkpoint_folder_remove(
-            dir_fd, saved_name); /* one without DONE */
+    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW,
+                                 owner->origin.session, name);
+    status = open_folder(dir_fd, name, &new_fd);
+    close(dir_fd);
+    if (status != WEFT_OK) {
+        return status;
     }
-    if (status == WEFT_OK &&
-        renameat(dir_fd, new_name, dir_fd, saved_name) != 0) {
-        status =
-            wefti_error_system("%s: cannot become %s", new_name, saved_name);
+    status = check_ranks(new_fd, name, nranks);
+    if (status == WEFT_OK) {
+        status = sync_folder(new_fd, name);
     }
     if (status == WEFT_OK) {
-        status = sync_folder(dir_fd, saved_name);
+        status = write_done(new_fd, name, &done);
     }
-    return status == WEFT_OK ? write_done(new_fd, saved_name, step, nranks)
-                             : status;
+    close(new_fd);
+    return status;
 }
 
-/* Whether a folder found beside the fresh step stays. */
-static bool is_kept(const wefti_checkpoint_folder *folder, uint64_t step,
+/* What stands where a step is to be: 1 gives way, 0 is nothing there. */
+enum { FREE, TAKEN, LEFTOVER };
+
+static weft_status look_at_place(const wefti_checkpoint_owner *owner,
+                                 int dir_fd, const char *dir, uint64_t step,
+                                 int *what_out)
+{
+    wefti_checkpoint_folder *folders = NULL;
+    size_t count = 0;
+    weft_status status =
+        wefti_checkpoint_folder_scan(dir_fd, dir, &folders, &count);
+    *what_out = FREE;
+    for (size_t i = 0; i < count; i++) {
+        const wefti_checkpoint_folder *one = &folders[i];
+        if (one->step != step || one->state != WEFTI_CHECKPOINT_SAVED) {
+            continue;
+        }
+        *what_out = one->complete || one->damaged ? TAKEN : LEFTOVER;
+        if (!one->plain ||
+            (one->complete && one->done.origin.run != owner->origin.run)) {
+            status = wefti_error(
+                WEFT_ERR_INVALID,
+                "%s/step_%08" PRIu64 ": %s is in the way, and stays", dir, step,
+                one->plain ? "a complete step of another run"
+                           : "what is no folder of its own");
+        }
+    }
+    free(folders);
+    return status;
+}
+
+/* The sealed step gets its name, in place of what has it now. */
+static weft_status place(const wefti_checkpoint_owner *owner, int dir_fd,
+                         const char *dir, uint64_t step)
+{
+    char from[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    char to[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    int there = FREE;
+    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW,
+                                 owner->origin.session, from);
+    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_SAVED, 0, to);
+    weft_status status = look_at_place(owner, dir_fd, dir, step, &there);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_owner_check(owner);
+    }
+    if (status == WEFT_OK && there == LEFTOVER) { /* it has no DONE */
+        status = wefti_checkpoint_folder_remove(dir_fd, to);
+    }
+    if (status == WEFT_OK &&
+        (there == TAKEN ? renameat2(dir_fd, from, dir_fd, to, RENAME_EXCHANGE)
+                        : renameat(dir_fd, from, dir_fd, to)) != 0) {
+        int error = errno; /* of who took DIR over, and cleared up? */
+        status = wefti_checkpoint_owner_check(owner);
+        errno = error;
+        status =
+            status == WEFT_OK
+                ? wefti_error_system("%s/%s: cannot become %s", dir, from, to)
+                : status;
+    }
+    return status == WEFT_OK ? sync_folder(dir_fd, to) : status;
+}
+
+/*
+ * Whether a folder found beside step is to go. Complete steps of the run come
+ * newest first, and room is how many of them may stay yet.
+ */
+static bool is_over(const wefti_checkpoint_folder *folder,
+                    const wefti_checkpoint_owner *owner, uint64_t step,
                     size_t *room)
 {
-    if (!folder->complete || folder->step > step || *room == 0) {
+    if (!folder->plain || folder->damaged) {
         return false;
     }
-    (*room)--;
-    return true;
+    if (!folder->complete) {
+        return true;
+    }
+    if (folder->done.origin.run != owner->origin.run) {
+        return false;
+    }
+    bool stays = *room > 0 || folder->step >= step;
+    *room -= *room > 0;
+    return !stays;
 }
 
 /* Takes out of sight, at one stroke, what is not to be found any more. */
@@ -219,8 +307,8 @@ static weft_status retire(int dir_fd, wefti_checkpoint_folder *folder)
 {
     char from[WEFTI_CHECKPOINT_FOLDER_BYTES];
     char to[WEFTI_CHECKPOINT_FOLDER_BYTES];
-    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_SAVED, from);
-    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_OLD, to);
+    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_SAVED, 0, from);
+    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_OLD, 0, to);
     struct stat what;
     if (fstatat(dir_fd, to, &what, AT_SYMLINK_NOFOLLOW) == 0) {
         weft_status status = wefti_checkpoint_folder_remove(dir_fd, to);
@@ -236,20 +324,19 @@ static weft_status retire(int dir_fd, wefti_checkpoint_folder *folder)
 }
 
 /*
- * Removes what is over. All that has to vanish is renamed first and the
- * renames made durable, so that no power failure brings a half-removed step
+ * Removes what of a list is over. All that has to vanish is renamed first and
+ * the renames made durable, so that no power failure brings a half-removed step
  * back as a complete one.
  */
-static weft_status remove_others(int dir_fd, const char *dir, uint64_t step,
-                                 size_t keep)
+static weft_status remove_listed(const wefti_checkpoint_owner *owner,
+                                 int dir_fd, const char *dir, uint64_t step,
+                                 size_t keep, wefti_checkpoint_folder *folders,
+                                 size_t count)
 {
-    wefti_checkpoint_folder *folders = NULL;
-    size_t count = 0;
-    weft_status worst =
-        wefti_checkpoint_folder_scan(dir_fd, dir, &folders, &count);
+    weft_status worst = WEFT_OK;
     for (size_t i = 0; i < count; i++) {
         if (folders[i].state == WEFTI_CHECKPOINT_SAVED &&
-            !is_kept(&folders[i], step, &keep)) {
+            is_over(&folders[i], owner, step, &keep)) {
             weft_status status = retire(dir_fd, &folders[i]);
             worst = status != WEFT_OK ? status : worst;
         }
@@ -260,67 +347,74 @@ static weft_status remove_others(int dir_fd, const char *dir, uint64_t step,
     for (size_t i = 0; worst == WEFT_OK && i < count; i++) {
         char name[WEFTI_CHECKPOINT_FOLDER_BYTES];
         struct stat what;
-        wefti_checkpoint_folder_name(folders[i].step, folders[i].state, name);
+        wefti_checkpoint_folder_name(folders[i].step, folders[i].state,
+                                     folders[i].session, name);
         if (folders[i].state != WEFTI_CHECKPOINT_SAVED &&
-            fstatat(dir_fd, name, &what, AT_SYMLINK_NOFOLLOW) == 0) {
+            fstatat(dir_fd, name, &what, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISDIR(what.st_mode)) {
             worst = wefti_checkpoint_folder_remove(dir_fd, name);
         }
     }
-    free(folders);
     return worst;
 }
 
-weft_status wefti_checkpoint_commit(const char *dir, uint64_t step,
-                                    uint32_t nranks, size_t keep)
+/* The list comes before the question whose DIR is: see above. */
+static weft_status remove_others(const wefti_checkpoint_owner *owner,
+                                 int dir_fd, const char *dir, uint64_t step,
+                                 size_t keep)
 {
-    char new_name[WEFTI_CHECKPOINT_FOLDER_BYTES];
-    char saved_name[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    wefti_checkpoint_folder *folders = NULL;
+    size_t count = 0;
+    weft_status status =
+        wefti_checkpoint_folder_scan(dir_fd, dir, &folders, &count);
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_owner_check(owner);
+    }
+    if (status == WEFT_OK) {
+        status = remove_listed(owner, dir_fd, dir, step, keep, folders, count);
+    }
+    free(folders);
+    return status;
+}
+
+static void warn(const char *dir)
+{
+    wefti_log(WEFTI_LOG_WARN, 0, "checkpoints in %s: %s", dir,
+              weft_error_text());
+}
+
+weft_status wefti_checkpoint_commit(const wefti_checkpoint_owner *owner,
+                                    const char *dir, uint64_t step, size_t keep)
+{
     int dir_fd = -1;
-    int new_fd = -1;
-    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW, new_name);
-    wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_SAVED, saved_name);
-    weft_status status = open_folder(AT_FDCWD, dir, &dir_fd);
+    weft_status status = open_dir(owner, dir, &dir_fd);
     if (status != WEFT_OK) {
         return status;
     }
-    status = open_folder(dir_fd, new_name, &new_fd);
-    if (status != WEFT_OK) {
-        goto err_close_dir;
+    status = place(owner, dir_fd, dir, step);
+    if (status == WEFT_OK && remove_others(owner, dir_fd, dir, step,
+                                           keep > 0 ? keep : 1) != WEFT_OK) {
+        warn(dir);
     }
-    status = check_ranks(new_fd, new_name, nranks);
-    if (status == WEFT_OK) {
-        status = sync_folder(new_fd, new_name);
-    }
-    if (status == WEFT_OK) {
-        status = (wefti_checkpoint_folder_complete(dir_fd, saved_name) ? replace
-                                                                       : place)(
-            dir_fd, new_fd, new_name, saved_name, step, nranks);
-    }
-    if (status == WEFT_OK &&
-        remove_others(dir_fd, dir, step, keep > 0 ? keep : 1) != WEFT_OK) {
-        wefti_log(WEFTI_LOG_WARN, 0, "checkpoints in %s: %s", dir,
-                  weft_error_text());
-    }
-    close(new_fd);
-err_close_dir:
     close(dir_fd);
     return status;
 }
 
-void wefti_checkpoint_prune(const char *dir, uint64_t step, size_t keep)
+void wefti_checkpoint_prune(const wefti_checkpoint_owner *owner,
+                            const char *dir, uint64_t step)
 {
+    struct stat what;
     int dir_fd = -1;
-    if (access(dir, F_OK) != 0 && errno == ENOENT) {
+    if (lstat(dir, &what) != 0 && errno == ENOENT) {
         return;
     }
-    weft_status status = open_folder(AT_FDCWD, dir, &dir_fd);
+    weft_status status = open_dir(owner, dir, &dir_fd);
     if (status == WEFT_OK) {
-        status = remove_others(dir_fd, dir, step, keep);
+        status = remove_others(owner, dir_fd, dir, step, 0);
         close(dir_fd);
     }
     if (status != WEFT_OK) {
-        wefti_log(WEFTI_LOG_WARN, 0, "checkpoints in %s: %s", dir,
-                  weft_error_text());
+        warn(dir);
     }
 }
 
@@ -362,18 +456,29 @@ weft_status wefti_checkpoint_list(const char *dir, uint64_t **steps_out,
     return status;
 }
 
-weft_status wefti_checkpoint_count_ranks(const char *dir, uint64_t step,
-                                         uint32_t *nranks_out)
+weft_status wefti_checkpoint_find_newest(const char *dir, bool *any_out,
+                                         wefti_checkpoint_done *done_out)
 {
-    char path[WEFTI_CHECKPOINT_PATH_BYTES];
-    weft_status status = WEFT_OK;
-    *nranks_out = 0;
-    do {
-        status = wefti_checkpoint_path(dir, step, WEFTI_CHECKPOINT_SAVED,
-                                       *nranks_out, path);
-    } while (status == WEFT_OK && access(path, F_OK) == 0 && ++*nranks_out);
-    if (status == WEFT_OK && *nranks_out == 0) {
-        status = wefti_error(WEFT_ERR_INVALID, "%s: is missing", path);
+    wefti_checkpoint_folder *folders = NULL;
+    size_t count = 0;
+    int dir_fd = -1;
+    *any_out = false;
+    if (access(dir, F_OK) != 0 && errno == ENOENT) {
+        return WEFT_OK;
     }
+    weft_status status = open_folder(AT_FDCWD, dir, &dir_fd);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = wefti_checkpoint_folder_scan(dir_fd, dir, &folders, &count);
+    close(dir_fd);
+    for (size_t i = 0; !*any_out && i < count; i++) {
+        if (folders[i].complete || folders[i].damaged) {
+            *any_out = true;
+            *done_out = (wefti_checkpoint_done){.step = folders[i].step};
+            status = wefti_checkpoint_read_done(dir, folders[i].step, done_out);
+        }
+    }
+    free(folders);
     return status;
 }

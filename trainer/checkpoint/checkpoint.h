@@ -10,16 +10,20 @@
  * Saving, by all ranks (the barriers are the caller's, and so is agreeing
  * whether every rank's part went well):
  *
- *   rank 0      wefti_checkpoint_begin    makes DIR/.step_00000050.new
+ *   rank 0      wefti_checkpoint_begin    makes DIR/.step_00000050.S.new
  *   barrier
  *   each rank   writer_open, writer_add ..., writer_close    file is durable
  *   barrier
- *   rank 0      wefti_checkpoint_commit   rename, DONE, then remove others
+ *   rank 0      wefti_checkpoint_seal     DONE
+ *               is everybody still there?
+ *               wefti_checkpoint_commit   rename, then remove what is over
  *
- * Invariant: whatever instant the processes die at, a step that was complete
- * before stays complete and readable until a later commit has made its own
- * DONE durable. What a killed run left behind (.new, .old, a step without
- * DONE) is never read, and removed by the next commit.
+ * Invariants: whatever instant the processes die at, a step that was complete
+ * before stays complete and readable until newer ones have taken its place. A
+ * complete step is removed only where as many newer ones of the same run are
+ * complete as are kept. What a killed run left behind (.new, .old, a step
+ * without DONE) is never read, and removed by the next commit. A run that does
+ * not own DIR (checkpoint_owner.h) changes nothing there.
  */
 #ifndef TRAINER_CHECKPOINT_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_CHECKPOINT_H
@@ -29,6 +33,7 @@
 #include "weft/status.h"
 #include "weft/types.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,6 +43,18 @@
 /* Longest path of a file, its end included. */
 #define WEFTI_CHECKPOINT_PATH_BYTES 4096
 
+/*
+ * Who wrote a file. run is drawn when a training run begins, and kept when it
+ * is resumed; session is drawn when a job begins or resumes, and whenever it
+ * has lost ranks. All files of a step are of one session.
+ */
+typedef struct wefti_checkpoint_origin {
+    uint64_t run, session;
+} wefti_checkpoint_origin;
+
+/* Who may write in a folder: trainer/checkpoint/checkpoint_owner.h. */
+typedef struct wefti_checkpoint_owner wefti_checkpoint_owner;
+
 /* Whose state a file is; what must agree to go on from it. */
 typedef struct wefti_checkpoint_header {
     uint64_t step;
@@ -45,20 +62,35 @@ typedef struct wefti_checkpoint_header {
     uint32_t rank;
     uint8_t config_digest[WEFTI_CONFIG_DIGEST_BYTES];
     uint8_t data_hash[WEFTI_DATA_HASH_BYTES];
+    wefti_checkpoint_origin origin;
 } wefti_checkpoint_header;
 
+/* What DONE says of its step. */
+typedef struct wefti_checkpoint_done {
+    uint64_t step;
+    uint32_t nranks;
+    wefti_checkpoint_origin origin;
+} wefti_checkpoint_done;
+
 /*
- * wefti_checkpoint_begin - an empty temporary folder for a step, DIR and its
- * parents made where missing, an older attempt at the same step removed.
+ * wefti_checkpoint_make_folders - makes dir and whichever of its parents are
+ * missing, durably.
+ */
+WEFT_NODISCARD weft_status wefti_checkpoint_make_folders(const char *dir);
+
+/*
+ * wefti_checkpoint_begin - an empty temporary folder for a step, DIR made where
+ * missing, an older attempt at the same step by the same session removed.
+ *
+ * owner       of DIR, or of the folder that DIR is in
  *
  * Threads     rank 0, before any rank's writer_open.  Blocks: on the disk.
  */
-WEFT_NODISCARD weft_status wefti_checkpoint_begin(const char *dir,
-                                                  uint64_t step);
+WEFT_NODISCARD weft_status wefti_checkpoint_begin(
+    const wefti_checkpoint_owner *owner, const char *dir, uint64_t step);
 
 /*
- * wefti_checkpoint_try - whether rank can write in dir, which rank 0 makes
- * where it is missing. Leaves nothing else there.
+ * wefti_checkpoint_try - whether rank can write in dir. Leaves nothing there.
  */
 WEFT_NODISCARD weft_status wefti_checkpoint_try(const char *dir, uint32_t rank);
 
@@ -89,31 +121,43 @@ wefti_checkpoint_writer_close(wefti_checkpoint_writer *writer);
 void wefti_checkpoint_writer_abort(wefti_checkpoint_writer *writer);
 
 /*
- * wefti_checkpoint_commit - make the step the newest complete one.
+ * wefti_checkpoint_seal - writes DONE into the temporary folder, and makes it
+ * durable with all that is in it.
  *
- * Renames the temporary folder (in place of a step of the same number, at one
- * stroke), writes DONE, makes both durable, and only then removes what is not
- * kept: steps older than the newest keep, steps of higher numbers (the
- * abandoned future of a run that was resumed or begun anew), leftovers.
- *
- * Returns     OK | ERR_SYSTEM (a rank's file is missing, a rename failed ...;
- *             what was complete before still is). Failing to remove is not an
- *             error: it is logged as a warning.
+ * Returns     OK | ERR_SYSTEM (a rank's file is missing, the disk is full ...).
  * Threads     rank 0, after every rank's writer_close.
  */
-WEFT_NODISCARD weft_status wefti_checkpoint_commit(const char *dir,
-                                                   uint64_t step,
-                                                   uint32_t nranks,
-                                                   size_t keep);
+WEFT_NODISCARD weft_status
+wefti_checkpoint_seal(const wefti_checkpoint_owner *owner, const char *dir,
+                      uint64_t step, uint32_t nranks);
 
 /*
- * wefti_checkpoint_prune - removes from DIR, if it is there, what commit would
- * remove after the step: all but the newest keep complete steps up to it, and
- * leftovers. Failing to is logged as a warning.
+ * wefti_checkpoint_commit - make a sealed step a complete one, if DIR is still
+ * this session's.
+ *
+ * Renames the temporary folder (in place of a step of the same number, at one
+ * stroke), makes that durable, and only then, if DIR is this session's yet,
+ * removes what is over: of this run's complete steps those older than step and
+ * than the newest keep, and leftovers. Steps of other runs stay, and so do
+ * links and steps whose DONE is damaged.
+ *
+ * Returns     OK | ERR_INVALID (DIR is another session's, or has something in
+ *             the way) | ERR_SYSTEM; what was complete before still is. Failing
+ *             to remove is not an error: it is logged as a warning.
+ * Threads     rank 0.
+ */
+WEFT_NODISCARD weft_status
+wefti_checkpoint_commit(const wefti_checkpoint_owner *owner, const char *dir,
+                        uint64_t step, size_t keep);
+
+/*
+ * wefti_checkpoint_prune - removes from DIR, if it is there, this run's
+ * complete steps before step, and leftovers. Failing to is logged as a warning.
  *
  * Threads     rank 0, while nobody saves there.
  */
-void wefti_checkpoint_prune(const char *dir, uint64_t step, size_t keep);
+void wefti_checkpoint_prune(const wefti_checkpoint_owner *owner,
+                            const char *dir, uint64_t step);
 
 /*
  * wefti_checkpoint_list - numbers of the complete steps in DIR, newest first.
@@ -126,13 +170,24 @@ WEFT_NODISCARD weft_status wefti_checkpoint_list(const char *dir,
                                                  size_t *count_out);
 
 /*
- * wefti_checkpoint_count_ranks - how many ranks' files a complete step holds.
+ * wefti_checkpoint_find_newest - the newest step in DIR that has a DONE.
  *
- * Returns     OK (1 or more) | ERR_INVALID (none, or too long a path).
+ * any_out     false: there is none
+ * done_out    after an error: its step alone
+ *
+ * Returns     OK | ERR_INVALID (its DONE is damaged: the text names it) |
+ *             ERR_SYSTEM.
  */
-WEFT_NODISCARD weft_status wefti_checkpoint_count_ranks(const char *dir,
-                                                        uint64_t step,
-                                                        uint32_t *nranks_out);
+WEFT_NODISCARD weft_status wefti_checkpoint_find_newest(
+    const char *dir, bool *any_out, wefti_checkpoint_done *done_out);
+
+/*
+ * wefti_checkpoint_read_done - what DONE of a step says.
+ *
+ * Returns     OK | ERR_INVALID (damaged) | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_checkpoint_read_done(
+    const char *dir, uint64_t step, wefti_checkpoint_done *done_out);
 
 /* A rank's file, opened and validated down to its table of sections. */
 typedef struct wefti_checkpoint_reader wefti_checkpoint_reader;
@@ -140,7 +195,7 @@ typedef struct wefti_checkpoint_reader wefti_checkpoint_reader;
 /*
  * wefti_checkpoint_reader_open - open the file of expect->rank in the step
  * expect->step, and refuse one of another step, rank, number of ranks,
- * configuration or data.
+ * configuration or data, or that another run or session wrote.
  *
  * Every length is checked against the file's size before it is used. Header
  * and table have checksums; sections are checked when they are read.

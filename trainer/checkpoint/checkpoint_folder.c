@@ -19,11 +19,17 @@
 #include <unistd.h>
 
 void wefti_checkpoint_folder_name(uint64_t step, wefti_checkpoint_state state,
+                                  uint64_t session,
                                   char name[WEFTI_CHECKPOINT_FOLDER_BYTES])
 {
-    static const char *const ends[] = {".new", "", ".old"};
+    char end[32] = "";
+    if (state == WEFTI_CHECKPOINT_NEW) {
+        snprintf(end, sizeof(end), ".%016" PRIx64 ".new", session);
+    } else if (state == WEFTI_CHECKPOINT_OLD) {
+        snprintf(end, sizeof(end), ".old");
+    }
     snprintf(name, WEFTI_CHECKPOINT_FOLDER_BYTES, "%sstep_%08" PRIu64 "%s",
-             state == WEFTI_CHECKPOINT_SAVED ? "" : ".", step, ends[state]);
+             state == WEFTI_CHECKPOINT_SAVED ? "" : ".", step, end);
 }
 
 /* Whether name is exactly what wefti_checkpoint_folder_name writes. */
@@ -31,14 +37,16 @@ static bool parse(const char *name, wefti_checkpoint_folder *folder_out)
 {
     const char *digits = name + (name[0] == '.' ? 1 : 0);
     char again[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    char *end;
     if (strncmp(digits, "step_", 5) != 0) {
         return false;
     }
-    folder_out->step = strtoull(digits + 5, NULL, 10);
+    folder_out->step = strtoull(digits + 5, &end, 10);
+    folder_out->session = *end == '.' ? strtoull(end + 1, NULL, 16) : 0;
     for (int state = 0; state <= WEFTI_CHECKPOINT_OLD; state++) {
         folder_out->state = (wefti_checkpoint_state)state;
         wefti_checkpoint_folder_name(folder_out->step, folder_out->state,
-                                     again);
+                                     folder_out->session, again);
         if (strcmp(again, name) == 0) {
             return true;
         }
@@ -46,14 +54,16 @@ static bool parse(const char *name, wefti_checkpoint_folder *folder_out)
     return false;
 }
 
-weft_status wefti_checkpoint_path(const char *dir, uint64_t step,
-                                  wefti_checkpoint_state state, uint32_t rank,
-                                  char *path_out)
+weft_status wefti_checkpoint_path(const char *dir,
+                                  const wefti_checkpoint_header *header,
+                                  wefti_checkpoint_state state, char *path_out)
 {
     char folder[WEFTI_CHECKPOINT_FOLDER_BYTES];
-    wefti_checkpoint_folder_name(step, state, folder);
-    int length = snprintf(path_out, WEFTI_CHECKPOINT_PATH_BYTES,
-                          "%s/%s/rank_%05" PRIu32 ".weft", dir, folder, rank);
+    wefti_checkpoint_folder_name(header->step, state, header->origin.session,
+                                 folder);
+    int length =
+        snprintf(path_out, WEFTI_CHECKPOINT_PATH_BYTES,
+                 "%s/%s/rank_%05" PRIu32 ".weft", dir, folder, header->rank);
     if (length < 0 || length >= WEFTI_CHECKPOINT_PATH_BYTES) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%.200s...: allowed are paths of up to %d bytes",
@@ -62,53 +72,104 @@ weft_status wefti_checkpoint_path(const char *dir, uint64_t step,
     return WEFT_OK;
 }
 
-int wefti_checkpoint_folder_done(uint64_t step, uint32_t nranks, char *text)
+int wefti_checkpoint_done_pack(const wefti_checkpoint_done *done, char *text)
 {
     return snprintf(text, WEFTI_CHECKPOINT_DONE_BYTES,
-                    "step %" PRIu64 ", ranks %" PRIu32 "\n", step, nranks);
+                    "step %" PRIu64 ", ranks %" PRIu32 ", run %016" PRIx64
+                    ", session %016" PRIx64 "\n",
+                    done->step, done->nranks, done->origin.run,
+                    done->origin.session);
 }
 
-/* What the file holds; 0 bytes where it is no file or longer than text. */
-static size_t read_done(int dir_fd, const char *path, char *text, size_t room)
+/* The number behind name; 0: there is none. */
+static uint64_t read_number(const char *text, const char *name, int base)
 {
+    const char *at = strstr(text, name);
+    return at ? strtoull(at + strlen(name), NULL, base) : 0;
+}
+
+/* Whether text is exactly what wefti_checkpoint_done_pack writes. */
+static bool unpack_done(const char *text, size_t bytes, uint64_t step,
+                        wefti_checkpoint_done *done_out)
+{
+    char again[WEFTI_CHECKPOINT_DONE_BYTES];
+    *done_out = (wefti_checkpoint_done){
+        .step = step,
+        .nranks = (uint32_t)read_number(text, "ranks ", 10),
+        .origin = {.run = read_number(text, "run ", 16),
+                   .session = read_number(text, "session ", 16)}};
+    int length = wefti_checkpoint_done_pack(done_out, again);
+    return done_out->nranks > 0 && bytes == (size_t)length &&
+           memcmp(text, again, bytes) == 0;
+}
+
+/*
+ * Reads DONE of a folder of dir_fd. Returns OK | ERR_SYSTEM (errno ENOENT:
+ * there is none) | ERR_INVALID.
+ */
+static weft_status read_done(int dir_fd, const char *dir,
+                             const wefti_checkpoint_folder *folder,
+                             wefti_checkpoint_done *done_out)
+{
+    char name[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    char path[WEFTI_CHECKPOINT_FOLDER_BYTES + sizeof(WEFTI_CHECKPOINT_DONE)];
+    char text[WEFTI_CHECKPOINT_DONE_BYTES + 1] = "";
     struct stat what;
-    size_t bytes = 0;
+    wefti_checkpoint_folder_name(folder->step, folder->state, 0, name);
+    snprintf(path, sizeof(path), "%s/" WEFTI_CHECKPOINT_DONE, name);
     int fd =
         openat(dir_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
-        return 0;
+        return wefti_error_system("%s/%s: cannot be read", dir, path);
     }
-    if (fstat(fd, &what) == 0 && S_ISREG(what.st_mode) &&
-        what.st_size < (off_t)room) {
-        ssize_t got = read(fd, text, room);
-        bytes = got > 0 ? (size_t)got : 0;
+    ssize_t got = -1;
+    if (fstat(fd, &what) == 0 && S_ISREG(what.st_mode)) {
+        got = read(fd, text, WEFTI_CHECKPOINT_DONE_BYTES);
     }
     close(fd);
-    return bytes;
+    return got >= 0 && unpack_done(text, (size_t)got, folder->step, done_out)
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "%s/%s: does not say that its step is complete: "
+                             "damaged, or of another version of weft",
+                             dir, path);
 }
 
-bool wefti_checkpoint_folder_complete(int dir_fd, const char *name)
+weft_status wefti_checkpoint_read_done(const char *dir, uint64_t step,
+                                       wefti_checkpoint_done *done_out)
 {
-    char path[NAME_MAX + 1 + sizeof(WEFTI_CHECKPOINT_DONE)];
-    char text[WEFTI_CHECKPOINT_DONE_BYTES + 1] = "";
-    char wanted[WEFTI_CHECKPOINT_DONE_BYTES];
-    wefti_checkpoint_folder folder;
-    snprintf(path, sizeof(path), "%s/" WEFTI_CHECKPOINT_DONE, name);
-    size_t bytes =
-        read_done(dir_fd, path, text, (size_t)WEFTI_CHECKPOINT_DONE_BYTES);
-    const char *ranks = strstr(text, "ranks ");
-    if (!parse(name, &folder) || ranks == NULL) {
-        return false;
+    const wefti_checkpoint_folder folder = {.step = step,
+                                            .state = WEFTI_CHECKPOINT_SAVED};
+    int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir_fd < 0) {
+        return wefti_error_system("%s: cannot be opened", dir);
     }
-    uint32_t nranks = (uint32_t)strtoul(ranks + 6, NULL, 10);
-    int length = wefti_checkpoint_folder_done(folder.step, nranks, wanted);
-    return bytes == (size_t)length && memcmp(text, wanted, bytes) == 0;
+    weft_status status = read_done(dir_fd, dir, &folder, done_out);
+    close(dir_fd);
+    return status;
+}
+
+/* What of a folder its name does not say. */
+static void look_into(int dir_fd, const char *dir, const char *name,
+                      wefti_checkpoint_folder *folder)
+{
+    struct stat what;
+    folder->plain = fstatat(dir_fd, name, &what, AT_SYMLINK_NOFOLLOW) == 0 &&
+                    S_ISDIR(what.st_mode);
+    if (folder->state == WEFTI_CHECKPOINT_SAVED) {
+        weft_status status = read_done(dir_fd, dir, folder, &folder->done);
+        folder->complete = status == WEFT_OK;
+        folder->damaged =
+            status == WEFT_ERR_INVALID ||
+            (status == WEFT_ERR_SYSTEM && errno != ENOENT && errno != ENOTDIR);
+    }
 }
 
 /* A list of what is in the folder name of at_fd. */
 static weft_status open_list(int at_fd, const char *name, DIR **list_out)
 {
-    int fd = openat(at_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd =
+        openat(at_fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     *list_out = fd < 0 ? NULL : fdopendir(fd);
     if (*list_out != NULL) {
         return WEFT_OK;
@@ -163,8 +224,7 @@ weft_status wefti_checkpoint_folder_scan(int dir_fd, const char *dir,
         if (!parse(entry->d_name, &one)) {
             continue;
         }
-        one.complete = one.state == WEFTI_CHECKPOINT_SAVED &&
-                       wefti_checkpoint_folder_complete(dir_fd, entry->d_name);
+        look_into(dir_fd, dir, entry->d_name, &one);
         if (!append(folders_out, count_out, &one)) {
             errno = ENOMEM;
             break;

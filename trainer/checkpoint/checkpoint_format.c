@@ -29,6 +29,8 @@ enum {
     AT_TABLE = 104,
     AT_FILE = 112,
     AT_TABLE_CHECKSUM = 120,
+    AT_RUN = 152,
+    AT_SESSION = 160,
     AT_CHECKSUM = 224
 };
 
@@ -98,6 +100,8 @@ void wefti_checkpoint_header_pack(const wefti_checkpoint_header *header,
     put(bytes + AT_FILE, extent->file_bytes, 8);
     memcpy(bytes + AT_TABLE_CHECKSUM, extent->table_checksum,
            sizeof(extent->table_checksum));
+    put(bytes + AT_RUN, header->origin.run, 8);
+    put(bytes + AT_SESSION, header->origin.session, 8);
     wefti_checkpoint_checksum(bytes, AT_CHECKSUM, bytes + AT_CHECKSUM);
 }
 
@@ -152,6 +156,8 @@ static void read_fields(const uint8_t *bytes, wefti_checkpoint_header *header,
     memcpy(header->config_digest, bytes + AT_CONFIG,
            sizeof(header->config_digest));
     memcpy(header->data_hash, bytes + AT_DATA, sizeof(header->data_hash));
+    header->origin.run = get(bytes + AT_RUN, 8);
+    header->origin.session = get(bytes + AT_SESSION, 8);
     extent->section_count = get(bytes + AT_COUNT, 8);
     extent->table_offset = get(bytes + AT_TABLE, 8);
     extent->file_bytes = get(bytes + AT_FILE, 8);

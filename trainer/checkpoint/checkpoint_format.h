@@ -22,7 +22,7 @@
 #define WEFTI_CHECKPOINT_HEADER_BYTES   256
 #define WEFTI_CHECKPOINT_ENTRY_BYTES    128
 #define WEFTI_CHECKPOINT_CHECKSUM_BYTES 32
-#define WEFTI_CHECKPOINT_VERSION        3
+#define WEFTI_CHECKPOINT_VERSION        4
 
 /* What a header says of the rest of its file. */
 typedef struct wefti_checkpoint_extent {

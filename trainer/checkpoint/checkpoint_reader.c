@@ -115,6 +115,16 @@ static weft_status check_header(const wefti_checkpoint_reader *reader,
                            ", not what its name says",
                            reader->path, header->step, header->rank);
     }
+    if (header->origin.run != expect->origin.run ||
+        header->origin.session != expect->origin.session) {
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s: was written by run %016" PRIx64 ", session %016" PRIx64
+            ", but DONE beside it by run %016" PRIx64 ", session %016" PRIx64
+            ": the step has been put together from both",
+            reader->path, header->origin.run, header->origin.session,
+            expect->origin.run, expect->origin.session);
+    }
     if (memcmp(header->config_digest, expect->config_digest,
                sizeof(expect->config_digest)) != 0) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -144,7 +154,7 @@ weft_status wefti_checkpoint_reader_open(const char *dir,
     }
     reader->fd = -1;
     weft_status status = wefti_checkpoint_path(
-        dir, expect->step, WEFTI_CHECKPOINT_SAVED, expect->rank, reader->path);
+        dir, expect, WEFTI_CHECKPOINT_SAVED, reader->path);
     if (status == WEFT_OK) {
         reader->fd = open(reader->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         status = reader->fd < 0

@@ -56,8 +56,8 @@ weft_status wefti_checkpoint_writer_open(const char *dir,
     writer->header = *header;
     writer->extent.table_offset = WEFTI_CHECKPOINT_HEADER_BYTES;
     writer->fd = -1;
-    weft_status status = wefti_checkpoint_path(
-        dir, header->step, WEFTI_CHECKPOINT_NEW, header->rank, writer->path);
+    weft_status status =
+        wefti_checkpoint_path(dir, header, WEFTI_CHECKPOINT_NEW, writer->path);
     if (status == WEFT_OK) {
         writer->fd =
             open(writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

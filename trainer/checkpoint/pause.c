@@ -91,7 +91,7 @@ static weft_status init(wefti_pause *pause, size_t count)
         calloc(wefti_pause_count_pieces(pause), sizeof(*pause->pieces));
     weft_status status =
         pause->live && pause->pieces
-            ? wefti_savepoint_inside(pause->point.dir, pause->dir)
+            ? WEFT_OK
             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a pause");
     if (status != WEFT_OK || count == 0) {
         return status;
@@ -101,8 +101,7 @@ static weft_status init(wefti_pause *pause, size_t count)
 }
 
 weft_status wefti_pause_create(wefti_replica *replica,
-                               const wefti_savepoint *point, const char *dir,
-                               size_t count)
+                               const wefti_savepoint *point, size_t count)
 {
     wefti_pause *pause = calloc(1, sizeof(*pause));
     if (!pause) {
@@ -110,7 +109,6 @@ weft_status wefti_pause_create(wefti_replica *replica,
     }
     pause->replica = replica;
     pause->point = *point;
-    pause->point.dir = dir;
     weft_status status = init(pause, count);
     if (status != WEFT_OK) {
         wefti_pause_destroy(pause);

@@ -46,7 +46,6 @@ typedef struct wefti_pause_mark {
 typedef struct wefti_pause {
     wefti_replica *replica;
     wefti_savepoint point;
-    char dir[WEFTI_CHECKPOINT_PATH_BYTES]; /* of the snapshots */
     size_t cut_count;
     size_t *ends;    /* [cut_count] of this rank's list */
     size_t *places;  /* [cut_count] of all ranks' lists together */
@@ -65,7 +64,6 @@ typedef struct wefti_pause {
  * place to pause; the replica's fini ends it.
  *
  * point    copied; its dir does not count
- * dir      of the run's savepoints; borrowed
  * count    snapshots in a step, for which the saver has to write; 0: none, but
  *          it can go on from one
  *
@@ -73,7 +71,7 @@ typedef struct wefti_pause {
  */
 WEFT_NODISCARD weft_status wefti_pause_create(wefti_replica *replica,
                                               const wefti_savepoint *point,
-                                              const char *dir, size_t count);
+                                              size_t count);
 
 /* After the saver. NULL is legal. */
 void wefti_pause_destroy(wefti_pause *pause);

@@ -28,8 +28,8 @@ static size_t share_elems(const wefti_parameters *plan, size_t bucket,
 static weft_status open_file(const wefti_reshard *job, uint32_t rank,
                              wefti_checkpoint_reader **reader_out)
 {
-    wefti_checkpoint_header header =
-        wefti_savepoint_header(job->point, job->replica, job->step);
+    wefti_checkpoint_header header = wefti_savepoint_header(
+        job->point, job->replica, job->step, &job->origin);
     header.nranks = job->saved;
     header.rank = rank;
     return wefti_checkpoint_reader_open(job->point->dir, &header, reader_out);

@@ -8,12 +8,18 @@
 
 #include "trainer/checkpoint/savepoint.h"
 
-/* saved: how many ranks wrote step. Everything is borrowed. */
+/*
+ * saved    how many ranks wrote step
+ * origin   of what run and session they were
+ *
+ * Everything is borrowed.
+ */
 typedef struct wefti_reshard {
     const wefti_savepoint *point;
     wefti_replica *replica;
     uint64_t step;
     uint32_t saved;
+    wefti_checkpoint_origin origin;
 } wefti_reshard;
 
 /*

@@ -83,33 +83,13 @@ weft_status wefti_savepoint_agree(weft_comm *comm, int *failed_out,
                        nranks - failed);
 }
 
-static weft_status agree(wefti_replica *replica, weft_status own,
-                         const char *what)
-{
-    return wefti_savepoint_agree(replica->config.comm, &replica->failed, own,
-                                 what);
-}
-
-weft_status wefti_savepoint_try(const wefti_savepoint *point,
-                                wefti_replica *replica)
-{
-    weft_status status =
-        replica->rank == 0 ? wefti_checkpoint_try(point->dir, 0) : WEFT_OK;
-    status = agree(replica, status, "checkpoint.dir");
-    if (status != WEFT_OK) {
-        return status;
-    }
-    if (replica->rank > 0) {
-        status = wefti_checkpoint_try(point->dir, (uint32_t)replica->rank);
-    }
-    return agree(replica, status, "checkpoint.dir");
-}
-
-wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
-                                               const wefti_replica *replica,
-                                               uint64_t step)
+wefti_checkpoint_header
+wefti_savepoint_header(const wefti_savepoint *point,
+                       const wefti_replica *replica, uint64_t step,
+                       const wefti_checkpoint_origin *origin)
 {
     wefti_checkpoint_header header = {.step = step,
+                                      .origin = *origin,
                                       .nranks = (uint32_t)replica->nranks,
                                       .rank = (uint32_t)replica->rank};
     memcpy(header.config_digest, point->digest, sizeof(header.config_digest));
@@ -190,8 +170,8 @@ static weft_status add_head(const wefti_savepoint_save *save,
 
 static weft_status write_own(const wefti_savepoint_save *save, const char *dir)
 {
-    wefti_checkpoint_header header =
-        wefti_savepoint_header(save->point, save->replica, save->step);
+    wefti_checkpoint_header header = wefti_savepoint_header(
+        save->point, save->replica, save->step, &save->point->owner->origin);
     wefti_checkpoint_writer *writer;
     weft_status status = wefti_checkpoint_writer_open(dir, &header, &writer);
     if (status != WEFT_OK) {
@@ -208,18 +188,44 @@ static weft_status write_own(const wefti_savepoint_save *save, const char *dir)
     return wefti_checkpoint_writer_close(writer);
 }
 
+/*
+ * A rank 0 that stood still while it wrote may have been left behind meanwhile:
+ * those that have gone on need no step that they have done again.
+ */
+static weft_status check_whole(const wefti_savepoint_save *save)
+{
+    weft_comm *comms[] = {save->comm, save->replica->config.comm};
+    for (int i = 0; i < 2; i++) {
+        weft_fault fault = {.size_bytes = sizeof(fault)};
+        weft_status status = weft_comm_get_fault(comms[i], &fault);
+        if (status == WEFT_OK && fault.status != WEFT_OK) {
+            status =
+                wefti_error(fault.status, "step %" PRIu64 " is not saved: %s",
+                            save->step, fault.text);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    return WEFT_OK;
+}
+
 /* Then what it has made obsolete goes, in either folder. */
 static weft_status commit(const wefti_savepoint_save *save, const char *dir,
                           const char *inside)
 {
     const wefti_savepoint *point = save->point;
-    uint32_t nranks = (uint32_t)save->replica->nranks;
-    weft_status status = wefti_checkpoint_commit(
-        dir, save->step, nranks, save->inside ? 1 : point->keep);
-    if (status == WEFT_OK && save->inside) {
-        wefti_checkpoint_prune(point->dir, save->step, SIZE_MAX);
-    } else if (status == WEFT_OK) {
-        wefti_checkpoint_prune(inside, save->step, 0);
+    weft_status status = wefti_checkpoint_seal(point->owner, dir, save->step,
+                                               (uint32_t)save->replica->nranks);
+    if (status == WEFT_OK) {
+        status = check_whole(save);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_checkpoint_commit(point->owner, dir, save->step,
+                                         save->inside ? 1 : point->keep);
+    }
+    if (status == WEFT_OK && !save->inside) {
+        wefti_checkpoint_prune(point->owner, inside, save->step);
     }
     return status;
 }
@@ -230,7 +236,8 @@ static weft_status save_in(const wefti_savepoint_save *save, const char *dir,
 {
     bool leads = save->replica->rank == 0;
     weft_status status =
-        leads ? wefti_checkpoint_begin(dir, save->step) : WEFT_OK;
+        leads ? wefti_checkpoint_begin(save->point->owner, dir, save->step)
+              : WEFT_OK;
     status = wefti_savepoint_agree(save->comm, save->failed, status, what);
     if (status == WEFT_OK) {
         status = wefti_savepoint_agree(save->comm, save->failed,
@@ -247,14 +254,14 @@ weft_status wefti_savepoint_save_run(const wefti_savepoint_save *save)
 {
     char inside[WEFTI_CHECKPOINT_PATH_BYTES];
     const char *what = save->inside ? "checkpoint.inside" : "checkpoint";
-    weft_status status = wefti_savepoint_inside(save->point->dir, inside);
+    const char *dir = save->point->owner->dir;
+    weft_status status = wefti_savepoint_inside(dir, inside);
     if (status == WEFT_OK) {
         status = save->check(save);
     }
     status = wefti_savepoint_agree(save->comm, save->failed, status, what);
     return status == WEFT_OK
-               ? save_in(save, save->inside ? inside : save->point->dir, inside,
-                         what)
+               ? save_in(save, save->inside ? inside : dir, inside, what)
                : status;
 }
 

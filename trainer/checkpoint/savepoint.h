@@ -14,35 +14,69 @@
  *   dir/step_00000050     between steps
  *   dir/inside/step_...   inside the step after: at most one
  *                         (trainer/checkpoint/pause.h)
+ *   dir/run_00002/...     the same of a run that began anew
+ *                         (trainer/checkpoint/run_folder.h)
  */
 #ifndef TRAINER_CHECKPOINT_SAVEPOINT_H
 #define TRAINER_CHECKPOINT_SAVEPOINT_H
 
-#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/checkpoint_owner.h"
 #include "trainer/replica.h"
 
 /*
  * digest   of the configuration, from wefti_config_digest
  * dir      that holds the steps
+ * owner    of where this run saves; whose it is there is known once it has been
+ *          claimed, and which run is gone on with once it has been read
+ * number   of that folder (trainer/checkpoint/run_folder.h)
  * keep     how many complete steps stay
  * elastic  any number of ranks may go on
  */
 typedef struct wefti_savepoint {
     const char *dir;
+    wefti_checkpoint_owner *owner;
+    uint32_t number;
     size_t keep;
     bool elastic;
     uint8_t digest[WEFTI_CONFIG_DIGEST_BYTES];
 } wefti_savepoint;
 
 /*
- * wefti_savepoint_try - all ranks: whether dir, made where missing, takes every
+ * wefti_savepoint_locate - all ranks, before they have a replica: the folder of
+ * the run that began last in dir, to resume from.
+ *
+ * path         WEFTI_CHECKPOINT_PATH_BYTES
+ * failed_out   as in wefti_replica
+ */
+WEFT_NODISCARD weft_status wefti_savepoint_locate(weft_comm *comm,
+                                                  const char *dir, char *path,
+                                                  int *failed_out);
+
+/*
+ * wefti_savepoint_claim - all ranks, before the first write: takes a folder in
+ * dir for this run, made where missing, and finds out whether it takes every
  * rank's file, so that nobody trains for hours to learn that it does not.
+ * point->dir is that folder from then on.
+ *
+ * resumed     the folder that the replica's state comes from; NULL: it is new
  *
  * Returns     OK | this rank's error | ERR_SYSTEM where only others failed |
  *             the communicator's fault.
  */
-WEFT_NODISCARD weft_status wefti_savepoint_try(const wefti_savepoint *point,
-                                               wefti_replica *replica);
+WEFT_NODISCARD weft_status wefti_savepoint_claim(wefti_savepoint *point,
+                                                 wefti_replica *replica,
+                                                 const char *dir,
+                                                 const char *resumed);
+
+/*
+ * wefti_savepoint_claim_again - all ranks that are left, after others were
+ * lost: what those still write there counts no more. Returns as claim.
+ */
+WEFT_NODISCARD weft_status wefti_savepoint_claim_again(wefti_savepoint *point,
+                                                       wefti_replica *replica);
+
+/* The folder is free for others. Nothing where it has not been claimed. */
+void wefti_savepoint_release(wefti_savepoint *point);
 
 /*
  * wefti_savepoint_write - all ranks after the same step. Where the replica has
@@ -105,9 +139,10 @@ void wefti_savepoint_part_name(char name[WEFTI_CHECKPOINT_NAME_BYTES],
                                size_t bucket, size_t part);
 weft_status wefti_savepoint_check_layout(wefti_checkpoint_reader *reader,
                                          const wefti_replica *replica);
-wefti_checkpoint_header wefti_savepoint_header(const wefti_savepoint *point,
-                                               const wefti_replica *replica,
-                                               uint64_t step);
+wefti_checkpoint_header
+wefti_savepoint_header(const wefti_savepoint *point,
+                       const wefti_replica *replica, uint64_t step,
+                       const wefti_checkpoint_origin *origin);
 
 /*
  * For pause*.c and saver.c: the folder of snapshots inside steps (path:

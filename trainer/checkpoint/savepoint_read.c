@@ -28,39 +28,37 @@ typedef struct found {
     int64_t step;   /* -1: there is none */
     int64_t nranks; /* that saved it */
     int64_t inside; /* 1: it stands inside the step after */
+    wefti_checkpoint_origin origin;
 } found;
 
-/* The newest complete step in dir, -1 where there is none. */
-static weft_status find_step(const char *dir, int64_t *step_out)
-{
-    uint64_t *steps;
-    size_t count;
-    weft_status status = wefti_checkpoint_list(dir, &steps, &count);
-    *step_out = status == WEFT_OK && count > 0 ? (int64_t)steps[0] : -1;
-    free(steps);
-    return status;
-}
-
+/* After an error the step, and where it is, are still told. */
 static weft_status find_newest(const char *dir, found *found_out)
 {
     char inside[WEFTI_CHECKPOINT_PATH_BYTES];
-    uint32_t nranks = 0;
-    int64_t between = -1, within = -1;
+    wefti_checkpoint_done between = {0}, within = {0};
+    bool any_between = false, any_within = false;
     weft_status status = wefti_savepoint_inside(dir, inside);
-    if (status == WEFT_OK) {
-        status = find_step(dir, &between);
-    }
-    if (status == WEFT_OK) {
-        status = find_step(inside, &within);
-    }
-    bool is_inside = within >= 0 && within >= between;
-    int64_t step = is_inside ? within : between;
-    if (status != WEFT_OK || step < 0) {
+    if (status != WEFT_OK) {
         return status;
     }
-    status = wefti_checkpoint_count_ranks(is_inside ? inside : dir,
-                                          (uint64_t)step, &nranks);
-    *found_out = (found){step, nranks, is_inside};
+    weft_status inside_status =
+        wefti_checkpoint_find_newest(inside, &any_within, &within);
+    if (inside_status != WEFT_OK && !any_within) {
+        return inside_status;
+    }
+    status = wefti_checkpoint_find_newest(dir, &any_between, &between);
+    if (status != WEFT_OK && !any_between) {
+        return status;
+    }
+    if (any_within && (!any_between || within.step >= between.step)) {
+        /* Once more for the text of its error. */
+        status = wefti_checkpoint_find_newest(inside, &any_within, &within);
+        *found_out =
+            (found){(int64_t)within.step, within.nranks, 1, within.origin};
+    } else if (any_between) {
+        *found_out =
+            (found){(int64_t)between.step, between.nranks, 0, between.origin};
+    }
     return status;
 }
 
@@ -88,7 +86,34 @@ static weft_status get_sections(wefti_checkpoint_reader *reader,
     return status;
 }
 
-/* Adds to the error at hand which older step this rank could go on from; of the
+/* Whether a run like expect's can go on from a step: every rank's file is there
+ * and sound, and all are of one run. */
+static bool is_sound(const wefti_savepoint *point,
+                     const wefti_checkpoint_header *expect, uint64_t step)
+{
+    wefti_checkpoint_header header = *expect;
+    wefti_checkpoint_done done;
+    weft_status status = wefti_checkpoint_read_done(point->dir, step, &done);
+    if (status != WEFT_OK ||
+        (done.nranks != expect->nranks && !point->elastic)) {
+        return false;
+    }
+    header.step = step;
+    header.nranks = done.nranks;
+    header.origin = done.origin;
+    for (header.rank = 0; status == WEFT_OK && header.rank < done.nranks;
+         header.rank++) {
+        wefti_checkpoint_reader *reader = NULL;
+        status = wefti_checkpoint_reader_open(point->dir, &header, &reader);
+        if (status == WEFT_OK) {
+            status = wefti_checkpoint_reader_check(reader);
+        }
+        wefti_checkpoint_reader_close(reader);
+    }
+    return status == WEFT_OK;
+}
+
+/* Adds to the error at hand which older step this run could go on from; of the
  * failed one is expect. */
 static void name_older(const wefti_savepoint *point,
                        const wefti_checkpoint_header *expect,
@@ -101,22 +126,16 @@ static void name_older(const wefti_savepoint *point,
     weft_status status = wefti_checkpoint_list(point->dir, &steps, &count);
     int64_t good = -1;
     for (size_t i = 0; status == WEFT_OK && good < 0 && i < count; i++) {
-        wefti_checkpoint_header header = *expect;
-        wefti_checkpoint_reader *reader = NULL;
-        header.step = steps[i];
         if ((int64_t)steps[i] < failed->step + failed->inside &&
-            wefti_checkpoint_reader_open(point->dir, &header, &reader) ==
-                WEFT_OK &&
-            wefti_checkpoint_reader_check(reader) == WEFT_OK) {
+            is_sound(point, expect, steps[i])) {
             good = (int64_t)steps[i];
         }
-        wefti_checkpoint_reader_close(reader);
     }
     free(steps);
     wefti_error_keep("%s", why);
     if (good >= 0) {
         wefti_checkpoint_folder_name((uint64_t)failed->step,
-                                     WEFTI_CHECKPOINT_SAVED, folder);
+                                     WEFTI_CHECKPOINT_SAVED, 0, folder);
         wefti_error_keep("%s; step %" PRId64 " there is complete: remove the "
                          "folder %s%s to go on from it",
                          why, good, failed->inside ? "inside/" : "", folder);
@@ -168,8 +187,8 @@ static weft_status read_own(const wefti_savepoint *point,
                             wefti_replica *replica, const found *newest)
 {
     char inside[WEFTI_CHECKPOINT_PATH_BYTES];
-    wefti_checkpoint_header header =
-        wefti_savepoint_header(point, replica, (uint64_t)newest->step);
+    wefti_checkpoint_header header = wefti_savepoint_header(
+        point, replica, (uint64_t)newest->step, &newest->origin);
     wefti_checkpoint_reader *reader = NULL;
     weft_status status = wefti_savepoint_inside(point->dir, inside);
     if (status == WEFT_OK) {
@@ -215,18 +234,30 @@ static weft_status find_some(const char *dir, found *found_out)
                : status;
 }
 
+/* By rank 0. Where DONE is damaged, an older step is named. */
+static weft_status choose(const wefti_savepoint *point, wefti_replica *replica,
+                          bool must, found *newest)
+{
+    weft_status status = (must ? find_some : find_newest)(point->dir, newest);
+    if (status != WEFT_OK && newest->step >= 0) {
+        wefti_checkpoint_header header = wefti_savepoint_header(
+            point, replica, (uint64_t)newest->step, &newest->origin);
+        name_older(point, &header, newest);
+    }
+    return status;
+}
+
 static weft_status read_newest(const wefti_savepoint *point,
                                wefti_replica *replica, bool must)
 {
-    found newest = {-1, 0, 0};
-    weft_status status = WEFT_OK;
-    if (replica->rank == 0) { /* one rank chooses, also while another saves */
-        status = (must ? find_some : find_newest)(point->dir, &newest);
-    }
-    status = agree(replica, status);
+    found newest = {.step = -1};
+    /* One rank chooses, also while another saves. */
+    weft_status status = agree(
+        replica,
+        replica->rank == 0 ? choose(point, replica, must, &newest) : WEFT_OK);
     if (status == WEFT_OK) {
-        status = weft_broadcast(&newest, &newest, 3, WEFT_DTYPE_I64, 0,
-                                replica->config.comm, NULL);
+        status = weft_broadcast(&newest, &newest, sizeof(newest), WEFT_DTYPE_U8,
+                                0, replica->config.comm, NULL);
     }
     if (status != WEFT_OK || newest.step < 0) {
         return status;
@@ -234,15 +265,25 @@ static weft_status read_newest(const wefti_savepoint *point,
     if (point->elastic && !newest.inside &&
         newest.nranks != (int64_t)replica->nranks) {
         const wefti_reshard job = {point, replica, (uint64_t)newest.step,
-                                   (uint32_t)newest.nranks};
-        status = agree(replica, wefti_reshard_check(&job));
+                                   (uint32_t)newest.nranks, newest.origin};
+        wefti_checkpoint_header header = wefti_savepoint_header(
+            point, replica, (uint64_t)newest.step, &newest.origin);
+        status = wefti_reshard_check(&job);
+        if (status != WEFT_OK) {
+            name_older(point, &header, &newest);
+        }
+        status = agree(replica, status);
         if (status == WEFT_OK) {
             status = agree(replica, wefti_reshard_read(&job));
         }
     } else {
         status = read_own(point, replica, &newest);
     }
-    return status == WEFT_OK ? wefti_replica_collect(replica) : status;
+    if (status == WEFT_OK) {
+        point->owner->origin.run = newest.origin.run;
+        status = wefti_replica_collect(replica);
+    }
+    return status;
 }
 
 weft_status wefti_savepoint_read(const wefti_savepoint *point,
@@ -263,19 +304,23 @@ static weft_status look_up(const wefti_savepoint *point, int nranks,
                            wefti_savepoint_schedule *schedule_out)
 {
     char inside[WEFTI_CHECKPOINT_PATH_BYTES];
-    found newest = {-1, 0, 0};
+    found newest = {.step = -1};
     wefti_checkpoint_reader *reader = NULL;
     weft_status status = find_some(point->dir, &newest);
+    wefti_checkpoint_header header = {.step = (uint64_t)newest.step,
+                                      .nranks = (uint32_t)nranks,
+                                      .origin = newest.origin};
+    memcpy(header.config_digest, point->digest, sizeof(header.config_digest));
+    memcpy(header.data_hash, data->hash, sizeof(header.data_hash));
+    if (status != WEFT_OK && newest.step >= 0) {
+        name_older(point, &header, &newest);
+    }
     if (status == WEFT_OK) {
         status = wefti_savepoint_inside(point->dir, inside);
     }
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_checkpoint_header header = {.step = (uint64_t)newest.step,
-                                      .nranks = (uint32_t)nranks};
-    memcpy(header.config_digest, point->digest, sizeof(header.config_digest));
-    memcpy(header.data_hash, data->hash, sizeof(header.data_hash));
     schedule_out->step = newest.step;
     schedule_out->inside = newest.inside;
     status = wefti_checkpoint_reader_open(newest.inside ? inside : point->dir,

@@ -227,13 +227,20 @@ static weft_status check_deterministic(const wefti_config *config)
                : WEFT_OK;
 }
 
+/* The same job under another schedule. */
+static weft_status check_other(const wefti_config *config, const char *name,
+                               int nranks)
+{
+    wefti_config other = wefti_pipe_schedule_config(
+        config, name, wefti_pipe_schedule_chunks(config, name));
+    return wefti_config_check(&other, nranks);
+}
+
 /* The same job under one of the schedules that are to be compared. */
 static weft_status check_compared(const wefti_config *config, const char *name,
                                   int nranks)
 {
-    wefti_config other = wefti_pipe_schedule_config(
-        config, name, wefti_pipe_schedule_chunks(config, name));
-    weft_status status = wefti_config_check(&other, nranks);
+    weft_status status = check_other(config, name, nranks);
     if (status == WEFT_OK) {
         return WEFT_OK;
     }
@@ -279,6 +286,33 @@ static weft_status check_one(const wefti_config *config, int nranks)
     return status == WEFT_OK ? check_deterministic(config) : status;
 }
 
+/*
+ * What else auto tries may not suit: 1f1b must. V and N are what interleaved
+ * schedules have; fixed, they must be possible for them, or they would be keys
+ * that nobody reads.
+ */
+static weft_status check_auto(const wefti_config *config, int nranks)
+{
+    bool chunks = config->parallel.virtual_pipeline_model_parallel_size > 1;
+    weft_status status = check_other(config, "1f1b", nranks);
+    if (status != WEFT_OK ||
+        (!chunks && config->parallel.virtual_group_size == 0)) {
+        return status;
+    }
+    status = check_other(config, "interleaved", nranks);
+    if (status == WEFT_OK) {
+        return WEFT_OK;
+    }
+    char why[384];
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    return wefti_config_refuse(
+        config, status, "parallel",
+        chunks ? "virtual_pipeline_model_parallel_size" : "virtual_group_size",
+        "leaves schedule auto no interleaved to choose: %s; allowed is %s, "
+        "which leaves it to auto, or what suits",
+        why, chunks ? "1" : "0");
+}
+
 weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
 {
     if (!wefti_pipe_schedule_wanted(config)) {
@@ -290,14 +324,8 @@ weft_status wefti_config_check_pipeline(const wefti_config *config, int nranks)
                       "do not have all parts of the model");
     }
     weft_status status = WEFT_OK;
-    if (is_named(config, "auto")) { /* what else is tried may not suit */
-        if (config->parallel.virtual_pipeline_model_parallel_size > 1) {
-            return refuse(config, "parallel",
-                          "virtual_pipeline_model_parallel_size",
-                          "is what schedule auto chooses; allowed is 1");
-        }
-        wefti_config usual = wefti_pipe_schedule_config(config, "1f1b", 1);
-        status = wefti_config_check(&usual, nranks);
+    if (is_named(config, "auto")) {
+        status = check_auto(config, nranks);
     } else {
         status = check_one(config, nranks);
     }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "trainer/data/skipped.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -39,12 +40,15 @@ typedef struct walk {
     void *note_context;
     origin *origins; /* open addressing by the digest's first bytes */
     size_t origin_room;
+    wefti_skipped skipped;
 } walk;
+
+enum { LINE_BYTES = 2048 };
 
 __attribute__((format(printf, 2, 3))) static void tell(const walk *walker,
                                                        const char *format, ...)
 {
-    char line[2048];
+    char line[LINE_BYTES];
     if (walker->note == NULL) {
         return;
     }
@@ -53,6 +57,20 @@ __attribute__((format(printf, 2, 3))) static void tell(const walk *walker,
     vsnprintf(line, sizeof(line), format, args);
     va_end(args);
     walker->note(walker->note_context, line);
+}
+
+/* One file is left out, and told of with its like at the end. */
+__attribute__((format(printf, 4, 5))) static weft_status
+skip(walk *walker, wefti_skipped_reason reason, const char *path,
+     const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof(line), format, args);
+    va_end(args);
+    walker->corpus->files_skipped++;
+    return wefti_skipped_add(&walker->skipped, reason, path, line);
 }
 
 static weft_status no_memory(const char *what)
@@ -155,15 +173,13 @@ static weft_status judge(walk *walker, const char *path, size_t gap_bytes,
     size_t good = wefti_utf8_check(fresh, nul ? (size_t)(nul - fresh) : bytes);
     uint8_t digest[DIGEST_BYTES];
     if (good < bytes) {
-        tell(walker, "skipped %s: not UTF-8 text (byte %zu is 0x%02x)", path,
-             good, fresh[good]);
-        corpus->files_skipped++;
-        return WEFT_OK;
+        return skip(walker, WEFTI_SKIPPED_NOT_TEXT, path,
+                    "skipped %s: not UTF-8 text (byte %zu is 0x%02x)", path,
+                    good, fresh[good]);
     }
     if (bytes == 0) {
-        tell(walker, "skipped %s: empty", path);
-        corpus->files_skipped++;
-        return WEFT_OK;
+        return skip(walker, WEFTI_SKIPPED_EMPTY, path, "skipped %s: empty",
+                    path);
     }
     weft_status status = make_origin_room(walker);
     if (status != WEFT_OK) {
@@ -172,9 +188,8 @@ static weft_status judge(walk *walker, const char *path, size_t gap_bytes,
     crypto_generichash(digest, sizeof(digest), fresh, bytes, NULL, 0);
     origin *place = find_origin(walker->origins, walker->origin_room, digest);
     if (place->path != NULL) {
-        tell(walker, "skipped %s: the same text as %s", path, place->path);
-        corpus->files_skipped++;
-        return WEFT_OK;
+        return skip(walker, WEFTI_SKIPPED_SAME_TEXT, path,
+                    "skipped %s: the same text as %s", path, place->path);
     }
     place->path = strdup(path);
     if (place->path == NULL) {
@@ -356,6 +371,8 @@ weft_status wefti_corpus_read(wefti_corpus *corpus, const char *const *paths,
     for (size_t i = 0; status == WEFT_OK && i < path_count; i++) {
         status = take_path(&walker, paths[i]);
     }
+    wefti_skipped_tell(&walker.skipped, note, note_context);
+    wefti_skipped_fini(&walker.skipped);
     for (size_t i = 0; i < walker.origin_room; i++) {
         free(walker.origins[i].path);
     }

@@ -3,10 +3,11 @@
  * trainer/data/corpus.h - files and folders of text, read once into memory as
  * one text: the files in order, each but the first after a separator byte.
  *
- * Left out, each with a note: what is empty, what is not UTF-8 (a NUL byte
- * counts as not text, so that the separator occurs nowhere else), and a file
- * whose bytes are those of one already taken. Links inside folders are not
- * followed: one note a folder says how many.
+ * Left out: what is empty, what is not UTF-8 (a NUL byte counts as not text, so
+ * that the separator occurs nowhere else), and a file whose bytes are those of
+ * one already taken; after the last file one note tells how many of each ending
+ * (trainer/data/skipped.h). Links inside folders are not followed: one note a
+ * folder says how many.
  */
 #ifndef TRAINER_DATA_CORPUS_H
 #define TRAINER_DATA_CORPUS_H

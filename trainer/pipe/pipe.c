@@ -176,19 +176,25 @@ configure_stage(wefti_pipe *pipe, const wefti_parameters *plan, size_t index)
                                 .arenas = pipe->arenas};
 }
 
-/* Slots that any of the rank's stages can use. */
-static weft_status make_slots(wefti_pipe *pipe, const wefti_parameters *plan,
-                              int count)
+/* Of a slot that any of the rank's stages can use. */
+static size_t count_slot_elems(wefti_pipe *pipe, const wefti_parameters *plan)
 {
     size_t most = 0;
-    pipe->arenas = calloc((size_t)count, sizeof(*pipe->arenas));
-    if (!pipe->arenas) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d slots", count);
-    }
     for (size_t i = 0; i < pipe->stage_count; i++) {
         wefti_stage_config config = configure_stage(pipe, plan, i);
         size_t elems = wefti_stage_slot_elems(&config);
         most = elems > most ? elems : most;
+    }
+    return most;
+}
+
+static weft_status make_slots(wefti_pipe *pipe, const wefti_parameters *plan,
+                              int count)
+{
+    size_t most = count_slot_elems(pipe, plan);
+    pipe->arenas = calloc((size_t)count, sizeof(*pipe->arenas));
+    if (!pipe->arenas) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d slots", count);
     }
     pipe->slot_bytes = most * sizeof(real);
     for (; pipe->slots < (size_t)count; pipe->slots++) {
@@ -324,6 +330,25 @@ static weft_status make_reduces(wefti_pipe *pipe, const wefti_replica *replica)
                 pipe, replica,
                 (wefti_pipe_reduce){tensor->bucket, tensor->bucket + 1, NULL});
         }
+    }
+    return status;
+}
+
+weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
+                                const wefti_pipe_config *config,
+                                wefti_replica *replica, double *bytes_out)
+{
+    wefti_pipe planned = *pipe;
+    wefti_pipeline_config executed =
+        configure_pipeline(&planned, config, replica);
+    wefti_pipeline_peaks peaks;
+    weft_status status = wefti_pipeline_predict(&executed, pipe->rank, &peaks);
+    if (status == WEFT_OK) {
+        planned.workspace.sequences = replica->config.micro_batch;
+        *bytes_out = (double)peaks.slots *
+                         (double)count_slot_elems(&planned, &replica->plan) *
+                         sizeof(real) +
+                     (double)peaks.bytes;
     }
     return status;
 }

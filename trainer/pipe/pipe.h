@@ -89,6 +89,15 @@ WEFT_NODISCARD weft_status wefti_pipe_meet(wefti_pipe *pipe,
                                            wefti_part *parts_out,
                                            size_t *part_count_out);
 
+/*
+ * wefti_pipe_estimate - what open will take for activations and the executor's
+ * buffers; the replica has been planned.
+ */
+WEFT_NODISCARD weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
+                                               const wefti_pipe_config *config,
+                                               struct wefti_replica *replica,
+                                               double *bytes_out);
+
 /* wefti_pipe_open - everything else, when the replica has its arrays. */
 WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
                                            const wefti_pipe_config *config,

@@ -294,16 +294,27 @@ wefti_layer_cost wefti_layer_cost_fit(const wefti_pipe_cost *cost,
     return fit;
 }
 
-weft_schedule_cost wefti_layer_cost_rank(const wefti_layer_cost *cost,
-                                         int ranks, int layers, double hidden)
+wefti_pipe_basis wefti_pipe_basis_fit(const wefti_pipe_cost *cost,
+                                      const weft_schedule *schedule, int layers)
 {
+    return (wefti_pipe_basis){.layer =
+                                  wefti_layer_cost_fit(cost, schedule, layers),
+                              .p2p = cost->p2p,
+                              .hidden = cost->hidden};
+}
+
+weft_schedule_cost wefti_pipe_basis_rank(const wefti_pipe_basis *basis,
+                                         int ranks, int layers)
+{
+    const weft_stage_cost *layer = &basis->layer.layer;
     double each = (double)layers / ranks;
     weft_schedule_cost rank = {.size_bytes = sizeof(rank),
-                               .f = each * cost->layer.f,
-                               .i = each * cost->layer.i,
-                               .w = each * cost->layer.w,
-                               .b = each * cost->layer.b};
-    set_pair(&rank, hidden);
+                               .f = each * layer->f,
+                               .i = each * layer->i,
+                               .w = each * layer->w,
+                               .b = each * layer->b,
+                               .p2p = basis->p2p};
+    set_pair(&rank, basis->hidden);
     return rank;
 }
 

@@ -57,10 +57,24 @@ wefti_layer_cost wefti_layer_cost_fit(const wefti_pipe_cost *cost,
                                       const weft_schedule *schedule,
                                       int layers);
 
-/* A rank's share of the layers without the ends or messages; hidden: of a pair.
+/*
+ * wefti_pipe_basis - all that other schedules of the same model are planned
+ * with.
+ *
+ * hidden   share of a pair's shorter half
  */
-weft_schedule_cost wefti_layer_cost_rank(const wefti_layer_cost *cost,
-                                         int ranks, int layers, double hidden);
+typedef struct wefti_pipe_basis {
+    wefti_layer_cost layer;
+    double p2p, hidden;
+} wefti_pipe_basis;
+
+wefti_pipe_basis wefti_pipe_basis_fit(const wefti_pipe_cost *cost,
+                                      const weft_schedule *schedule,
+                                      int layers);
+
+/* A rank's share of the layers, without the model's ends. */
+weft_schedule_cost wefti_pipe_basis_rank(const wefti_pipe_basis *basis,
+                                         int ranks, int layers);
 
 /* stages_out   [stages of the schedule] */
 void wefti_layer_cost_apply(const wefti_layer_cost *cost,

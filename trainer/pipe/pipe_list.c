@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/input.h"
+#include "overlap/schedule/schedule.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -106,11 +107,13 @@ static weft_status check_actions(const char *path,
             char text[WEFT_ACTION_TEXT_BYTES];
             if (!is_allowed((weft_action_type)actions[i].type)) {
                 (void)weft_action_pack(&actions[i], text);
+                weft_place at = wefti_schedule_place(schedule, rank, i);
                 return wefti_error(WEFT_ERR_INVALID,
-                                   "%.200s: row %d: %s; allowed is all but "
-                                   "UNSHARD, RESHARD, OPT, GATHER_PARAM and "
-                                   "EMA, which training does by itself",
-                                   path, rank + 1, text);
+                                   "%.200s: row %d, column %d: %s; allowed is "
+                                   "all but UNSHARD, RESHARD, OPT, "
+                                   "GATHER_PARAM and EMA, which training does "
+                                   "by itself",
+                                   path, at.row, at.column, text);
             }
         }
     }
@@ -146,15 +149,12 @@ static weft_status check_numbers(const wefti_config *config, const char *path,
 }
 
 /* Every schedule that is run has been proved; this one may be anybody's. */
-static weft_status check_rules(const char *path, weft_schedule *schedule)
+static weft_status check_rules(const char *path, const weft_schedule *schedule)
 {
     weft_check_config config = {.size_bytes = sizeof(config),
                                 .semantics = WEFT_SEMANTICS_GROUPED};
     weft_verdict verdict;
-    weft_status status = weft_schedule_group(schedule, 0);
-    if (status == WEFT_OK) {
-        status = weft_schedule_check(schedule, &config, &verdict);
-    }
+    weft_status status = weft_schedule_check(schedule, &config, &verdict);
     if (status != WEFT_OK) {
         return status;
     }
@@ -168,7 +168,8 @@ static weft_status check_rules(const char *path, weft_schedule *schedule)
 }
 
 static weft_status check_list(const wefti_config *config, const char *path,
-                              int64_t microbatches, weft_schedule *schedule)
+                              int64_t microbatches,
+                              const weft_schedule *schedule)
 {
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     weft_status status = weft_schedule_get_info(schedule, &info);
@@ -188,7 +189,8 @@ weft_status wefti_pipe_list_read(const wefti_config *config,
     const char *path = config->parallel.schedule_file;
     char *text;
     size_t bytes;
-    weft_status status = wefti_file_read(path, FILE_BYTES_MOST, &text, &bytes);
+    weft_status status =
+        wefti_file_read(path, WEFTI_INPUT_FILE, FILE_BYTES_MOST, &text, &bytes);
     if (status != WEFT_OK) {
         return status;
     }

@@ -46,6 +46,23 @@ int wefti_pipe_schedule_chunks(const wefti_config *config, const char *name)
     return 0;
 }
 
+/* Of a job's pipelines. */
+static int64_t count_copies(const wefti_config *config, int nranks)
+{
+    return nranks / config->parallel.pipeline_model_parallel_size;
+}
+
+wefti_pipe_job wefti_pipe_schedule_job(const wefti_config *config, int nranks)
+{
+    int64_t sequences =
+        config->train.global_batch_size / count_copies(config, nranks);
+    return (wefti_pipe_job){
+        .ranks = (int)config->parallel.pipeline_model_parallel_size,
+        .microbatches = (int)(sequences / config->train.micro_batch_size),
+        .layers = (int)config->model.layers,
+        .sequences = (int)sequences};
+}
+
 weft_status wefti_pipe_schedule_make(const wefti_config *config,
                                      int64_t microbatches,
                                      weft_schedule **schedule_out)
@@ -83,17 +100,18 @@ weft_status wefti_pipe_schedule_pass(weft_schedule *schedule)
         !wefti_pipe_list_has(schedule, WEFT_ACTION_RELEASE)) {
         status = weft_schedule_release(schedule);
     }
-    return status == WEFT_OK ? weft_schedule_group(schedule, 0) : status;
+    /* A list with messages says itself which are posted together. */
+    return status == WEFT_OK && !info.lowered ? weft_schedule_group(schedule, 0)
+                                              : status;
 }
 
 weft_status wefti_pipe_schedule_open(const wefti_config *config, int nranks,
                                      weft_schedule **schedule_out)
 {
-    int64_t copies = nranks / config->parallel.pipeline_model_parallel_size;
-    weft_status status =
-        wefti_pipe_schedule_make(config,
-                                 config->train.global_batch_size /
-                                     config->train.micro_batch_size / copies,
-                                 schedule_out);
+    weft_status status = wefti_pipe_schedule_make(
+        config,
+        config->train.global_batch_size / config->train.micro_batch_size /
+            count_copies(config, nranks),
+        schedule_out);
     return status == WEFT_OK ? wefti_pipe_schedule_pass(*schedule_out) : status;
 }

@@ -6,6 +6,7 @@
 #define TRAINER_PIPE_PIPE_SCHEDULE_H
 
 #include "trainer/config/config.h"
+#include "trainer/pipe/pipe_advice.h"
 #include "weft/schedule.h"
 
 /* Whether the model is cut over ranks at all. */
@@ -25,6 +26,9 @@ wefti_config wefti_pipe_schedule_config(const wefti_config *config,
  * is the configuration's, else the least that the layers allow; 0: none.
  */
 int wefti_pipe_schedule_chunks(const wefti_config *config, const char *name);
+
+/* What there is to advise on in a job of so many ranks: any V and N. */
+wefti_pipe_job wefti_pipe_schedule_job(const wefti_config *config, int nranks);
 
 /*
  * wefti_pipe_schedule_make - the list for microbatches of a step: a generator's

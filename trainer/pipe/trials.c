@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "comm/select.h"
 #include "trainer/pipe/pipe_schedule.h"
-#include "weft/advice.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,11 +22,10 @@ typedef struct search {
     FILE *err;
 } search;
 
-bool wefti_trials_wanted(const wefti_config *config)
+bool wefti_trials_compare(const wefti_config *config)
 {
     const wefti_config_words *compare = &config->parallel.compare;
-    return strcmp(config->parallel.schedule, "auto") == 0 ||
-           (compare->count > 0 && strcmp(compare->items[0], "none") != 0);
+    return compare->count > 0 && strcmp(compare->items[0], "none") != 0;
 }
 
 double wefti_trial_error(const wefti_trial *trial)
@@ -44,17 +42,19 @@ static void tell_trial(const search *s, const wefti_trial *trial)
     if (s->err) {
         fprintf(s->err,
                 "weft-train: tried %s%s: planned %.4g ms, measured %.4g "
-                "(%+.1f%%); bubble %.1f%%, %.1f%%; whole step %.4g ms\n",
+                "(%+.1f%%); bubble %.1f%%, %.1f%%; whole step %.4g ms (%.4g to "
+                "%.4g)\n",
                 trial->name, trial->emulated ? " (emulated)" : "",
                 trial->planned.makespan, ran->makespan,
                 100 * wefti_trial_error(trial),
                 100 * trial->planned.bubble / trial->planned.makespan,
-                100 * ran->bubble / ran->makespan, trial->step_ms);
+                100 * ran->bubble / ran->makespan, trial->step_ms,
+                trial->least_ms, trial->most_ms);
     }
 }
 
-static const wefti_trial_basis *basis_of(const wefti_trials *trials,
-                                         const wefti_trial *trial)
+static const wefti_pipe_basis *basis_of(const wefti_trials *trials,
+                                        const wefti_trial *trial)
 {
     return trial->emulated ? &trials->emulated : &trials->real;
 }
@@ -62,7 +62,7 @@ static const wefti_trial_basis *basis_of(const wefti_trials *trials,
 /* The same on paper, with what 1f1b's costs come to for it. */
 static weft_status plan(const search *s, wefti_trial *trial)
 {
-    const wefti_trial_basis *basis = basis_of(s->trials, trial);
+    const wefti_pipe_basis *basis = basis_of(s->trials, trial);
     int layers = (int)s->job->config->model.layers;
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     weft_status status = weft_schedule_get_info(trial->schedule, &info);
@@ -74,9 +74,7 @@ static weft_status plan(const search *s, wefti_trial *trial)
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
                            info.stages);
     }
-    weft_schedule_cost cost =
-        wefti_layer_cost_rank(&basis->layer, info.ranks, layers, basis->hidden);
-    cost.p2p = basis->p2p;
+    weft_schedule_cost cost = wefti_pipe_basis_rank(basis, info.ranks, layers);
     wefti_layer_cost_apply(&basis->layer, trial->schedule, layers, stages);
     cost.stages = stages;
     status =
@@ -86,23 +84,37 @@ static weft_status plan(const search *s, wefti_trial *trial)
 }
 
 /* From 1f1b; all ranks plan with what rank 0 has found. */
-static weft_status find_basis(search *s, const wefti_trial *trial)
+static weft_status find_basis(const search *s, const wefti_trial *trial,
+                              wefti_pipe_basis *basis_out)
 {
-    wefti_trial_basis own;
-    memset(&own, 0, sizeof(own));
     wefti_pipe_cost cost;
     weft_status status = wefti_pipe_cost_init(&cost, trial->schedule,
                                               trial->runs, trial->run_count);
-    if (status == WEFT_OK) {
-        own.layer = wefti_layer_cost_fit(&cost, trial->schedule,
-                                         (int)s->job->config->model.layers);
-        own.p2p = cost.p2p;
-        own.hidden = cost.hidden;
-        wefti_pipe_cost_fini(&cost);
-        status = weft_broadcast(&own, &own, sizeof(own) / sizeof(double),
-                                WEFT_DTYPE_F64, 0, s->job->comm, NULL);
+    if (status != WEFT_OK) {
+        return status;
     }
-    *(trial->emulated ? &s->trials->emulated : &s->trials->real) = own;
+    *basis_out = wefti_pipe_basis_fit(&cost, trial->schedule,
+                                      (int)s->job->config->model.layers);
+    wefti_pipe_cost_fini(&cost);
+    return weft_broadcast(basis_out, basis_out,
+                          sizeof(*basis_out) / sizeof(double), WEFT_DTYPE_F64,
+                          0, s->job->comm, NULL);
+}
+
+/* 1f1b by itself: what all is planned with. */
+static weft_status look(search *s)
+{
+    enum { WARM_STEPS = 1, STEPS = 3 };
+    wefti_trial usual;
+    weft_status status = wefti_trial_init(&usual, s->job, "1f1b", 1, NULL);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = wefti_trial_visit(&usual, s->job, WARM_STEPS, STEPS);
+    if (status == WEFT_OK) {
+        status = find_basis(s, &usual, &s->trials->real);
+    }
+    wefti_trial_fini(&usual);
     return status;
 }
 
@@ -140,12 +152,10 @@ static const wefti_trial *find_trial(const wefti_trials *trials,
     return NULL;
 }
 
-/* The first of its kind is 1f1b, whose costs are the others'. */
-static weft_status try_one(search *s, const char *name, int chunks,
+static weft_status add_one(search *s, const char *name, int chunks,
                            bool emulated)
 {
     wefti_trials *trials = s->trials;
-    wefti_trial *trial = &trials->items[trials->count];
     weft_stage_cost *waits = NULL;
     if (emulated) {
         wefti_config with =
@@ -155,21 +165,42 @@ static weft_status try_one(search *s, const char *name, int chunks,
             return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to try %s", name);
         }
     }
-    weft_status status = wefti_trial_run(s->job, name, chunks, waits, trial);
-    free(waits);
-    if (status != WEFT_OK) {
-        return status;
+    weft_status status = wefti_trial_init(&trials->items[trials->count], s->job,
+                                          name, chunks, waits);
+    trials->count += status == WEFT_OK;
+    return status;
+}
+
+/* ---- all of them, in turn -------------------------------------------------
+ */
+
+static weft_status take_turns(search *s)
+{
+    wefti_trials *trials = s->trials;
+    weft_status status = WEFT_OK;
+    for (int round = 0; round < WEFTI_TRIAL_ROUNDS; round++) {
+        for (size_t k = 0; k < trials->count && status == WEFT_OK; k++) {
+            status = wefti_trial_visit(&trials->items[k], s->job, 1, 1);
+        }
     }
-    bool first = !find_trial(trials, "1f1b", chunks, emulated);
-    trials->count++;
-    if (first) {
-        status = find_basis(s, trial);
+    for (size_t k = 0; k < trials->count && status == WEFT_OK; k++) {
+        status = wefti_trial_settle(&trials->items[k], s->job);
     }
-    if (status == WEFT_OK) {
-        status = plan(s, trial);
-    }
-    if (status == WEFT_OK) {
-        tell_trial(s, trial);
+    return status;
+}
+
+/* Beside what they were on paper. */
+static weft_status plan_all(search *s)
+{
+    wefti_trials *trials = s->trials;
+    const wefti_trial *usual = find_trial(trials, "1f1b", 1, true);
+    weft_status status =
+        usual ? find_basis(s, usual, &trials->emulated) : WEFT_OK;
+    for (size_t k = 0; k < trials->count && status == WEFT_OK; k++) {
+        status = plan(s, &trials->items[k]);
+        if (status == WEFT_OK) {
+            tell_trial(s, &trials->items[k]);
+        }
     }
     return status;
 }
@@ -198,17 +229,17 @@ static weft_status compare_one(search *s, const char *name, bool must)
         }
         return WEFT_OK;
     }
-    return try_one(s, name, chunks, s->trials->crowded);
+    return add_one(s, name, chunks, s->trials->crowded);
 }
 
 static weft_status compare_all(search *s)
 {
     const wefti_config_words *compare = &s->job->config->parallel.compare;
-    if (compare->count == 0 || strcmp(compare->items[0], "none") == 0) {
+    if (!wefti_trials_compare(s->job->config)) {
         return WEFT_OK;
     }
     weft_status status =
-        s->trials->crowded ? try_one(s, "1f1b", 1, true) : WEFT_OK;
+        s->trials->crowded ? add_one(s, "1f1b", 1, true) : WEFT_OK;
     for (size_t k = 0; k < compare->count && status == WEFT_OK; k++) {
         if (strcmp(compare->items[k], "all") != 0) {
             status = compare_one(s, compare->items[k], true);
@@ -234,108 +265,150 @@ static weft_status find_crowded(search *s)
 /* ---- auto -----------------------------------------------------------------
  */
 
-static weft_status ask(const search *s, weft_advice *advice_out)
+/* What the user has fixed stays so. */
+static weft_status ask(const search *s)
 {
-    const wefti_trials *trials = s->trials;
-    int layers = (int)s->job->config->model.layers;
-    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    const wefti_config *config = s->job->config;
+    int chunks = (int)config->parallel.virtual_pipeline_model_parallel_size;
+    wefti_pipe_job job =
+        wefti_pipe_schedule_job(config, weft_comm_get_nranks(s->job->comm));
+    job.chunks = chunks > 1 ? chunks : 0;
+    job.group = (int)config->parallel.virtual_group_size;
     weft_status status =
-        weft_schedule_get_info(trials->items[0].schedule, &info);
-    const wefti_trial_basis *real = &trials->real;
-    weft_schedule_cost cost =
-        wefti_layer_cost_rank(&real->layer, info.ranks, layers, real->hidden);
-    cost.p2p = real->p2p;
-    weft_advice_config question = {.size_bytes = sizeof(question),
-                                   .ranks = info.ranks,
-                                   .microbatches = info.microbatches,
-                                   .layers = layers,
-                                   .cost = &cost,
-                                   .first = &real->layer.first,
-                                   .last = &real->layer.last};
-    return status == WEFT_OK ? weft_schedule_advise(&question, advice_out)
-                             : status;
+        wefti_pipe_advice_init(&s->trials->advice, &job, &s->trials->real);
+    if (status == WEFT_OK && s->err) {
+        fprintf(s->err, "weft-train: on paper, %s\n",
+                s->trials->advice.found.reason);
+    }
+    return status;
 }
 
-/* The best on paper, unless they have been run already. */
-static weft_status try_best(search *s, const weft_advice *advice)
+/* 1f1b's step in the advice. */
+static double find_usual(const wefti_pipe_advice *advice)
 {
-    double usual = s->trials->items[0].planned.makespan;
+    double usual = 0;
+    for (size_t k = 0; k < advice->found.count; k++) {
+        const weft_schedule_candidate *c = &advice->found.candidates[k];
+        if (strcmp(c->name, "1f1b") == 0 &&
+            c->microbatches == advice->microbatches) {
+            usual = c->makespan;
+        }
+    }
+    return usual;
+}
+
+/* The best on paper for the batch as it is cut, unless they are there already.
+ */
+static weft_status add_best(search *s)
+{
+    const wefti_pipe_advice *advice = &s->trials->advice;
+    double most = worth_trying * find_usual(advice);
     weft_status status = WEFT_OK;
     int tried = 0;
-    for (size_t k = 0; k < advice->count && status == WEFT_OK; k++) {
-        const weft_schedule_candidate *c = &advice->candidates[k];
+    for (size_t k = 0; k < advice->found.count && status == WEFT_OK; k++) {
+        const weft_schedule_candidate *c = &advice->found.candidates[k];
         if (!c->possible || c->overlap || tried == AUTO_TRIALS ||
-            c->makespan > worth_trying * usual) {
+            c->microbatches != advice->microbatches || c->makespan > most) {
             continue;
         }
         if (find_trial(s->trials, c->name, c->chunks, false)) {
             tried++;
         } else if (suits(s, c->name, c->chunks)) {
-            status = try_one(s, c->name, c->chunks, false);
+            status = add_one(s, c->name, c->chunks, false);
             tried++;
         }
     }
     return status;
 }
 
-static void explain(wefti_trials *trials)
+static size_t count_real(const wefti_trials *trials)
 {
-    const wefti_trial *best = trials->chosen, *usual = &trials->items[0];
     size_t real = 0;
     for (size_t k = 0; k < trials->count; k++) {
         real += !trials->items[k].emulated;
     }
-    if (real == 1) {
-        snprintf(trials->reason, sizeof(trials->reason),
-                 "1f1b: on paper, no other schedule makes a step of %.4g ms "
-                 "shorter by %.0f%%",
-                 usual->planned.makespan, 100 * (1 - worth_trying));
-    } else if (best == usual) {
-        snprintf(trials->reason, sizeof(trials->reason),
-                 "1f1b: %.4g ms a step; the %zu best on paper took longer when "
-                 "they were run",
-                 usual->step_ms, real - 1);
-    } else {
-        char chunks[32] = "";
-        if (strcmp(best->name, "interleaved") == 0) {
-            snprintf(chunks, sizeof(chunks), " with V = %d", best->chunks);
+    return real;
+}
+
+/* "interleaved with V = 2: 12 ms a step (11 to 14)" */
+static void print_steps(FILE *file, const wefti_trial *trial)
+{
+    fprintf(file, "%s", trial->name);
+    if (strcmp(trial->name, "interleaved") == 0) {
+        fprintf(file, " with V = %d", trial->chunks);
+    }
+    fprintf(file, ": %.4g ms a step (%.4g to %.4g)", trial->step_ms,
+            trial->least_ms, trial->most_ms);
+}
+
+static void print_reason(FILE *file, const wefti_trials *trials)
+{
+    const wefti_trial *best = trials->chosen, *usual = &trials->items[0];
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
+    if (count_real(trials) == 1) {
+        fprintf(file,
+                "1f1b: on paper, no other schedule makes a step of %.4g ms "
+                "shorter by %.0f%%",
+                find_usual(&trials->advice), 100 * (1 - worth_trying));
+        return;
+    }
+    print_steps(file, best);
+    if (best == usual) {
+        fputs("; no other one's slowest step was quicker than its quickest, so "
+              "what they differ by may be chance:",
+              file);
+        for (size_t k = 1; k < trials->count; k++) {
+            if (!trials->items[k].emulated) {
+                fputs(k == 1 ? " " : ", ", file);
+                print_steps(file, &trials->items[k]);
+            }
         }
-        snprintf(trials->reason, sizeof(trials->reason),
-                 "%s%s: %.4g ms a step where 1f1b takes %.4g (pipeline alone: "
-                 "planned %.4g and %.4g, measured %.4g and %.4g)",
-                 best->name, chunks, best->step_ms, usual->step_ms,
-                 best->planned.makespan, usual->planned.makespan,
-                 best->runs[best->median].makespan,
-                 usual->runs[usual->median].makespan);
+        return;
+    }
+    fputs("; its slowest step was quicker than the quickest of ", file);
+    print_steps(file, usual);
+    fprintf(file,
+            " (pipeline alone: planned %.4g and %.4g, measured %.4g and %.4g)",
+            best->planned.makespan, usual->planned.makespan,
+            best->runs[best->median].makespan,
+            usual->runs[usual->median].makespan);
+    if (weft_schedule_get_info(best->schedule, &info) == WEFT_OK &&
+        info.directions > 1) {
+        fputs("; each rank holds a second copy of its parameters, gradients "
+              "and moments for it",
+              file);
     }
 }
 
 static weft_status choose(search *s)
 {
     wefti_trials *trials = s->trials;
-    weft_advice advice;
-    weft_status status = ask(s, &advice);
-    if (status != WEFT_OK) {
-        return status;
+    trials->chosen = wefti_trial_pick(trials->items, trials->count);
+    FILE *file = fmemopen(trials->reason, sizeof(trials->reason), "w");
+    if (!file) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a reason");
     }
-    status = try_best(s, &advice);
-    weft_advice_fini(&advice);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    trials->chosen = &trials->items[0];
-    for (size_t k = 1; k < trials->count; k++) {
-        if (!trials->items[k].emulated &&
-            trials->items[k].step_ms < trials->chosen->step_ms) {
-            trials->chosen = &trials->items[k];
-        }
-    }
-    explain(trials);
+    print_reason(file, trials);
+    (void)fclose(file);
+    trials->reason[sizeof(trials->reason) - 1] = '\0';
     if (s->err) {
         fprintf(s->err, "weft-train: schedule auto chooses %s\n",
                 trials->reason);
     }
     return WEFT_OK;
+}
+
+/* What will take its turns: 1f1b, what is compared, what auto may choose. */
+static weft_status add_all(search *s)
+{
+    weft_status status = add_one(s, "1f1b", 1, false);
+    if (status == WEFT_OK) {
+        status = compare_all(s);
+    }
+    if (status == WEFT_OK && s->job->choose) {
+        status = ask(s);
+    }
+    return status == WEFT_OK && s->job->choose ? add_best(s) : status;
 }
 
 weft_status wefti_trials_run(wefti_trials *trials, const wefti_trial_job *job,
@@ -348,17 +421,20 @@ weft_status wefti_trials_run(wefti_trials *trials, const wefti_trial_job *job,
     if (!trials->items) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for trials");
     }
-    weft_status status = try_one(&s, "1f1b", 1, false);
+    weft_status status = look(&s);
     if (status == WEFT_OK) {
         status = find_crowded(&s);
     }
     if (status == WEFT_OK) {
-        status = compare_all(&s);
+        status = add_all(&s);
     }
-    return status == WEFT_OK &&
-                   strcmp(job->config->parallel.schedule, "auto") == 0
-               ? choose(&s)
-               : status;
+    if (status == WEFT_OK) {
+        status = take_turns(&s);
+    }
+    if (status == WEFT_OK) {
+        status = plan_all(&s);
+    }
+    return status == WEFT_OK && job->choose ? choose(&s) : status;
 }
 
 void wefti_trials_fini(wefti_trials *trials)
@@ -367,5 +443,6 @@ void wefti_trials_fini(wefti_trials *trials)
         wefti_trial_fini(&trials->items[k]);
     }
     free(trials->items);
+    wefti_pipe_advice_fini(&trials->advice);
     *trials = (wefti_trials){0};
 }

@@ -3,57 +3,53 @@
  * trainer/pipe/trials.h - schedules tried before a run: those that are to be
  * compared, and where the schedule is auto those among which it chooses.
  *
- * 1f1b comes first and is always run. What its layers, ends and messages cost
- * is all that the others are planned with, so that planned beside measured says
- * how far such plans can be trusted. Where compute is emulated, messages cost
- * what they cost beside emulated compute, so there 1f1b is run once more.
+ * 1f1b is looked at first. What its layers, ends and messages cost is all that
+ * the others are planned with, so that planned beside measured says how far
+ * such plans can be trusted. Then all take turns, 1f1b too, a step at a time:
+ *
+ *   1f1b: costs | 1f1b A B C | 1f1b A B C | ... | the choice
+ *
+ * Where compute is emulated, messages cost what they cost beside emulated
+ * compute, so there 1f1b is run once more.
  */
 #ifndef TRAINER_PIPE_TRIALS_H
 #define TRAINER_PIPE_TRIALS_H
 
-#include "trainer/pipe/pipe_cost.h"
+#include "trainer/pipe/pipe_advice.h"
 #include "trainer/pipe/trial.h"
 
 #include <stdio.h>
 
 /*
- * wefti_trial_basis - what all plans of a kind are made of: 1f1b's costs, as
- * rank 0's pipeline had them.
- *
- * hidden   share of a pair's shorter half
- */
-typedef struct wefti_trial_basis {
-    wefti_layer_cost layer;
-    double p2p, hidden;
-} wefti_trial_basis;
-
-/*
  * items      [count]; the first is 1f1b, with its compute
- * real       what was found in the first
+ * real       1f1b's costs, as rank 0's pipeline had them
  * emulated   what was found in 1f1b with waits as long as those costs
  * crowded    a host has more ranks than cores: what is compared is emulated,
  *            1f1b first
- * chosen     of items; NULL: the schedule is not auto
+ * advice     what auto asked with real; zeros: it does not choose
+ * chosen     of items; NULL: likewise
  * reason     why, one sentence
  */
 typedef struct wefti_trials {
     wefti_trial *items;
     size_t count;
-    wefti_trial_basis real, emulated;
+    wefti_pipe_basis real, emulated;
     bool crowded;
+    wefti_pipe_advice advice;
     const wefti_trial *chosen;
-    char reason[512];
+    char reason[768];
 } wefti_trials;
 
-/* Whether the configuration has anything to try. */
-bool wefti_trials_wanted(const wefti_config *config);
+/* Whether the configuration has anything to compare. */
+bool wefti_trials_compare(const wefti_config *config);
 
 /*
- * wefti_trials_run - all ranks of the job together; all come to the same.
+ * wefti_trials_run - what is compared, and where auto is to choose what it has
+ * to choose from. All ranks of the job together; all come to the same.
  *
  * err         told of each trial, and of the choice; NULL: nobody is
  *
- * Returns     OK | as wefti_trial_run. Fini it either way.
+ * Returns     OK | as wefti_trial_visit. Fini it either way.
  */
 WEFT_NODISCARD weft_status wefti_trials_run(wefti_trials *trials,
                                             const wefti_trial_job *job,

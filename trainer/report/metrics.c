@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/report/metrics.c - one JSON line a step.
+ *
+ * A line is made in memory and written by one call at the file's end, so that
+ * neither a reader nor what follows a killed run meets half of one for long.
  */
 #include "trainer/report/metrics.h"
 
@@ -8,7 +11,9 @@
 #include "base/json.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,8 +50,8 @@ void wefti_metrics_step_init(wefti_metrics_step *step)
     }
 }
 
-/* Where the lines of the steps up to after_step end. */
-static off_t find_end(FILE *file, uint64_t after_step)
+/* Where the whole lines of the steps up to last end. */
+static off_t find_end(FILE *file, uint64_t last)
 {
     static const char begin[] = "{\"step\": ";
     char *line = NULL;
@@ -56,7 +61,7 @@ static off_t find_end(FILE *file, uint64_t after_step)
     while ((length = getline(&line, &room, file)) > 0) {
         if (line[length - 1] != '\n' ||
             strncmp(line, begin, sizeof(begin) - 1) != 0 ||
-            strtoull(line + sizeof(begin) - 1, NULL, 10) > after_step) {
+            strtoull(line + sizeof(begin) - 1, NULL, 10) > last) {
             break;
         }
         end += length;
@@ -65,50 +70,58 @@ static off_t find_end(FILE *file, uint64_t after_step)
     return end;
 }
 
-/* NULL and errno where the file cannot be written. */
-static FILE *open_after(const char *path, uint64_t after_step)
+/* Cuts off what follows the lines of the steps up to last; errno on false. */
+static bool cut_after(const char *path, int fd, uint64_t last)
 {
     struct stat what;
-    FILE *file = fopen(path, "a+e");
-    if (file == NULL || fstat(fileno(file), &what) != 0 ||
-        !S_ISREG(what.st_mode)) {
-        return file;
+    if (fstat(fd, &what) != 0) {
+        return false;
     }
-    rewind(file);
-    off_t end = find_end(file, after_step);
-    if (fseeko(file, 0, SEEK_END) != 0 || ftruncate(fileno(file), end) != 0) {
-        int error = errno;
-        (void)fclose(file);
-        errno = error;
-        return NULL;
+    if (!S_ISREG(what.st_mode)) {
+        return true; /* nothing stays in it */
     }
-    return file;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return false;
+    }
+    off_t end = find_end(file, last);
+    (void)fclose(file); /* it was only read */
+    return ftruncate(fd, end) == 0;
 }
 
-static FILE *open_file(const char *path, uint64_t after_step)
+/* Below 0 and errno where the file cannot be written. */
+static int open_file(const char *path, uint64_t last)
 {
     if (strcmp(path, "-") == 0) {
-        return stdout;
+        return fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
     }
-    return after_step > 0 ? open_after(path, after_step) : fopen(path, "we");
+    int fd = open(path,
+                  O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
+                      (last == 0 ? O_TRUNC : 0),
+                  0666);
+    if (fd >= 0 && last > 0 && !cut_after(path, fd, last)) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        return -1;
+    }
+    return fd;
 }
 
-/* Takes the file over. */
-static weft_status begin(wefti_metrics *metrics, const char *path, FILE *file)
+static weft_status begin(wefti_metrics *metrics, const char *path,
+                         uint64_t last)
 {
-    *metrics = (wefti_metrics){0};
-    if (file == NULL) {
+    *metrics = (wefti_metrics){.fd = open_file(path, last)};
+    if (metrics->fd < 0) {
         return wefti_error_system("--metrics %s: cannot be written", path);
     }
     metrics->path = strdup(path);
-    if (metrics->path == NULL) {
-        if (file != stdout) {
-            (void)fclose(file);
-        }
+    metrics->line = fmemopen(metrics->text, sizeof(metrics->text), "w");
+    if (metrics->path == NULL || metrics->line == NULL) {
+        (void)!wefti_metrics_close(metrics);
         return wefti_error(WEFT_ERR_NO_MEMORY, "--metrics %s: out of memory",
                            path);
     }
-    metrics->file = file;
     return WEFT_OK;
 }
 
@@ -117,7 +130,7 @@ weft_status wefti_metrics_try(const char *path)
     struct stat what;
     bool there = stat(path, &what) == 0;
     if (strcmp(path, "-") == 0 || (there && S_ISFIFO(what.st_mode))) {
-        return WEFT_OK; /* who reads a pipe would take this for the end */
+        return WEFT_OK; /* a pipe's reader would take this for the end */
     }
     FILE *file = fopen(path, "ae");
     if (!file) {
@@ -133,13 +146,12 @@ weft_status wefti_metrics_try(const char *path)
 weft_status wefti_metrics_open(wefti_metrics *metrics, const char *path,
                                uint64_t after_step)
 {
-    return begin(metrics, path, open_file(path, after_step));
+    return begin(metrics, path, after_step);
 }
 
 weft_status wefti_metrics_continue(wefti_metrics *metrics, const char *path)
 {
-    bool to_stdout = strcmp(path, "-") == 0;
-    return begin(metrics, path, to_stdout ? stdout : fopen(path, "ae"));
+    return begin(metrics, path, UINT64_MAX);
 }
 
 static void write_times(wefti_json *json, const wefti_metrics_step *step)
@@ -163,47 +175,84 @@ static void write_times(wefti_json *json, const wefti_metrics_step *step)
     wefti_json_real(json, "checkpoint_wait_ms", step->checkpoint_wait_ms);
 }
 
+static void write_fields(wefti_json *json, const wefti_metrics_step *step)
+{
+    wefti_json_object_open(json, NULL);
+    wefti_json_uint(json, "step", step->step);
+    wefti_json_real(json, "loss", step->loss);
+    wefti_json_real(json, "val_loss", step->val_loss);
+    wefti_json_real(json, "grad_norm", step->grad_norm);
+    wefti_json_real(json, "lr", step->lr);
+    wefti_json_real(json, "tokens_per_s", step->tokens_per_s);
+    write_times(json, step);
+    wefti_json_real(json, "overlap_ratio", step->overlap_ratio);
+    wefti_json_real(json, "bubble_ratio", step->bubble_ratio);
+    wefti_json_real(json, "cpu_share", step->cpu_share);
+    wefti_json_real(json, "mfu", step->mfu);
+    wefti_json_uint(json, "memory_bytes", step->memory_bytes);
+    wefti_json_uint(json, "dropped", step->dropped);
+    wefti_json_real(json, "hiding_ratio", step->hiding_ratio);
+    wefti_json_real(json, "s_C", step->s_C);
+    wefti_json_real(json, "s_M", step->s_M);
+    wefti_json_real(json, "bubble_planned_ms", step->bubble_planned_ms);
+    wefti_json_object_close(json);
+}
+
+/*
+ * By one call, which only a full disk, a pipe or a signal can cut short. What
+ * does not become a whole line is taken back where the file can be cut.
+ */
+static bool write_line(const wefti_metrics *metrics, size_t bytes)
+{
+    struct stat before;
+    bool regular = fstat(metrics->fd, &before) == 0 && S_ISREG(before.st_mode);
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = write(metrics->fd, metrics->text + done, bytes - done);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            int error = got == 0 ? ENOSPC : errno;
+            if (regular && done > 0) {
+                (void)!ftruncate(metrics->fd, before.st_size);
+            }
+            errno = error;
+            return false;
+        }
+        done += (size_t)got;
+    }
+    return true;
+}
+
 weft_status wefti_metrics_write(wefti_metrics *metrics,
                                 const wefti_metrics_step *step)
 {
     wefti_json json;
-    wefti_json_init(&json, metrics->file);
-    wefti_json_object_open(&json, NULL);
-    wefti_json_uint(&json, "step", step->step);
-    wefti_json_real(&json, "loss", step->loss);
-    wefti_json_real(&json, "val_loss", step->val_loss);
-    wefti_json_real(&json, "grad_norm", step->grad_norm);
-    wefti_json_real(&json, "lr", step->lr);
-    wefti_json_real(&json, "tokens_per_s", step->tokens_per_s);
-    write_times(&json, step);
-    wefti_json_real(&json, "overlap_ratio", step->overlap_ratio);
-    wefti_json_real(&json, "bubble_ratio", step->bubble_ratio);
-    wefti_json_real(&json, "cpu_share", step->cpu_share);
-    wefti_json_real(&json, "mfu", step->mfu);
-    wefti_json_uint(&json, "memory_bytes", step->memory_bytes);
-    wefti_json_uint(&json, "dropped", step->dropped);
-    wefti_json_real(&json, "hiding_ratio", step->hiding_ratio);
-    wefti_json_real(&json, "s_C", step->s_C);
-    wefti_json_real(&json, "s_M", step->s_M);
-    wefti_json_real(&json, "bubble_planned_ms", step->bubble_planned_ms);
-    wefti_json_object_close(&json);
+    rewind(metrics->line);
+    wefti_json_init(&json, metrics->line);
+    write_fields(&json, step);
     weft_status status = wefti_json_fini(&json);
-    if (status != WEFT_OK) {
-        return wefti_error_system("--metrics %s: cannot be written",
-                                  metrics->path);
+    off_t bytes = ftello(metrics->line);
+    if (status != WEFT_OK || bytes <= 0) {
+        return status; /* it has more room than a line takes */
     }
-    return WEFT_OK;
+    return write_line(metrics, (size_t)bytes)
+               ? WEFT_OK
+               : wefti_error_system("--metrics %s: cannot be written",
+                                    metrics->path);
 }
 
 weft_status wefti_metrics_close(wefti_metrics *metrics)
 {
     weft_status status = WEFT_OK;
-    if (metrics->file != NULL && metrics->file != stdout &&
-        fclose(metrics->file) != 0) {
+    if (metrics->line != NULL) {
+        (void)fclose(metrics->line);
+    }
+    if (close(metrics->fd) != 0) {
         status = wefti_error_system("--metrics %s: cannot be written",
                                     metrics->path);
     }
     free(metrics->path);
-    *metrics = (wefti_metrics){0};
+    *metrics = (wefti_metrics){.fd = -1};
     return status;
 }

@@ -49,9 +49,13 @@ typedef struct wefti_metrics_step {
     double bubble_planned_ms;
 } wefti_metrics_step;
 
+enum { WEFTI_METRICS_LINE_BYTES = 8192 }; /* more than any line has */
+
 typedef struct wefti_metrics {
-    FILE *file;
+    int fd;
     char *path;
+    FILE *line; /* writes into text */
+    char text[WEFTI_METRICS_LINE_BYTES];
 } wefti_metrics;
 
 /* All values "does not apply". */
@@ -74,13 +78,16 @@ WEFT_NODISCARD weft_status wefti_metrics_open(wefti_metrics *metrics,
  */
 WEFT_NODISCARD weft_status wefti_metrics_try(const char *path);
 
-/* Goes on at the end of what another rank 0 has written. */
+/*
+ * Goes on after the last whole line that another rank 0 has written: one that
+ * was killed may have left half of one.
+ */
 WEFT_NODISCARD weft_status wefti_metrics_continue(wefti_metrics *metrics,
                                                   const char *path);
 
 /*
- * wefti_metrics_write - one line, flushed, so that a killed run has told all
- * its finished steps.
+ * wefti_metrics_write - one line, written whole, so that a killed run has told
+ * all its finished steps. Where it cannot be, the file is as it was before.
  */
 WEFT_NODISCARD weft_status wefti_metrics_write(wefti_metrics *metrics,
                                                const wefti_metrics_step *step);

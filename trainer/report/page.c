@@ -60,6 +60,7 @@ void wefti_page_fini(wefti_page *page)
     wefti_history_fini(&page->history);
     wefti_trace_fini(&page->trace);
     wefti_page_plan_fini(&page->plan);
+    wefti_step_log_fini(&page->steps);
     free(page->machine);
     free(page->trace_error);
     free(page->path);
@@ -126,6 +127,19 @@ void wefti_page_note(wefti_page *page, const wefti_metrics_step *step)
     sums->idle_ms += step->idle_ms;
 }
 
+weft_status wefti_page_open_steps(wefti_page *page, size_t actions)
+{
+    wefti_step_log_fini(&page->steps);
+    return wefti_step_log_init(&page->steps, actions, WEFTI_SUMMARY_STEPS);
+}
+
+void wefti_page_keep(wefti_page *page, const wefti_pipeline *pipeline,
+                     const wefti_metrics_step *step)
+{
+    wefti_step_log_add(&page->steps, step->step, step->step_ms,
+                       wefti_pipeline_get_spans(pipeline));
+}
+
 void wefti_page_add(wefti_page *page, const wefti_metrics_step *step)
 {
     wefti_history_add(&page->history, step);
@@ -189,21 +203,40 @@ weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
     return status == WEFT_OK ? gather_machine(page, comm) : status;
 }
 
-weft_status wefti_page_gather_plan(wefti_page *page, wefti_pipeline *pipeline,
-                                   const weft_schedule *schedule, int layers,
-                                   int sequences)
+/* What auto has asked; NULL: the schedule was named. */
+static const wefti_pipe_advice *find_given(const wefti_page *page)
+{
+    return page->trials && page->trials->chosen ? &page->trials->advice : NULL;
+}
+
+weft_status wefti_page_gather_plan(wefti_page *page, weft_comm *comm,
+                                   wefti_pipeline *pipeline,
+                                   const weft_schedule *schedule,
+                                   const wefti_pipe_job *job)
 {
     const double unit_ns = 1e6; /* the page's times are ms */
+    const wefti_pipeline_span *spans = NULL;
     weft_schedule_run measured;
     int64_t error_ns = 0;
+    uint64_t step = 0;
     wefti_page_plan_fini(&page->plan);
-    weft_status status =
-        wefti_pipeline_measure(pipeline, unit_ns, &measured, &error_ns);
+    if (page->steps.count == 0) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_step_log_find(&page->steps, comm, &step, &spans);
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_measure(pipeline, spans, unit_ns, &measured,
+                                        &error_ns);
+    }
     page->trace.clock_error_ns = error_ns > page->trace.clock_error_ns
                                      ? error_ns
                                      : page->trace.clock_error_ns;
-    return status == WEFT_OK
-               ? wefti_page_plan_init(&page->plan, schedule, &measured, layers,
-                                      sequences)
-               : status;
+    if (status == WEFT_OK) {
+        status = wefti_page_plan_init(&page->plan, schedule, &measured, job,
+                                      find_given(page));
+    }
+    if (status == WEFT_OK) {
+        page->plan.step = step;
+    }
+    return status;
 }

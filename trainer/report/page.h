@@ -14,6 +14,7 @@
 
 #include "overlap/pipeline.h"
 #include "trainer/config/config.h"
+#include "trainer/pipe/step_log.h"
 #include "trainer/pipe/trials.h"
 #include "trainer/report/history.h"
 #include "trainer/report/page_plan.h"
@@ -29,6 +30,7 @@ typedef struct wefti_page {
     const char *fabric;   /* that carries collectives */
     char *machine;        /* the text of it; NULL: could not be read */
     char *trace_error;    /* why the trace was not written; NULL: it was */
+    wefti_step_log steps; /* of a pipeline, on this rank */
     wefti_page_plan plan; /* schedule NULL: no pipeline */
     const wefti_trials *trials; /* borrowed; NULL: none */
 } wefti_page;
@@ -48,6 +50,16 @@ WEFT_NODISCARD weft_status wefti_page_try(const wefti_page *page);
 /* A step's times on this rank. */
 void wefti_page_note(wefti_page *page, const wefti_metrics_step *step);
 
+/* Room for the steps of a pipeline in which this rank has so many actions.
+ * Returns OK | ERR_NO_MEMORY. */
+WEFT_NODISCARD weft_status wefti_page_open_steps(wefti_page *page,
+                                                 size_t actions);
+
+/* When the actions of a pipeline's step ran, just after it; all ranks keep the
+ * same steps, the last ones. */
+void wefti_page_keep(wefti_page *page, const wefti_pipeline *pipeline,
+                     const wefti_metrics_step *step);
+
 /* Rank 0: the same step, once all is known of it. */
 void wefti_page_add(wefti_page *page, const wefti_metrics_step *step);
 
@@ -62,19 +74,18 @@ WEFT_NODISCARD weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
                                              const weft_ledger *ledger);
 
 /*
- * wefti_page_gather_plan - a pipeline's last step, likewise, and what it would
- * have been on paper.
+ * wefti_page_gather_plan - of the pipeline's steps that were kept the median
+ * one, and what it would have been on paper; nothing where none was.
  *
  * schedule    what the pipeline runs; borrowed until the page is gone.
- * layers      of the model.
- * sequences   of a step in one pipeline.
  *
  * Returns     OK | as wefti_pipeline_measure and wefti_page_plan_init.
  */
 WEFT_NODISCARD weft_status wefti_page_gather_plan(wefti_page *page,
+                                                  weft_comm *comm,
                                                   wefti_pipeline *pipeline,
                                                   const weft_schedule *schedule,
-                                                  int layers, int sequences);
+                                                  const wefti_pipe_job *job);
 
 /* Rank 0, after gather. Returns OK | ERR_SYSTEM | ERR_NO_MEMORY. */
 WEFT_NODISCARD weft_status wefti_page_write(const wefti_page *page,

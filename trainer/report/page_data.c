@@ -146,7 +146,10 @@ static void put_best(wefti_json *json, const weft_advice *advice)
     wefti_json_int(json, "chunks", best->chunks);
     wefti_json_int(json, "microbatches", best->microbatches);
     wefti_json_real(json, "makespan_ms", best->makespan);
+    wefti_json_real(json, "idle_ratio", best->idle_ratio);
     wefti_json_real(json, "bubble_ratio", best->bubble_ratio);
+    wefti_json_real(json, "imbalance_ratio", best->imbalance_ratio);
+    wefti_json_int(json, "param_copies", best->param_copies);
     wefti_json_object_close(json);
 }
 
@@ -157,6 +160,7 @@ static void put_plan(wefti_json *json, const wefti_page_plan *plan)
         return;
     }
     wefti_json_object_open(json, "schedule");
+    wefti_json_uint(json, "step", plan->step);
     put_run(json, "planned", &plan->planned);
     put_run(json, "measured", &plan->measured);
     wefti_json_real(json, "F_ms", plan->cost.f);
@@ -166,11 +170,13 @@ static void put_plan(wefti_json *json, const wefti_page_plan *plan)
     wefti_json_real(json, "p2p_ms", plan->cost.p2p);
     put_run_ranks(json, plan);
     put_deferred(json, plan->schedule, plan->planned.rank_count);
-    put_best(json, &plan->advice);
-    wefti_json_text(json, "advice", plan->advice.reason);
+    wefti_json_real(json, "imbalance_ms", plan->imbalance);
+    const weft_advice *advice = &plan->advice->found;
+    put_best(json, advice);
+    wefti_json_text(json, "advice", advice->reason);
     wefti_json_text(json, "warning",
-                    plan->advice.warning[0] ? plan->advice.warning : NULL);
-    wefti_json_text(json, "command", plan->command);
+                    advice->warning[0] ? advice->warning : NULL);
+    wefti_json_text(json, "command", plan->advice->command);
     wefti_json_object_close(json);
 }
 
@@ -185,12 +191,29 @@ static void put_trials(wefti_json *json, const wefti_trials *trials)
         wefti_json_bool(json, "emulated", trial->emulated);
         wefti_json_bool(json, "chosen", trial == trials->chosen);
         wefti_json_real(json, "step_ms", trial->step_ms);
+        wefti_json_real(json, "step_ms_min", trial->least_ms);
+        wefti_json_real(json, "step_ms_max", trial->most_ms);
         put_run(json, "planned", &trial->planned);
         put_run(json, "measured", &trial->runs[trial->median]);
         put_deferred(json, trial->schedule, trial->planned.rank_count);
         wefti_json_object_close(json);
     }
     wefti_json_array_close(json);
+}
+
+/* What auto chose; its advice is under schedule. */
+static void put_auto(wefti_json *json, const wefti_trials *trials)
+{
+    if (!trials || !trials->chosen) {
+        wefti_json_null(json, "auto");
+        return;
+    }
+    wefti_json_object_open(json, "auto");
+    wefti_json_text(json, "schedule", trials->chosen->name);
+    wefti_json_int(json, "chunks", trials->chosen->chunks);
+    wefti_json_text(json, "reason", trials->reason);
+    wefti_json_text(json, "advice", trials->advice.found.reason);
+    wefti_json_object_close(json);
 }
 
 static void put_all(const wefti_page_view *view, wefti_json *json)
@@ -213,6 +236,7 @@ static void put_all(const wefti_page_view *view, wefti_json *json)
     put_ranks(json, view->page);
     put_plan(json, &view->page->plan);
     put_trials(json, view->page->trials);
+    put_auto(json, view->page->trials);
     wefti_json_object_close(json);
 }
 

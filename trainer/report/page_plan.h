@@ -7,26 +7,25 @@
 #ifndef TRAINER_REPORT_PAGE_PLAN_H
 #define TRAINER_REPORT_PAGE_PLAN_H
 
-#include "trainer/pipe/pipe_cost.h"
-#include "weft/advice.h"
+#include "trainer/pipe/pipe_advice.h"
 
 typedef struct wefti_page_plan {
     const weft_schedule *schedule; /* borrowed */
+    uint64_t step;                 /* that was measured */
     weft_schedule_run measured, planned;
     wefti_pipe_cost found;
-    weft_schedule_cost cost; /* of a rank, on average; without stages */
-    weft_advice advice;
-    int microbatches; /* of the step */
-    char *command;    /* of weft-sched, that asks for the same advice */
+    weft_schedule_cost cost;         /* of a rank, on average; without stages */
+    double imbalance;                /* of planned, as in weft/advice.h */
+    const wefti_pipe_advice *advice; /* own, or what auto had */
+    wefti_pipe_advice own;
 } wefti_page_plan;
 
 /*
  * wefti_page_plan_init - from a step of all ranks with its spans, which is
  * taken over.
  *
- * layers      of the model.
- * sequences   of a step, in one pipeline: what other numbers of micro-batches
- *             could cut; 0: none are looked at.
+ * given       advice that the run has had already, of the same job; borrowed.
+ *             NULL: it is made from this step's costs.
  *
  * Returns     OK | ERR_NO_MEMORY | what the simulator says. After an error
  *             there is nothing to finish; measured is gone too.
@@ -34,7 +33,8 @@ typedef struct wefti_page_plan {
 WEFT_NODISCARD weft_status wefti_page_plan_init(wefti_page_plan *plan,
                                                 const weft_schedule *schedule,
                                                 weft_schedule_run *measured,
-                                                int layers, int sequences);
+                                                const wefti_pipe_job *job,
+                                                const wefti_pipe_advice *given);
 void wefti_page_plan_fini(wefti_page_plan *plan); /* also of zeros */
 
 /* What a rank put off: W that did not follow its I at once, and how many of

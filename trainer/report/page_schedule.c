@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static void put_run(FILE *file, const char *name, const weft_schedule_run *run)
 {
     fprintf(file,
             "<tr><td>%s</td><td>%.4g</td><td>%.4g</td><td>%.1f%%</td>"
-            "<td>%.1f%%</td><td>%.4g</td></tr>\n",
+            "<td>%.1f%%</td><td>%.4g</td>",
             name, run->makespan, run->bubble,
             percent(run->bubble, run->makespan),
             percent(run->bubble, run->ideal), run->activations);
@@ -35,13 +36,17 @@ static void put_costs(FILE *file, const wefti_page_plan *plan)
 {
     const weft_schedule_cost *cost = &plan->cost;
     fprintf(file,
-            "<p class=\"soft\">The last step. Planned with the costs that were "
+            "<p class=\"soft\">Step %" PRIu64
+            ", the median one of the last steps by its length (at most 50). "
+            "Planned with the costs that were "
             "measured in it, stage by stage; a rank's, on average: F %.4g, I "
             "%.4g, W %.4g, B %.4g, FB %.4g ms, a message %.4g ms%s. Bubble is "
             "all of the step in which a rank does not compute, of the worst "
-            "rank; activations are in micro-batches through all layers of a "
+            "rank; imbalance is that part of it which unequal stages cause, "
+            "however many micro-batches there are; "
+            "activations are in micro-batches through all layers of a "
             "rank.</p>\n",
-            cost->f, cost->i, cost->w, cost->b, cost->fb, cost->p2p,
+            plan->step, cost->f, cost->i, cost->w, cost->b, cost->fb, cost->p2p,
             plan->found.split_known ? "" : " (I and W: half of B each)");
 }
 
@@ -51,11 +56,13 @@ static void put_step(const wefti_page_view *view)
     FILE *file = view->file;
     fputs("<table id=\"schedule\"><tr><th></th><th>step, ms</th><th>bubble, ms"
           "</th><th>of the step</th><th>of ideal</th><th>peak activation</th>"
-          "</tr>\n",
+          "<th>imbalance, of the step</th></tr>\n",
           file);
     put_run(file, "planned", &plan->planned);
+    fprintf(file, "<td>%.1f%%</td></tr>\n",
+            percent(plan->imbalance, plan->planned.makespan));
     put_run(file, "measured", &plan->measured);
-    fputs("</table>\n", file);
+    fputs("<td></td></tr>\n</table>\n", file);
     put_costs(file, plan);
     if (view->median && wefti_page_is_crowded(view->median)) {
         fputs("<p>The ranks had no cores of their own and took turns: how long "
@@ -108,25 +115,34 @@ static void put_candidate(FILE *file, const weft_schedule_candidate *c)
     fprintf(file, "<tr><td>%s%s</td>", c->name, c->overlap ? ", FB" : "");
     if (isnan(c->makespan)) {
         fprintf(file, "<td></td><td>%d</td>", c->microbatches);
-        fputs("<td></td><td></td><td></td><td></td><td></td>", file);
+        fputs("<td></td><td></td><td></td><td></td><td></td><td></td>", file);
     } else {
         fprintf(file,
-                "<td>%d</td><td>%d</td><td>%.4g</td><td>%.1f%%</td>"
-                "<td>%.4g</td><td>%d</td><td>%zu</td>",
+                "<td>%d</td><td>%d</td><td>%.4g</td><td>%.1f%%</td><td>%.1f%%"
+                "</td><td>%.4g</td><td>%d</td><td>%zu</td>",
                 c->chunks, c->microbatches, c->makespan, 100 * c->bubble_ratio,
-                c->activations, c->param_copies, c->messages);
+                100 * c->imbalance_ratio, c->activations, c->param_copies,
+                c->messages);
     }
     fputs("<td class=\"left\">", file);
     wefti_page_text(file, c->why);
     fputs("</td></tr>\n", file);
 }
 
-static void put_advice(FILE *file, const wefti_page_plan *plan)
+static void put_advice(FILE *file, const wefti_page_plan *plan,
+                       const wefti_trials *trials)
 {
-    const weft_advice *advice = &plan->advice;
-    fputs("<h3>Which schedule</h3>\n<p>", file);
+    const weft_advice *advice = &plan->advice->found;
+    fputs("<h3>Which schedule</h3>\n<p>On paper, ", file);
     wefti_page_text(file, advice->reason);
     fputs(".</p>\n", file);
+    if (trials && trials->chosen) {
+        fputs("<p>Schedule auto had the same advice, tried what it says, and "
+              "chose ",
+              file);
+        wefti_page_text(file, trials->reason);
+        fputs(".</p>\n", file);
+    }
     if (advice->warning[0]) {
         fputs("<ul class=\"warn\"><li>", file);
         wefti_page_text(file, advice->warning);
@@ -134,7 +150,7 @@ static void put_advice(FILE *file, const wefti_page_plan *plan)
     }
     fputs("<div class=\"wide\"><table id=\"advice\"><tr><th>schedule</th>"
           "<th>V</th><th>m</th><th>step, "
-          "ms</th><th>bubble</th><th>activations</th>"
+          "ms</th><th>bubble</th><th>imbalance</th><th>activations</th>"
           "<th>copies</th><th>messages</th><th class=\"left\"></th></tr>\n",
           file);
     for (size_t k = 0; k < advice->count; k++) {
@@ -142,12 +158,15 @@ static void put_advice(FILE *file, const wefti_page_plan *plan)
     }
     fprintf(file,
             "</table></div>\n<p class=\"soft\">Simulated, all with the same "
-            "costs of a layer and of the model's ends; times in ms, "
+            "costs of a layer and of the model's ends, as they were in %s; "
+            "times in ms, "
             "activations and memory in micro-batches as they are, with m = "
             "%d, through all layers of a rank. To ask again, with other "
             "numbers:</p>\n<pre class=\"command\" id=\"command\">",
-            plan->microbatches);
-    wefti_page_text(file, plan->command);
+            plan->advice == &plan->own ? "the step above"
+                                       : "1f1b's first steps, before the run",
+            plan->advice->microbatches);
+    wefti_page_text(file, plan->advice->command);
     fputs("</pre>\n", file);
 }
 
@@ -213,7 +232,7 @@ weft_status wefti_page_put_schedule(const wefti_page_view *view)
     weft_status status = wefti_page_put_lines(file, plan->schedule,
                                               &plan->planned, &plan->measured);
     put_ranks(file, plan);
-    put_advice(file, plan);
+    put_advice(file, plan, view->page->trials);
     fputs("</section>\n", file);
     return status;
 }

@@ -58,6 +58,8 @@ static void put_trial(FILE *file, const wefti_trials *trials, size_t k)
             percent(ran->bubble, ran->makespan), trial->planned.activations,
             ran->activations, trial->step_ms);
     put_deferred(file, trial);
+    fprintf(file, "<td>%.4g</td><td>%.4g</td>", trial->least_ms,
+            trial->most_ms);
     fprintf(file, "<td class=\"left\">%s%s%s</td></tr>\n",
             trial->emulated ? "emulated" : "",
             trial->emulated && is_basis ? "; " : "",
@@ -71,8 +73,8 @@ static void put_table(FILE *file, const wefti_trials *trials)
     fputs("<div class=\"wide\"><table id=\"trials\"><tr><th>schedule</th>"
           "<th>V</th><th>planned, ms</th><th>measured</th><th>difference</th>"
           "<th>bubble planned</th><th>measured</th><th>peak planned</th>"
-          "<th>measured</th><th>whole step, ms</th><th>W put off</th><th "
-          "class=\"left\"></th>"
+          "<th>measured</th><th>whole step, ms</th><th>W put off</th>"
+          "<th>least</th><th>most</th><th class=\"left\"></th>"
           "</tr>\n",
           file);
     for (size_t k = 0; k < trials->count; k++) {
@@ -84,19 +86,21 @@ static void put_table(FILE *file, const wefti_trials *trials)
 static void put_words(FILE *file, const wefti_trials *trials)
 {
     bool emulated = trials->count > 1 && trials->items[1].emulated;
-    const wefti_trial_basis *basis =
+    const wefti_pipe_basis *basis =
         emulated ? &trials->emulated : &trials->real;
     const wefti_layer_cost *cost = &basis->layer;
     fprintf(
         file,
-        "<p class=\"soft\">Each ran for %d steps before the run; shown is "
-        "the one of median length. Planned are all of them with the costs "
+        "<p class=\"soft\">Each ran %d steps before the run, all in turn "
+        "and again, so that what slows the machine for a while slows all of "
+        "them; shown is the one of median length, and of whole steps the least "
+        "and the most too. Planned are all of them with the costs "
         "of 1f1b alone: a layer F %.4g and B %.4g ms, the model's ends "
         "beside their layers F %.4g and %.4g, B %.4g and %.4g, a message "
         "%.4g ms. Planned and measured are the pipeline; a whole step has "
         "also the update and its transfers. W put off: weight gradients that "
         "did not follow their I at once, of all ranks (rank by rank).</p>\n",
-        WEFTI_TRIAL_STEPS, cost->layer.f, cost->layer.b, cost->first.f,
+        WEFTI_TRIAL_ROUNDS, cost->layer.f, cost->layer.b, cost->first.f,
         cost->last.f, cost->first.b, cost->last.b, basis->p2p);
     if (emulated) {
         fputs("<p>A host has more ranks than cores, on which compute has no "

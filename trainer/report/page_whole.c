@@ -193,10 +193,11 @@ static void warn_of_times(const wefti_page_view *view, warnings *w)
                 "%.1f%% waiting for pipeline messages.%s",
                 100 * waited / median->step_ms, where);
     } else if (ran->bubble > WEFT_ADVICE_BUBBLE_WARNED * ran->makespan) {
-        fprintf(warn(w),
-                "Bubble: in %.1f%% of the last step's pipeline the worst rank "
-                "did not compute.%s",
-                100 * ran->bubble / ran->makespan, where);
+        fprintf(
+            warn(w),
+            "Bubble: in %.1f%% of the median step's pipeline the worst rank "
+            "did not compute.%s",
+            100 * ran->bubble / ran->makespan, where);
     }
     if (wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS, &gbps) == WEFT_OK &&
         gbps > 0) {

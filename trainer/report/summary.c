@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/output.h"
 #include "base/settings.h"
 #include "trainer/data/ngram.h"
 #include "trainer/numbers.h"
@@ -304,32 +305,18 @@ static void write_all(const wefti_summary *summary, wefti_json *json)
 
 weft_status wefti_summary_try(const char *path)
 {
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "ae");
-    if (!file) {
-        return wefti_error_system("--json %s: cannot be written", path);
-    }
-    if (file != stdout) {
-        (void)fclose(file);
-    }
-    return WEFT_OK;
+    return wefti_output_try("--json", path);
 }
 
 weft_status wefti_summary_write(const wefti_summary *summary, const char *path)
 {
-    bool to_stdout = strcmp(path, "-") == 0;
-    FILE *file = to_stdout ? stdout : fopen(path, "w");
-    if (!file) {
-        return wefti_error_system("--json %s", path);
-    }
     wefti_json json;
-    wefti_json_init(&json, file);
-    write_all(summary, &json);
-    weft_status status = wefti_json_fini(&json);
+    wefti_output out;
+    weft_status status = wefti_output_open(&out, "--json", path);
     if (status != WEFT_OK) {
-        status = wefti_error(status, "--json %s: %s", path, weft_error_text());
+        return status;
     }
-    if (!to_stdout && fclose(file) != 0 && status == WEFT_OK) {
-        status = wefti_error_system("--json %s", path);
-    }
-    return status;
+    wefti_json_init(&json, out.file);
+    write_all(summary, &json);
+    return wefti_output_end(&out, wefti_json_fini(&json));
 }

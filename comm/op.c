@@ -423,7 +423,7 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     if (op->desc.arrived) {
         bool receives = op->role.receives && op->desc.recv;
         if (status != WEFT_OK) {
-            wefti_gate_fail(op->desc.arrived, status);
+            wefti_gate_fail(op->desc.arrived, status, comm->fault.text);
         } else if (op->desc.count == 0 || op->role.shape->varied || !receives) {
             wefti_op_all_arrived(op);
         }

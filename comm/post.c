@@ -102,7 +102,7 @@ static weft_status refuse_post(weft_comm *comm, const weft_op *desc)
 {
     weft_status status = wefti_fault_status(comm);
     if (desc->arrived) {
-        wefti_gate_fail(desc->arrived, status);
+        wefti_gate_fail(desc->arrived, status, comm->fault.text);
     }
     return status;
 }

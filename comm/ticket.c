@@ -105,7 +105,7 @@ void wefti_tickets_fail(weft_comm *comm)
 {
     for (wefti_ticket_block *block = comm->ticket_blocks; block;
          block = block->next) {
-        wefti_gate_fail(block->done, comm->failed);
+        wefti_gate_fail(block->done, comm->failed, comm->fault.text);
     }
 }
 

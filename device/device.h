@@ -125,7 +125,8 @@ uint64_t wefti_gate_get(const weft_gate *gate, size_t chunk);
 /*
  * wefti_gate_fail - release everyone who waits at the gate, now and later,
  * with an error: host waits return it, streams go on and keep it as theirs.
+ * text is copied: it is what weft_error_text() then says. The first stays.
  */
-void wefti_gate_fail(weft_gate *gate, weft_status status);
+void wefti_gate_fail(weft_gate *gate, weft_status status, const char *text);
 
 #endif

@@ -11,6 +11,7 @@
 #include "device/await.h"
 #include "device/object.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static weft_status check_gate(const weft_gate *gate, size_t chunk,
@@ -158,18 +159,18 @@ bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch)
     return atomic_load(&gate->words[chunk]) >= epoch;
 }
 
-weft_status wefti_gate_get_failure(const weft_gate *gate)
+weft_status wefti_gate_get_failure(const weft_gate *gate, const char **text_out)
 {
-    return (weft_status)atomic_load(&gate->failure);
+    weft_status failure = (weft_status)atomic_load(&gate->failure);
+    *text_out = failure == WEFT_OK ? "" : gate->failure_text;
+    return failure;
 }
 
-static weft_status tell_failure(const weft_gate *gate)
+static weft_status return_failure(const weft_gate *gate)
 {
-    weft_status failure = wefti_gate_get_failure(gate);
-    return failure == WEFT_OK
-               ? WEFT_OK
-               : wefti_error(failure, "the gate was released: %s",
-                             weft_status_text(failure));
+    const char *text;
+    weft_status failure = wefti_gate_get_failure(gate, &text);
+    return failure == WEFT_OK ? WEFT_OK : wefti_error(failure, "%s", text);
 }
 
 weft_status weft_gate_signal(weft_gate *gate, size_t chunk, uint64_t epoch,
@@ -210,7 +211,7 @@ weft_status weft_gate_wait(weft_gate *gate, size_t chunk, uint64_t epoch,
     }
     want wanted = {gate, chunk, epoch};
     wefti_await(&gate->bell, gate->device->spins, is_reached, &wanted);
-    return tell_failure(gate);
+    return return_failure(gate);
 }
 
 weft_status weft_gate_test(weft_gate *gate, size_t chunk, uint64_t epoch)
@@ -219,7 +220,7 @@ weft_status weft_gate_test(weft_gate *gate, size_t chunk, uint64_t epoch)
     if (status < 0) {
         return status;
     }
-    return wefti_gate_reached(gate, chunk, epoch) ? tell_failure(gate)
+    return wefti_gate_reached(gate, chunk, epoch) ? return_failure(gate)
                                                   : WEFT_INPROGRESS;
 }
 
@@ -239,12 +240,14 @@ uint64_t wefti_gate_get(const weft_gate *gate, size_t chunk)
     return atomic_load(&gate->words[chunk]);
 }
 
-void wefti_gate_fail(weft_gate *gate, weft_status status)
+void wefti_gate_fail(weft_gate *gate, weft_status status, const char *text)
 {
     WEFTI_ASSERT(status < 0);
-    int none = WEFT_OK; /* the first failure stays */
     pthread_mutex_lock(&gate->lock);
-    atomic_compare_exchange_strong(&gate->failure, &none, (int)status);
+    if (atomic_load(&gate->failure) == WEFT_OK) {
+        snprintf(gate->failure_text, sizeof(gate->failure_text), "%s", text);
+        atomic_store(&gate->failure, (int)status);
+    }
     for (size_t chunk = 0; chunk < gate->chunks; chunk++) {
         atomic_store(&gate->words[chunk], UINT64_MAX);
     }

@@ -35,6 +35,7 @@
 #include "device/await.h"
 #include "device/object.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,10 +81,11 @@ typedef struct host_stream {
     _Atomic uint64_t done; /* items ever finished: take -> is_drained */
     bool busy, dirty, handed, closing, quit, has_thread;
 
-    pthread_t thread;    /* set before has_thread */
-    wefti_doorbell bell; /* rung after done has moved */
-    _Atomic int error;   /* the first one stays; stored before done moves */
-    weft_gate *watched;  /* where watcher is, or NULL */
+    pthread_t thread;     /* set before has_thread */
+    wefti_doorbell bell;  /* rung after done has moved */
+    _Atomic int error;    /* the first one stays; stored before done moves */
+    char error_text[256]; /* of that one; written before error */
+    weft_gate *watched;   /* where watcher is, or NULL */
     wefti_gate_watcher watcher;
     struct host_stream *next_due; /* in the turn of the busy thread */
 } host_stream;
@@ -114,12 +116,22 @@ static bool holds_gate(const item *it)
     return it->kind == ITEM_SIGNAL || it->kind == ITEM_WAIT;
 }
 
-static void keep_error(host_stream *stream, weft_status status)
+/* Called by the busy thread alone. */
+static void keep_error(host_stream *stream, weft_status status,
+                       const char *text)
 {
-    int none = WEFT_OK;
-    if (status < 0) {
-        atomic_compare_exchange_strong(&stream->error, &none, (int)status);
+    if (status < 0 && atomic_load(&stream->error) == WEFT_OK) {
+        snprintf(stream->error_text, sizeof(stream->error_text), "%s", text);
+        atomic_store(&stream->error, (int)status);
     }
+}
+
+static void copy_now(host_stream *stream, const item *it)
+{
+    weft_device *device = stream->base.device;
+    weft_status status = device->table->copy_now(
+        device, it->of.copy.dst, it->of.copy.src, it->of.copy.bytes);
+    keep_error(stream, status, weft_error_text());
 }
 
 /* Asks to go on from the gate it stands at; true: the caller is busy now. */
@@ -203,7 +215,9 @@ static bool pass_wait(host_stream *stream, const item *it)
         /* Others inside woken() only leave "dirty": this returns soon. */
         wefti_gate_unwatch(gate, &stream->watcher);
     }
-    keep_error(stream, wefti_gate_get_failure(gate));
+    const char *text;
+    weft_status failure = wefti_gate_get_failure(gate, &text);
+    keep_error(stream, failure, text);
     return true;
 }
 
@@ -217,10 +231,7 @@ static void run_long(host_stream *stream, const item *it)
     if (it->kind == ITEM_CALL) {
         it->of.call.call(it->of.call.arg);
     } else {
-        weft_device *device = stream->base.device;
-        keep_error(stream,
-                   device->table->copy_now(device, it->of.copy.dst,
-                                           it->of.copy.src, it->of.copy.bytes));
+        copy_now(stream, it);
     }
     my_turn.inside = true;
 }
@@ -228,13 +239,10 @@ static void run_long(host_stream *stream, const item *it)
 /* True: the item is over. */
 static bool run_item(host_stream *stream, const item *it)
 {
-    weft_device *device = stream->base.device;
     if (needs_thread(it)) {
         run_long(stream, it);
     } else if (it->kind == ITEM_COPY) {
-        keep_error(stream,
-                   device->table->copy_now(device, it->of.copy.dst,
-                                           it->of.copy.src, it->of.copy.bytes));
+        copy_now(stream, it);
     } else if (it->kind == ITEM_SIGNAL) {
         wefti_gate_raise(it->of.mark.gate, it->of.mark.chunk,
                          it->of.mark.epoch);
@@ -422,10 +430,8 @@ weft_status wefti_host_stream_drain(weft_stream *base)
     }
     wefti_await(&stream->bell, base->device->spins, is_drained, &wanted);
     weft_status error = (weft_status)atomic_load(&stream->error);
-    return error == WEFT_OK
-               ? WEFT_OK
-               : wefti_error(error, "work of the stream failed: %s",
-                             weft_status_text(error));
+    return error == WEFT_OK ? WEFT_OK
+                            : wefti_error(error, "%s", stream->error_text);
 }
 
 void wefti_host_stream_destroy(weft_stream *base)

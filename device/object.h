@@ -58,6 +58,7 @@ struct weft_gate {
     _Atomic size_t users;    /* its owner, and what streams still hold of it */
     _Atomic uint64_t *words; /* shared with the device */
     _Atomic int failure;     /* weft_status; written before the words rise */
+    char failure_text[256];  /* written before failure, under the lock */
     wefti_doorbell bell;     /* host threads that sleep until a signal */
     _Atomic size_t watched;  /* length of watchers; signallers peek at it */
     pthread_mutex_t lock;    /* guards all below */
@@ -86,8 +87,10 @@ void wefti_gate_drop(weft_gate *gate);
 /* Whether a wait for epoch is over; the gate may have failed. */
 bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch);
 
-/* OK, or what wefti_gate_fail() has put in. Ask after the wait is over. */
-weft_status wefti_gate_get_failure(const weft_gate *gate);
+/* OK, or what wefti_gate_fail() has put in, and then why in *text_out, which is
+ * the gate's. Ask after the wait is over. */
+weft_status wefti_gate_get_failure(const weft_gate *gate,
+                                   const char **text_out);
 
 /* Calls the watchers of the gate. Blocks: no, beyond what they do. */
 void wefti_gate_call_watchers(weft_gate *gate);

@@ -213,7 +213,7 @@ bool wefti_fault_act(weft_comm *comm)
     wefti_letters_fail(comm);
     wefti_mem_ops_fail(comm);
     /* Last: whoever waited for a stream may now destroy the gates above. */
-    wefti_gate_fail(comm->done, comm->failed);
+    wefti_gate_fail(comm->done, comm->failed, comm->fault.text);
     wefti_tickets_fail(comm);
     return true;
 }

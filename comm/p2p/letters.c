@@ -305,7 +305,8 @@ void wefti_letters_fail(weft_comm *comm)
             wefti_letter *letter = queue->first;
             queue->first = letter->next;
             if (letter->desc.arrived) {
-                wefti_gate_fail(letter->desc.arrived, comm->failed);
+                wefti_gate_fail(letter->desc.arrived, comm->failed,
+                                comm->fault.text);
             }
             leave_batch(comm, letter->batch, comm->failed);
         }

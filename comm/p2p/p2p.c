@@ -64,7 +64,8 @@ static weft_status admit(weft_comm *comm, const wefti_batch *batch)
         /* What waits for the chunks must not wait for ever. */
         for (size_t i = 0; i < batch->count; i++) {
             if (batch->letters[i].desc.arrived) {
-                wefti_gate_fail(batch->letters[i].desc.arrived, comm->failed);
+                wefti_gate_fail(batch->letters[i].desc.arrived, comm->failed,
+                                comm->fault.text);
             }
         }
         return wefti_fault_status(comm);

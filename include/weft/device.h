@@ -105,10 +105,12 @@ WEFT_NODISCARD weft_status weft_stream_call(weft_stream *stream,
 /*
  * weft_stream_wait - block until everything queued so far has run.
  *
- * Returns     OK | the first error that a gate put into the stream (the stream
- *             has drained, the work behind the failed wait has run without
- *             it; the error stays for the stream's life) | ERR_INVALID (called
- *             from a weft_stream_call of this stream).
+ * Returns     OK | the first error of the stream's work, with its text: of an
+ *             operation that failed, the communicator's fault, rank and
+ *             operation named (the stream has drained, the work behind the
+ *             failed wait has run without it; the error stays for the stream's
+ *             life) | ERR_INVALID (called from a weft_stream_call of this
+ *             stream).
  * Blocks      yes, as long as the work does.
  */
 WEFT_NODISCARD weft_status weft_stream_wait(weft_stream *stream);

@@ -409,6 +409,20 @@ static void test_faults_peer_left_named(void **state)
     assert_int_equal(run(&world), 0);
 }
 
+/* Whether the last error's text is the communicator's, rank and operation. */
+static bool names_operation(weft_comm *comm)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    bool right = weft_comm_get_fault(comm, &fault) == WEFT_OK &&
+                 strcmp(fault.text, weft_error_text()) == 0 &&
+                 strstr(fault.text, "all_reduce #2 on \"world\": rank 2 ");
+    if (!right) {
+        fprintf(stderr, "rank %d: %s\n", weft_comm_get_rank(comm),
+                weft_error_text());
+    }
+    return right;
+}
+
 static int failed_stream(weft_comm *comm, void *context)
 {
     (void)context;
@@ -435,7 +449,9 @@ static int failed_stream(weft_comm *comm, void *context)
     int failures = weft_op_post(&op, 1, comm, stream) != WEFT_OK;
     failures += weft_send(&posted, 1, WEFT_DTYPE_U8, 2, comm, NULL) != WEFT_OK;
     failures += weft_gate_wait(arrived, 0, 1, NULL) != WEFT_ERR_PEER;
+    failures += !names_operation(comm);
     failures += weft_stream_wait(stream) != WEFT_ERR_PEER;
+    failures += !names_operation(comm);
     weft_stream_destroy(stream);
     weft_gate_destroy(arrived);
     weft_device_close(device);

@@ -37,10 +37,10 @@ static void test_watch_is_called_once_a_raise_in_the_signaller(void **state)
     assert_int_equal(seen.calls, 2);
     ok(weft_gate_signal(gate, 0, 1, NULL)); /* older: raises nothing */
     assert_int_equal(seen.calls, 2);
-    wefti_gate_fail(gate, WEFT_ERR_ABORTED);
+    wefti_gate_fail(gate, WEFT_ERR_ABORTED, "a test");
     assert_int_equal(seen.calls, 3);
     wefti_gate_unwatch(gate, &watcher);
-    wefti_gate_fail(gate, WEFT_ERR_ABORTED);
+    wefti_gate_fail(gate, WEFT_ERR_ABORTED, "a test");
     assert_int_equal(seen.calls, 3);
     weft_gate_destroy(gate);
 }

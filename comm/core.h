@@ -143,7 +143,8 @@ typedef struct wefti_net wefti_net;
 typedef struct wefti_control wefti_control;
 typedef struct wefti_hosts wefti_hosts;
 
-/* A list of ranks that became a communicator, and how often. */
+/* A list of ranks that became a communicator, or a colour that a parent was
+ * split by, and how often. */
 typedef struct wefti_list {
     uint64_t digest;
     uint64_t times;

@@ -21,6 +21,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LIST_MOST = 8 }; /* bytes of a list in a name; then it is cut */
+
+/* Sets the counts of names apart from those of ids (comm/make/group.c). */
+#define NAME_SALT UINT64_C(0x6e616d65)
+
 /* What a member says first. */
 typedef struct card {
     int32_t status; /* of its config */
@@ -208,6 +213,32 @@ static weft_status agree(const gathering *all, weft_status built)
                        (int)sizeof(verdict.text) - 1, verdict.text);
 }
 
+/* Faults must tell it from its parent: "world/0,2,5", "world/0,1..(12)", and
+ * a number behind it where the parent has had this very list before. */
+static void make_name(const gathering *all, char *name_out, size_t name_bytes)
+{
+    char list[48] = "";
+    int used = 0, listed = 0;
+    for (; listed < all->count && used < LIST_MOST; listed++) {
+        used += snprintf(list + used, sizeof(list) - (size_t)used, "%s%d",
+                         listed ? "," : "/", all->ranks[listed]);
+    }
+    if (listed < all->count) {
+        used += snprintf(list + used, sizeof(list) - (size_t)used, "..(%d)",
+                         all->count);
+    }
+    uint64_t key = wefti_group_mix(all->parent->fabric.id, NAME_SALT);
+    key = wefti_group_mix(key, all->own.digest);
+    uint64_t times = wefti_group_count(all->parent->engine, key);
+    if (times > 1) {
+        used += snprintf(list + used, sizeof(list) - (size_t)used, "#%llu",
+                         (unsigned long long)times);
+    }
+    int room = (int)name_bytes - 1 - used;
+    snprintf(name_out, name_bytes, "%.*s%s", room > 0 ? room : 0,
+             all->parent->name, list);
+}
+
 weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
                                   int rank_count,
                                   const weft_comm_config *config,
@@ -247,6 +278,11 @@ weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
     }
     if (status != WEFT_OK) {
         return status;
+    }
+    char name[sizeof(parent->name)];
+    if (!config || !config->name) {
+        make_name(&all, name, sizeof(name));
+        full.name = name;
     }
     weft_status built =
         wefti_group_build(parent, ranks, rank_count, offset, &full, comm_out);

@@ -90,7 +90,7 @@ uint64_t wefti_group_place(weft_comm *parent, int nranks)
     return wefti_group_reserve(parent, wefti_layout_plan(nranks).total_bytes);
 }
 
-static uint64_t mix(uint64_t digest, uint64_t word)
+uint64_t wefti_group_mix(uint64_t digest, uint64_t word)
 {
     return (digest ^ word) * UINT64_C(1099511628211); /* FNV-1a */
 }
@@ -115,21 +115,18 @@ weft_status wefti_group_prepare(wefti_engine *engine)
     return status;
 }
 
-/*
- * How often this very list has been asked for, this time included. There is
- * room for it since the parent was made: none of those on the list can fail to
- * count.
+/* How often this very key has come, this time included; there is room for it.
  */
-static uint64_t count_list(wefti_engine *engine, uint64_t digest)
+static uint64_t count_key(wefti_engine *engine, uint64_t key)
 {
     size_t i = 0;
     pthread_mutex_lock(&engine->lock);
-    while (i < engine->list_count && engine->lists[i].digest != digest) {
+    while (i < engine->list_count && engine->lists[i].digest != key) {
         i++;
     }
     if (i == engine->list_count) {
         WEFTI_ASSERT(i < engine->list_room);
-        engine->lists[i] = (wefti_list){digest, 0};
+        engine->lists[i] = (wefti_list){key, 0};
         engine->list_count++;
     }
     const uint64_t times = ++engine->lists[i].times;
@@ -137,18 +134,26 @@ static uint64_t count_list(wefti_engine *engine, uint64_t digest)
     return times;
 }
 
+uint64_t wefti_group_count(wefti_engine *engine, uint64_t key)
+{
+    return wefti_group_prepare(engine) == WEFT_OK ? count_key(engine, key) : 0;
+}
+
 /*
  * The same on all members without another word: from the parent's, who they
- * are, and how often the parent has had this very list. Numbers of operations
- * would not do, since shrink and create_from are not everybody's.
+ * are, and how often the parent has had this very list, for which there is room
+ * since the parent was made: none of those on the list can fail to count.
+ * Numbers of operations would not do, since shrink and create_from are not
+ * everybody's.
  */
 static uint64_t new_id(weft_comm *parent, const int *ranks, int nranks)
 {
-    uint64_t id = mix(UINT64_C(14695981039346656037), parent->fabric.id);
+    uint64_t id =
+        wefti_group_mix(UINT64_C(14695981039346656037), parent->fabric.id);
     for (int i = 0; i < nranks; i++) {
-        id = mix(id, (uint64_t)parent->peers[ranks[i]].world_rank);
+        id = wefti_group_mix(id, (uint64_t)parent->peers[ranks[i]].world_rank);
     }
-    return mix(id, count_list(parent->engine, id));
+    return wefti_group_mix(id, count_key(parent->engine, id));
 }
 
 weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,

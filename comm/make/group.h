@@ -42,6 +42,15 @@ wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
 WEFT_NODISCARD weft_status wefti_group_prepare(wefti_engine *engine);
 
 /*
+ * wefti_group_count - how often this rank's engine has seen key, this time
+ * included; 0: no memory to know it.
+ */
+uint64_t wefti_group_count(wefti_engine *engine, uint64_t key);
+
+/* One word more in a key, or in an id. */
+uint64_t wefti_group_mix(uint64_t digest, uint64_t word);
+
+/*
  * wefti_group_placer - of parent's ranks[count], the first one that shares
  * memory with rank: it sets memory aside for all of them.
  */

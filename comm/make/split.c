@@ -18,6 +18,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Sets the counts of colors apart from those of lists (comm/make/group.c). */
+#define SPLIT_SALT UINT64_C(0x73706c6974)
+
 /* What each rank of the parent says about itself. */
 typedef struct card {
     int32_t status; /* of its arguments */
@@ -122,9 +125,52 @@ static weft_status agree(weft_comm *comm, const card *group, int members,
     return status;
 }
 
-/* refused: what this rank's arguments got; the others must learn of it. */
+static bool is_first_of_color(const card *cards, int at)
+{
+    int first = 0;
+    while (cards[first].color != cards[at].color) {
+        first++;
+    }
+    return first == at;
+}
+
+/*
+ * How often comm has been split by this rank's color. All ranks count all
+ * colors, so that it is the same for all of a group, whatever colors they had
+ * before.
+ */
+static uint64_t count_color(weft_comm *comm, const card *cards, int color)
+{
+    uint64_t times = 0;
+    for (int i = 0; i < comm->nranks; i++) {
+        if (cards[i].color >= 0 && is_first_of_color(cards, i)) {
+            uint64_t key = wefti_group_mix(comm->fabric.id, SPLIT_SALT);
+            key = wefti_group_mix(key, (uint64_t)cards[i].color);
+            uint64_t seen = wefti_group_count(comm->engine, key);
+            times = cards[i].color == color ? seen : times;
+        }
+    }
+    return times;
+}
+
+/* Faults must tell it from its parent, and from other groups: "world/2", and
+ * "world/2#3" where it is the third of that color. */
+static void make_name(const weft_comm *comm, int color, uint64_t times,
+                      char *name_out, size_t name_bytes)
+{
+    char last[24] = "";
+    if (times > 1) {
+        snprintf(last, sizeof(last), "#%llu", (unsigned long long)times);
+    }
+    int last_bytes = snprintf(NULL, 0, "/%d%s", color, last);
+    snprintf(name_out, name_bytes, "%.*s/%d%s",
+             (int)name_bytes - 1 - last_bytes, comm->name, color, last);
+}
+
+/* refused: what this rank's arguments got; the others must learn of it. A
+ * config without a name gets one made. */
 static weft_status split(weft_comm *comm, weft_status refused, int color,
-                         int key, const weft_comm_config *config,
+                         int key, weft_comm_config *config,
                          weft_comm **comm_out)
 {
     card mine = {refused, color, key, comm->rank};
@@ -141,6 +187,12 @@ static weft_status split(weft_comm *comm, weft_status refused, int color,
             return wefti_error((weft_status)cards[i].status,
                                "rank %d's config of the split was refused", i);
         }
+    }
+    char name[sizeof(comm->name)];
+    uint64_t times = count_color(comm, cards, color);
+    if (!config->name) {
+        make_name(comm, color, times, name, sizeof(name));
+        config->name = name;
     }
     int members = color < 0 ? 0 : form_group(cards, comm->nranks, color);
     uint64_t offset;
@@ -175,11 +227,8 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
     *comm_out = NULL;
     weft_comm_config full;
     weft_status refused = wefti_group_read_config(comm, config, &full);
-    char name[sizeof(comm->name)];
     if (!config || !config->name) {
-        /* Faults are to tell it from its parent and from other groups. */
-        snprintf(name, sizeof(name), "%.19s/%d", comm->name, color);
-        full.name = name;
+        full.name = NULL;
     }
     return split(comm, refused, color, key, &full, comm_out);
 }

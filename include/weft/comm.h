@@ -122,7 +122,8 @@ WEFT_NODISCARD weft_status weft_comm_create(const weft_comm_config *config,
  * color    negative: this rank takes no part, *comm_out = NULL, still OK.
  * key      orders the new ranks; equal keys keep the old order.
  * config   name, warn_ms, timeout_ms count; NULL: the parent's, the name with
- *          the color behind it, as in "world/2".
+ *          the color behind it, as in "world/2"; where comm has been split by
+ *          that color before, also how often: "world/2#3".
  *
  * Returns     as weft_comm_create; the parent stays usable after ERR_INVALID.
  * Threads     one caller per comm at a time.  Blocks: yes.
@@ -167,7 +168,8 @@ WEFT_NODISCARD weft_status weft_comm_shrink(weft_comm *comm,
  *
  * ranks       [rank_count] of parent, each once, this one among them, the same
  *             on all; ranks[i] becomes rank i. Borrowed during the call.
- * config      name, warn_ms, timeout_ms count; NULL: the parent's.
+ * config      name, warn_ms, timeout_ms count; NULL: the parent's, the name
+ *             with the ranks behind it, as in "world/0,2".
  *
  * The members talk by point-to-point messages of the parent, in order with
  * those that they post themselves.

@@ -336,9 +336,65 @@ static void test_wait_sixteen_ranks_progress_without_burning(void **state)
     assert_int_equal(world_run_processes(&world), 0);
 }
 
+/* Whether comm calls itself so. */
+static int check_name(weft_comm *comm, const char *name)
+{
+    char text[4096], wanted[64];
+    snprintf(wanted, sizeof(wanted), "\"%s\": healthy", name);
+    bool right = weft_comm_get_health(comm, WEFT_COMM_TEXT, text,
+                                      sizeof(text)) == WEFT_OK &&
+                 strncmp(text, wanted, strlen(wanted)) == 0;
+    if (!right) {
+        fprintf(stderr, "wanted %s, got %.60s\n", wanted, text);
+    }
+    return !right;
+}
+
+/* Colors of each rank in each of the splits, and the names they get. */
+static int name_apart(weft_comm *comm, void *context)
+{
+    (void)context;
+    static const int colors[4][3] = {
+        {0, 0, 0}, {0, 0, 7}, {0, 7, 0}, {-1, 0, 0}};
+    static const char *const names[4][3] = {
+        {"world/0", "world/0", "world/0"},
+        {"world/0#2", "world/0#2", "world/7"},
+        {"world/0#3", "world/7#2", "world/0#3"},
+        {NULL, "world/0#4", "world/0#4"}};
+    int rank = weft_comm_get_rank(comm), failures = 0;
+    const int some[] = {1, 2};
+    weft_comm *made[4] = {NULL}, *below, *listed;
+    for (int i = 0; i < 4; i++) {
+        failures += weft_comm_split(comm, colors[i][rank], rank, NULL,
+                                    &made[i]) != WEFT_OK;
+        failures += made[i] && check_name(made[i], names[i][rank]);
+    }
+    failures += weft_comm_split(made[0], 3, rank, NULL, &below) != WEFT_OK;
+    failures += check_name(below, "world/0/3");
+    weft_comm_destroy(below);
+    for (int i = 0; i < 2 && rank > 0; i++) {
+        failures +=
+            weft_comm_create_from(comm, some, 2, NULL, &listed) != WEFT_OK;
+        failures += check_name(listed, i ? "world/1,2#2" : "world/1,2");
+        weft_comm_destroy(listed);
+    }
+    for (int i = 0; i < 4; i++) {
+        weft_comm_destroy(made[i]);
+    }
+    return failures;
+}
+
+static void test_split_by_equal_colors_names_differ(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 3, .call = name_apart};
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_split_by_equal_colors_names_differ),
         cmocka_unit_test(test_wait_sixteen_ranks_progress_without_burning),
         cmocka_unit_test(test_split_colors_keys_and_outsiders),
         cmocka_unit_test(test_split_fifty_times_each_usable),

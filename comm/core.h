@@ -130,7 +130,10 @@ typedef struct wefti_op {
     /* Clocks. */
     int64_t entered_ns, moved_ns, checked_ns;
     bool warned;
-    int suspect; /* seen dead or gone at the last look; -1: nobody */
+    int suspect;         /* seen dead or gone at the last look; -1: nobody */
+    int cause;           /* rank of the job, seen at the last look; -1: none */
+    int64_t cause_ns;    /* since when */
+    weft_stream *stream; /* that it was posted on; NULL: on none */
     wefti_piece piece;
 
 } wefti_op;
@@ -149,6 +152,13 @@ typedef struct wefti_list {
     uint64_t digest;
     uint64_t times;
 } wefti_list;
+
+/* Which of a rank's waits its record shows; see comm/control/waits.h. */
+typedef struct wefti_shown_wait {
+    const void *wait;
+    int weight;
+    int64_t since_ns, seen_ns;
+} wefti_shown_wait;
 
 /*
  * Its flags (each pairs with loads in comm/engine.c; the work itself is under
@@ -172,13 +182,14 @@ typedef struct wefti_engine {
     weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
-    bool crowded;              /* more ranks than cores */
-    int64_t spin_ns;           /* how long a waiting caller spins */
-    int64_t link_free_ns;      /* the emulated link */
-    int64_t due_ns;            /* next time something becomes visible */
-    wefti_net *net;            /* NULL: all ranks share memory */
-    wefti_control *control;    /* with a net */
-    wefti_hosts *hosts;        /* NULL: nothing is known of them */
+    bool crowded;           /* more ranks than cores */
+    int64_t spin_ns;        /* how long a waiting caller spins */
+    int64_t link_free_ns;   /* the emulated link */
+    int64_t due_ns;         /* next time something becomes visible */
+    wefti_net *net;         /* NULL: all ranks share memory */
+    wefti_control *control; /* with a net */
+    wefti_hosts *hosts;     /* NULL: nothing is known of them */
+    wefti_shown_wait shown;
     bool failed;               /* some communicator of it has */
     wefti_memory_limit memory; /* as it was when the ranks met */
     wefti_list *lists;         /* [list_count]; see comm/make/group.c */
@@ -269,7 +280,9 @@ struct weft_comm {
     int64_t half_fault_ns;      /* since when a fault is being written */
     int64_t ripens_ns, ripe_ns; /* when it is acted on, at the latest */
     int64_t asked_ns;           /* when last whether hosts answer */
-    int64_t elsewhere_ns; /* when others last heard of waits in this one */
+    /* When a stream that has not come to an operation was last looked at, and
+     * since when that has been seen, up to when. */
+    int64_t stream_look_ns, stream_since_ns, stream_seen_ns;
     /* This rank must tell other domains of it: stored before the fault page's
      * state, loaded after it. */
     _Atomic bool fault_told;

@@ -145,7 +145,9 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->slots[0] = op->slots[1] = 0;
     op->entered_ns = op->moved_ns = op->checked_ns = 0;
     op->warned = false;
-    op->suspect = -1;
+    op->suspect = op->cause = -1;
+    op->cause_ns = 0;
+    op->stream = NULL;
     op->piece.open = false;
     op->piece.bytes = 0;
     op->piece.posted_ns = op->piece.ready_ns = 0;
@@ -163,19 +165,26 @@ static size_t gate_chunks(const wefti_op *op, size_t elems)
     return elems <= op->gate_elems ? 1 : (elems - 1) / op->gate_elems + 1;
 }
 
-bool wefti_op_all_ready(const wefti_op *op)
+bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out)
 {
     if (!op->desc.ready || !op->role.sends) {
-        return true;
+        return false;
     }
     size_t chunks = gate_chunks(op, op->send_elems);
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         if (wefti_gate_get(op->desc.ready, op->desc.ready_chunk + chunk) <
             op->epoch) {
-            return false;
+            *chunk_out = chunk;
+            return true;
         }
     }
-    return true;
+    return false;
+}
+
+bool wefti_op_all_ready(const wefti_op *op)
+{
+    size_t chunk;
+    return !wefti_op_find_shut(op, &chunk);
 }
 
 void wefti_op_all_arrived(wefti_op *op)
@@ -296,6 +305,10 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
 {
     if (op->on_stream &&
         wefti_gate_get(comm->start, wefti_op_chunk(comm, op)) < op->turn) {
+        if (op->stream) {
+            wefti_wait_record found = wefti_watch_record(op);
+            wefti_waits_note_stream(comm, op->stream, &found);
+        }
         return false;
     }
     if (op->ring != WEFTI_RING_LETTERS && !lane_free(comm, op)) {
@@ -304,6 +317,7 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
     }
     if (op->ring != WEFTI_RING_LETTERS && !op->choice.pattern &&
         !wefti_op_all_ready(op)) {
+        wefti_watch_stalled(comm, op);
         return false;
     }
     enter(comm, op);

@@ -39,7 +39,10 @@ size_t wefti_op_copy_chunk(const weft_comm *comm, const wefti_op *op,
                            const wefti_track *track);
 size_t wefti_op_chunk(const weft_comm *comm, const wefti_op *op);
 
-/* Whether all of the send buffer is ready; whether elem's part is. */
+/* The first chunk of the send buffer that is not ready; false: none. */
+bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out);
+
+/* Whether all of the send buffer is ready. */
 bool wefti_op_all_ready(const wefti_op *op);
 
 /* Announces all chunks of the receive buffer. */

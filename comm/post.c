@@ -156,6 +156,7 @@ static weft_status post_on_stream(weft_comm *comm,
     }
     size_t chunk = wefti_op_chunk(comm, op);
     uint64_t turn = op->turn;
+    op->stream = stream;
     atomic_fetch_add(&comm->engine->pending, 1);
     pthread_mutex_unlock(&comm->engine->lock);
     status = weft_gate_signal(comm->start, chunk, turn, stream);
@@ -164,6 +165,9 @@ static weft_status post_on_stream(weft_comm *comm,
     }
     if (status != WEFT_OK) {
         /* Its number is taken: the other ranks must not wait for it. */
+        pthread_mutex_lock(&comm->engine->lock);
+        op->stream = NULL;
+        pthread_mutex_unlock(&comm->engine->lock);
         wefti_fault_publish(comm, status, comm->rank, turn,
                             "operation #%llu on \"%s\": rank %d's stream "
                             "refused it",

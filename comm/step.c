@@ -77,21 +77,29 @@ static bool copy_done(weft_comm *comm, wefti_op *op, const wefti_track *track)
            track->copy_epoch;
 }
 
-/* Whether the chunks of the send buffer that the step reads may be read. */
-static bool source_ready(const wefti_op *op, const wefti_step *step)
+bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
+                          size_t *chunk_out)
 {
     if (!op->desc.ready || step->src != WEFTI_BUFFER_SEND || step->elems == 0) {
-        return true;
+        return false;
     }
     size_t first = step->src_elem / op->gate_elems;
     size_t last = (step->src_elem + step->elems - 1) / op->gate_elems;
     for (size_t chunk = first; chunk <= last; chunk++) {
         if (wefti_gate_get(op->desc.ready, op->desc.ready_chunk + chunk) <
             op->epoch) {
-            return false;
+            *chunk_out = chunk;
+            return true;
         }
     }
-    return true;
+    return false;
+}
+
+/* Whether the chunks of the send buffer that the step reads may be read. */
+static bool source_ready(const wefti_op *op, const wefti_step *step)
+{
+    size_t chunk;
+    return !wefti_step_find_shut(op, step, &chunk);
 }
 
 /* Counts what has been written and announces gate chunks that are complete. */

@@ -17,6 +17,11 @@
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op,
                               wefti_track *track);
 
+/* The first chunk of the send buffer that step reads and that is not ready;
+ * false: none. */
+bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
+                          size_t *chunk_out);
+
 /* Whether everything op has staged has been read. */
 bool wefti_step_drained(weft_comm *comm, const wefti_op *op);
 

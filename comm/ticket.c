@@ -50,8 +50,8 @@ static weft_status add_block(weft_comm *comm)
     block->watcher.context = comm->engine;
     wefti_gate_watch(block->start, &block->watcher);
     for (size_t i = BLOCK_TICKETS; i-- > 0;) {
-        block->tickets[i] =
-            (wefti_ticket){block->start, block->done, i, 0, comm->tickets_free};
+        block->tickets[i] = (wefti_ticket){
+            block->start, block->done, i, 0, NULL, comm->tickets_free};
         comm->tickets_free = &block->tickets[i];
     }
     block->next = comm->ticket_blocks;
@@ -59,7 +59,7 @@ static weft_status add_block(weft_comm *comm)
     return WEFT_OK;
 }
 
-wefti_ticket *wefti_ticket_take(weft_comm *comm)
+wefti_ticket *wefti_ticket_take(weft_comm *comm, weft_stream *stream)
 {
     if (!comm->tickets_free && add_block(comm) != WEFT_OK) {
         return NULL;
@@ -67,11 +67,12 @@ wefti_ticket *wefti_ticket_take(weft_comm *comm)
     wefti_ticket *ticket = comm->tickets_free;
     comm->tickets_free = ticket->next;
     ticket->turn++;
+    ticket->stream = stream;
     atomic_fetch_add(&comm->engine->pending, 1);
     return ticket;
 }
 
-weft_status wefti_ticket_queue(weft_comm *comm, const wefti_ticket *ticket,
+weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
                                uint64_t turn, weft_stream *stream)
 {
     weft_status status =
@@ -80,6 +81,9 @@ weft_status wefti_ticket_queue(weft_comm *comm, const wefti_ticket *ticket,
         status = weft_gate_wait(ticket->done, ticket->chunk, turn, stream);
     }
     if (status != WEFT_OK) {
+        pthread_mutex_lock(&comm->engine->lock);
+        ticket->stream = NULL; /* its owner may destroy it now */
+        pthread_mutex_unlock(&comm->engine->lock);
         wefti_fault_publish(comm, status, comm->rank, 0,
                             "rank %d's stream refused an operation on \"%s\"",
                             comm->rank, comm->name);
@@ -107,6 +111,15 @@ void wefti_tickets_fail(weft_comm *comm)
          block = block->next) {
         wefti_gate_fail(block->done, comm->failed, comm->fault.text);
     }
+}
+
+bool wefti_tickets_own(const weft_comm *comm, const weft_gate *gate)
+{
+    const wefti_ticket_block *block = comm->ticket_blocks;
+    while (block && block->done != gate) {
+        block = block->next;
+    }
+    return block != NULL;
 }
 
 void wefti_tickets_fini(weft_comm *comm)

@@ -18,15 +18,17 @@
 struct wefti_ticket {
     weft_gate *start, *done; /* of the block */
     size_t chunk;
-    uint64_t turn; /* epoch of both; counts the uses */
+    uint64_t turn;       /* epoch of both; counts the uses */
+    weft_stream *stream; /* that it is for */
     wefti_ticket *next;
 };
 
 /*
- * wefti_ticket_take - a free ticket; it counts as pending for the engine's
- * thread. NULL, with the error's text set: no memory. Engine's lock held.
+ * wefti_ticket_take - a free ticket for stream; it counts as pending for the
+ * engine's thread. NULL, with the error's text set: no memory. Engine's lock
+ * held.
  */
-wefti_ticket *wefti_ticket_take(weft_comm *comm);
+wefti_ticket *wefti_ticket_take(weft_comm *comm, weft_stream *stream);
 
 /*
  * wefti_ticket_queue - put it into the stream, and wake the engine. What the
@@ -34,7 +36,7 @@ wefti_ticket *wefti_ticket_take(weft_comm *comm);
  * the lock.
  */
 WEFT_NODISCARD weft_status wefti_ticket_queue(weft_comm *comm,
-                                              const wefti_ticket *ticket,
+                                              wefti_ticket *ticket,
                                               uint64_t turn,
                                               weft_stream *stream);
 
@@ -51,6 +53,9 @@ void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket,
 
 /* Releases all streams with the communicator's fault. */
 void wefti_tickets_fail(weft_comm *comm);
+
+/* Whether gate is one of its tickets'. */
+bool wefti_tickets_own(const weft_comm *comm, const weft_gate *gate);
 
 void wefti_tickets_fini(weft_comm *comm);
 

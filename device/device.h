@@ -17,6 +17,13 @@
 
 #include <stdbool.h>
 
+/* The gate that a stream stands waiting at. */
+typedef struct wefti_stream_stand {
+    const weft_gate *gate; /* to compare: nothing keeps it alive */
+    size_t chunk;
+    uint64_t epoch;
+} wefti_stream_stand;
+
 /*
  * wefti_device_table - one kind of device. All slots are set; none blocks
  * except where it says so; all may be called from any thread.
@@ -29,7 +36,8 @@
  * copy_now        blocks until done.
  * stream_*        create .. destroy (drains); copy, call, signal and wait
  *                 queue one item each; drain blocks and returns the first
- *                 error that work of the stream has met.
+ *                 error that work of the stream has met; stand: see
+ *                 wefti_stream_get_stand.
  * gate_words      counters of chunks words that host and device both see, all
  *                 zero; gate_words_free gives them back.
  *
@@ -59,6 +67,7 @@ typedef struct wefti_device_table {
     weft_status (*stream_wait)(weft_stream *stream, weft_gate *gate,
                                size_t chunk, uint64_t epoch);
     weft_status (*stream_drain)(weft_stream *stream);
+    bool (*stream_stand)(weft_stream *stream, wefti_stream_stand *out);
     weft_status (*gate_words)(weft_device *device, size_t chunks,
                               _Atomic uint64_t **out);
     void (*gate_words_free)(weft_device *device, _Atomic uint64_t *words);
@@ -71,6 +80,9 @@ extern const wefti_device_table wefti_device_shadow;
 
 const wefti_device_table *wefti_device_get_table(const weft_device *device);
 weft_device *wefti_stream_get_device(const weft_stream *stream);
+
+/* Whether the stream stands waiting at a gate now, and at which. */
+bool wefti_stream_get_stand(weft_stream *stream, wefti_stream_stand *stand_out);
 
 /*
  * wefti_device_owns - whether pointer is memory of this device that the host

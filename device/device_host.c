@@ -110,6 +110,7 @@ const wefti_device_table wefti_device_host = {
     .stream_signal = wefti_host_stream_signal,
     .stream_wait = wefti_host_stream_wait,
     .stream_drain = wefti_host_stream_drain,
+    .stream_stand = wefti_host_stream_stand,
     .gate_words = wefti_host_gate_words,
     .gate_words_free = wefti_host_gate_words_free,
 };

@@ -314,6 +314,7 @@ const wefti_device_table wefti_device_shadow = {
     .stream_signal = wefti_host_stream_signal,
     .stream_wait = wefti_host_stream_wait,
     .stream_drain = wefti_host_stream_drain,
+    .stream_stand = wefti_host_stream_stand,
     .gate_words = wefti_host_gate_words,
     .gate_words_free = wefti_host_gate_words_free,
 };

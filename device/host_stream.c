@@ -434,6 +434,22 @@ weft_status wefti_host_stream_drain(weft_stream *base)
                             : wefti_error(error, "%s", stream->error_text);
 }
 
+bool wefti_host_stream_stand(weft_stream *base, wefti_stream_stand *out)
+{
+    host_stream *stream = of(base);
+    pthread_mutex_lock(&stream->lock);
+    const uint64_t done = atomic_load(&stream->done);
+    const item *first = &stream->ring[done & (stream->capacity - 1)];
+    const bool stands =
+        !stream->busy && done < stream->posted && first->kind == ITEM_WAIT;
+    if (stands) {
+        *out = (wefti_stream_stand){first->of.mark.gate, first->of.mark.chunk,
+                                    first->of.mark.epoch};
+    }
+    pthread_mutex_unlock(&stream->lock);
+    return stands;
+}
+
 void wefti_host_stream_destroy(weft_stream *base)
 {
     host_stream *stream = of(base);

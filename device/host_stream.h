@@ -21,6 +21,7 @@ weft_status wefti_host_stream_signal(weft_stream *stream, weft_gate *gate,
 weft_status wefti_host_stream_wait(weft_stream *stream, weft_gate *gate,
                                    size_t chunk, uint64_t epoch);
 weft_status wefti_host_stream_drain(weft_stream *stream);
+bool wefti_host_stream_stand(weft_stream *stream, wefti_stream_stand *out);
 
 weft_status wefti_host_gate_words(weft_device *device, size_t chunks,
                                   _Atomic uint64_t **out);

@@ -9,13 +9,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/control/cause.h"
 #include "comm/control/channel.h"
-#include "comm/control/elsewhere.h"
 #include "comm/control/fault.h"
-#include "comm/control/stuck.h"
+#include "comm/control/waits.h"
 #include "comm/fabric/remote.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
+#include "comm/step.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -24,8 +25,7 @@
 enum {
     LOOK_NS = 20000000,    /* between looks at a stalled operation */
     PAUSE_NS = 1000000000, /* no look for so long: it was us who stood still */
-    ASK_NS = 1000000000,   /* between questions whether hosts answer */
-    LISTED_RANKS = 16
+    ASK_NS = 1000000000    /* between questions whether hosts answer */
 };
 
 uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
@@ -45,72 +45,6 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
     return newest;
 }
 
-/* Whether peer stands between op and its end; entered: it is inside op. */
-static bool is_awaited(weft_comm *comm, const wefti_op *op, int peer,
-                       bool *entered)
-{
-    if (op->ring == WEFTI_RING_LETTERS) {
-        /* What waits for its own gate or a copy waits for no peer. */
-        *entered = false;
-        return peer == op->desc.root && op->tracks[0].wait == WEFTI_WAIT_PEER;
-    }
-    if (op->state == WEFTI_OP_POSTED) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        *entered = false;
-        return op->number > WEFTI_LANES &&
-               atomic_load(&page->completed) < op->number - WEFTI_LANES;
-    }
-    wefti_entry *entry =
-        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
-    *entered = atomic_load(&entry->number) == op->number;
-    if (!*entered) {
-        return true;
-    }
-    if (op->state == WEFTI_OP_DRAINING) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        return atomic_load(&page->completed) < op->number;
-    }
-    for (int t = 0; op->choice.pattern && t < WEFTI_TRACKS; t++) {
-        const wefti_track *track = &op->tracks[t];
-        if (track->next < track->count && track->wait == WEFTI_WAIT_PEER &&
-            track->peer == peer) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static _Atomic int64_t *waiting_mark(weft_comm *comm, const wefti_op *op,
-                                     int rank)
-{
-    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, rank);
-    return &page->waiting_ns[op->number % WEFTI_LANES];
-}
-
-/* An awaited peer that itself waits for somebody is not who holds us up. */
-static bool is_only_waiting(weft_comm *comm, const wefti_op *op, int peer)
-{
-    return op->ring != WEFTI_RING_LETTERS &&
-           wefti_clock_coarse_ns() - atomic_load(waiting_mark(comm, op, peer)) <
-               WEFTI_FRESH_NS;
-}
-
-/* Whether op also waits for what this rank itself has yet to make. */
-static bool awaits_itself(const wefti_op *op)
-{
-    bool tracks = op->ring == WEFTI_RING_LETTERS || op->choice.pattern;
-    for (int t = 0; tracks && t < WEFTI_TRACKS; t++) {
-        const wefti_track *track = &op->tracks[t];
-        if (track->next < track->count && (track->wait == WEFTI_WAIT_GATE ||
-                                           track->wait == WEFTI_WAIT_DEVICE)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* How long op may stand still. */
 static int64_t limit_of(const weft_comm *comm, const wefti_op *op)
 {
@@ -126,162 +60,86 @@ int64_t wefti_watch_patience(const weft_comm *comm, int64_t limit_ns)
     return comm->warn_ns < half_ns ? comm->warn_ns : half_ns;
 }
 
-/* Tells the others that this rank waits for a peer, not for itself. */
-static void leave_mark(weft_comm *comm, const wefti_op *op, int64_t now_ns)
+/* The first track of op that waits for something of this rank's own. */
+static const wefti_track *own_track(const wefti_op *op, wefti_wait wait)
+{
+    bool tracks = op->ring == WEFTI_RING_LETTERS || op->choice.pattern;
+    for (int t = 0; tracks && t < WEFTI_TRACKS; t++) {
+        const wefti_track *track = &op->tracks[t];
+        if (track->next < track->count && track->wait == wait) {
+            return track;
+        }
+    }
+    return NULL;
+}
+
+/* What op waits for that is this rank's own; false: nothing. */
+static bool find_own_wait(const wefti_op *op, wefti_wait_record *found)
+{
+    const bool inside = op->state == WEFTI_OP_RUNNING;
+    const wefti_track *track = own_track(op, WEFTI_WAIT_GATE);
+    size_t chunk = 0;
+    found->peer = -1;
+    if (op->state == WEFTI_OP_POSTED
+            ? wefti_op_find_shut(op, &chunk)
+            : inside && track &&
+                  wefti_step_find_shut(op, &track->step, &chunk)) {
+        found->kind = WEFTI_WAITS_GATE;
+        found->count = op->desc.ready_chunk + chunk;
+        found->epoch = op->epoch;
+        return true;
+    }
+    if (inside && own_track(op, WEFTI_WAIT_DEVICE)) {
+        found->kind = WEFTI_WAITS_DEVICE;
+        return true;
+    }
+    return false;
+}
+
+wefti_wait_record wefti_watch_record(const wefti_op *op)
+{
+    const weft_collective collective = op->desc.collective;
+    return (wefti_wait_record){
+        .kind = collective == WEFT_COLLECTIVE_SEND   ? WEFTI_WAITS_SEND
+                : collective == WEFT_COLLECTIVE_RECV ? WEFTI_WAITS_RECV
+                                                     : WEFTI_WAITS_COLLECTIVE,
+        .signature = op->signature.kind,
+        .peer = -1,
+        .number = op->number,
+        .count = op->desc.count};
+}
+
+/*
+ * Shows the others what this rank waits in: for the rank where the chain to the
+ * cause begins, or for itself. Returns whether it waits for itself.
+ */
+static bool show_wait(weft_comm *comm, const wefti_op *op,
+                      const wefti_cause *cause, int64_t now_ns)
 {
     const bool far = now_ns - op->moved_ns >
                      wefti_watch_patience(comm, limit_of(comm, op)) / 2;
-    if (op->ring == WEFTI_RING_LETTERS) {
-        if (op->tracks[0].wait == WEFTI_WAIT_PEER) {
-            wefti_elsewhere_note(comm, op, op->desc.root, now_ns, far);
-            wefti_stuck_note(comm, op, now_ns);
-            if (far) {
-                wefti_remote_tell_stuck(&comm->fabric);
-            }
-        }
-        return;
+    wefti_wait_record found = wefti_watch_record(op), own = found;
+    const bool itself = find_own_wait(op, &own);
+    const bool leads = cause->awaited >= 0 && !cause->circle;
+    if (itself && !leads) {
+        wefti_waits_note(comm, op, &own, WEFTI_WEIGHT_OWN, op->moved_ns, now_ns,
+                         far);
+    } else if (cause->awaited >= 0) {
+        found.peer = comm->peers[cause->awaited].world_rank;
+        wefti_waits_note(comm, op, &found,
+                         leads ? WEFTI_WEIGHT_CAUSE : WEFTI_WEIGHT_CIRCLE,
+                         op->moved_ns, now_ns, far);
     }
-    for (int peer = 0; peer < comm->nranks && !awaits_itself(op); peer++) {
-        bool entered;
-        if (peer != comm->rank && is_awaited(comm, op, peer, &entered)) {
-            wefti_elsewhere_note(comm, op, peer, now_ns, far);
-            atomic_store(waiting_mark(comm, op, comm->rank), now_ns);
-            wefti_remote_tell_waiting(&comm->fabric, op->number % WEFTI_LANES);
-            return;
-        }
-    }
+    return itself && !leads;
 }
 
-/* "rank 3 has not entered (its last: #416 all_gather, 9.8 s ago)" */
-static void describe(weft_comm *comm, const wefti_op *op, int peer,
-                     bool entered, char *text, size_t text_bytes)
+/* Whether all has looked the same for a while: a rank that was kept off its
+ * core has had the time to say that it waits. */
+static bool is_settled(const wefti_op *op, int64_t wait_ns, int64_t fresh_ns,
+                       int64_t now_ns)
 {
-    const char *what = "";
-    int64_t when_ns = 0;
-    uint64_t last = wefti_peer_last_entered(comm, peer, &what, &when_ns);
-    /* On an emulated link an entry is stamped with when it arrives. */
-    int64_t ago_ns = wefti_clock_ns() - when_ns;
-    double ago_s = ago_ns > 0 ? (double)ago_ns / 1e9 : 0.0;
-    if (op->ring == WEFTI_RING_LETTERS) {
-        snprintf(text, text_bytes, "rank %d has not %s", peer,
-                 op->desc.collective == WEFT_COLLECTIVE_SEND ? "received"
-                                                             : "sent");
-    } else if (entered) {
-        snprintf(text, text_bytes,
-                 "rank %d entered %.1f s ago and does not go on", peer, ago_s);
-    } else if (last == 0) {
-        snprintf(text, text_bytes, "rank %d has not entered (nor any before)",
-                 peer);
-    } else {
-        snprintf(text, text_bytes,
-                 "rank %d has not entered (its last: #%llu %s, %.1f s ago)",
-                 peer, (unsigned long long)last, what, ago_s);
-    }
-}
-
-/* Appends what keeps a rank away that has not entered. */
-static void append_stuck(weft_comm *comm, int rank, char *text,
-                         size_t text_bytes)
-{
-    char what[96] = "";
-    double waited_s;
-    size_t used = strlen(text);
-    int peer = -1;
-    if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) < 0 &&
-        wefti_elsewhere_get(comm, rank, what, sizeof(what), &peer) ==
-            WEFTI_ELSEWHERE_MEMBER) {
-        snprintf(text + used, text_bytes - used,
-                 ": it waits in %s for rank %d%s", what, peer,
-                 peer == comm->rank ? ", which waits here: are the two used in "
-                                      "different orders?"
-                                    : "");
-    } else if (what[0]) {
-        snprintf(text + used, text_bytes - used, ": it waits in %s", what);
-    }
-}
-
-/*
- * Who holds up rank, which has not come: whoever it waits for, point to point
- * or on another communicator, and whom that one waits for; rank itself where
- * they wait in a circle.
- */
-static int find_cause(weft_comm *comm, int rank)
-{
-    int cause = rank;
-    for (int i = 0; i < comm->nranks; i++) {
-        int next = wefti_stuck_get(comm, cause, NULL, 0, NULL);
-        if (next == cause) {
-            return cause;
-        }
-        if (next < 0 && (wefti_elsewhere_get(comm, cause, NULL, 0, &next) !=
-                             WEFTI_ELSEWHERE_MEMBER ||
-                         next == comm->rank)) {
-            return cause;
-        }
-        cause = next;
-    }
-    return rank;
-}
-
-/* Appends " 3" or, for many, only the first few ranks. */
-static void append_rank(char *text, size_t text_bytes, int rank, int *listed)
-{
-    size_t used = strlen(text);
-    if (++*listed <= LISTED_RANKS) {
-        snprintf(text + used, text_bytes - used, " %d", rank);
-    } else if (*listed == LISTED_RANKS + 1) {
-        snprintf(text + used, text_bytes - used, " ...");
-    }
-}
-
-/*
- * Writes whom op waits for and who waits; returns the first awaited, or who
- * holds that one up; -1: nobody. Before all others comes who has not entered:
- * one that has may wait for that one too, and its word of it be late.
- */
-static int diagnose(weft_comm *comm, const wefti_op *op, char *text,
-                    size_t text_bytes)
-{
-    char absent[256] = "", waiting[96] = "";
-    int first = -1, listed = 0, more = 0;
-    bool first_entered = true;
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        bool entered = true;
-        /* A letter to oneself may wait for a call that never comes. */
-        bool other = peer != comm->rank || op->ring == WEFTI_RING_LETTERS;
-        if (!other || !is_awaited(comm, op, peer, &entered)) {
-            if (entered && op->ring != WEFTI_RING_LETTERS) {
-                append_rank(waiting, sizeof(waiting), peer, &listed);
-            }
-            continue;
-        }
-        if (entered && is_only_waiting(comm, op, peer)) {
-            append_rank(waiting, sizeof(waiting), peer, &listed);
-        } else if (first < 0 || (first_entered && !entered)) {
-            more += first >= 0;
-            first = peer;
-            first_entered = entered;
-            describe(comm, op, peer, entered, absent, sizeof(absent));
-            if (peer != comm->rank && !entered) {
-                append_stuck(comm, peer, absent, sizeof(absent));
-            }
-            if (op->ring != WEFTI_RING_LETTERS && !entered) {
-                first = find_cause(comm, peer);
-            }
-        } else {
-            more++;
-        }
-    }
-    int used = snprintf(text, text_bytes, "%s", absent);
-    if (more && used >= 0 && (size_t)used < text_bytes) {
-        used += snprintf(text + used, text_bytes - (size_t)used, " and %d more",
-                         more);
-    }
-    if (listed && used >= 0 && (size_t)used < text_bytes) {
-        snprintf(text + used, text_bytes - (size_t)used, "; rank%s%s wait%s",
-                 listed > 1 ? "s" : "", waiting, listed > 1 ? "" : "s");
-    }
-    return first;
+    const int64_t enough_ns = fresh_ns < wait_ns / 2 ? fresh_ns : wait_ns / 2;
+    return now_ns - op->cause_ns >= enough_ns;
 }
 
 bool wefti_peer_has_died(const weft_comm *comm, int peer)
@@ -357,7 +215,7 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered;
-        if (peer == comm->rank || !is_awaited(comm, op, peer, &entered)) {
+        if (peer == comm->rank || !wefti_is_awaited(comm, op, peer, &entered)) {
             continue;
         }
         const char *how = wefti_watch_lost(comm, peer);
@@ -405,7 +263,7 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
 static bool awaits(weft_comm *comm, const void *context, int peer)
 {
     bool entered;
-    return is_awaited(comm, context, peer, &entered);
+    return wefti_is_awaited(comm, context, peer, &entered);
 }
 
 /*
@@ -420,6 +278,54 @@ static bool somebody_differs(weft_comm *comm, wefti_op *op)
         (void)wefti_op_check_peer(comm, op, peer);
     }
     return wefti_fault_is_published(comm);
+}
+
+/* This rank's own compute is late: no fault of a peer, and one word of it. */
+static void warn_of_own(weft_comm *comm, wefti_op *op)
+{
+    wefti_wait_record own = wefti_watch_record(op);
+    char text[96], what[128];
+    if (!op->warned && find_own_wait(op, &own)) {
+        op->warned = true;
+        memcpy(own.name, comm->name, sizeof(own.name));
+        wefti_op_text(comm, op, text, sizeof(text));
+        wefti_waits_text(comm, &own, what, sizeof(what));
+        wefti_log(WEFTI_LOG_WARN, comm->rank, "%s: rank %d waits %s", text,
+                  comm->rank, what);
+    }
+}
+
+/* Warns, or fails the communicator, if it is time for that. */
+static void judge(weft_comm *comm, wefti_op *op, const wefti_cause *cause,
+                  bool itself, int64_t now_ns)
+{
+    const int64_t limit_ns = limit_of(comm, op);
+    const int64_t stalled_ns = now_ns - op->moved_ns;
+    const int64_t fresh_ns = wefti_waits_fresh_ns(limit_ns);
+    const bool late = stalled_ns >= limit_ns;
+    const int64_t wait_ns = late ? limit_ns : comm->warn_ns;
+    char text[96], who[400];
+    if (itself) {
+        if (late) {
+            warn_of_own(comm, op);
+        }
+        return;
+    }
+    if ((!late && (op->warned || stalled_ns < comm->warn_ns)) ||
+        cause->awaited < 0 ||
+        (stalled_ns / 2 < limit_ns &&
+         !is_settled(op, wait_ns, fresh_ns, now_ns))) {
+        return;
+    }
+    wefti_op_text(comm, op, text, sizeof(text));
+    wefti_cause_text(comm, op, cause, fresh_ns, who, sizeof(who));
+    if (late) {
+        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, cause->rank, op->number,
+                            "%s: %s", text, who);
+    } else {
+        op->warned = true;
+        wefti_log(WEFTI_LOG_WARN, comm->rank, "%s: %s", text, who);
+    }
 }
 
 void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
@@ -440,37 +346,21 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
         op->moved_ns += since_ns; /* a stopped job goes on when continued */
     }
     op->checked_ns = now_ns;
-    leave_mark(comm, op, now_ns);
+    const int64_t limit_ns = limit_of(comm, op);
+    const int64_t fresh_ns = wefti_waits_fresh_ns(limit_ns);
+    const wefti_cause cause = wefti_cause_of_op(comm, op, fresh_ns);
+    if (cause.world != op->cause || since_ns > PAUSE_NS || !op->cause_ns) {
+        op->cause = cause.world;
+        op->cause_ns = now_ns;
+    }
+    const bool itself = show_wait(comm, op, &cause, now_ns);
     if (somebody_differs(comm, op)) {
         return;
     }
     if (comm->engine->members && find_lost(comm, op)) {
         return;
     }
-    int64_t stalled_ns = now_ns - op->moved_ns;
-    const int64_t limit_ns = limit_of(comm, op);
-    wefti_watch_hosts(comm, stalled_ns, limit_ns, now_ns, awaits, op);
-    if (stalled_ns < comm->warn_ns && stalled_ns < limit_ns) {
-        return;
-    }
-    char text[96], who[400];
-    wefti_op_text(comm, op, text, sizeof(text));
-    int awaited = diagnose(comm, op, who, sizeof(who));
-    if (awaited < 0 && awaits_itself(op)) {
-        return; /* this rank's own compute is late: no fault of a peer */
-    }
-    if (awaited < 0 && stalled_ns / 2 < limit_ns) {
-        return; /* whoever waits for the cause will name it */
-    }
-    if (awaited < 0) { /* which nobody has done */
-        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, comm->rank, op->number,
-                            "%s: whoever rank %d waits for waits too%s", text,
-                            comm->rank, who);
-    } else if (stalled_ns >= limit_ns) {
-        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, awaited, op->number,
-                            "%s: %s", text, who);
-    } else if (!op->warned) {
-        op->warned = true;
-        wefti_log(WEFTI_LOG_WARN, comm->rank, "%s: %s", text, who);
-    }
+    wefti_watch_hosts(comm, now_ns - op->moved_ns, limit_ns, now_ns, awaits,
+                      op);
+    judge(comm, op, &cause, itself, now_ns);
 }

@@ -6,6 +6,7 @@
 #ifndef COMM_CONTROL_DIAGNOSIS_H
 #define COMM_CONTROL_DIAGNOSIS_H
 
+#include "comm/control/waits.h"
 #include "comm/core.h"
 
 /*
@@ -37,6 +38,9 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
                        bool (*awaits)(weft_comm *comm, const void *context,
                                       int peer),
                        const void *context);
+
+/* op as what a rank waits in, for no peer yet. */
+wefti_wait_record wefti_watch_record(const wefti_op *op);
 
 /* The newest operation that rank has entered; 0: none. Threads: any. */
 uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,

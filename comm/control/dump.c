@@ -5,8 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/control/elsewhere.h"
-#include "comm/control/stuck.h"
+#include "comm/control/waits.h"
 #include "comm/live.h"
 #include "comm/net/net.h"
 #include "comm/p2p/letters.h"
@@ -71,15 +70,13 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
                (unsigned long long)wanted, what,
                age_ns > 0 ? (double)age_ns / 1e9 : 0.0);
     }
-    char what[96];
-    double waited_s;
-    if (wefti_stuck_get(comm, rank, what, sizeof(what), &waited_s) >= 0) {
-        append(writer, ", waits in %s (%.3f s)", what, waited_s);
-    }
-    int peer;
-    if (wefti_elsewhere_get(comm, rank, what, sizeof(what), &peer) !=
-        WEFTI_ELSEWHERE_NO) {
-        append(writer, ", waits in %s", what);
+    char what[128];
+    wefti_wait_record wait;
+    if (wefti_waits_get(comm, rank, wefti_waits_fresh_ns(comm->timeout_ns),
+                        &wait)) {
+        wefti_waits_text(comm, &wait, what, sizeof(what));
+        append(writer, ", waits %s (%.3f s)", what,
+               (double)(wefti_clock_coarse_ns() - wait.since_ns) / 1e9);
     }
     append(writer, "\n");
 }

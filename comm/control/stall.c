@@ -6,8 +6,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/control/cause.h"
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
+#include "comm/control/waits.h"
 
 enum {
     LOOK_NS = 20000000,   /* between looks */
@@ -71,12 +73,25 @@ void wefti_stall_look(weft_comm *comm, wefti_stall *stall, int peer,
     int64_t stalled_ns = now_ns - stall->since_ns;
     wefti_watch_hosts(comm, stalled_ns, comm->timeout_ns, now_ns, awaits,
                       &peer);
-    if (stalled_ns >= comm->timeout_ns) {
-        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, peer, 0, "%s, after %.1f s",
-                            what, (double)stalled_ns / 1e9);
-    } else if (stalled_ns >= comm->warn_ns && !stall->warned) {
+    const bool late = stalled_ns >= comm->timeout_ns;
+    if (!late && (stall->warned || stalled_ns < comm->warn_ns)) {
+        return;
+    }
+    char chain[256] = "";
+    int rank = peer;
+    if (peer >= 0) {
+        const int64_t fresh_ns = wefti_waits_fresh_ns(comm->timeout_ns);
+        const wefti_cause cause = wefti_cause_of_peer(comm, peer, fresh_ns);
+        wefti_cause_append(comm, &cause, fresh_ns, chain, sizeof(chain));
+        rank = cause.rank;
+    }
+    if (late) {
+        wefti_fault_publish(comm, WEFT_ERR_TIMEOUT, rank, 0,
+                            "%s, after %.1f s%s", what,
+                            (double)stalled_ns / 1e9, chain);
+    } else {
         stall->warned = true;
-        wefti_log(WEFTI_LOG_WARN, comm->rank, "%s, after %.1f s", what,
-                  (double)stalled_ns / 1e9);
+        wefti_log(WEFTI_LOG_WARN, comm->rank, "%s, after %.1f s%s", what,
+                  (double)stalled_ns / 1e9, chain);
     }
 }

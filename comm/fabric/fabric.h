@@ -97,7 +97,7 @@ struct wefti_fabric {
     struct wefti_net *net;  /* leads to them; NULL: there are none */
     uint64_t id;            /* the same on all members, and of no others */
     wefti_line *lines;      /* [nranks], with a net */
-    int64_t waiting_told_ns, stuck_told_ns;
+    int64_t waiting_told_ns;
     int rank;
     wefti_doorbell **bells;
     double ns_per_byte;

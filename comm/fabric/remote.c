@@ -128,53 +128,21 @@ void wefti_remote_tell_completed(wefti_fabric *fabric)
     tell_completed(fabric, 1);
 }
 
-void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane)
+void wefti_remote_tell_waiting(wefti_fabric *fabric)
 {
     if (!fabric->net) {
         return;
     }
     wefti_wire wire = begin(fabric, WEFTI_WIRE_WAITING);
     if (wire.sent_ns - fabric->waiting_told_ns >= WAITING_NS) {
+        const wefti_wait_page *own =
+            &wefti_shared_get_page(&fabric->shared, fabric->rank)->wait;
         fabric->waiting_told_ns = wire.sent_ns;
-        wire.words[0] = lane;
+        for (int i = 0; i < WEFTI_WAIT_WORDS; i++) {
+            wire.words[i] = atomic_load(&own->words[i]);
+        }
         tell_all(fabric, &wire, NULL, 0);
     }
-}
-
-void wefti_remote_tell_stuck(wefti_fabric *fabric)
-{
-    if (!fabric->net) {
-        return;
-    }
-    wefti_wire wire = begin(fabric, WEFTI_WIRE_STUCK);
-    if (wire.sent_ns - fabric->stuck_told_ns >= WAITING_NS) {
-        const wefti_stuck *own =
-            &wefti_shared_get_page(&fabric->shared, fabric->rank)->stuck;
-        fabric->stuck_told_ns = wire.sent_ns;
-        wire.words[0] = atomic_load(&own->number);
-        wire.words[1] = atomic_load(&own->pair);
-        wire.words[2] = atomic_load(&own->count);
-        wire.words[3] = atomic_load(&own->dtype);
-        wire.words[4] = (uint64_t)atomic_load(&own->since_ns);
-        tell_all(fabric, &wire, NULL, 0);
-    }
-}
-
-void wefti_remote_tell_elsewhere(wefti_fabric *fabric)
-{
-    if (!fabric->net) {
-        return;
-    }
-    const wefti_elsewhere *own =
-        &wefti_shared_get_page(&fabric->shared, fabric->rank)->elsewhere;
-    wefti_wire wire = begin(fabric, WEFTI_WIRE_ELSEWHERE);
-    wire.words[0] = atomic_load(&own->number);
-    wire.words[1] = atomic_load(&own->what);
-    wire.words[2] = atomic_load(&own->peer);
-    for (int i = 0; i < WEFTI_ELSEWHERE_WORDS; i++) {
-        wire.words[3 + i] = atomic_load(&own->name[i]);
-    }
-    tell_all(fabric, &wire, NULL, 0);
 }
 
 void wefti_remote_tell_observed(wefti_fabric *fabric)

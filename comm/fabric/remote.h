@@ -40,14 +40,8 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
 void wefti_remote_note_completed(wefti_fabric *fabric);
 void wefti_remote_tell_completed(wefti_fabric *fabric);
 
-/* That this rank waits for a peer on a lane. */
-void wefti_remote_tell_waiting(wefti_fabric *fabric, uint64_t lane);
-
-/* What this rank waits in, point to point: its page's wefti_stuck. */
-void wefti_remote_tell_stuck(wefti_fabric *fabric);
-
-/* What it waits in on another communicator: its page's wefti_elsewhere. */
-void wefti_remote_tell_elsewhere(wefti_fabric *fabric);
+/* What this rank waits in: its page's wefti_wait_page; now and then. */
+void wefti_remote_tell_waiting(wefti_fabric *fabric);
 
 /* That somebody here wants exact times of entry. */
 void wefti_remote_tell_observed(wefti_fabric *fabric);

@@ -195,38 +195,16 @@ typedef struct wefti_shared_header {
     _Atomic uint32_t observed; /* some rank wants exact times of entry */
 } wefti_shared_header;
 
-/* What a rank says of its waits counts for so long unless it is renewed. */
-enum { WEFTI_FRESH_NS = 400000000 };
-
 /*
- * What a rank waits in, point to point; see comm/control/stuck.h. For people: a
+ * What a rank waits in: words that comm/control/waits.c packs. For people: a
  * reader may see words of two waits. seen_ns is stored last.
- *
- * pair   the other rank, times 2, plus 1 for a receive
- * dtype  or WEFTI_STUCK_SIGNAL: a wait of a weft_mem, for its slot `number` to
- *        come to `count`; pair is even where any rank may raise it
  */
-enum { WEFTI_STUCK_SIGNAL = 255 };
+enum { WEFTI_WAIT_WORDS = 9 };
 
-typedef struct wefti_stuck {
-    _Atomic uint64_t number, pair, count, dtype;
+typedef struct wefti_wait_page {
+    _Atomic uint64_t words[WEFTI_WAIT_WORDS];
     _Atomic int64_t since_ns, seen_ns;
-} wefti_stuck;
-
-/*
- * In which operation of another communicator a rank waits, likewise; see
- * comm/control/elsewhere.h.
- *
- * what   weft_collective
- * peer   whom it waits for: the rank in this communicator plus 1; 0: none of it
- * name   of the other communicator
- */
-enum { WEFTI_ELSEWHERE_WORDS = 4 };
-typedef struct wefti_elsewhere {
-    _Atomic uint64_t number, what, peer;
-    _Atomic uint64_t name[WEFTI_ELSEWHERE_WORDS];
-    _Atomic int64_t seen_ns;
-} wefti_elsewhere;
+} wefti_wait_page;
 
 /* How a rank has destroyed its communicator. */
 typedef enum wefti_leave {
@@ -240,16 +218,12 @@ typedef enum wefti_leave {
  *              the peers' entries and windows of these operations, which may
  *              be written again
  * left         weft_comm_destroy -> wefti_watch_lost: alone; a wefti_leave
- * waiting_ns   leave_mark -> is_only_waiting: alone
  */
 typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */
     _Alignas(128) _Atomic uint64_t completed;
     _Atomic uint32_t left;
-    /* Per lane: when it last found itself waiting for a peer. Diagnosis. */
-    _Atomic int64_t waiting_ns[WEFTI_LANES];
-    wefti_stuck stuck;
-    wefti_elsewhere elsewhere;
+    wefti_wait_page wait;
     wefti_shrink_page shrink;
 } wefti_rank_page;
 

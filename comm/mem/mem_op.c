@@ -14,11 +14,10 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/control/cause.h"
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
-#include "comm/control/stuck.h"
 #include "comm/engine.h"
-#include "comm/fabric/remote.h"
 #include "comm/live.h"
 #include "comm/mem/mem.h"
 #include "comm/op_check.h"
@@ -227,11 +226,21 @@ static void look_at_wait(weft_comm *comm, wefti_mem_op *op)
     if (now_ns == before_ns) {
         return;
     }
-    wefti_stuck_note_signal(comm, op->peer, op->slot, op->value, since_ns,
-                            now_ns);
-    if (now_ns - since_ns > wefti_watch_patience(comm, comm->timeout_ns) / 2) {
-        wefti_remote_tell_stuck(&comm->fabric);
+    const int64_t fresh_ns = wefti_waits_fresh_ns(comm->timeout_ns);
+    wefti_wait_weight weight = WEFTI_WEIGHT_OWN;
+    wefti_wait_record found = {.kind = WEFTI_WAITS_SIGNAL,
+                               .peer = -1,
+                               .number = (uint64_t)op->slot,
+                               .count = op->value};
+    if (op->peer != WEFT_MEM_ANY_PEER) {
+        found.peer = comm->peers[op->peer].world_rank;
+        weight = wefti_cause_of_peer(comm, op->peer, fresh_ns).circle
+                     ? WEFTI_WEIGHT_CIRCLE
+                     : WEFTI_WEIGHT_CAUSE;
     }
+    wefti_waits_note(comm, op, &found, weight, since_ns, now_ns,
+                     now_ns - since_ns >
+                         wefti_watch_patience(comm, comm->timeout_ns) / 2);
 }
 
 /* One push; whether anything moved. */
@@ -361,7 +370,7 @@ static weft_status post_on_stream(weft_comm *comm, const wefti_mem_op *prepared,
     op->block = op;
     pthread_mutex_lock(&comm->engine->lock);
     bool failed = wefti_fault_act(comm);
-    wefti_ticket *ticket = failed ? NULL : wefti_ticket_take(comm);
+    wefti_ticket *ticket = failed ? NULL : wefti_ticket_take(comm, stream);
     if (!ticket) {
         pthread_mutex_unlock(&comm->engine->lock);
         free(op);

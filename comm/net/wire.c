@@ -85,15 +85,6 @@ static bool check_release(const wefti_wire *wire, size_t data_bytes,
            wire->words[1] <= view->posted[cell(at)];
 }
 
-static bool check_stuck(const wefti_wire *wire, size_t data_bytes,
-                        const wefti_wire_view *view)
-{
-    return data_bytes == 0 &&
-           wire->words[1] >> 1 < (uint64_t)view->shared->layout.nranks &&
-           (wire->words[3] < WEFT_DTYPE_COUNT ||
-            wire->words[3] == WEFTI_STUCK_SIGNAL);
-}
-
 bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                       const wefti_wire_view *view)
 {
@@ -108,19 +99,13 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
         return check_message(wire, data_bytes, view);
     case WEFTI_WIRE_RELEASE:
         return check_release(wire, data_bytes, view);
-    case WEFTI_WIRE_WAITING:
-        return data_bytes == 0 && wire->words[0] < WEFTI_LANES;
+    case WEFTI_WIRE_WAITING: /* what its words say is checked where read */
     case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_OBSERVED:
         return data_bytes == 0;
     case WEFTI_WIRE_LEFT:
         return data_bytes == 0 && (wire->words[0] == WEFTI_LEAVE_WELL ||
                                    wire->words[0] == WEFTI_LEAVE_AFTER_FAULT);
-    case WEFTI_WIRE_STUCK:
-        return check_stuck(wire, data_bytes, view);
-    case WEFTI_WIRE_ELSEWHERE:
-        return data_bytes == 0 && wire->words[1] < WEFT_COLLECTIVE_COUNT &&
-               wire->words[2] <= (uint64_t)view->shared->layout.nranks;
     case WEFTI_WIRE_BYE:
     case WEFTI_WIRE_END:
         break;
@@ -174,27 +159,19 @@ static void apply_message(const wefti_wire *wire, const void *data,
     atomic_store(&message->sequence, sequence);
 }
 
-static void apply_stuck(const wefti_wire *wire, wefti_stuck *stuck,
-                        int64_t skew_ns, int64_t now_ns)
+/* Since when it waits is not told: since the first word of it. */
+static void apply_waiting(const wefti_wire *wire, wefti_wait_page *page,
+                          int64_t now_ns)
 {
-    atomic_store(&stuck->number, wire->words[0]);
-    atomic_store(&stuck->pair, wire->words[1]);
-    atomic_store(&stuck->count, wire->words[2]);
-    atomic_store(&stuck->dtype, wire->words[3]);
-    atomic_store(&stuck->since_ns, (int64_t)wire->words[4] + skew_ns);
-    atomic_store(&stuck->seen_ns, now_ns);
-}
-
-static void apply_elsewhere(const wefti_wire *wire, wefti_elsewhere *elsewhere,
-                            int64_t now_ns)
-{
-    atomic_store(&elsewhere->number, wire->words[0]);
-    atomic_store(&elsewhere->what, wire->words[1]);
-    atomic_store(&elsewhere->peer, wire->words[2]);
-    for (int i = 0; i < WEFTI_ELSEWHERE_WORDS; i++) {
-        atomic_store(&elsewhere->name[i], wire->words[3 + i]);
+    bool same = atomic_load(&page->seen_ns) != 0;
+    for (int i = 0; i < WEFTI_WAIT_WORDS; i++) {
+        same = same && atomic_load(&page->words[i]) == wire->words[i];
+        atomic_store(&page->words[i], wire->words[i]);
     }
-    atomic_store(&elsewhere->seen_ns, now_ns);
+    if (!same) {
+        atomic_store(&page->since_ns, now_ns);
+    }
+    atomic_store(&page->seen_ns, now_ns);
 }
 
 /* On several rails a smaller value may come after a greater one. */
@@ -226,13 +203,7 @@ void wefti_wire_apply(const wefti_wire *wire, const void *data,
               wire->words[1]);
         break;
     case WEFTI_WIRE_WAITING:
-        atomic_store(&page->waiting_ns[wire->words[0]], now_ns);
-        break;
-    case WEFTI_WIRE_STUCK:
-        apply_stuck(wire, &page->stuck, skew_ns, now_ns);
-        break;
-    case WEFTI_WIRE_ELSEWHERE:
-        apply_elsewhere(wire, &page->elsewhere, now_ns);
+        apply_waiting(wire, &page->wait, now_ns);
         break;
     case WEFTI_WIRE_OBSERVED:
         atomic_store(&view->shared->header->observed, 1);

@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-enum { WEFTI_WIRE_VERSION = 3, WEFTI_WIRE_WORDS = 7 };
+enum { WEFTI_WIRE_VERSION = 4, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
 
 /*
  * The words of each kind:
@@ -25,12 +25,10 @@ enum { WEFTI_WIRE_VERSION = 3, WEFTI_WIRE_WORDS = 7 };
  *            signature; data: the staged bytes
  * RELEASE    ring, channel, value
  * COMPLETED  - (what every header says of it)
- * WAITING    lane
+ * WAITING    the words of a wefti_wait_page
  * OBSERVED   -
  * LEFT       how (the last on its communicator)
  * BYE        - (the last of all; of no communicator)
- * STUCK      number, pair, count, dtype, since_ns
- * ELSEWHERE  number, what, peer, name
  */
 typedef enum wefti_wire_kind {
     WEFTI_WIRE_ENTRY = 1,
@@ -41,8 +39,6 @@ typedef enum wefti_wire_kind {
     WEFTI_WIRE_OBSERVED,
     WEFTI_WIRE_LEFT,
     WEFTI_WIRE_BYE,
-    WEFTI_WIRE_STUCK,
-    WEFTI_WIRE_ELSEWHERE,
     WEFTI_WIRE_END
 } wefti_wire_kind;
 

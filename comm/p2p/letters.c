@@ -11,6 +11,7 @@
 #include "comm/p2p/letters.h"
 
 #include "base/error.h"
+#include "comm/control/waits.h"
 #include "comm/op.h"
 #include "comm/ticket.h"
 #include "comm/track.h"
@@ -248,6 +249,18 @@ static void leave_batch(weft_comm *comm, wefti_batch *batch, weft_status status)
     }
 }
 
+/* What the others wait for from this queue waits for its stream. */
+static void note_stream(weft_comm *comm, const wefti_letters *queue,
+                        const wefti_ticket *ticket)
+{
+    const weft_op *desc = &queue->first->desc;
+    wefti_wait_record found = {.signature = (uint64_t)desc->collective,
+                               .number = queue->number + 1};
+    if (ticket->stream) {
+        wefti_waits_note_stream(comm, ticket->stream, &found);
+    }
+}
+
 static bool advance_queue(weft_comm *comm, wefti_letters *queue)
 {
     bool moved = false;
@@ -257,6 +270,7 @@ static bool advance_queue(weft_comm *comm, wefti_letters *queue)
         if (op->state == WEFTI_OP_FREE) {
             const wefti_ticket *ticket = letter->batch->ticket;
             if (ticket && !wefti_ticket_reached(ticket)) {
+                note_stream(comm, queue, ticket);
                 break;
             }
             if (pass_now(comm, queue)) {

@@ -114,7 +114,8 @@ static weft_status post_on_stream(weft_comm *comm, wefti_batch *batch,
     }
     pthread_mutex_lock(&comm->engine->lock);
     status = admit(comm, batch);
-    if (status == WEFT_OK && !(batch->ticket = wefti_ticket_take(comm))) {
+    if (status == WEFT_OK &&
+        !(batch->ticket = wefti_ticket_take(comm, stream))) {
         status = WEFT_ERR_NO_MEMORY;
     }
     if (status != WEFT_OK) {
@@ -122,7 +123,7 @@ static weft_status post_on_stream(weft_comm *comm, wefti_batch *batch,
         free(batch);
         return status;
     }
-    const wefti_ticket *ticket = batch->ticket;
+    wefti_ticket *ticket = batch->ticket;
     uint64_t turn = ticket->turn;
     wefti_letters_post(comm, batch);
     pthread_mutex_unlock(&comm->engine->lock);

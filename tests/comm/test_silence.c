@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "comm/core.h"
+#include "comm/control/waits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -134,13 +134,14 @@ static int run_in_time(const struct world *world)
     return failures;
 }
 
-/* What a rank's engine writes that waits for a peer. */
+/* What a rank's engine shows that waits for the other one. */
 static void say_waiting(weft_comm *comm)
 {
-    wefti_rank_page *own = wefti_shared_get_page(&comm->fabric.shared, 0);
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        atomic_store(&own->waiting_ns[lane], wefti_clock_coarse_ns());
-    }
+    wefti_wait_record found = {.kind = WEFTI_WAITS_COLLECTIVE, .peer = 1};
+    int64_t now_ns = wefti_clock_coarse_ns();
+    pthread_mutex_lock(&comm->engine->lock);
+    wefti_waits_note(comm, &found, &found, WEFTI_WEIGHT_CAUSE, 1, now_ns, true);
+    pthread_mutex_unlock(&comm->engine->lock);
     sched_yield();
 }
 
@@ -180,10 +181,11 @@ static int leave_gate_shut(weft_comm *comm, void *context)
         failures += weft_comm_get_fault(comm, &fault) != WEFT_OK;
     }
     weft_status status = weft_stream_wait(stream);
-    bool named = weft_comm_get_fault(comm, &fault) == WEFT_OK &&
-                 fault.status == WEFT_ERR_TIMEOUT &&
-                 (gated->pretends ? strstr(fault.text, "waits too") != NULL
-                                  : fault.rank == 0);
+    bool named =
+        weft_comm_get_fault(comm, &fault) == WEFT_OK &&
+        fault.status == WEFT_ERR_TIMEOUT &&
+        (gated->pretends ? strstr(fault.text, "which waits here") != NULL
+                         : fault.rank == 0);
     if (status == WEFT_OK || !named) {
         fprintf(stderr, "%s of %d, gate_elems %zu: rank %d: %s: %s\n",
                 weft_collective_text(gated->collective), nranks,
@@ -257,7 +259,7 @@ static int cross(weft_comm *comm, void *context)
         failures++;
     }
     failures +=
-        weft_comm_get_fault(mine, &fault) != WEFT_OK || fault.rank != 1 - rank;
+        weft_comm_get_fault(mine, &fault) != WEFT_OK || fault.rank != 0;
     weft_comm_destroy(both[0]);
     weft_comm_destroy(both[1]);
     return failures;

@@ -5,12 +5,14 @@
  *   config -> device, communicator -> data -> schedule -> ledger, replica ->
  *   files
  *
- * Nothing is opened before the configuration has been found possible.
+ * Nothing is made before the configuration has been found possible, and the
+ * same on all ranks; nor a model before the text has been.
  */
 #include "trainer/run_state.h"
 
 #include "base/error.h"
 #include "comm/bootstrap/source.h"
+#include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/pipe/pipe_schedule.h"
 #include "trainer/run_plan.h"
@@ -89,7 +91,7 @@ static weft_status take_seats(wefti_run_state *state)
     return status;
 }
 
-static weft_status open_comm(wefti_run_state *state)
+static weft_status meet(wefti_run_state *state)
 {
     weft_status status = weft_device_open("host", 0, &state->device);
     if (status != WEFT_OK) {
@@ -102,6 +104,29 @@ static weft_status open_comm(wefti_run_state *state)
                                .device = state->device};
     status = weft_comm_create(&config, &state->comm);
     wefti_flight_watch(state->how.flight, state->comm);
+    return status;
+}
+
+/*
+ * The ranks meet also where one cannot read its configuration: the others
+ * learn of it, and whether all have the same. own: what reading it returned.
+ */
+static weft_status open_comm(wefti_run_state *state, weft_status own,
+                             bool *everywhere)
+{
+    char why[WEFTI_RUN_ERROR_BYTES];
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    weft_status status = meet(state);
+    if (status != WEFT_OK) {
+        *everywhere = own != WEFT_OK;
+        return own == WEFT_OK ? status : wefti_error(own, "%s", why);
+    }
+    if (own != WEFT_OK) {
+        (void)wefti_error(own, "%s", why);
+    }
+    status = wefti_agreement_config(state->comm, own, &state->config,
+                                    state->how.options, &state->replica.failed,
+                                    everywhere);
     return status == WEFT_OK ? take_seats(state) : status;
 }
 
@@ -245,15 +270,14 @@ static weft_status open_files(wefti_run_state *state)
 weft_status wefti_run_open(wefti_run_state *state, bool *everywhere)
 {
     weft_status status = open_config(state);
-    *everywhere = status != WEFT_OK;
-    if (status == WEFT_OK) {
-        status = open_comm(state);
-    }
+    status = open_comm(state, status, everywhere);
     if (status == WEFT_OK) {
         status = try_files(state);
     }
     if (status == WEFT_OK) {
-        status = open_data(state);
+        status = wefti_agreement_data(state->comm, open_data(state),
+                                      &state->data, state->how.options,
+                                      &state->replica.failed, everywhere);
     }
     if (status == WEFT_OK) {
         status = init_savepoint(state);

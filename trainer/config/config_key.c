@@ -69,7 +69,7 @@ const wefti_config_key wefti_config_keys[] = {
     {BOOL(model, tie_embeddings, "false"), .lasting = true},
 
     {.section = "data", .name = "paths", .kind = WEFTI_CONFIG_PATHS,
-     .offset = offsetof(wefti_config, data.paths)},
+     .offset = offsetof(wefti_config, data.paths), .by_content = true},
     {REAL(data, validation_fraction, 0, 0.9, "0.05"), .lasting = true},
     {INT(data, seed, 0, SEED_MOST, "1"), .lasting = true},
 
@@ -86,7 +86,7 @@ const wefti_config_key wefti_config_keys[] = {
     {INT(parallel, ulysses_size, 1, RANKS_MOST, "1"), .now = "1"},
     {INT(parallel, expert_model_parallel_size, 1, RANKS_MOST, "1"),
      .now = "1"},
-    {WORD(parallel, schedule, schedules, "1f1b")},
+    {WORD(parallel, schedule, schedules, "1f1b"), .by_content = true},
     {.section = "parallel", .name = "compare", .kind = WEFTI_CONFIG_WORDS,
      .offset = offsetof(wefti_config, parallel.compare), .words = compared,
      .fallback = "none"},

@@ -35,6 +35,9 @@ typedef struct wefti_config_key {
     const char *fallback;     /* the default as text; NULL: must be given */
     const char *now;          /* the only value possible yet; NULL: all are */
     bool lasting;             /* a checkpoint and its resumption share it */
+    /* Words may differ by rank, what stands there may not (of all other keys
+     * the value may not): see trainer/agreement.h. */
+    bool by_content;
 } wefti_config_key;
 
 extern const wefti_config_key wefti_config_keys[];

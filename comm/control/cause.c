@@ -95,6 +95,15 @@ static int lowest_on(weft_comm *comm, int at, int first, int64_t fresh_ns)
     return lowest;
 }
 
+/* Whether record is a wait for what its rank has to make itself: then nothing
+ * is gained by saying that it has not entered. */
+static bool is_own_wait(const wefti_wait_record *record)
+{
+    return record->kind == WEFTI_WAITS_GATE ||
+           record->kind == WEFTI_WAITS_STREAM ||
+           record->kind == WEFTI_WAITS_DEVICE;
+}
+
 wefti_cause wefti_cause_of_peer(weft_comm *comm, int peer, int64_t fresh_ns)
 {
     const int self = world_of(comm, comm->rank), first = world_of(comm, peer);
@@ -102,22 +111,28 @@ wefti_cause wefti_cause_of_peer(weft_comm *comm, int peer, int64_t fresh_ns)
     if (peer == comm->rank) {
         return cause; /* a letter to oneself: the call that never comes */
     }
-    int at = first, member;
+    int at = first;
     for (;;) {
         const int next = next_of(comm, at, first, fresh_ns);
-        if (next < 0) {
+        if (next < 0 || next == at) {
             break;
         }
         at = next;
         cause.hops++;
         cause.through = at == self;
-        cause.circle = cause.through || cause.hops > count_job(comm);
-        if (cause.circle) {
-            at = lowest_on(comm, at, first, fresh_ns);
+        if (cause.through || cause.hops > count_job(comm)) {
             break;
         }
     }
-    member = at < 0 ? -1 : wefti_waits_member(comm, at);
+    wefti_wait_record own;
+    cause.circle = cause.through
+                       ? !wefti_waits_get(comm, comm->rank, fresh_ns, &own) ||
+                             !is_own_wait(&own)
+                       : cause.hops > count_job(comm);
+    if (cause.circle) {
+        at = lowest_on(comm, at, first, fresh_ns);
+    }
+    const int member = at < 0 ? -1 : wefti_waits_member(comm, at);
     cause.world = at < 0 ? first : at;
     cause.rank = member < 0 ? peer : member;
     return cause;
@@ -338,15 +353,6 @@ static void append_others(weft_comm *comm, const wefti_op *op,
     }
 }
 
-/* Whether record says by itself why its rank does not go on in op: then nothing
- * is gained by saying that it has not entered. */
-static bool is_own_wait(const wefti_wait_record *record)
-{
-    return record->kind == WEFTI_WAITS_GATE ||
-           record->kind == WEFTI_WAITS_STREAM ||
-           record->kind == WEFTI_WAITS_DEVICE;
-}
-
 /* The rank that waits for no other, and what it waits for itself. */
 static void append_end(weft_comm *comm, const wefti_op *op,
                        const wefti_cause *cause, int64_t fresh_ns, char *text,
@@ -354,8 +360,9 @@ static void append_end(weft_comm *comm, const wefti_op *op,
 {
     wefti_wait_record record;
     char what[128];
-    const bool waits = cause->world != world_of(comm, comm->rank) &&
-                       wefti_waits_find(comm, cause->world, fresh_ns, &record);
+    const bool waits =
+        wefti_waits_find(comm, cause->world, fresh_ns, &record) &&
+        (cause->world != world_of(comm, comm->rank) || is_own_wait(&record));
     if (waits) {
         wefti_waits_text(comm, &record, what, sizeof(what));
     }

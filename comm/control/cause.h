@@ -14,7 +14,8 @@
  * world      rank of the job at its end, or the lowest of the circle
  * rank       the same as a rank of comm; of no member: awaited
  * circle     it has no end
- * through    the circle goes through this rank itself
+ * through    it comes back to this rank itself: a circle, unless this rank
+ *            waits for what it has to make itself
  * hops       from awaited to the end
  */
 typedef struct wefti_cause {

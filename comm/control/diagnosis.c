@@ -120,7 +120,7 @@ static bool show_wait(weft_comm *comm, const wefti_op *op,
                      wefti_watch_patience(comm, limit_of(comm, op)) / 2;
     wefti_wait_record found = wefti_watch_record(op), own = found;
     const bool itself = find_own_wait(op, &own);
-    const bool leads = cause->awaited >= 0 && !cause->circle;
+    const bool leads = cause->awaited >= 0 && !cause->circle && !cause->through;
     if (itself && !leads) {
         wefti_waits_note(comm, op, &own, WEFTI_WEIGHT_OWN, op->moved_ns, now_ns,
                          far);

@@ -234,9 +234,9 @@ static void look_at_wait(weft_comm *comm, wefti_mem_op *op)
                                .count = op->value};
     if (op->peer != WEFT_MEM_ANY_PEER) {
         found.peer = comm->peers[op->peer].world_rank;
-        weight = wefti_cause_of_peer(comm, op->peer, fresh_ns).circle
-                     ? WEFTI_WEIGHT_CIRCLE
-                     : WEFTI_WEIGHT_CAUSE;
+        const wefti_cause cause = wefti_cause_of_peer(comm, op->peer, fresh_ns);
+        weight = cause.circle || cause.through ? WEFTI_WEIGHT_CIRCLE
+                                               : WEFTI_WEIGHT_CAUSE;
     }
     wefti_waits_note(comm, op, &found, weight, since_ns, now_ns,
                      now_ns - since_ns >

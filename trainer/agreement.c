@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/input.h"
+#include "kernels/math/blas_lock.h"
 #include "kernels/math/math_table.h"
 #include "kernels/math/real.h"
 #include "trainer/checkpoint/savepoint.h"
@@ -108,8 +109,10 @@ static void write_config(FILE *out, const wefti_config *config,
             weft_version_text(), sizeof(real));
     if (config->train.deterministic) {
         /* Levels of kernels differ in the last bits. */
-        write_line(out, "", "the processor's kernels (train.deterministic)",
-                   wefti_math_get()->level);
+        fprintf(out,
+                "the processor's kernels (train.deterministic)=%s, BLAS "
+                "%s\n",
+                wefti_math_get()->level, wefti_blas_get_kernel());
     }
 }
 

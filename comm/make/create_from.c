@@ -234,9 +234,14 @@ static void make_name(const gathering *all, char *name_out, size_t name_bytes)
         used += snprintf(list + used, sizeof(list) - (size_t)used, "#%llu",
                          (unsigned long long)times);
     }
-    int room = (int)name_bytes - 1 - used;
-    snprintf(name_out, name_bytes, "%.*s%s", room > 0 ? room : 0,
-             all->parent->name, list);
+    const size_t parent_bytes = strlen(all->parent->name);
+    const size_t list_bytes =
+        (size_t)used < name_bytes ? (size_t)used : name_bytes - 1;
+    const size_t room = name_bytes - 1 - list_bytes;
+    const size_t kept = parent_bytes < room ? parent_bytes : room;
+    memcpy(name_out, all->parent->name, kept);
+    memcpy(name_out + kept, list, list_bytes);
+    name_out[kept + list_bytes] = '\0';
 }
 
 weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,

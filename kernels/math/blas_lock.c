@@ -4,6 +4,7 @@
  */
 #include "kernels/math/blas_lock.h"
 
+#include <cblas.h>
 #include <pthread.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -16,4 +17,9 @@ void wefti_blas_lock(void)
 void wefti_blas_unlock(void)
 {
     pthread_mutex_unlock(&lock);
+}
+
+const char *wefti_blas_get_kernel(void)
+{
+    return openblas_get_corename();
 }

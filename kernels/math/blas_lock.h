@@ -16,4 +16,7 @@
 void wefti_blas_lock(void);
 void wefti_blas_unlock(void);
 
+/* The kernels it has chosen for this processor, such as "Haswell". */
+const char *wefti_blas_get_kernel(void);
+
 #endif

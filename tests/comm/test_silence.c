@@ -258,8 +258,7 @@ static int cross(weft_comm *comm, void *context)
                 weft_status_text(status), weft_error_text(), wanted);
         failures++;
     }
-    failures +=
-        weft_comm_get_fault(mine, &fault) != WEFT_OK || fault.rank != 0;
+    failures += weft_comm_get_fault(mine, &fault) != WEFT_OK || fault.rank != 0;
     weft_comm_destroy(both[0]);
     weft_comm_destroy(both[1]);
     return failures;

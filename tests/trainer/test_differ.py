@@ -11,6 +11,7 @@ arguments, on a tiny model; every key of the table by a value it may have, the
 text, the command line and the folder to resume from. What may differ does.
 """
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -62,10 +63,11 @@ class Differ(unittest.TestCase):
         with open(self.path(name), "w") as file:
             file.write(text)
 
-    def train(self, own, odd=1, nranks=3, everyone=""):
+    def train(self, own, odd=1, nranks=3, everyone="", variable=""):
         """own: the arguments of rank odd, if any, in place of everyone's."""
-        script = ('if [ "$WEFT_RANK" = %d ]; then exec "$0" "$@" %s; fi; '
-                  'exec "$0" "$@" %s' % (odd, own or everyone, everyone))
+        script = ('if [ "$WEFT_RANK" = %d ]; then %s exec "$0" "$@" %s; fi; '
+                  'exec "$0" "$@" %s'
+                  % (odd, variable, own or everyone, everyone))
         return subprocess.run(
             [RUN, "-n", str(nranks), "sh", "-c", script, TRAIN,
              self.path("job.yaml")], text=True, capture_output=True,
@@ -94,6 +96,18 @@ class Differ(unittest.TestCase):
                      " on rank 0 and %s on rank %d;" % (shown, odd)],
                     "--set %s=%s" % (key, value), odd=odd)
                 self.assertEqual(text.count("weft-train: "), 1, text)
+
+    @unittest.skipUnless(platform.machine() == "x86_64",
+                         "no other kernels that any such processor has")
+    def test_other_kernels_are_named_where_bits_count(self):
+        batch = "--set train.global_batch_size=16"
+        variable = "OPENBLAS_CORETYPE=Prescott"
+        self.refuse(["the processor's kernels (train.deterministic): ranks "
+                     "differ: it is ", "BLAS Prescott on rank 1"], "",
+                    nranks=2, variable=variable,
+                    everyone=batch + " --set train.deterministic=true")
+        got = self.train("", nranks=2, variable=variable, everyone=batch)
+        self.assertEqual(got.returncode, 0, got.stderr)
 
     def test_rank_0_may_be_the_odd_one(self):
         self.refuse(["train.lr: ranks differ: it is 0.5 on rank 0 and "

@@ -163,7 +163,7 @@ bool wefti_waits_get(weft_comm *comm, int rank, int64_t fresh_ns,
 
 int wefti_waits_member(const weft_comm *comm, int world_rank)
 {
-    if (world_rank < comm->nranks &&
+    if (world_rank >= 0 && world_rank < comm->nranks &&
         comm->peers[world_rank].world_rank == world_rank) {
         return world_rank;
     }

@@ -70,7 +70,8 @@ static void write_schedule(FILE *out, const char *path)
     char *text, about[32];
     size_t bytes;
     uint8_t digest[DIGEST_BYTES] = {0};
-    if (wefti_file_read(path, SCHEDULE_BYTES_MOST, &text, &bytes) != WEFT_OK) {
+    if (wefti_file_read(path, WEFTI_INPUT_FILE, SCHEDULE_BYTES_MOST, &text,
+                        &bytes) != WEFT_OK) {
         write_line(out, "parallel.", "schedule", weft_error_text());
         return;
     }

@@ -86,6 +86,9 @@ void wefti_control_call(wefti_control *control, int rank, int64_t at_ns);
 /* The connection to rank has ended: what was said on it is said again. */
 void wefti_errands_lost(wefti_control *control, int rank);
 
+/* Whether each note lies with the kernel of its rank, read or not. */
+bool wefti_errands_are_delivered(wefti_control *control);
+
 /* Pushes all errands. Returns when to do so again; INT64_MAX: with news. */
 int64_t wefti_errands_advance(wefti_control *control, int64_t now_ns);
 

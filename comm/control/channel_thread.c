@@ -13,7 +13,9 @@
 enum {
     GLARE_NS = 300000000, /* the lower rank waits to be called so long */
     LOST_PAUSE_NS = 5000000,
-    CLOSING_NS = 2000000000 /* for what is still to be told */
+    CLOSING_NS = 1000000000,   /* for what is still to be told */
+    UNANSWERED_NS = 200000000, /* for answers to what has been delivered */
+    UNANSWERED_LOOK_NS = 20000000
 };
 
 /* Then somebody else listens there; a crowd of strangers does not last. */
@@ -346,7 +348,11 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
     return next_ns;
 }
 
-/* Whether the channel may end: nothing is to be told, or it took too long. */
+/*
+ * Whether the channel may end: nothing is to be told, or it took too long. A
+ * rank that has been stopped does not answer for what lies in its socket; it
+ * will find it there.
+ */
 static bool is_over(wefti_control *control, int64_t now_ns)
 {
     if (!atomic_load(&control->closing)) {
@@ -355,8 +361,10 @@ static bool is_over(wefti_control *control, int64_t now_ns)
     if (control->closing_ns == 0) {
         control->closing_ns = now_ns;
     }
+    const int64_t since_ns = now_ns - control->closing_ns;
     return !atomic_load(&control->active) || !control->errands ||
-           now_ns - control->closing_ns > CLOSING_NS;
+           since_ns > CLOSING_NS ||
+           (since_ns > UNANSWERED_NS && wefti_errands_are_delivered(control));
 }
 
 static void say_farewell(wefti_control *control)
@@ -391,7 +399,7 @@ void *wefti_control_run(void *argument)
             break;
         }
         if (control->closing_ns) {
-            next_ns = least(next_ns, control->closing_ns + CLOSING_NS + 1);
+            next_ns = least(next_ns, now_ns + UNANSWERED_LOOK_NS);
         }
         watch(control);
         if (poll(control->polled, (nfds_t)control->polled_count,

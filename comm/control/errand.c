@@ -144,6 +144,22 @@ int64_t wefti_errands_advance(wefti_control *control, int64_t now_ns)
     return next_ns;
 }
 
+bool wefti_errands_are_delivered(wefti_control *control)
+{
+    for (const wefti_errand *errand = control->errands; errand;
+         errand = errand->next) {
+        const wefti_contact *contact =
+            errand->at < errand->count
+                ? wefti_control_find_contact(control, errand->ranks[errand->at])
+                : NULL;
+        if (!contact || contact->state != WEFTI_CONTACT_OPEN || !errand->said ||
+            wefti_link_has_output(&contact->link) || contact->unheard_ns != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void wefti_errands_lost(wefti_control *control, int rank)
 {
     for (wefti_errand *errand = control->errands; errand;

@@ -29,7 +29,7 @@ typedef struct wefti_sched_options {
     const char *topology; /* NULL: none */
     double message_bytes; /* with it */
     int places[WEFTI_SCHED_PLACES_MOST], place_count; /* 0: in order */
-    bool lower, lowering_given;
+    bool lowering_given;
     weft_lowering lowering;
     weft_semantics semantics;
     int eager_slots;
@@ -57,6 +57,15 @@ typedef struct wefti_sched_options {
  */
 WEFT_NODISCARD weft_status wefti_sched_options_read(
     int argc, char **argv, wefti_sched_options *options_out);
+
+/*
+ * wefti_sched_options_check - rules between flags; words: how many stood on the
+ * command line that are no flags.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status
+wefti_sched_options_check(const wefti_sched_options *options, int words);
 
 void wefti_sched_options_print_help(void);
 

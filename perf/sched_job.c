@@ -180,14 +180,17 @@ static weft_status apply_passes(wefti_sched_job *job)
 /* ---- proving --------------------------------------------------------------
  */
 
-static weft_status prove(wefti_sched_job *job)
+/* limits: those of the flags too, not only that it can run. */
+static weft_status prove(wefti_sched_job *job, bool limits)
 {
     const wefti_sched_options *options = job->options;
     weft_check_config config = {.size_bytes = sizeof(config),
                                 .semantics = options->semantics,
-                                .eager_slots = options->eager_slots,
-                                .activations_most = options->activations_most,
-                                .early_most = options->early_most};
+                                .eager_slots = options->eager_slots};
+    if (limits) {
+        config.activations_most = options->activations_most;
+        config.early_most = options->early_most;
+    }
     weft_verdict_fini(&job->verdict);
     weft_status status =
         weft_schedule_check(job->schedule, &config, &job->verdict);
@@ -198,17 +201,19 @@ static weft_status prove(wefti_sched_job *job)
 /*
  * The list before messages are placed. One of a generator that nothing has
  * changed is proved once, with its messages; a file also as it was read, while
- * its breaches have cells.
+ * its breaches have cells. Limits are for what the passes leave.
  */
 static weft_status pass_and_prove(wefti_sched_job *job)
 {
     const wefti_sched_options *options = job->options;
     bool limited = options->activations_most > 0 || options->early_most > 0;
-    weft_status status = job->file || limited ? prove(job) : WEFT_OK;
-    if (status == WEFT_OK && !job->refuted && has_passes(options)) {
+    bool passes = has_passes(options);
+    weft_status status =
+        job->file || (limited && !passes) ? prove(job, !passes) : WEFT_OK;
+    if (status == WEFT_OK && !job->refuted && passes) {
         status = apply_passes(job);
         if (status == WEFT_OK) {
-            status = prove(job);
+            status = prove(job, true);
         }
     }
     return status;
@@ -233,7 +238,7 @@ static weft_status lower_and_prove(wefti_sched_job *job)
     if (status == WEFT_OK && options->release) {
         status = weft_schedule_release(job->schedule);
     }
-    return status == WEFT_OK ? prove(job) : status;
+    return status == WEFT_OK ? prove(job, true) : status;
 }
 
 /* ---- pricing and drawing --------------------------------------------------

@@ -262,6 +262,12 @@ class WeftSched(unittest.TestCase):
         run("check", *shape("1f1b"), "--max-activations", 4)
         done = run("check", *shape("1f1b"), "--max-activations", 3, status=1)
         self.assertIn("rank 0 holds 4", done.stderr)
+        # limits are for what the passes leave
+        run("check", *shape("1f1b"), "--passes", "recompute",
+            "--max-activations", 2)
+        done = run("check", *shape("1f1b"), "--passes", "recompute",
+                   "--max-activations", 0.5, status=1)
+        self.assertIn("allowed is 0.5", done.stderr)
 
     def test_wrong_calls_are_refused_in_one_line(self):
         for words, said in [
@@ -272,6 +278,15 @@ class WeftSched(unittest.TestCase):
                 (["show", "--schedule", "1f1b"], "--ranks"),
                 (["simulate", *shape("1f1b"), "--cost", "Q=1"], "Q=1"),
                 (["simulate", *shape("1f1b"), "--cost", "F=-1"], "-1"),
+                (["simulate", *shape("1f1b"), "--cost", "F=1e-1" + 80 * "0"],
+                 "up to 63 characters"),
+                (["simulate", *shape("1f1b"), "--cost", "F=1,"], "KEY=NUMBER"),
+                (["show", "--ranks", 2, "--schedule", "1f1b", "--microbatches",
+                  ""], "--microbatches : allowed"),
+                (["show", *shape("1f1b"), "--passes", "merge,paint"],
+                 "--passes paint: allowed is merge"),
+                (["show", *shape("1f1b"), "--lowering", "none"],
+                 "--lowering none: allowed is sender"),
                 (["check", *shape("1f1b"), "--semantics", "eager:0"], "eager"),
                 (["check", *shape("1f1b"), "--lowering", "dualpipe"],
                  "dualpipev"),
@@ -333,6 +348,11 @@ class WeftSched(unittest.TestCase):
         self.assertNotIn("--plan", run("simulate", *shape("zbv")).stdout)
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "a.csv")
+            run("list", *words, "--csv", path) # 8 are held in it
+            planned_file = facts("check", path, *words[-2:], "--plan", "cost",
+                                 "--memory-limit", 5.5, "--max-activations",
+                                 5.5)
+            self.assertTrue(planned_file["valid"])
             run("list", *words, "--plan", "cost", "--csv", path)
             for more in [], ["--plan", "cost"]:
                 again = facts("simulate", "--schedule", path, *words[-2:],

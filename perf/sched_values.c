@@ -5,7 +5,7 @@
 #include "perf/sched_values.h"
 
 #include "base/error.h"
-#include "weft/schedule.h"
+#include "weft/schedule_cost.h"
 
 #include <errno.h>
 #include <stdio.h>

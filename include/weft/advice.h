@@ -15,7 +15,7 @@
 #ifndef WEFT_ADVICE_H
 #define WEFT_ADVICE_H
 
-#include "weft/schedule.h"
+#include "weft/schedule_cost.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -15,6 +15,7 @@
 #include "weft/plan.h"
 #include "weft/redop.h"
 #include "weft/schedule.h"
+#include "weft/schedule_cost.h"
 #include "weft/status.h"
 #include "weft/types.h"
 #include "weft/version.h"

@@ -10,7 +10,7 @@
 #ifndef OVERLAP_SCHEDULE_SCHEDULE_H
 #define OVERLAP_SCHEDULE_SCHEDULE_H
 
-#include "weft/schedule.h"
+#include "weft/schedule_cost.h"
 
 typedef struct wefti_actions {
     weft_action *items;

@@ -5,7 +5,7 @@
  * What is read must write and read again as the same text, and the checker, the
  * passes and the simulator must come to an end on it.
  */
-#include "weft/schedule.h"
+#include "weft/schedule_cost.h"
 
 #include <stdlib.h>
 #include <string.h>

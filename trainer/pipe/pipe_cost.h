@@ -12,7 +12,7 @@
 #ifndef TRAINER_PIPE_PIPE_COST_H
 #define TRAINER_PIPE_PIPE_COST_H
 
-#include "weft/schedule.h"
+#include "weft/schedule_cost.h"
 
 typedef struct wefti_pipe_cost {
     weft_stage_cost *stages; /* [stages] of the schedule */

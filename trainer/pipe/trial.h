@@ -10,7 +10,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/data.h"
 #include "weft/comm.h"
-#include "weft/schedule.h"
+#include "weft/schedule_cost.h"
 
 enum { WEFTI_TRIAL_ROUNDS = 5 };
 

@@ -38,16 +38,19 @@ static weft_status open_beside(wefti_output *out, const struct stat *old)
         return wefti_error(WEFT_ERR_NO_MEMORY, "%s %s", out->flag, out->path);
     }
     if (old && access(out->place, W_OK) != 0) {
-        return wefti_error_system("%s %s", out->flag, out->path);
+        return wefti_error_system("%s %s: cannot be written", out->flag,
+                                  out->path);
     }
     int fd = create_beside(out->place, out->fresh, bytes);
     if (fd < 0) {
-        return wefti_error_system("%s %s", out->flag, out->path);
+        return wefti_error_system("%s %s: cannot be written", out->flag,
+                                  out->path);
     }
     bool bad = old && fchmod(fd, old->st_mode & 07777) != 0;
     out->file = bad ? NULL : fdopen(fd, "w");
     if (!out->file) {
-        weft_status status = wefti_error_system("%s %s", out->flag, out->path);
+        weft_status status = wefti_error_system("%s %s: cannot be written",
+                                                out->flag, out->path);
         close(fd);
         unlink(out->fresh);
         return status;
@@ -76,11 +79,14 @@ weft_status wefti_output_open(wefti_output *out, const char *flag,
     weft_status status;
     if (link || (there && !S_ISREG(old.st_mode))) {
         out->file = fopen(path, "we");
-        status = out->file ? WEFT_OK : wefti_error_system("%s %s", flag, path);
+        status = out->file ? WEFT_OK
+                           : wefti_error_system("%s %s: cannot be written",
+                                                flag, path);
     } else {
         out->place = there ? realpath(path, NULL) : strdup(path);
         status = out->place ? open_beside(out, there ? &old : NULL)
-                            : wefti_error_system("%s %s", flag, path);
+                            : wefti_error_system("%s %s: cannot be written",
+                                                 flag, path);
     }
     if (status != WEFT_OK) {
         forget(out);

@@ -418,7 +418,16 @@ static void test_config_file_is_read_and_bounded(void **state)
         wefti_config_init(&config, scratch_path(&own, "none.yaml"), NULL, 0),
         WEFT_ERR_SYSTEM, "none.yaml: No such file", "missing");
     expect_refusal(wefti_config_init(&config, own.dir, NULL, 0),
-                   WEFT_ERR_SYSTEM, "Is a directory", "folder");
+                   WEFT_ERR_INVALID, "is a folder: allowed is a regular file",
+                   "folder");
+    /* Nothing to wait for: a FIFO without a writer, a device without an end. */
+    assert_int_equal(mkfifo(scratch_path(&own, "fifo"), 0600), 0);
+    expect_refusal(
+        wefti_config_init(&config, scratch_path(&own, "fifo"), NULL, 0),
+        WEFT_ERR_INVALID, "fifo: is a pipe: allowed is a regular file", "FIFO");
+    expect_refusal(
+        wefti_config_init(&config, "/dev/zero", NULL, 0), WEFT_ERR_INVALID,
+        "/dev/zero: is a device: allowed is a regular file", "device");
 
     size_t bytes = WEFTI_CONFIG_FILE_BYTES_MOST;
     char *big = malloc(bytes + 1);
@@ -433,7 +442,8 @@ static void test_config_file_is_read_and_bounded(void **state)
     scratch_write(&own, "big.yaml", big, bytes + 1);
     expect_refusal(
         wefti_config_init(&config, scratch_path(&own, "big.yaml"), NULL, 0),
-        WEFT_ERR_INVALID, "allowed is at most 1048576", "too big");
+        WEFT_ERR_INVALID, "big.yaml: larger than the 1048576 bytes allowed",
+        "too big");
     /* Nothing but nesting: refused at once, not after a megabyte of it. */
     memset(big, '[', bytes);
     expect_refusal(

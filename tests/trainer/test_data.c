@@ -131,6 +131,21 @@ static void test_data_what_is_no_text_is_left_out_with_a_line(void **state)
     assert_contains(weft_error_text(), "neither a file nor a folder");
 }
 
+/* Names of files are anybody's: an archive's, a download's. */
+static void test_data_names_of_skipped_files_are_told_printable(void **state)
+{
+    fixture *f = *state;
+    char link[512];
+    scratch_text(&f->own, "good.txt", "enough text to train on");
+    scratch_write(&f->own, "a\x1b[31m\n.bin", "\xFF", 1);
+    snprintf(link, sizeof(link), "%s/\x1b]0;t\a", f->own.dir);
+    assert_int_equal(mkfifo(link, 0600), 0);
+    assert_int_equal(read_one(f, f->own.dir, 0, 4), WEFT_OK);
+    assert_contains(f->notes, "/a\\x1b[31m\\x0a.bin: not UTF-8 text");
+    assert_contains(f->notes, "/\\x1b]0;t\\x07: neither a file nor a folder");
+    assert_null(strchr(f->notes, '\x1b'));
+}
+
 /* As on the first screen of a run: no line for every file. */
 static void test_data_files_skipped_alike_are_told_in_one_line(void **state)
 {
@@ -340,6 +355,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         DATA_TEST(test_data_folder_is_walked_in_byte_order),
         DATA_TEST(test_data_what_is_no_text_is_left_out_with_a_line),
+        DATA_TEST(test_data_names_of_skipped_files_are_told_printable),
         DATA_TEST(test_data_files_skipped_alike_are_told_in_one_line),
         DATA_TEST(test_data_of_many_endings_every_file_is_counted),
         DATA_TEST(test_data_many_files_are_each_taken_once),

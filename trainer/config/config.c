@@ -5,17 +5,14 @@
 #include "trainer/config/config.h"
 
 #include "base/error.h"
+#include "base/input.h"
 #include "trainer/config/config_key.h"
 #include "trainer/config/config_reader.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 _Static_assert(WEFTI_CONFIG_DIGEST_BYTES == 32, "as checkpoints store it");
 
@@ -99,45 +96,14 @@ weft_status wefti_config_init_text(wefti_config *config, const char *path,
     return status;
 }
 
-/* At most bytes_most + 1 of the file, so that "too long" shows. */
-static weft_status read_bounded(const char *path, char *text, size_t bytes_most,
-                                size_t *bytes_out)
-{
-    struct stat what;
-    *bytes_out = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-    if (fd < 0) {
-        return wefti_error_system("%.200s", path);
-    }
-    ssize_t got = fstat(fd, &what) != 0 ? -1 : 1;
-    if (got == 1 && S_ISDIR(what.st_mode)) {
-        errno = EISDIR;
-        got = -1;
-    }
-    while (got > 0 && *bytes_out <= bytes_most) {
-        got = read(fd, text + *bytes_out, bytes_most + 1 - *bytes_out);
-        if (got < 0 && errno == EINTR) {
-            got = 1;
-            continue;
-        }
-        *bytes_out += got > 0 ? (size_t)got : 0;
-    }
-    weft_status status = got < 0 ? wefti_error_system("%.200s", path) : WEFT_OK;
-    close(fd);
-    return status;
-}
-
 weft_status wefti_config_init(wefti_config *config, const char *path,
                               const char *const *settings, size_t setting_count)
 {
+    char *text = NULL;
     size_t bytes = 0;
     *config = (wefti_config){0};
-    char *text = malloc(WEFTI_CONFIG_FILE_BYTES_MOST + 1);
-    if (text == NULL) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%.200s: out of memory", path);
-    }
-    weft_status status =
-        read_bounded(path, text, WEFTI_CONFIG_FILE_BYTES_MOST, &bytes);
+    weft_status status = wefti_file_read(
+        path, WEFTI_INPUT_FILE, WEFTI_CONFIG_FILE_BYTES_MOST, &text, &bytes);
     if (status == WEFT_OK) {
         status = wefti_config_init_text(config, path, text, bytes, settings,
                                         setting_count);

@@ -139,15 +139,16 @@ typedef struct wefti_config {
 /*
  * wefti_config_init - all defaults, then the file, then the settings in order.
  *
- * path         the YAML file.
+ * path         the YAML file, a regular one of up to
+ *              WEFTI_CONFIG_FILE_BYTES_MOST.
  * settings     setting_count texts "section.key=value", as after --set; the
  *              value is YAML ("4", "true", "[a.txt, b]").
  *
- * Returns      OK | ERR_SYSTEM (cannot be read) | ERR_INVALID (the text begins
- *              file:line:column or --set section.key=value) | ERR_UNSUPPORTED
- *              (legal, but this version cannot do it yet; same text form) |
- *              ERR_NO_MEMORY. After an error config is empty: fini is legal,
- *              and not needed.
+ * Returns      OK | ERR_SYSTEM (cannot be read) | ERR_INVALID (not such a file:
+ *              the text begins with its path; else with file:line:column or
+ *              --set section.key=value) | ERR_UNSUPPORTED (legal, but this
+ *              version cannot do it yet; same text form) | ERR_NO_MEMORY. After
+ *              an error config is empty: fini is legal, and not needed.
  * Threads      any.  Allocates: yes.
  */
 WEFT_NODISCARD weft_status wefti_config_init(wefti_config *config,

@@ -11,6 +11,7 @@
 #include "trainer/data/corpus.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "trainer/data/skipped.h"
 
@@ -45,6 +46,15 @@ typedef struct walk {
 
 enum { LINE_BYTES = 2048 };
 
+/* Names in it may hold any byte: what is told can go to a terminal. */
+__attribute__((format(printf, 2, 0))) static void
+put_line(char line_out[LINE_BYTES], const char *format, va_list args)
+{
+    char raw[LINE_BYTES];
+    vsnprintf(raw, sizeof(raw), format, args);
+    wefti_printable(raw, strlen(raw), line_out, LINE_BYTES);
+}
+
 __attribute__((format(printf, 2, 3))) static void tell(const walk *walker,
                                                        const char *format, ...)
 {
@@ -54,7 +64,7 @@ __attribute__((format(printf, 2, 3))) static void tell(const walk *walker,
     }
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
+    put_line(line, format, args);
     va_end(args);
     walker->note(walker->note_context, line);
 }
@@ -67,7 +77,7 @@ skip(walk *walker, wefti_skipped_reason reason, const char *path,
     char line[LINE_BYTES];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
+    put_line(line, format, args);
     va_end(args);
     walker->corpus->files_skipped++;
     return wefti_skipped_add(&walker->skipped, reason, path, line);

@@ -21,7 +21,10 @@
 /* Deepest nesting of folders. */
 #define WEFTI_CORPUS_FOLDER_DEPTH_MOST 64
 
-/* Told what was left out and why, one line without its end. */
+/*
+ * Told what was left out and why: one line without its end, printable whatever
+ * the names of files are (base/printable.h).
+ */
 typedef void wefti_corpus_note(void *context, const char *line);
 
 typedef struct wefti_corpus {

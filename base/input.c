@@ -5,6 +5,7 @@
 #include "base/input.h"
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -16,12 +17,15 @@
 
 enum { FIRST_BYTES = 1 << 16 };
 
-/* Until its end, into room that doubles; one byte more than most is too much.
+/*
+ * Until its end, into room for the bytes expected, which doubles; one byte more
+ * than most is too much.
  */
 static weft_status read_on(FILE *file, const char *path, size_t most_bytes,
-                           char **text, size_t *bytes)
+                           size_t expected_bytes, char **text, size_t *bytes)
 {
-    size_t room = FIRST_BYTES;
+    size_t room =
+        expected_bytes < FIRST_BYTES ? FIRST_BYTES : expected_bytes + 1;
     for (;;) {
         char *grown = realloc(*text, room + 1);
         if (!grown) {
@@ -73,8 +77,10 @@ static weft_status check_kind(const struct stat *what, const char *path,
  * device's driver is not asked for anything but to be opened.
  */
 static weft_status open_input(const char *path, wefti_input_kind allowed,
-                              size_t most_bytes, FILE **file_out)
+                              size_t most_bytes, FILE **file_out,
+                              size_t *expected_bytes_out)
 {
+    char name[208];
     struct stat what;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
@@ -83,6 +89,12 @@ static weft_status open_input(const char *path, wefti_input_kind allowed,
     weft_status status = fstat(fd, &what) == 0
                              ? check_kind(&what, path, allowed, most_bytes)
                              : wefti_error_system("%.200s", path);
+    *expected_bytes_out =
+        status == WEFT_OK && what.st_size > 0 ? (size_t)what.st_size : 0;
+    if (status == WEFT_OK) {
+        snprintf(name, sizeof(name), "%.200s", path);
+        status = wefti_memory_check(name, *expected_bytes_out);
+    }
     if (status == WEFT_OK && S_ISFIFO(what.st_mode)) {
         close(fd); /* again, to wait for its writer */
         fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -102,13 +114,14 @@ weft_status wefti_file_read(const char *path, wefti_input_kind allowed,
                             size_t *text_bytes_out)
 {
     char *text = NULL;
-    size_t bytes = 0;
+    size_t bytes = 0, expected_bytes;
     FILE *file;
-    weft_status status = open_input(path, allowed, most_bytes, &file);
+    weft_status status =
+        open_input(path, allowed, most_bytes, &file, &expected_bytes);
     if (status != WEFT_OK) {
         return status;
     }
-    status = read_on(file, path, most_bytes, &text, &bytes);
+    status = read_on(file, path, most_bytes, expected_bytes, &text, &bytes);
     if (fclose(file) != 0 && status == WEFT_OK) {
         status = wefti_error_system("closing %.200s", path);
     }

@@ -18,10 +18,10 @@ typedef enum wefti_input_kind {
 /*
  * wefti_file_read - all bytes of a file, with a NUL after them; free() them.
  *
- * Returns     OK | ERR_SYSTEM | ERR_NO_MEMORY | ERR_INVALID (it is of no
- *             allowed kind, or has more than most_bytes, which is seen before
- *             a regular file is read); the text names the path.
- * Blocks      on a pipe, until its writers have closed it.
+ * Returns     OK | ERR_SYSTEM | ERR_NO_MEMORY (a regular file: before it is
+ *             read) | ERR_INVALID (it is of no allowed kind, or has more than
+ * most_bytes, which is seen before a regular file is read); the text names the
+ * path. Blocks      on a pipe, until its writers have closed it.
  */
 WEFT_NODISCARD weft_status wefti_file_read(const char *path,
                                            wefti_input_kind allowed,

@@ -11,6 +11,8 @@
  */
 #include "base/memory_limit.h"
 
+#include "base/error.h"
+
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,4 +202,17 @@ uint64_t wefti_memory_available(const char *root)
         }
     }
     return least;
+}
+
+/* What is small is not worth reading the limits for. */
+weft_status wefti_memory_check(const char *what, uint64_t bytes)
+{
+    const uint64_t small = 64u << 20;
+    uint64_t available = bytes > small ? wefti_memory_available("") : small;
+    if (bytes > available) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "%s: needs %.3g GB, and %.3g GB can be had", what,
+                           (double)bytes * 1e-9, (double)available * 1e-9);
+    }
+    return WEFT_OK;
 }

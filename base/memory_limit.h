@@ -7,6 +7,8 @@
 #ifndef BASE_MEMORY_LIMIT_H
 #define BASE_MEMORY_LIMIT_H
 
+#include "weft/status.h"
+
 #include <stdint.h>
 
 /*
@@ -45,5 +47,16 @@ void wefti_memory_limit_read(const char *root, wefti_memory_limit *limit_out);
  * Threads     any.  Blocks: no.  Allocates: no.
  */
 uint64_t wefti_memory_available(const char *root);
+
+/*
+ * wefti_memory_check - refuses what needs more bytes than this process can have
+ * by its predicted size, before any is taken. What is below 64 MiB passes.
+ *
+ * what   whose bytes, in the text.
+ *
+ * Returns     OK | ERR_NO_MEMORY (both sizes are in the text).
+ * Threads     any.  Blocks: no.  Allocates: no.
+ */
+WEFT_NODISCARD weft_status wefti_memory_check(const char *what, uint64_t bytes);
 
 #endif

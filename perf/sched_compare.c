@@ -153,6 +153,10 @@ weft_status wefti_sched_compare(const wefti_sched_options *options)
             print_advice(options, &advice);
         }
         status = options->json_path ? write_json(options, &advice) : WEFT_OK;
+        if (status == WEFT_OK && !advice.candidates[0].possible) {
+            status =
+                wefti_error(WEFT_ERR_INVALID, "compare: %s", advice.reason);
+        }
         weft_advice_fini(&advice);
     }
     wefti_sched_links_fini(&links);

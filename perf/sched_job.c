@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/input.h"
+#include "base/memory_limit.h"
 #include "base/output.h"
 #include "overlap/schedule/generator.h"
 #include "perf/sched_links.h"
@@ -87,8 +88,8 @@ static weft_status make_by_name(const wefti_sched_options *options,
     const wefti_schedule_size size = wefti_schedule_predict(&config);
     weft_status status =
         size.actions <= WEFT_SCHEDULE_ACTIONS_MOST
-            ? wefti_schedule_need("with messages and proof",
-                                  wefti_schedule_peak_bytes(size))
+            ? wefti_memory_check("with messages and proof",
+                                 wefti_schedule_peak_bytes(size))
             : WEFT_OK; /* refused below */
     return status == WEFT_OK
                ? weft_schedule_create(&config, schedule_out)

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "overlap/schedule/places.h"
 
 #include <string.h>
@@ -148,7 +149,7 @@ static weft_status check_size(const weft_schedule_config *config)
                            (double)size.actions * sizeof(weft_action) * 1e-9,
                            WEFT_SCHEDULE_ACTIONS_MOST);
     }
-    return wefti_schedule_need("the list", size.actions * sizeof(weft_action));
+    return wefti_memory_check("the list", size.actions * sizeof(weft_action));
 }
 
 weft_status weft_schedule_create(const weft_schedule_config *config,

@@ -9,6 +9,7 @@
 #include "overlap/schedule/pass.h"
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "overlap/schedule/verdict.h"
 
 #include <stdlib.h>
@@ -228,8 +229,8 @@ weft_status weft_schedule_lower(weft_schedule *schedule, weft_lowering lowering)
                              schedule->name);
     }
     if (status == WEFT_OK) {
-        status = wefti_schedule_need("the list with its messages",
-                                     predict_bytes(schedule));
+        status = wefti_memory_check("the list with its messages",
+                                    predict_bytes(schedule));
     }
     if (status == WEFT_OK) {
         status = wefti_pass_begin(&pass, schedule);

@@ -5,6 +5,7 @@
 #include "overlap/schedule/places.h"
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 
 #include <stdlib.h>
 
@@ -82,7 +83,7 @@ weft_status wefti_places_init(wefti_places *places,
     size_t entries = (size_t)schedule->stages * (size_t)schedule->per_stage;
     int tables = schedule->lowered ? WEFTI_PLACES_COUNT : WEFTI_PLACES_SEND_F;
     bool enough = true;
-    weft_status status = wefti_schedule_need(
+    weft_status status = wefti_memory_check(
         "the places of its actions",
         (uint64_t)entries * (uint64_t)tables * sizeof(uint32_t));
     if (status != WEFT_OK) {

@@ -7,7 +7,6 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "base/memory_limit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,19 +103,6 @@ weft_place wefti_schedule_place(const weft_schedule *schedule, int rank,
                         .index = index,
                         .row = columns ? rank + 1 : 0,
                         .column = columns ? (int)columns[index] : 0};
-}
-
-/* What is small is not worth reading the limits for. */
-weft_status wefti_schedule_need(const char *what, uint64_t bytes)
-{
-    const uint64_t small = 64u << 20;
-    uint64_t available = bytes > small ? wefti_memory_available("") : small;
-    if (bytes > available) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "%s: needs %.3g GB, and %.3g GB can be had", what,
-                           (double)bytes * 1e-9, (double)available * 1e-9);
-    }
-    return WEFT_OK;
 }
 
 weft_status wefti_schedule_settle(const weft_schedule *schedule)

@@ -44,13 +44,6 @@ void wefti_schedule_place_v(weft_schedule *schedule);
 weft_place wefti_schedule_place(const weft_schedule *schedule, int rank,
                                 size_t index);
 
-/*
- * Refuses what needs more bytes than this process can have (ERR_NO_MEMORY) by
- * its predicted size, before any is taken; what: whose bytes, in the text.
- */
-WEFT_NODISCARD weft_status wefti_schedule_need(const char *what,
-                                               uint64_t bytes);
-
 /* OK, or ERR_NO_MEMORY where a list is incomplete. */
 WEFT_NODISCARD weft_status wefti_schedule_settle(const weft_schedule *schedule);
 

@@ -11,6 +11,7 @@
 #include "overlap/schedule/schedule.h"
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "base/printable.h"
 
 #include <stdlib.h>
@@ -36,6 +37,7 @@ typedef struct reader {
     int last_row, last_column; /* where the last stage was first seen */
     int32_t *row_of;           /* [stages] from 1; 0: not seen */
     size_t row_room;           /* of row_of */
+    uint64_t actions;
 } reader;
 
 static bool is_blank(char c)
@@ -185,6 +187,7 @@ static weft_status survey_cell(reader *in, const cursor *c)
         return WEFT_OK;
     }
     weft_status status = unpack_cell(in, c, &action);
+    in->actions++;
     if (status != WEFT_OK || !wefti_action_is_compute(&action)) {
         return status;
     }
@@ -364,12 +367,27 @@ static weft_status set_directions(weft_schedule *schedule, int directions)
     return count_chunks(schedule);
 }
 
+/* Lists that double take up to twice what is in them. */
+static weft_status predict(const reader *in)
+{
+    if (in->actions > WEFT_SCHEDULE_ACTIONS_MOST) {
+        return wefti_error(
+            WEFT_ERR_INVALID, "%llu actions: allowed are up to %d",
+            (unsigned long long)in->actions, WEFT_SCHEDULE_ACTIONS_MOST);
+    }
+    return wefti_memory_check(
+        "its list", 2 * in->actions * (sizeof(weft_action) + sizeof(uint32_t)));
+}
+
 static weft_status build(const reader *in, int directions,
                          weft_schedule **schedule_out)
 {
     weft_schedule *schedule = NULL;
-    weft_status status = wefti_schedule_make("csv", in->ranks, in->stages, 1,
-                                             in->per_stage, &schedule);
+    weft_status status = predict(in);
+    if (status == WEFT_OK) {
+        status = wefti_schedule_make("csv", in->ranks, in->stages, 1,
+                                     in->per_stage, &schedule);
+    }
     if (status != WEFT_OK) {
         return status;
     }

@@ -17,6 +17,7 @@
 #include "overlap/schedule/verdict.h"
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -388,7 +389,7 @@ static weft_status init(simulation *s, bool keep_spans)
     size_t ranks = (size_t)s->schedule->ranks;
     size_t stages = (size_t)s->schedule->stages;
     size_t entries = stages * (size_t)s->schedule->per_stage;
-    weft_status status = wefti_schedule_need(
+    weft_status status = wefti_memory_check(
         "its simulation", predict_bytes(s->schedule, entries, keep_spans));
     if (status != WEFT_OK) {
         return status;

@@ -76,6 +76,22 @@ static void test_file_above_the_limit_is_refused_by_name(void **state)
     }
 }
 
+/* Sparse: 8 TB that take no room on the disk. */
+static void test_file_above_the_memory_is_refused_by_its_size(void **state)
+{
+    char *text = NULL;
+    size_t bytes;
+    (void)state;
+    fill_file(0);
+    assert_int_equal(truncate(path, (off_t)1 << 43), 0);
+    assert_int_equal(
+        wefti_file_read(path, WEFTI_INPUT_FILE, SIZE_MAX, &text, &bytes),
+        WEFT_ERR_NO_MEMORY);
+    assert_non_null(strstr(weft_error_text(), path));
+    assert_non_null(strstr(weft_error_text(), ": needs 8.8e+03 GB, and "));
+    assert_null(text);
+}
+
 static void test_pipe_is_read_to_its_end(void **state)
 {
     int ends[2];
@@ -159,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_file_of_any_length_is_read_whole),
         cmocka_unit_test(test_file_above_the_limit_is_refused_by_name),
+        cmocka_unit_test(test_file_above_the_memory_is_refused_by_its_size),
         cmocka_unit_test(test_pipe_is_read_to_its_end),
         cmocka_unit_test(test_what_cannot_be_read_is_named),
         cmocka_unit_test(test_what_is_no_file_is_refused_without_reading),

@@ -131,7 +131,8 @@ static void test_output_that_cannot_be_written_is_named(void **state)
     (void)state;
     assert_int_equal(write_and_end(path_of("none/a"), "", WEFT_OK),
                      WEFT_ERR_SYSTEM);
-    assert_non_null(strstr(weft_error_text(), "none/a: No such file"));
+    assert_non_null(
+        strstr(weft_error_text(), "none/a: cannot be written: No such file"));
     assert_int_equal(write_and_end(folder, "", WEFT_OK), WEFT_ERR_SYSTEM);
     assert_non_null(strstr(weft_error_text(), "Is a directory"));
     assert_int_equal(write_and_end("/dev/full", "text", WEFT_OK),

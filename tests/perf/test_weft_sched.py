@@ -198,6 +198,17 @@ class WeftSched(unittest.TestCase):
             capture_output=True, text=True, timeout=20, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"needs [0-9.]+ GB, and 1\.02 GB")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "long.csv")
+            with open(path, "w", encoding="ascii") as file:
+                file.write("0F0," * 5000000)
+            done = subprocess.run(
+                ["sh", "-c", 'ulimit -v 120000; exec "$@"', "sh", SCHED,
+                 "check", path], capture_output=True, text=True, timeout=20,
+                check=False)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(path + ": its list: needs 0.16 GB, and 0.123 GB can "
+                          "be had", done.stderr)
 
     def test_what_has_no_end_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -385,6 +396,17 @@ class WeftSched(unittest.TestCase):
         self.assertIn(got["reason"], text)
         few = run("compare", "--ranks", 8, "--microbatches", 4, "--layers", 8)
         self.assertIn("warning: even so", few.stdout)
+
+    def test_compare_of_what_is_impossible_fails(self):
+        words = ["compare", "--ranks", 4, "--microbatches", 32, "--layers", 32,
+                 "--max-memory", 0.1]
+        done = run(*words, status=1)
+        self.assertIn("refused: needs 4 units of memory", done.stdout)
+        self.assertRegex(done.stderr, "^weft-sched: compare: no schedule is "
+                         "possible: .*allowed is 0.1\n$")
+        got = json.loads(run(*words, "--json", "-", status=1).stdout)
+        self.assertIsNone(got["best"])
+        self.assertFalse(any(c["possible"] for c in got["candidates"]))
 
     def test_compare_counts_the_ends_of_the_model(self):
         words = ["compare", "--ranks", 4, "--microbatches", "8,4", "--layers",

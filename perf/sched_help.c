@@ -99,7 +99,7 @@ static const char help_text[] =
     "      --chunks 4 --cost F=1,I=1,W=1,p2p=0.1\n"
     "  weft-sched list --schedule zbv --ranks 8 --microbatches 32 \\\n"
     "      --cost F=1,I=0.8,W=1.2 --plan cost --csv zbv.csv\n"
-    "  weft-sched check --schedule zbv --ranks 4 --microbatches 16 \\\n"
+    "  weft-sched check --schedule zb_h1 --ranks 4 --microbatches 16 \\\n"
     "      --lowering gap\n"
     "  weft-sched check mine.csv --semantics eager:2\n"
     "  weft-sched show --schedule dualpipe --ranks 8 --microbatches 20 \\\n"

@@ -11,11 +11,13 @@
 #include "kernels/math/blas_lock.h"
 #include "kernels/math/math_table.h"
 #include "kernels/math/real.h"
+#include "trainer/checkpoint/run_folder.h"
 #include "trainer/checkpoint/savepoint.h"
 #include "trainer/config/config_key.h"
 #include "weft/version.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,8 +147,8 @@ static uint64_t add_newest(crypto_generichash_state *state, const char *dir)
         static const char *const files[] = {"DONE", "rank_00000.weft"};
         newest = steps[0];
         for (int i = 0; i < 2; i++) {
-            snprintf(path, sizeof(path), "%s/step_%08llu/%s", dir,
-                     (unsigned long long)newest, files[i]);
+            snprintf(path, sizeof(path), "%s/step_%08" PRIu64 "/%s", dir,
+                     newest, files[i]);
             add_file(state, path);
         }
     }
@@ -155,18 +157,29 @@ static uint64_t add_newest(crypto_generichash_state *state, const char *dir)
     return newest;
 }
 
+/* Of the run that began last there: it is the one that is resumed. */
 static void write_resume(FILE *out, const char *dir)
 {
-    char inside[WEFTI_CHECKPOINT_PATH_BYTES], about[64];
+    char path[WEFTI_CHECKPOINT_PATH_BYTES], about[64], run[24] = "";
     uint8_t digest[DIGEST_BYTES];
     crypto_generichash_state state;
+    uint32_t number;
+    uint64_t newest = 0;
     crypto_generichash_init(&state, NULL, 0, sizeof(digest));
-    const uint64_t newest = add_newest(&state, dir);
-    snprintf(inside, sizeof(inside), "%s/inside", dir);
-    (void)add_newest(&state, inside);
+    if (wefti_run_folder_newest(dir, &number) == WEFT_OK &&
+        wefti_run_folder_path(dir, number, path) == WEFT_OK) {
+        char inside[WEFTI_CHECKPOINT_PATH_BYTES];
+        newest = add_newest(&state, path);
+        if (wefti_savepoint_inside(path, inside) == WEFT_OK) {
+            (void)add_newest(&state, inside);
+        }
+    }
     crypto_generichash_final(&state, digest, sizeof(digest));
-    snprintf(about, sizeof(about), "a checkpoint of step %llu",
-             (unsigned long long)newest);
+    if (number > 1) {
+        snprintf(run, sizeof(run), " in run_%05" PRIu32, number);
+    }
+    snprintf(about, sizeof(about), "a checkpoint of step %" PRIu64 "%s", newest,
+             run);
     write_digest(out, "--resume", digest, about);
 }
 

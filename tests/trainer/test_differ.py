@@ -151,6 +151,27 @@ class Differ(unittest.TestCase):
                          everyone="--resume first " + more)
         self.assertEqual(got.returncode, 0, got.stderr)
 
+    def test_resume_of_the_last_runs_that_differ_is_named(self):
+        first = self.path("first")
+        for seed in 1, 2:
+            got = self.train("", everyone="--set train.seed=%d --set "
+                             "checkpoint.dir=%s" % (seed, first))
+            self.assertEqual(got.returncode, 0, got.stderr)
+        shutil.copytree(first, self.path("second"))
+        shutil.rmtree(self.path("second/run_00002"))
+        more = "--set train.steps=6"
+        for odd in range(3):
+            self.refuse(["--resume: ranks differ: it is a checkpoint of step "
+                         "4", "in run_00002, digest "],
+                        "--resume second " + more, odd=odd,
+                        everyone="--resume first " + more)
+        got = self.train("", everyone="--set train.seed=3 --set "
+                         "checkpoint.dir=" + self.path("second"))
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.refuse(["--resume: ranks differ: it is a checkpoint of step 4 in "
+                     "run_00002, digest "], "--resume second " + more,
+                    everyone="--resume first " + more)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -238,6 +238,25 @@ static void test_checkpoint_link_is_never_followed_to_remove(void **state)
     assert_good(saving_verify(far, 5));
 }
 
+/* A folder that holds something else stays, and no other for it. */
+static void test_checkpoint_what_cannot_be_removed_keeps_no_other(void **state)
+{
+    scratch *own = *state;
+    assert_good(saving_step(own->dir, 10, 1));
+    scratch_folder(own, ".step_00000030.old");
+    scratch_text(own, ".step_00000030.old/mine", "x");
+    scratch_folder(own, ".step_00000020.old");
+    scratch_text(own, ".step_00000020.old/rank_00000.weft", "x");
+    setenv("WEFT_LOG", "error", 1); /* the warning is expected */
+    assert_good(saving_step(own->dir, 40, 1));
+    unsetenv("WEFT_LOG");
+    assert_steps(own->dir, "40 ");
+    assert_int_equal(access(scratch_path(own, ".step_00000030.old/mine"), F_OK),
+                     0);
+    assert_int_equal(access(scratch_path(own, ".step_00000020.old"), F_OK), -1);
+    assert_int_equal(access(scratch_path(own, ".step_00000010.old"), F_OK), -1);
+}
+
 /* Another run's steps are neither counted nor removed nor replaced. */
 static void test_checkpoint_steps_of_another_run_stay(void **state)
 {
@@ -561,6 +580,7 @@ int main(void)
         SAVING_TEST(test_checkpoint_leftovers_are_ignored_then_removed),
         SAVING_TEST(test_checkpoint_damaged_done_is_told_and_its_step_stays),
         SAVING_TEST(test_checkpoint_link_is_never_followed_to_remove),
+        SAVING_TEST(test_checkpoint_what_cannot_be_removed_keeps_no_other),
         SAVING_TEST(test_checkpoint_steps_of_another_run_stay),
         SAVING_TEST(test_checkpoint_foreign_file_inside_a_step_is_kept),
         SAVING_TEST(test_checkpoint_missing_rank_is_not_committed),

@@ -7,11 +7,13 @@
  *   seal                  .step_50.S.new/DONE
  *   commit                .step_50.S.new -> step_50
  *   commit, step_50 was   the two change places, and .step_50.S.new holds the
- *   complete before       former one
+ *   there before          former one
  *   removal               step_10 -> .step_10.old, then its files one by one
  *
  * Each arrow is one atomic rename, made durable by fsync of DIR before what
- * follows relies on it.
+ * follows relies on it. A file system on which two folders cannot change places
+ * (NFS) takes the former one to .step_50.old first: a kill right then leaves
+ * neither to be found, and the steps before as they are.
  *
  * A rank 0 may stand still anywhere here while the others go on without it. So
  * whose DIR is, is read before the rename and again before the first removal,
@@ -218,24 +220,23 @@ weft_status wefti_checkpoint_seal(const wefti_checkpoint_owner *owner,
     return status;
 }
 
-/* What stands where a step is to be: 1 gives way, 0 is nothing there. */
-enum { FREE, TAKEN, LEFTOVER };
-
+/* Whether anything stands where a step is to be; what may not give way is an
+ * error. */
 static weft_status look_at_place(const wefti_checkpoint_owner *owner,
                                  int dir_fd, const char *dir, uint64_t step,
-                                 int *what_out)
+                                 bool *taken_out)
 {
     wefti_checkpoint_folder *folders = NULL;
     size_t count = 0;
     weft_status status =
         wefti_checkpoint_folder_scan(dir_fd, dir, &folders, &count);
-    *what_out = FREE;
+    *taken_out = false;
     for (size_t i = 0; i < count; i++) {
         const wefti_checkpoint_folder *one = &folders[i];
         if (one->step != step || one->state != WEFTI_CHECKPOINT_SAVED) {
             continue;
         }
-        *what_out = one->complete || one->damaged ? TAKEN : LEFTOVER;
+        *taken_out = true;
         if (!one->plain ||
             (one->complete && one->done.origin.run != owner->origin.run)) {
             status = wefti_error(
@@ -249,26 +250,61 @@ static weft_status look_at_place(const wefti_checkpoint_owner *owner,
     return status;
 }
 
+/* Takes out of sight, at one stroke, what is not to be found any more. */
+static weft_status retire(int dir_fd, wefti_checkpoint_folder *folder)
+{
+    char from[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    char to[WEFTI_CHECKPOINT_FOLDER_BYTES];
+    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_SAVED, 0, from);
+    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_OLD, 0, to);
+    struct stat what;
+    if (fstatat(dir_fd, to, &what, AT_SYMLINK_NOFOLLOW) == 0) {
+        weft_status status = wefti_checkpoint_folder_remove(dir_fd, to);
+        if (status != WEFT_OK) {
+            return status;
+        }
+    }
+    if (renameat(dir_fd, from, dir_fd, to) != 0) {
+        return wefti_error_system("%s: cannot be renamed", from);
+    }
+    folder->state = WEFTI_CHECKPOINT_OLD;
+    return WEFT_OK;
+}
+
+/* As rename: 0, or below 0 and errno. */
+static int exchange(int dir_fd, const char *from, const char *to, uint64_t step)
+{
+    if (renameat2(dir_fd, from, dir_fd, to, RENAME_EXCHANGE) == 0) {
+        return 0;
+    }
+    if (errno != EINVAL && errno != ENOSYS) {
+        return -1;
+    }
+    /* NFS and ext2 cannot: the former one goes first. */
+    wefti_checkpoint_folder former = {.step = step,
+                                      .state = WEFTI_CHECKPOINT_SAVED};
+    return retire(dir_fd, &former) == WEFT_OK
+               ? renameat(dir_fd, from, dir_fd, to)
+               : -1;
+}
+
 /* The sealed step gets its name, in place of what has it now. */
 static weft_status place(const wefti_checkpoint_owner *owner, int dir_fd,
                          const char *dir, uint64_t step)
 {
     char from[WEFTI_CHECKPOINT_FOLDER_BYTES];
     char to[WEFTI_CHECKPOINT_FOLDER_BYTES];
-    int there = FREE;
+    bool taken;
     wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW,
                                  owner->origin.session, from);
     wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_SAVED, 0, to);
-    weft_status status = look_at_place(owner, dir_fd, dir, step, &there);
+    weft_status status = look_at_place(owner, dir_fd, dir, step, &taken);
     if (status == WEFT_OK) {
         status = wefti_checkpoint_owner_check(owner);
     }
-    if (status == WEFT_OK && there == LEFTOVER) { /* it has no DONE */
-        status = wefti_checkpoint_folder_remove(dir_fd, to);
-    }
     if (status == WEFT_OK &&
-        (there == TAKEN ? renameat2(dir_fd, from, dir_fd, to, RENAME_EXCHANGE)
-                        : renameat(dir_fd, from, dir_fd, to)) != 0) {
+        (taken ? exchange(dir_fd, from, to, step)
+               : renameat(dir_fd, from, dir_fd, to)) != 0) {
         int error = errno; /* of who took DIR over, and cleared up? */
         status = wefti_checkpoint_owner_check(owner);
         errno = error;
@@ -302,27 +338,6 @@ static bool is_over(const wefti_checkpoint_folder *folder,
     return !stays;
 }
 
-/* Takes out of sight, at one stroke, what is not to be found any more. */
-static weft_status retire(int dir_fd, wefti_checkpoint_folder *folder)
-{
-    char from[WEFTI_CHECKPOINT_FOLDER_BYTES];
-    char to[WEFTI_CHECKPOINT_FOLDER_BYTES];
-    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_SAVED, 0, from);
-    wefti_checkpoint_folder_name(folder->step, WEFTI_CHECKPOINT_OLD, 0, to);
-    struct stat what;
-    if (fstatat(dir_fd, to, &what, AT_SYMLINK_NOFOLLOW) == 0) {
-        weft_status status = wefti_checkpoint_folder_remove(dir_fd, to);
-        if (status != WEFT_OK) {
-            return status;
-        }
-    }
-    if (renameat(dir_fd, from, dir_fd, to) != 0) {
-        return wefti_error_system("%s: cannot be renamed", from);
-    }
-    folder->state = WEFTI_CHECKPOINT_OLD;
-    return WEFT_OK;
-}
-
 /*
  * Removes what of a list is over. All that has to vanish is renamed first and
  * the renames made durable, so that no power failure brings a half-removed step
@@ -341,10 +356,12 @@ static weft_status remove_listed(const wefti_checkpoint_owner *owner,
             worst = status != WEFT_OK ? status : worst;
         }
     }
-    if (worst == WEFT_OK) {
-        worst = sync_folder(dir_fd, dir);
+    weft_status durable = sync_folder(dir_fd, dir);
+    if (durable != WEFT_OK) {
+        return durable;
     }
-    for (size_t i = 0; worst == WEFT_OK && i < count; i++) {
+    /* What cannot be removed keeps nothing else. */
+    for (size_t i = 0; i < count; i++) {
         char name[WEFTI_CHECKPOINT_FOLDER_BYTES];
         struct stat what;
         wefti_checkpoint_folder_name(folders[i].step, folders[i].state,
@@ -352,7 +369,8 @@ static weft_status remove_listed(const wefti_checkpoint_owner *owner,
         if (folders[i].state != WEFTI_CHECKPOINT_SAVED &&
             fstatat(dir_fd, name, &what, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISDIR(what.st_mode)) {
-            worst = wefti_checkpoint_folder_remove(dir_fd, name);
+            weft_status status = wefti_checkpoint_folder_remove(dir_fd, name);
+            worst = status != WEFT_OK ? status : worst;
         }
     }
     return worst;

@@ -19,11 +19,12 @@
  *               wefti_checkpoint_commit   rename, then remove what is over
  *
  * Invariants: whatever instant the processes die at, a step that was complete
- * before stays complete and readable until newer ones have taken its place. A
+ * before stays complete and readable until newer ones have taken its place (one
+ * of its own number only where two folders can change places at one stroke). A
  * complete step is removed only where as many newer ones of the same run are
  * complete as are kept. What a killed run left behind (.new, .old, a step
- * without DONE) is never read, and removed by the next commit. A run that does
- * not own DIR (checkpoint_owner.h) changes nothing there.
+ * without DONE) is never read, and removed by the next run or commit. A run
+ * that does not own DIR (checkpoint_owner.h) changes nothing there.
  */
 #ifndef TRAINER_CHECKPOINT_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_CHECKPOINT_H
@@ -136,10 +137,10 @@ wefti_checkpoint_seal(const wefti_checkpoint_owner *owner, const char *dir,
  * this session's.
  *
  * Renames the temporary folder (in place of a step of the same number, at one
- * stroke), makes that durable, and only then, if DIR is this session's yet,
- * removes what is over: of this run's complete steps those older than step and
- * than the newest keep, and leftovers. Steps of other runs stay, and so do
- * links and steps whose DONE is damaged.
+ * stroke where the file system can), makes that durable, and only then, if DIR
+ * is this session's yet, removes what is over: of this run's complete steps
+ * those older than step and than the newest keep, and leftovers. Steps of other
+ * runs stay, and so do links and steps whose DONE is damaged.
  *
  * Returns     OK | ERR_INVALID (DIR is another session's, or has something in
  *             the way) | ERR_SYSTEM; what was complete before still is. Failing

@@ -125,6 +125,24 @@ class Messages(unittest.TestCase):
             self.assertTrue(os.path.isdir(self.path("ckpt/step_00000002")))
             shutil.rmtree(self.path("ckpt/step_00000002"))
 
+    def test_failed_saves_do_not_fill_the_disk(self):
+        os.mkdir(self.path("ckpt"))
+        self.write("ckpt/step_00000002", "")
+        for _ in range(2):
+            self.refuse("is in the way, and stays", 1)
+            left = [name for name in os.listdir(self.path("ckpt"))
+                    if name.endswith(".new")]
+            self.assertEqual(len(left), 1, left)
+
+    def test_step_that_cannot_be_read_is_not_to_be_removed(self):
+        self.assertEqual(self.train(1).returncode, 0)
+        done = self.path("ckpt/step_00000006/DONE")
+        os.remove(done)
+        os.symlink("DONE", done)
+        text = self.refuse(done + ": cannot be read: ", 1, "--resume",
+                           self.path("ckpt"))
+        self.assertNotIn("remove", text)
+
     def test_damaged_file_is_told_by_its_rank(self):
         self.assertEqual(self.train(4).returncode, 0)
         damaged = self.path("ckpt/step_00000006/rank_00002.weft")

@@ -70,6 +70,17 @@ static weft_status share(wefti_savepoint *point, wefti_replica *replica)
     return status;
 }
 
+/* By rank 0: what killed runs left half written takes room that this one may
+ * need. */
+static void clear_up(const wefti_checkpoint_owner *owner)
+{
+    char inside[WEFTI_CHECKPOINT_PATH_BYTES];
+    wefti_checkpoint_prune(owner, owner->dir, 0);
+    if (wefti_savepoint_inside(owner->dir, inside) == WEFT_OK) {
+        wefti_checkpoint_prune(owner, inside, 0);
+    }
+}
+
 weft_status wefti_savepoint_claim(wefti_savepoint *point,
                                   wefti_replica *replica, const char *dir,
                                   const char *resumed)
@@ -87,6 +98,9 @@ weft_status wefti_savepoint_claim(wefti_savepoint *point,
         status = wefti_run_folder_path(dir, point->number, owner->dir);
         point->dir = owner->dir;
     }
+    if (status == WEFT_OK && replica->rank == 0) {
+        clear_up(owner);
+    }
     if (status == WEFT_OK) {
         status = wefti_checkpoint_try(owner->dir, (uint32_t)replica->rank);
     }
@@ -100,6 +114,9 @@ weft_status wefti_savepoint_claim_again(wefti_savepoint *point,
                              ? wefti_checkpoint_owner_renew(point->owner)
                              : WEFT_OK;
     status = agree(replica, status);
+    if (status == WEFT_OK && replica->rank == 0) {
+        clear_up(point->owner);
+    }
     return status == WEFT_OK ? share(point, replica) : status;
 }
 

@@ -239,7 +239,7 @@ static weft_status choose(const wefti_savepoint *point, wefti_replica *replica,
                           bool must, found *newest)
 {
     weft_status status = (must ? find_some : find_newest)(point->dir, newest);
-    if (status != WEFT_OK && newest->step >= 0) {
+    if (status == WEFT_ERR_INVALID && newest->step >= 0) { /* damaged */
         wefti_checkpoint_header header = wefti_savepoint_header(
             point, replica, (uint64_t)newest->step, &newest->origin);
         name_older(point, &header, newest);
@@ -312,7 +312,7 @@ static weft_status look_up(const wefti_savepoint *point, int nranks,
                                       .origin = newest.origin};
     memcpy(header.config_digest, point->digest, sizeof(header.config_digest));
     memcpy(header.data_hash, data->hash, sizeof(header.data_hash));
-    if (status != WEFT_OK && newest.step >= 0) {
+    if (status == WEFT_ERR_INVALID && newest.step >= 0) { /* damaged */
         name_older(point, &header, &newest);
     }
     if (status == WEFT_OK) {

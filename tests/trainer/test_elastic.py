@@ -68,9 +68,10 @@ def read_lines(path):
     try:
         with open(path) as file:
             for line in file:
-                if line.endswith("\n"):
-                    row = json.loads(line)
-                    steps[row["step"]] = (row["loss"], row["grad_norm"])
+                if not line.endswith("\n"):
+                    break  # or its rest would come next, as if it were one
+                row = json.loads(line)
+                steps[row["step"]] = (row["loss"], row["grad_norm"])
     except FileNotFoundError:
         pass
     return steps

@@ -17,6 +17,8 @@ typedef struct wefti_nccl_import {
     const char *path;
     const wefti_gpu_model *model; /* of a template's GPUs; NULL: unknown */
     wefti_claims claims;
+    int *gpus_by_bus; /* of the host, sorted, while links are collected */
+    int gpu_count;
     int described; /* gpu and net elements */
     int template_gpus, template_nics;
     int bare_leaves; /* pci elements of which nobody knows what they are */

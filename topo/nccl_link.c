@@ -15,29 +15,76 @@
 #define LINKS_MOST    64
 #define C2C_MBPS_MOST 1e7
 
-static int find_gpu_at(const wefti_topo *topo, const char *bus)
+/* ---- GPUs by address ------------------------------------------------------
+ */
+
+static int compare_gpus(const void *a, const void *b, void *topo_arg)
 {
-    for (int i = 0; i < topo->device_count; i++) {
-        if (topo->devices[i].kind == WEFTI_TOPO_GPU &&
-            strcmp(topo->devices[i].pci.bus, bus) == 0) {
-            return i;
+    const wefti_topo *topo = topo_arg;
+    int x = *(const int *)a, y = *(const int *)b;
+    int order = strcmp(topo->devices[x].pci.bus, topo->devices[y].pci.bus);
+    return order ? order : x - y;
+}
+
+static void sort_gpus(wefti_nccl_import *in)
+{
+    wefti_topo *topo = in->topo;
+    in->gpu_count = 0;
+    in->gpus_by_bus =
+        calloc((size_t)topo->device_count + 1, sizeof(*in->gpus_by_bus));
+    topo->out_of_memory |= !in->gpus_by_bus;
+    for (int i = 0; i < topo->device_count && in->gpus_by_bus; i++) {
+        if (topo->devices[i].kind == WEFTI_TOPO_GPU) {
+            in->gpus_by_bus[in->gpu_count++] = i;
         }
     }
-    return -1;
+    if (in->gpu_count > 0) {
+        qsort_r(in->gpus_by_bus, (size_t)in->gpu_count, sizeof(int),
+                compare_gpus, topo);
+    }
+}
+
+/* The place of the first with that address; where it would be, if none has. */
+static int place_of(const wefti_nccl_import *in, const char *bus)
+{
+    int low = 0, high = in->gpu_count;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        const wefti_device *d = &in->topo->devices[in->gpus_by_bus[middle]];
+        if (strcmp(d->pci.bus, bus) < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* GPUs of that PCI device: several share one. */
+static int count_at(const wefti_nccl_import *in, const char *bus)
+{
+    int first = place_of(in, bus), end = first;
+    while (end < in->gpu_count &&
+           strcmp(in->topo->devices[in->gpus_by_bus[end]].pci.bus, bus) == 0) {
+        end++;
+    }
+    return end - first;
+}
+
+/* The first of that PCI device, or -1. */
+static int find_gpu_at(const wefti_nccl_import *in, const char *bus)
+{
+    return count_at(in, bus) > 0 ? in->gpus_by_bus[place_of(in, bus)] : -1;
 }
 
 /* How many GPUs of the file are that PCI device: each lists all its links. */
-static int sharers_of(const wefti_topo *topo, int gpu)
+static int sharers_of(const wefti_nccl_import *in, int gpu)
 {
-    const char *bus = topo->devices[gpu].pci.bus;
-    int count = 1;
-    for (int i = 0; i < topo->device_count; i++) {
-        const wefti_device *other = &topo->devices[i];
-        count += i != gpu && other->kind == WEFTI_TOPO_GPU &&
-                 strcmp(other->pci.bus, bus) == 0;
-    }
-    return count;
+    return count_at(in, in->topo->devices[gpu].pci.bus);
 }
+
+/* ---- elements -------------------------------------------------------------
+ */
 
 /* How many links the element tells of, or -1 and a warning: what is no number
  * of links is not made one. NCCL itself refuses an element without count. */
@@ -80,13 +127,14 @@ static int links_most(const wefti_device *d)
                                      : 0;
 }
 
-/* A GPU whose elements together tell of more links than it can have. */
-static void doubt_sum(wefti_nccl_import *in, int gpu)
+/* A GPU whose elements together tell of more links than it can have; its claims
+ * begin at the first. */
+static void doubt_sum(wefti_nccl_import *in, int gpu, int first)
 {
     const wefti_device *d = &in->topo->devices[gpu];
     int most = links_most(d), sum = 0;
     char label[64];
-    for (int i = 0; i < in->claims.count; i++) {
+    for (int i = first; i < in->claims.count; i++) {
         const wefti_claim *claim = &in->claims.list[i];
         sum += claim->from == gpu && (claim->type == WEFTI_LINK_NVL ||
                                       claim->type == WEFTI_LINK_XGMI)
@@ -122,7 +170,7 @@ static void claim_link(wefti_nccl_import *in, int gpu,
     wefti_topo_label(topo, gpu, label);
     uint32_t kind = wefti_element_hex(element, "tclass");
     wefti_claim claim = {.from = gpu,
-                         .to = find_gpu_at(topo, target),
+                         .to = find_gpu_at(in, target),
                          .type = element->name[0] == 'x' ? WEFTI_LINK_XGMI
                                                          : WEFTI_LINK_NVL,
                          .count = count_of(in, element, label)};
@@ -152,7 +200,7 @@ static void claim_link(wefti_nccl_import *in, int gpu,
                         claim.count, target);
         return;
     }
-    int sharers = sharers_of(topo, gpu);
+    int sharers = sharers_of(in, gpu);
     claim.count = claim.count > sharers ? claim.count / sharers : 1;
     if (claim.to < 0 && wefti_bus_is_hidden(target)) {
         in->hidden_links += claim.count;
@@ -168,7 +216,7 @@ static void count_switches(wefti_nccl_import *in, const wefti_element *element,
     char target[24];
     wefti_bus_normalise(wefti_element_text(element, "target"), target);
     if (strcmp(element->name, "nvlink") == 0 && kind >> 16 != 0x03 &&
-        kind != 0x068001 && find_gpu_at(in->topo, target) < 0) {
+        kind != 0x068001 && find_gpu_at(in, target) < 0) {
         uint64_t hash = 1469598103934665603u; /* FNV-1a */
         for (const char *c = target; *c; c++) {
             hash = (hash ^ (unsigned char)*c) * 1099511628211u;
@@ -201,7 +249,7 @@ static void claim_c2c(wefti_nccl_import *in, int gpu,
                         element->line, text);
         return;
     }
-    GBps = GBps * count / 1000 / sharers_of(in->topo, gpu);
+    GBps = GBps * count / 1000 / sharers_of(in, gpu);
     if (numa >= 0 && count > 0) {
         wefti_claims_add(in->topo, &in->claims,
                          (wefti_claim){.from = gpu,
@@ -250,10 +298,12 @@ static void claim_tree(wefti_nccl_import *in, const wefti_element *element,
         }
         char bus[24];
         wefti_bus_normalise(wefti_element_text(element, "busid"), bus);
-        int gpu = find_gpu_at(in->topo, bus);
+        int gpu = find_gpu_at(in, bus);
         for (int k = 0; k < i && gpu >= 0; k++) { /* several in one pci */
             gpu += strcmp(element->children[k]->name, "gpu") == 0;
         }
+        /* Of an address that is there twice there may be earlier ones. */
+        int first = gpu >= 0 && sharers_of(in, gpu) == 1 ? in->claims.count : 0;
         for (int k = 0; k < child->child_count && gpu >= 0; k++) {
             const wefti_element *link = child->children[k];
             if (strcmp(link->name, "nvlink") == 0 ||
@@ -265,7 +315,7 @@ static void claim_tree(wefti_nccl_import *in, const wefti_element *element,
             }
         }
         if (gpu >= 0) {
-            doubt_sum(in, gpu);
+            doubt_sum(in, gpu, first);
             tell_hidden(in, gpu);
         }
     }
@@ -282,12 +332,15 @@ void wefti_nccl_claim_links(wefti_nccl_import *in, const wefti_element *system,
 {
     uint64_t seen[SWITCHES_MOST];
     int seen_count = 0;
-    for (int i = 0; i < system->child_count; i++) {
+    sort_gpus(in);
+    for (int i = 0; i < system->child_count && in->gpus_by_bus; i++) {
         if (wefti_nccl_is_of_host(system->children[i], host)) {
             claim_tree(in, system->children[i], seen, &seen_count);
         }
     }
     in->topo->switch_chips = seen_count;
+    free(in->gpus_by_bus);
+    in->gpus_by_bus = NULL;
 }
 
 /* Whether GPUs of that kind mostly come with links: by the model where its PCI

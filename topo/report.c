@@ -116,6 +116,9 @@ void wefti_report_wrap(const char *text, int indent, int column, FILE *file)
             column = indent;
         }
         word = word > room ? room : word; /* too long for any line */
+        while (word > 1 && ((unsigned char)text[word] & 0xc0) == 0x80) {
+            word--; /* not inside a character */
+        }
         fprintf(file, " %.*s", word, text);
         column += word + 1;
         text += word + (text[word] == ' ');
@@ -243,6 +246,11 @@ void wefti_report_print(const wefti_report *report, bool colour, FILE *file)
         print_rings("chains for trees", &report->chains, file);
         print_rings("rings over hosts", &report->net, file);
         print_rings("trees over hosts", &report->net_chains, file);
+    } else if (wefti_rings_too_large(&report->rings)) {
+        fprintf(file,
+                "\nChannels: none planned, NVLink or a host joins %d GPUs and "
+                "rings\nare searched over at most %d\n",
+                report->rings.gpu_count, WEFTI_RING_GPUS_MOST);
     }
     print_warnings(report, colour, file);
 }

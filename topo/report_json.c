@@ -423,6 +423,11 @@ void wefti_report_write_json(const wefti_report *report, wefti_json *json)
     wefti_json_bool(json, "links_unknown", topo->links_unknown);
     write_links(topo, json);
     write_paths(report, json);
+    bool too_large = wefti_rings_too_large(&report->rings);
+    char why[80] = "";
+    snprintf(why, sizeof(why), "%d GPUs are joined, searched are %d at most",
+             report->rings.gpu_count, WEFTI_RING_GPUS_MOST);
+    wefti_json_text(json, "rings_left_out", too_large ? why : NULL);
     write_rings(report, "rings", &report->rings, report->host, json);
     write_rings(report, "trees", &report->chains, report->host, json);
     write_rings(report, "rings_multinode", &report->net, report->net_host,

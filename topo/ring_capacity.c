@@ -97,6 +97,30 @@ bool wefti_ring_hop_fits(const wefti_ring_search *s, int a, int b)
 /* ---- all links ------------------------------------------------------------
  */
 
+static int clique_of(const wefti_paths *paths, int device)
+{
+    const wefti_device *devices = paths->topo->devices;
+    return paths->host_cliques[devices[devices[device].host].ordinal];
+}
+
+/* Of thousands of hosts a search looks at the links of a few. */
+static void bound_links(wefti_ring_search *s)
+{
+    const wefti_topo *topo = s->paths->topo;
+    int clique = clique_of(s->paths, s->paths->gpus[s->gpus[0]]);
+    s->first_link = 0;
+    s->end_link = topo->link_count;
+    wefti_ring_capacity_reset(s);
+    s->end_link = 0;
+    for (int i = 0; i < topo->link_count; i++) {
+        if (clique_of(s->paths, topo->links[i].a) == clique ||
+            clique_of(s->paths, topo->links[i].b) == clique) {
+            s->first_link = s->end_link > 0 ? s->first_link : i;
+            s->end_link = i + 1;
+        }
+    }
+}
+
 void wefti_ring_capacity_init(wefti_ring_search *s)
 {
     const wefti_topo *topo = s->paths->topo;
@@ -113,6 +137,7 @@ void wefti_ring_capacity_init(wefti_ring_search *s)
         }
     }
     s->ends[s->gpu_count] = count;
+    bound_links(s);
     for (int i = 0; i < s->gpu_count * s->gpu_count; i++) {
         wefti_path path = wefti_path_gpu_gpu(
             s->paths, s->gpus[i / s->gpu_count], s->gpus[i % s->gpu_count]);
@@ -124,7 +149,7 @@ void wefti_ring_capacity_init(wefti_ring_search *s)
 void wefti_ring_capacity_reset(wefti_ring_search *s)
 {
     const wefti_topo *topo = s->paths->topo;
-    for (int i = 0; i < topo->link_count; i++) {
+    for (int i = s->first_link; i < s->end_link; i++) {
         s->left[2 * i] = s->left[2 * i + 1] = topo->links[i].nccl_GBps;
     }
 }
@@ -163,7 +188,7 @@ double wefti_ring_capacity_use(wefti_ring_search *s)
             wefti_ring_give(s, &way, false, -s->speed);
         }
     }
-    for (int i = 0; i < 2 * topo->link_count; i++) {
+    for (int i = 2 * s->first_link; i < 2 * s->end_link; i++) {
         double all = topo->links[i / 2].nccl_GBps;
         if (all > 0 && s->left[i] < all) {
             most = fmax(most, 1 - s->left[i] / all);

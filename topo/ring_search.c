@@ -190,7 +190,7 @@ static bool close_ring(wefti_ring_search *s, const int *order)
 /* Extends a ring by one GPU; true when it could be closed. */
 static bool extend(wefti_ring_search *s, int depth)
 {
-    double keys[256];
+    double keys[WEFTI_RING_GPUS_MOST];
     int next, *order = s->orders + s->ring_count * s->gpu_count;
     if (depth == s->gpu_count) {
         return close_ring(s, order);
@@ -325,7 +325,7 @@ static bool find_ring(wefti_ring_search *s)
 
 bool wefti_ring_search_may_fit(wefti_ring_search *s, double speed)
 {
-    int list[256], known = 1, ends = 0;
+    int list[WEFTI_RING_GPUS_MOST], known = 1, ends = 0;
     s->speed = speed;
     memset(s->visited, 0, (size_t)s->gpu_count);
     list[0] = 0;

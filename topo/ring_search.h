@@ -26,11 +26,12 @@ typedef struct wefti_ring_search {
     /* Rings in pairs: one leaves by the NIC that the other enters by, so that
      * two hosts that take them in turns stay on one rail. */
     bool crossing;
-    double *left;         /* GB/s by step (link and direction) */
-    wefti_route *routes;  /* [gpu][gpu] */
-    unsigned char *types; /* [gpu][gpu] of the path */
-    bool *dear;           /* [gpu][gpu] its PCIe links are asked for more */
-    int steps;            /* of this speed's budget */
+    double *left;             /* GB/s by step (link and direction) */
+    int first_link, end_link; /* the clique's hosts have none but these */
+    wefti_route *routes;      /* [gpu][gpu] */
+    unsigned char *types;     /* [gpu][gpu] of the path */
+    bool *dear;               /* [gpu][gpu] its PCIe links are asked for more */
+    int steps;                /* of this speed's budget */
     int all_steps, steps_most; /* of all speeds, for the caller */
     int ring_steps;            /* when this ring gives up */
     unsigned attempt;          /* another order of equals each time */

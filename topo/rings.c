@@ -26,6 +26,8 @@
  * one that has. */
 #define FIRST_STEPS_MOST (1 << 16)
 #define MORE_STEPS_MOST  (1 << 16)
+/* A step looks at all GPUs: over more than these there are fewer steps. */
+#define GPUS_OF_ALL_STEPS 96
 
 /* NCCL's lists; below 3 GB/s within a host, where it gives up, our own. */
 static const double slow_speeds[] = {40, 30, 20, 18, 15, 12,  10, 9,   7,
@@ -200,17 +202,25 @@ static const wefti_path_type gpu_limits[] = {
 static const wefti_path_type nic_limits[] = {WEFTI_PATH_PXB, WEFTI_PATH_PXN,
                                              WEFTI_PATH_PHB, WEFTI_PATH_SYS};
 
+static int steps_for(const wefti_ring_search *s, int steps)
+{
+    return s->gpu_count <= GPUS_OF_ALL_STEPS
+               ? steps
+               : (int)((int64_t)steps * GPUS_OF_ALL_STEPS / s->gpu_count);
+}
+
 /* Ever wider types of paths, until rings are found. Rings that cross NICs
  * come last, as NCCL has it, and only for more than the others bring. */
 static void try_types(wefti_ring_search *s, wefti_rings *best)
 {
     size_t nic_count = by_net(s) ? WEFTI_COUNT_OF(nic_limits) : 1;
-    int more = MORE_STEPS_MOST;
+    int first = steps_for(s, FIRST_STEPS_MOST);
+    int more = steps_for(s, MORE_STEPS_MOST);
     for (size_t i = 0; i < WEFTI_COUNT_OF(gpu_limits); i++) {
         s->limit = gpu_limits[i];
         for (int cross = 0; cross <= (s->shape == WEFTI_SHAPE_NET); cross++) {
             bool found_before = best->channels > 0;
-            s->steps_most = !found_before ? FIRST_STEPS_MOST : more / 2;
+            s->steps_most = !found_before ? first : more / 2;
             s->all_steps = 0;
             s->crossing = cross;
             for (size_t j = 0; j < nic_count; j++) {
@@ -256,7 +266,7 @@ static weft_status plan(const wefti_paths *paths, int host,
     int gpus = paths->cliques[paths->host_cliques[host]].gpu_count;
     *rings_out = (wefti_rings){.gpu_count = gpus, .type = WEFTI_PATH_DIS};
     rings_out->nic_type = WEFTI_PATH_DIS;
-    if (gpus == 0 || gpus > 256) {
+    if (gpus == 0 || wefti_rings_too_large(rings_out)) {
         return WEFT_OK;
     }
     rings_out->orders = calloc((size_t)gpus * WEFTI_RINGS_MOST, sizeof(int));
@@ -303,6 +313,11 @@ weft_status wefti_chains_plan_net(const wefti_paths *paths, int host,
                                   wefti_rings *rings_out)
 {
     return plan(paths, host, WEFTI_SHAPE_TREE, rings_out);
+}
+
+bool wefti_rings_too_large(const wefti_rings *rings)
+{
+    return rings->gpu_count > WEFTI_RING_GPUS_MOST;
 }
 
 void wefti_rings_fini(wefti_rings *rings)

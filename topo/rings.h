@@ -19,9 +19,11 @@
 #include "topo/paths.h"
 
 #define WEFTI_RINGS_MOST 32
+/* Joined GPUs; over more, no rings are searched. */
+#define WEFTI_RING_GPUS_MOST 256
 
 typedef struct wefti_rings {
-    int channels;         /* after doubling; 0: no GPU to join */
+    int channels;         /* after doubling; 0: no GPU to join, or too many */
     int distinct;         /* orders below; channel c has order c % distinct */
     double GBps;          /* of each channel */
     wefti_path_type type; /* the worst hop between GPUs */
@@ -54,6 +56,9 @@ WEFT_NODISCARD weft_status wefti_chains_plan(const wefti_paths *paths, int host,
 WEFT_NODISCARD weft_status wefti_chains_plan_net(const wefti_paths *paths,
                                                  int host,
                                                  wefti_rings *rings_out);
+
+/* Whether there are none because too many GPUs are joined. */
+bool wefti_rings_too_large(const wefti_rings *rings);
 
 void wefti_rings_fini(wefti_rings *rings);
 

@@ -271,6 +271,20 @@ class Racks(unittest.TestCase):
             with self.subTest(machine=machine):
                 self.quick(machine, count, count)
 
+    def test_rings_that_are_not_searched_are_told(self):
+        for machine in ("257xL40,8xCX7", "257xH100"):
+            facts = show(machine)
+            self.assertIsNone(facts["rings"])
+            self.assertIn("257 GPUs", facts["rings_left_out"])
+            self.assertIn("Channels: none planned", run(machine).stdout)
+        facts = show("1xH100")
+        self.assertIsNone(facts["rings_left_out"])
+        self.assertNotIn("none planned", run("1xH100").stdout)
+
+    def test_many_hosts_are_searched_one_at_a_time(self):
+        machine = f"{GPUS * 4}x(2xH100,2xCX7)"
+        self.quick(machine, GPUS * 8, GPUS * 8)
+
     def test_large_files_are_quick(self):
         for name, count, text in (
                 ("two nodes", GPUS, nccl_host(GPUS, 2)),

@@ -4,18 +4,23 @@
  */
 #include "topo/svg.h"
 
+#include "base/utf8.h"
+
 #include <string.h>
 
 /* Names come from files. */
 static void put_text(FILE *file, const char *text, int bytes)
 {
-    for (int i = 0; i < bytes; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (c == '&' || c == '<' || c == '>' || c == '"' || c < ' ' ||
-            c >= 0x7f) {
-            fprintf(file, "&#%d;", c < ' ' ? '?' : c);
+    for (int i = 0, step; i < bytes; i += step) {
+        const unsigned char *c = (const unsigned char *)text + i;
+        step = (int)wefti_utf8_step(c, (size_t)(bytes - i));
+        if (step == 0 || *c < ' ' || *c == 0x7f) {
+            fputc('?', file);
+            step = 1;
+        } else if (strchr("&<>\"", *c)) {
+            fprintf(file, "&#%d;", *c);
         } else {
-            fputc(c, file);
+            fwrite(c, 1, (size_t)step, file);
         }
     }
 }
@@ -36,7 +41,11 @@ static int cut(const char *text, int most)
     for (bytes = most; bytes > 0 && !strchr(" -/", text[bytes]);) {
         bytes--;
     }
-    return bytes > 0 ? bytes : most;
+    bytes = bytes > 0 ? bytes : most;
+    while (bytes > 0 && ((unsigned char)text[bytes] & 0xc0) == 0x80) {
+        bytes--; /* not inside a character */
+    }
+    return bytes;
 }
 
 static void write_text(FILE *file, wefti_svg_anchor anchor, double x, double y,

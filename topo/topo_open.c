@@ -6,10 +6,12 @@
 
 #include "base/error.h"
 #include "base/input.h"
+#include "base/printable.h"
 #include "topo/markup.h"
 #include "topo/rates.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -95,6 +97,52 @@ static weft_status open_file(const char *path, wefti_topo_format format,
     return status;
 }
 
+/* Names of devices stand in columns, which count bytes and cut: in files they
+ * may hold anything, in ours ASCII, and \xNN for the rest. */
+static void make_ascii(char *text, size_t text_bytes)
+{
+    char raw[256];
+    size_t used = 0;
+    snprintf(raw, sizeof(raw), "%s", text);
+    for (const unsigned char *c = (const unsigned char *)raw; *c; c++) {
+        bool plain = *c >= ' ' && *c < 0x7f;
+        if (used + (plain ? 1 : 4) >= text_bytes) {
+            break;
+        }
+        used += (size_t)snprintf(text + used, text_bytes - used,
+                                 plain ? "%c" : "\\x%02x", *c);
+    }
+    text[used] = '\0';
+}
+
+/* Texts keep their letters. */
+static void make_printable(char *text, size_t text_bytes)
+{
+    char raw[256];
+    snprintf(raw, sizeof(raw), "%s", text);
+    wefti_printable(raw, strlen(raw), text, text_bytes);
+}
+
+#define MAKE_ASCII(array)     make_ascii(array, sizeof(array))
+#define MAKE_PRINTABLE(array) make_printable(array, sizeof(array))
+
+static void make_names_printable(wefti_topo *topo)
+{
+    MAKE_PRINTABLE(topo->source);
+    for (int i = 0; i < topo->device_count; i++) {
+        wefti_device *device = &topo->devices[i];
+        MAKE_ASCII(device->name);
+        MAKE_ASCII(device->pci.bus);
+        MAKE_ASCII(device->cpu.arch);
+        MAKE_ASCII(device->cpu.vendor);
+        MAKE_ASCII(device->cpu.name);
+    }
+    for (int i = 0; i < topo->warning_count; i++) {
+        MAKE_PRINTABLE(topo->warnings[i].device);
+        MAKE_PRINTABLE(topo->warnings[i].text);
+    }
+}
+
 weft_status wefti_topo_open(const char *input, wefti_topo_format format,
                             const char *model, wefti_topo **topo_out)
 {
@@ -110,5 +158,9 @@ weft_status wefti_topo_open(const char *input, wefti_topo_format format,
         (format == WEFTI_FORMAT_ANY && description)) {
         return wefti_topo_read_synthetic(input, topo_out);
     }
-    return open_file(input, format, model, topo_out);
+    weft_status status = open_file(input, format, model, topo_out);
+    if (status == WEFT_OK) {
+        make_names_printable(*topo_out);
+    }
+    return status;
 }

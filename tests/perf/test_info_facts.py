@@ -18,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import unicodedata
 import unittest
 
 INFO = os.path.join(sys.argv[1], "weft-info")
@@ -323,6 +324,57 @@ class Hosts(unittest.TestCase):
         self.assertLess(len(text.splitlines()), 150)
         for line in text.splitlines():
             self.assertLessEqual(len(line), 80, line)
+
+
+class Printable(unittest.TestCase):
+    """U+009B begins an escape sequence, as ESC [ does; files may hold it."""
+
+    def check(self, text, path="machine.xml"):
+        path = os.path.join(FOLDER.name, path)
+        with open(path, "w") as file:
+            file.write(text)
+        svg = os.path.join(FOLDER.name, "machine.svg")
+        done = subprocess.run([INFO, "--input", path, "--json", "-", "--svg",
+                               svg], capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text = subprocess.run([INFO, "--input", path], capture_output=True,
+                              timeout=60)
+        with open(svg, "rb") as file:
+            picture = file.read().decode()
+        for printed in (done.stdout.decode(), text.stdout.decode(), picture,
+                        text.stderr.decode()):
+            self.assertEqual([c for c in printed if c != "\n" and
+                              unicodedata.category(c) == "Cc"], [])
+        return text.stdout.decode(), picture
+
+    def test_names_and_what_warnings_quote(self):
+        plain = system(cpu(0, gpu("0000:01:00.0") +
+                           card("0000:02:00.0", net("NAME", 100))))
+        for old in ("NAME", "x86_64", "AuthenticAMD", "0000:02:00.0",
+                    "16.0 GT/s PCIe", 'sm="80'):
+            for evil in ("\u009b31m", "&#155;31m"):
+                new = old[:4] + evil if old.startswith("sm") else evil
+                self.check(plain.replace(old, new))
+        self.assertIn("nic0   \\xc2\\x9b31m", self.check(
+            plain.replace("NAME", "&#155;31m"))[0])
+
+    def test_the_file_s_own_name(self):
+        text, _ = self.check(system(cpu(0, gpu("0000:01:00.0"))),
+                             "a\033[31m\u009b.xml")
+        self.assertIn("\\x1b[31m", text)
+
+    def test_names_are_cut_between_characters(self):
+        for i in range(8):
+            name = "n" * i + "\u00e9\u20ac" * 14
+            text, _ = self.check(system(cpu(0, gpu("0000:01:00.0") + card(
+                "0000:02:00.0", net(name, 100), speed=name))))
+            self.assertIn("n" * i + "\\xc3", text)
+
+    def test_a_long_path_is_cut_between_characters(self):
+        text = system(cpu(0, gpu("0000:01:00.0")))
+        for i in range(4):
+            _, picture = self.check(text, "n" * i + "\u00e9\u20ac" * 18)
+            self.assertNotIn("&#195;", picture)
 
 
 class Routes(unittest.TestCase):

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * topo/pcie.c - PCIe that does less than it could: bridges slower than what
- * hangs on them, GPUs below their model, NICs below what their ports need.
+ * hangs on them, GPUs below their model, NICs below what their ports need, or
+ * with enough for these below their model, which is a note.
  *
  * What a device could do is its own word where the machine was asked, else what
  * its model does (topo/rates.h), and never less than its twins show. An idle
@@ -320,6 +321,11 @@ static void doubt_card(wefti_topo *topo, const int *uplinks, int card)
     } else if (d->pci.width < d->pci.max_width) {
         wefti_topo_warn(topo, 12, label, "PCIe at %s%s: a slot of fewer lanes",
                         own, could);
+    } else if (could[0]) {
+        wefti_topo_warn(topo, 26, label,
+                        "PCIe at %s%s: enough for its %d port%s of %.3g GB/s "
+                        "together",
+                        own, could, ports, ports == 1 ? "" : "s", need);
     }
 }
 

@@ -16,7 +16,7 @@
 wefti_severity wefti_severity_of(int code)
 {
     static const int faults[] = {3, 4, 5, 6, 7, 12, 16};
-    static const int notes[] = {13, 14, 15, 22, 25};
+    static const int notes[] = {13, 14, 15, 22, 25, 26};
     for (size_t i = 0; i < WEFTI_COUNT_OF(faults); i++) {
         if (code == faults[i]) {
             return WEFTI_SEVERITY_FAULT;

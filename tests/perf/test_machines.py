@@ -90,7 +90,8 @@ def hgx(sm, links, switches, gbps, lost=(), device="0x2330", speed=None):
                           gpu(f"0000:{0x11 + 8 * i:02x}:00.0", i, sm, joined,
                               vendor="0x10de", device=device, speed=speed) +
                           nic(f"0000:{0x12 + 8 * i:02x}:00.0", f"mlx5_{i}", i,
-                              gbps, vendor="0x15b3", device="0x1021",
+                              gbps, vendor="0x15b3",
+                              device="0x1021" if gbps > 200 else "0x101b",
                               speed=speed), speed=speed)
         sockets.append(cpu(numa, inside))
     return system("".join(sockets))

@@ -171,7 +171,7 @@ static void test_nics_with_too_little_for_their_ports_are_told(void **state)
         {"1xH100,1xCX6", 3, 16, 1, 200, "Gen 3 x16 = 15.8"},
         {"1xH100,1xCX6", 4, 16, 1, 200, NULL},
         {"1xH100,1xCX7", 4, 16, 1, 400, "up to Gen 5 x16"},
-        {"1xH100,1xCX7", 4, 16, 1, 200, NULL},
+        {"1xH100,1xCX7", 5, 16, 1, 200, NULL},
         {"1xH100,1xCX7", 5, 16, 1, 400, NULL},
         {"1xH100,1xCX8", 5, 16, 1, 800, "Gen 6 x16"},
         {"1xH100,1xETH10", 1, 1, 1, 10, "Gen 1 x1 = 0.25 GB/s"},
@@ -189,6 +189,31 @@ static void test_nics_with_too_little_for_their_ports_are_told(void **state)
             assert_warned(topo, 12, "nic0", cases[i].words);
         }
         assert_int_equal(ends_here(topo), cases[i].words ? 1 : 0);
+    }
+}
+
+static void test_nics_below_their_model_with_enough_are_noted(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *machine;
+        int gen, width;
+        double gbps;
+        const char *words;
+    } cases[] = {
+        {"1xH100,1xCX7", 4, 16, 200, "Gen 4 x16 = 31.5 GB/s; the ConnectX-7"},
+        {"1xH100,1xCX7", 5, 8, 200, "enough for its 1 port of 25 GB/s"},
+        {"1xH100,1xCX6", 3, 16, 100, "up to Gen 4 x16"},
+        {"1xH100,1xCX5", 2, 16, 40, "up to Gen 3 x16"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        wefti_topo *topo = open_machine(cases[i].machine);
+        set_link(topo, WEFTI_TOPO_CARD, 0, cases[i].gen, cases[i].width);
+        int nic = wefti_topo_find(topo, WEFTI_TOPO_NIC, 0);
+        topo->devices[nic].nic.gbps = cases[i].gbps;
+        wefti_pcie_doubt(topo);
+        assert_warned(topo, 26, "nic0", cases[i].words);
+        assert_int_equal(ends_here(topo), 1);
     }
 }
 
@@ -227,6 +252,7 @@ int main(void)
             test_gpus_known_by_nothing_are_held_against_their_twins),
         cmocka_unit_test(test_gpus_on_a_board_with_their_cpu_may_have_any),
         cmocka_unit_test(test_nics_with_too_little_for_their_ports_are_told),
+        cmocka_unit_test(test_nics_below_their_model_with_enough_are_noted),
         cmocka_unit_test(
             test_a_rate_inferred_through_a_narrow_slot_hides_nothing),
         cmocka_unit_test(test_a_nic_below_its_twin_is_told),

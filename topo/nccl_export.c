@@ -279,8 +279,31 @@ static weft_status check_limits(const char *text, size_t text_bytes)
     return status;
 }
 
+/* Parts of a device are GPUs below a bridge that has the device's address, and
+ * the links that they share. An element <gpu> lists its own. */
+static weft_status check_parts(const wefti_topo *topo)
+{
+    for (int i = 0; i < topo->device_count; i++) {
+        const wefti_device *d = &topo->devices[i];
+        if (d->kind == WEFTI_TOPO_GPU && d->pci.bus[0] &&
+            topo->devices[d->parent].kind == WEFTI_TOPO_BRIDGE &&
+            strcmp(topo->devices[d->parent].pci.bus, d->pci.bus) == 0) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "export to NCCL: gpu%d is a part of the device "
+                               "%s, whose links its parts share: allowed are "
+                               "whole devices, as that format has no others",
+                               d->ordinal, d->pci.bus);
+        }
+    }
+    return WEFT_OK;
+}
+
 static weft_status write_checked(const wefti_topo *topo, FILE *file)
 {
+    weft_status parts = check_parts(topo);
+    if (parts != WEFT_OK) {
+        return parts;
+    }
     char *text = NULL;
     size_t text_bytes = 0;
     FILE *memory = open_memstream(&text, &text_bytes);

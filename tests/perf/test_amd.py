@@ -299,6 +299,21 @@ class Amd(unittest.TestCase):
                     self.check_mi300a(show(machine(packages + strays, near +
                                                    far)), parts)
 
+    def test_parts_are_not_exported_without_their_links(self):
+        inside = "".join(
+            bridge(pci(f"0000:{0xc1 + i:02x}:00.0", MI300X,
+                       "".join(rsmi(2 * i + k) for k in range(2))),
+                   f"0000:{0x40 + i:02x}:01.0") for i in range(2))
+        show(machine(package(0, inside),
+                     bandwidths(range(4), lambda i, j: 64000)))
+        done = subprocess.run(
+            [INFO, "--input", os.path.join(FOLDER.name, "machine.xml"),
+             "--export-nccl", "-"], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn("gpu0 is a part of the device 0000:c1:00.0",
+                      done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+
     def test_lost_parts_are_found_by_their_numbers(self):
         """Below the machine, without a UUID: numbers count device by device."""
         packages = "".join(package(d, bridge(

@@ -312,9 +312,9 @@ static void explain_numbers(const wefti_report *report, FILE *file)
                  " cuda: CUDA's index with CUDA_DEVICE_ORDER=PCI_BUS_ID (the "
                  "order of PCI addresses)%s",
                  mixed ? "; its default, FASTEST_FIRST, orders unlike GPUs "
-                         "otherwise."
+                         "otherwise. CUDA_VISIBLE_DEVICES is not regarded."
                        : ", and by default (FASTEST_FIRST), as the GPUs are "
-                         "alike.");
+                         "alike; CUDA_VISIBLE_DEVICES is not regarded.");
     }
     wefti_report_wrap(text, 3, fprintf(file, "   "), file);
 }

@@ -286,28 +286,38 @@ static void print_gpu(const wefti_report *report, int gpu, FILE *file)
             pcie_text(report, device, pcie), nic);
 }
 
+static const char *vendor_of(const wefti_report *report, int gpu)
+{
+    const wefti_paths *paths = report->paths;
+    return wefti_topo_gpu_vendor(&paths->topo->devices[paths->gpus[gpu]]);
+}
+
 /* What the numbers are, and where they would mislead. */
 static void explain_numbers(const wefti_report *report, FILE *file)
 {
-    bool read = false, derived = false, mixed = false, amd = false;
-    bool moved = false;
+    bool read = false, derived = false, mixed = false, moved = false;
+    bool cuda = false, amd = false;
     for (int i = 0; i < report->paths->gpu_count; i++) {
         const wefti_gpu_numbers *number = &report->numbers[i];
         read |= number->smi_read;
         derived |= !number->smi_read;
-        amd |= number->cuda_pci < 0 && number->pci >= 0;
+        cuda |= strcmp(vendor_of(report, i), "nvidia") == 0;
+        amd |= strcmp(vendor_of(report, i), "amd") == 0;
         mixed |= number->cuda_pci >= 0 && number->cuda_fastest < 0;
         moved |= number->smi != number->pci;
     }
     char text[600];
     int used =
         snprintf(text, sizeof(text), "smi: the index of %s%s%s.",
-                 amd ? "rocm-smi" : "nvidia-smi and NVML",
+                 cuda && amd ? "nvidia-smi and NVML, or of rocm-smi"
+                 : amd       ? "rocm-smi"
+                 : cuda      ? "nvidia-smi and NVML"
+                             : "the maker's tool",
                  read && !derived ? ", as read"
                  : derived        ? ", by the order of PCI addresses"
                                   : "",
                  moved ? ", which is not the order of PCI addresses here" : "");
-    if (!amd) {
+    if (cuda) {
         snprintf(text + used, sizeof(text) - (size_t)used,
                  " cuda: CUDA's index with CUDA_DEVICE_ORDER=PCI_BUS_ID (the "
                  "order of PCI addresses)%s",

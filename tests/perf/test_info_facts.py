@@ -119,6 +119,17 @@ class Names(unittest.TestCase):
         self.assertIn("FASTEST_FIRST, orders unlike", " ".join(
             run(text).split()))
 
+    def test_makers_beside_each_other_have_a_legend_each(self):
+        amd = dict(vendor="0x1002", device="0x74a1", sm=942)
+        both = " ".join(run(system(cpu(0, gpu("0000:01:00.0") + gpu(
+            "0000:02:00.0", **amd)))).split())
+        self.assertIn("of nvidia-smi and NVML, or of rocm-smi", both)
+        self.assertIn("cuda: CUDA's index", both)
+        alone = " ".join(run(system(cpu(0, gpu("0000:02:00.0",
+                                               **amd)))).split())
+        self.assertIn("smi: the index of rocm-smi", alone)
+        self.assertNotIn("CUDA's index", alone)
+
     def test_each_host_counts_from_0(self):
         facts = facts_of("2x(8xH100)")
         self.assertEqual([g["smi_index"] for g in facts["gpus"]],

@@ -32,7 +32,7 @@
 
 enum {
     RANKS_MOST = 4,
-    TIMEOUT_MS = 1000, /* of ranks that wait for one that cannot come */
+    TIMEOUT_MS = 4000, /* of ranks that wait for one that cannot come */
     LATE_MS = 2000     /* beyond it; a busy machine */
 };
 

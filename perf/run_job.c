@@ -233,6 +233,8 @@ static void make_secret(nursery *home)
     unsigned char raw[SECRET_RAW_BYTES];
     randombytes_buf(raw, sizeof(raw));
     sodium_bin2hex(home->secret, sizeof(home->secret), raw, sizeof(raw));
+    wefti_secret_init(&home->job->stand_in.secret, home->secret,
+                      strlen(home->secret));
 }
 
 static weft_status start_all(nursery *home)
@@ -297,6 +299,7 @@ static weft_status fill_nursery(nursery *home)
     }
     make_secret(home);
     weft_status status = listen_for_ranks(home);
+    home->job->stand_in.endpoint = home->endpoint;
     if (status == WEFT_OK) {
         status = start_all(home);
         close(home->listen_fd);
@@ -377,6 +380,7 @@ void run_job_fini(run_job *job)
         close_open(job->processes[i].err_fd);
     }
     free(job->processes);
+    run_stand_in_fini(&job->stand_in);
     run_orphans_fini(&job->strangers);
     if (job->board) {
         (void)munmap(job->board, wefti_board_bytes(job->options->nranks));

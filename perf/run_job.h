@@ -9,6 +9,7 @@
 #include "comm/control/board.h"
 #include "perf/run_options.h"
 #include "perf/run_orphans.h"
+#include "perf/run_stand_in.h"
 
 #include <sys/types.h>
 
@@ -39,6 +40,7 @@ typedef struct run_job {
     int signal_fd;     /* SIGCHLD and those that are forwarded */
     int start_fd;      /* children report here that they could not start */
     int ended_fds[2];  /* a pipe, from which rank 0 reads who has ended */
+    run_stand_in stand_in;
     int running_count;
     int first_failed; /* a process; -1: none */
     bool timed_out;

@@ -30,7 +30,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WAIT_MS = 2000, TERM_MS = 2000 };
+enum {
+    WAIT_MS = 2000,
+    TERM_MS = 2000,
+    STAND_IN_TRIES = 100,
+    STAND_IN_MS = 20 /* between tries */
+};
 
 typedef enum stage { STAGE_RUN, STAGE_WAIT, STAGE_TERM, STAGE_KILL } stage;
 
@@ -43,6 +48,7 @@ typedef struct watch {
     run_feed *feeds;     /* two per process */
     int feed_count;
     struct pollfd *polled; /* signals, starts, outlets, feeds */
+    int stand_in_tries;    /* that are left to serve in rank 0's place */
 } watch;
 
 enum { POLL_SIGNALS, POLL_STARTS, POLL_OUTLETS, POLL_FEEDS = POLL_OUTLETS + 2 };
@@ -110,6 +116,28 @@ static void tell_loss(const run_job *job, int index)
             job->running_count > 0 ? "; the others go on" : "");
 }
 
+/* Rank 0 has ended, and nobody serves the meeting any more, unless it has left
+ * somebody behind: then the address stays taken, and all is as it was. It is
+ * also while others stand between fork and exec. */
+static void stand_in(watch *self)
+{
+    run_job *job = self->job;
+    const run_options *options = job->options;
+    weft_status status =
+        options->emulates
+            ? net_emulation_enter_network(&job->net, options->node_of[0])
+            : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = run_stand_in_start(&job->stand_in, options->nranks,
+                                    job->ended_fds[0]);
+    }
+    if (options->emulates) {
+        weft_status back = net_emulation_return(&job->net);
+        status = status == WEFT_OK ? back : status;
+    }
+    self->stand_in_tries = status == WEFT_OK ? 0 : self->stand_in_tries - 1;
+}
+
 /* The ranks that meet do not wait for one that has gone before. */
 static void tell_ended(const run_job *job, int index)
 {
@@ -137,6 +165,9 @@ static void reap(watch *self, pid_t first_pid)
         job->processes[index].wait_status = wait_status;
         job->running_count--;
         tell_ended(job, index);
+        if (index == 0) {
+            self->stand_in_tries = STAND_IN_TRIES;
+        }
         if (!run_job_is_failure(wait_status)) {
             continue;
         }
@@ -246,6 +277,9 @@ static void attend(watch *self, int timeout_ms)
 
 static int wait_ms(const watch *self)
 {
+    if (self->stand_in_tries > 0) {
+        return STAND_IN_MS;
+    }
     if (self->due_ns == INT64_MAX) {
         return -1;
     }
@@ -318,6 +352,9 @@ weft_status run_job_watch(run_job *job)
         run_job_signal(job, SIGKILL);
     }
     while (status == WEFT_OK && job->running_count > 0) {
+        if (self.stand_in_tries > 0) {
+            stand_in(&self);
+        }
         attend(&self, wait_ms(&self));
         if (wefti_clock_ns() >= self.due_ns) {
             advance(&self);

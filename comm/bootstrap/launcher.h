@@ -6,6 +6,7 @@
  *
  * weft-run writes one record for each process into a pipe that rank 0's process
  * inherits (WEFT_LAUNCHER_FD); records are far below what a pipe keeps whole.
+ * Once that process has ended weft-run reads it itself (perf/run_stand_in.h).
  */
 #ifndef COMM_BOOTSTRAP_LAUNCHER_H
 #define COMM_BOOTSTRAP_LAUNCHER_H

@@ -82,7 +82,7 @@ void wefti_meeting_conclude(wefti_meeting *meeting, weft_status status,
         const int64_t until_ns =
             wefti_clock_ns() + LINGER_MS * INT64_C(1000000);
         meeting->phase = WEFTI_PHASE_LINGER;
-        if (until_ns < meeting->deadline_ns) {
+        if (until_ns < meeting->deadline_ns && !meeting->config.stays) {
             meeting->deadline_ns = until_ns;
         }
     } else {
@@ -110,7 +110,8 @@ static void refuse(wefti_meeting *meeting, wefti_stranger *stranger,
     vsnprintf(message.as.verdict.text, sizeof(message.as.verdict.text), format,
               args);
     va_end(args);
-    wefti_log(WEFTI_LOG_WARN, meeting->config.home_rank, "refused: %s",
+    wefti_log(meeting->config.stays ? WEFTI_LOG_DEBUG : WEFTI_LOG_WARN,
+              meeting->config.home_rank, "refused: %s",
               message.as.verdict.text);
     if (wefti_link_post(&stranger->link, session, &message) == WEFT_OK) {
         (void)shutdown(stranger->link.fd, SHUT_WR);

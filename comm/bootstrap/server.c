@@ -91,6 +91,9 @@ static void attend(wefti_server *server, int polled_ranks)
         wefti_meeting_conclude(meeting, WEFT_ERR_BOOTSTRAP,
                                "rank %d left during bootstrap",
                                meeting->config.home_rank);
+        if (meeting->config.stays) {
+            wefti_meeting_end(meeting);
+        }
     }
     for (int rank = 0;
          rank < polled_ranks && meeting->phase != WEFTI_PHASE_ENDED; rank++) {

@@ -17,6 +17,8 @@ typedef struct wefti_server wefti_server;
  * home_rank    whose lines the server logs; -1: nobody's
  * launcher_fd  where weft-run tells of ended ranks, borrowed; -1: it does not
  * timeout_ms   the meeting fails then, whatever its members' limits are
+ * stays        a verdict from before all have come is told until then, not only
+ *              to those who come within a second, or until wefti_server_stop
  */
 typedef struct wefti_server_config {
     int listen_fd;
@@ -26,6 +28,7 @@ typedef struct wefti_server_config {
     int home_rank;
     int launcher_fd;
     int64_t timeout_ms;
+    bool stays;
 } wefti_server_config;
 
 /*

@@ -166,16 +166,20 @@ static void test_run_rank_that_ends_before_the_meeting_is_named(void **state)
 {
     (void)state;
     static const struct {
+        int rank;
         const char *how, *named;
-    } cases[] = {{"exit 0", "(exit 0)"}, {"kill -9 $$", "(signal 9)"}};
+    } cases[] = {{1, "exit 0", "(exit 0)"},
+                 {1, "kill -9 $$", "(signal 9)"},
+                 {0, "exit 0", "(exit 0)"},
+                 {0, "exit 3", "(exit 3)"}};
     char script[8192], text[96];
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const int64_t begin_ns = wefti_clock_ns();
         snprintf(script, sizeof(script),
-                 "[ $WEFT_RANK = 1 ] && %s; exec '%s' join", cases[i].how,
-                 HELPER);
-        snprintf(text, sizeof(text), "rank 1 ended %s before it joined",
-                 cases[i].named);
+                 "[ $WEFT_RANK = %d ] && %s; exec '%s' join", cases[i].rank,
+                 cases[i].how, HELPER);
+        snprintf(text, sizeof(text), "rank %d ended %s before it joined",
+                 cases[i].rank, cases[i].named);
         assert_true(run_all(&r, RUN_ARGS("-n", "3", "sh", "-c", script)) > 0);
         assert_non_null(strstr(r.err, text));
         assert_true(wefti_clock_ns() - begin_ns < INT64_C(15000000000));

@@ -24,7 +24,8 @@ static const char *tell_name(const weft_schedule_candidate *c, char *text,
         snprintf(text, text_bytes, "%s V=%d%s", c->name, c->chunks,
                  c->overlap ? " FB" : "");
     } else {
-        snprintf(text, text_bytes, "%s", c->name);
+        snprintf(text, text_bytes, "%s%s", c->name,
+                 c->planned ? " by cost" : "");
     }
     return text;
 }
@@ -76,6 +77,7 @@ static void put_candidate(wefti_json *json, const weft_schedule_candidate *c)
     wefti_json_int(json, "microbatches", c->microbatches);
     wefti_json_int(json, "chunks", c->chunks);
     wefti_json_bool(json, "overlap", c->overlap);
+    wefti_json_bool(json, "planned", c->planned);
     wefti_json_bool(json, "possible", c->possible);
     wefti_json_text(json, "why", c->possible ? NULL : c->why);
     wefti_json_real(json, "makespan", c->makespan);
@@ -145,7 +147,8 @@ weft_status wefti_sched_compare(const wefti_sched_options *options)
                                  .chunks = options->chunks,
                                  .group = options->group,
                                  .memory_most = options->memory_most,
-                                 .copy_memory = options->copy_memory};
+                                 .copy_memory = options->copy_memory,
+                                 .plan = options->plan};
     status = weft_schedule_advise(&config, &advice);
     if (status == WEFT_OK) {
         bool taken = options->json_path && strcmp(options->json_path, "-") == 0;

@@ -45,10 +45,10 @@ static weft_status check_topology(const wefti_sched_options *options)
 
 static weft_status check_plan(const wefti_sched_options *options)
 {
-    if (options->plan && options->command == WEFTI_SCHED_COMPARE) {
+    if (options->plan_memory > 0 && options->command == WEFTI_SCHED_COMPARE) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "--plan cost is for one schedule; compare prices "
-                           "published orders");
+                           "--memory-limit is for one schedule; compare has "
+                           "--max-memory");
     }
     if (options->plan_memory > 0 && !options->plan) {
         return wefti_error(WEFT_ERR_INVALID,

@@ -55,6 +55,9 @@ extern "C" {
  * memory_most    a rank may use so many units; 0: any.
  * copy_memory    units of one copy of a rank's parameters, with all that
  *                belongs to them; 0: they are not counted.
+ * plan           zb_h1, zb_h2 and zbv also in an order made for the costs
+ *                (weft_schedule_plan), where that is shorter than as published.
+ *                With memory_most it may hold as much as that leaves.
  */
 typedef struct weft_advice_config {
     size_t size_bytes;
@@ -68,6 +71,7 @@ typedef struct weft_advice_config {
     int chunks, group;
     double memory_most;
     double copy_memory;
+    bool plan;
 } weft_advice_config;
 
 /*
@@ -99,6 +103,7 @@ typedef struct weft_schedule_candidate {
     double activations, memory;
     size_t messages; /* between ranks in a step */
     int param_copies;
+    bool planned; /* in an order made for the costs */
     char why[224];
 } weft_schedule_candidate;
 

@@ -25,6 +25,7 @@ typedef struct search {
     weft_schedule_candidate *items;
     size_t count, room;
     weft_link *links; /* [link_count], scaled; NULL: none */
+    bool planned;     /* what is tried gets an order made for the costs */
 } search;
 
 /* ---- what is asked --------------------------------------------------------
@@ -209,16 +210,22 @@ static void judge_time(weft_schedule_candidate *c, const weft_schedule_run *run,
     c->busiest_rank = imbalance->busiest;
 }
 
+/* Of the longest stage, to an even share of the layers. */
+static double longest_share(const weft_advice_config *config,
+                            const weft_schedule_info *info)
+{
+    int stages = info->stages / info->directions;
+    double most = wefti_layers_of(config->layers, stages, 0);
+    return most * stages / config->layers;
+}
+
 /* Refused where it takes more memory than there is. */
 static void judge_memory(const search *s, weft_schedule_candidate *c,
                          const weft_schedule_info *info,
                          const weft_schedule_run *run, double scale)
 {
     const weft_advice_config *config = s->config;
-    int stages = info->stages / info->directions;
-    double most = wefti_layers_of(config->layers, stages, 0);
-    double share = most * stages / config->layers; /* of the longest stage */
-    c->activations = run->activations * scale * share;
+    c->activations = run->activations * scale * longest_share(config, info);
     c->param_copies = info->directions;
     c->memory = c->activations + info->directions * config->copy_memory;
     c->messages = info->messages;
@@ -229,6 +236,21 @@ static void judge_memory(const search *s, weft_schedule_candidate *c,
                  "needs %.4g units of memory; allowed is %.4g", c->memory,
                  config->memory_most);
     }
+}
+
+/* In an order for these costs, in the memory that there is. */
+static weft_status plan(const search *s, weft_schedule *schedule,
+                        const weft_schedule_cost *cost,
+                        const weft_schedule_info *info, double scale)
+{
+    const weft_advice_config *config = s->config;
+    double left = config->memory_most - config->copy_memory;
+    double most = left / (scale * longest_share(config, info));
+    if (config->memory_most > 0 && most < 1) {
+        return WEFT_OK; /* nothing fits; as published it is refused */
+    }
+    return weft_schedule_plan(schedule, cost,
+                              config->memory_most > 0 ? most : 0);
 }
 
 static weft_status price(const search *s, weft_schedule *schedule,
@@ -246,9 +268,6 @@ static weft_status price(const search *s, weft_schedule *schedule,
                  layers, stages);
         return WEFT_OK;
     }
-    if (status == WEFT_OK) {
-        status = complete(schedule, &cost);
-    }
     weft_stage_cost *own = NULL;
     bool unequal = s->config->first || s->config->last || layers % stages != 0;
     if (status == WEFT_OK && unequal) {
@@ -256,6 +275,12 @@ static weft_status price(const search *s, weft_schedule *schedule,
         status = own ? WEFT_OK
                      : wefti_error(WEFT_ERR_NO_MEMORY, "advice: %d stages",
                                    info.stages);
+    }
+    if (status == WEFT_OK && s->planned) {
+        status = plan(s, schedule, &cost, &info, scale);
+    }
+    if (status == WEFT_OK) {
+        status = complete(schedule, &cost);
     }
     if (status == WEFT_OK) {
         status = weft_schedule_simulate(schedule, &cost, false, &run);
@@ -307,6 +332,7 @@ static weft_status try_one(search *s, const char *name, int microbatches,
                                    .activations = none,
                                    .memory = none};
     snprintf(c->name, sizeof(c->name), "%s", name);
+    c->planned = s->planned;
     weft_status status = weft_schedule_create(&shape, &schedule);
     if (status == WEFT_ERR_INVALID) { /* this shape is not for it */
         snprintf(c->why, sizeof(c->why), "%.220s", weft_error_text());
@@ -359,6 +385,26 @@ static weft_status try_interleaved(search *s, const char *name,
                                     : try_one(s, name, microbatches, 2, false);
 }
 
+/* Once more, in an order made for the costs; kept if it is worth it. */
+static weft_status try_planned(search *s, const char *name, int microbatches)
+{
+    bool can = strcmp(name, "zb_h1") == 0 || strcmp(name, "zb_h2") == 0 ||
+               strcmp(name, "zbv") == 0;
+    if (!s->config->plan || !can || isnan(s->items[s->count - 1].makespan)) {
+        return WEFT_OK;
+    }
+    s->planned = true;
+    weft_status status = try_one(s, name, microbatches, 0, false);
+    s->planned = false;
+    const weft_schedule_candidate *c = &s->items[s->count - 1];
+    const weft_schedule_candidate *published = c - 1;
+    bool better =
+        c->possible && (!published->possible ||
+                        (float)c->makespan < (float)published->makespan);
+    s->count -= status == WEFT_OK && !better;
+    return status;
+}
+
 static weft_status try_all(search *s, int microbatches)
 {
     weft_status status = WEFT_OK;
@@ -367,6 +413,9 @@ static weft_status try_all(search *s, int microbatches)
         status = strcmp(name, "interleaved") == 0
                      ? try_interleaved(s, name, microbatches)
                      : try_one(s, name, microbatches, 0, false);
+        if (status == WEFT_OK) {
+            status = try_planned(s, name, microbatches);
+        }
     }
     return status;
 }
@@ -397,9 +446,11 @@ static weft_status find_helped(search *s, bool *helped_out)
         best.microbatches > WEFT_SCHEDULE_MICROBATCHES_MOST / 2) {
         return WEFT_OK;
     }
+    s->planned = best.planned;
     weft_status status = try_one(
         s, best.name, 2 * best.microbatches,
         strcmp(best.name, "interleaved") == 0 ? best.chunks : 0, best.overlap);
+    s->planned = false;
     s->count -= status == WEFT_OK;
     const weft_schedule_candidate *more = &s->items[s->count];
     if (status == WEFT_OK && !isnan(more->makespan)) {

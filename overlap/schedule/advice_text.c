@@ -35,7 +35,7 @@ static const char *tell_who(const weft_advice_config *config,
                             char text[WHO_BYTES])
 {
     text[0] = '\0';
-    add(text, WHO_BYTES, "%s", c->name);
+    add(text, WHO_BYTES, "%s%s", c->name, c->planned ? " planned by cost" : "");
     if (strcmp(c->name, "interleaved") == 0) {
         add(text, WHO_BYTES, " with V = %d%s", c->chunks,
             c->overlap ? " and overlap" : "");

@@ -43,7 +43,8 @@ static int by_merit(const void *left, const void *right)
     order = order ? order : compare(a->microbatches, b->microbatches);
     order = order ? order : strcmp(a->name, b->name);
     order = order ? order : compare(a->chunks, b->chunks);
-    return order ? order : a->overlap - b->overlap;
+    order = order ? order : a->overlap - b->overlap;
+    return order ? order : a->planned - b->planned;
 }
 
 /* Between steps that are a tie, of a job that has own micro-batches. */

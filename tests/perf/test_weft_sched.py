@@ -330,7 +330,7 @@ class WeftSched(unittest.TestCase):
                 (["show", *shape("zbv"), "--memory-limit", 4],
                  "--memory-limit is for --plan cost"),
                 (["compare", "--ranks", 2, "--microbatches", 8, "--layers", 8,
-                  "--plan", "cost"], "for one schedule"),
+                  "--memory-limit", 4, "--plan", "cost"], "--max-memory"),
                 (["show", *shape("interleaved", 3, 7)], "works is 6"),
                 (["show", *shape("dualpipe", 4, 6)], "works is 8")]:
             done = run(*words, status=1)
@@ -407,6 +407,31 @@ class WeftSched(unittest.TestCase):
         got = json.loads(run(*words, "--json", "-", status=1).stdout)
         self.assertIsNone(got["best"])
         self.assertFalse(any(c["possible"] for c in got["candidates"]))
+
+    def test_compare_tries_orders_by_cost(self):
+        words = ["--ranks", 8, "--microbatches", 32, "--cost",
+                 "F=1,I=0.8,W=1.2,p2p=0.1"]
+        plain = facts("compare", "--layers", 16, *words)
+        self.assertFalse(any(one["planned"] for one in plain["candidates"]))
+        got = facts("compare", "--layers", 16, *words, "--plan", "cost")
+        times = {(one["schedule"], one["planned"]): one
+                 for one in got["candidates"]}
+        one = facts("simulate", "--schedule", "zbv", *words, "--plan", "cost")
+        self.assertEqual(times["zbv", True]["makespan"], one["makespan"])
+        self.assertLess(times["zbv", True]["makespan"],
+                        times["zbv", False]["makespan"])
+        # nothing shorter for it: once is enough
+        self.assertNotIn(("zb_h2", True), times)
+        text = run("compare", "--layers", 16, *words, "--plan", "cost").stdout
+        self.assertIn("zbv by cost", text)
+        self.assertIn("zbv planned by cost is the fastest", got["reason"])
+        for most in 4.5, 12:
+            tight = facts("compare", "--layers", 16, *words, "--plan", "cost",
+                          "--max-memory", most)
+            best = tight["candidates"][0]
+            self.assertTrue(best["planned"])
+            self.assertLessEqual(best["memory"], most)
+            self.assertEqual(best["makespan"] < one["makespan"], most == 12)
 
     def test_compare_counts_the_ends_of_the_model(self):
         words = ["compare", "--ranks", 4, "--microbatches", "8,4", "--layers",

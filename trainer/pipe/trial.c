@@ -75,11 +75,15 @@ weft_status wefti_trial_init(wefti_trial *trial, const wefti_trial_job *job,
                              weft_stage_cost *waits)
 {
     wefti_config config = wefti_pipe_schedule_config(job->config, name, chunks);
-    *trial = (wefti_trial){
-        .chunks = chunks, .waits = waits, .emulated = waits != NULL};
+    *trial = (wefti_trial){.waits = waits, .emulated = waits != NULL};
     snprintf(trial->name, sizeof(trial->name), "%s", name);
+    weft_schedule_info info = {.size_bytes = sizeof(info)};
     weft_status status = wefti_pipe_schedule_open(
         &config, weft_comm_get_nranks(job->comm), &trial->schedule);
+    if (status == WEFT_OK) {
+        status = weft_schedule_get_info(trial->schedule, &info);
+        trial->chunks = info.chunks;
+    }
     if (status != WEFT_OK) {
         wefti_trial_fini(trial);
     }

@@ -28,6 +28,7 @@ typedef struct wefti_trial_job {
 } wefti_trial_job;
 
 /*
+ * chunks      V, also of a schedule that has its own
  * schedule    as it runs
  * waits       [stages]: in place of compute, ms; NULL: compute
  * runs        [run_count] of all ranks of this rank's pipeline, in ms
@@ -55,7 +56,7 @@ typedef struct wefti_trial {
  * wefti_trial_init - opens the schedule.
  *
  * name        of a generator, which suits the job (wefti_config_check)
- * chunks      V
+ * chunks      V of interleaved; the others have their own
  * waits       taken over, also after an error; NULL: compute
  *
  * Returns     OK (fini it) | ERR_NO_MEMORY | ERR_INVALID.

@@ -357,10 +357,12 @@ static void print_reason(FILE *file, const wefti_trials *trials)
         fputs("; no other one's slowest step was quicker than its quickest, so "
               "what they differ by may be chance:",
               file);
+        const char *before = " ";
         for (size_t k = 1; k < trials->count; k++) {
             if (!trials->items[k].emulated) {
-                fputs(k == 1 ? " " : ", ", file);
+                fputs(before, file);
                 print_steps(file, &trials->items[k]);
+                before = ", ";
             }
         }
         return;

@@ -12,15 +12,6 @@ static double percent(double part, double whole)
     return whole > 0 ? 100 * part / whole : 0;
 }
 
-/* What a rank has of a direction: V, also of those that have their own. */
-static int chunks_of(const wefti_trial *trial)
-{
-    weft_schedule_info info = {.size_bytes = sizeof(info)};
-    return weft_schedule_get_info(trial->schedule, &info) == WEFT_OK
-               ? info.chunks
-               : trial->chunks;
-}
-
 enum { RANKS_LISTED = 8 };
 
 /* W that were put off: of all ranks, and of which. */
@@ -52,7 +43,7 @@ static void put_trial(FILE *file, const wefti_trials *trials, size_t k)
             "<td>%+.1f%%</td><td>%.1f%%</td><td>%.1f%%</td><td>%.4g</td>"
             "<td>%.4g</td><td>%.4g</td>",
             trial->name, trial == trials->chosen ? ", chosen" : "",
-            chunks_of(trial), trial->planned.makespan, ran->makespan,
+            trial->chunks, trial->planned.makespan, ran->makespan,
             100 * wefti_trial_error(trial),
             percent(trial->planned.bubble, trial->planned.makespan),
             percent(ran->bubble, ran->makespan), trial->planned.activations,

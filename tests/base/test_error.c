@@ -72,6 +72,14 @@ static void test_error_of_any_bytes_is_printable(void **state)
          "31m \xc2\xa0 \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80"},
         {"\xed\xa0\x80 \xc0\xaf", "\\xed\\xa0\\x80 \\xc0\\xaf"},
         {"back\\slash", "back\\slash"},
+        /* what turns text round, or ends a line, beside its neighbours */
+        {"0\xe2\x80\xae"
+         "0B0 \xe2\x81\xa6 \xe2\x80\xa8 \xd8\x9c",
+         "0\\xe2\\x80\\xae"
+         "0B0 \\xe2\\x81\\xa6 \\xe2\\x80\\xa8 \\xd8\\x9c"},
+        {"\xe2\x80\x8d \xe2\x80\x8e \xe2\x80\x8f \xe2\x80\x90 \xe2\x80\xaf",
+         "\xe2\x80\x8d \\xe2\\x80\\x8e \\xe2\\x80\\x8f \xe2\x80\x90 "
+         "\xe2\x80\xaf"},
     };
     (void)state;
     for (size_t k = 0; k < sizeof(texts) / sizeof(texts[0]); k++) {

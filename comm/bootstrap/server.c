@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -179,9 +180,16 @@ static void *serve(void *argument)
     wefti_meeting *meeting = &server->meeting;
     while (meeting->phase != WEFTI_PHASE_ENDED) {
         const int polled_ranks = meeting->roster.nranks;
-        if (poll(server->polled, watch(server),
-                 wait_ms(wefti_meeting_next_ns(meeting))) > 0) {
+        const int news = poll(server->polled, watch(server),
+                              wait_ms(wefti_meeting_next_ns(meeting)));
+        if (news > 0) {
             attend(server, polled_ranks);
+        } else if (news < 0 && errno == EINVAL) { /* and so for ever */
+            wefti_meeting_conclude(meeting, WEFT_ERR_SYSTEM,
+                                   "%s: the limit on open files "
+                                   "(RLIMIT_NOFILE, ulimit -n) is too low to "
+                                   "watch %d ranks",
+                                   meeting->config.endpoint.name, polled_ranks);
         }
         wefti_meeting_check_time(meeting, wefti_clock_ns());
         wefti_meeting_advance(meeting);
@@ -191,6 +199,21 @@ static void *serve(void *argument)
         destroy(server);
     }
     return NULL;
+}
+
+/* poll refuses more places than there may be descriptors. */
+static weft_status check_places(int nranks)
+{
+    const rlim_t needed = (rlim_t)POLL_MEMBERS + (rlim_t)nranks;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
+        return wefti_error(WEFT_ERR_SYSTEM,
+                           "the limit on open files (RLIMIT_NOFILE, ulimit -n) "
+                           "is %llu; a meeting of %d ranks needs %llu",
+                           (unsigned long long)limit.rlim_cur, nranks,
+                           (unsigned long long)needed);
+    }
+    return WEFT_OK;
 }
 
 weft_status wefti_server_start(const wefti_server_config *config,
@@ -205,6 +228,9 @@ weft_status wefti_server_start(const wefti_server_config *config,
     server->detached = !server_out;
     server->stop_fd = -1;
     weft_status status = wefti_meeting_init(&server->meeting, config);
+    if (status == WEFT_OK) {
+        status = check_places(config->nranks);
+    }
     if (status != WEFT_OK) {
         goto err_destroy;
     }

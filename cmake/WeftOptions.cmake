@@ -10,7 +10,8 @@ add_library(weft_flags INTERFACE)
 target_compile_definitions(weft_flags INTERFACE _GNU_SOURCE)
 target_compile_options(weft_flags INTERFACE
     -Wall -Wextra -Wshadow -Wpointer-arith -Wcast-align -Wwrite-strings
-    -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wdouble-promotion
+    $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes;-Wmissing-prototypes>
+    -Wvla -Wundef -Wdouble-promotion
     -Wformat=2 -Wimplicit-fallthrough -fno-math-errno -ffp-contract=off
     -fno-semantic-interposition)
 if(WEFT_WERROR)

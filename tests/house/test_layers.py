@@ -73,7 +73,8 @@ def compile_flags(source_dir, build_dir):
     for entry in sorted(entries, key=lambda e: e["file"]):
         path = os.path.relpath(entry["file"], source_dir)
         for folder in MAY_SEE:
-            if path.startswith(folder + "/") and folder not in commands:
+            if (path.startswith(folder + "/") and path.endswith(".c")
+                    and folder not in commands):
                 words = shlex.split(entry["command"])
                 # Without "-o object" and "-c source".
                 commands[folder] = [

@@ -61,7 +61,7 @@ def walk(top):
 
 
 def is_c(path):
-    return path.endswith((".c", ".h", ".inc"))
+    return path.endswith((".c", ".h", ".inc", ".cc", ".cu", ".cuh"))
 
 
 def is_script(path, text):

@@ -27,7 +27,8 @@ def first_of_each(build_dir, source_dir, prefixes):
     kept = {}
     for entry in entries:
         path = os.path.relpath(entry["file"], source_dir)
-        wanted = not path.startswith(("tests/", "build/", "../"))
+        wanted = (path.endswith(".c")
+                  and not path.startswith(("tests/", "build/", "../")))
         if prefixes:
             wanted = path.startswith(tuple(prefixes))
         if wanted:

@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A C++ compiler, for tests that run CUDA kernels on the host (tests/simt).
+# CUDA's compiler and headers, where they are (WEFT_NVCC, WEFT_CUDA_INCLUDE), and
+# a C++ compiler, for tests that run CUDA kernels on the host (tests/simt).
 # Nothing else needs one, so a build without it goes on.
+find_program(WEFT_NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin
+    PATHS /usr/local/cuda DOC "CUDA's compiler; empty: no kernels for GPUs")
+if(WEFT_NVCC)
+    get_filename_component(weft_cuda_bin "${WEFT_NVCC}" REALPATH)
+    get_filename_component(weft_cuda_bin "${weft_cuda_bin}" DIRECTORY)
+    find_path(WEFT_CUDA_INCLUDE cuda_fp8.h
+        HINTS "${weft_cuda_bin}/../include" NO_DEFAULT_PATH)
+endif()
 include(CheckLanguage)
 if(NOT CMAKE_CROSSCOMPILING)
     check_language(CXX)

@@ -7,7 +7,7 @@
  * What is not here does not compile: inline PTX, tensor cores, clusters,
  * thread fences and whatever no kernel has needed so far.
  *
- * The vector types are CUDA's own where its headers are installed.
+ * Vector types and small floats are CUDA's own where its headers are installed.
  */
 #ifndef TESTS_SIMT_SIMT_H
 #define TESTS_SIMT_SIMT_H
@@ -18,8 +18,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#if __has_include(<vector_types.h>)
-#include <vector_types.h>
+#if __has_include(<cuda_fp8.h>) && !defined(WEFTI_WITHOUT_CUDA_HEADERS)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #undef __global__
 #undef __device__
 #undef __host__

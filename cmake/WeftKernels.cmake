@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# The kernels for GPUs: kernels/weft_kernels.fatbin, with code for sm_80, sm_90
+# and sm_100 and PTX for what comes later, and kernels/ptx/<source>.ptx to read
+# or run by other means. Without nvcc there are none. Products and sums are not
+# contracted: results have the host's bits.
+set(wire ${CMAKE_SOURCE_DIR}/kernels/wire)
+set(weft_kernel_sources
+    ${wire}/wire_cast.cu ${wire}/wire_move.cu ${wire}/wire_reduce.cu)
+set(weft_kernel_headers ${wire}/device_float.cuh ${wire}/element.cuh
+    ${wire}/run.cuh ${wire}/launch.h ${wire}/pack.h
+    ${CMAKE_SOURCE_DIR}/include/weft/types.h)
+set(WEFT_NVCC_FLAGS -std=c++17 -O3 -fmad=false -Werror all-warnings
+    -I${CMAKE_BINARY_DIR}/roots/kernels/wire)
+
+if(NOT WEFT_NVCC)
+    message(STATUS "kernels for GPUs: none, nvcc is not installed")
+elseif(WEFT_SANITIZE OR WEFT_FUZZ OR CMAKE_CROSSCOMPILING)
+    message(STATUS "kernels for GPUs: not in this kind of build")
+else()
+    message(STATUS "kernels for GPUs: by ${WEFT_NVCC}")
+    set(kernels_dir ${CMAKE_BINARY_DIR}/kernels)
+    file(MAKE_DIRECTORY ${kernels_dir}/ptx)
+    set(outputs)
+    set(all_sources "")
+    foreach(source ${weft_kernel_sources})
+        get_filename_component(name ${source} NAME_WE)
+        add_custom_command(OUTPUT ${kernels_dir}/ptx/${name}.ptx
+            COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS} -arch=compute_80 -ptx
+                -o ${kernels_dir}/ptx/${name}.ptx ${source}
+            DEPENDS ${source} ${weft_kernel_headers} VERBATIM
+            COMMENT "PTX of ${name}.cu")
+        list(APPEND outputs ${kernels_dir}/ptx/${name}.ptx)
+        string(APPEND all_sources "#include \"${source}\"\n")
+    endforeach()
+    # One module: what it may define twice would not compile.
+    file(CONFIGURE OUTPUT ${kernels_dir}/weft_kernels.cu
+        CONTENT "${all_sources}" @ONLY)
+    set(codes)
+    foreach(arch 80 90 100)
+        list(APPEND codes -gencode arch=compute_${arch},code=sm_${arch})
+    endforeach()
+    add_custom_command(OUTPUT ${kernels_dir}/weft_kernels.fatbin
+        COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS} ${codes}
+            -gencode arch=compute_80,code=compute_80 --threads 0 -fatbin
+            -o ${kernels_dir}/weft_kernels.fatbin ${kernels_dir}/weft_kernels.cu
+        DEPENDS ${weft_kernel_sources} ${weft_kernel_headers}
+            ${kernels_dir}/weft_kernels.cu VERBATIM
+        COMMENT "kernels for sm_80, sm_90, sm_100")
+    list(APPEND outputs ${kernels_dir}/weft_kernels.fatbin)
+    add_custom_target(weft_kernels ALL DEPENDS ${outputs})
+endif()

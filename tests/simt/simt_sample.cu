@@ -2,7 +2,10 @@
 /*
  * tests/simt/simt_sample.cu - kernels that test the emulation itself: right
  * ones, and the same with one mistake (named wrong_...), which must be found.
+ * A long test compiles them by nvcc too: this is CUDA C, and no other.
  */
+#include "kernels/wire/dynamic_shared.cuh"
+
 enum { BLOCK = 128 };
 
 /* out[i] = in[BLOCK - 1 - i] of each block, through static shared memory. */

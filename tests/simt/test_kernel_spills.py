@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Goal: no kernel of kernels/wire keeps registers in memory ("spills"), on any
-chip it is built for.
+Goal: no kernel keeps registers in memory ("spills"), on any chip it is built
+for.
 
 Method: compile each source as the build does, for each architecture, with
 -Xptxas -v, and read what ptxas says of each function.

@@ -5,6 +5,15 @@
 find_program(WEFT_NVCC nvcc HINTS ENV CUDA_HOME PATH_SUFFIXES bin
     PATHS /usr/local/cuda DOC "CUDA's compiler; empty: no kernels for GPUs")
 if(WEFT_NVCC)
+    execute_process(COMMAND ${WEFT_NVCC} --list-gpu-arch
+        OUTPUT_VARIABLE weft_archs ERROR_QUIET)
+    if(NOT weft_archs MATCHES "compute_100")
+        message(STATUS "${WEFT_NVCC}: not used, it has no compute_100; "
+            "CUDA 12.8 or later is needed")
+        set(WEFT_NVCC "")
+    endif()
+endif()
+if(WEFT_NVCC)
     get_filename_component(weft_cuda_bin "${WEFT_NVCC}" REALPATH)
     get_filename_component(weft_cuda_bin "${weft_cuda_bin}" DIRECTORY)
     find_path(WEFT_CUDA_INCLUDE cuda_fp8.h

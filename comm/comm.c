@@ -130,7 +130,7 @@ static weft_status build_gates(weft_comm *comm)
     for (int queue = 0; queue < 2 * comm->nranks; queue++) {
         attach_watcher(&comm->letters[queue].watcher, comm->engine);
     }
-    if (comm->device && !wefti_device_get_table(comm->device)->host_reads) {
+    if (comm->device && !wefti_device_can(comm->device, WEFT_CAP_HOST_READS)) {
         status = weft_stream_create(comm->device, 0, &comm->copies);
     }
     return status;

@@ -172,8 +172,8 @@ bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out)
     }
     size_t chunks = gate_chunks(op, op->send_elems);
     for (size_t chunk = 0; chunk < chunks; chunk++) {
-        if (wefti_gate_get(op->desc.ready, op->desc.ready_chunk + chunk) <
-            op->epoch) {
+        if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
+                                op->epoch)) {
             *chunk_out = chunk;
             return true;
         }
@@ -304,7 +304,7 @@ static void enter(weft_comm *comm, wefti_op *op)
 static bool try_enter(weft_comm *comm, wefti_op *op)
 {
     if (op->on_stream &&
-        wefti_gate_get(comm->start, wefti_op_chunk(comm, op)) < op->turn) {
+        !wefti_gate_reached(comm->start, wefti_op_chunk(comm, op), op->turn)) {
         if (op->stream) {
             wefti_wait_record found = wefti_watch_record(op);
             wefti_waits_note_stream(comm, op->stream, &found);

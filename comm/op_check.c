@@ -161,9 +161,11 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
     if (!op->ready && !op->arrived) {
         return WEFT_OK;
     }
-    if (epoch == 0) {
+    if (epoch == 0 || epoch > WEFT_EPOCH_MAX) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "epoch 0 with gates: allowed is 1 and more");
+                           "epoch %llu with gates: allowed is 1 to %llu",
+                           (unsigned long long)epoch,
+                           (unsigned long long)WEFT_EPOCH_MAX);
     }
     size_t send_elems = 0, recv_elems = 0; /* one chunk */
     if (!varied) {
@@ -252,14 +254,15 @@ weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
 
 weft_status wefti_check_stream(const weft_stream *stream, const weft_comm *comm)
 {
-    const wefti_device_table *ours =
-        wefti_device_get_table(wefti_gate_get_device(comm->start));
-    const wefti_device_table *theirs =
-        wefti_device_get_table(wefti_stream_get_device(stream));
-    return ours == theirs
+    const weft_device *ours = wefti_gate_get_device(comm->start);
+    const weft_device *theirs = wefti_stream_get_device(stream);
+    return wefti_device_is_same(ours, theirs)
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
-                             "stream of a %s device: allowed on \"%s\" is a "
-                             "%s device's",
-                             theirs->kind, comm->name, ours->kind);
+                             "stream of %s device %d: allowed on \"%s\" is "
+                             "one of %s device %d",
+                             wefti_device_get_table(theirs)->kind,
+                             wefti_device_get_index(theirs), comm->name,
+                             wefti_device_get_table(ours)->kind,
+                             wefti_device_get_index(ours));
 }

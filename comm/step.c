@@ -73,8 +73,8 @@ static void copy_post(weft_comm *comm, wefti_op *op, wefti_track *track,
 
 static bool copy_done(weft_comm *comm, wefti_op *op, const wefti_track *track)
 {
-    return wefti_gate_get(comm->copied, wefti_op_copy_chunk(comm, op, track)) >=
-           track->copy_epoch;
+    return wefti_gate_reached(
+        comm->copied, wefti_op_copy_chunk(comm, op, track), track->copy_epoch);
 }
 
 bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
@@ -86,8 +86,8 @@ bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
     size_t first = step->src_elem / op->gate_elems;
     size_t last = (step->src_elem + step->elems - 1) / op->gate_elems;
     for (size_t chunk = first; chunk <= last; chunk++) {
-        if (wefti_gate_get(op->desc.ready, op->desc.ready_chunk + chunk) <
-            op->epoch) {
+        if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
+                                op->epoch)) {
             *chunk_out = chunk;
             return true;
         }

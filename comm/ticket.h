@@ -43,7 +43,7 @@ WEFT_NODISCARD weft_status wefti_ticket_queue(weft_comm *comm,
 /* Whether its stream has come to it. */
 static inline bool wefti_ticket_reached(const wefti_ticket *ticket)
 {
-    return wefti_gate_get(ticket->start, ticket->chunk) >= ticket->turn;
+    return wefti_gate_reached(ticket->start, ticket->chunk, ticket->turn);
 }
 
 /* Lets the stream go on, unless failed: wefti_tickets_fail does it then. Lock

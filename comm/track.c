@@ -126,11 +126,12 @@ static bool waits_for_compute(const wefti_op *op)
             continue;
         }
         size_t elem = track->step.dst_elem % op->desc.count;
-        bool asked = track->wait != WEFTI_WAIT_PEER ||
-                     track->step.kind != WEFTI_STEP_RECV ||
-                     wefti_gate_get(op->desc.ready,
-                                    op->desc.ready_chunk +
-                                        elem / op->gate_elems) >= op->epoch;
+        bool asked =
+            track->wait != WEFTI_WAIT_PEER ||
+            track->step.kind != WEFTI_STEP_RECV ||
+            wefti_gate_reached(op->desc.ready,
+                               op->desc.ready_chunk + elem / op->gate_elems,
+                               op->epoch);
         if (asked) {
             return false;
         }

@@ -11,8 +11,11 @@
 #include "device/await.h"
 
 #include "base/clock.h"
+#include "device/holds.h"
+#include "device/object.h"
 
 #include <sched.h>
+#include <time.h>
 
 enum {
     SPIN_NS = 20 * 1000,         /* about what sleeping and waking cost */
@@ -21,6 +24,8 @@ enum {
     LOOKS_PER_CLOCK = 32,        /* a clock call costs as much as some pauses */
     YIELDS = 4,                  /* lets a peer on the same CPU finish */
     SLEEP_NS = 20 * 1000 * 1000, /* looks again after this, come what may */
+    POLL_NS = 1000 * 1000,       /* no device's answer is much faster to have */
+    SLICE_NS = 100 * 1000,       /* and from then on this seldom */
 };
 
 static void relax(void)
@@ -95,5 +100,23 @@ void wefti_await(wefti_doorbell *bell, bool spins,
             wefti_doorbell_sleep(bell, seen, SLEEP_NS);
         }
         wefti_doorbell_disarm(bell);
+    }
+}
+
+void wefti_poll(weft_device *device, bool (*ready)(const void *arg),
+                const void *arg)
+{
+    if (ready(arg) || (device->spins && spin(ready, arg))) {
+        return;
+    }
+    const struct timespec slice = {.tv_nsec = SLICE_NS};
+    const int64_t end_ns = wefti_clock_ns() + POLL_NS;
+    while (!ready(arg)) {
+        wefti_device_tend(device);
+        if (wefti_clock_ns() < end_ns) {
+            sched_yield();
+        } else {
+            nanosleep(&slice, NULL);
+        }
     }
 }

@@ -6,6 +6,7 @@
 #define DEVICE_AWAIT_H
 
 #include "base/doorbell.h"
+#include "device/device.h"
 
 #include <stdbool.h>
 
@@ -21,5 +22,12 @@ bool wefti_await_may_spin(void);
  */
 void wefti_await(wefti_doorbell *bell, bool spins,
                  bool (*ready)(const void *arg), const void *arg);
+
+/*
+ * wefti_poll - the same of something that a device does which notifies nobody;
+ * the device is tended meanwhile (device/holds.h).
+ */
+void wefti_poll(weft_device *device, bool (*ready)(const void *arg),
+                const void *arg);
 
 #endif

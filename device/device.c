@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device/device.c - devices, their memory and copies: checks the arguments,
- * then asks the kind's table.
+ * device/device.c - devices: opened by kind, closed when nothing of them is
+ * left.
  */
 #include "device/device.h"
 
-#include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "device/await.h"
+#include "device/holds.h"
 #include "device/object.h"
 
 #include <stdio.h>
@@ -62,12 +62,15 @@ weft_status weft_device_open(const char *kind, int index,
     }
     device->table = table;
     device->index = index;
+    device->caps = table->caps;
     device->spins = wefti_await_may_spin();
     weft_status status = table->open(device, index);
     if (status < 0) {
         free(device);
         return status;
     }
+    pthread_mutex_init(&device->copies_lock, NULL);
+    pthread_mutex_init(&device->holds_lock, NULL);
     pthread_mutex_init(&device->spare_lock, NULL);
     *device_out = device;
     return WEFT_OK;
@@ -75,9 +78,15 @@ weft_status weft_device_open(const char *kind, int index,
 
 static void close_now(weft_device *device)
 {
+    if (device->copies) {
+        device->table->stream_destroy(device->copies);
+    }
+    wefti_device_tend(device);
     wefti_gate_free_spares(device);
     device->table->close(device);
     pthread_mutex_destroy(&device->spare_lock);
+    pthread_mutex_destroy(&device->holds_lock);
+    pthread_mutex_destroy(&device->copies_lock);
     free(device);
 }
 
@@ -86,6 +95,7 @@ void weft_device_close(weft_device *device)
     if (!device) {
         return;
     }
+    wefti_device_tend(device);
     size_t objects = atomic_load(&device->objects);
     if (objects != 0) {
         /* Closing under them would be worse than keeping it. */
@@ -119,75 +129,23 @@ const wefti_device_table *wefti_device_get_table(const weft_device *device)
     return device->table;
 }
 
-bool wefti_device_owns(weft_device *device, const void *pointer)
+int wefti_device_get_index(const weft_device *device)
 {
-    return device && !device->table->host_reads &&
-           device->table->mem_owns(device, pointer);
+    return device->index;
 }
 
-weft_status weft_device_alloc(weft_device *device, size_t bytes,
-                              void **pointer_out)
+bool wefti_device_is_same(const weft_device *one, const weft_device *other)
 {
-    if (!device || !pointer_out) {
-        return wefti_error(
-            WEFT_ERR_INVALID,
-            "%s is NULL: allowed is an object, or a place for one",
-            device ? "pointer_out" : "device");
-    }
-    weft_status status = device->table->mem_alloc(device, bytes, pointer_out);
-    if (status == WEFT_OK) {
-        wefti_device_count(device, 1);
-    }
-    return status;
+    return one == other ||
+           (one->table == other->table && one->index == other->index);
 }
 
-void weft_device_free(weft_device *device, void *pointer)
+bool wefti_device_can(const weft_device *device, uint32_t caps)
 {
-    if (!pointer) {
-        return;
-    }
-    if (!device->table->host_reads && !wefti_device_owns(device, pointer)) {
-        wefti_log(WEFTI_LOG_ERROR, -1,
-                  "weft_device_free: %p is no memory of this %s device",
-                  pointer, device->table->kind);
-        return;
-    }
-    device->table->mem_free(device, pointer);
-    wefti_device_count(device, -1);
+    return (device->caps & caps) == caps;
 }
 
-static weft_status check_copy(const weft_device *device, const void *dst,
-                              const void *src, size_t bytes,
-                              const weft_stream *stream)
+uint32_t weft_device_get_caps(const weft_device *device)
 {
-    if (!device) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "device is NULL: allowed is an object");
-    }
-    if (stream && stream->device != device) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "stream belongs to another device");
-    }
-    if (bytes > 0 && (!dst || !src)) {
-        return wefti_error(WEFT_ERR_INVALID, "%s is NULL, bytes is %zu",
-                           dst ? "src" : "dst", bytes);
-    }
-    uintptr_t to = (uintptr_t)dst, from = (uintptr_t)src;
-    if ((to <= from && from - to < bytes) || (from < to && to - from < bytes)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "dst %p and src %p: %zu bytes overlap", dst, src,
-                           bytes);
-    }
-    return WEFT_OK;
-}
-
-weft_status weft_device_copy(weft_device *device, void *dst, const void *src,
-                             size_t bytes, weft_stream *stream)
-{
-    weft_status status = check_copy(device, dst, src, bytes, stream);
-    if (status < 0 || bytes == 0) {
-        return status;
-    }
-    return stream ? device->table->stream_copy(stream, dst, src, bytes)
-                  : device->table->copy_now(device, dst, src, bytes);
+    return device ? device->caps : 0;
 }

@@ -4,18 +4,21 @@
  * table of functions that host, shadow and CUDA fill, and the hooks by which
  * the engine follows gates.
  *
- * Host and shadow streams need no thread of their own for waits and signals:
- * a stream is a queue that anyone may advance as far as it goes without
- * blocking. Who raises a gate advances the streams that stand waiting at it.
- * Only calls and copies wait for the stream's thread, started with the first
- * of them.
+ * A device is either like the host (WEFT_CAP_NOTIFIES): who raises a gate calls
+ * its watchers, and advances the streams that stand waiting at it. Or it is
+ * like a GPU: it runs its streams by itself, its signals are plain stores, and
+ * whoever waits for one looks.
  */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
 
 #include "weft/device.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
+
+/* What a gate's word holds once it has failed: all epochs are before it. */
+#define WEFTI_GATE_FAILED ((uint64_t)1 << 62)
 
 /* The gate that a stream stands waiting at. */
 typedef struct wefti_stream_stand {
@@ -24,50 +27,100 @@ typedef struct wefti_stream_stand {
     uint64_t epoch;
 } wefti_stream_stand;
 
+enum { WEFTI_MARKS_MOST = 8 }; /* of one batch */
+
+/* One memory operation of a stream: a signal, or a wait. */
+typedef struct wefti_mark {
+    weft_gate *gate;
+    size_t chunk;
+    uint64_t epoch;
+    bool waits;
+} wefti_mark;
+
+/* One launch of a kernel of kernels/wire/launch.h. */
+typedef struct wefti_launch {
+    const char *kernel; /* its name there */
+    unsigned blocks, threads;
+    const void *args; /* its structure, copied */
+    size_t args_bytes;
+} wefti_launch;
+
 /*
- * wefti_device_table - one kind of device. All slots are set; none blocks
- * except where it says so; all may be called from any thread.
+ * wefti_device_table - one kind of device. Slots are set but where it says "or
+ * NULL"; none blocks except where it says so; all may be called from any
+ * thread, none while a lock of comm is held.
  *
- * host_reads      the host may dereference this device's memory.
- * open, close     index as in weft_device_open.
- * mem_alloc, mem_free
- * mem_owns        whether an address lies in memory from mem_alloc; asked of
- *                 kinds without host_reads only.
- * copy_now        blocks until done.
- * stream_*        create .. destroy (drains); copy, call, signal and wait
- *                 queue one item each; drain blocks and returns the first
- *                 error that work of the stream has met; stand: see
- *                 wefti_stream_get_stand.
+ * caps            WEFT_CAP_*; for what is not set, slots are NULL.
+ * open, close     index as in weft_device_open. open may set device->caps to
+ *                 less than the table's.
+ * mem_alloc       kind is PINNED, DEVICE or EXPORTABLE.
+ * mem_free        what mem_alloc gave; false: it is not, and nothing happened.
+ * mem_query       all of *out but size_bytes.
+ * mem_register, mem_unregister    or NULL: nothing needs to be done.
+ * mem_export, mem_import, mem_unimport    or NULL: no WEFT_CAP_IPC.
+ * stream_create   config is checked and of this version; native is NULL where
+ *                 the kind has no native queues (natives false).
+ * stream_destroy  drains, unless the stream was wrapped.
+ * stream_copy     the only way that bytes are copied.
+ * stream_call, stream_launch, stream_get_native, stream_get_sms    or NULL.
+ * stream_mark     all of marks in their order or none; count is 1 to
+ *                 WEFTI_MARKS_MOST. One operation where the device has batches.
+ * stream_drain    blocks; returns the first error that work of the stream met.
+ * stream_stand    see wefti_stream_get_stand.
+ * event_*         as the public ones, of an event that was posted before.
+ *                 event_wait with a NULL stream blocks. event_time or NULL.
  * gate_words      counters of chunks words that host and device both see, all
  *                 zero; gate_words_free gives them back.
  *
  * Arguments have been checked by the caller as far as they can be without
- * knowing the kind: nothing is NULL that may not be, bytes and epochs are not
- * 0, chunks are in range, the gate's device is of the same kind.
+ * knowing the kind: nothing is NULL that may not be, bytes are not 0, epochs
+ * and chunks are in range, streams, gates and events are of the same device.
  */
 typedef struct wefti_device_table {
     const char *kind;
-    bool host_reads;
+    uint32_t caps;
+    bool natives; /* has native queues to wrap */
     weft_status (*open)(weft_device *device, int index);
     void (*close)(weft_device *device);
-    weft_status (*mem_alloc)(weft_device *device, size_t bytes, void **out);
-    void (*mem_free)(weft_device *device, void *pointer);
-    bool (*mem_owns)(weft_device *device, const void *pointer);
-    weft_status (*copy_now)(weft_device *device, void *dst, const void *src,
-                            size_t bytes);
-    weft_status (*stream_create)(weft_device *device, int priority,
+
+    weft_status (*mem_alloc)(weft_device *device, weft_memory_kind kind,
+                             size_t bytes, void **out);
+    bool (*mem_free)(weft_device *device, void *pointer);
+    weft_status (*mem_query)(weft_device *device, const void *pointer,
+                             weft_pointer *out);
+    weft_status (*mem_register)(weft_device *device, void *pointer,
+                                size_t bytes);
+    void (*mem_unregister)(weft_device *device, void *pointer);
+    weft_status (*mem_export)(weft_device *device, const void *pointer,
+                              weft_export *out);
+    weft_status (*mem_import)(weft_device *device, const weft_export *given,
+                              void **out);
+    void (*mem_unimport)(weft_device *device, void *pointer);
+
+    weft_status (*stream_create)(weft_device *device,
+                                 const weft_stream_config *config,
                                  weft_stream **out);
     void (*stream_destroy)(weft_stream *stream);
     weft_status (*stream_copy)(weft_stream *stream, void *dst, const void *src,
                                size_t bytes);
     weft_status (*stream_call)(weft_stream *stream, void (*call)(void *),
                                void *arg);
-    weft_status (*stream_signal)(weft_stream *stream, weft_gate *gate,
-                                 size_t chunk, uint64_t epoch);
-    weft_status (*stream_wait)(weft_stream *stream, weft_gate *gate,
-                               size_t chunk, uint64_t epoch);
+    weft_status (*stream_launch)(weft_stream *stream,
+                                 const wefti_launch *launch);
+    weft_status (*stream_mark)(weft_stream *stream, const wefti_mark *marks,
+                               size_t count);
     weft_status (*stream_drain)(weft_stream *stream);
     bool (*stream_stand)(weft_stream *stream, wefti_stream_stand *out);
+    void *(*stream_get_native)(const weft_stream *stream);
+    int (*stream_get_sms)(const weft_stream *stream);
+
+    weft_status (*event_create)(weft_device *device, weft_event **out);
+    void (*event_destroy)(weft_event *event);
+    weft_status (*event_post)(weft_event *event, weft_stream *stream);
+    weft_status (*event_test)(weft_event *event);
+    weft_status (*event_wait)(weft_event *event, weft_stream *stream);
+    weft_status (*event_time)(weft_event *event, int64_t *ns_out);
+
     weft_status (*gate_words)(weft_device *device, size_t chunks,
                               _Atomic uint64_t **out);
     void (*gate_words_free)(weft_device *device, _Atomic uint64_t *words);
@@ -79,27 +132,52 @@ extern const wefti_device_table wefti_device_host;
 extern const wefti_device_table wefti_device_shadow;
 
 const wefti_device_table *wefti_device_get_table(const weft_device *device);
+int wefti_device_get_index(const weft_device *device);
 weft_device *wefti_stream_get_device(const weft_stream *stream);
 
-/* Whether the stream stands waiting at a gate now, and at which. */
+/* Whether two are the same device, which may have been opened twice. */
+bool wefti_device_is_same(const weft_device *one, const weft_device *other);
+
+/* Whether the device can do all of caps. */
+bool wefti_device_can(const weft_device *device, uint32_t caps);
+
+/*
+ * Whether the stream stands waiting at a gate now, and at which. Of a device
+ * that does not notify: the first gate that it has not passed and that is not
+ * raised, though work before it may still be running.
+ */
 bool wefti_stream_get_stand(weft_stream *stream, wefti_stream_stand *stand_out);
 
 /*
- * wefti_device_owns - whether pointer is memory of this device that the host
- * must not touch. False for a NULL device and for host_reads devices.
+ * wefti_stream_mark - signals and waits, in this order, all or none; count is
+ * at most WEFTI_MARKS_MOST.
+ *
+ * Returns     as weft_gate_signal.
+ */
+WEFT_NODISCARD weft_status wefti_stream_mark(weft_stream *stream,
+                                             const wefti_mark *marks,
+                                             size_t count);
+
+/*
+ * wefti_stream_launch - a kernel of kernels/wire, in stream order.
+ *
+ * Returns     OK | ERR_UNSUPPORTED (no WEFT_CAP_LAUNCHES) | ERR_INVALID (no
+ *             such kernel) | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_stream_launch(weft_stream *stream,
+                                               const wefti_launch *launch);
+
+/*
+ * wefti_device_owns - whether pointer is memory that the host must not touch.
+ * False for a NULL device and for those whose memory the host reads. Asks the
+ * driver: not under a lock.
  */
 bool wefti_device_owns(weft_device *device, const void *pointer);
 
 /*
- * wefti_shadow_translate - where the shadow device itself finds the memory of
- * a device pointer; other pointers come back as they are. For tests whose
- * stream calls play the part of GPU kernels: no code of weft may use it.
- */
-void *wefti_shadow_translate(weft_device *device, void *pointer);
-
-/*
  * wefti_gate_watcher - call woken(context) after each signal that raises a
- * gate, in the signalling thread; it must be short and may not block.
+ * gate, in the signalling thread; it must be short and may not block. Signals
+ * of a stream whose device does not notify call nobody: look then.
  *
  * Who watches looks at the gate once more after watch has returned: a signal
  * from before then may not have called. Watchers of a gate with the same
@@ -134,10 +212,16 @@ void wefti_device_abandon(weft_device *device);
 /* The chunk's counter now. No locks, no side effects. */
 uint64_t wefti_gate_get(const weft_gate *gate, size_t chunk);
 
+/* Whether a wait for epoch is over; the gate may have failed. Of epoch 0 it
+ * always is. */
+bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch);
+
 /*
  * wefti_gate_fail - release everyone who waits at the gate, now and later,
  * with an error: host waits return it, streams go on and keep it as theirs.
  * text is copied: it is what weft_error_text() then says. The first stays.
+ * A device's signal that was queued before may still overwrite the word; the
+ * streams that wait are released by whoever waits for them, again.
  */
 void wefti_gate_fail(weft_gate *gate, weft_status status, const char *text);
 

@@ -36,9 +36,12 @@ static void *alloc_aligned(size_t align, size_t bytes)
     return aligned_alloc(align, bytes);
 }
 
-static weft_status host_mem_alloc(weft_device *device, size_t bytes, void **out)
+/* All kinds are the same here. */
+static weft_status host_mem_alloc(weft_device *device, weft_memory_kind kind,
+                                  size_t bytes, void **out)
 {
     (void)device;
+    (void)kind;
     void *pointer = alloc_aligned(MEM_ALIGN, bytes);
     if (!pointer) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu bytes",
@@ -48,24 +51,19 @@ static weft_status host_mem_alloc(weft_device *device, size_t bytes, void **out)
     return WEFT_OK;
 }
 
-static void host_mem_free(weft_device *device, void *pointer)
+static bool host_mem_free(weft_device *device, void *pointer)
 {
     (void)device;
     free(pointer);
+    return true;
 }
 
-static bool host_mem_owns(weft_device *device, const void *pointer)
+static weft_status host_mem_query(weft_device *device, const void *pointer,
+                                  weft_pointer *out)
 {
     (void)device;
     (void)pointer;
-    return false;
-}
-
-static weft_status host_copy_now(weft_device *device, void *dst,
-                                 const void *src, size_t bytes)
-{
-    (void)device;
-    memcpy(dst, src, bytes);
+    (void)out; /* host memory, and no more is known */
     return WEFT_OK;
 }
 
@@ -96,21 +94,26 @@ void wefti_host_gate_words_free(weft_device *device, _Atomic uint64_t *words)
 
 const wefti_device_table wefti_device_host = {
     .kind = "host",
-    .host_reads = true,
+    .caps = WEFT_CAP_HOST_READS | WEFT_CAP_NOTIFIES | WEFT_CAP_HOST_CALLS |
+            WEFT_CAP_TIMES,
     .open = host_open,
     .close = host_close,
     .mem_alloc = host_mem_alloc,
     .mem_free = host_mem_free,
-    .mem_owns = host_mem_owns,
-    .copy_now = host_copy_now,
+    .mem_query = host_mem_query,
     .stream_create = wefti_host_stream_create,
     .stream_destroy = wefti_host_stream_destroy,
     .stream_copy = wefti_host_stream_copy,
     .stream_call = wefti_host_stream_call,
-    .stream_signal = wefti_host_stream_signal,
-    .stream_wait = wefti_host_stream_wait,
+    .stream_mark = wefti_host_stream_mark,
     .stream_drain = wefti_host_stream_drain,
     .stream_stand = wefti_host_stream_stand,
+    .event_create = wefti_host_event_create,
+    .event_destroy = wefti_host_event_destroy,
+    .event_post = wefti_host_event_post,
+    .event_test = wefti_host_event_test,
+    .event_wait = wefti_host_event_wait,
+    .event_time = wefti_host_event_time,
     .gate_words = wefti_host_gate_words,
     .gate_words_free = wefti_host_gate_words_free,
 };

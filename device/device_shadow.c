@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "device/host_stream.h"
 #include "device/object.h"
+#include "device/shadow.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -188,11 +189,16 @@ static weft_status place_locked(shadow *own, size_t bytes, size_t *offset_out)
     return WEFT_OK;
 }
 
-static weft_status shadow_mem_alloc(weft_device *device, size_t bytes,
-                                    void **out)
+static weft_status shadow_mem_alloc(weft_device *device, weft_memory_kind kind,
+                                    size_t bytes, void **out)
 {
     shadow *own = device->own;
     size_t offset = 0;
+    if (kind != WEFT_MEMORY_DEVICE) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "kind %d: the shadow device has its own memory only",
+                           (int)kind);
+    }
     if (bytes > SPACE_BYTES) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "%zu bytes: the shadow device has %zu", bytes,
@@ -207,13 +213,17 @@ static weft_status shadow_mem_alloc(weft_device *device, size_t bytes,
     return status;
 }
 
-static void shadow_mem_free(weft_device *device, void *pointer)
+static bool shadow_mem_free(weft_device *device, void *pointer)
 {
     shadow *own = device->own;
     size_t offset = (size_t)((char *)pointer - own->pointers);
     pthread_mutex_lock(&own->lock);
-    const extent *found = find_locked(own, offset);
-    WEFTI_ASSERT(found && found->offset == offset);
+    const extent *found =
+        is_inside(own, pointer) ? find_locked(own, offset) : NULL;
+    if (!found || found->offset != offset) {
+        pthread_mutex_unlock(&own->lock);
+        return false;
+    }
     /* The pages go back; whoever gets the place next finds zeros. */
     fallocate(own->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
               (off_t)offset, (off_t)(end_of(found) - offset));
@@ -222,20 +232,26 @@ static void shadow_mem_free(weft_device *device, void *pointer)
     memmove(&own->extents[index], &own->extents[index + 1],
             (own->count - index) * sizeof(*own->extents));
     pthread_mutex_unlock(&own->lock);
+    return true;
 }
 
-static bool shadow_mem_owns(weft_device *device, const void *pointer)
+static weft_status shadow_mem_query(weft_device *device, const void *pointer,
+                                    weft_pointer *out)
 {
     shadow *own = device->own;
-    if (!is_inside(own, pointer)) {
-        return false;
+    if (is_inside(own, pointer)) {
+        pthread_mutex_lock(&own->lock);
+        const extent *found =
+            find_locked(own, (size_t)((const char *)pointer - own->pointers));
+        if (found) {
+            out->kind = WEFT_MEMORY_DEVICE;
+            out->index = device->index;
+            out->base = own->pointers + found->offset;
+            out->bytes = found->bytes;
+        }
+        pthread_mutex_unlock(&own->lock);
     }
-    pthread_mutex_lock(&own->lock);
-    bool owned =
-        find_locked(own, (size_t)((const char *)pointer - own->pointers)) !=
-        NULL;
-    pthread_mutex_unlock(&own->lock);
-    return owned;
+    return WEFT_OK;
 }
 
 /* A range is the host's, or lies in one allocation. */
@@ -278,43 +294,41 @@ void *wefti_shadow_translate(weft_device *device, void *pointer)
     return alias ? alias : pointer;
 }
 
-static weft_status shadow_copy_now(weft_device *device, void *dst,
-                                   const void *src, size_t bytes)
-{
-    weft_status status = check_ranges(device, dst, src, bytes);
-    if (status == WEFT_OK) {
-        void *to = find_alias(device->own, dst);
-        const void *from = find_alias(device->own, src);
-        memcpy(to ? to : dst, from ? from : src, bytes);
-    }
-    return status;
-}
-
 static weft_status shadow_stream_copy(weft_stream *stream, void *dst,
                                       const void *src, size_t bytes)
 {
-    weft_status status = check_ranges(stream->device, dst, src, bytes);
-    return status < 0 ? status
-                      : wefti_host_stream_copy(stream, dst, src, bytes);
+    weft_device *device = stream->device;
+    weft_status status = check_ranges(device, dst, src, bytes);
+    if (status < 0) {
+        return status;
+    }
+    void *to = find_alias(device->own, dst);
+    const void *from = find_alias(device->own, src);
+    return wefti_host_stream_copy(stream, to ? to : dst, from ? from : src,
+                                  bytes);
 }
 
 const wefti_device_table wefti_device_shadow = {
     .kind = "shadow",
-    .host_reads = false,
+    .caps = WEFT_CAP_NOTIFIES | WEFT_CAP_HOST_CALLS | WEFT_CAP_TIMES,
     .open = shadow_open,
     .close = shadow_close,
     .mem_alloc = shadow_mem_alloc,
     .mem_free = shadow_mem_free,
-    .mem_owns = shadow_mem_owns,
-    .copy_now = shadow_copy_now,
+    .mem_query = shadow_mem_query,
     .stream_create = wefti_host_stream_create,
     .stream_destroy = wefti_host_stream_destroy,
     .stream_copy = shadow_stream_copy,
     .stream_call = wefti_host_stream_call,
-    .stream_signal = wefti_host_stream_signal,
-    .stream_wait = wefti_host_stream_wait,
+    .stream_mark = wefti_host_stream_mark,
     .stream_drain = wefti_host_stream_drain,
     .stream_stand = wefti_host_stream_stand,
+    .event_create = wefti_host_event_create,
+    .event_destroy = wefti_host_event_destroy,
+    .event_post = wefti_host_event_post,
+    .event_test = wefti_host_event_test,
+    .event_wait = wefti_host_event_wait,
+    .event_time = wefti_host_event_time,
     .gate_words = wefti_host_gate_words,
     .gate_words_free = wefti_host_gate_words_free,
 };

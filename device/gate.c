@@ -26,14 +26,16 @@ static weft_status check_gate(const weft_gate *gate, size_t chunk,
                            "chunk %zu: the gate has %zu chunks", chunk,
                            gate->chunks);
     }
-    if (epoch == 0) {
-        return wefti_error(WEFT_ERR_INVALID, "epoch 0: allowed is 1 or more");
+    if (epoch == 0 || epoch > WEFT_EPOCH_MAX) {
+        return wefti_error(WEFT_ERR_INVALID, "epoch %llu: allowed is 1 to %llu",
+                           (unsigned long long)epoch,
+                           (unsigned long long)WEFT_EPOCH_MAX);
     }
-    if (stream && stream->device->table != gate->device->table) {
+    if (stream && !wefti_device_is_same(stream->device, gate->device)) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "stream of a %s device: the gate's is a %s device",
-                           stream->device->table->kind,
-                           gate->device->table->kind);
+                           "stream of %s device %d: the gate's is %s device %d",
+                           stream->device->table->kind, stream->device->index,
+                           gate->device->table->kind, gate->device->index);
     }
     return WEFT_OK;
 }
@@ -138,12 +140,18 @@ void weft_gate_destroy(weft_gate *gate)
     }
 }
 
+/* Whether word has come to epoch, on the circle of 2^64. */
+static bool is_at(uint64_t word, uint64_t epoch)
+{
+    return (int64_t)(word - epoch) >= 0;
+}
+
 void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch)
 {
     /* Nothing of the words may be touched once the swap has succeeded. */
     _Atomic uint64_t *word = &gate->words[chunk];
     uint64_t now = atomic_load_explicit(word, memory_order_relaxed);
-    while (now < epoch) {
+    while (!is_at(now, epoch)) {
         if (atomic_compare_exchange_weak(word, &now, epoch)) {
             wefti_doorbell_ring(&gate->bell);
             if (atomic_load(&gate->watched) != 0) {
@@ -156,7 +164,9 @@ void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch)
 
 bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch)
 {
-    return atomic_load(&gate->words[chunk]) >= epoch;
+    WEFTI_ASSERT(chunk < gate->chunks);
+    return is_at(atomic_load(&gate->words[chunk]), epoch) ||
+           atomic_load(&gate->failure) != WEFT_OK;
 }
 
 weft_status wefti_gate_get_failure(const weft_gate *gate, const char **text_out)
@@ -178,12 +188,26 @@ weft_status weft_gate_signal(weft_gate *gate, size_t chunk, uint64_t epoch,
 {
     weft_status status = check_gate(gate, chunk, epoch, stream);
     if (status == WEFT_OK && stream) {
-        status =
-            stream->device->table->stream_signal(stream, gate, chunk, epoch);
+        const wefti_mark mark = {gate, chunk, epoch, false};
+        status = stream->device->table->stream_mark(stream, &mark, 1);
     } else if (status == WEFT_OK) {
         wefti_gate_raise(gate, chunk, epoch);
     }
     return status;
+}
+
+weft_status wefti_stream_mark(weft_stream *stream, const wefti_mark *marks,
+                              size_t count)
+{
+    WEFTI_ASSERT(count > 0 && count <= WEFTI_MARKS_MOST);
+    for (size_t i = 0; i < count; i++) {
+        weft_status status =
+            check_gate(marks[i].gate, marks[i].chunk, marks[i].epoch, stream);
+        if (status < 0) {
+            return status;
+        }
+    }
+    return stream->device->table->stream_mark(stream, marks, count);
 }
 
 /* What one host thread waits for. */
@@ -207,10 +231,15 @@ weft_status weft_gate_wait(weft_gate *gate, size_t chunk, uint64_t epoch,
         return status;
     }
     if (stream) {
-        return stream->device->table->stream_wait(stream, gate, chunk, epoch);
+        const wefti_mark mark = {gate, chunk, epoch, true};
+        return stream->device->table->stream_mark(stream, &mark, 1);
     }
     want wanted = {gate, chunk, epoch};
-    wefti_await(&gate->bell, gate->device->spins, is_reached, &wanted);
+    if (wefti_device_can(gate->device, WEFT_CAP_NOTIFIES)) {
+        wefti_await(&gate->bell, gate->device->spins, is_reached, &wanted);
+    } else {
+        wefti_poll(gate->device, is_reached, &wanted);
+    }
     return return_failure(gate);
 }
 
@@ -247,13 +276,21 @@ void wefti_gate_fail(weft_gate *gate, weft_status status, const char *text)
     if (atomic_load(&gate->failure) == WEFT_OK) {
         snprintf(gate->failure_text, sizeof(gate->failure_text), "%s", text);
         atomic_store(&gate->failure, (int)status);
+        atomic_fetch_add(&gate->device->failures, 1);
     }
     for (size_t chunk = 0; chunk < gate->chunks; chunk++) {
-        atomic_store(&gate->words[chunk], UINT64_MAX);
+        atomic_store(&gate->words[chunk], WEFTI_GATE_FAILED);
     }
     pthread_mutex_unlock(&gate->lock);
     wefti_doorbell_ring(&gate->bell);
     if (atomic_load(&gate->watched) != 0) {
         wefti_gate_call_watchers(gate);
+    }
+}
+
+void wefti_gate_fail_again(weft_gate *gate, size_t chunk)
+{
+    if (atomic_load(&gate->failure) != WEFT_OK) {
+        atomic_store(&gate->words[chunk], WEFTI_GATE_FAILED);
     }
 }

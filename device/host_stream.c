@@ -30,6 +30,7 @@
 #include "device/host_stream.h"
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "device/await.h"
@@ -58,7 +59,8 @@ typedef struct item {
             weft_gate *gate;
             size_t chunk;
             uint64_t epoch;
-        } mark; /* ITEM_SIGNAL, ITEM_WAIT */
+            _Atomic int64_t *time_out; /* ITEM_SIGNAL; NULL: nobody asks */
+        } mark;                        /* ITEM_SIGNAL, ITEM_WAIT */
         struct {
             void *dst;
             const void *src;
@@ -124,14 +126,6 @@ static void keep_error(host_stream *stream, weft_status status,
         snprintf(stream->error_text, sizeof(stream->error_text), "%s", text);
         atomic_store(&stream->error, (int)status);
     }
-}
-
-static void copy_now(host_stream *stream, const item *it)
-{
-    weft_device *device = stream->base.device;
-    weft_status status = device->table->copy_now(
-        device, it->of.copy.dst, it->of.copy.src, it->of.copy.bytes);
-    keep_error(stream, status, weft_error_text());
 }
 
 /* Asks to go on from the gate it stands at; true: the caller is busy now. */
@@ -224,14 +218,14 @@ static bool pass_wait(host_stream *stream, const item *it)
 static void run_due(void);
 
 /* Runs a call or a large copy in the stream's thread. */
-static void run_long(host_stream *stream, const item *it)
+static void run_long(const item *it)
 {
     run_due();
     my_turn.inside = false; /* a call's own signals take effect at once */
     if (it->kind == ITEM_CALL) {
         it->of.call.call(it->of.call.arg);
     } else {
-        copy_now(stream, it);
+        memcpy(it->of.copy.dst, it->of.copy.src, it->of.copy.bytes);
     }
     my_turn.inside = true;
 }
@@ -240,10 +234,13 @@ static void run_long(host_stream *stream, const item *it)
 static bool run_item(host_stream *stream, const item *it)
 {
     if (needs_thread(it)) {
-        run_long(stream, it);
+        run_long(it);
     } else if (it->kind == ITEM_COPY) {
-        copy_now(stream, it);
+        memcpy(it->of.copy.dst, it->of.copy.src, it->of.copy.bytes);
     } else if (it->kind == ITEM_SIGNAL) {
+        if (it->of.mark.time_out) {
+            atomic_store(it->of.mark.time_out, wefti_clock_ns());
+        }
         wefti_gate_raise(it->of.mark.gate, it->of.mark.chunk,
                          it->of.mark.epoch);
     } else {
@@ -350,23 +347,28 @@ static weft_status grow(host_stream *stream)
     return WEFT_OK;
 }
 
-static weft_status post(weft_stream *base, const item *it)
+/* Queues all of items or none. */
+static weft_status post(weft_stream *base, const item *items, size_t count)
 {
     host_stream *stream = of(base);
     weft_status status = WEFT_OK;
     bool claimed = false;
     pthread_mutex_lock(&stream->lock);
-    if (stream->posted - atomic_load(&stream->done) == stream->capacity) {
+    while (status == WEFT_OK &&
+           stream->capacity - (stream->posted - atomic_load(&stream->done)) <
+               count) {
         status = grow(stream);
     }
-    if (status == WEFT_OK && needs_thread(it) && !stream->has_thread) {
+    if (status == WEFT_OK && needs_thread(items) && !stream->has_thread) {
         status = start_thread(stream);
     }
     if (status == WEFT_OK) {
-        if (holds_gate(it)) {
-            wefti_gate_hold(it->of.mark.gate);
+        for (size_t i = 0; i < count; i++) {
+            if (holds_gate(&items[i])) {
+                wefti_gate_hold(items[i].of.mark.gate);
+            }
+            stream->ring[stream->posted++ & (stream->capacity - 1)] = items[i];
         }
-        stream->ring[stream->posted++ & (stream->capacity - 1)] = *it;
         claimed = !stream->busy;
         stream->busy = true;
     }
@@ -377,11 +379,12 @@ static weft_status post(weft_stream *base, const item *it)
     return status;
 }
 
-weft_status wefti_host_stream_create(weft_device *device, int priority,
+weft_status wefti_host_stream_create(weft_device *device,
+                                     const weft_stream_config *config,
                                      weft_stream **out)
 {
     (void)device;
-    (void)priority; /* threads of one process have the same */
+    (void)config; /* threads of one process have the same priority */
     host_stream *stream = calloc(1, sizeof(*stream));
     if (!stream) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a stream");
@@ -480,26 +483,32 @@ weft_status wefti_host_stream_copy(weft_stream *stream, void *dst,
                                    const void *src, size_t bytes)
 {
     item it = {.kind = ITEM_COPY, .of.copy = {dst, src, bytes}};
-    return post(stream, &it);
+    return post(stream, &it, 1);
 }
 
 weft_status wefti_host_stream_call(weft_stream *stream, void (*call)(void *),
                                    void *arg)
 {
     item it = {.kind = ITEM_CALL, .of.call = {call, arg}};
-    return post(stream, &it);
+    return post(stream, &it, 1);
 }
 
-weft_status wefti_host_stream_signal(weft_stream *stream, weft_gate *gate,
-                                     size_t chunk, uint64_t epoch)
+weft_status wefti_host_stream_signal_timed(weft_stream *stream, weft_gate *gate,
+                                           size_t chunk, uint64_t epoch,
+                                           _Atomic int64_t *time_out)
 {
-    item it = {.kind = ITEM_SIGNAL, .of.mark = {gate, chunk, epoch}};
-    return post(stream, &it);
+    item it = {.kind = ITEM_SIGNAL, .of.mark = {gate, chunk, epoch, time_out}};
+    return post(stream, &it, 1);
 }
 
-weft_status wefti_host_stream_wait(weft_stream *stream, weft_gate *gate,
-                                   size_t chunk, uint64_t epoch)
+weft_status wefti_host_stream_mark(weft_stream *stream, const wefti_mark *marks,
+                                   size_t count)
 {
-    item it = {.kind = ITEM_WAIT, .of.mark = {gate, chunk, epoch}};
-    return post(stream, &it);
+    item items[WEFTI_MARKS_MOST];
+    for (size_t i = 0; i < count; i++) {
+        items[i] = (item){
+            .kind = marks[i].waits ? ITEM_WAIT : ITEM_SIGNAL,
+            .of.mark = {marks[i].gate, marks[i].chunk, marks[i].epoch, NULL}};
+    }
+    return post(stream, items, count);
 }

@@ -6,7 +6,9 @@
  * The generic half (device.c, memory.c, stream.c, event.c, gate.c, watch.c,
  * await.c) checks arguments, keeps watchers and lets host threads wait; it
  * knows streams only through the table. A kind keeps its own things behind
- * weft_device.own, and in structs that begin with a weft_stream.
+ * weft_device.own, and in structs that begin with a weft_stream or weft_event.
+ * What streams of the host's own share is host_stream.c and host_event.c; what
+ * those share that a device runs is holds.c.
  */
 #ifndef DEVICE_OBJECT_H
 #define DEVICE_OBJECT_H
@@ -20,8 +22,16 @@
 struct weft_device {
     const wefti_device_table *table;
     int index;
+    uint32_t caps;
     bool spins; /* waiting threads may spin: there are several CPUs */
     void *own;  /* the kind's state */
+
+    pthread_mutex_t copies_lock; /* guards copies */
+    weft_stream *copies; /* of copies without a stream; NULL: none yet */
+
+    pthread_mutex_t holds_lock; /* guards holds */
+    struct wefti_holds *holds;  /* of streams that the device runs by itself */
+    _Atomic size_t failures;    /* gates that have failed, ever */
 
     /* Allocations, streams, events, gates alive; the top bit: abandoned. The
      * subtraction that leaves nothing pairs with all before it. */
@@ -32,6 +42,15 @@ struct weft_device {
 
 struct weft_stream {
     weft_device *device;
+    bool wrapped;
+};
+
+/* pending and lock are the generic half's: the latest post was on a stream. */
+struct weft_event {
+    weft_device *device;
+    pthread_mutex_t lock;
+    bool pending, posted;
+    int64_t now_ns; /* when it was posted without a stream */
 };
 
 /* One pass of a signaller over the watchers, on its stack; see watch.c. */
@@ -46,7 +65,7 @@ typedef struct wefti_gate_pass wefti_gate_pass;
  * atomic or under the lock, and says "nobody" in a spare gate.
  *
  * Signaller                          Waiter or watcher
- *   word = max(word, epoch)            sleepers + 1, or watched + 1
+ *   raise the word to epoch            sleepers + 1, or watched + 1
  *   look at sleepers and watched       look at the word
  * all seq_cst: one of the two sees the other. The swap that raises a word is
  * also the release, and the look at it the acquire, of what the signaller wrote
@@ -84,8 +103,8 @@ void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch);
 void wefti_gate_hold(weft_gate *gate);
 void wefti_gate_drop(weft_gate *gate);
 
-/* Whether a wait for epoch is over; the gate may have failed. */
-bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch);
+/* If the gate has failed: lets the chunk's waits pass again. */
+void wefti_gate_fail_again(weft_gate *gate, size_t chunk);
 
 /* OK, or what wefti_gate_fail() has put in, and then why in *text_out, which is
  * the gate's. Ask after the wait is over. */

@@ -3,24 +3,86 @@
  * device/stream.c - the public face of streams: checks, then the table.
  */
 #include "base/error.h"
+#include "base/sized.h"
 #include "device/object.h"
+
+static weft_status check_config(const weft_device *device,
+                                const weft_stream_config *config)
+{
+    if (config->sm_budget < 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "sm_budget %d: allowed is 0 or more",
+                           config->sm_budget);
+    }
+    if (config->sm_budget > 0 &&
+        !wefti_device_can(device, WEFT_CAP_SM_BUDGET)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "sm_budget %d: the %s device has no budgets",
+                           config->sm_budget, device->table->kind);
+    }
+    if (config->native && !device->table->natives) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "native %p: the %s device has no native queues",
+                           config->native, device->table->kind);
+    }
+    if (config->native && (config->priority != 0 || config->sm_budget != 0)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "priority %d and sm_budget %d of a native queue: "
+                           "allowed is 0, they are its owner's",
+                           config->priority, config->sm_budget);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_stream_create_as(weft_device *device,
+                                  const weft_stream_config *config,
+                                  weft_stream **stream_out)
+{
+    if (!device || !config || !stream_out) {
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "%s is NULL: allowed is an object, or a place for one",
+            !device   ? "device"
+            : !config ? "config"
+                      : "stream_out");
+    }
+    weft_stream_config own;
+    weft_status status =
+        wefti_sized_read("config", config, sizeof(own), &own, sizeof(own));
+    if (status == WEFT_OK) {
+        status = check_config(device, &own);
+    }
+    weft_stream *stream;
+    if (status == WEFT_OK) {
+        status = device->table->stream_create(device, &own, &stream);
+    }
+    if (status == WEFT_OK) {
+        stream->device = device;
+        stream->wrapped = own.native != NULL;
+        wefti_device_count(device, 1);
+        *stream_out = stream;
+    }
+    return status;
+}
 
 weft_status weft_stream_create(weft_device *device, int priority,
                                weft_stream **stream_out)
 {
-    if (!device || !stream_out) {
-        return wefti_error(
-            WEFT_ERR_INVALID,
-            "%s is NULL: allowed is an object, or a place for one",
-            device ? "stream_out" : "device");
+    const weft_stream_config config = {.size_bytes = sizeof(config),
+                                       .priority = priority};
+    return weft_stream_create_as(device, &config, stream_out);
+}
+
+weft_status weft_stream_wrap(weft_device *device, void *native,
+                             weft_stream **stream_out)
+{
+    const weft_stream_config config = {.size_bytes = sizeof(config),
+                                       .native = native};
+    if (!native) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "native is NULL: allowed is a queue of the device");
     }
-    weft_status status =
-        device->table->stream_create(device, priority, stream_out);
-    if (status == WEFT_OK) {
-        (*stream_out)->device = device;
-        wefti_device_count(device, 1);
-    }
-    return status;
+    return weft_stream_create_as(device, &config, stream_out);
 }
 
 void weft_stream_destroy(weft_stream *stream)
@@ -32,6 +94,20 @@ void weft_stream_destroy(weft_stream *stream)
     }
 }
 
+void *weft_stream_get_native(const weft_stream *stream)
+{
+    return stream && stream->device->table->stream_get_native
+               ? stream->device->table->stream_get_native(stream)
+               : NULL;
+}
+
+int weft_stream_get_sms(const weft_stream *stream)
+{
+    return stream && stream->device->table->stream_get_sms
+               ? stream->device->table->stream_get_sms(stream)
+               : 0;
+}
+
 weft_status weft_stream_call(weft_stream *stream, void (*call)(void *arg),
                              void *arg)
 {
@@ -41,7 +117,22 @@ weft_status weft_stream_call(weft_stream *stream, void (*call)(void *arg),
             "%s is NULL: allowed is an object, or a place for one",
             stream ? "call" : "stream");
     }
+    if (!wefti_device_can(stream->device, WEFT_CAP_HOST_CALLS)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "streams of the %s device call no host functions",
+                           stream->device->table->kind);
+    }
     return stream->device->table->stream_call(stream, call, arg);
+}
+
+weft_status wefti_stream_launch(weft_stream *stream, const wefti_launch *launch)
+{
+    if (!wefti_device_can(stream->device, WEFT_CAP_LAUNCHES)) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "%s: the %s device runs no kernels", launch->kernel,
+                           stream->device->table->kind);
+    }
+    return stream->device->table->stream_launch(stream, launch);
 }
 
 weft_device *wefti_stream_get_device(const weft_stream *stream)

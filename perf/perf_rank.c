@@ -190,7 +190,7 @@ weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
     if (pool->mem) {
         pool->block = weft_mem_get_base(pool->mem);
     }
-    if (wefti_device_get_table(self->device)->host_reads) {
+    if (wefti_device_can(self->device, WEFT_CAP_HOST_READS)) {
         memset(pool->block, POISON, all_bytes);
         return WEFT_OK;
     }

@@ -32,10 +32,10 @@ static void test_gate_older_epoch_changes_nothing(void **state)
     ok(weft_gate_signal(gate, 0, 7, NULL));
     ok(weft_gate_signal(gate, 0, 3, NULL));
     assert_int_equal(wefti_gate_get(gate, 0), 7);
-    ok(weft_gate_signal(gate, 0, UINT64_MAX, NULL));
+    ok(weft_gate_signal(gate, 0, WEFT_EPOCH_MAX, NULL));
     ok(weft_gate_signal(gate, 0, 8, NULL));
-    assert_true(wefti_gate_get(gate, 0) == UINT64_MAX);
-    ok(weft_gate_wait(gate, 0, UINT64_MAX, NULL));
+    assert_true(wefti_gate_get(gate, 0) == WEFT_EPOCH_MAX);
+    ok(weft_gate_wait(gate, 0, WEFT_EPOCH_MAX, NULL));
     weft_gate_destroy(gate);
 }
 

@@ -127,7 +127,7 @@ static void test_memory_of_two_devices_is_apart(void **state)
     assert_int_equal(back, '1');
     ok(weft_device_copy(two, &back, second, 1, NULL));
     assert_int_equal(back, '2');
-    bool shadow = !wefti_device_get_table(one)->host_reads;
+    bool shadow = !wefti_device_can(one, WEFT_CAP_HOST_READS);
     assert_int_equal(wefti_device_owns(one, first), shadow);
     assert_false(wefti_device_owns(one, second));
     assert_false(wefti_device_owns(two, first));

@@ -6,6 +6,7 @@
  * read and write it, must answer EFAULT; a seeded series of allocations
  * against a plain list.
  */
+#include "device/shadow.h"
 #include "device_test.h"
 
 #include <errno.h>

@@ -5,6 +5,7 @@
 #include "tests/overlap/toy.h"
 
 #include "device/device.h"
+#include "device/shadow.h"
 #include "overlap/schedule/schedule.h"
 
 #include <inttypes.h>

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device/holds.c - a ring of marks per stream, and the device's list of them.
+ *
+ * Locks: the device's list, then one of the holds. No gate is let go under
+ * either, since that may be its end.
+ */
+#include "device/holds.h"
+
+#include "base/error.h"
+#include "device/object.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { RING_FIRST = 64, DROPS_AT_ONCE = 32 };
+
+static wefti_hold *get(const wefti_holds *holds, uint64_t number)
+{
+    return &holds->ring[number & (holds->capacity - 1)];
+}
+
+static weft_status grow(wefti_holds *holds)
+{
+    const size_t capacity = holds->capacity ? 2 * holds->capacity : RING_FIRST;
+    wefti_hold *ring = calloc(capacity, sizeof(*ring));
+    if (!ring) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the stream's queue of %zu marks",
+                           capacity);
+    }
+    for (uint64_t at = holds->first; at < holds->end; at++) {
+        ring[at & (capacity - 1)] = *get(holds, at);
+    }
+    free(holds->ring);
+    holds->ring = ring;
+    holds->capacity = capacity;
+    return WEFT_OK;
+}
+
+weft_status wefti_holds_create(weft_device *device, wefti_holds **holds_out)
+{
+    wefti_holds *holds = calloc(1, sizeof(*holds));
+    if (!holds) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a stream");
+    }
+    holds->device = device;
+    weft_status status = grow(holds);
+    if (status == WEFT_OK) {
+        status = device->table->gate_words(device, 1, &holds->passed);
+    }
+    if (status < 0) {
+        free(holds->ring);
+        free(holds);
+        return status;
+    }
+    pthread_mutex_init(&holds->lock, NULL);
+    pthread_mutex_lock(&device->holds_lock);
+    holds->next = device->holds;
+    device->holds = holds;
+    pthread_mutex_unlock(&device->holds_lock);
+    *holds_out = holds;
+    return WEFT_OK;
+}
+
+static void free_holds(wefti_holds *holds)
+{
+    holds->device->table->gate_words_free(holds->device, holds->passed);
+    pthread_mutex_destroy(&holds->lock);
+    free(holds->ring);
+    free(holds);
+}
+
+weft_status wefti_holds_add(wefti_holds *holds, const wefti_mark *marks,
+                            size_t count, uint64_t *batch_out)
+{
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&holds->lock);
+    while (status == WEFT_OK &&
+           holds->capacity - (holds->end - holds->first) < count) {
+        status = grow(holds);
+    }
+    if (status == WEFT_OK) {
+        *batch_out = ++holds->batches;
+        for (size_t i = 0; i < count; i++) {
+            wefti_gate_hold(marks[i].gate);
+            *get(holds, holds->end++) = (wefti_hold){marks[i], *batch_out};
+        }
+    }
+    pthread_mutex_unlock(&holds->lock);
+    return status;
+}
+
+void wefti_holds_cancel(wefti_holds *holds)
+{
+    weft_gate *gate = NULL;
+    do {
+        gate = NULL;
+        pthread_mutex_lock(&holds->lock);
+        if (holds->end > holds->first &&
+            get(holds, holds->end - 1)->batch == holds->batches) {
+            gate = get(holds, --holds->end)->mark.gate;
+        } else {
+            holds->batches--;
+        }
+        pthread_mutex_unlock(&holds->lock);
+        if (gate) {
+            wefti_gate_drop(gate);
+        }
+    } while (gate);
+}
+
+static void keep_error_locked(wefti_holds *holds, weft_status status,
+                              const char *text)
+{
+    if (status < 0 && holds->error == WEFT_OK) {
+        snprintf(holds->error_text, sizeof(holds->error_text), "%s", text);
+        holds->error = status;
+    }
+}
+
+/* Takes up to DROPS_AT_ONCE gates that the stream has passed off the ring. */
+static size_t take_passed(wefti_holds *holds, weft_gate **gates_out)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&holds->lock);
+    const uint64_t passed = atomic_load(holds->passed);
+    while (count < DROPS_AT_ONCE && holds->first < holds->end &&
+           get(holds, holds->first)->batch <= passed) {
+        const wefti_mark *mark = &get(holds, holds->first++)->mark;
+        const char *text;
+        weft_status failure = wefti_gate_get_failure(mark->gate, &text);
+        if (mark->waits) {
+            keep_error_locked(holds, failure, text);
+        }
+        gates_out[count++] = mark->gate;
+    }
+    pthread_mutex_unlock(&holds->lock);
+    return count;
+}
+
+void wefti_holds_pass(wefti_holds *holds)
+{
+    weft_gate *gates[DROPS_AT_ONCE];
+    size_t count;
+    do {
+        count = take_passed(holds, gates);
+        for (size_t i = 0; i < count; i++) {
+            wefti_gate_drop(gates[i]);
+        }
+    } while (count == DROPS_AT_ONCE);
+}
+
+bool wefti_holds_are_passed(wefti_holds *holds)
+{
+    pthread_mutex_lock(&holds->lock);
+    bool passed = atomic_load(holds->passed) >= holds->batches;
+    pthread_mutex_unlock(&holds->lock);
+    return passed;
+}
+
+void wefti_holds_keep_error(wefti_holds *holds, weft_status status,
+                            const char *text)
+{
+    pthread_mutex_lock(&holds->lock);
+    keep_error_locked(holds, status, text);
+    pthread_mutex_unlock(&holds->lock);
+}
+
+weft_status wefti_holds_get_error(wefti_holds *holds)
+{
+    pthread_mutex_lock(&holds->lock);
+    weft_status status =
+        holds->error == WEFT_OK
+            ? WEFT_OK
+            : wefti_error(holds->error, "%s", holds->error_text);
+    pthread_mutex_unlock(&holds->lock);
+    return status;
+}
+
+bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out)
+{
+    bool stands = false;
+    pthread_mutex_lock(&holds->lock);
+    const uint64_t passed = atomic_load(holds->passed);
+    for (uint64_t at = holds->first; at < holds->end && !stands; at++) {
+        const wefti_hold *hold = get(holds, at);
+        const wefti_mark *mark = &hold->mark;
+        stands = hold->batch > passed && mark->waits &&
+                 !wefti_gate_reached(mark->gate, mark->chunk, mark->epoch);
+        if (stands) {
+            *out = (wefti_stream_stand){mark->gate, mark->chunk, mark->epoch};
+        }
+    }
+    pthread_mutex_unlock(&holds->lock);
+    return stands;
+}
+
+/* Releases again the waits that a signal from before the failure has shut. */
+static void release_failed(wefti_holds *holds)
+{
+    pthread_mutex_lock(&holds->lock);
+    for (uint64_t at = holds->first; at < holds->end; at++) {
+        const wefti_mark *mark = &get(holds, at)->mark;
+        if (mark->waits) {
+            wefti_gate_fail_again(mark->gate, mark->chunk);
+        }
+    }
+    pthread_mutex_unlock(&holds->lock);
+}
+
+/* Takes an abandoned one that has nothing left to pass off the list. */
+static wefti_holds *take_abandoned(weft_device *device)
+{
+    wefti_holds *found = NULL;
+    pthread_mutex_lock(&device->holds_lock);
+    for (wefti_holds **place = &device->holds; *place && !found;) {
+        wefti_holds *holds = *place;
+        if (holds->abandoned && holds->first == holds->end &&
+            wefti_holds_are_passed(holds)) {
+            found = holds;
+            *place = holds->next;
+        } else {
+            place = &holds->next;
+        }
+    }
+    pthread_mutex_unlock(&device->holds_lock);
+    return found;
+}
+
+void wefti_holds_abandon(wefti_holds *holds)
+{
+    if (!holds) {
+        return;
+    }
+    weft_device *device = holds->device;
+    pthread_mutex_lock(&device->holds_lock);
+    holds->abandoned = true;
+    pthread_mutex_unlock(&device->holds_lock);
+    wefti_device_tend(device);
+}
+
+void wefti_device_tend(weft_device *device)
+{
+    const bool failed = atomic_load(&device->failures) != 0;
+    weft_gate *gates[DROPS_AT_ONCE];
+    size_t count = 0;
+    do {
+        count = 0;
+        pthread_mutex_lock(&device->holds_lock);
+        wefti_holds *holds = device->holds;
+        for (; holds && count == 0; holds = holds->next) {
+            count = take_passed(holds, gates);
+        }
+        pthread_mutex_unlock(&device->holds_lock);
+        for (size_t i = 0; i < count; i++) {
+            wefti_gate_drop(gates[i]);
+        }
+    } while (count > 0);
+    pthread_mutex_lock(&device->holds_lock);
+    for (wefti_holds *holds = device->holds; failed && holds;
+         holds = holds->next) {
+        release_failed(holds);
+    }
+    pthread_mutex_unlock(&device->holds_lock);
+    wefti_holds *done;
+    while ((done = take_abandoned(device)) != NULL) {
+        free_holds(done);
+    }
+}

@@ -148,8 +148,8 @@ WEFT_NODISCARD weft_status weft_device_query(weft_device *device,
                                              weft_pointer *pointer_out);
 
 /*
- * weft_device_register - make host memory that is there already PINNED, until
- * weft_device_unregister of the same pointer; nobody may use it then.
+ * weft_device_register    make host memory that is there already PINNED.
+ * weft_device_unregister  end that; nobody may be using it on the device then.
  *
  * Returns     OK | ERR_INVALID (also what is registered already) |
  *             ERR_UNSUPPORTED (memory that can not be pinned) | ERR_NO_MEMORY |
@@ -174,10 +174,10 @@ typedef struct weft_export {
 } weft_export;
 
 /*
- * weft_device_export  - let other processes reach the allocation that pointer
+ * weft_device_export    let other processes reach the allocation that pointer
  *                       lies in. It must stay until they have closed it.
  *                       export_out->descriptor is the caller's to close.
- * weft_device_import  - the same place, as this process sees it.
+ * weft_device_import    the same place, as this process sees it.
  * weft_device_unimport  gives back what was imported; nothing may use it then.
  *
  * Returns     OK | ERR_INVALID (not the device's memory; an import by the
@@ -230,8 +230,8 @@ typedef struct weft_stream_config {
 } weft_stream_config;
 
 /*
- * weft_stream_create_as - a stream as config says.
- * weft_stream_wrap      - a stream that posts to a native queue of the device.
+ * weft_stream_create_as  a stream as config says.
+ * weft_stream_wrap       a stream that posts to a native queue of the device.
  *
  * Returns     OK | ERR_INVALID (also a budget below the least the device can
  *             part, named) | ERR_UNSUPPORTED (the device has no budgets, no
@@ -291,9 +291,9 @@ WEFT_NODISCARD weft_status weft_stream_wait(weft_stream *stream);
  * weft_event_test     whether it has happened.
  * weft_event_wait     makes stream (NULL: the caller) wait for the latest post
  *                     at that time, whatever is posted later.
- * weft_event_get_time when the latest post happened, on the clock of
- *                     CLOCK_MONOTONIC in nanoseconds; what the device measured,
- *                     not when somebody looked.
+ * weft_event_get_time  when the latest post happened, in nanoseconds of
+ *                     CLOCK_MONOTONIC: as the device measured it, not when
+ *                     somebody looked.
  *
  * Returns     OK | INPROGRESS (test, get_time: not yet) | ERR_INVALID
  * (something is NULL, a stream is of another device, get_time: never posted) |

@@ -306,11 +306,13 @@ static void test_gate_misused_refuses(void **state)
     refused(weft_gate_signal(gate, 0, 0, NULL), "epoch 0");
     refused(weft_gate_wait(gate, 9, 1, NULL), "chunk 9");
     refused(weft_gate_wait(gate, 0, 0, NULL), "epoch 0");
+    refused(weft_gate_signal(gate, 0, WEFT_EPOCH_MAX + 1, NULL),
+            "epoch 4611686018427387904: allowed is 1 to 4611686018427387903");
     refused(weft_gate_test(NULL, 0, 1), "gate");
     bool host = wefti_device_get_table(device) == &wefti_device_host;
     ok(weft_device_open(host ? "shadow" : "host", 0, &other));
     weft_stream *foreign = make_stream(other);
-    refused(weft_gate_wait(gate, 0, 1, foreign), "stream of a");
+    refused(weft_gate_wait(gate, 0, 1, foreign), "the gate's is");
     weft_stream_destroy(foreign);
     weft_device_close(other);
     weft_gate_destroy(gate);

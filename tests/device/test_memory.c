@@ -131,9 +131,12 @@ static void test_memory_of_two_devices_is_apart(void **state)
     assert_int_equal(wefti_device_owns(one, first), shadow);
     assert_false(wefti_device_owns(one, second));
     assert_false(wefti_device_owns(two, first));
-    weft_stream *stream = make_stream(two);
-    refused(weft_device_copy(one, first, "1", 1, stream), "another device");
+    weft_device *other;
+    ok(weft_device_open(shadow ? "host" : "shadow", 0, &other));
+    weft_stream *stream = make_stream(other);
+    refused(weft_device_copy(one, first, "1", 1, stream), "allowed is one of");
     weft_stream_destroy(stream);
+    weft_device_close(other);
     weft_device_free(one, first);
     weft_device_free(two, second);
     weft_device_close(two);

@@ -162,10 +162,9 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
         return WEFT_OK;
     }
     if (epoch == 0 || epoch > WEFT_EPOCH_MAX) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "epoch %llu with gates: allowed is 1 to %llu",
-                           (unsigned long long)epoch,
-                           (unsigned long long)WEFT_EPOCH_MAX);
+        return wefti_error(
+            WEFT_ERR_INVALID, "epoch %llu with gates: allowed is 1 to %llu",
+            (unsigned long long)epoch, (unsigned long long)WEFT_EPOCH_MAX);
     }
     size_t send_elems = 0, recv_elems = 0; /* one chunk */
     if (!varied) {

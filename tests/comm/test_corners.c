@@ -302,7 +302,7 @@ static int foreign_stream(weft_comm *comm, void *context)
     int failures = weft_device_open("shadow", 0, &device) != WEFT_OK ||
                    weft_stream_create(device, 0, &stream) != WEFT_OK;
     failures += expect(weft_barrier(comm, stream), WEFT_ERR_INVALID,
-                       "stream of a shadow device");
+                       "stream of shadow device 0");
     failures += still_works(comm);
     weft_stream_destroy(stream);
     weft_device_close(device);

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * tests/fake/fake_args.c - what the arguments of each kernel of kernels/wire
+ * point to (kernels/wire/launch.h). A kernel that is emulated on the host must
+ * not access device addresses, which fault; it gets the fake's own.
+ */
+#include "tests/fake/fake_launch.h"
+
+#include "kernels/wire/pack.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The types' names, sizes, and sizes of the wide types (fold.h). */
+static const struct {
+    const char *name;
+    size_t bytes, wide_bytes;
+} types[] = {
+    {"i8", 1, 1},  {"u8", 1, 1},  {"i32", 4, 4},    {"u32", 4, 4},
+    {"i64", 8, 8}, {"u64", 8, 8}, {"f16", 2, 4},    {"bf16", 2, 4},
+    {"f32", 4, 4}, {"f64", 8, 8}, {"f8e4m3", 1, 4}, {"f8e5m2", 1, 4},
+};
+
+typedef struct kernel_kind {
+    const char *prefix;
+    size_t args_bytes;
+    void (*translate)(fake_uses *uses, void *args, size_t bytes,
+                      size_t wide_bytes);
+} kernel_kind;
+
+/* Replaces one address; `bytes` of 0 are no access. */
+static void translate(fake_uses *uses, const void *field, size_t bytes)
+{
+    void *address;
+    memcpy(&address, field, sizeof(address));
+    if (bytes == 0 || uses->failed) {
+        return;
+    }
+    if (uses->count == uses->capacity) {
+        unsigned capacity = uses->capacity ? 2 * uses->capacity : 72;
+        fake_range **ranges =
+            realloc(uses->ranges, capacity * sizeof(*uses->ranges));
+        uses->failed = !ranges;
+        if (!ranges) {
+            return;
+        }
+        uses->ranges = ranges;
+        uses->capacity = capacity;
+    }
+    address =
+        fake_range_use(uses->ordinal, (CUdeviceptr)(uintptr_t)address, bytes,
+                       false, uses->kernel, &uses->ranges[uses->count]);
+    uses->failed = !address;
+    uses->count += address != NULL;
+    memcpy((void *)(uintptr_t)field, &address, sizeof(address));
+}
+
+static void of_reduce(fake_uses *uses, void *args, size_t bytes, size_t wide)
+{
+    wefti_reduce_args *reduce = args;
+    (void)wide;
+    translate(uses, &reduce->dst, reduce->elems * bytes);
+    for (uint32_t i = 0; i < reduce->source_count && i < WEFTI_LAUNCH_SOURCES;
+         i++) {
+        translate(uses, &reduce->sources[i], reduce->elems * bytes);
+    }
+}
+
+static void of_widen(fake_uses *uses, void *args, size_t bytes, size_t wide)
+{
+    wefti_cast_args *cast = args;
+    translate(uses, &cast->dst, cast->elems * wide);
+    translate(uses, &cast->src, cast->elems * bytes);
+}
+
+static void of_narrow(fake_uses *uses, void *args, size_t bytes, size_t wide)
+{
+    wefti_cast_args *cast = args;
+    translate(uses, &cast->dst, cast->elems * bytes);
+    translate(uses, &cast->src, cast->elems * wide);
+}
+
+static void of_scale(fake_uses *uses, void *args, size_t bytes, size_t wide)
+{
+    wefti_scale_args *scale = args;
+    (void)wide;
+    translate(uses, &scale->dst, scale->elems * bytes);
+    translate(uses, &scale->src, scale->elems * bytes);
+    translate(uses, &scale->scalar, scale->elems ? bytes : 0);
+}
+
+static void of_copy(fake_uses *uses, void *args, size_t bytes, size_t wide)
+{
+    wefti_copy_args *copy = args;
+    (void)bytes;
+    (void)wide;
+    translate(uses, &copy->dst, copy->bytes);
+    translate(uses, &copy->src, copy->bytes);
+}
+
+/* The list of pieces is itself memory of the device; the kernel gets a copy. */
+static void of_pack(fake_uses *uses, void *args, size_t bytes, size_t wide)
+{
+    wefti_pack_args *pack = args;
+    size_t listed = pack->piece_count * sizeof(wefti_piece), end = 0;
+    (void)bytes;
+    (void)wide;
+    translate(uses, &pack->pieces, listed);
+    wefti_piece *pieces = malloc(listed + 1);
+    uses->pieces = pieces;
+    uses->failed = uses->failed || !pieces;
+    if (uses->failed || listed == 0) {
+        return;
+    }
+    memcpy(pieces, pack->pieces, listed);
+    pack->pieces = pieces;
+    for (size_t i = 0; i < pack->piece_count; i++) {
+        translate(uses, &pieces[i].at, pieces[i].bytes);
+        if (pieces[i].bytes &&
+            pieces[i].packed_offset + pieces[i].bytes > end) {
+            end = pieces[i].packed_offset + pieces[i].bytes;
+        }
+    }
+    translate(uses, &pack->packed, end);
+}
+
+static const kernel_kind kinds[] = {
+    {"wefti_reduce_", sizeof(wefti_reduce_args), of_reduce},
+    {"wefti_widen_", sizeof(wefti_cast_args), of_widen},
+    {"wefti_narrow_", sizeof(wefti_cast_args), of_narrow},
+    {"wefti_scale_", sizeof(wefti_scale_args), of_scale},
+    {"wefti_copy_", sizeof(wefti_copy_args), of_copy},
+    {"wefti_pack_", sizeof(wefti_pack_args), of_pack},
+    {"wefti_unpack_", sizeof(wefti_pack_args), of_pack},
+};
+
+static const kernel_kind *find_kind(const char *kernel)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strncmp(kernel, kinds[i].prefix, strlen(kinds[i].prefix)) == 0) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}
+
+size_t fake_args_bytes(const char *kernel)
+{
+    const kernel_kind *kind = find_kind(kernel);
+    return kind ? kind->args_bytes : 0;
+}
+
+bool fake_args_translate(fake_uses *uses, void *args)
+{
+    const kernel_kind *kind = find_kind(uses->kernel);
+    const char *type = uses->kernel + strlen(kind->prefix);
+    size_t bytes = 1, wide_bytes = 1;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if (strcmp(types[i].name, type) == 0) {
+            bytes = types[i].bytes;
+            wide_bytes = types[i].wide_bytes;
+        }
+    }
+    kind->translate(uses, args, bytes, wide_bytes);
+    return !uses->failed;
+}
+
+void fake_args_done(fake_uses *uses)
+{
+    for (unsigned i = 0; i < uses->count; i++) {
+        fake_range_done(uses->ranges[i]);
+    }
+    free(uses->ranges);
+    free(uses->pieces);
+}

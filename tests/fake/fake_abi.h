@@ -34,6 +34,8 @@ typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
+typedef struct CUgraphEdgeData CUgraphEdgeData; /* of no use here */
+typedef unsigned CUjit_option;
 typedef void (*CUhostFn)(void *user_data);
 
 typedef struct CUuuid {

@@ -275,7 +275,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream,
                                    CUstreamCaptureStatus *status, uint64_t *id,
                                    CUgraph *graph,
                                    const CUgraphNode **dependencies,
-                                   const void **edges, size_t *count)
+                                   const CUgraphEdgeData **edges, size_t *count)
 {
     if (edges) {
         *edges = NULL;

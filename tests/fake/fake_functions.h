@@ -100,8 +100,8 @@
       (CUstream stream, CUstreamCaptureStatus * status))                       \
     X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, 12030,                \
       (CUstream stream, CUstreamCaptureStatus * status, uint64_t * id,         \
-       CUgraph * graph, const CUgraphNode **dependencies, const void **edges,  \
-       size_t *count))                                                         \
+       CUgraph * graph, const CUgraphNode **dependencies,                      \
+       const CUgraphEdgeData **edges, size_t *count))                          \
     X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v2, 11030,                \
       (CUstream stream, CUstreamCaptureStatus * status, uint64_t * id,         \
        CUgraph * graph, const CUgraphNode **dependencies, size_t *count))      \
@@ -168,8 +168,8 @@
     X(cuModuleLoadData, cuModuleLoadData, 2000,                                \
       (CUmodule * module, const void *image))                                  \
     X(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010,                            \
-      (CUmodule * module, const void *image, unsigned count, int *options,     \
-       void **values))                                                         \
+      (CUmodule * module, const void *image, unsigned count,                   \
+       CUjit_option *options, void **values))                                  \
     X(cuModuleUnload, cuModuleUnload, 2000, (CUmodule module))                 \
     X(cuModuleGetFunction, cuModuleGetFunction, 2000,                          \
       (CUfunction * function, CUmodule module, const char *name))              \

@@ -68,7 +68,7 @@ CUresult cuModuleLoadData(CUmodule *module, const void *image)
 }
 
 CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
-                            int *options, void **values)
+                            CUjit_option *options, void **values)
 {
     if (count && (!options || !values)) {
         return CUDA_ERROR_INVALID_VALUE;

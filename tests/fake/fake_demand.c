@@ -4,8 +4,8 @@
  *
  *   WEFT_FAKE_GPU_COUNT            devices, 0 to 16 (1); 0: cuInit finds none
  *   CUDA_VISIBLE_DEVICES           their numbers, in the order of ordinals
- *   WEFT_FAKE_GPU_PER_RANK         1: only device WEFT_RANK modulo the number
- *                                  of visible ones (0)
+ *   WEFT_FAKE_GPU_PER_RANK         1: of these only one, by the process's rank
+ *                                  from weft-run, mpirun or srun (0)
  *   WEFT_FAKE_GPU_SEED             of all chance (drawn, and printed)
  *   WEFT_FAKE_GPU_DELAY            percent of the usual delays (100)
  *   WEFT_FAKE_GPU_MEMORY_MIB       of each device, at most 8192 (4096)
@@ -61,6 +61,24 @@ static uint64_t get_number(const char *name, uint64_t otherwise, uint64_t most)
     return value;
 }
 
+/* One device for this process, by the rank that its launcher has given it. */
+static void get_own(void)
+{
+    static const char *const names[] = {
+        "WEFT_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"};
+    unsigned count = (unsigned)settings.visible_count;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (getenv(names[i])) {
+            uint64_t rank = get_number(names[i], 0, UINT32_MAX);
+            settings.visible[0] = settings.visible[rank % count];
+            settings.visible_count = 1;
+            return;
+        }
+    }
+    fake_say("WEFT_FAKE_GPU_PER_RANK=1: no launcher has set WEFT_RANK");
+    settings.good = false;
+}
+
 /* The programming guide, "CUDA environment variables": what follows a number
  * that is no device is not visible either. */
 static void get_visible(void)
@@ -84,10 +102,7 @@ static void get_visible(void)
     }
     if (settings.visible_count &&
         get_number("WEFT_FAKE_GPU_PER_RANK", 0, 1) == 1) {
-        uint64_t rank = get_number("WEFT_RANK", 0, UINT32_MAX);
-        settings.visible[0] =
-            settings.visible[rank % (unsigned)settings.visible_count];
-        settings.visible_count = 1;
+        get_own();
     }
 }
 

@@ -1,26 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/fake/fake_demand.c - what the environment asks of the fake driver:
- *
- *   WEFT_FAKE_GPU_COUNT            devices, 0 to 16 (1); 0: cuInit finds none
- *   CUDA_VISIBLE_DEVICES           their numbers, in the order of ordinals
- *   WEFT_FAKE_GPU_PER_RANK         1: of these only one, by the process's rank
- *                                  from weft-run, mpirun or srun (0)
- *   WEFT_FAKE_GPU_SEED             of all chance (drawn, and printed)
- *   WEFT_FAKE_GPU_DELAY            percent of the usual delays (100)
- *   WEFT_FAKE_GPU_MEMORY_MIB       of each device, at most 8192 (4096)
- *   WEFT_FAKE_GPU_DRIVER_VERSION   what cuDriverGetVersion says, and of which
- *                                  version functions are (13000)
- *   WEFT_FAKE_GPU_MISSING          names, separated by commas, of functions
- *                                  that cuGetProcAddress does not find
- *   WEFT_FAKE_GPU_OUT_OF_MEMORY    k: the k-th allocation of memory fails
- *   WEFT_FAKE_GPU_ERROR            code@k, as in 700@5: the k-th operation of
- *                                  the streams fails so, and all after it
- *   WEFT_FAKE_GPU_NO_PEER          1: no device can access another (0)
- *   WEFT_FAKE_GPU_NO_FLUSH         1: remote writes cannot be flushed (0)
- *   WEFT_FAKE_GPU_NO_64            1: no memory operations of 64 bits (0)
- *
- * A bad value is one line on stderr, and cuInit fails.
+ * tests/fake/fake_demand.c - what the environment asks of the fake driver, and
+ * the draws of its chance. docs/testing.md lists the variables. A bad value is
+ * one line on stderr, and cuInit fails.
  */
 #include "tests/fake/fake.h"
 

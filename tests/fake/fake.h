@@ -131,7 +131,9 @@ extern fake_state fake;
  */
 CUresult fake_enter(void);         /* needs cuInit */
 CUresult fake_enter_context(void); /* needs a current context too */
-CUcontext fake_current(void);      /* after fake_enter_context: not NULL */
+/* Whether this thread is in a function of cuLaunchHostFunc. */
+void fake_set_in_function(bool inside);
+CUcontext fake_current(void); /* after fake_enter_context: not NULL */
 
 /* Makes an error sticky: the first stays. Without the lock. */
 void fake_fail(CUresult error);

@@ -64,21 +64,31 @@ typedef struct CUipcEventHandle {
     X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource already mapped")               \
     X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable ECC error")            \
     X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "no peer access between them")  \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "uncorrectable NVLink error")      \
+    X(CUDA_ERROR_CONTAINED, 226, "invalid memory access, contained")           \
     X(CUDA_ERROR_INVALID_HANDLE, 400, "invalid resource handle")               \
     X(CUDA_ERROR_NOT_FOUND, 500, "named symbol not found")                     \
     X(CUDA_ERROR_NOT_READY, 600, "device not ready")                           \
     X(CUDA_ERROR_ILLEGAL_ADDRESS, 700, "an illegal memory access")             \
     X(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, 701, "too many resources asked for") \
+    X(CUDA_ERROR_LAUNCH_TIMEOUT, 702, "the launch timed out")                  \
     X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704,                             \
       "peer access is already enabled")                                        \
     X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709, "context is destroyed")            \
+    X(CUDA_ERROR_ASSERT, 710, "device-side assert")                            \
     X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712,                          \
       "host memory is already registered")                                     \
     X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713,                              \
       "host memory is not registered")                                         \
+    X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "hardware stack error")            \
+    X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "illegal instruction")              \
+    X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "misaligned address")                \
+    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "wrong address space")            \
+    X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter")                   \
     X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")             \
     X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                \
     X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                \
+    X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "driver and library differ")     \
     X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900,                              \
       "operation not permitted when stream is capturing")                      \
     X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901,                              \
@@ -94,6 +104,7 @@ typedef struct CUipcEventHandle {
       "stream")                                                                \
     X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908,                             \
       "attempt to end a capture from another thread")                          \
+    X(CUDA_ERROR_EXTERNAL_DEVICE, 911, "an external device has failed")        \
     X(CUDA_ERROR_INVALID_RESOURCE_TYPE, 914, "invalid resource type")          \
     X(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, 915,                          \
       "invalid resource configuration")                                        \

@@ -132,11 +132,23 @@ CUresult cuGetErrorString(CUresult error, const char **text)
     return CUDA_ERROR_INVALID_VALUE;
 }
 
+static _Thread_local bool in_function;
+
+void fake_set_in_function(bool inside)
+{
+    in_function = inside;
+}
+
 /* CUDA_ERROR_NOT_INITIALIZED: "cuInit has not been called, or has failed". A
  * context cannot be used in a child of its process: no forked process may use
- * the driver that its parent has initialised (programming guide). */
+ * the driver that its parent has initialised (programming guide).
+ * CUDA_ERROR_NOT_PERMITTED: see cuLaunchHostFunc. */
 CUresult fake_enter(void)
 {
+    if (in_function) {
+        fake_say("called from a function of cuLaunchHostFunc");
+        return CUDA_ERROR_NOT_PERMITTED;
+    }
     int pid = atomic_load(&fake.pid);
     if (pid == 0) {
         return CUDA_ERROR_NOT_INITIALIZED;

@@ -15,14 +15,21 @@ enum { MULTIPROCESSORS = 132, GROUP = 8, FINE_GROUP = 2 };
  * split again (cuDevSmResourceSplitByCount). */
 enum { FROM_DEVICE = 1, FROM_SPLIT, FROM_REST };
 
+/* No call frees a descriptor: each lasts as long as the driver. */
 struct CUdevResourceDesc_st {
+    CUdevResourceDesc next;
     unsigned multiprocessors;
 };
 
 struct CUgreenCtx_st {
+    CUgreenCtx next; /* of those destroyed */
     struct CUctx_st context;
     unsigned multiprocessors;
 };
+
+/* With the lock. Work that is still to end refers to destroyed contexts. */
+static CUdevResourceDesc descriptors;
+static CUgreenCtx destroyed;
 
 static CUdevResource make(unsigned count, unsigned char origin)
 {
@@ -112,13 +119,16 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *desc,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     made->multiprocessors = sum;
+    pthread_mutex_lock(&fake.lock);
+    made->next = descriptors;
+    descriptors = made;
+    pthread_mutex_unlock(&fake.lock);
     *desc = made;
     return CUDA_SUCCESS;
 }
 
 /* cuGreenCtxCreate: DEFAULT_STREAM is required; it retains the primary context
- * and is not made current. The descriptor has no call that frees it: it lasts
- * as long as the driver, and here goes to the context. */
+ * and is not made current. */
 CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc,
                           CUdevice device, unsigned flags)
 {
@@ -141,7 +151,6 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc,
     made->context.ordinal = device;
     made->context.green = made;
     made->context.primary = primary;
-    free(desc);
     *green = made;
     return CUDA_SUCCESS;
 }
@@ -153,19 +162,22 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
     if (result != CUDA_SUCCESS || !green) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
-    bool used = false;
     pthread_mutex_lock(&fake.lock);
     for (CUstream at = fake.streams; at; at = at->next) {
-        used = used || (at->context == &green->context && !at->destroyed);
+        if (at->context == &green->context && !at->destroyed) {
+            result = CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    if (result == CUDA_SUCCESS) {
+        green->next = destroyed;
+        destroyed = green;
+    } else {
+        fake_say("cuGreenCtxDestroy: a stream of it is not yet destroyed");
     }
     pthread_mutex_unlock(&fake.lock);
-    if (used) {
-        fake_say("cuGreenCtxDestroy: a stream of it is not yet destroyed");
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    result = cuDevicePrimaryCtxRelease_v2(green->context.ordinal);
-    green->context.green = NULL; /* streams that finish still refer to it */
-    return result;
+    return result == CUDA_SUCCESS
+               ? cuDevicePrimaryCtxRelease_v2(green->context.ordinal)
+               : result;
 }
 
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)

@@ -360,13 +360,23 @@ CUresult fake_stream_submit(CUstream stream, const fake_work *work)
 
 static CUresult run_function(CUstream stream, fake_work *work)
 {
-    (void)stream;
+    static pthread_mutex_t one_function = PTHREAD_MUTEX_INITIALIZER;
+    bool serial = fake_draw(&stream->seed, 2) == 0;
+    if (serial) {
+        pthread_mutex_lock(&one_function);
+    }
+    fake_set_in_function(true);
     work->function(work->user_data);
+    fake_set_in_function(false);
+    if (serial) {
+        pthread_mutex_unlock(&one_function);
+    }
     return CUDA_SUCCESS;
 }
 
 /* cuLaunchHostFunc: functions of several streams "may be serialized", and by
- * chance are; one may make no call of the driver, and here has no context. */
+ * chance are; a function "must not make any CUDA API calls", and gets
+ * NOT_PERMITTED. */
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user_data)
 {
     if (!function) {

@@ -14,8 +14,6 @@
 
 enum { BYTES = 4096, SEEDS = 15, ROUNDS = 30 };
 
-typedef void (*case_of_seed)(void *arg);
-
 /* How many of SEEDS cases found their disorder. They exit 0 or 3. */
 static int count_disorders(void (*check)(void *arg), void *arg,
                            const char *devices)
@@ -442,6 +440,53 @@ static void test_illegal_address_is_sticky(void **state)
     in_child(check_sticky, NULL, NULL);
 }
 
+static void call_driver(void *arg)
+{
+    int count;
+    *(CUresult *)arg = cuDeviceGetCount(&count);
+}
+
+/* Raises its own flag and waits a while for the other's. */
+typedef struct meeting {
+    _Atomic bool here, *other;
+    bool met;
+} meeting;
+
+static void meet(void *arg)
+{
+    meeting *self = arg;
+    struct timespec pause = {0, 1000000};
+    atomic_store(&self->here, true);
+    for (int i = 0; i < 200 && !atomic_load(self->other); i++) {
+        nanosleep(&pause, NULL);
+    }
+    self->met = atomic_load(self->other);
+}
+
+static void check_host_functions(void *arg)
+{
+    (void)arg;
+    static meeting both[2];
+    CUresult result = CUDA_SUCCESS;
+    open_device(0);
+    CUstream streams[2] = {new_stream(), new_stream()};
+    CHECK_OK(cuLaunchHostFunc(streams[0], call_driver, &result));
+    CHECK_OK(cuStreamSynchronize(streams[0]));
+    CHECK(result == CUDA_ERROR_NOT_PERMITTED);
+    for (int i = 0; i < 2; i++) {
+        both[i].other = &both[!i].here;
+        CHECK_OK(cuLaunchHostFunc(streams[i], meet, &both[i]));
+    }
+    CHECK_OK(cuCtxSynchronize());
+    _exit(both[0].met && both[1].met ? 0 : 3);
+}
+
+static void test_host_functions_may_be_serialised(void **state)
+{
+    (void)state;
+    assert_true(count_disorders(check_host_functions, NULL, "1") > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_values_out_of_reach_are_refused),
         cmocka_unit_test(test_remote_writes_need_a_flush),
         cmocka_unit_test(test_illegal_address_is_sticky),
+        cmocka_unit_test(test_host_functions_may_be_serialised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

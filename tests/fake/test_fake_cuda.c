@@ -9,7 +9,7 @@
  */
 #include "tests/fake/fake_test.h"
 
-enum { BYTES = 4096, SEEDS = 40 };
+enum { BYTES = 4096 };
 
 static void check_init(void *arg)
 {

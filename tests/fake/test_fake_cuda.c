@@ -37,6 +37,10 @@ static void check_init(void *arg)
     CHECK(popped == other);
     CHECK_OK(cuCtxGetCurrent(&popped));
     CHECK(popped == context);
+    CHECK_OK(cuCtxSetCurrent(NULL)); /* pops */
+    CHECK_OK(cuCtxGetCurrent(&popped));
+    CHECK(popped == NULL);
+    CHECK_IS(CUDA_ERROR_INVALID_CONTEXT, cuCtxPopCurrent_v2(&popped));
     pid_t child = fork(); /* the driver is of no use in a child */
     if (child == 0) {
         _exit(cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);

@@ -346,6 +346,8 @@ static void check_green(void *arg)
     CHECK_OK(cuDevSmResourceSplitByCount(part, &count, &all, &rest, 0, 16));
     CHECK(count == 8 && part[7].sm.smCount == 16 && rest.sm.smCount == 4);
     count = 2;
+    CHECK_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION, /* split again */
+             cuDevSmResourceSplitByCount(part, &count, part, NULL, 0, 8));
     CHECK_IS(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
              cuDevSmResourceSplitByCount(part, &count, &rest, NULL, 0, 2));
     CHECK_IS(CUDA_ERROR_INVALID_VALUE,

@@ -101,6 +101,10 @@ static void import_memory(int socket)
     memset(&broken, 0, sizeof(broken));
     CHECK_IS(CUDA_ERROR_INVALID_VALUE,
              cuIpcOpenMemHandle_v2(&memory, broken, 1));
+    broken = handle;
+    broken.reserved[16] ^= 1; /* another file's number */
+    CHECK_IS(CUDA_ERROR_MAP_FAILED, cuIpcOpenMemHandle_v2(&memory, broken, 1));
+    CHECK(new_memory(BYTES) != raw); /* what a raw pointer would find */
     CHECK_IS(CUDA_ERROR_INVALID_VALUE, cuMemsetD8Async(raw, 0, 1, stream));
     CHECK_OK(cuIpcOpenMemHandle_v2(&memory, handle, 1));
     CHECK_OK(cuIpcOpenMemHandle_v2(&again, handle, 1));
@@ -127,6 +131,42 @@ static void test_memory_goes_by_handle(void **state)
 {
     (void)state;
     run_pair(export_memory, import_memory, "2");
+}
+
+static void open_in_vain(void *handle)
+{
+    CUdeviceptr memory;
+    open_device(0);
+    CHECK_IS(CUDA_ERROR_MAP_FAILED,
+             cuIpcOpenMemHandle_v2(&memory, *(CUipcMemHandle *)handle, 1));
+}
+
+/* An exporter that is killed leaves nothing to be opened. */
+static void export_and_die(int socket)
+{
+    CUipcMemHandle handle;
+    open_device(0);
+    CHECK_OK(cuIpcGetMemHandle(&handle, new_memory(BYTES)));
+    put(socket, &handle, sizeof(handle));
+    kill(getpid(), SIGKILL);
+}
+
+static void test_killed_exporter_leaves_nothing(void **state)
+{
+    (void)state;
+    int ends[2], status = -1;
+    CUipcMemHandle handle;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    pid_t exporter = fork();
+    if (exporter == 0) {
+        export_and_die(ends[0]);
+    }
+    get(ends[1], &handle, sizeof(handle));
+    assert_int_equal(waitpid(exporter, &status, 0), exporter);
+    assert_true(WIFSIGNALED(status));
+    close(ends[0]);
+    close(ends[1]);
+    in_child(open_in_vain, &handle, NULL);
 }
 
 static void export_event(int socket)
@@ -240,6 +280,13 @@ static void export_physical(int socket)
     CHECK_OK(cuMemGetAllocationGranularity(&bytes, &prop, 0));
     CHECK(bytes == 2 << 20);
     CHECK_IS(CUDA_ERROR_INVALID_VALUE, cuMemCreate(&handle, 4096, &prop, 0));
+    prop.requestedHandleTypes = 0;
+    CHECK_OK(cuMemCreate(&handle, bytes, &prop, 0));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuMemExportToShareableHandle(&descriptor, handle, 1, 0));
+    CHECK_OK(cuMemRelease(handle));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE, cuMemRelease(handle));
+    prop.requestedHandleTypes = 1;
     CHECK_OK(cuMemCreate(&handle, bytes, &prop, 0));
     CUdeviceptr at = map(handle, bytes);
     check_filled(stream, at, 0xff, bytes);
@@ -315,6 +362,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_goes_by_handle),
+        cmocka_unit_test(test_killed_exporter_leaves_nothing),
         cmocka_unit_test(test_events_go_by_handle),
         cmocka_unit_test(test_memory_goes_by_descriptor),
         cmocka_unit_test(test_mapped_memory_needs_access),

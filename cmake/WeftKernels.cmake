@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The kernels for GPUs: kernels/weft_kernels.fatbin, with code for sm_80, sm_90
-# and sm_100 and PTX for what comes later, and kernels/ptx/<source>.ptx to read
-# or run by other means. Without nvcc there are none. Products and sums are not
-# contracted: results have the host's bits.
+# and sm_100 and PTX for what comes later; kernels/ptx/<source>.ptx, the PTX of
+# compute_80, and kernels/ptx/compute_90/<source>.ptx, which tests interpret.
+# Without nvcc there are none. Products and sums are not contracted: results
+# have the host's bits.
 set(wire ${CMAKE_SOURCE_DIR}/kernels/wire)
 set(weft_kernel_sources
     ${wire}/wire_cast.cu ${wire}/wire_move.cu ${wire}/wire_reduce.cu)
@@ -19,17 +20,23 @@ elseif(WEFT_SANITIZE OR WEFT_FUZZ OR CMAKE_CROSSCOMPILING)
 else()
     message(STATUS "kernels for GPUs: by ${WEFT_NVCC}")
     set(kernels_dir ${CMAKE_BINARY_DIR}/kernels)
-    file(MAKE_DIRECTORY ${kernels_dir}/ptx)
+    file(MAKE_DIRECTORY ${kernels_dir}/ptx/compute_90)
     set(outputs)
     set(all_sources "")
     foreach(source ${weft_kernel_sources})
         get_filename_component(name ${source} NAME_WE)
-        add_custom_command(OUTPUT ${kernels_dir}/ptx/${name}.ptx
-            COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS} -arch=compute_80 -ptx
-                -o ${kernels_dir}/ptx/${name}.ptx ${source}
-            DEPENDS ${source} ${weft_kernel_headers} VERBATIM
-            COMMENT "PTX of ${name}.cu")
-        list(APPEND outputs ${kernels_dir}/ptx/${name}.ptx)
+        foreach(arch 80 90)
+            set(ptx ${kernels_dir}/ptx/${name}.ptx)
+            if(NOT arch EQUAL 80)
+                set(ptx ${kernels_dir}/ptx/compute_${arch}/${name}.ptx)
+            endif()
+            add_custom_command(OUTPUT ${ptx}
+                COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS} -arch=compute_${arch}
+                    -ptx -o ${ptx} ${source}
+                DEPENDS ${source} ${weft_kernel_headers} VERBATIM
+                COMMENT "PTX of ${name}.cu for compute_${arch}")
+            list(APPEND outputs ${ptx})
+        endforeach()
         string(APPEND all_sources "#include \"${source}\"\n")
     endforeach()
     # One module: what it may define twice would not compile.

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: the CUDA kernels of kernels/wire, emulated, give the bits of the host's
- * functions, whatever the launch shape, the thread order and the alignment.
+ * Goal: the CUDA kernels of kernels/wire, emulated, or their PTX, interpreted,
+ * give the bits of the host's functions, whatever the launch shape, the thread
+ * order and the alignment, and access nothing but their arguments.
  *
  * Method: random calls for every type and reduction, of 0, 1, odd and large
  * counts and 1 to 9 sources, and up to all that there is room for; addresses
  * with the same, another and no alignment of elements. Buffers end where their
- * last element does, so that the address sanitizer sees one too far.
+ * last element does, so that the address sanitizer sees one too far; the
+ * interpreter gets the list of them all.
  * Outputs, and what lies before them, are poisoned.
  */
 #include "base/check.h"
@@ -15,20 +17,40 @@
 #include "kernels/wire/pack.h"
 #include "tests/kernels/fold_reference.h"
 #include "tests/seed.h"
-#include "tests/simt/simt_launch.h"
+#include "tests/simt/wire_launch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-enum { POISON = 0xa5, UNIT_BYTES = 16 };
+enum { POISON = 0xa5, UNIT_BYTES = 16, RANGES = 1024 };
 
 static uint64_t seed;
+
+/* All memory that kernels may access now. */
+static wire_range ranges[RANGES];
+static size_t range_count;
+
+static void add_range(const void *at, size_t bytes)
+{
+    assert_true(range_count < RANGES);
+    ranges[range_count++] = (wire_range){at, bytes, false};
+}
+
+static void drop_range(const void *at)
+{
+    for (size_t i = 0; i < range_count; i++) {
+        if (ranges[i].at == at) {
+            ranges[i] = ranges[--range_count];
+            return;
+        }
+    }
+    fail_msg("a range that is not there");
+}
 
 /* An array that ends where its block of memory ends. */
 typedef struct array {
@@ -42,7 +64,14 @@ static array new_array(size_t bytes, size_t offset)
     assert_int_equal(posix_memalign(&block, UNIT_BYTES, offset + bytes), 0);
     array made = {block, (unsigned char *)block + offset, bytes};
     memset(block, POISON, offset + bytes);
+    add_range(made.at, bytes);
     return made;
+}
+
+static void free_array(array *made)
+{
+    drop_range(made->at);
+    free(made->block);
 }
 
 /* same: all arrays alike modulo a unit; aligned: to their elements. */
@@ -55,19 +84,16 @@ static size_t random_offset(placing where, size_t same, size_t width)
                               : random_next(&seed) % UNIT_BYTES;
 }
 
-static void launch(const char *verb, const char *what, void *args)
+/* written: the array that the kernel writes; NULL: any of them. */
+static void launch(const char *verb, const char *what, void *args,
+                   const void *written)
 {
-    static const unsigned threads[] = {32, 64, 96};
-    simt_config config = {
-        .grid = {1 + (unsigned)(random_next(&seed) % 3), 1, 1},
-        .block = {threads[random_next(&seed) % 3], 1, 1},
-        .order = (simt_order)(random_next(&seed) % SIMT_ORDER_COUNT),
-        .seed = random_next(&seed)};
     char name[64];
     snprintf(name, sizeof(name), "wefti_%s_%s", verb, what);
-    if (simt_launch(name, &config, (void *[]){args}) != 0) {
-        fail_msg("%s", simt_fault());
+    for (size_t i = 0; i < range_count; i++) {
+        ranges[i].writable = !written || ranges[i].at == written;
     }
+    wire_launch(name, args, ranges, range_count, &seed);
 }
 
 static void assert_same(const char *what, weft_dtype dtype, weft_redop redop,
@@ -105,13 +131,13 @@ static void check_reduce(weft_dtype dtype, weft_redop redop, size_t count,
     unsigned char *expected = malloc(elems * width + 1);
     wefti_fold(expected, args.sources, count, elems, dtype, redop);
     args.dst = target < count ? sources[target].at : dst.at;
-    launch("reduce", weft_dtype_text(dtype), &args);
+    launch("reduce", weft_dtype_text(dtype), &args, args.dst);
     assert_same("reduce", dtype, redop, count,
                 target < count ? sources[target] : dst, expected);
     for (size_t k = 0; k < count; k++) {
-        free(sources[k].block);
+        free_array(&sources[k]);
     }
-    free(dst.block);
+    free_array(&dst);
     free(expected);
 }
 
@@ -185,6 +211,11 @@ static void test_reduce_by_groups_equals_fold(void **state)
     uint16_t values[SOURCES][ELEMS], got[ELEMS], expected[ELEMS];
     float wide[SOURCES][ELEMS], sums[2][ELEMS], sum[ELEMS];
     const void *all[SOURCES];
+    add_range(values, sizeof(values));
+    add_range(wide, sizeof(wide));
+    add_range(sums, sizeof(sums));
+    add_range(sum, sizeof(sum));
+    add_range(got, sizeof(got));
     wefti_reduce_args part = {.elems = ELEMS, .redop = WEFT_REDOP_SUM};
     wefti_reduce_args top = {.dst = sum,
                              .elems = ELEMS,
@@ -195,7 +226,7 @@ static void test_reduce_by_groups_equals_fold(void **state)
         reference_fill((unsigned char *)values[k], ELEMS, WEFT_DTYPE_BF16,
                        &seed);
         wefti_cast_args widen = {wide[k], values[k], ELEMS, 0};
-        launch("widen", "bf16", &widen);
+        launch("widen", "bf16", &widen, wide);
         all[k] = values[k];
     }
     for (size_t group = 0; group < 2; group++) {
@@ -208,13 +239,14 @@ static void test_reduce_by_groups_equals_fold(void **state)
         for (size_t k = 0; k < part.source_count; k++) {
             part.sources[k] = wide[from + k];
         }
-        launch("reduce", "f32", &part);
+        launch("reduce", "f32", &part, sums);
     }
-    launch("reduce", "f32", &top);
+    launch("reduce", "f32", &top, sum);
     wefti_cast_args narrow = {got, sum, ELEMS, SOURCES};
-    launch("narrow", "bf16", &narrow);
+    launch("narrow", "bf16", &narrow, got);
     wefti_fold(expected, all, SOURCES, ELEMS, WEFT_DTYPE_BF16, WEFT_REDOP_AVG);
     assert_memory_equal(got, expected, sizeof(got));
+    range_count = 0;
 }
 
 static void check_casts(weft_dtype dtype, weft_redop redop)
@@ -233,7 +265,7 @@ static void check_casts(weft_dtype dtype, weft_redop redop)
     reference_fill(wide_in.at, elems, wide_dtype, &seed);
     if (wide != width) {
         wefti_cast_args args = {wide_out.at, narrow_in.at, elems, 0};
-        launch("widen", weft_dtype_text(dtype), &args);
+        launch("widen", weft_dtype_text(dtype), &args, wide_out.at);
         for (size_t i = 0; i < elems; i++) { /* NaN's bits are not promised */
             float got, want;
             memcpy(&got, wide_out.at + i * 4, 4);
@@ -243,14 +275,14 @@ static void check_casts(weft_dtype dtype, weft_redop redop)
         }
     }
     wefti_cast_args args = {out.at, wide_in.at, elems, divisor};
-    launch("narrow", weft_dtype_text(dtype), &args);
+    launch("narrow", weft_dtype_text(dtype), &args, out.at);
     wefti_narrow(expected, wide_in.at, divisor ? divisor : 1, elems, dtype,
                  redop);
     assert_same("narrow", dtype, redop, divisor, out, expected);
-    free(narrow_in.block);
-    free(wide_in.block);
-    free(out.block);
-    free(wide_out.block);
+    free_array(&narrow_in);
+    free_array(&wide_in);
+    free_array(&out);
+    free_array(&wide_out);
     free(expected);
 }
 
@@ -269,6 +301,9 @@ static void test_small_floats_of_every_code_equal_the_hosts(void **state)
                                         WEFT_DTYPE_F8E4M3, WEFT_DTYPE_F8E5M2};
     static float wide[CODES], expected_wide[CODES];
     static uint16_t codes[CODES], got[CODES], expected[CODES];
+    add_range(wide, sizeof(wide));
+    add_range(codes, sizeof(codes));
+    add_range(got, sizeof(got));
     for (size_t i = 0; i < WEFTI_COUNT_OF(dtypes); i++) {
         const char *text = weft_dtype_text(dtypes[i]);
         size_t bytes = weft_dtype_bytes(dtypes[i]);
@@ -281,7 +316,7 @@ static void test_small_floats_of_every_code_equal_the_hosts(void **state)
             }
         }
         wefti_cast_args widen = {wide, codes, count, 0};
-        launch("widen", text, &widen);
+        launch("widen", text, &widen, wide);
         wefti_widen(expected_wide, codes, count, dtypes[i]);
         for (size_t k = 0; k < count; k++) {
             float want = expected_wide[k];
@@ -292,10 +327,11 @@ static void test_small_floats_of_every_code_equal_the_hosts(void **state)
             wide[k] = expected_wide[k] / 2 + expected_wide[k + 1] / 2;
         }
         wefti_cast_args narrow = {got, wide, count, 0};
-        launch("narrow", text, &narrow);
+        launch("narrow", text, &narrow, got);
         wefti_narrow(expected, wide, 1, count, dtypes[i], WEFT_REDOP_SUM);
         assert_memory_equal(got, expected, count * bytes);
     }
+    range_count = 0;
 }
 
 static void check_scale(weft_dtype dtype, weft_redop redop)
@@ -311,14 +347,14 @@ static void check_scale(weft_dtype dtype, weft_redop redop)
         reference_fill(scalar.at, 1, dtype, &seed);
         wefti_scale(expected, src.at, scalar.at, elems, dtype);
         wefti_scale_args args = {dst.at, src.at, scalar.at, elems};
-        launch("scale", weft_dtype_text(dtype), &args);
+        launch("scale", weft_dtype_text(dtype), &args, dst.at);
         assert_same("scale", dtype, redop, 1, dst, expected);
         args.dst = src.at;
-        launch("scale", weft_dtype_text(dtype), &args);
+        launch("scale", weft_dtype_text(dtype), &args, src.at);
         assert_same("scale in place", dtype, redop, 1, src, expected);
-        free(src.block);
-        free(dst.block);
-        free(scalar.block);
+        free_array(&src);
+        free_array(&dst);
+        free_array(&scalar);
         free(expected);
     }
 }
@@ -340,10 +376,10 @@ static void test_copy_any_size_and_alignment_equal(void **state)
         array dst = new_array(bytes, random_next(&seed) % UNIT_BYTES);
         reference_fill(src.at, bytes, WEFT_DTYPE_U8, &seed);
         wefti_copy_args args = {dst.at, src.at, bytes};
-        launch("copy", "bytes", &args);
+        launch("copy", "bytes", &args, dst.at);
         assert_same("copy", WEFT_DTYPE_U8, WEFT_REDOP_SUM, 1, dst, src.at);
-        free(src.block);
-        free(dst.block);
+        free_array(&src);
+        free_array(&dst);
     }
 }
 
@@ -365,15 +401,16 @@ static void check_pack(size_t count)
     }
     array packed = new_array(total, random_next(&seed) % UNIT_BYTES);
     array expected = new_array(total, 0);
+    add_range(pieces, count * sizeof(*pieces));
     wefti_pack(expected.at, pieces, count);
     wefti_pack_args args = {packed.at, pieces, count};
-    launch("pack", "bytes", &args);
+    launch("pack", "bytes", &args, packed.at);
     assert_same("pack", WEFT_DTYPE_U8, WEFT_REDOP_SUM, count, packed,
                 expected.at);
     for (size_t i = 0; i < count; i++) {
         memset(apart[i].at, POISON, apart[i].bytes);
     }
-    launch("unpack", "bytes", &args);
+    launch("unpack", "bytes", &args, NULL);
     for (size_t i = 0; i < count; i++) {
         assert_same("unpack", WEFT_DTYPE_U8, WEFT_REDOP_SUM, i, apart[i],
                     expected.at + pieces[i].packed_offset);
@@ -383,10 +420,11 @@ static void check_pack(size_t count)
     for (size_t i = 0; i < count; i++) {
         assert_memory_equal(apart[i].at, expected.at + pieces[i].packed_offset,
                             apart[i].bytes);
-        free(apart[i].block);
+        free_array(&apart[i]);
     }
-    free(packed.block);
-    free(expected.block);
+    drop_range(pieces);
+    free_array(&packed);
+    free_array(&expected);
     free(apart);
     free(pieces);
 }
@@ -414,5 +452,9 @@ int main(void)
         cmocka_unit_test(test_pack_and_unpack_equal_the_hosts),
     };
     seed = random_seed();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = 0;
+    for (unsigned round = 0; round < wire_launch_rounds() && !failed; round++) {
+        failed = cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    return failed;
 }

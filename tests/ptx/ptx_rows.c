@@ -62,8 +62,8 @@ const ptx_row ptx_rows[] = {
     ALU("brev.B32_64", "da", brev, 0),
 
     /* Comparisons and choices. */
-    RUN("setp.CMPEQ.COMPARED_BITS", "qaa", setp, 0),
-    RUN("setp.CMPEQ.BOOL.COMPARED_BITS", "qaaP", setp, 1),
+    RUN("setp.CMPEQ.BITS", "qaa", setp, 0),
+    RUN("setp.CMPEQ.BOOL.BITS", "qaaP", setp, 1),
     RUN("setp.CMP.INT", "qaa", setp, 0),
     RUN("setp.CMP.BOOL.INT", "qaaP", setp, 1),
     RUN("setp.CMPLO.INT", "qaa", setp, 0),
@@ -208,7 +208,7 @@ const ptx_row ptx_rows[] = {
     MOVES("shfl.sync.SHUFFLE.b32", "eauuu", members, 0),
     MOVES("vote.sync.VOTE.pred", "pPu", members, 0),
     MOVES("vote.sync.ballot.b32", "dPu", members, PTX_BALLOT),
-    MOVES("redux.sync.SUMMED.I32", "dau", members, 0),
+    MOVES("redux.sync.SUMMED.INT32", "dau", members, 0),
     MOVES("redux.sync.BOOL.b32", "dau", members, 0),
     RUN("activemask.b32", "d", activemask, 0),
     {NULL, NULL, NULL, NULL, 0, false},

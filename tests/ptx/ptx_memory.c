@@ -3,8 +3,9 @@
  * tests/ptx/ptx_memory.c - loads, stores, atomics: each access is looked up,
  * and must be aligned and inside of one range or segment.
  *
- * Two accesses to a byte of shared memory, one of them a write that changes it,
- * by two threads without a barrier between them: a race, which is a fault.
+ * Two accesses to a byte of shared memory, one of them a write, by two threads
+ * without a barrier between them: a race, which is a fault, unless both write
+ * the same value.
  * Atomics and what is volatile or ordered are not looked at. Acquire, release,
  * volatile and fences count as a barrier of the block, so that nothing is named
  * that may be right.
@@ -170,22 +171,27 @@ static void keep_touch(const ptx_warp *warp, ptx_touch *touch, unsigned thread)
                    (touch->several || touch->thread != thread)};
 }
 
+/* The earlier access that races with this one, or NULL. Two threads may write
+ * the same value. */
+static const ptx_touch *rival(const ptx_warp *warp, const ptx_touches *touches,
+                              unsigned thread, bool write, bool changes)
+{
+    if ((!write || changes) && races(warp, &touches->written, thread)) {
+        return &touches->written;
+    }
+    return write && races(warp, &touches->read, thread) ? &touches->read : NULL;
+}
+
 static bool check_race(const ptx_warp *warp, const ptx_instruction *now,
                        unsigned lane, const access *wanted, const place *found,
-                       const void *value)
+                       const unsigned char *value)
 {
     unsigned thread = warp->number * PTX_LANES + lane;
     for (size_t i = 0; found->touches && i < wanted->bytes; i++) {
         ptx_touches *touches = &found->touches[i];
-        if (wanted->write &&
-            memcmp(found->at + i, (const char *)value + i, 1) == 0) {
-            continue; /* the same value again is no-one's loss */
-        }
+        bool changes = wanted->write && found->at[i] != value[i];
         const ptx_touch *other =
-            races(warp, &touches->written, thread) ? &touches->written
-            : wanted->write && races(warp, &touches->read, thread)
-                ? &touches->read
-                : NULL;
+            rival(warp, touches, thread, wanted->write, changes);
         if (other) {
             return ptx_stop(warp, now, lane,
                             "a race: %s shared memory at 0x%llx, which thread "

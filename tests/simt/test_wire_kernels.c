@@ -208,8 +208,8 @@ static void test_reduce_by_groups_equals_fold(void **state)
 {
     (void)state;
     enum { SOURCES = 3 * WEFTI_LAUNCH_SOURCES / 2 + 3, ELEMS = 37 };
-    uint16_t values[SOURCES][ELEMS], got[ELEMS], expected[ELEMS];
-    float wide[SOURCES][ELEMS], sums[2][ELEMS], sum[ELEMS];
+    static uint16_t values[SOURCES][ELEMS], got[ELEMS], expected[ELEMS];
+    static float wide[SOURCES][ELEMS], sums[2][ELEMS], sum[ELEMS];
     const void *all[SOURCES];
     add_range(values, sizeof(values));
     add_range(wide, sizeof(wide));

@@ -155,6 +155,8 @@ static void test_comparisons_and_moves_by_hand(void **state)
         {"setp.eq.and.s32 %p0, %r1, %r2, %p3;", 1, {4, 4, 0}, 0},
         {"setp.eq.or.s32 %p0, %r1, %r2, !%p3;", 1, {4, 5, 0}, 1},
         {"setp.eq.xor.s32 %p0, %r1, %r2, %p3;", 1, {4, 4, 1}, 0},
+        {"setp.ne.and.b64 %p0, %d1, %d2, %p3;", 1, {1, 0, 1}, 1},
+        {"setp.ls.or.u32 %p0, %r1, %r2, %p3;", 1, {8, 7, 0}, 0},
         {"setp.eq.s32 %p4|%p0, %r1, %r2;", 1, {4, 5}, 1},
         {"setp.eq.and.s32 %p4|%p0, %r1, %r2, %p3;", 1, {4, 5, 1}, 1},
         {"selp.b32 %r0, %r1, %r2, %p3;", 32, {5, 6, 1}, 5},

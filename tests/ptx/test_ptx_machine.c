@@ -194,6 +194,40 @@ static void test_atomics_do_what_they_are_called(void **state)
     }
 }
 
+/* What says when others see a value, or where it is kept, changes no value. */
+static void test_ordered_and_cached_accesses_are_accesses(void **state)
+{
+    (void)state;
+    run_well("st.global.wt.u32 [%o], %t; ld.global.cg.u32 %r1, [%o];\n"
+             "st.release.gpu.global.u32 [%o+4], %r1;\n"
+             "ld.acquire.gpu.global.u32 %r2, [%o+4]; membar.gl;\n"
+             "fence.acq_rel.gpu; st.volatile.global.u32 [%o+8], %r2;\n"
+             "ld.global.nc.L1::no_allocate.L2::128B.v2.u32 {%r3, %r4}, [%o];\n"
+             "ldu.global.u32 %r5, [%o+8]; add.u32 %r3, %r3, %r4;\n"
+             "add.u32 %r3, %r3, %r5; st.weak.global.u32 [%o], %r3;\n"
+             "atom.acq_rel.sys.global.min.s32 %r6, [%o], -1; exit;",
+             1);
+    assert_int_equal(out[0], UINT32_MAX);
+    assert_int_equal(out[1], 0);
+    run_well("st.release.cta.shared.u32 [tile], 8; bar.cta.sync 0;\n"
+             "barrier.cta.sync.aligned 1; setp.lt.u32 %p1, %t, 9;\n"
+             "bar.cta.red.popc.u32 %r1, 2, %p1;\n"
+             "barrier.red.and.aligned.pred %p2, 3, %p1; @%p2 trap;\n"
+             "bar.cta.red.or.pred %p2, 3, %p1; @!%p2 trap;\n"
+             "barrier.red.popc.u32 %r2, 4, !%p1;\n"
+             "setp.lt.u32 %p3, %t, 32;\n"
+             "@%p3 bar.cta.arrive 5, 64; @!%p3 bar.sync 5, 64;\n"
+             "@%p3 barrier.sync 6, 64; @!%p3 barrier.arrive 6, 64;\n"
+             "mad.lo.u32 %r1, %r1, 100, %r2; st.global.u32 [%o], %r1;",
+             64);
+    assert_int_equal(out[0], 955);
+    assert_int_equal(out[63], 955);
+    assert_stops("ld.global.nc.u32 %r1, [%d0]; ldu.u32 %r2, [%d0];\n"
+                 "mov.u64 %d1, tile; cvta.shared.u64 %d2, %d1;\n"
+                 "st.u32 [%d2], 1; ldu.u32 %r3, [%d2];",
+                 1, "text:4: ldu.u32", "not an address of global");
+}
+
 static void test_accesses_out_of_bounds_stop(void **state)
 {
     (void)state;
@@ -414,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_functions_get_and_give_values),
         cmocka_unit_test(test_memory_of_all_spaces),
         cmocka_unit_test(test_atomics_do_what_they_are_called),
+        cmocka_unit_test(test_ordered_and_cached_accesses_are_accesses),
         cmocka_unit_test(test_accesses_out_of_bounds_stop),
         cmocka_unit_test(test_what_nothing_has_set_decides_nothing),
         cmocka_unit_test(test_barriers_and_their_reductions),

@@ -106,6 +106,71 @@ static void test_arithmetic_by_hand(void **state)
     ptx_case_check(cases, WEFTI_COUNT_OF(cases));
 }
 
+#define D(high) (UINT64_C(high) << 32) /* of a double whose low half is 0 */
+
+static void test_doubles_and_approximations_by_hand(void **state)
+{
+    (void)state;
+    static const ptx_case cases[] = {
+        {"add.f64 %d0, %d1, %d2;",
+         64,
+         {D(0x3ff00000), D(0x3ca00000)},
+         D(0x3ff00000)},
+        {"add.rp.f64 %d0, %d1, %d2;",
+         64,
+         {D(0x3ff00000), D(0x3ca00000)},
+         D(0x3ff00000) + 1},
+        {"mul.rn.f64 %d0, %d1, %d2;",
+         64,
+         {D(0x40080000), D(0xbff80000)},
+         D(0xc0120000)},
+        {"fma.rn.f64 %d0, %d1, %d2, %d3;",
+         64,
+         {D(0x3ff00000) + 1, D(0x3ff00000) + 1, D(0xbff00000) + 2},
+         D(0x39700000)},
+        {"mad.rz.f64 %d0, %d1, %d2, %d3;",
+         64,
+         {D(0x40000000), D(0x40000000), D(0x3ff00000)},
+         D(0x40140000)},
+        {"add.f64 %d0, %d1, %d2;",
+         64,
+         {D(0x7ff00000), D(0xfff00000)},
+         D(0xfff80000)},
+        {"add.f64 %d0, %d1, %d2;",
+         64,
+         {D(0x3ff00000), D(0x7ff00000) + 5},
+         D(0x7ff80000) + 5},
+        {"min.f64 %d0, %d1, %d2;",
+         64,
+         {D(0x7ff80000), D(0x3ff00000)},
+         D(0x3ff00000)},
+        {"max.f64 %d0, %d1, %d2;", 64, {D(0x80000000), 0}, 0},
+        {"abs.f64 %d0, %d1;", 64, {D(0xbff00000)}, D(0x3ff00000)},
+        {"neg.f64 %d0, %d1;", 64, {D(0xbff00000)}, D(0x3ff00000)},
+        {"rcp.rn.f64 %d0, %d1;", 64, {D(0x40100000)}, D(0x3fd00000)},
+        {"rsqrt.approx.f64 %d0, %d1;", 64, {D(0x40100000)}, D(0x3fe00000)},
+        {"sub.f32 %r0, %r1, %r2;", 32, {ONE, 0x40000000}, 0xbf800000},
+        {"rcp.approx.f32 %r0, %r1;", 32, {0}, 0x7f800000},
+        {"rcp.approx.ftz.f32 %r0, %r1;", 32, {1}, 0x7f800000},
+        {"sqrt.approx.f32 %r0, %r1;", 32, {0x40800000}, 0x40000000},
+        {"div.approx.f32 %r0, %r1, %r2;",
+         32,
+         {0x40c00000, 0x40000000},
+         0x40400000},
+        {"div.full.ftz.f32 %r0, %r1, %r2;",
+         32,
+         {0x40c00000, 0x40000000},
+         0x40400000},
+        {"sin.approx.f32 %r0, %r1;", 32, {0x80000000}, 0x80000000},
+        {"cos.approx.f32 %r0, %r1;", 32, {0}, ONE},
+        {"tanh.approx.f32 %r0, %r1;", 32, {0x7f800000}, ONE},
+        {"setp.gt.and.f32 %p0, %r1, %r2, %p3;", 1, {0x40000000, ONE, 1}, 1},
+        {"setp.gt.or.f64 %p0, %d1, %d2, %p3;", 1, {0, D(0x3ff00000), 0}, 0},
+        {"setp.ge.f16 %p0, %h1, %h2;", 1, {0x8000, 0}, 1},
+    };
+    ptx_case_check(cases, WEFTI_COUNT_OF(cases));
+}
+
 static void test_small_floats_by_hand(void **state)
 {
     (void)state;
@@ -139,6 +204,16 @@ static void test_small_floats_by_hand(void **state)
         {"max.NaN.bf16 %h0, %h1, %h2;", 16, {0x7fc0, 0x3f80}, 0x7fff},
         {"neg.f16x2 %r0, %r1;", 32, {0x3c00bc00}, 0xbc003c00},
         {"abs.bf16 %h0, %h1;", 16, {0xbf80}, 0x3f80},
+        {"sub.bf16 %h0, %h1, %h2;", 16, {0x3f80, 0x4000}, 0xbf80},
+        {"neg.bf16x2 %r0, %r1;", 32, {0x3f80bf80}, 0xbf803f80},
+        {"abs.f16x2 %r0, %r1;", 32, {0xbc00bc00}, 0x3c003c00},
+        {"min.bf16 %h0, %h1, %h2;", 16, {0x0000, 0x8000}, 0x8000},
+        {"max.f16 %h0, %h1, %h2;", 16, {0x3c00, 0xfc00}, 0x3c00},
+        {"add.ftz.f16 %h0, %h1, %h2;", 16, {0x0001, 0x0001}, 0},
+        {"fma.rn.relu.f16 %h0, %h1, %h2, %h3;",
+         16,
+         {0x3c00, 0x3c00, 0xc000},
+         0},
         {"setp.lt.bf16 %p0, %h1, %h2;", 1, {0xbf80, 0x3f80}, 1},
     };
     ptx_case_check(cases, WEFTI_COUNT_OF(cases));
@@ -196,6 +271,21 @@ static void test_conversions_by_hand(void **state)
          {UINT64_C(0x3ff0020000000001)},
          0x3c01},
         {"cvt.rz.f16.f32 %h0, %r1;", 16, {0x7f7fffff}, 0x7bff},
+        {"cvt.rmi.f16.f16 %h0, %h1;", 16, {0xb800}, 0xbc00},
+        {"cvt.rz.relu.f16.f32 %h0, %r1;", 16, {0xbf800000}, 0},
+        {"cvt.rz.bf16.f64 %h0, %d1;",
+         16,
+         {UINT64_C(0x3ff0ffffffffffff)},
+         0x3f87},
+        {"cvt.sat.f64.f64 %d0, %d1;", 64, {UINT64_C(0xbff0000000000000)}, 0},
+        {"cvt.f64.f64 %d0, %d1;",
+         64,
+         {UINT64_C(0x7ff0000000000005)},
+         UINT64_C(0x7ff8000000000005)},
+        {"cvt.ftz.f64.f32 %d0, %r1;",
+         64,
+         {0x80000001},
+         UINT64_C(0x8000000000000000)},
         {"cvt.f64.f32 %d0, %r1;", 64, {1}, UINT64_C(0x36a0000000000000)},
         {"cvt.f32.f16 %r0, %h1;", 32, {0x0001}, 0x33800000},
         {"cvt.f32.bf16 %r0, %h1;", 32, {0x3f81}, 0x3f810000},
@@ -283,6 +373,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_arithmetic_by_hand),
+        cmocka_unit_test(test_doubles_and_approximations_by_hand),
         cmocka_unit_test(test_small_floats_by_hand),
         cmocka_unit_test(test_conversions_by_hand),
         cmocka_unit_test(test_formats_of_every_code_equal_small_float),

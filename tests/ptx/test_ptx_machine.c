@@ -89,6 +89,11 @@ static void test_diverged_lanes_come_together_again(void **state)
         unsigned want = i >= 10 ? 1 : i > 3 ? i : 3;
         assert_int_equal(out[i], want | 32 << 8);
     }
+    run_well("setp.lt.u32 %p1, %t, 10; mov.u32 %r1, 1; @%p1 bra A;\n"
+             "mov.u32 %r1, 2;\n"
+             "A: activemask.b32 %r2; st.global.u32 [%o], %r2;",
+             32);
+    assert_int_equal(out[0], UINT32_MAX);
 }
 
 static void test_branch_tables_and_special_registers(void **state)
@@ -183,12 +188,14 @@ static void test_atomics_do_what_they_are_called(void **state)
              "atom.relaxed.gpu.global.exch.b32 %r1, [%d0+24], %t;\n"
              "atom.cas.b32 %r1, [%d0+28], %t, 31;\n"
              "red.or.b32 [%d0+32], 6; red.global.dec.u32 [%d0+36], 4;\n"
+             "red.global.add.u32 [%d0+44], 9; red.global.dec.u32 [%d0+44], "
+             "7;\n"
              "st.shared.u32 [tile], 5; atom.shared.add.u32 %r2, [tile], %t;\n"
              "bar.warp.sync 0xf;\n"
              "ld.shared.u32 %r3, [tile]; st.global.u32 [%d0+40], %r3;",
              4);
-    static const uint32_t want[] = {0x40800000, 0,  12, 0, 3, 4,
-                                    3,          31, 6,  1, 11};
+    static const uint32_t want[] = {0x40800000, 0,  12, 0, 3,  4,
+                                    3,          31, 6,  1, 11, 4};
     for (unsigned i = 0; i < WEFTI_COUNT_OF(want); i++) {
         assert_int_equal(out[i], want[i]);
     }
@@ -242,6 +249,8 @@ static void test_accesses_out_of_bounds_stop(void **state)
     assert_stops("st.shared.u8 [tile+256], 1;", 1, "shared", "out of bounds");
     assert_stops("mov.u32 %r1, 0; st.shared.u8 [%r1], 1;", 1, "shared",
                  "out of bounds");
+    assert_stops(".shared .b8 x[4]; .shared .b8 y[4]; st.shared.u8 [x+4], 1;",
+                 1, "st.shared.u8", "out of bounds");
     assert_stops("st.shared.u8 [dyn+64], 1;", 1, "shared", "out of bounds");
     assert_stops(".local .b8 x[4]; st.local.u8 [x+4], 1;", 1, "local",
                  "out of bounds");

@@ -89,7 +89,7 @@ static void test_diverged_lanes_come_together_again(void **state)
         unsigned want = i >= 10 ? 1 : i > 3 ? i : 3;
         assert_int_equal(out[i], want | 32 << 8);
     }
-    run_well("setp.lt.u32 %p1, %t, 10; mov.u32 %r1, 1; @%p1 bra A;\n"
+    run_well("setp.ge.u32 %p1, %t, 10; mov.u32 %r1, 1; @%p1 bra A;\n"
              "mov.u32 %r1, 2;\n"
              "A: activemask.b32 %r2; st.global.u32 [%o], %r2;",
              32);
@@ -261,6 +261,11 @@ static void test_accesses_out_of_bounds_stop(void **state)
                  "not in shared");
     assert_stops("atom.global.add.u32 %r1, [%d0+256], 1;", 1, "a write of 4",
                  "outside");
+    assert_int_equal(
+        run_in(".entry other() { .shared .align 16 .b8 its[64]; ret; }",
+               "st.shared.u8 [tile+-96], 1;", 1, 0),
+        -1);
+    assert_non_null(strstr(ptx_fault(), "shared memory, out of bounds"));
     assert_stops("L: bra L;", 1, "text:2: bra L", "still runs after 100000");
 }
 
@@ -281,6 +286,9 @@ static void test_what_nothing_has_set_decides_nothing(void **state)
     assert_stops("setp.eq.u32 %p1, %t, 0; @%p1 mov.u32 %r1, 3;\n"
                  "st.global.u32 [%o], %r1;",
                  2, "thread (1, 0, 0)", "what nothing has set");
+    assert_stops("setp.eq.u32 %p1, %t, 0; selp.b32 %r2, %r1, 4, %p1;\n"
+                 "st.global.u32 [%o], %r2;",
+                 1, "text:3:", "what nothing has set");
     assert_stops("atom.shared.add.u32 %r1, [tile], 1;", 1, "atom.shared",
                  "nothing has written");
     run_well("setp.eq.u32 %p1, %t, 0; setp.eq.u32 %p2, %r1, 0;\n"

@@ -195,11 +195,16 @@ static void test_small_floats_by_hand(void **state)
          16,
          {0x3f80, 0x3f80, 0xc000},
          0},
-        /* The product lies between two; 2^-40 less makes it the lower one. */
+        /* The product lies between two; 2^-40 less makes it the lower one,
+         * and 2^-100 more, for which a double has no room, the upper one. */
         {"fma.rn.bf16 %h0, %h1, %h2, %h3;",
          16,
          {0x3f81, 0x3fc0, 0xab80},
          0x3fc1},
+        {"fma.rn.bf16 %h0, %h1, %h2, %h3;",
+         16,
+         {0x3f83, 0x3fc0, 0x0d80},
+         0x3fc5},
         {"min.f16 %h0, %h1, %h2;", 16, {0x7e00, 0x3c00}, 0x3c00},
         {"max.NaN.bf16 %h0, %h1, %h2;", 16, {0x7fc0, 0x3f80}, 0x7fff},
         {"neg.f16x2 %r0, %r1;", 32, {0x3c00bc00}, 0xbc003c00},

@@ -31,7 +31,7 @@ static ptx_function *current(const ptx_parser *parser)
     return &parser->program->functions.at[parser->function];
 }
 
-/* One number that must be `only`, or that is kept. */
+/* Numbers, `most` of them at most. */
 static bool take_limits(ptx_parser *parser, unsigned *limits, unsigned most)
 {
     unsigned count = 0;

@@ -5,17 +5,19 @@
  * pattern   its words: ".x?" may be left out; GROUP stands for one word of a
  *           group (ptx_words.c), lower case for itself. The first type that
  *           stands there is the instruction's type, the second one is `from`.
- * operands  a letter each; "?" behind one: it may be left out.
+ * operands  a letter each:
  *             d D r w   register written: of the type's size, twice that, 32
  *                       bits, at least the type's size
- *             p q       predicate written; two, or one
- *             e         d, and a predicate or none
- *             a A C u   read: of the type, of `from`, twice the size, 32 bits
- *             x s U     read: type or `from`, in a register as large or larger;
- *                       64 bits
+ *             p q       predicate written; q: perhaps a second one, its inverse
+ *             e         d, and perhaps a predicate
+ *             a A C     read: of the type, of `from`, of twice the type's size
+ *             u U       read: 32 bits, 64 bits
+ *             s         read: `from`, in a register as large or larger
  *             P         predicate read
- *             W X       as w and x, as many as the vector has
- *             m n       address; n: of a kind that only `mov` knows
+ *             W X       written, read: as many as the vector has, in registers
+ *                       as large or larger
+ *             m         address
+ *             n         both operands of mov
  *             l t f     label, table of labels, function with its arguments
  *             B         a barrier and perhaps a number of threads
  * alu       one lane's result out of its sources; NULL: run.

@@ -5,12 +5,9 @@
 #include "base/settings.h"
 
 #include "base/error.h"
+#include "base/plain_number.h"
 
-#include <errno.h>
-#include <locale.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct setting_row {
     const char *name;
@@ -61,30 +58,13 @@ static weft_status out_of_range(const setting_row *row, const char *text,
         text[0] ? text : "(not set)", kind, row->least, row->most);
 }
 
-/* strtod and strtoll also take blanks, plus signs, "0x1p3", "inf" and "nan". */
-static bool is_plain_number(const char *text, const char *characters)
-{
-    return text[0] && text[0] != '+' && text[strspn(text, characters)] == 0;
-}
-
-/* The program that weft is linked into may have set a decimal comma. */
-static double read_real(const char *text, char **end)
-{
-    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    double value = strtod_l(text, end, plain);
-    freelocale(plain);
-    return value;
-}
-
 weft_status wefti_setting_int(wefti_setting setting, int64_t *value_out)
 {
     const setting_row *row = &rows[setting];
     const char *text = wefti_setting_text(setting);
-    char *end;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    if (!is_plain_number(text, "-0123456789") || *end || errno ||
-        (double)value < row->least || (double)value > row->most) {
+    int64_t value;
+    if (!wefti_plain_int(text, &value) || (double)value < row->least ||
+        (double)value > row->most) {
         return out_of_range(row, text, "a whole number");
     }
     *value_out = value;
@@ -95,11 +75,9 @@ weft_status wefti_setting_real(wefti_setting setting, double *value_out)
 {
     const setting_row *row = &rows[setting];
     const char *text = wefti_setting_text(setting);
-    char *end;
-    errno = 0;
-    double value = read_real(text, &end);
-    if (!is_plain_number(text, "+-.0123456789eE") || *end || !isfinite(value) ||
-        value < row->least || value > row->most) {
+    double value;
+    if (!wefti_plain_real(text, &value) || value < row->least ||
+        value > row->most) {
         return out_of_range(row, text, "a number");
     }
     *value_out = value;

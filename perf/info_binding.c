@@ -5,6 +5,7 @@
 #include "perf/info_binding.h"
 
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "topo/binding.h"
 #include "topo/cpus.h"
 
@@ -35,15 +36,14 @@ weft_status wefti_info_binding_show(const wefti_topo *topo, const char *ranks,
                                     wefti_json *json, FILE *file)
 {
     wefti_allowance allowed;
-    char *end;
-    long count = strtol(ranks, &end, 10);
-    if (end == ranks || *end || count < 1 || count > RANKS_MOST) {
-        return wefti_error(WEFT_ERR_INVALID, "--bind %s: allowed is 1 to %d",
-                           ranks, RANKS_MOST);
+    int count;
+    weft_status status =
+        wefti_plain_flag("--bind", ranks, 1, RANKS_MOST, &count);
+    if (status != WEFT_OK) {
+        return status;
     }
     wefti_bound *bounds = calloc((size_t)count, sizeof(*bounds));
     int *devices = calloc((size_t)count, sizeof(*devices));
-    weft_status status = WEFT_OK;
     if (!bounds || !devices) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "--bind %s", ranks);
     }
@@ -51,9 +51,8 @@ weft_status wefti_info_binding_show(const wefti_topo *topo, const char *ranks,
         status = wefti_allowance_read("/proc", "/sys", &allowed);
     }
     if (status == WEFT_OK) {
-        wefti_binding_devices(topo, (int)count, devices);
-        status =
-            wefti_binding_plan(topo, devices, (int)count, &allowed, bounds);
+        wefti_binding_devices(topo, count, devices);
+        status = wefti_binding_plan(topo, devices, count, &allowed, bounds);
     }
     if (status == WEFT_OK && json) {
         wefti_json_array_open(json, "binding");

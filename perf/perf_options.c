@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/plain_number.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -114,22 +115,6 @@ void wefti_perf_options_print_help(void)
         printf("  %-15s  %s\n", op->name, op->meaning);
     }
     fputs(flags_text, stdout);
-}
-
-/* A whole number from least to most. */
-static weft_status read_int(const char *flag, const char *text, int least,
-                            int most, int *value_out)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end || errno || value < least || value > most) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s %s: allowed is a whole number from %d to %d",
-                           flag, text, least, most);
-    }
-    *value_out = (int)value;
-    return WEFT_OK;
 }
 
 /* Bytes with an optional K, M or G, up to 1 TiB. */
@@ -286,13 +271,13 @@ static weft_status read_flag(int flag, const char *value,
     case 'e':
         return read_bytes("-e", value, &options->max_bytes);
     case 'f':
-        status = read_int("-f", value, 2, 1 << 20, &number);
+        status = wefti_plain_flag("-f", value, 2, 1 << 20, &number);
         options->factor = (size_t)number;
         return status;
     case 'n':
-        return read_int("-n", value, 1, 1000000, &options->iterations);
+        return wefti_plain_flag("-n", value, 1, 1000000, &options->iterations);
     case 'w':
-        return read_int("-w", value, 0, 1000000, &options->warmup);
+        return wefti_plain_flag("-w", value, 0, 1000000, &options->warmup);
     case 'd':
         return read_choice("-d", value, WEFT_DTYPE_COUNT, dtype_text,
                            other_dtypes, &options->dtypes);
@@ -300,11 +285,11 @@ static weft_status read_flag(int flag, const char *value,
         return read_choice("-o", value, WEFT_REDOP_COUNT, redop_text,
                            other_redops, &options->redops);
     case 'r':
-        return read_int("-r", value, 0, INT_MAX, &options->root);
+        return wefti_plain_flag("-r", value, 0, INT_MAX, &options->root);
     case 'c':
-        return read_int("-c", value, 0, 1000000, &options->checks);
+        return wefti_plain_flag("-c", value, 0, 1000000, &options->checks);
     case 'z':
-        status = read_int("-z", value, 0, 1, &number);
+        status = wefti_plain_flag("-z", value, 0, 1, &number);
         options->blocking = number == 1;
         return status;
     case 'J':

@@ -6,8 +6,8 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/plain_number.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,31 +56,17 @@ const char run_usage[] =
 typedef weft_status setter(run_options *options, const char *name,
                            const char *value);
 
-static weft_status parse_count(const char *name, const char *value,
-                               int *count_out)
-{
-    char *end;
-    errno = 0;
-    long count = strtol(value, &end, 10);
-    if (end == value || *end || errno || count < 1 || count > RUN_RANKS_MOST) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s %s: allowed is a whole number from 1 to %d",
-                           name, value, RUN_RANKS_MOST);
-    }
-    *count_out = (int)count;
-    return WEFT_OK;
-}
-
 static weft_status set_nranks(run_options *options, const char *name,
                               const char *value)
 {
-    return parse_count(name, value, &options->nranks);
+    return wefti_plain_flag(name, value, 1, RUN_RANKS_MOST, &options->nranks);
 }
 
 static weft_status set_per_process(run_options *options, const char *name,
                                    const char *value)
 {
-    return parse_count(name, value, &options->ranks_per_process);
+    return wefti_plain_flag(name, value, 1, RUN_RANKS_MOST,
+                            &options->ranks_per_process);
 }
 
 static weft_status set_bind(run_options *options, const char *name,
@@ -97,9 +83,8 @@ static weft_status set_bind(run_options *options, const char *name,
 static weft_status set_timeout(run_options *options, const char *name,
                                const char *value)
 {
-    char *end;
-    double seconds = strtod(value, &end);
-    if (end == value || *end || !isfinite(seconds) || seconds < 0.001 ||
+    double seconds;
+    if (!wefti_plain_real(value, &seconds) || seconds < 0.001 ||
         seconds > TIMEOUT_MOST_S) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s %s: allowed is 0.001 to %d seconds", name, value,

@@ -5,6 +5,7 @@
 #include "perf/sched_options.h"
 
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "perf/sched_values.h"
 
 #include <getopt.h>
@@ -149,7 +150,7 @@ static weft_status read_nodes(const char *text, wefti_sched_options *options)
                            text);
     }
     snprintf(word, sizeof(word), "%.*s", (int)(colon - text), text);
-    weft_status status = wefti_sched_read_int(
+    weft_status status = wefti_plain_flag(
         "--nodes", word, 1, WEFT_SCHEDULE_RANKS_MOST, &options->node_ranks);
     return status == WEFT_OK ? wefti_sched_read_real("--nodes", colon + 1,
                                                      &options->node_busy)
@@ -178,9 +179,8 @@ static weft_status read_semantics(const char *text,
         options->semantics = WEFT_SEMANTICS_RENDEZVOUS;
     } else if (strncmp(text, "eager:", 6) == 0) {
         options->semantics = WEFT_SEMANTICS_EAGER;
-        return wefti_sched_read_int("--semantics eager:", text + 6, 1,
-                                    WEFT_EAGER_SLOTS_MOST,
-                                    &options->eager_slots);
+        return wefti_plain_flag("--semantics eager:", text + 6, 1,
+                                WEFT_EAGER_SLOTS_MOST, &options->eager_slots);
     } else {
         return wefti_error(WEFT_ERR_INVALID,
                            "--semantics %s: allowed is grouped, rendezvous or "
@@ -224,30 +224,29 @@ static weft_status read_shape(int flag, const char *text,
 {
     switch (flag) {
     case RANKS:
-        return wefti_sched_read_int("--ranks", text, 1,
-                                    WEFT_SCHEDULE_RANKS_MOST, &options->ranks);
+        return wefti_plain_flag("--ranks", text, 1, WEFT_SCHEDULE_RANKS_MOST,
+                                &options->ranks);
     case MICROBATCHES:
         return read_microbatches(text, options);
     case CHUNKS:
-        return wefti_sched_read_int(
-            "--chunks", text, 1, WEFT_SCHEDULE_STAGES_MOST, &options->chunks);
+        return wefti_plain_flag("--chunks", text, 1, WEFT_SCHEDULE_STAGES_MOST,
+                                &options->chunks);
     case GROUP:
-        return wefti_sched_read_int("--group", text, 1,
-                                    WEFT_SCHEDULE_MICROBATCHES_MOST,
-                                    &options->group);
+        return wefti_plain_flag("--group", text, 1,
+                                WEFT_SCHEDULE_MICROBATCHES_MOST,
+                                &options->group);
     case DIRECTIONS:
-        return wefti_sched_read_int("--directions", text, 1, 2,
-                                    &options->directions);
+        return wefti_plain_flag("--directions", text, 1, 2,
+                                &options->directions);
     case COLUMNS:
-        return wefti_sched_read_int("--columns", text, 40, 1000,
-                                    &options->columns);
+        return wefti_plain_flag("--columns", text, 40, 1000, &options->columns);
     case MAX_EARLY:
-        return wefti_sched_read_int("--max-early", text, 1,
-                                    WEFT_SCHEDULE_MICROBATCHES_MOST,
-                                    &options->early_most);
+        return wefti_plain_flag("--max-early", text, 1,
+                                WEFT_SCHEDULE_MICROBATCHES_MOST,
+                                &options->early_most);
     case LAYERS:
-        return wefti_sched_read_int(
-            "--layers", text, 1, WEFT_SCHEDULE_STAGES_MOST, &options->layers);
+        return wefti_plain_flag("--layers", text, 1, WEFT_SCHEDULE_STAGES_MOST,
+                                &options->layers);
     case PLACES:
         return wefti_sched_read_ints(
             "--places", text, 0, WEFT_SCHEDULE_RANKS_MOST, options->places,

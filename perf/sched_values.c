@@ -5,37 +5,20 @@
 #include "perf/sched_values.h"
 
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "weft/schedule_cost.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-weft_status wefti_sched_read_int(const char *flag, const char *text, int least,
-                                 int most, int *value_out)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (end == text || *end || errno || value < least || value > most) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s %s: allowed is a whole number from %d to %d",
-                           flag, text, least, most);
-    }
-    *value_out = (int)value;
-    return WEFT_OK;
-}
 
 /* The range of costs, which the simulator has for all that it adds up. */
 weft_status wefti_sched_read_real(const char *flag, const char *text,
                                   double *value_out)
 {
-    char *end;
-    double value = strtod(text, &end);
-    bool within = value == 0 || (value >= WEFT_SCHEDULE_COST_LEAST &&
-                                 value <= WEFT_SCHEDULE_COST_MOST);
-    if (end == text || *end || !within) {
+    double value;
+    if (!wefti_plain_real(text, &value) ||
+        (value != 0 && (value < WEFT_SCHEDULE_COST_LEAST ||
+                        value > WEFT_SCHEDULE_COST_MOST))) {
         return wefti_error(
             WEFT_ERR_INVALID, "%s %s: allowed is 0, or a number from %g to %g",
             flag, text, WEFT_SCHEDULE_COST_LEAST, WEFT_SCHEDULE_COST_MOST);
@@ -78,8 +61,8 @@ weft_status wefti_sched_read_ints(const char *flag, const char *list, int least,
         }
         status = next_word(flag, &list, word);
         if (status == WEFT_OK) {
-            status = wefti_sched_read_int(flag, word, least, most,
-                                          &values[(*count_out)++]);
+            status = wefti_plain_flag(flag, word, least, most,
+                                      &values[(*count_out)++]);
         }
     }
     return status;

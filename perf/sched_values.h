@@ -17,11 +17,6 @@
 /* The longest word of a list, with its NUL. */
 enum { WEFTI_SCHED_WORD_BYTES = 64 };
 
-/* A whole number. */
-WEFT_NODISCARD weft_status wefti_sched_read_int(const char *flag,
-                                                const char *text, int least,
-                                                int most, int *value_out);
-
 /* 0, or a number that the simulator can add up. */
 WEFT_NODISCARD weft_status wefti_sched_read_real(const char *flag,
                                                  const char *text,

@@ -8,13 +8,13 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/plain_number.h"
 #include "base/settings.h"
 #include "comm/bootstrap/environment.h"
 #include "comm/bootstrap/membership.h"
 #include "comm/bootstrap/message.h"
 #include "comm/bootstrap/unique_id.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,11 +59,9 @@ weft_status wefti_source_number(const char *name, int least, int most,
                                 int *value_out)
 {
     const char *text = wefti_setting_foreign(name);
-    char *end = NULL;
-    errno = 0;
-    long value = text ? strtol(text, &end, 10) : 0;
-    if (!text || !text[0] || text[strspn(text, "0123456789")] || *end ||
-        errno || value < least || value > most) {
+    int64_t value;
+    if (!text || !wefti_plain_int(text, &value) || value < least ||
+        value > most) {
         return wefti_error(WEFT_ERR_INVALID,
                            "%s=%s: allowed is a whole number from %d to %d",
                            name, text ? text : "(not set)", least, most);

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "base/settings.h"
 #include "comm/pattern/shape.h"
 #include "comm/select.h"
@@ -49,18 +50,6 @@ typedef struct route {
 
 /* ---- which ranks ----------------------------------------------------------
  */
-
-static weft_status read_count(const char *text, int *count_out)
-{
-    char *end;
-    long count = strtol(text, &end, 10);
-    if (end == text || *end || count < 1 || count > RANKS_MOST) {
-        return wefti_error(WEFT_ERR_INVALID, "-n %s: allowed is 1 to %d", text,
-                           RANKS_MOST);
-    }
-    *count_out = (int)count;
-    return WEFT_OK;
-}
 
 /* One a GPU, else one a CPU, else one a host. */
 static weft_status usual_count(const wefti_paths *paths, bool live,
@@ -148,8 +137,9 @@ static weft_status routing_init(const wefti_report *report, const char *ranks,
         r->tuning = *wefti_comm_tuning(job->comm);
         status = WEFT_OK;
     } else {
-        status = ranks ? read_count(ranks, &r->nranks)
-                       : usual_count(report->paths, live, &r->nranks);
+        status = ranks
+                     ? wefti_plain_flag("-n", ranks, 1, RANKS_MOST, &r->nranks)
+                     : usual_count(report->paths, live, &r->nranks);
         if (status == WEFT_OK) {
             status = wefti_tuning_read(&r->tuning);
         }

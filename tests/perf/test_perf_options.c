@@ -138,6 +138,7 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"all_reduce -b 16 -e 8", "-b 16"},
                 {"all_reduce -f 1", "-f 1"},
                 {"all_reduce -n 0", "-n 0"},
+                {"all_reduce -n +3", "-n +3: allowed is a whole number"},
                 {"all_reduce -n 3.5", "-n 3.5"},
                 {"all_reduce -d f15", "-d f15: allowed is i8 u8"},
                 {"all_reduce -o band", "-o band -d f32"},

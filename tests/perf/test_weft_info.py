@@ -245,7 +245,8 @@ class Info(unittest.TestCase):
                                WEFT_PROBE="off").stdout)
         self.assertEqual(len(facts["binding"]), 2)
         self.assertTrue(facts["binding"][0]["cpus"])
-        self.assertIn("allowed is 1 to", run("--bind", "0").stderr)
+        self.assertIn("--bind 0: allowed is a whole number from 1 to",
+                      run("--bind", "0").stderr)
         self.assertIn("only of this machine",
                       run("--bind", "2", "--input", "8xH100").stderr)
 
@@ -278,7 +279,9 @@ class Info(unittest.TestCase):
         self.assertEqual(forced["all_reduce", "large"]["algorithm"], "tree")
         self.assertIn("WEFT_ALGORITHM", forced["all_reduce", "large"]["why"])
         for args, words in ((["--routes", "-n", "9"], "the machine's GPUs"),
-                            (["--routes", "-n", "0"], "allowed is 1 to"),
+                            (["--routes", "-n", "0"],
+                             "-n 0: allowed is a whole number from 1 to"),
+                            (["--routes", "-n", " 8"], "-n  8: allowed is"),
                             (["-n", "2"], "only with --routes")):
             done = run("--input", "2x(4xH100,4xCX7)", *args)
             self.assertNotEqual(done.returncode, 0)

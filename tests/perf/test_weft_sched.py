@@ -220,7 +220,7 @@ class WeftSched(unittest.TestCase):
 
     def test_costs_outside_their_range_are_refused(self):
         for cost in ["F=1e308", "F=nan", "W=inf", "I=-1", "B=1e-310",
-                     "p2p=1e31", "reduce=-0.5", "FB=1e999"]:
+                     "F=0x10", "F= 1", "p2p=1e31", "reduce=-0.5", "FB=1e999"]:
             done = run("simulate", *shape("1f1b"), "--cost", cost, status=1)
             self.assertIn("allowed is 0, or a number from 1e-30 to 1e+30",
                           done.stderr)
@@ -228,6 +228,13 @@ class WeftSched(unittest.TestCase):
         got = facts("simulate", *shape("1f1b", 8, 4096), "--cost",
                     "F=1e30,I=1e30,W=1e30,p2p=1e-30")
         self.assertTrue(math.isclose(got["makespan"], 3 * 4103 * 1e30))
+
+    def test_numbers_are_plain(self):
+        for number in ["+4", " 4", "4 ", "0x4", "4.0", ""]:
+            done = run("simulate", "1f1b", "--ranks", number,
+                       "--microbatches", 4, status=1)
+            self.assertIn(f"--ranks {number}: allowed is a whole number",
+                          done.stderr)
 
     def test_refused_outputs_leave_what_was_there(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -5,6 +5,8 @@
  */
 #include "trainer/config/config_key.h"
 
+#include "base/plain_number.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,49 +18,12 @@ static void *field_of(const wefti_config *config, const wefti_config_key *key)
     return (char *)config + key->offset;
 }
 
-/* How many decimal digits text begins with. */
-static size_t digits(const char *text)
-{
-    return strspn(text, "0123456789");
-}
-
-/* [-] digits, nothing else; 010 may be meant to be octal. */
+/* 010 may be meant to be octal. */
 static bool parse_int(const char *text, int64_t *value_out)
 {
-    size_t sign = text[0] == '-' ? 1 : 0;
-    size_t count = digits(text + sign);
-    if (count == 0 || text[sign + count] != '\0' ||
-        (count > 1 && text[sign] == '0')) {
-        return false;
-    }
-    /* Too many digits saturate, and so are out of every range. */
-    *value_out = strtoll(text, NULL, 10);
-    return true;
-}
-
-/* [+-] digits [. digits] [e [+-] digits]: decimal, with a digit somewhere. */
-static bool parse_real(const char *text, double *value_out)
-{
-    const char *at = text + (text[0] == '-' || text[0] == '+' ? 1 : 0);
-    size_t count = digits(at);
-    at += count;
-    if (*at == '.') {
-        size_t fraction = digits(at + 1);
-        count += fraction;
-        at += 1 + fraction;
-    }
-    if (count == 0) {
-        return false;
-    }
-    if (*at == 'e' || *at == 'E') {
-        at += at[1] == '-' || at[1] == '+' ? 2 : 1;
-        if (digits(at) == 0) {
-            return false;
-        }
-        at += digits(at);
-    }
-    *value_out = strtod(text, NULL);
-    return *at == '\0';
+    const char *digits = text + (text[0] == '-');
+    return (digits[0] != '0' || digits[1] == '\0') &&
+           wefti_plain_int(text, value_out);
 }
 
 static wefti_config_verdict set_int(const wefti_config_key *key,
@@ -79,7 +44,7 @@ static wefti_config_verdict set_real(const wefti_config_key *key,
                                      const char *text, double *field)
 {
     double value;
-    if (!parse_real(text, &value)) {
+    if (!wefti_plain_real(text, &value)) {
         return WEFTI_CONFIG_WRONG;
     }
     if (!isfinite(value) || value < key->least || value > key->most) {

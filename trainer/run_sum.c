@@ -5,13 +5,42 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
+#include "base/printable.h"
 #include "trainer/generate.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { GENERATED_BYTES = 200 };
+enum { GENERATED_BYTES = 200, ESCAPE_CHARS = 4 };
+
+/* For a terminal: lines stay lines, what it would interpret is shown as \xNN.
+ */
+static void print_escaped(const char *bytes, size_t count, FILE *file)
+{
+    char shown[ESCAPE_CHARS * GENERATED_BYTES + 1];
+    for (const char *end = bytes + count; bytes < end;) {
+        const char *newline = memchr(bytes, '\n', (size_t)(end - bytes));
+        const char *stop = newline ? newline : end;
+        fputs(wefti_printable(bytes, (size_t)(stop - bytes), shown,
+                              sizeof(shown)),
+              file);
+        fputc('\n', file);
+        bytes = stop + 1;
+    }
+}
+
+/* To a file or a pipe: the bytes and nothing else. */
+static weft_status print_generated(const char *bytes, size_t count, FILE *file)
+{
+    if (isatty(fileno(file))) {
+        print_escaped(bytes, count, file);
+    } else {
+        fwrite(bytes, 1, count, file);
+    }
+    return fflush(file) == 0 ? WEFT_OK
+                             : wefti_error_system("writing generated text");
+}
 
 weft_status wefti_run_generate(wefti_run_state *state)
 {
@@ -26,16 +55,8 @@ weft_status wefti_run_generate(wefti_run_state *state)
         return status;
     }
     wefti_summary_set_generated(&state->summary, bytes, sizeof(bytes));
-    if (prompt) {
-        fwrite(bytes, 1, sizeof(bytes), state->how.out);
-        if (isatty(fileno(state->how.out))) {
-            fputc('\n', state->how.out);
-        }
-        if (fflush(state->how.out) != 0) {
-            return wefti_error_system("writing generated text");
-        }
-    }
-    return WEFT_OK;
+    return prompt ? print_generated(bytes, sizeof(bytes), state->how.out)
+                  : WEFT_OK;
 }
 
 weft_status wefti_run_sum_up(wefti_run_state *state)

@@ -12,12 +12,14 @@ several ranks race to report are repeated.
 """
 import json
 import os
+import pty
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import unicodedata
 import unittest
 
 BIN = sys.argv.pop(1)
@@ -318,6 +320,44 @@ class Messages(unittest.TestCase):
         os.mkdir(self.path("empty"))
         self.refuse("holds no complete checkpoint", 1, "--resume",
                     self.path("empty"))
+
+    def generate_on_terminal(self, *more):
+        """What a terminal gets, its \\r\\n made \\n again."""
+        ours, theirs = pty.openpty()
+        with open(ours, "rb", buffering=0) as terminal:
+            with open(theirs, "wb", buffering=0) as stdout:
+                done = subprocess.run([TRAIN, self.config, *more],
+                                      stdout=stdout, stderr=subprocess.PIPE,
+                                      timeout=DEADLINE_S)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            got = b""
+            while True:
+                try:
+                    got += terminal.read(4096)
+                except OSError:  # EIO: all of it has been read
+                    return got.replace(b"\r\n", b"\n")
+
+    def test_generated_bytes_do_not_drive_a_terminal(self):
+        """A model that has learnt nothing writes all bytes alike."""
+        for seed in range(1, 20):
+            more = ["--generate", "a", "--set", "train.steps=0", "--set",
+                    "train.warmup_steps=0", "--set", "train.seed=%d" % seed]
+            done = subprocess.run([TRAIN, self.config, *more],
+                                  capture_output=True, timeout=DEADLINE_S)
+            raw = done.stdout
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(len(raw), 200)
+            if {0x1b, 0x9b, ord("\n")} <= set(raw):
+                break
+        else:
+            self.fail("no seed gave an escape, a C1 control and a newline")
+        shown = self.generate_on_terminal(*more)
+        text = raw.decode("utf-8", "backslashreplace")
+        text = "".join("".join("\\x%02x" % byte for byte in c.encode())
+                       if c != "\n" and unicodedata.category(c) == "Cc" else c
+                       for c in text)
+        self.assertEqual(shown.decode().rstrip("\n"), text.rstrip("\n"))
+        self.assertTrue(shown.endswith(b"\n"))
 
     def test_empty_setting_says_what_is_allowed(self):
         self.refuse("--set train.steps=: train.steps: is an empty value; "

@@ -188,27 +188,40 @@ static job_result run_tiny(int nranks, const char *gathers)
     return result;
 }
 
+/* 4 ranks on a link of gbps; they have the bits of one. */
+static size_t count_late(const char *gbps, const char *gathers,
+                         const job_result *wanted)
+{
+    setenv("WEFT_EMULATE_GBPS", gbps, 1);
+    job_result got = run_tiny(4, gathers);
+    unsetenv("WEFT_EMULATE_GBPS");
+    assert_true(wanted->loss[1] == got.loss[1]);
+    assert_memory_equal(wanted->parameters, got.parameters,
+                        wanted->parameter_count * sizeof(real));
+    const size_t late = got.late_parameters;
+    job_result_fini(&got);
+    return late;
+}
+
 /*
  * Gathers take many times as long as a forward here; each comes behind those of
- * the stages before, so what has run before its end has not waited for it.
+ * the stages before, so what has run before its end has not waited for it. On a
+ * busy machine a rank may be kept off its core until the gathers have ended: a
+ * slower link then outlasts that.
  */
 static void test_parameters_come_behind_forwards_of_stages_before(void **state)
 {
     (void)state;
+    static const char *const links[] = {"0.002", "0.0005", "0.0002"};
     job_result wanted = run_tiny(1, "overlap.param_gather=true");
-    setenv("WEFT_EMULATE_GBPS", "0.002", 1);
-    job_result got = run_tiny(4, "overlap.param_gather=true");
-    job_result waits = run_tiny(4, "overlap.param_gather=false");
-    unsetenv("WEFT_EMULATE_GBPS");
-    assert_true(wanted.loss[1] == got.loss[1]);
-    assert_true(wanted.loss[1] == waits.loss[1]);
-    assert_memory_equal(wanted.parameters, got.parameters,
-                        wanted.parameter_count * sizeof(real));
-    assert_true(got.late_parameters > 0);
-    assert_int_equal(waits.late_parameters, 0);
+    size_t late = 0;
+    for (size_t i = 0; i < sizeof(links) / sizeof(*links) && late == 0; i++) {
+        late = count_late(links[i], "overlap.param_gather=true", &wanted);
+    }
+    assert_true(late > 0);
+    assert_int_equal(
+        count_late(links[0], "overlap.param_gather=false", &wanted), 0);
     job_result_fini(&wanted);
-    job_result_fini(&got);
-    job_result_fini(&waits);
 }
 
 /* Errors name ranks by communicator; those of a pipeline number them anew. */

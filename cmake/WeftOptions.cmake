@@ -30,6 +30,8 @@ if(WEFT_SANITIZE)
     target_compile_options(weft_flags INTERFACE
         ${sanitizers} -fno-omit-frame-pointer)
     target_link_options(weft_flags INTERFACE ${sanitizers})
+    target_sources(weft_flags INTERFACE
+        $<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:${CMAKE_SOURCE_DIR}/base/sanitizer_options.c>)
 endif()
 
 # A small operation passes through a dozen files of the lower layers: inlined

@@ -229,6 +229,9 @@ static void describe(weft_comm *comm, const wefti_op *op, int rank, bool first,
         append(text, text_bytes, " has not entered");
         append_last(comm, rank, text, text_bytes);
     }
+    if (wefti_peer_is_stopped(comm, rank)) {
+        append(text, text_bytes, ", its process is stopped");
+    }
 }
 
 /* "rank 3", or of who is no member of comm "rank 3 of the job". */
@@ -413,5 +416,8 @@ void wefti_cause_append(weft_comm *comm, const wefti_cause *cause,
         append(text, text_bytes, cause->hops ? ", " : ": ");
         append_rank_name(comm, cause->world, text, text_bytes);
         append(text, text_bytes, " waits %s", what);
+    } else if (wefti_peer_is_stopped(comm, cause->rank)) {
+        append(text, text_bytes, "%s the process of rank %d is stopped",
+               cause->hops ? "," : ":", cause->rank);
     }
 }

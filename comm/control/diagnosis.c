@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process.h"
 #include "comm/control/cause.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
@@ -152,6 +153,14 @@ bool wefti_peer_has_died(const weft_comm *comm, int peer)
         comm->engine->members->members[comm->peers[peer].world_rank].pidfd;
     struct pollfd ended = {.fd = pidfd, .events = POLLIN};
     return pidfd >= 0 && poll(&ended, 1, 0) == 1;
+}
+
+bool wefti_peer_is_stopped(const weft_comm *comm, int peer)
+{
+    return comm->engine->members && !wefti_remote_is(&comm->fabric, peer) &&
+           wefti_process_is_stopped(
+               comm->engine->members->members[comm->peers[peer].world_rank]
+                   .pidfd);
 }
 
 bool wefti_peer_is_cut(const weft_comm *comm, int peer)

@@ -22,6 +22,10 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op);
  */
 bool wefti_peer_has_died(const weft_comm *comm, int peer);
 
+/* Whether its process, another one of this host, is stopped (SIGSTOP, a
+ * debugger). Reads files: for texts of what has waited long. Threads: any. */
+bool wefti_peer_is_stopped(const weft_comm *comm, int peer);
+
 /* Whether its host does not answer any more. Threads: any. */
 bool wefti_peer_is_cut(const weft_comm *comm, int peer);
 

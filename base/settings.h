@@ -59,7 +59,9 @@
       "whether hosts tell each other what they are made of when their ranks "  \
       "meet: on or off")                                                       \
     X(PROBE, TEXT, "on", 0, 0,                                                 \
-      "whether weft-info measures this host: on or off")
+      "whether weft-info measures this host: on or off")                       \
+    X(SHADOW_SEED, INT, "1", 0, 2147483647,                                    \
+      "what the shadow device's delays and orders are drawn from (for tests)")
 
 typedef enum wefti_setting {
 #define WEFTI_SETTING_ENUM(name, kind, fallback, least, most, meaning)         \

@@ -1,334 +1,117 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * device/device_shadow.c - a device for tests: the host's streams, and memory
- * that faults when the host touches it, as a GPU's does.
+ * device/device_shadow.c - a device for tests, as hostile as a GPU may be: its
+ * memory faults when the host touches it, a thread of its own runs its streams
+ * late and in random order to each other, and it notifies nobody.
  *
- * One anonymous file is mapped twice. Device pointers are addresses of the
- * first mapping, which nobody may read or write; the work of the device goes
- * through the second, at the same offset.
- *
- *      pointers  |--A--|.|---B---|.|-C-|........|   PROT_NONE
- *                   \        \       \
- *      file      |--A--| |---B---| |-C-|            pages as they are touched
- *                   /        /       /
- *      alias     |--A--| |---B---| |-C-|        |   read and write
- *
- * Allocations are whole pages with an unused one between, so that a step over
- * the end is found too.
+ * Each of the two ordinals is a unit, which belongs to the process and is there
+ * as long as somebody has it open.
  */
-#include "base/check.h"
 #include "base/error.h"
+#include "base/settings.h"
 #include "device/host_stream.h"
-#include "device/object.h"
-#include "device/shadow.h"
+#include "device/shadow_unit.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-/* Address space only: pages come with the first touch. */
-#define SPACE_BYTES ((size_t)16 << 30)
+static pthread_mutex_t units_lock = PTHREAD_MUTEX_INITIALIZER;
+static wefti_shadow_unit *units[WEFTI_SHADOW_UNITS]; /* guarded by that */
 
-enum { PAGE_BYTES = 4096 };
-
-typedef struct extent {
-    size_t offset, bytes; /* bytes as asked for */
-} extent;
-
-typedef struct shadow {
-    int file;
-    char *pointers, *alias;
-    pthread_mutex_t lock; /* guards what follows */
-    extent *extents;      /* [capacity], count of them used, by offset */
-    size_t count, capacity;
-} shadow;
-
-static size_t to_pages(size_t bytes)
+static weft_status make_unit(int index, wefti_shadow_unit **out)
 {
-    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-}
-
-/* The first offset behind an extent and its unused page. */
-static size_t end_of(const extent *used)
-{
-    return used->offset + to_pages(used->bytes ? used->bytes : 1) + PAGE_BYTES;
-}
-
-/* Whether an address is in the reservation at all. */
-static bool is_inside(const shadow *own, const void *pointer)
-{
-    return (uintptr_t)pointer - (uintptr_t)own->pointers < SPACE_BYTES;
-}
-
-/* The extent that holds offset (a start counts even if empty), or NULL. */
-static const extent *find_locked(const shadow *own, size_t offset)
-{
-    size_t low = 0, high = own->count; /* extents before low start <= offset */
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (own->extents[middle].offset <= offset) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    const extent *last = low ? &own->extents[low - 1] : NULL;
-    return last && (offset == last->offset ||
-                    offset - last->offset < last->bytes)
-               ? last
-               : NULL;
-}
-
-static weft_status map_twice(shadow *own)
-{
-    if (ftruncate(own->file, (off_t)SPACE_BYTES) != 0) {
-        return wefti_error_system("shadow device: ftruncate");
-    }
-    void *pointers =
-        mmap(NULL, SPACE_BYTES, PROT_NONE, MAP_SHARED, own->file, 0);
-    if (pointers == MAP_FAILED) {
-        return wefti_error_system("shadow device: mmap of %zu bytes",
-                                  SPACE_BYTES);
-    }
-    void *alias = mmap(NULL, SPACE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
-                       own->file, 0);
-    if (alias == MAP_FAILED) {
-        weft_status status = wefti_error_system(
-            "shadow device: second mmap of %zu bytes", SPACE_BYTES);
-        munmap(pointers, SPACE_BYTES);
+    int64_t seed;
+    weft_status status = wefti_setting_int(WEFTI_SETTING_SHADOW_SEED, &seed);
+    if (status < 0) {
         return status;
     }
-    madvise(alias, SPACE_BYTES, MADV_DONTDUMP);
-    own->pointers = pointers;
-    own->alias = alias;
+    wefti_shadow_unit *unit = calloc(1, sizeof(*unit));
+    if (!unit) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
+    }
+    unit->index = index;
+    unit->random = (uint64_t)seed * WEFTI_SHADOW_UNITS + (uint64_t)index;
+    status = wefti_shadow_memory_map(unit);
+    if (status < 0) {
+        free(unit);
+        return status;
+    }
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&unit->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&unit->lock, NULL);
+    *out = unit;
     return WEFT_OK;
+}
+
+static void free_unit(wefti_shadow_unit *unit)
+{
+    wefti_shadow_stop(unit);
+    wefti_shadow_memory_unmap(unit);
+    wefti_shadow_post *post;
+    while ((post = unit->spare_posts) != NULL) {
+        unit->spare_posts = post->next;
+        free(post);
+    }
+    pthread_mutex_destroy(&unit->lock);
+    pthread_cond_destroy(&unit->changed);
+    free(unit);
 }
 
 static weft_status shadow_open(weft_device *device, int index)
 {
-    weft_status status;
-    if (index != 0) {
+    if (index < 0 || index >= WEFTI_SHADOW_UNITS) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "index %d of a shadow device: allowed is 0", index);
+                           "index %d of a shadow device: allowed is 0 to %d",
+                           index, WEFTI_SHADOW_UNITS - 1);
     }
-    shadow *own = calloc(1, sizeof(*own));
-    if (!own) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&units_lock);
+    if (!units[index]) {
+        status = make_unit(index, &units[index]);
     }
-    own->file = memfd_create("weft-shadow", MFD_CLOEXEC);
-    if (own->file < 0) {
-        status = wefti_error_system("shadow device: memfd_create");
-        goto err_free;
+    if (status == WEFT_OK) {
+        units[index]->handles++;
+        device->own = units[index];
     }
-    status = map_twice(own);
-    if (status < 0) {
-        goto err_close;
-    }
-    pthread_mutex_init(&own->lock, NULL);
-    device->own = own;
-    return WEFT_OK;
-
-err_close:
-    close(own->file);
-err_free:
-    free(own);
+    pthread_mutex_unlock(&units_lock);
     return status;
 }
 
 static void shadow_close(weft_device *device)
 {
-    shadow *own = device->own;
-    munmap(own->alias, SPACE_BYTES);
-    munmap(own->pointers, SPACE_BYTES);
-    close(own->file);
-    pthread_mutex_destroy(&own->lock);
-    free(own->extents);
-    free(own);
-}
-
-static weft_status make_room_locked(shadow *own)
-{
-    if (own->count < own->capacity) {
-        return WEFT_OK;
+    wefti_shadow_unit *unit = wefti_shadow_unit_of(device);
+    pthread_mutex_lock(&units_lock);
+    if (--unit->handles == 0) {
+        units[unit->index] = NULL;
+        free_unit(unit); /* under the lock: the next open maps anew */
     }
-    size_t capacity = own->capacity ? 2 * own->capacity : 16;
-    extent *extents = realloc(own->extents, capacity * sizeof(*extents));
-    if (!extents) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for the list of %zu allocations",
-                           capacity);
-    }
-    own->extents = extents;
-    own->capacity = capacity;
-    return WEFT_OK;
-}
-
-/* First fit; where there is no room, ERR_NO_MEMORY. */
-static weft_status place_locked(shadow *own, size_t bytes, size_t *offset_out)
-{
-    extent wanted = {0, bytes};
-    weft_status status = make_room_locked(own);
-    if (status < 0) {
-        return status;
-    }
-    size_t index = 0;
-    while (index < own->count && end_of(&wanted) > own->extents[index].offset) {
-        wanted.offset = end_of(&own->extents[index++]);
-    }
-    if (end_of(&wanted) > SPACE_BYTES) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no room for %zu bytes on the shadow device", bytes);
-    }
-    memmove(&own->extents[index + 1], &own->extents[index],
-            (own->count - index) * sizeof(*own->extents));
-    own->extents[index] = wanted;
-    own->count++;
-    *offset_out = wanted.offset;
-    return WEFT_OK;
-}
-
-static weft_status shadow_mem_alloc(weft_device *device, weft_memory_kind kind,
-                                    size_t bytes, void **out)
-{
-    shadow *own = device->own;
-    size_t offset = 0;
-    if (kind != WEFT_MEMORY_DEVICE) {
-        return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "kind %d: the shadow device has its own memory only",
-                           (int)kind);
-    }
-    if (bytes > SPACE_BYTES) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "%zu bytes: the shadow device has %zu", bytes,
-                           SPACE_BYTES);
-    }
-    pthread_mutex_lock(&own->lock);
-    weft_status status = place_locked(own, bytes, &offset);
-    pthread_mutex_unlock(&own->lock);
-    if (status == WEFT_OK) {
-        *out = own->pointers + offset;
-    }
-    return status;
-}
-
-static bool shadow_mem_free(weft_device *device, void *pointer)
-{
-    shadow *own = device->own;
-    size_t offset = (size_t)((char *)pointer - own->pointers);
-    pthread_mutex_lock(&own->lock);
-    const extent *found =
-        is_inside(own, pointer) ? find_locked(own, offset) : NULL;
-    if (!found || found->offset != offset) {
-        pthread_mutex_unlock(&own->lock);
-        return false;
-    }
-    /* The pages go back; whoever gets the place next finds zeros. */
-    fallocate(own->file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-              (off_t)offset, (off_t)(end_of(found) - offset));
-    size_t index = (size_t)(found - own->extents);
-    own->count--;
-    memmove(&own->extents[index], &own->extents[index + 1],
-            (own->count - index) * sizeof(*own->extents));
-    pthread_mutex_unlock(&own->lock);
-    return true;
-}
-
-static weft_status shadow_mem_query(weft_device *device, const void *pointer,
-                                    weft_pointer *out)
-{
-    shadow *own = device->own;
-    if (is_inside(own, pointer)) {
-        pthread_mutex_lock(&own->lock);
-        const extent *found =
-            find_locked(own, (size_t)((const char *)pointer - own->pointers));
-        if (found) {
-            out->kind = WEFT_MEMORY_DEVICE;
-            out->index = device->index;
-            out->base = own->pointers + found->offset;
-            out->bytes = found->bytes;
-        }
-        pthread_mutex_unlock(&own->lock);
-    }
-    return WEFT_OK;
-}
-
-/* A range is the host's, or lies in one allocation. */
-static weft_status check_range(shadow *own, const char *name,
-                               const void *pointer, size_t bytes)
-{
-    if (!is_inside(own, pointer)) {
-        return WEFT_OK;
-    }
-    size_t offset = (size_t)((const char *)pointer - own->pointers);
-    pthread_mutex_lock(&own->lock);
-    const extent *found = find_locked(own, offset);
-    bool good = found && bytes <= found->bytes - (offset - found->offset);
-    pthread_mutex_unlock(&own->lock);
-    return good ? WEFT_OK
-                : wefti_error(WEFT_ERR_INVALID,
-                              "%s %p: no allocation of the shadow device has "
-                              "%zu bytes there",
-                              name, pointer, bytes);
-}
-
-static weft_status check_ranges(weft_device *device, const void *dst,
-                                const void *src, size_t bytes)
-{
-    weft_status status = check_range(device->own, "dst", dst, bytes);
-    return status < 0 ? status : check_range(device->own, "src", src, bytes);
-}
-
-/* Where the device itself finds a pointer's memory; NULL: it is the host's. */
-static char *find_alias(const shadow *own, const void *pointer)
-{
-    return is_inside(own, pointer)
-               ? own->alias + ((const char *)pointer - own->pointers)
-               : NULL;
-}
-
-void *wefti_shadow_translate(weft_device *device, void *pointer)
-{
-    void *alias = find_alias(device->own, pointer);
-    return alias ? alias : pointer;
-}
-
-static weft_status shadow_stream_copy(weft_stream *stream, void *dst,
-                                      const void *src, size_t bytes)
-{
-    weft_device *device = stream->device;
-    weft_status status = check_ranges(device, dst, src, bytes);
-    if (status < 0) {
-        return status;
-    }
-    void *to = find_alias(device->own, dst);
-    const void *from = find_alias(device->own, src);
-    return wefti_host_stream_copy(stream, to ? to : dst, from ? from : src,
-                                  bytes);
+    pthread_mutex_unlock(&units_lock);
 }
 
 const wefti_device_table wefti_device_shadow = {
     .kind = "shadow",
-    .caps = WEFT_CAP_NOTIFIES | WEFT_CAP_HOST_CALLS | WEFT_CAP_TIMES,
+    .caps = WEFT_CAP_TIMES,
     .open = shadow_open,
     .close = shadow_close,
-    .mem_alloc = shadow_mem_alloc,
-    .mem_free = shadow_mem_free,
-    .mem_query = shadow_mem_query,
-    .stream_create = wefti_host_stream_create,
-    .stream_destroy = wefti_host_stream_destroy,
-    .stream_copy = shadow_stream_copy,
-    .stream_call = wefti_host_stream_call,
-    .stream_mark = wefti_host_stream_mark,
-    .stream_drain = wefti_host_stream_drain,
-    .stream_stand = wefti_host_stream_stand,
-    .event_create = wefti_host_event_create,
-    .event_destroy = wefti_host_event_destroy,
-    .event_post = wefti_host_event_post,
-    .event_test = wefti_host_event_test,
-    .event_wait = wefti_host_event_wait,
-    .event_time = wefti_host_event_time,
+    .mem_alloc = wefti_shadow_mem_alloc,
+    .mem_free = wefti_shadow_mem_free,
+    .mem_query = wefti_shadow_mem_query,
+    .mem_register = wefti_shadow_mem_register,
+    .mem_unregister = wefti_shadow_mem_unregister,
+    .stream_create = wefti_shadow_stream_create,
+    .stream_destroy = wefti_shadow_stream_destroy,
+    .stream_copy = wefti_shadow_stream_copy,
+    .stream_mark = wefti_shadow_stream_mark,
+    .stream_drain = wefti_shadow_stream_drain,
+    .stream_stand = wefti_shadow_stream_stand,
+    .event_create = wefti_shadow_event_create,
+    .event_destroy = wefti_shadow_event_destroy,
+    .event_post = wefti_shadow_event_post,
+    .event_test = wefti_shadow_event_test,
+    .event_wait = wefti_shadow_event_wait,
+    .event_time = wefti_shadow_event_time,
     .gate_words = wefti_host_gate_words,
     .gate_words_free = wefti_host_gate_words_free,
 };

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "device/object.h"
+#include "device/shadow.h"
 
 #include <dirent.h>
 #include <pthread.h>
@@ -63,6 +64,32 @@ static inline int close_device(void **state)
     {                                                                          \
 #test " shadow", test, open_shadow, close_device, NULL                 \
     }
+
+#define HOST(test)                                                             \
+    {                                                                          \
+#test " host", test, open_host, close_device, NULL                     \
+    }
+
+#define SHADOW(test)                                                           \
+    {                                                                          \
+#test " shadow", test, open_shadow, close_device, NULL                 \
+    }
+
+/* What runs in the order of the stream: a call of the host's, a kernel of the
+ * shadow's. */
+static inline weft_status run_on(weft_stream *stream, void (*work)(void *arg),
+                                 void *arg)
+{
+    return weft_device_get_caps(stream->device) & WEFT_CAP_HOST_CALLS
+               ? weft_stream_call(stream, work, arg)
+               : wefti_shadow_launch(stream, work, arg);
+}
+
+/* Rounds of a test: fewer on a device that takes its time. */
+static inline int rounds_of(const weft_device *device, int host)
+{
+    return weft_device_get_caps(device) & WEFT_CAP_NOTIFIES ? host : host / 10;
+}
 
 /* Threads of this process. */
 static inline int count_threads(void)

@@ -139,9 +139,9 @@ static void nothing(void *arg)
 static void test_event_destroyed_right_after_wait_is_safe(void **state)
 {
     weft_stream *stream = make_stream(*state);
-    for (int round = 0; round < 2000; round++) {
+    for (int round = rounds_of(*state, 2000); round > 0; round--) {
         weft_event *event = make_event(*state);
-        ok(weft_stream_call(stream, nothing, NULL));
+        ok(run_on(stream, nothing, NULL));
         ok(weft_event_post(event, stream));
         ok(weft_event_wait(event, NULL));
         weft_event_destroy(event);

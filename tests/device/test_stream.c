@@ -36,7 +36,7 @@ static void test_stream_10000_calls_run_in_order(void **state)
     memset(&book, 0, sizeof(book));
     for (int i = 0; i < ITEMS; i++) {
         entries[i] = (entry){&book, i};
-        ok(weft_stream_call(stream, write_down, &entries[i]));
+        ok(run_on(stream, write_down, &entries[i]));
     }
     ok(weft_stream_wait(stream));
     assert_int_equal(book.count, ITEMS);
@@ -63,7 +63,7 @@ static void test_stream_10000_mixed_items_run_in_order(void **state)
         } else if (i % 3 == 1) {
             ok(weft_gate_wait(gate, 1, epoch - 1, stream));
         } else {
-            ok(weft_stream_call(stream, write_down, &entries[i]));
+            ok(run_on(stream, write_down, &entries[i]));
         }
     }
     assert_int_equal(book.count, 0);
@@ -135,26 +135,26 @@ static void count_up(void *arg)
 /* with_calls: each turn also runs a call, so both threads take part. */
 static void ping_pong(weft_device *device, bool with_calls)
 {
-    enum { TURNS = 10000 };
+    const int turns = rounds_of(device, 10000);
     weft_stream *ping = make_stream(device), *pong = make_stream(device);
     weft_gate *gate = make_gate(device, 2);
     int pings = 0, pongs = 0;
-    for (uint64_t turn = 1; turn <= TURNS; turn++) {
+    for (uint64_t turn = 1; turn <= (uint64_t)turns; turn++) {
         ok(weft_gate_signal(gate, 0, turn, ping));
         ok(weft_gate_wait(gate, 1, turn, ping));
         ok(weft_gate_wait(gate, 0, turn, pong));
         if (with_calls) {
-            ok(weft_stream_call(ping, count_up, &pings));
-            ok(weft_stream_call(pong, count_up, &pongs));
+            ok(run_on(ping, count_up, &pings));
+            ok(run_on(pong, count_up, &pongs));
         }
         ok(weft_gate_signal(gate, 1, turn, pong));
     }
     ok(weft_stream_wait(ping));
     ok(weft_stream_wait(pong));
-    assert_int_equal(wefti_gate_get(gate, 0), TURNS);
-    assert_int_equal(wefti_gate_get(gate, 1), TURNS);
-    assert_int_equal(pings, with_calls ? TURNS : 0);
-    assert_int_equal(pongs, with_calls ? TURNS : 0);
+    assert_int_equal(wefti_gate_get(gate, 0), turns);
+    assert_int_equal(wefti_gate_get(gate, 1), turns);
+    assert_int_equal(pings, with_calls ? turns : 0);
+    assert_int_equal(pongs, with_calls ? turns : 0);
     weft_stream_destroy(ping);
     weft_stream_destroy(pong);
     weft_gate_destroy(gate);
@@ -189,17 +189,17 @@ static void *relay_main(void *arg)
 /* Streams posted to while other threads advance them. */
 static void test_stream_posted_while_advanced_loses_nothing(void **state)
 {
-    enum { EPOCHS = 5000 };
+    const uint64_t epochs = (uint64_t)rounds_of(*state, 5000);
     weft_stream *stream = make_stream(*state);
-    relay hop = {make_gate(*state, 1), make_gate(*state, 1), EPOCHS};
+    relay hop = {make_gate(*state, 1), make_gate(*state, 1), epochs};
     pthread_t thread;
     int calls = 0;
     start(&thread, relay_main, &hop);
-    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
+    for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
         ok(weft_gate_signal(hop.in, 0, epoch, stream));
         ok(weft_gate_wait(hop.out, 0, epoch, stream));
         if (epoch % 64 == 0) {
-            ok(weft_stream_call(stream, count_up, &calls));
+            ok(run_on(stream, count_up, &calls));
         }
         if (epoch % 512 == 0) {
             ok(weft_stream_wait(stream));
@@ -207,7 +207,7 @@ static void test_stream_posted_while_advanced_loses_nothing(void **state)
         }
     }
     ok(weft_stream_wait(stream));
-    assert_int_equal(calls, EPOCHS / 64);
+    assert_int_equal(calls, epochs / 64);
     join(thread);
     weft_stream_destroy(stream);
     weft_gate_destroy(hop.in);
@@ -242,13 +242,13 @@ static void *rival_main(void *arg)
 /* The signal falls at any moment of the wait's coming to a stand. */
 static void test_stream_signalled_while_it_stops_goes_on(void **state)
 {
-    enum { EPOCHS = 5000 };
+    const uint64_t epochs = (uint64_t)rounds_of(*state, 5000);
     weft_stream *stream = make_stream(*state);
-    rival other = {make_gate(*state, 1), 0, EPOCHS, 5};
+    rival other = {make_gate(*state, 1), 0, epochs, 5};
     pthread_t thread;
     print_message("seed 5\n");
     start(&thread, rival_main, &other);
-    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
+    for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
         atomic_store(&other.posting, epoch);
         ok(weft_gate_wait(other.gate, 0, epoch, stream));
         ok(weft_stream_wait(stream));
@@ -315,7 +315,7 @@ static void test_stream_destroy_drains_first(void **state)
     for (int round = 0; round < 200; round++) {
         weft_stream *stream = make_stream(*state);
         for (int i = 0; i < round % 5; i++) {
-            ok(weft_stream_call(stream, count_up, &calls));
+            ok(run_on(stream, count_up, &calls));
         }
         weft_stream_destroy(stream);
     }
@@ -344,12 +344,29 @@ static void test_stream_misused_refuses(void **state)
     refused(weft_stream_call(NULL, count_up, NULL), "stream");
     refused(weft_stream_call(stream, NULL, NULL), "call");
     refused(weft_stream_wait(NULL), "stream");
+    weft_stream_destroy(stream);
+    weft_stream_destroy(NULL);
+}
+
+static void test_stream_waited_for_by_its_own_call_refuses(void **state)
+{
+    weft_stream *stream = make_stream(*state);
     self_wait mine = {stream, WEFT_OK};
     ok(weft_stream_call(stream, wait_for_self, &mine));
     ok(weft_stream_wait(stream));
     assert_int_equal(mine.status, WEFT_ERR_INVALID);
     weft_stream_destroy(stream);
-    weft_stream_destroy(NULL);
+}
+
+static void test_stream_without_host_calls_says_so(void **state)
+{
+    weft_stream *stream = make_stream(*state);
+    int calls = 0;
+    assert_int_equal(weft_stream_call(stream, count_up, &calls),
+                     WEFT_ERR_UNSUPPORTED);
+    ok(weft_stream_wait(stream));
+    assert_int_equal(calls, 0);
+    weft_stream_destroy(stream);
 }
 
 int main(void)
@@ -357,16 +374,18 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(test_stream_10000_calls_run_in_order),
         BOTH(test_stream_10000_mixed_items_run_in_order),
-        BOTH(test_stream_signals_and_waits_start_no_thread),
-        BOTH(test_stream_chain_of_5000_needs_no_deep_stack),
+        HOST(test_stream_signals_and_waits_start_no_thread),
+        HOST(test_stream_chain_of_5000_needs_no_deep_stack),
         BOTH(test_stream_ping_pong_through_gates_ends),
         BOTH(test_stream_ping_pong_with_calls_ends),
         BOTH(test_stream_posted_while_advanced_loses_nothing),
         BOTH(test_stream_signalled_while_it_stops_goes_on),
-        BOTH(test_stream_call_that_waits_for_another_stream_ends),
-        BOTH(test_stream_woken_before_a_call_runs_before_it),
+        HOST(test_stream_call_that_waits_for_another_stream_ends),
+        HOST(test_stream_woken_before_a_call_runs_before_it),
         BOTH(test_stream_destroy_drains_first),
         BOTH(test_stream_misused_refuses),
+        HOST(test_stream_waited_for_by_its_own_call_refuses),
+        SHADOW(test_stream_without_host_calls_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,7 +98,12 @@ void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm);
  * as a transfer of that class. Each span is closed once, on the same stream.
  *
  * label    borrowed for the ledger's life (a literal); NULL: none.
- * stream   a stream without host calls takes no spans: dropped.
+ * stream   the work queued on it between the two; closed on the same. On a
+ *          device without host calls its events say when (WEFT_CAP_TIMES):
+ *          1024 such spans of a device, or spans_per_step if less, may be open
+ *          or not reported yet; more are dropped. Their events keep the device
+ *          open until the ledger is destroyed, which comes after the streams
+ *          have drained.
  *
  * What is not allowed (a class_id out of range, closing what is not an open
  * span of this ledger) does nothing: it counts as dropped, and
@@ -106,7 +111,8 @@ void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm);
  *
  * Returns     the span; id 0, which close takes, if ledger is NULL or full, or
  *             an argument is not allowed.
- * Threads     any.  Blocks: no.  Allocates: no.
+ * Threads     any.  Blocks: no.  Allocates: only those events, with the first
+ *             span of their device.
  */
 weft_span weft_span_open(weft_ledger *ledger, weft_class class_id,
                          const char *label, weft_stream *stream);

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "device/await.h"
+#include "device/holds.h"
 #include "device/object.h"
 
 #include <stdio.h>
@@ -276,7 +277,7 @@ void wefti_gate_fail(weft_gate *gate, weft_status status, const char *text)
     if (atomic_load(&gate->failure) == WEFT_OK) {
         snprintf(gate->failure_text, sizeof(gate->failure_text), "%s", text);
         atomic_store(&gate->failure, (int)status);
-        atomic_fetch_add(&gate->device->failures, 1);
+        wefti_holds_note_failure();
     }
     for (size_t chunk = 0; chunk < gate->chunks; chunk++) {
         atomic_store(&gate->words[chunk], WEFTI_GATE_FAILED);

@@ -2,8 +2,8 @@
 /*
  * device/holds.c - a ring of marks per stream, and the device's list of them.
  *
- * Locks: the device's list, then one of the holds. No gate is let go under
- * either, since that may be its end.
+ * Locks: a list, then one of the holds. No gate is let go under either, since
+ * that may be its end.
  */
 #include "device/holds.h"
 
@@ -14,6 +14,14 @@
 #include <stdlib.h>
 
 enum { RING_FIRST = 64, DROPS_AT_ONCE = 32 };
+
+/* Of all devices: what stands at a failed gate need not be of the gate's handle
+ * of the device, nor of the device that somebody waits for. */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static wefti_holds *all; /* guarded by that */
+
+/* Whether a gate has ever failed. */
+static _Atomic bool any_failed;
 
 static wefti_hold *get(const wefti_holds *holds, uint64_t number)
 {
@@ -59,12 +67,23 @@ weft_status wefti_holds_create(weft_device *device, wefti_holds **holds_out)
     holds->next = device->holds;
     device->holds = holds;
     pthread_mutex_unlock(&device->holds_lock);
+    pthread_mutex_lock(&all_lock);
+    holds->next_of_all = all;
+    all = holds;
+    pthread_mutex_unlock(&all_lock);
     *holds_out = holds;
     return WEFT_OK;
 }
 
 static void free_holds(wefti_holds *holds)
 {
+    pthread_mutex_lock(&all_lock);
+    wefti_holds **place = &all;
+    while (*place != holds) {
+        place = &(*place)->next_of_all;
+    }
+    *place = holds->next_of_all;
+    pthread_mutex_unlock(&all_lock);
     holds->device->table->gate_words_free(holds->device, holds->passed);
     pthread_mutex_destroy(&holds->lock);
     free(holds->ring);
@@ -209,6 +228,20 @@ static void release_failed(wefti_holds *holds)
     pthread_mutex_unlock(&holds->lock);
 }
 
+static void release_all(void)
+{
+    pthread_mutex_lock(&all_lock);
+    for (wefti_holds *holds = all; holds; holds = holds->next_of_all) {
+        release_failed(holds);
+    }
+    pthread_mutex_unlock(&all_lock);
+}
+
+void wefti_holds_note_failure(void)
+{
+    atomic_store(&any_failed, true);
+}
+
 /* Takes an abandoned one that has nothing left to pass off the list. */
 static wefti_holds *take_abandoned(weft_device *device)
 {
@@ -242,7 +275,6 @@ void wefti_holds_abandon(wefti_holds *holds)
 
 void wefti_device_tend(weft_device *device)
 {
-    const bool failed = atomic_load(&device->failures) != 0;
     weft_gate *gates[DROPS_AT_ONCE];
     size_t count = 0;
     do {
@@ -257,12 +289,9 @@ void wefti_device_tend(weft_device *device)
             wefti_gate_drop(gates[i]);
         }
     } while (count > 0);
-    pthread_mutex_lock(&device->holds_lock);
-    for (wefti_holds *holds = device->holds; failed && holds;
-         holds = holds->next) {
-        release_failed(holds);
+    if (atomic_load(&any_failed)) {
+        release_all();
     }
-    pthread_mutex_unlock(&device->holds_lock);
     wefti_holds *done;
     while ((done = take_abandoned(device)) != NULL) {
         free_holds(done);

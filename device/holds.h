@@ -29,6 +29,7 @@ typedef struct wefti_hold {
 
 typedef struct wefti_holds {
     struct wefti_holds *next; /* of the device */
+    struct wefti_holds *next_of_all;
     weft_device *device;
     _Atomic uint64_t *passed; /* what the stream stores: number of a batch */
     pthread_mutex_t lock;     /* guards what follows */
@@ -76,9 +77,12 @@ weft_status wefti_holds_get_error(wefti_holds *holds);
 
 bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out);
 
-/* Of all streams of the device: lets go of what has been passed, and releases
- * again who waits at gates that have failed. Whoever waits for a device that
- * does not notify calls it as he looks. */
+/* A gate has failed: from now on waits may have to be released again. */
+void wefti_holds_note_failure(void);
+
+/* Lets go of what streams of the device have passed, and releases again the
+ * waits of all devices at gates that have failed. Called by whatever waits for
+ * a device that does not notify, each time it looks. */
 void wefti_device_tend(weft_device *device);
 
 #endif

@@ -31,7 +31,6 @@ struct weft_device {
 
     pthread_mutex_t holds_lock; /* guards holds */
     struct wefti_holds *holds;  /* of streams that the device runs by itself */
-    _Atomic size_t failures;    /* gates that have failed, ever */
 
     /* Allocations, streams, events, gates alive; the top bit: abandoned. The
      * subtraction that leaves nothing pairs with all before it. */

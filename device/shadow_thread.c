@@ -10,7 +10,8 @@
  * nobody.
  *
  * Words are raised by hosts that do not notify it either: while nothing but
- * waits is left it looks at them in slices that grow up to SLICE_MOST_NS.
+ * waits is left it looks at them in slices that grow, fast up to SLICE_NS and
+ * slowly up to SLICE_MOST_NS, which it takes some 25 ms to come to.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -26,7 +27,8 @@ enum {
     LONG_1_IN = 1024,       /* items before which it is a long one */
     LONG_MOST_NS = 3000000,
     SLICE_FIRST_NS = 10000,
-    SLICE_MOST_NS = 200000,
+    SLICE_NS = 200000,
+    SLICE_MOST_NS = 1000000,
 };
 
 /* Vigna's splitmix64 (public domain; "Fast splittable pseudorandom number
@@ -163,6 +165,13 @@ static void sleep_locked(wefti_shadow_unit *unit, int64_t wake_ns)
     unit->asleep = false;
 }
 
+static int64_t next_slice(int64_t slice_ns)
+{
+    const int64_t next_ns =
+        slice_ns < SLICE_NS ? 2 * slice_ns : slice_ns + slice_ns / 32;
+    return next_ns < SLICE_MOST_NS ? next_ns : SLICE_MOST_NS;
+}
+
 static void *unit_main(void *arg)
 {
     wefti_shadow_unit *unit = arg;
@@ -174,9 +183,7 @@ static void *unit_main(void *arg)
             unit->slice_ns = SLICE_FIRST_NS;
             run_one(stream);
         } else {
-            unit->slice_ns = unit->slice_ns < SLICE_MOST_NS / 2
-                                 ? 2 * unit->slice_ns
-                                 : SLICE_MOST_NS;
+            unit->slice_ns = next_slice(unit->slice_ns);
             sleep_locked(unit, wake_ns);
         }
     }

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: what a device does with gates by itself: waits compare cyclically, what
+ * is queued keeps a gate alive, batches are queued whole or not at all, streams
+ * of another ordinal are refused, and a failed gate lets every stream drain
+ * though signals from before it still come.
+ * Method: words set by hand near the ends of their range; gates that hold
+ * streams up in a chosen order; the failures under many seeds.
+ */
+#include "shadow_test.h"
+
+typedef struct comparison {
+    uint64_t word, epoch;
+    bool over;
+} comparison;
+
+static const comparison comparisons[] = {
+    {0, 1, false},
+    {5, 3, true},
+    {5, 5, true},
+    {WEFT_EPOCH_MAX - 1, WEFT_EPOCH_MAX, false},
+    {WEFT_EPOCH_MAX, WEFT_EPOCH_MAX, true},
+    {WEFTI_GATE_FAILED, 1, true},
+    {WEFTI_GATE_FAILED, WEFT_EPOCH_MAX, true},
+    {(UINT64_C(1) << 63) + 5, 1, false}, /* behind, on the circle */
+    {UINT64_MAX, 1, false},
+    {3, UINT64_MAX, true}, /* ahead */
+    {UINT64_MAX - 1, UINT64_MAX, false},
+};
+
+/* The table is asked itself: such epochs are refused before it. */
+static void post_wait(weft_stream *stream, weft_gate *gate, uint64_t epoch)
+{
+    const wefti_mark mark = {gate, 0, epoch, true};
+    ok(wefti_device_shadow.stream_mark(stream, &mark, 1));
+}
+
+static void test_shadow_waits_compare_on_the_circle(void **state)
+{
+    weft_device *device = *state;
+    for (size_t i = 0; i < sizeof(comparisons) / sizeof(*comparisons); i++) {
+        const comparison *one = &comparisons[i];
+        weft_stream *stream = make_stream(device);
+        weft_gate *gate = make_gate(device, 1);
+        weft_event *passed;
+        ok(weft_event_create(device, &passed));
+        atomic_store(&gate->words[0], one->word);
+        post_wait(stream, gate, one->epoch);
+        ok(weft_event_post(passed, stream));
+        if (one->over) {
+            ok(weft_event_wait(passed, NULL));
+        }
+        let_run(device);
+        print_message("word %llx, epoch %llx\n", (unsigned long long)one->word,
+                      (unsigned long long)one->epoch);
+        assert_int_equal(weft_event_test(passed),
+                         one->over ? WEFT_OK : WEFT_INPROGRESS);
+        atomic_store(&gate->words[0], one->epoch);
+        weft_stream_destroy(stream);
+        weft_event_destroy(passed);
+        weft_gate_destroy(gate);
+    }
+}
+
+static void test_shadow_gates_live_until_the_stream_has_passed(void **state)
+{
+    weft_device *device = *state;
+    weft_stream *stream = make_stream(device);
+    weft_gate *hold = make_gate(device, 1), *other = make_gate(device, 2);
+    const size_t objects = atomic_load(&device->objects);
+    wefti_stream_stand stand;
+    assert_false(wefti_stream_get_stand(stream, &stand));
+    ok(weft_gate_signal(other, 0, 1, stream));
+    ok(weft_gate_wait(hold, 0, 4, stream));
+    ok(weft_gate_wait(other, 0, 1, stream));
+    ok(weft_gate_signal(other, 1, 1, stream));
+    weft_gate_destroy(other); /* what is queued still needs it */
+    assert_true(wefti_stream_get_stand(stream, &stand));
+    while (stand.gate != hold) { /* until the first signal has been */
+        assert_true(wefti_stream_get_stand(stream, &stand));
+    }
+    assert_int_equal(stand.epoch, 4);
+    let_run(device);
+    assert_int_equal(atomic_load(&device->objects), objects);
+    ok(weft_gate_signal(hold, 0, 4, NULL));
+    ok(weft_stream_wait(stream));
+    assert_int_equal(atomic_load(&device->objects), objects - 1);
+    assert_false(wefti_stream_get_stand(stream, &stand));
+    weft_stream_destroy(stream);
+    weft_gate_destroy(hold);
+}
+
+static void test_shadow_batches_are_queued_whole_or_not_at_all(void **state)
+{
+    weft_device *device = *state, *far;
+    ok(weft_device_open("shadow", 1, &far));
+    weft_stream *stream = make_stream(device);
+    weft_gate *gate = make_gate(device, 3), *wrong = make_gate(far, 1);
+    const wefti_mark bad[] = {{gate, 0, 1, false}, {wrong, 0, 1, false}};
+    const wefti_mark good[] = {
+        {gate, 0, 2, false}, {gate, 0, 2, true}, {gate, 1, 3, false}};
+    refused(wefti_stream_mark(stream, bad, 2), "shadow device 1");
+    ok(weft_stream_wait(stream));
+    assert_int_equal(wefti_gate_get(gate, 0), 0);
+    ok(wefti_stream_mark(stream, good, 3));
+    ok(weft_stream_wait(stream));
+    assert_int_equal(wefti_gate_get(gate, 0), 2);
+    assert_int_equal(wefti_gate_get(gate, 1), 3);
+    weft_stream_destroy(stream);
+    weft_gate_destroy(gate);
+    weft_gate_destroy(wrong);
+    weft_device_close(far);
+}
+
+static void test_shadow_streams_of_another_ordinal_are_refused(void **state)
+{
+    weft_device *device = *state, *far, *again;
+    weft_event *event;
+    char bytes[2] = "ab";
+    ok(weft_device_open("shadow", 1, &far));
+    ok(weft_device_open("shadow", 0, &again));
+    weft_gate *gate = make_gate(device, 1);
+    weft_stream *stream = make_stream(far), *same = make_stream(again);
+    ok(weft_event_create(device, &event));
+    refused(weft_gate_signal(gate, 0, 1, stream), "stream of shadow device 1");
+    refused(weft_gate_wait(gate, 0, 1, stream), "stream of shadow device 1");
+    refused(weft_event_post(event, stream), "stream of shadow device 1");
+    refused(weft_event_wait(event, stream), "stream of shadow device 1");
+    refused(weft_device_copy(device, bytes, bytes + 1, 1, stream),
+            "stream of shadow device 1");
+    /* What is opened twice is the same device. */
+    ok(weft_gate_signal(gate, 0, 1, same));
+    ok(weft_event_post(event, same));
+    ok(weft_device_copy(device, bytes, bytes + 1, 1, same));
+    ok(weft_gate_wait(gate, 0, 1, NULL));
+    ok(weft_stream_wait(same));
+    assert_int_equal(bytes[0], 'b');
+    weft_event_destroy(event);
+    weft_stream_destroy(stream);
+    weft_stream_destroy(same);
+    weft_gate_destroy(gate);
+    close_empty(far);
+    close_empty(again);
+}
+
+/* A signal that was queued before its gate failed, and a stream behind it. */
+typedef struct late_signal {
+    weft_device *device, *again; /* handles of the same */
+    weft_gate *hold;             /* 0: of the signal, 1: of the wait */
+    weft_gate *gate, *after;
+    weft_stream *signals, *waits;
+    weft_event *signalled;
+} late_signal;
+
+static late_signal queue_late_signal(int seed)
+{
+    late_signal it = {.device = open_seeded(0, seed)};
+    ok(weft_device_open("shadow", 0, &it.again));
+    it.hold = make_gate(it.device, 2);
+    it.gate = make_gate(it.device, 1);
+    it.after = make_gate(it.device, 1);
+    it.signals = make_stream(it.device);
+    it.waits = make_stream(seed % 2 ? it.device : it.again);
+    ok(weft_event_create(it.device, &it.signalled));
+    ok(weft_gate_wait(it.hold, 0, 1, it.signals));
+    ok(weft_gate_signal(it.gate, 0, 5, it.signals));
+    ok(weft_event_post(it.signalled, it.signals));
+    ok(weft_gate_wait(it.hold, 1, 1, it.waits));
+    ok(weft_gate_wait(it.gate, 0, 9, it.waits));
+    ok(weft_gate_signal(it.after, 0, 1, it.waits));
+    return it;
+}
+
+static void finish_late_signal(late_signal *it)
+{
+    assert_int_equal(weft_stream_wait(it->waits), WEFT_ERR_PEER);
+    assert_string_equal(weft_error_text(), "op #7: rank 3 has died");
+    ok(weft_stream_wait(it->signals));
+    weft_stream_destroy(it->signals);
+    weft_stream_destroy(it->waits);
+    weft_event_destroy(it->signalled);
+    weft_gate_destroy(it->hold);
+    weft_gate_destroy(it->gate);
+    weft_gate_destroy(it->after);
+    close_empty(it->again);
+    close_empty(it->device);
+}
+
+static void
+test_shadow_failure_overwritten_by_a_signal_is_told_again(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        late_signal it = queue_late_signal(seed);
+        wefti_gate_fail(it.gate, WEFT_ERR_PEER, "op #7: rank 3 has died");
+        ok(weft_gate_signal(it.hold, 0, 1, NULL));
+        while (weft_event_test(it.signalled) != WEFT_OK) {
+            sched_yield(); /* unlike a wait, this tends nothing */
+        }
+        assert_int_equal(wefti_gate_get(it.gate, 0), 5);
+        ok(weft_gate_signal(it.hold, 1, 1, NULL));
+        if (seed % 3 == 0) { /* who waits for what comes behind helps, too */
+            ok(weft_gate_wait(it.after, 0, 1, NULL));
+        }
+        finish_late_signal(&it);
+    }
+}
+
+static void test_shadow_failure_at_any_time_lets_streams_drain(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        late_signal it = queue_late_signal(seed);
+        const bool first = seed % 4 < 2;
+        if (first) {
+            wefti_gate_fail(it.gate, WEFT_ERR_PEER, "op #7: rank 3 has died");
+        }
+        ok(weft_gate_signal(it.hold, 1, 1, NULL));
+        ok(weft_gate_signal(it.hold, 0, 1, NULL));
+        if (!first) {
+            wefti_gate_fail(it.gate, WEFT_ERR_PEER, "op #7: rank 3 has died");
+        }
+        finish_late_signal(&it);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        SHADOW(test_shadow_waits_compare_on_the_circle),
+        SHADOW(test_shadow_gates_live_until_the_stream_has_passed),
+        SHADOW(test_shadow_batches_are_queued_whole_or_not_at_all),
+        SHADOW(test_shadow_streams_of_another_ordinal_are_refused),
+        ALONE(test_shadow_failure_overwritten_by_a_signal_is_told_again),
+        ALONE(test_shadow_failure_at_any_time_lets_streams_drain),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -149,6 +149,40 @@ static void test_event_destroyed_right_after_wait_is_safe(void **state)
     weft_stream_destroy(stream);
 }
 
+static void test_event_times_are_the_hosts_clock_and_rise(void **state)
+{
+    weft_stream *stream = make_stream(*state);
+    weft_gate *hold = make_gate(*state, 1);
+    weft_event *events[2] = {make_event(*state), make_event(*state)};
+    int64_t before_ns = wefti_clock_ns(), time_ns = 0;
+    refused(weft_event_get_time(events[0], &time_ns), "never posted");
+    for (uint64_t round = 1; round <= 20; round++) {
+        ok(weft_event_post(events[0], stream));
+        ok(run_on(stream, nothing, NULL));
+        ok(weft_gate_wait(hold, 0, round, stream));
+        ok(weft_event_post(events[1], stream));
+        assert_int_equal(weft_event_get_time(events[1], &time_ns),
+                         WEFT_INPROGRESS);
+        const int64_t signal_ns = wefti_clock_ns();
+        ok(weft_gate_signal(hold, 0, round, NULL));
+        ok(weft_event_wait(events[1], NULL));
+        const int64_t after_ns = wefti_clock_ns();
+        int64_t first_ns, second_ns;
+        ok(weft_event_get_time(events[0], &first_ns));
+        ok(weft_event_get_time(events[1], &second_ns));
+        assert_in_range(first_ns, before_ns, second_ns);
+        assert_in_range(second_ns, signal_ns, after_ns);
+        before_ns = second_ns;
+    }
+    ok(weft_event_post(events[0], NULL));
+    ok(weft_event_get_time(events[0], &time_ns));
+    assert_in_range(time_ns, before_ns, wefti_clock_ns());
+    weft_event_destroy(events[0]);
+    weft_event_destroy(events[1]);
+    weft_stream_destroy(stream);
+    weft_gate_destroy(hold);
+}
+
 static void test_event_misused_refuses(void **state)
 {
     weft_event *event;
@@ -170,6 +204,7 @@ int main(void)
         BOTH(test_event_posted_anew_leaves_older_waits_alone),
         BOTH(test_event_with_many_posts_under_way_keeps_each),
         BOTH(test_event_destroyed_right_after_wait_is_safe),
+        BOTH(test_event_times_are_the_hosts_clock_and_rise),
         BOTH(test_event_misused_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,6 +235,155 @@ static void test_shadow_full_says_no_memory(void **state)
     weft_device_free(device, more);
 }
 
+static weft_pointer query(weft_device *device, const void *pointer)
+{
+    weft_pointer found;
+    memset(&found, 0xee, sizeof(found));
+    found.size_bytes = sizeof(found);
+    ok(weft_device_query(device, pointer, &found));
+    return found;
+}
+
+static void assert_found(const weft_pointer *found, weft_memory_kind kind,
+                         int index, const void *base, size_t bytes)
+{
+    assert_int_equal(found->kind, kind);
+    assert_int_equal(found->index, index);
+    assert_ptr_equal(found->base, base);
+    assert_int_equal(found->bytes, bytes);
+    assert_int_equal(found->id == 0, base == NULL);
+}
+
+static void test_shadow_memory_of_two_ordinals_is_apart(void **state)
+{
+    weft_device *device = *state, *far;
+    char back[4];
+    void *own, *other;
+    ok(weft_device_open("shadow", 1, &far));
+    ok(weft_device_alloc(device, 100, &own));
+    ok(weft_device_alloc(far, 200, &other));
+    weft_pointer found = query(device, (char *)other + 199);
+    assert_found(&found, WEFT_MEMORY_DEVICE, 1, other, 200);
+    weft_pointer same = query(far, own);
+    assert_found(&same, WEFT_MEMORY_DEVICE, 0, own, 100);
+    assert_true(found.id != same.id);
+    assert_true(wefti_device_owns(device, other));
+    /* Copies between them run, kernels reach their own only. */
+    ok(weft_device_copy(device, own, "far", 4, NULL));
+    ok(weft_device_copy(far, other, own, 4, NULL));
+    ok(weft_device_copy(device, back, other, 4, NULL));
+    assert_string_equal(back, "far");
+    assert_ptr_equal(wefti_shadow_translate(device, other), other);
+    assert_ptr_not_equal(wefti_shadow_translate(far, other), other);
+    weft_device_free(device, other); /* refused, and logged */
+    assert_true(wefti_device_owns(far, other));
+    weft_device_free(far, other);
+    weft_device_free(device, own);
+    weft_device_close(far);
+}
+
+static void test_shadow_memory_is_found_dirty(void **state)
+{
+    enum { BYTES = 10000 };
+    static unsigned char back[BYTES];
+    weft_device *device = *state;
+    for (int round = 0; round < 3; round++) {
+        void *memory;
+        ok(weft_device_alloc(device, BYTES, &memory));
+        ok(weft_device_copy(device, back, memory, BYTES, NULL));
+        for (int i = 0; i < BYTES; i++) {
+            assert_int_equal(back[i], 0xff);
+            back[i] = 1;
+        }
+        ok(weft_device_copy(device, memory, back, BYTES, NULL));
+        weft_device_free(device, memory);
+    }
+    unsigned char *pinned;
+    ok(weft_device_alloc_kind(device, WEFT_MEMORY_PINNED, 10,
+                              (void **)&pinned));
+    assert_int_equal(pinned[9], 0xff);
+    weft_device_free(device, pinned);
+}
+
+static void test_shadow_allocation_again_has_another_id(void **state)
+{
+    weft_device *device = *state;
+    void *memory, *again;
+    ok(weft_device_alloc(device, 100, &memory));
+    const uint64_t id = query(device, memory).id;
+    weft_device_free(device, memory);
+    weft_pointer found = query(device, memory);
+    assert_found(&found, WEFT_MEMORY_HOST, -1, NULL, 0);
+    ok(weft_device_alloc(device, 100, &again));
+    assert_ptr_equal(memory, again);
+    assert_true(query(device, again).id != id);
+    weft_device_free(device, again);
+}
+
+static void test_shadow_pinned_memory_is_the_hosts_and_known(void **state)
+{
+    weft_device *device = *state;
+    char *pinned, back[8];
+    void *memory;
+    ok(weft_device_alloc_kind(device, WEFT_MEMORY_PINNED, 8, (void **)&pinned));
+    ok(weft_device_alloc(device, 8, &memory));
+    memcpy(pinned, "touched", 8);
+    weft_pointer found = query(device, pinned + 7);
+    assert_found(&found, WEFT_MEMORY_PINNED, 0, pinned, 8);
+    assert_false(wefti_device_owns(device, pinned));
+    ok(weft_device_copy(device, memory, pinned, 8, NULL));
+    ok(weft_device_copy(device, back, memory, 8, NULL));
+    assert_string_equal(back, "touched");
+    assert_int_equal(weft_device_alloc_kind(device, WEFT_MEMORY_EXPORTABLE, 8,
+                                            (void **)&pinned),
+                     WEFT_ERR_UNSUPPORTED);
+    weft_device_free(device, pinned);
+    weft_device_free(device, memory);
+}
+
+static void test_shadow_registered_memory_is_pinned_meanwhile(void **state)
+{
+    static char host[100];
+    weft_device *device = *state;
+    void *memory;
+    ok(weft_device_alloc(device, 8, &memory));
+    ok(weft_device_register(device, host + 10, 50));
+    weft_pointer found = query(device, host + 59);
+    assert_found(&found, WEFT_MEMORY_PINNED, 0, host + 10, 50);
+    assert_int_equal(query(device, host + 60).kind, WEFT_MEMORY_HOST);
+    refused(weft_device_register(device, host + 10, 50), "knows some");
+    refused(weft_device_register(device, host, 11), "knows some");
+    refused(weft_device_register(device, host + 59, 41), "knows some");
+    refused(weft_device_register(device, host, 100), "knows some");
+    refused(weft_device_register(device, memory, 8), "knows some");
+    weft_device_free(device, host + 10); /* refused, and logged */
+    assert_int_equal(query(device, host + 10).kind, WEFT_MEMORY_PINNED);
+    ok(weft_device_register(device, host, 10));
+    weft_device_unregister(device, host + 10);
+    weft_device_unregister(device, host);
+    weft_device_unregister(device, host); /* logged */
+    found = query(device, host + 10);
+    assert_found(&found, WEFT_MEMORY_HOST, -1, NULL, 0);
+    weft_device_free(device, memory);
+}
+
+static void test_shadow_foreign_memory_is_known_and_not_freed(void **state)
+{
+    weft_device *device = *state;
+    char back[8];
+    void *foreign;
+    ok(wefti_shadow_alloc_foreign(device, 8, &foreign));
+    weft_pointer found = query(device, (char *)foreign + 3);
+    assert_found(&found, WEFT_MEMORY_DEVICE, 0, foreign, 8);
+    assert_true(wefti_device_owns(device, foreign));
+    ok(weft_device_copy(device, foreign, "foreign", 8, NULL));
+    weft_device_free(device, foreign); /* refused, and logged */
+    ok(weft_device_copy(device, back, foreign, 8, NULL));
+    assert_string_equal(back, "foreign");
+    wefti_shadow_free_foreign(device, foreign);
+    assert_int_equal(query(device, foreign).kind, WEFT_MEMORY_HOST);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +394,12 @@ int main(void)
         SHADOW(test_shadow_allocations_in_any_order_stay_apart),
         SHADOW(test_shadow_owns_nothing_of_the_host),
         SHADOW(test_shadow_full_says_no_memory),
+        SHADOW(test_shadow_memory_of_two_ordinals_is_apart),
+        SHADOW(test_shadow_memory_is_found_dirty),
+        SHADOW(test_shadow_allocation_again_has_another_id),
+        SHADOW(test_shadow_pinned_memory_is_the_hosts_and_known),
+        SHADOW(test_shadow_registered_memory_is_pinned_meanwhile),
+        SHADOW(test_shadow_foreign_memory_is_known_and_not_freed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

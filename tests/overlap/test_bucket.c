@@ -5,7 +5,8 @@
  *          communicator ends every wait.
  * Method   1 to 4 ranks as threads; whole numbers, so that sums are exact; the
  *          shares of others start as poison. Buckets differ in size, one is
- *          far larger than a chunk.
+ *          far larger than a chunk. The same on a device whose memory the host
+ *          does not reach.
  */
 #include "overlap/bucket.h"
 #include "tests/comm/world.h"
@@ -47,27 +48,75 @@ static float value_of(int rank, size_t element, int round)
 typedef struct rank_side {
     weft_comm *comm;
     weft_device *device;
+    struct plan *plan; /* NULL: the host's, a device of the side's own */
     int rank, nranks;
     layout cut;
-    float *buffer;
+    float *buffer;  /* what the host sees */
+    float *buckets; /* the device's; the same where the host reaches it */
     wefti_bucket_set *set;
 } rank_side;
 
-static int set_up(rank_side *side, weft_comm *comm, weft_collective collective)
+/* What all ranks of a world do. */
+typedef struct plan {
+    const char *kind; /* of device */
+    wefti_bucket_mode mode;
+    weft_device *devices[4]; /* of each rank */
+} plan;
+
+/* The host's view of elements becomes the device's, and back. */
+static void put(rank_side *side, size_t start, size_t elems)
+{
+    if (side->buckets != side->buffer &&
+        weft_device_copy(side->device, side->buckets + start,
+                         side->buffer + start, elems * sizeof(float),
+                         NULL) != WEFT_OK) {
+        abort();
+    }
+}
+
+static void get(const rank_side *side, size_t start, size_t elems)
+{
+    if (side->buckets != side->buffer &&
+        weft_device_copy(side->device, side->buffer + start,
+                         side->buckets + start, elems * sizeof(float),
+                         NULL) != WEFT_OK) {
+        abort();
+    }
+}
+
+static int make_buckets(rank_side *side)
+{
+    void *memory = NULL;
+    side->buckets = side->buffer;
+    if (side->plan && strcmp(side->plan->kind, "shadow") == 0) {
+        int failed =
+            weft_device_alloc(side->device, side->cut.elems * sizeof(float),
+                              &memory) != WEFT_OK;
+        side->buckets = memory;
+        return failed;
+    }
+    return 0;
+}
+
+static int set_up(rank_side *side, weft_comm *comm, weft_collective collective,
+                  plan *made)
 {
     *side = (rank_side){.comm = comm,
+                        .plan = made,
                         .rank = weft_comm_get_rank(comm),
                         .nranks = weft_comm_get_nranks(comm)};
     side->cut = make_layout(side->nranks);
     side->buffer = malloc(side->cut.elems * sizeof(float));
+    side->device = made ? made->devices[side->rank] : NULL;
     if (!side->buffer ||
-        weft_device_open("host", 0, &side->device) != WEFT_OK) {
+        (!made && weft_device_open("host", 0, &side->device) != WEFT_OK) ||
+        make_buckets(side) != 0) {
         return 1;
     }
     wefti_bucket_config config = {.comm = comm,
                                   .device = side->device,
                                   .collective = collective,
-                                  .buffer = side->buffer,
+                                  .buffer = side->buckets,
                                   .dtype = WEFT_DTYPE_F32,
                                   .extents = side->cut.extents,
                                   .count = BUCKETS,
@@ -81,7 +130,12 @@ static int set_up(rank_side *side, weft_comm *comm, weft_collective collective)
 static void tear_down(rank_side *side)
 {
     wefti_bucket_destroy(side->set);
-    weft_device_close(side->device);
+    if (side->buckets != side->buffer) {
+        weft_device_free(side->device, side->buckets);
+    }
+    if (!side->plan) {
+        weft_device_close(side->device);
+    }
     free(side->buffer);
 }
 
@@ -100,6 +154,7 @@ static void fill_bucket(rank_side *side, size_t bucket, int round, bool all)
     for (size_t i = start; i < start + shares * extent.share_elems; i++) {
         side->buffer[i] = value_of(side->rank, i, round);
     }
+    put(side, start, shares * extent.share_elems);
 }
 
 /* Before a round begins: from then on others' shares are the operations'. */
@@ -108,12 +163,14 @@ static void poison(rank_side *side)
     for (size_t i = 0; i < side->cut.elems; i++) {
         side->buffer[i] = (float)POISON;
     }
+    put(side, 0, side->cut.elems);
 }
 
 static int check_reduced(const rank_side *side, size_t bucket, int round)
 {
     int wrong = 0;
     size_t own = own_start(side, bucket);
+    get(side, own, side->cut.extents[bucket].share_elems);
     for (size_t i = own; i < own + side->cut.extents[bucket].share_elems; i++) {
         float wanted = 0;
         for (int rank = 0; rank < side->nranks; rank++) {
@@ -128,6 +185,7 @@ static int check_gathered(const rank_side *side, size_t bucket, int round)
 {
     int wrong = 0;
     wefti_bucket_extent extent = side->cut.extents[bucket];
+    get(side, extent.start_elems, (size_t)side->nranks * extent.share_elems);
     for (int rank = 0; rank < side->nranks; rank++) {
         size_t start = extent.start_elems + (size_t)rank * extent.share_elems;
         for (size_t i = start; i < start + extent.share_elems; i++) {
@@ -137,13 +195,14 @@ static int check_gathered(const rank_side *side, size_t bucket, int round)
     return wrong;
 }
 
-/* The mode is the context; both collectives, in the order of a step. */
+/* Both collectives, in the order of a step. */
 static int run_rounds(weft_comm *comm, void *context)
 {
-    wefti_bucket_mode mode = *(const wefti_bucket_mode *)context;
+    plan *made = context;
+    wefti_bucket_mode mode = made->mode;
     rank_side reduce, gather;
-    int wrong = set_up(&reduce, comm, WEFT_COLLECTIVE_REDUCESCATTER) +
-                set_up(&gather, comm, WEFT_COLLECTIVE_ALLGATHER);
+    int wrong = set_up(&reduce, comm, WEFT_COLLECTIVE_REDUCESCATTER, made) +
+                set_up(&gather, comm, WEFT_COLLECTIVE_ALLGATHER, made);
     for (int round = 0; round < ROUNDS && wrong == 0; round++) {
         poison(&reduce);
         poison(&gather);
@@ -173,15 +232,40 @@ static int run_rounds(weft_comm *comm, void *context)
     return wrong;
 }
 
+static void open_device(int rank, void *context)
+{
+    plan *made = context;
+    if (weft_device_open(made->kind, 0, &made->devices[rank]) != WEFT_OK) {
+        abort();
+    }
+}
+
+static void give_device(int rank, weft_comm_config *config, void *context)
+{
+    plan *made = context;
+    config->device = made->devices[rank];
+}
+
+static void run_world(const char *kind, int nranks, wefti_bucket_mode mode)
+{
+    plan made = {.kind = kind, .mode = mode};
+    struct world world = {
+        .nranks = nranks,
+        .config = {.size_bytes = sizeof(world.config), .timeout_ms = 20000},
+        .call = run_rounds,
+        .context = &made,
+        .before = open_device,
+        .configure = give_device};
+    assert_int_equal(world_run_threads(&world), 0);
+    for (int rank = 0; rank < nranks; rank++) {
+        weft_device_close(made.devices[rank]);
+    }
+}
+
 static void run_worlds(wefti_bucket_mode mode)
 {
     for (int nranks = 1; nranks <= 4; nranks++) {
-        struct world world = {
-            .nranks = nranks,
-            .config = {.size_bytes = sizeof(world.config), .timeout_ms = 20000},
-            .call = run_rounds,
-            .context = &mode};
-        assert_int_equal(world_run_threads(&world), 0);
+        run_world("host", nranks, mode);
     }
 }
 
@@ -197,12 +281,19 @@ static void test_bucket_blocking_is_right(void **state)
     run_worlds(WEFTI_BUCKET_BLOCKING);
 }
 
+static void test_bucket_on_the_shadow_device_is_right(void **state)
+{
+    (void)state;
+    run_world("shadow", 3, WEFTI_BUCKET_OVERLAPPED);
+    run_world("shadow", 2, WEFTI_BUCKET_BLOCKING);
+}
+
 /* Nothing is sent, and nobody waits; then the set works as ever. */
 static int run_off(weft_comm *comm, void *context)
 {
     (void)context;
     rank_side side;
-    int wrong = set_up(&side, comm, WEFT_COLLECTIVE_ALLGATHER);
+    int wrong = set_up(&side, comm, WEFT_COLLECTIVE_ALLGATHER, NULL);
     poison(&side);
     /* Before the first round all is there. */
     wrong += wefti_bucket_wait(side.set, 3) != WEFT_OK;
@@ -245,7 +336,7 @@ static int run_failing(weft_comm *comm, void *context)
 {
     (void)context;
     rank_side side;
-    int wrong = set_up(&side, comm, WEFT_COLLECTIVE_REDUCESCATTER);
+    int wrong = set_up(&side, comm, WEFT_COLLECTIVE_REDUCESCATTER, NULL);
     /* Rank 1 may have given up before the others leave this, or begin. */
     weft_status status = weft_barrier(comm, NULL);
     if (status == WEFT_OK) {
@@ -302,6 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bucket_overlapped_is_right),
         cmocka_unit_test(test_bucket_blocking_is_right),
+        cmocka_unit_test(test_bucket_on_the_shadow_device_is_right),
         cmocka_unit_test(test_bucket_off_sends_nothing),
         cmocka_unit_test(test_bucket_failed_communicator_ends_waits),
         cmocka_unit_test(test_bucket_other_collectives_are_refused),

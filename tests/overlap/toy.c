@@ -81,12 +81,44 @@ static void complain(toy *it, const wefti_pipeline_work *work, const char *what)
     }
 }
 
-/* As a kernel of the device sees it. */
-static uint64_t *cells_of(const toy *it, const wefti_rows *rows)
+/* What one kernel moves. */
+typedef struct cells {
+    uint64_t *dst;
+    const uint64_t *src;
+    size_t count;
+} cells;
+
+static void move_cells(void *arg)
 {
-    return wefti_device_owns(it->device, rows->data)
-               ? wefti_shadow_translate(it->device, rows->data)
-               : rows->data;
+    const cells *mine = arg;
+    memcpy(mine->dst, mine->src, mine->count * sizeof(*mine->dst));
+}
+
+/* Where the device reaches memory that host code does not, its kernel does. */
+static void run_cells(toy *it, cells *moved)
+{
+    if (!it->stream) {
+        move_cells(moved);
+        return;
+    }
+    moved->dst = wefti_shadow_translate(it->device, moved->dst);
+    moved->src = wefti_shadow_translate(it->device, (void *)moved->src);
+    if (wefti_shadow_launch(it->stream, move_cells, moved) != WEFT_OK ||
+        weft_stream_wait(it->stream) != WEFT_OK) {
+        it->wrong++;
+    }
+}
+
+static void read_cells(toy *it, const wefti_rows *rows, size_t at, size_t count,
+                       uint64_t *out)
+{
+    run_cells(it, &(cells){out, (uint64_t *)rows->data + at, count});
+}
+
+static void write_cells(toy *it, const wefti_rows *rows, size_t at,
+                        size_t count, const uint64_t *values)
+{
+    run_cells(it, &(cells){(uint64_t *)rows->data + at, values, count});
 }
 
 static toy_slot *slot_of(toy *it, const wefti_pipeline_work *work)
@@ -132,15 +164,18 @@ static weft_status read_row(toy *it, const wefti_pipeline_work *work,
     }
     weft_status status =
         it->hurried ? WEFT_OK : wefti_rows_wait(work->input, row + 1);
-    memcpy(out, cells_of(it, work->input) + row * TOY_ELEMS,
-           TOY_ELEMS * sizeof(*out));
+    read_cells(it, work->input, row * TOY_ELEMS, TOY_ELEMS, out);
     return status;
 }
 
 static void spoil(toy *it, const wefti_rows *rows)
 {
-    for (size_t c = 0; rows && c < TOY_CELLS; c++) {
-        cells_of(it, rows)[c] = poison;
+    uint64_t spoilt[TOY_CELLS];
+    for (size_t c = 0; c < TOY_CELLS; c++) {
+        spoilt[c] = poison;
+    }
+    if (rows) {
+        write_cells(it, rows, 0, TOY_CELLS, spoilt);
     }
 }
 
@@ -157,8 +192,7 @@ static weft_status forward(void *context, const wefti_pipeline_work *work)
             slot->y[at + e] = forward_of(slot->x[at + e], work->model_stage);
         }
         if (work->output) {
-            memcpy(cells_of(it, work->output) + at, slot->y + at,
-                   TOY_ELEMS * sizeof(*slot->y));
+            write_cells(it, work->output, at, TOY_ELEMS, slot->y + at);
         }
         if (status == WEFT_OK && row % 3 == 0) { /* the rest: the executor */
             status = wefti_rows_signal(work->output, row + 1);
@@ -189,12 +223,14 @@ static weft_status backward_input(void *context,
         if (work->input) {
             status = read_row(it, work, row, slot->dy + at);
         }
-        for (size_t c = at; c < at + TOY_ELEMS; c++) {
+        uint64_t dx[TOY_ELEMS];
+        for (size_t e = 0; e < TOY_ELEMS; e++) {
+            const size_t c = at + e;
             slot->dy[c] = work->input ? slot->dy[c] : loss_of(slot->y[c]);
-            if (work->output) {
-                cells_of(it, work->output)[c] =
-                    backward_of(slot->dy[c], slot->x[c]);
-            }
+            dx[e] = backward_of(slot->dy[c], slot->x[c]);
+        }
+        if (work->output) {
+            write_cells(it, work->output, at, TOY_ELEMS, dx);
         }
         if (status == WEFT_OK && row % 4 == 0) {
             status = wefti_rows_signal(work->output, row + 1);
@@ -316,6 +352,10 @@ void toy_init(toy *it, const weft_schedule *schedule, weft_device *device,
                 .rank = rank,
                 .slots = (size_t)peaks->slots,
                 .kept = (size_t)peaks->kept};
+    if (!wefti_device_can(device, WEFT_CAP_HOST_READS) &&
+        weft_stream_create(device, 0, &it->stream) != WEFT_OK) {
+        abort();
+    }
     it->slot = calloc(it->slots + 1, sizeof(*it->slot));
     it->kept_slot = calloc(it->kept + 1, sizeof(*it->kept_slot));
     it->gradient = calloc(stages, sizeof(*it->gradient));
@@ -334,6 +374,7 @@ void toy_init(toy *it, const weft_schedule *schedule, weft_device *device,
 
 void toy_fini(toy *it)
 {
+    weft_stream_destroy(it->stream);
     free(it->slot);
     free(it->kept_slot);
     free(it->gradient);

@@ -27,6 +27,7 @@ typedef struct toy_slot {
 typedef struct toy {
     const weft_schedule *schedule;
     weft_device *device;
+    weft_stream *stream; /* of its kernels; NULL: the host reaches the memory */
     int rank;
     uint64_t step;
     bool hurried; /* reads before waiting: must be found out */

@@ -25,7 +25,8 @@ enum {
     YIELDS = 4,                  /* lets a peer on the same CPU finish */
     SLEEP_NS = 20 * 1000 * 1000, /* looks again after this, come what may */
     POLL_NS = 1000 * 1000,       /* no device's answer is much faster to have */
-    SLICE_NS = 100 * 1000,       /* and from then on this seldom */
+    SLICE_NS = 100 * 1000,       /* and from then on this seldom, */
+    SLICE_MOST_NS = 1000 * 1000, /* after some 30 ms only so often */
 };
 
 static void relax(void)
@@ -109,7 +110,7 @@ void wefti_poll(weft_device *device, bool (*ready)(const void *arg),
     if (ready(arg) || (device->spins && spin(ready, arg))) {
         return;
     }
-    const struct timespec slice = {.tv_nsec = SLICE_NS};
+    struct timespec slice = {.tv_nsec = SLICE_NS};
     const int64_t end_ns = wefti_clock_ns() + POLL_NS;
     while (!ready(arg)) {
         wefti_device_tend(device);
@@ -117,6 +118,8 @@ void wefti_poll(weft_device *device, bool (*ready)(const void *arg),
             sched_yield();
         } else {
             nanosleep(&slice, NULL);
+            slice.tv_nsec +=
+                slice.tv_nsec < SLICE_MOST_NS ? slice.tv_nsec / 32 : 0;
         }
     }
 }

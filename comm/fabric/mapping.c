@@ -5,6 +5,7 @@
 #include "comm/fabric/mapping.h"
 
 #include "base/error.h"
+#include "device/device.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,8 +14,19 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+/* The mapping is known to a kind of device: memory is pinned once for all of
+ * them in a process. */
+typedef struct pin {
+    struct pin *next;
+    const wefti_device_table *kind;
+    weft_device *device; /* that knows it, if it has not refused */
+    int users;
+    bool known; /* the device has not refused */
+} pin;
+
 struct wefti_mapping {
     wefti_mapping *next;
+    pin *pins;
     void *base;
     size_t bytes;
     dev_t device;
@@ -141,4 +153,78 @@ void wefti_mapping_close(wefti_mapping *mapping)
 void *wefti_mapping_get_base(const wefti_mapping *mapping)
 {
     return mapping->base;
+}
+
+size_t wefti_mapping_get_bytes(const wefti_mapping *mapping)
+{
+    return mapping->bytes;
+}
+
+/* Caller holds list_lock. */
+static pin **find_pin(wefti_mapping *mapping, const weft_device *device)
+{
+    pin **link = &mapping->pins;
+    while (*link && (*link)->kind != wefti_device_get_table(device)) {
+        link = &(*link)->next;
+    }
+    return link;
+}
+
+/* Counts a user in; true: it is the first, and fresh is now listed. */
+static bool enter_pin(wefti_mapping *mapping, const weft_device *device,
+                      pin *fresh)
+{
+    pthread_mutex_lock(&list_lock);
+    pin **link = find_pin(mapping, device);
+    const bool first = !*link;
+    if (first) {
+        *fresh = (pin){.kind = wefti_device_get_table(device)};
+        *link = fresh;
+    }
+    (*link)->users++;
+    pthread_mutex_unlock(&list_lock);
+    return first;
+}
+
+weft_status wefti_mapping_pin(wefti_mapping *mapping, weft_device *device)
+{
+    pin *fresh = malloc(sizeof(*fresh));
+    if (!fresh) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a mapping");
+    }
+    if (!enter_pin(mapping, device, fresh)) {
+        free(fresh);
+        return WEFT_OK;
+    }
+    /* By a handle of its own, for the caller's may be closed before the last
+     * user goes; and not under the lock, for a device may take its time. */
+    weft_device *own;
+    weft_status status = weft_device_open(wefti_device_get_table(device)->kind,
+                                          wefti_device_get_index(device), &own);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = weft_device_register(own, mapping->base, mapping->bytes);
+    if (status != WEFT_OK) {
+        weft_device_close(own);
+        return status;
+    }
+    fresh->device = own; /* read after the last unpin, of which ours is one */
+    return WEFT_OK;
+}
+
+void wefti_mapping_unpin(wefti_mapping *mapping, const weft_device *device)
+{
+    pthread_mutex_lock(&list_lock);
+    pin **link = find_pin(mapping, device);
+    pin *last = *link && --(*link)->users == 0 ? *link : NULL;
+    if (last) {
+        *link = last->next;
+    }
+    pthread_mutex_unlock(&list_lock);
+    if (last && last->device) {
+        weft_device_unregister(last->device, mapping->base);
+        weft_device_close(last->device);
+    }
+    free(last);
 }

@@ -10,7 +10,7 @@
 #ifndef COMM_FABRIC_MAPPING_H
 #define COMM_FABRIC_MAPPING_H
 
-#include "weft/status.h"
+#include "weft/device.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +28,19 @@ WEFT_NODISCARD weft_status wefti_mapping_open(int memory_fd, uint64_t offset,
 wefti_mapping *wefti_mapping_retain(wefti_mapping *mapping);
 void wefti_mapping_close(wefti_mapping *mapping); /* NULL is legal */
 void *wefti_mapping_get_base(const wefti_mapping *mapping);
+size_t wefti_mapping_get_bytes(const wefti_mapping *mapping);
+
+/*
+ * wefti_mapping_pin   - make all of it known to a device, and with it to all of
+ *                       its kind; ranks that are threads of one process share
+ *                       that too.
+ * wefti_mapping_unpin - once for each pin, after the last copy.
+ *
+ * Returns     OK (also while another thread is still at it) | what
+ *             weft_device_register says: unpin is due all the same.
+ */
+WEFT_NODISCARD weft_status wefti_mapping_pin(wefti_mapping *mapping,
+                                             weft_device *device);
+void wefti_mapping_unpin(wefti_mapping *mapping, const weft_device *device);
 
 #endif

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/control/fault.h"
+#include "comm/copies.h"
 #include "comm/engine.h"
 #include "comm/fabric/remote.h"
 #include "comm/live.h"
@@ -40,7 +41,8 @@ static unsigned char *carve(unsigned char **at, size_t bytes)
 
 static size_t arena_bytes(void)
 {
-    return (size_t)WEFTI_LANES * WEFTI_TRACKS * WEFTI_SCRATCH_BYTES;
+    return (size_t)WEFTI_LANES * WEFTI_TRACKS * WEFTI_SCRATCH_BYTES +
+           WEFTI_LETTER_BYTES; /* the last for what is put far */
 }
 
 size_t wefti_comm_map_bytes(int nranks)
@@ -108,44 +110,31 @@ static void attach_watcher(wefti_gate_watcher *watcher, wefti_engine *engine)
 
 static weft_status build_gates(weft_comm *comm)
 {
-    size_t ops = WEFTI_LANES + 2 * (size_t)comm->nranks;
     weft_device *device = comm->device ? comm->device : comm->engine->host;
     weft_status status = weft_gate_create(device, WEFTI_LANES, &comm->start);
     if (status == WEFT_OK) {
         status = weft_gate_create(device, WEFTI_LANES, &comm->done);
-    }
-    if (status == WEFT_OK) {
-        status = weft_gate_create(device, ops * WEFTI_TRACKS, &comm->copied);
     }
     if (status != WEFT_OK) {
         return status;
     }
     attach_watcher(&comm->start_watcher, comm->engine);
     wefti_gate_watch(comm->start, &comm->start_watcher);
-    attach_watcher(&comm->copied_watcher, comm->engine);
-    wefti_gate_watch(comm->copied, &comm->copied_watcher);
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         attach_watcher(&comm->ops[lane].watcher, comm->engine);
     }
     for (int queue = 0; queue < 2 * comm->nranks; queue++) {
         attach_watcher(&comm->letters[queue].watcher, comm->engine);
     }
-    if (comm->device && !wefti_device_can(comm->device, WEFT_CAP_HOST_READS)) {
-        status = weft_stream_create(comm->device, 0, &comm->copies);
-    }
-    return status;
+    return wefti_copies_create(comm);
 }
 
 static void tear_gates(weft_comm *comm)
 {
-    weft_stream_destroy(comm->copies);
-    if (comm->copied && comm->copied_watcher.woken) {
-        wefti_gate_unwatch(comm->copied, &comm->copied_watcher);
-    }
+    wefti_copies_destroy(comm);
     if (comm->start && comm->start_watcher.woken) {
         wefti_gate_unwatch(comm->start, &comm->start_watcher);
     }
-    weft_gate_destroy(comm->copied);
     weft_gate_destroy(comm->done);
     weft_gate_destroy(comm->start);
 }
@@ -331,8 +320,11 @@ static bool is_quiet(const void *context)
 {
     const leaving *own = context;
     weft_comm *comm = own->comm;
-    if (comm->failed != WEFT_OK || !has_operations(comm)) {
-        return true;
+    if (comm->failed != WEFT_OK) {
+        return comm->released;
+    }
+    if (!has_operations(comm)) {
+        return wefti_copies_are_over(comm);
     }
     if (wefti_clock_ns() > own->until_ns) {
         wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,

@@ -31,7 +31,10 @@
 
 enum {
     WEFTI_GATE_CHUNKS_MAX = 4096, /* of one operation */
-    WEFTI_SCRATCH_BYTES = 1 << 20 /* per track: wide chunk, then a bounce */
+    WEFTI_BOUNCES = 2, /* of a track: one for the step, one runs ahead */
+    WEFTI_BOUNCE_BYTES = 512 << 10,
+    /* per track: a wide chunk, then the bounces */
+    WEFTI_SCRATCH_BYTES = (1 + WEFTI_BOUNCES) * WEFTI_BOUNCE_BYTES
 };
 
 /*
@@ -57,7 +60,7 @@ typedef enum wefti_wait {
 /* How far one step has come; see comm/step.c. */
 typedef enum wefti_phase {
     WEFTI_PHASE_START,
-    WEFTI_PHASE_FETCH, /* device -> bounce is under way */
+    WEFTI_PHASE_FETCH, /* device -> bounce or slot is under way */
     WEFTI_PHASE_READY, /* sources can be read by the host */
     WEFTI_PHASE_STORE  /* bounce or message -> device is under way */
 } wefti_phase;
@@ -73,8 +76,9 @@ typedef struct wefti_track {
     bool loaded;
     wefti_phase phase;
     wefti_wait wait;
-    int peer; /* FOLD: next source to look for; else who is awaited */
-    uint64_t copy_epoch; /* of the device copy under way */
+    int peer;   /* FOLD: next source to look for; else who is awaited */
+    int way;    /* which fetch and bounce is the step's: 0 or 1 */
+    bool ahead; /* the other one brings the source of a later step */
     unsigned char *scratch;
     const void **sources; /* [nranks] of a FOLD */
 } wefti_track;
@@ -84,6 +88,11 @@ typedef struct wefti_slot {
     int peer;        /* or WEFTI_ALL_PEERS */
     uint64_t number; /* to one peer: its sequence; to all: index among them */
 } wefti_slot;
+
+/* Which buffers of an operation are memory that the host must not touch. */
+typedef struct wefti_places {
+    bool send, recv;
+} wefti_places;
 
 /* A transfer without a pause, for the observer. */
 typedef struct wefti_piece {
@@ -99,6 +108,7 @@ typedef struct wefti_op {
     weft_status status;
     weft_op desc;
     wefti_role role;        /* of this rank in desc */
+    wefti_places places;    /* of desc's buffers */
     unsigned char scale[8]; /* desc.scale points here, if anywhere */
     uint64_t epoch;
     uint64_t number; /* collectives: of the communicator; else of the pair */
@@ -186,6 +196,9 @@ typedef struct wefti_engine {
     int64_t spin_ns;        /* how long a waiting caller spins */
     int64_t link_free_ns;   /* the emulated link */
     int64_t due_ns;         /* next time something becomes visible */
+    bool looks;             /* a device does something that rings no bell */
+    bool handing;           /* a thread is giving copies to devices */
+    size_t copies_asked;    /* and not yet given; see comm/copies.h */
     wefti_net *net;         /* NULL: all ranks share memory */
     wefti_control *control; /* with a net */
     wefti_hosts *hosts;     /* NULL: nothing is known of them */
@@ -272,11 +285,13 @@ struct weft_comm {
     wefti_ticket *tickets_free;
 
     weft_gate *start, *done; /* chunk: lane */
-    weft_gate *copied;       /* device copies; chunk: op and track */
-    weft_stream *copies;
-    wefti_gate_watcher start_watcher, copied_watcher;
+    wefti_gate_watcher start_watcher;
+    struct wefti_copies *copies;        /* NULL: the host reads all memory */
+    const struct wefti_mem_op *fetcher; /* its put's bytes are being fetched */
 
     weft_status failed;         /* this rank has acted on the fault */
+    bool released;              /* and has ended all its operations */
+    int64_t release_ns;         /* when it does so, at the latest */
     int64_t half_fault_ns;      /* since when a fault is being written */
     int64_t ripens_ns, ripe_ns; /* when it is acted on, at the latest */
     int64_t asked_ns;           /* when last whether hosts answer */

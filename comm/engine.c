@@ -6,6 +6,9 @@
  * then sleeps on the rank's bell; with more ranks than cores it yields at
  * once. The progress thread never spins: compute has the core. Every sleep is
  * bounded, because the watch for dead peers runs in the sleeper.
+ *
+ * While a device that rings no bell has something to do for an operation, both
+ * look at it without sleeping for a millisecond, and then in short slices.
  */
 #include "comm/engine.h"
 
@@ -16,6 +19,7 @@
 #include "base/thread.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
+#include "comm/copies.h"
 #include "comm/hosts.h"
 #include "comm/live.h"
 #include "comm/mem/mem.h"
@@ -29,6 +33,8 @@
 
 enum {
     SLEEP_NS = 20000000,
+    SLICE_NS = 100000,       /* the first sleep between looks at a device */
+    SLICE_MOST_NS = 1000000, /* and the last */
     YIELD_NS = 1000000,
     SPIN_NS = 20000,
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
@@ -40,6 +46,14 @@ enum {
 struct patience {
     unsigned looks;
     int64_t since_ns;
+    int64_t slice_ns; /* the last sleep between looks at a device */
+};
+
+/* What a push has found out. */
+struct news {
+    bool moved, done;
+    bool looks; /* a device that rings no bell has work */
+    int64_t due_ns;
 };
 
 weft_status wefti_engine_create(wefti_engine **engine_out)
@@ -131,7 +145,7 @@ static bool push_ops(weft_comm *comm)
 static bool push_comm(weft_comm *comm)
 {
     if (comm->failed != WEFT_OK) {
-        return false;
+        return wefti_fault_release(comm);
     }
     if (!wefti_fault_is_published(comm)) {
         return push_ops(comm);
@@ -149,6 +163,7 @@ bool wefti_engine_push(wefti_engine *engine)
 {
     bool moved = false;
     engine->due_ns = INT64_MAX;
+    engine->looks = false;
     if (engine->net) {
         moved = wefti_net_drain(engine->net);
     }
@@ -158,31 +173,49 @@ bool wefti_engine_push(wefti_engine *engine)
     return moved;
 }
 
-static int64_t sleep_ns(int64_t due_ns)
+void wefti_engine_unlock(wefti_engine *engine)
 {
-    if (due_ns == INT64_MAX) {
-        return SLEEP_NS;
+    if (engine->copies_asked) {
+        wefti_copies_hand_over(engine);
     }
-    int64_t left_ns = due_ns - wefti_clock_ns();
-    return left_ns < 1000 ? 1000 : left_ns < SLEEP_NS ? left_ns : SLEEP_NS;
+    pthread_mutex_unlock(&engine->lock);
 }
 
-/* Pushes up to polls times, until something moves. */
-static bool push_locked(wefti_engine *engine, int polls,
-                        bool (*done)(const void *), const void *context,
-                        bool *done_out, int64_t *due_ns)
+static int64_t sleep_ns(const struct news *news, struct patience *patience)
 {
-    pthread_mutex_lock(&engine->lock);
-    bool moved = wefti_engine_push(engine);
-    *done_out = done && done(context);
-    for (int poll = 1; poll < polls && !moved && !*done_out; poll++) {
-        wefti_relax();
-        moved = wefti_engine_push(engine);
-        *done_out = done && done(context);
+    int64_t most_ns = SLEEP_NS;
+    if (news->looks) {
+        int64_t slice_ns = 2 * patience->slice_ns;
+        slice_ns = slice_ns < SLICE_NS ? SLICE_NS : slice_ns;
+        most_ns = slice_ns < SLICE_MOST_NS ? slice_ns : SLICE_MOST_NS;
+        patience->slice_ns = most_ns;
     }
-    *due_ns = engine->due_ns;
-    pthread_mutex_unlock(&engine->lock);
-    return moved;
+    if (news->due_ns == INT64_MAX) {
+        return most_ns;
+    }
+    int64_t left_ns = news->due_ns - wefti_clock_ns();
+    return left_ns < 1000 ? 1000 : left_ns < most_ns ? left_ns : most_ns;
+}
+
+/* Pushes up to polls times, until something moves or copies are asked for. */
+static struct news push_locked(wefti_engine *engine, int polls,
+                               bool (*done)(const void *), const void *context)
+{
+    struct news news = {false, false, false, 0};
+    pthread_mutex_lock(&engine->lock);
+    news.moved = wefti_engine_push(engine);
+    news.done = done && done(context);
+    for (int poll = 1;
+         poll < polls && !news.moved && !news.done && !engine->copies_asked;
+         poll++) {
+        wefti_relax();
+        news.moved = wefti_engine_push(engine);
+        news.done = done && done(context);
+    }
+    news.due_ns = engine->due_ns;
+    news.looks = engine->looks;
+    wefti_engine_unlock(engine);
+    return news;
 }
 
 /* Sees that news from the network will ring the bell; false: there is some. */
@@ -213,18 +246,16 @@ static void leave_net(wefti_engine *engine)
 
 /* Announces the sleep, looks once more, and sleeps if there is no news. */
 static bool park(wefti_engine *engine, bool (*done)(const void *),
-                 const void *context)
+                 const void *context, struct patience *patience)
 {
-    bool finished;
-    int64_t due_ns;
     uint32_t seen = wefti_doorbell_arm(engine->bell);
-    bool moved = push_locked(engine, 1, done, context, &finished, &due_ns);
-    if (!moved && !finished && !atomic_load(&engine->stopping) &&
+    struct news news = push_locked(engine, 1, done, context);
+    if (!news.moved && !news.done && !atomic_load(&engine->stopping) &&
         arm_net(engine)) {
-        wefti_doorbell_sleep(engine->bell, seen, sleep_ns(due_ns));
+        wefti_doorbell_sleep(engine->bell, seen, sleep_ns(&news, patience));
     }
     wefti_doorbell_disarm(engine->bell);
-    return finished;
+    return news.done;
 }
 
 bool wefti_engine_spins(const wefti_engine *engine)
@@ -262,21 +293,17 @@ static bool stay_awake(const wefti_engine *engine, struct patience *patience,
 static void drive(wefti_engine *engine, bool (*done)(const void *),
                   const void *context)
 {
-    struct patience patience = {0, 0};
+    const int polls = wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1;
+    struct patience patience = {0, 0, 0};
     for (;;) {
-        bool finished;
-        int64_t due_ns;
-        bool moved =
-            push_locked(engine, wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1,
-                        done, context, &finished, &due_ns);
-        if (finished) {
+        struct news news = push_locked(engine, polls, done, context);
+        if (news.done) {
             return;
         }
-        if (moved) {
-            patience.looks = 0;
-            patience.since_ns = 0;
-        } else if (!stay_awake(engine, &patience, due_ns) &&
-                   park(engine, done, context)) {
+        if (news.moved) {
+            patience = (struct patience){0, 0, 0};
+        } else if (!stay_awake(engine, &patience, news.due_ns) &&
+                   park(engine, done, context, &patience)) {
             return;
         }
     }
@@ -294,9 +321,30 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
     leave_net(engine);
 }
 
+/* The thread's turn: it looks at devices for a while, and sleeps for the rest.
+ */
+static void progress_once(wefti_engine *engine, struct patience *patience)
+{
+    struct news news = push_locked(engine, 1, NULL, NULL);
+    if (news.moved) {
+        *patience = (struct patience){0, 0, 0};
+        return;
+    }
+    const int64_t now_ns = news.looks ? wefti_clock_ns() : 0;
+    if (news.looks && patience->since_ns == 0) {
+        patience->since_ns = now_ns;
+    }
+    if (news.looks && now_ns - patience->since_ns < YIELD_NS) {
+        sched_yield();
+    } else {
+        park(engine, NULL, NULL, patience);
+    }
+}
+
 static void *progress(void *argument)
 {
     wefti_engine *engine = argument;
+    struct patience patience = {0, 0, 0};
     bool drives = false;
     while (!atomic_load(&engine->stopping)) {
         if (atomic_load(&engine->pending) == 0) {
@@ -316,11 +364,7 @@ static void *progress(void *argument)
             drives = true;
             atomic_fetch_add(&engine->drivers, 1);
         }
-        bool finished;
-        int64_t due_ns;
-        if (!push_locked(engine, 1, NULL, NULL, &finished, &due_ns)) {
-            park(engine, NULL, NULL);
-        }
+        progress_once(engine, &patience);
     }
     return NULL;
 }

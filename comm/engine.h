@@ -29,6 +29,22 @@ void wefti_engine_woken(void *engine);
 /* Whether a waiting caller may keep a core busy: there is one for each rank. */
 bool wefti_engine_spins(const wefti_engine *engine);
 
+/*
+ * wefti_engine_unlock - give the lock back, and copies that were asked for to
+ * their devices: after whatever may have pushed operations.
+ */
+void wefti_engine_unlock(wefti_engine *engine);
+
+/* A gate is not yet raised: where its device rings no bell, whoever drives the
+ * engine looks again soon. Lock held. */
+static inline void wefti_engine_look(wefti_engine *engine,
+                                     const weft_gate *gate)
+{
+    if (!wefti_device_can(wefti_gate_get_device(gate), WEFT_CAP_NOTIFIES)) {
+        engine->looks = true;
+    }
+}
+
 /* Pushes all operations once. Lock held. Returns whether anything moved. */
 bool wefti_engine_push(wefti_engine *engine);
 

@@ -8,11 +8,15 @@
  * entry.number is stored last and pairs with wefti_op_check_peer's load: the
  * payload is complete. Nobody overwrites an entry before everybody has
  * completed the operation (comm/fabric/shared.h), so no reader is hurried.
+ *
+ * Device memory adds a copy to the host before, and one back at the end:
+ *
+ *   FETCH --> READY (announced; peers' entries) --> [STORE] --> done
  */
 #include "comm/oneshot.h"
 
-#include "base/check.h"
 #include "base/clock.h"
+#include "comm/copies.h"
 #include "comm/fabric/remote.h"
 #include "comm/op.h"
 #include "comm/pattern/shape.h"
@@ -23,23 +27,6 @@
 static wefti_entry *entry_of(weft_comm *comm, const wefti_op *op, int rank)
 {
     return wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
-}
-
-/* Between host and whatever memory the buffer is in; small, so at once. */
-static void copy(weft_comm *comm, wefti_op *op, void *dst, const void *src,
-                 size_t bytes)
-{
-    bool device = wefti_device_owns(comm->device, dst) ||
-                  wefti_device_owns(comm->device, src);
-    if (!device) {
-        memcpy(dst, src, bytes);
-        return;
-    }
-    weft_status status = weft_device_copy(comm->device, dst, src, bytes, NULL);
-    if (status != WEFT_OK) {
-        op->status = status;
-        wefti_op_fail(comm, op, status, "the device refused a copy");
-    }
 }
 
 static size_t part_bytes(const wefti_op *op)
@@ -103,23 +90,48 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
     }
 }
 
-void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
+/* What small copies of the device pass through. */
+static unsigned char *bounce(wefti_op *op)
 {
-    size_t bytes = 0;
-    if (op->role.sends) {
-        bytes = wefti_oneshot_bytes(comm->nranks, &op->desc, &op->role);
-    }
-    if (bytes) {
-        copy(comm, op, entry_of(comm, op, comm->rank)->payload, op->desc.send,
-             bytes);
-        if (op->status != WEFT_OK) {
-            return; /* nobody may read that; the fault ends the operation */
-        }
-        if (op->desc.scale) {
-            unsigned char *payload = entry_of(comm, op, comm->rank)->payload;
-            wefti_scale(payload, payload, op->desc.scale,
-                        bytes / op->role.elem_bytes, op->desc.dtype);
-        }
+    return op->tracks[0].scratch;
+}
+
+/* Asks for a copy of the device, after which the operation goes on. */
+static void start_copy(weft_comm *comm, wefti_op *op, wefti_phase phase,
+                       void *dst, const void *src, size_t bytes)
+{
+    op->tracks[0].phase = phase;
+    wefti_copies_ask(comm, wefti_copy_place(comm, op, &op->tracks[0], 0), dst,
+                     src, bytes);
+}
+
+/* Whether it is done. */
+static bool is_copied(weft_comm *comm, wefti_op *op)
+{
+    wefti_track *track = &op->tracks[0];
+    const bool done =
+        wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, 0));
+    track->wait = done ? WEFTI_WAIT_NOTHING : WEFTI_WAIT_DEVICE;
+    return done;
+}
+
+static size_t payload_bytes(const weft_comm *comm, const wefti_op *op)
+{
+    return op->role.sends
+               ? wefti_oneshot_bytes(comm->nranks, &op->desc, &op->role)
+               : 0;
+}
+
+/* Puts this rank's payload, which the host can read, into its entry. */
+static void enter_with(weft_comm *comm, wefti_op *op, const void *payload,
+                       size_t bytes)
+{
+    unsigned char *place = entry_of(comm, op, comm->rank)->payload;
+    if (bytes && op->desc.scale) {
+        wefti_scale(place, payload, op->desc.scale, bytes / op->role.elem_bytes,
+                    op->desc.dtype);
+    } else if (bytes) {
+        memcpy(place, payload, bytes);
     }
     size_t sent_bytes, taken_bytes;
     measure(comm, op, &sent_bytes, &taken_bytes);
@@ -127,7 +139,20 @@ void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
         wefti_op_piece_open(op);
         op->piece.bytes = sent_bytes + taken_bytes;
     }
+    op->tracks[0].phase = WEFTI_PHASE_READY;
     wefti_oneshot_announce(comm, op, bytes, sent_bytes);
+}
+
+void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
+{
+    const size_t bytes = payload_bytes(comm, op);
+    op->tracks[0].wait = WEFTI_WAIT_NOTHING;
+    if (bytes && op->places.send) {
+        start_copy(comm, op, WEFTI_PHASE_FETCH, bounce(op), op->desc.send,
+                   bytes);
+    } else {
+        enter_with(comm, op, op->desc.send, bytes);
+    }
 }
 
 /* Whether peer's payload may be read; notes when it was or will be there. */
@@ -151,102 +176,127 @@ static bool arrived(weft_comm *comm, wefti_op *op, int peer)
 }
 
 /* Folds count elements that start at elem first of every payload. */
-static void fold(weft_comm *comm, wefti_op *op, size_t first)
+static size_t fold(weft_comm *comm, wefti_op *op, void *result, size_t first)
 {
     const void **sources = op->tracks[0].sources;
     size_t offset = first * op->role.elem_bytes;
     for (int rank = 0; rank < comm->nranks; rank++) {
         sources[rank] = entry_of(comm, op, rank)->payload + offset;
     }
-    bool device = wefti_device_owns(comm->device, op->desc.recv);
-    void *result = device ? (void *)op->tracks[0].scratch : op->desc.recv;
     wefti_fold(result, sources, (size_t)comm->nranks, op->desc.count,
                op->desc.dtype, op->desc.redop);
-    if (device) {
-        copy(comm, op, op->desc.recv, result, part_bytes(op));
-    }
+    return part_bytes(op);
 }
 
 /* Takes part `part` of every rank's payload, one after another. */
-static void gather(weft_comm *comm, wefti_op *op, size_t part)
+static size_t gather(weft_comm *comm, wefti_op *op, void *result, size_t part)
 {
     size_t bytes = part_bytes(op);
     for (int rank = 0; rank < comm->nranks; rank++) {
-        copy(comm, op, (char *)op->desc.recv + (size_t)rank * bytes,
-             entry_of(comm, op, rank)->payload + part * bytes, bytes);
+        memcpy((char *)result + (size_t)rank * bytes,
+               entry_of(comm, op, rank)->payload + part * bytes, bytes);
     }
+    return (size_t)comm->nranks * bytes;
 }
 
 /* Takes part `part` of the root's payload; a root need not. */
-static void take(weft_comm *comm, wefti_op *op, size_t part)
+static size_t take(weft_comm *comm, wefti_op *op, void *result, size_t part)
 {
     size_t bytes = part_bytes(op);
-    if (op->desc.recv) {
-        copy(comm, op, op->desc.recv,
-             entry_of(comm, op, op->desc.root)->payload + part * bytes, bytes);
+    if (!op->desc.recv) {
+        return 0;
     }
+    memcpy(result, entry_of(comm, op, op->desc.root)->payload + part * bytes,
+           bytes);
+    return bytes;
 }
 
-static void produce(weft_comm *comm, wefti_op *op)
+/* Makes this rank's result of what all have sent. Returns its bytes. */
+static size_t produce(weft_comm *comm, wefti_op *op, void *result)
 {
     bool root = comm->rank == op->desc.root;
+    size_t own = (size_t)comm->rank;
     switch (op->desc.collective) {
     case WEFT_COLLECTIVE_ALLREDUCE:
-        fold(comm, op, 0);
-        break;
+        return fold(comm, op, result, 0);
     case WEFT_COLLECTIVE_REDUCESCATTER:
-        fold(comm, op, (size_t)comm->rank * op->desc.count);
-        break;
+        return fold(comm, op, result, own * op->desc.count);
     case WEFT_COLLECTIVE_REDUCE:
-        if (root) {
-            fold(comm, op, 0);
-        }
-        break;
+        return root ? fold(comm, op, result, 0) : 0;
     case WEFT_COLLECTIVE_GATHER:
-        if (root) {
-            gather(comm, op, 0);
-        }
-        break;
+        return root ? gather(comm, op, result, 0) : 0;
     case WEFT_COLLECTIVE_ALLGATHER:
-        gather(comm, op, 0);
-        break;
+        return gather(comm, op, result, 0);
     case WEFT_COLLECTIVE_ALLTOALL:
-        gather(comm, op, (size_t)comm->rank);
-        break;
+        return gather(comm, op, result, own);
     case WEFT_COLLECTIVE_BROADCAST:
-        take(comm, op, 0);
-        break;
+        return take(comm, op, result, 0);
     case WEFT_COLLECTIVE_SCATTER:
-        take(comm, op, (size_t)comm->rank);
-        break;
+        return take(comm, op, result, own);
     default:
-        break;
+        return 0;
     }
 }
 
-bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
+/* Looks for those peers' payloads that it needs. */
+static bool look_for_all(weft_comm *comm, wefti_op *op, bool *moved)
 {
-    bool moved = false;
-    if (op->status != WEFT_OK) {
-        return false;
-    }
     for (; op->missing < comm->nranks; op->missing++) {
         int peer = op->missing;
         if (peer == comm->rank || !wefti_op_needs(op, peer)) {
             continue;
         }
         if (!arrived(comm, op, peer)) {
-            return moved;
-        }
-        moved = true;
-    }
-    if (op->desc.count) {
-        produce(comm, op);
-        if (op->status != WEFT_OK) {
             return false;
         }
+        *moved = true;
+    }
+    return true;
+}
+
+static void finish(weft_comm *comm, wefti_op *op)
+{
+    if (op->desc.count) {
         wefti_op_all_arrived(op);
     }
     wefti_op_finish(comm, op, WEFT_OK);
-    return true;
+}
+
+bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
+{
+    bool moved = false;
+    switch (op->tracks[0].phase) {
+    case WEFTI_PHASE_START: /* left when it entered */
+        return false;
+    case WEFTI_PHASE_FETCH:
+        if (!is_copied(comm, op)) {
+            return false;
+        }
+        enter_with(comm, op, bounce(op), payload_bytes(comm, op));
+        moved = true;
+        /* fall through */
+    case WEFTI_PHASE_READY:
+        if (!look_for_all(comm, op, &moved)) {
+            return moved;
+        }
+        if (op->desc.count) {
+            const bool device = op->places.recv;
+            void *result = device ? (void *)bounce(op) : op->desc.recv;
+            const size_t bytes = produce(comm, op, result);
+            if (device && bytes) {
+                start_copy(comm, op, WEFTI_PHASE_STORE, op->desc.recv, result,
+                           bytes);
+                return true;
+            }
+        }
+        finish(comm, op);
+        return true;
+    case WEFTI_PHASE_STORE:
+        if (!is_copied(comm, op)) {
+            return false;
+        }
+        finish(comm, op);
+        return true;
+    }
+    return moved;
 }

@@ -12,11 +12,12 @@
 #include "base/clock.h"
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
+#include "comm/engine.h"
 #include "comm/extent.h"
 #include "comm/fabric/remote.h"
 #include "comm/oneshot.h"
 #include "comm/pattern/shape.h"
-#include "comm/step.h"
+#include "comm/slot.h"
 #include "comm/track.h"
 #include "kernels/wire/fold.h"
 
@@ -38,13 +39,6 @@ size_t wefti_op_chunk(const weft_comm *comm, const wefti_op *op)
     return op->ring == WEFTI_RING_LETTERS
                ? WEFTI_LANES + (size_t)(op - comm->letters)
                : (size_t)(op - comm->ops);
-}
-
-size_t wefti_op_copy_chunk(const weft_comm *comm, const wefti_op *op,
-                           const wefti_track *track)
-{
-    return wefti_op_chunk(comm, op) * WEFTI_TRACKS +
-           (size_t)(track - op->tracks);
 }
 
 void wefti_op_text(const weft_comm *comm, const wefti_op *op, char *text_out,
@@ -309,6 +303,7 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
             wefti_wait_record found = wefti_watch_record(op);
             wefti_waits_note_stream(comm, op->stream, &found);
         }
+        wefti_engine_look(comm->engine, comm->start);
         return false;
     }
     if (op->ring != WEFTI_RING_LETTERS && !lane_free(comm, op)) {
@@ -317,6 +312,7 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
     }
     if (op->ring != WEFTI_RING_LETTERS && !op->choice.pattern &&
         !wefti_op_all_ready(op)) {
+        wefti_engine_look(comm->engine, op->desc.ready);
         wefti_watch_stalled(comm, op);
         return false;
     }
@@ -375,7 +371,7 @@ static void drain(weft_comm *comm, wefti_op *op)
         return;
     }
     publish_settled(comm);
-    if (op->window >= 0 && !failed && !wefti_step_drained(comm, op)) {
+    if (op->window >= 0 && !failed && !wefti_slots_are_read(comm, op)) {
         return;
     }
     if (op->window >= 0) {

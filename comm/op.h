@@ -33,10 +33,7 @@ void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);
 size_t wefti_op_send_elems(const wefti_op *op);
 size_t wefti_op_recv_elems(const wefti_op *op);
 
-/* The chunk of comm->copied, and of comm->start and done, that belongs to it.
- */
-size_t wefti_op_copy_chunk(const weft_comm *comm, const wefti_op *op,
-                           const wefti_track *track);
+/* The chunk of comm->start and done that belongs to it. */
 size_t wefti_op_chunk(const weft_comm *comm, const wefti_op *op);
 
 /* The first chunk of the send buffer that is not ready; false: none. */

@@ -49,15 +49,6 @@ static weft_status check_own_reduction(const weft_op *op, const weft_comm *comm,
                            "or redop premulsum",
                            op->scale, reduction->name);
     }
-    bool send = wefti_device_owns(comm->device, op->send);
-    if (send || wefti_device_owns(comm->device, op->recv)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s %p is memory of the %s device: allowed with "
-                           "reduction \"%s\" is host memory",
-                           send ? "send" : "recv", send ? op->send : op->recv,
-                           wefti_device_get_table(comm->device)->kind,
-                           reduction->name);
-    }
     if (op->count > 0) { /* of nothing, ranks only meet */
         role->shape = wefti_shape_get_stepwise(op->collective);
     }
@@ -92,6 +83,73 @@ static weft_status check_reduction(const weft_op *op, const weft_comm *comm,
                            op->scale, weft_redop_text(op->redop));
     }
     return WEFT_OK;
+}
+
+weft_status wefti_check_place(const weft_comm *comm, const char *name,
+                              const void *pointer, bool *device_out)
+{
+    weft_pointer found = {.size_bytes = sizeof(found)};
+    *device_out = false;
+    if (!comm->copies || !pointer) {
+        return WEFT_OK;
+    }
+    weft_status status = weft_device_query(comm->device, pointer, &found);
+    if (status != WEFT_OK || (found.kind != WEFT_MEMORY_DEVICE &&
+                              found.kind != WEFT_MEMORY_EXPORTABLE)) {
+        return status;
+    }
+    const char *kind = wefti_device_get_table(comm->device)->kind;
+    const int index = wefti_device_get_index(comm->device);
+    *device_out = true;
+    return found.index == index
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "%s %p is memory of %s device %d: allowed on "
+                             "\"%s\" is the host's, or that of %s device %d",
+                             name, pointer, kind, found.index, comm->name, kind,
+                             index);
+}
+
+/* Where the buffers are that this rank uses. Asks the device. */
+static weft_status check_places(const weft_op *op, const weft_comm *comm,
+                                const wefti_extent *extent,
+                                wefti_places *places)
+{
+    const wefti_span *send = &extent->send, *recv = &extent->recv;
+    bool scale = false;
+    weft_status status = WEFT_OK;
+    *places = (wefti_places){false, false};
+    if (send->first_byte < send->end_byte) {
+        status = wefti_check_place(comm, "send",
+                                   (const char *)op->send + send->first_byte,
+                                   &places->send);
+    }
+    if (status == WEFT_OK && recv->first_byte < recv->end_byte) {
+        status = wefti_check_place(comm, "recv",
+                                   (const char *)op->recv + recv->first_byte,
+                                   &places->recv);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_check_place(comm, "scale", op->scale, &scale);
+    }
+    if (status == WEFT_OK && scale) {
+        status =
+            wefti_error(WEFT_ERR_INVALID,
+                        "scale %p is memory of the %s device: allowed is "
+                        "the host's",
+                        op->scale, wefti_device_get_table(comm->device)->kind);
+    }
+    if (status == WEFT_OK && wefti_reduction_is(op->redop) &&
+        (places->send || places->recv)) {
+        status = wefti_error(
+            WEFT_ERR_INVALID,
+            "%s %p is memory of the %s device: allowed with reduction \"%s\" "
+            "is host memory",
+            places->send ? "send" : "recv", places->send ? op->send : op->recv,
+            wefti_device_get_table(comm->device)->kind,
+            wefti_reduction_get(comm, op->redop)->name);
+    }
+    return status;
 }
 
 static weft_status check_buffers(const weft_op *op, const wefti_role *role,
@@ -221,7 +279,7 @@ static weft_status settle(weft_op *op, const weft_comm *comm, wefti_role *role)
 }
 
 weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
-                           wefti_role *role_out)
+                           wefti_role *role_out, wefti_places *places_out)
 {
     weft_status status = check_enums(op);
     if (status != WEFT_OK) {
@@ -247,6 +305,9 @@ weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
     }
     if (status == WEFT_OK) {
         status = check_buffers(op, &role, &extent);
+    }
+    if (status == WEFT_OK) {
+        status = check_places(op, comm, &extent, places_out);
     }
     return status == WEFT_OK ? check_gates(op, epoch, &role, comm) : status;
 }

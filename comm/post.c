@@ -56,6 +56,7 @@ static wefti_op *take_lane(weft_comm *comm, const wefti_prepared *prepared,
     wefti_op *op = &comm->ops[number % WEFTI_LANES];
     op->number = op->turn = number;
     wefti_op_init(comm, op, &prepared->desc, &prepared->role, epoch, on_stream);
+    op->places = prepared->places;
     op->choice = prepared->choice;
     op->signature = prepared->signature;
     op->state = WEFTI_OP_POSTED;
@@ -114,7 +115,9 @@ static weft_status refuse_post(weft_comm *comm, const weft_op *desc)
  */
 static bool ends_at_once(weft_comm *comm, wefti_op *op)
 {
-    bool spin = !op->choice.pattern && wefti_engine_spins(comm->engine) &&
+    bool device = op->places.send || op->places.recv;
+    bool spin = !op->choice.pattern && !device &&
+                wefti_engine_spins(comm->engine) &&
                 comm->fabric.ns_per_byte <= 0;
     for (int look = 0; spin && look < LOOKS_AT_ONCE; look++) {
         if (op->state != WEFTI_OP_RUNNING || wefti_oneshot_advance(comm, op)) {
@@ -134,7 +137,7 @@ static weft_status post_here(weft_comm *comm, const wefti_prepared *prepared,
     }
     wefti_op_advance(comm, op);
     bool done = ends_at_once(comm, op);
-    pthread_mutex_unlock(&comm->engine->lock);
+    wefti_engine_unlock(comm->engine);
     if (!done) {
         pending_op pending = {comm, op};
         wefti_engine_drive(comm->engine, op_is_done, &pending);
@@ -159,10 +162,9 @@ static weft_status post_on_stream(weft_comm *comm,
     op->stream = stream;
     atomic_fetch_add(&comm->engine->pending, 1);
     pthread_mutex_unlock(&comm->engine->lock);
-    status = weft_gate_signal(comm->start, chunk, turn, stream);
-    if (status == WEFT_OK) {
-        status = weft_gate_wait(comm->done, chunk, turn, stream);
-    }
+    const wefti_mark marks[] = {{comm->start, chunk, turn, false},
+                                {comm->done, chunk, turn, true}};
+    status = wefti_stream_mark(stream, marks, 2);
     if (status != WEFT_OK) {
         /* Its number is taken: the other ranks must not wait for it. */
         pthread_mutex_lock(&comm->engine->lock);
@@ -182,7 +184,8 @@ static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
                            const weft_comm *comm)
 {
     weft_op *desc = &prepared->desc;
-    weft_status status = wefti_check_op(desc, epoch, comm, &prepared->role);
+    weft_status status =
+        wefti_check_op(desc, epoch, comm, &prepared->role, &prepared->places);
     if (status != WEFT_OK || wefti_is_letter(desc)) {
         return status;
     }
@@ -230,7 +233,8 @@ weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
         return status;
     }
     if (wefti_is_letter(&prepared->desc)) {
-        wefti_letter letter = {.desc = prepared->desc, .epoch = epoch};
+        wefti_letter letter = {
+            .desc = prepared->desc, .places = prepared->places, .epoch = epoch};
         return wefti_p2p_post_letters(&letter, 1, comm, stream);
     }
     return stream ? post_on_stream(comm, prepared, epoch, stream)

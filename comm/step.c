@@ -5,10 +5,15 @@
  *   START --own ready gate--> [FETCH] --> READY --peers, room--> [STORE] -->
  * done
  *
- * FETCH brings a source from device memory the host cannot read into the
- * track's bounce (SEND: straight into the staged message); STORE takes the
- * result back. Both are stream copies, watched through comm->copied, and do
- * not occur for host memory.
+ * FETCH brings a source from device memory the host cannot read into a bounce
+ * of the track (SEND: straight into the staged message); STORE takes the result
+ * back. Both are copies of the device (comm/copies.h) and do not occur for host
+ * memory. While a step is under way, the source of the next one that reads the
+ * send buffer is fetched too:
+ *
+ *   fetches  | source 0 | source 1 |     source 2      |
+ *   host                | step 0: reduce, send | step 1: ...
+ *   stores                              | result 0 |
  *
  * What this rank gives to a pre-multiplied sum is multiplied on its way: into
  * the staged message, or into the bounce where it is folded or widened here.
@@ -16,7 +21,10 @@
 #include "comm/step.h"
 
 #include "base/check.h"
+#include "comm/copies.h"
+#include "comm/engine.h"
 #include "comm/op.h"
+#include "comm/slot.h"
 #include "kernels/wire/fold.h"
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
@@ -44,37 +52,37 @@ static const unsigned char *source(const wefti_op *op, const wefti_track *track,
     return (const unsigned char *)op->desc.send + elem * elem_bytes(op, buffer);
 }
 
-static unsigned char *bounce(const wefti_track *track)
+/* Of the track's two, the one that goes with a fetch. */
+static unsigned char *bounce(const wefti_track *track, int way)
 {
-    return track->scratch + WEFTI_SCRATCH_BYTES / 2;
+    return track->scratch + (size_t)(1 + way) * WEFTI_BOUNCE_BYTES;
 }
 
-static bool on_device(const weft_comm *comm, const void *pointer)
+static bool on_device(const wefti_op *op, wefti_buffer buffer)
 {
-    return wefti_device_owns(comm->device, pointer);
+    return buffer == WEFTI_BUFFER_SEND   ? op->places.send
+           : buffer == WEFTI_BUFFER_RECV ? op->places.recv
+                                         : false;
 }
 
-/* Queues a copy on the communicator's stream; copy_done tells when it is. */
-static void copy_post(weft_comm *comm, wefti_op *op, wefti_track *track,
-                      void *dst, const void *src, size_t bytes)
+bool wefti_step_fetches(const wefti_op *op, const wefti_step *step)
 {
-    size_t chunk = wefti_op_copy_chunk(comm, op, track);
-    track->copy_epoch++;
-    weft_status status =
-        weft_device_copy(comm->device, dst, src, bytes, comm->copies);
-    if (status == WEFT_OK) {
-        status = weft_gate_signal(comm->copied, chunk, track->copy_epoch,
-                                  comm->copies);
-    }
-    if (status != WEFT_OK) {
-        wefti_op_fail(comm, op, status, "the device refused a copy");
-    }
+    /* From device to device a copy goes straight. */
+    return on_device(op, step->src) &&
+           !(step->kind == WEFTI_STEP_COPY && on_device(op, step->dst));
 }
 
-static bool copy_done(weft_comm *comm, wefti_op *op, const wefti_track *track)
+static void ask(weft_comm *comm, const wefti_op *op, const wefti_track *track,
+                int way, void *dst, const void *src, size_t bytes)
 {
-    return wefti_gate_reached(
-        comm->copied, wefti_op_copy_chunk(comm, op, track), track->copy_epoch);
+    wefti_copies_ask(comm, wefti_copy_place(comm, op, track, way), dst, src,
+                     bytes);
+}
+
+static bool is_copied(weft_comm *comm, const wefti_op *op,
+                      const wefti_track *track, int way)
+{
+    return wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, way));
 }
 
 bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
@@ -96,10 +104,15 @@ bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
 }
 
 /* Whether the chunks of the send buffer that the step reads may be read. */
-static bool source_ready(const wefti_op *op, const wefti_step *step)
+static bool source_ready(weft_comm *comm, const wefti_op *op,
+                         const wefti_step *step)
 {
     size_t chunk;
-    return !wefti_step_find_shut(op, step, &chunk);
+    bool shut = wefti_step_find_shut(op, step, &chunk);
+    if (shut) {
+        wefti_engine_look(comm->engine, op->desc.ready);
+    }
+    return !shut;
 }
 
 /* Counts what has been written and announces gate chunks that are complete. */
@@ -131,11 +144,6 @@ static void result_arrived(wefti_op *op, const wefti_step *step)
     }
 }
 
-static wefti_path path_to(const wefti_op *op, const wefti_step *step, int peer)
-{
-    return (wefti_path){peer, op->ring, step->channel};
-}
-
 /* A message of the step's size from peer, its signature checked. */
 static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                      int peer, wefti_incoming *message)
@@ -144,8 +152,8 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
     size_t bytes = step->elems * elem_bytes(op, wide ? WEFTI_BUFFER_SCRATCH
                                                      : WEFTI_BUFFER_RECV);
     if (!wefti_op_check_peer(comm, op, peer) ||
-        !wefti_fabric_peek(&comm->fabric, path_to(op, step, peer), message,
-                           &comm->engine->due_ns)) {
+        !wefti_fabric_peek(&comm->fabric, wefti_slot_path(op, step, peer),
+                           message, &comm->engine->due_ns)) {
         return false;
     }
     if (op->ring == WEFTI_RING_LETTERS &&
@@ -166,101 +174,7 @@ static void take(weft_comm *comm, wefti_op *op, const wefti_step *step,
                  int peer, size_t bytes)
 {
     op->piece.bytes += bytes;
-    wefti_fabric_release(&comm->fabric, path_to(op, step, peer));
-}
-
-/* Whether peer has read the message that a slot remembers. */
-static bool slot_read_by(weft_comm *comm, const wefti_op *op, int channel,
-                         const wefti_slot *slot, int peer)
-{
-    wefti_path path = {peer, op->ring, channel};
-    uint64_t sequence = slot->number;
-    if (slot->peer == WEFTI_ALL_PEERS) {
-        uint64_t later = op->sends[channel] - 1 - slot->number;
-        sequence = wefti_fabric_posted(&comm->fabric, path) - later;
-    }
-    return wefti_fabric_read_by(&comm->fabric, path) >= sequence;
-}
-
-/* The first peer that keeps the next slot of the channel busy; -1: it is free.
- */
-static int slot_blocker(weft_comm *comm, wefti_op *op, int channel)
-{
-    uint64_t sends = op->sends[channel];
-    if (sends < (uint64_t)op->slots[channel]) {
-        return -1;
-    }
-    const wefti_slot *slot =
-        &op->slot_records[channel][sends % (uint64_t)op->slots[channel]];
-    if (slot->peer != WEFTI_ALL_PEERS) {
-        return slot_read_by(comm, op, channel, slot, slot->peer) ? -1
-                                                                 : slot->peer;
-    }
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        if (peer != comm->rank &&
-            !slot_read_by(comm, op, channel, slot, peer)) {
-            return peer;
-        }
-    }
-    return -1;
-}
-
-/* The first addressee whose ring is full; -1: none. */
-static int ring_blocker(weft_comm *comm, const wefti_op *op,
-                        const wefti_step *step)
-{
-    int first = step->peer == WEFTI_ALL_PEERS ? 0 : step->peer;
-    int end = step->peer == WEFTI_ALL_PEERS ? comm->nranks : step->peer + 1;
-    for (int peer = first; peer < end; peer++) {
-        bool self = peer == comm->rank && step->peer == WEFTI_ALL_PEERS;
-        if (!self &&
-            !wefti_fabric_has_room(&comm->fabric, path_to(op, step, peer))) {
-            return peer;
-        }
-    }
-    return -1;
-}
-
-static void *staging(weft_comm *comm, const wefti_op *op,
-                     const wefti_step *step)
-{
-    size_t slot =
-        (size_t)(op->sends[step->channel] % (uint64_t)op->slots[step->channel]);
-    size_t offset = slot * op->slot_bytes;
-    if (op->ring == WEFTI_RING_LETTERS) {
-        offset = (size_t)(wefti_fabric_posted(&comm->fabric,
-                                              path_to(op, step, step->peer)) %
-                          WEFTI_LETTER_SLOTS);
-    } else if (step->channel > 0) {
-        offset += WEFTI_WINDOW_BYTES / 2;
-    }
-    return wefti_fabric_stage(&comm->fabric, path_to(op, step, step->peer),
-                              op->window, offset);
-}
-
-static void post_staged(weft_comm *comm, wefti_op *op, const wefti_step *step,
-                        const void *data, size_t bytes)
-{
-    wefti_outgoing outgoing = {data, bytes, op->piece.posted_ns, op->signature};
-    int channel = step->channel;
-    wefti_slot *slot = &op->slot_records[channel][op->sends[channel] %
-                                                  (uint64_t)op->slots[channel]];
-    bool all = step->peer == WEFTI_ALL_PEERS;
-    int first = all ? 0 : step->peer;
-    int end = all ? comm->nranks : step->peer + 1;
-    for (int peer = first; peer < end; peer++) {
-        if (all && peer == comm->rank) {
-            continue;
-        }
-        wefti_path path = path_to(op, step, peer);
-        wefti_fabric_post(&comm->fabric, path, &outgoing);
-        *slot = (wefti_slot){peer, wefti_fabric_posted(&comm->fabric, path)};
-        op->piece.bytes += bytes;
-    }
-    if (all) {
-        *slot = (wefti_slot){WEFTI_ALL_PEERS, op->sends[channel]};
-    }
-    op->sends[channel]++;
+    wefti_fabric_release(&comm->fabric, wefti_slot_path(op, step, peer));
 }
 
 /* Whether the step reads this rank's own data to a pre-multiplied sum. */
@@ -275,43 +189,102 @@ static void scale(const wefti_op *op, const wefti_step *step, void *dst,
     wefti_scale(dst, src, op->desc.scale, step->elems, op->desc.dtype);
 }
 
+/*
+ * Makes the fetch that ran ahead the step's own: the next step that reads the
+ * send buffer is the one it was made for.
+ */
+static bool take_ahead(wefti_track *track)
+{
+    if (!track->ahead || track->step.src != WEFTI_BUFFER_SEND) {
+        return false;
+    }
+    track->way = 1 - track->way;
+    track->ahead = false;
+    return true;
+}
+
+void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track,
+                            const wefti_step *step,
+                            const size_t later[WEFTI_CHANNELS])
+{
+    const int way = 1 - track->way;
+    const size_t bytes = step->elems * elem_bytes(op, step->src);
+    const void *src = source(op, track, step->src, step->src_elem);
+    const size_t before = later[step->channel];
+    const bool sends = step->kind == WEFTI_STEP_SEND;
+    if (!source_ready(comm, op, step) ||
+        (sends && wefti_slot_blocker(comm, op, step, before) >= 0)) {
+        return;
+    }
+    void *dst =
+        sends ? wefti_slot_stage(comm, op, step, before) : bounce(track, way);
+    ask(comm, op, track, way, dst, src, bytes);
+    track->ahead = true;
+}
+
+/* Brings a message's bytes into its slot. */
+static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    const size_t bytes = step->elems * elem_bytes(op, step->src);
+    const void *src = source(op, track, step->src, step->src_elem);
+    const bool fetches = wefti_step_fetches(op, step);
+    if (!source_ready(comm, op, step)) {
+        return WEFTI_WAIT_GATE;
+    }
+    wefti_op_piece_open(op);
+    if (fetches && take_ahead(track)) {
+        track->phase = WEFTI_PHASE_FETCH;
+        return WEFTI_WAIT_DEVICE;
+    }
+    int blocker = fetches ? -1 : wefti_slot_find_full(comm, op, step);
+    if (blocker < 0) {
+        blocker = wefti_slot_blocker(comm, op, step, 0);
+    }
+    if (blocker >= 0) {
+        track->peer = blocker;
+        return WEFTI_WAIT_PEER;
+    }
+    void *staged = wefti_slot_stage(comm, op, step, 0);
+    if (fetches) {
+        ask(comm, op, track, track->way, staged, src, bytes);
+        track->phase = WEFTI_PHASE_FETCH;
+        return WEFTI_WAIT_DEVICE;
+    }
+    if (scales(op, step)) {
+        scale(op, step, staged, src);
+    } else {
+        wefti_copy(staged, src, bytes);
+    }
+    track->phase = WEFTI_PHASE_READY;
+    return WEFTI_WAIT_NOTHING;
+}
+
 static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
-    size_t bytes = step->elems * elem_bytes(op, step->src);
-    const void *src = source(op, track, step->src, step->src_elem);
     if (track->phase == WEFTI_PHASE_START) {
-        if (!source_ready(op, step)) {
-            return WEFTI_WAIT_GATE;
-        }
-        wefti_op_piece_open(op);
-        int blocker = ring_blocker(comm, op, step);
-        if (blocker < 0) {
-            blocker = slot_blocker(comm, op, step->channel);
-        }
-        if (blocker >= 0) {
-            track->peer = blocker;
-            return WEFTI_WAIT_PEER;
-        }
-        if (on_device(comm, src)) {
-            copy_post(comm, op, track, staging(comm, op, step), src, bytes);
-            track->phase = WEFTI_PHASE_FETCH;
-        } else if (scales(op, step)) {
-            scale(op, step, staging(comm, op, step), src);
-        } else {
-            wefti_copy(staging(comm, op, step), src, bytes);
+        wefti_wait wait = stage_step(comm, op, track);
+        if (wait != WEFTI_WAIT_NOTHING) {
+            return wait;
         }
     }
     if (track->phase == WEFTI_PHASE_FETCH) {
-        if (!copy_done(comm, op, track)) {
+        if (!is_copied(comm, op, track, track->way)) {
             return WEFTI_WAIT_DEVICE;
         }
         if (scales(op, step)) {
-            void *staged = staging(comm, op, step);
+            void *staged = wefti_slot_stage(comm, op, step, 0);
             scale(op, step, staged, staged);
         }
+        track->phase = WEFTI_PHASE_READY;
     }
-    post_staged(comm, op, step, staging(comm, op, step), bytes);
+    const int full = wefti_slot_find_full(comm, op, step);
+    if (full >= 0) {
+        track->peer = full;
+        return WEFTI_WAIT_PEER;
+    }
+    wefti_slot_post(comm, op, step, step->elems * elem_bytes(op, step->src));
     return WEFTI_WAIT_NOTHING;
 }
 
@@ -321,18 +294,17 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
                                wefti_track *track, const void *from)
 {
     const wefti_step *step = &track->step;
-    void *dst = target(op, track, step->dst, step->dst_elem);
-    if (on_device(comm, dst)) {
-        if (track->phase != WEFTI_PHASE_STORE) {
-            copy_post(comm, op, track, dst, from,
-                      step->elems * elem_bytes(op, step->dst));
-            track->phase = WEFTI_PHASE_STORE;
-        }
-        if (!copy_done(comm, op, track)) {
-            return WEFTI_WAIT_DEVICE;
-        }
+    if (!on_device(op, step->dst)) {
+        return WEFTI_WAIT_NOTHING;
     }
-    return WEFTI_WAIT_NOTHING;
+    if (track->phase != WEFTI_PHASE_STORE) {
+        ask(comm, op, track, WEFTI_COPY_STORE,
+            target(op, track, step->dst, step->dst_elem), from,
+            step->elems * elem_bytes(op, step->dst));
+        track->phase = WEFTI_PHASE_STORE;
+    }
+    return is_copied(comm, op, track, WEFTI_COPY_STORE) ? WEFTI_WAIT_NOTHING
+                                                        : WEFTI_WAIT_DEVICE;
 }
 
 static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
@@ -346,7 +318,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         return WEFTI_WAIT_PEER;
     }
     wefti_op_piece_open(op);
-    if (!on_device(comm, dst)) {
+    if (!on_device(op, step->dst)) {
         size_t whole_bytes =
             wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
         wefti_copy_part(dst, message.data, bytes, whole_bytes);
@@ -365,50 +337,60 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
 {
     const wefti_step *step = &track->step;
     const void *src = source(op, track, step->src, step->src_elem);
-    *source_out = src;
+    const bool fetches = wefti_step_fetches(op, step);
     if (track->phase == WEFTI_PHASE_START) {
-        if (!source_ready(op, step)) {
+        if (!source_ready(comm, op, step)) {
             return WEFTI_WAIT_GATE;
         }
         wefti_op_piece_open(op);
-        if (on_device(comm, src)) {
-            copy_post(comm, op, track, bounce(track), src,
-                      step->elems * elem_bytes(op, step->src));
-            track->phase = WEFTI_PHASE_FETCH;
-        } else {
-            track->phase = WEFTI_PHASE_READY;
-            if (scales(op, step)) {
-                scale(op, step, bounce(track), src);
-            }
+        if (fetches && !take_ahead(track)) {
+            ask(comm, op, track, track->way, bounce(track, track->way), src,
+                step->elems * elem_bytes(op, step->src));
         }
-    }
-    if (track->phase == WEFTI_PHASE_FETCH) {
-        if (!copy_done(comm, op, track)) {
+        if (fetches) {
+            track->phase = WEFTI_PHASE_FETCH;
             return WEFTI_WAIT_DEVICE;
         }
         track->phase = WEFTI_PHASE_READY;
         if (scales(op, step)) {
-            scale(op, step, bounce(track), bounce(track));
+            scale(op, step, bounce(track, track->way), src);
         }
     }
-    if (on_device(comm, src) || scales(op, step)) {
-        *source_out = bounce(track);
+    void *fetched = bounce(track, track->way);
+    if (track->phase == WEFTI_PHASE_FETCH) {
+        if (!is_copied(comm, op, track, track->way)) {
+            return WEFTI_WAIT_DEVICE;
+        }
+        track->phase = WEFTI_PHASE_READY;
+        if (scales(op, step)) {
+            scale(op, step, fetched, fetched);
+        }
     }
+    *source_out = fetches || scales(op, step) ? fetched : src;
     return WEFTI_WAIT_NOTHING;
+}
+
+/* Where the host puts a result. */
+static void *result_of(const wefti_op *op, const wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    return on_device(op, step->dst)
+               ? (void *)bounce(track, track->way)
+               : (void *)target(op, track, step->dst, step->dst_elem);
 }
 
 static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
-    void *dst = target(op, track, step->dst, step->dst_elem);
     bool stored = track->phase == WEFTI_PHASE_STORE;
-    void *result = on_device(comm, dst) ? bounce(track) : dst;
+    void *result = NULL;
     if (!stored) {
         const void *own;
         wefti_wait wait = fetch_source(comm, op, track, &own);
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
+        result = result_of(op, track);
         if (track->peer < 0) {
             track->peer = 0;
         }
@@ -483,10 +465,9 @@ static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
 static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
-    void *dst = target(op, track, step->dst, step->dst_elem);
-    void *result = on_device(comm, dst) ? bounce(track) : dst;
+    void *result = result_of(op, track);
     if (wefti_reduction_is(op->desc.redop)) {
-        wefti_copy(dst, track->scratch,
+        wefti_copy(result, track->scratch,
                    step->elems * elem_bytes(op, step->dst));
     } else if (track->phase != WEFTI_PHASE_STORE) {
         wefti_narrow(result, track->scratch, (size_t)comm->nranks, step->elems,
@@ -505,26 +486,30 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     if (!op->desc.recv) {
         return WEFTI_WAIT_NOTHING; /* a root that does not want its own data */
     }
-    size_t bytes = step->elems * elem_bytes(op, step->dst);
     const void *src = source(op, track, step->src, step->src_elem);
     void *dst = target(op, track, step->dst, step->dst_elem);
-    if (track->phase == WEFTI_PHASE_START) {
-        if (!source_ready(op, step)) {
-            return WEFTI_WAIT_GATE;
-        }
-        wefti_op_piece_open(op);
-        if (src != dst && (on_device(comm, src) || on_device(comm, dst))) {
-            copy_post(comm, op, track, dst, src, bytes);
-            track->phase = WEFTI_PHASE_STORE;
-        } else if (src != dst) {
-            wefti_copy(dst, src, bytes);
+    const void *from = src;
+    wefti_wait wait = WEFTI_WAIT_NOTHING;
+    if (track->phase != WEFTI_PHASE_STORE) {
+        wait = fetch_source(comm, op, track, &from);
+        if (wait != WEFTI_WAIT_NOTHING) {
+            return wait;
         }
     }
-    if (track->phase == WEFTI_PHASE_STORE && !copy_done(comm, op, track)) {
-        return WEFTI_WAIT_DEVICE;
+    if (src != dst) {
+        const bool straight =
+            on_device(op, step->src) && on_device(op, step->dst);
+        if (track->phase != WEFTI_PHASE_STORE && !straight) {
+            wefti_copy(result_of(op, track), from,
+                       step->elems * elem_bytes(op, step->dst));
+            from = result_of(op, track);
+        }
+        wait = store_result(comm, op, track, from);
     }
-    result_arrived(op, step);
-    return WEFTI_WAIT_NOTHING;
+    if (wait == WEFTI_WAIT_NOTHING) {
+        result_arrived(op, step);
+    }
+    return wait;
 }
 
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
@@ -546,26 +531,4 @@ wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
         return narrow_step(comm, op, track);
     }
     return WEFTI_WAIT_NOTHING;
-}
-
-bool wefti_step_drained(weft_comm *comm, const wefti_op *op)
-{
-    for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
-        uint64_t sends = op->sends[channel];
-        uint64_t slots = (uint64_t)op->slots[channel];
-        for (uint64_t back = 0; back < sends && back < slots; back++) {
-            const wefti_slot *slot =
-                &op->slot_records[channel][(sends - 1 - back) % slots];
-            bool all = slot->peer == WEFTI_ALL_PEERS;
-            int first = all ? 0 : slot->peer;
-            int end = all ? comm->nranks : slot->peer + 1;
-            for (int peer = first; peer < end; peer++) {
-                if (!(all && peer == comm->rank) &&
-                    !slot_read_by(comm, op, channel, slot, peer)) {
-                    return false;
-                }
-            }
-        }
-    }
-    return true;
 }

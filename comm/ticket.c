@@ -75,11 +75,9 @@ wefti_ticket *wefti_ticket_take(weft_comm *comm, weft_stream *stream)
 weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
                                uint64_t turn, weft_stream *stream)
 {
-    weft_status status =
-        weft_gate_signal(ticket->start, ticket->chunk, turn, stream);
-    if (status == WEFT_OK) {
-        status = weft_gate_wait(ticket->done, ticket->chunk, turn, stream);
-    }
+    const wefti_mark marks[] = {{ticket->start, ticket->chunk, turn, false},
+                                {ticket->done, ticket->chunk, turn, true}};
+    weft_status status = wefti_stream_mark(stream, marks, 2);
     if (status != WEFT_OK) {
         pthread_mutex_lock(&comm->engine->lock);
         ticket->stream = NULL; /* its owner may destroy it now */
@@ -90,6 +88,16 @@ weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
     }
     wefti_engine_wake(comm->engine);
     return status;
+}
+
+bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket)
+{
+    const bool reached =
+        wefti_gate_reached(ticket->start, ticket->chunk, ticket->turn);
+    if (!reached) {
+        wefti_engine_look(comm->engine, ticket->start);
+    }
+    return reached;
 }
 
 void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)

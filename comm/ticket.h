@@ -40,11 +40,8 @@ WEFT_NODISCARD weft_status wefti_ticket_queue(weft_comm *comm,
                                               uint64_t turn,
                                               weft_stream *stream);
 
-/* Whether its stream has come to it. */
-static inline bool wefti_ticket_reached(const wefti_ticket *ticket)
-{
-    return wefti_gate_reached(ticket->start, ticket->chunk, ticket->turn);
-}
+/* Whether its stream has come to it. Lock held. */
+bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket);
 
 /* Lets the stream go on, unless failed: wefti_tickets_fail does it then. Lock
  * held. */

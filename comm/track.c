@@ -15,7 +15,10 @@
 #include "comm/pattern/shape.h"
 #include "comm/step.h"
 
-enum { STEPS_PER_PUSH = 8 }; /* so that no operation starves the others */
+enum {
+    STEPS_PER_PUSH = 8, /* so that no operation starves the others */
+    STEPS_AHEAD = 8     /* that are looked at for something to fetch */
+};
 
 /* The pattern's problem for one block. */
 static wefti_problem block_problem(const wefti_op *op, size_t block)
@@ -54,35 +57,106 @@ void wefti_track_start_all(wefti_op *op)
         track->next = 0;
         track->count = op->choice.pattern->step_count(&problem, t);
         track->loaded = false;
+        track->ahead = false;
     }
+}
+
+/* A place in a track: step `next` of a block that has `count`. */
+typedef struct place {
+    size_t block, next, count;
+} place;
+
+/* Goes on to the next block that has steps; false: there is none. */
+static bool settle(const wefti_op *op, int t, place *at)
+{
+    while (at->next >= at->count) {
+        if (at->block + 1 >= op->blocks) {
+            return false;
+        }
+        wefti_problem problem = block_problem(op, ++at->block);
+        at->next = 0;
+        at->count = op->choice.pattern->step_count(&problem, t);
+    }
+    return true;
+}
+
+static void get_step(const wefti_op *op, int t, const place *at,
+                     wefti_step *step_out)
+{
+    wefti_problem problem = block_problem(op, at->block);
+    op->choice.pattern->step_at(&problem, t, at->next, step_out);
+    step_out->src_elem = whole_elem(op, step_out->src, at->block, problem.count,
+                                    step_out->src_elem);
+    step_out->dst_elem = whole_elem(op, step_out->dst, at->block, problem.count,
+                                    step_out->dst_elem);
 }
 
 /* Makes the next step the track's current one; false: there is none. */
 static bool load_step(wefti_op *op, wefti_track *track)
 {
-    int t = (int)(track - op->tracks);
-    wefti_problem problem = block_problem(op, track->block);
-    while (track->next >= track->count) {
-        if (track->block + 1 >= op->blocks) {
-            return false;
-        }
-        track->block++;
-        problem = block_problem(op, track->block);
-        track->next = 0;
-        track->count = op->choice.pattern->step_count(&problem, t);
+    const int t = (int)(track - op->tracks);
+    place at = {track->block, track->next, track->count};
+    const bool found = settle(op, t, &at);
+    track->block = at.block;
+    track->next = at.next;
+    track->count = at.count;
+    if (!found) {
+        return false;
     }
     if (!track->loaded) {
-        wefti_step *step = &track->step;
-        op->choice.pattern->step_at(&problem, t, track->next, step);
-        step->src_elem = whole_elem(op, step->src, track->block, problem.count,
-                                    step->src_elem);
-        step->dst_elem = whole_elem(op, step->dst, track->block, problem.count,
-                                    step->dst_elem);
+        get_step(op, t, &at, &track->step);
         track->loaded = true;
         track->phase = WEFTI_PHASE_START;
         track->peer = -1;
     }
     return true;
+}
+
+/*
+ * The current step waits: the source of the next one that reads the send buffer
+ * can be on its way meanwhile. Its own fetch must have been asked for, or the
+ * two would change places.
+ */
+static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const int t = (int)(track - op->tracks);
+    place at = {track->block, track->next, track->count};
+    wefti_step step = track->step;
+    size_t later[WEFTI_CHANNELS] = {0};
+    if (!op->places.send || track->ahead ||
+        (track->phase == WEFTI_PHASE_START && wefti_step_fetches(op, &step))) {
+        return;
+    }
+    for (int look = 0; look < STEPS_AHEAD; look++) {
+        if (step.kind == WEFTI_STEP_SEND) {
+            later[step.channel]++;
+        }
+        at.next++;
+        if (!settle(op, t, &at)) {
+            return;
+        }
+        get_step(op, t, &at, &step);
+        if (step.src == WEFTI_BUFFER_SEND) {
+            if (wefti_step_fetches(op, &step)) {
+                wefti_step_fetch_ahead(comm, op, track, &step, later);
+            }
+            return;
+        }
+    }
+}
+
+/* The current step as far as it goes, and something to fetch meanwhile. */
+static wefti_wait advance_step(weft_comm *comm, wefti_op *op,
+                               wefti_track *track)
+{
+    const bool starts = track->phase == WEFTI_PHASE_START;
+    wefti_wait wait = wefti_step_advance(comm, op, track);
+    if (wait != WEFTI_WAIT_NOTHING) {
+        fetch_ahead(comm, op, track);
+    }
+    return starts && wait == WEFTI_WAIT_DEVICE
+               ? wefti_step_advance(comm, op, track)
+               : wait;
 }
 
 /* Nothing is left to do on the track. */
@@ -96,7 +170,7 @@ static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     int done = 0;
     while (done < STEPS_PER_PUSH && load_step(op, track)) {
-        track->wait = wefti_step_advance(comm, op, track);
+        track->wait = advance_step(comm, op, track);
         if (track->wait != WEFTI_WAIT_NOTHING) {
             break;
         }

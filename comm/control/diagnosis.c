@@ -71,7 +71,9 @@ static const wefti_track *own_track(const wefti_op *op, wefti_wait wait)
             return track;
         }
     }
-    return NULL;
+    const wefti_track *only = &op->tracks[0]; /* of one shot */
+    return !tracks && wait == WEFTI_WAIT_DEVICE && only->wait == wait ? only
+                                                                      : NULL;
 }
 
 /* What op waits for that is this rank's own; false: nothing. */

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "comm/control/channel.h"
+#include "comm/copies.h"
 #include "comm/fabric/remote.h"
 #include "comm/live.h"
 #include "comm/mem/mem.h"
@@ -27,7 +28,8 @@
 enum {
     HALF_WRITTEN_NS = 200000000, /* then its writer is taken for dead */
     RIPE_NS = 300000000,         /* nothing has come for so long */
-    RIPE_MOST_NS = 1000000000
+    RIPE_MOST_NS = 1000000000,
+    COPIES_MOST_NS = 1000000000 /* a device that takes longer is lost */
 };
 
 static wefti_fault_page *page_of(weft_comm *comm)
@@ -188,6 +190,32 @@ void wefti_fault_blame(weft_comm *comm, int rank)
     }
 }
 
+/* Buffers are their owners' again when the operations have ended: no copy may
+ * be under way then. It is looked for, not waited for. */
+bool wefti_fault_release(weft_comm *comm)
+{
+    if (comm->released) {
+        return false;
+    }
+    if (!wefti_copies_are_handed(comm) ||
+        (!wefti_copies_are_over(comm) && wefti_clock_ns() < comm->release_ns)) {
+        comm->engine->looks = true;
+        return false;
+    }
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        if (wefti_op_pending(&comm->ops[lane])) {
+            wefti_op_finish(comm, &comm->ops[lane], comm->failed);
+        }
+    }
+    wefti_letters_fail(comm);
+    wefti_mem_ops_fail(comm);
+    /* Last: whoever waited for a stream may now destroy the gates above. */
+    wefti_gate_fail(comm->done, comm->failed, comm->fault.text);
+    wefti_tickets_fail(comm);
+    comm->released = true;
+    return true;
+}
+
 bool wefti_fault_act(weft_comm *comm)
 {
     if (comm->failed != WEFT_OK) {
@@ -201,20 +229,9 @@ bool wefti_fault_act(weft_comm *comm)
     atomic_store(&comm->fault_seen, 1);
     wefti_fault_blame(comm, comm->fault.rank);
     tell_other_domains(comm);
-    if (comm->copies) {
-        /* Buffers are their owners' again when the operations have ended. */
-        (void)!weft_stream_wait(comm->copies);
-    }
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        if (wefti_op_pending(&comm->ops[lane])) {
-            wefti_op_finish(comm, &comm->ops[lane], comm->failed);
-        }
-    }
-    wefti_letters_fail(comm);
-    wefti_mem_ops_fail(comm);
-    /* Last: whoever waited for a stream may now destroy the gates above. */
-    wefti_gate_fail(comm->done, comm->failed, comm->fault.text);
-    wefti_tickets_fail(comm);
+    wefti_copies_drop(comm);
+    comm->release_ns = wefti_clock_ns() + COPIES_MOST_NS;
+    (void)wefti_fault_release(comm);
     return true;
 }
 

@@ -37,11 +37,20 @@ bool wefti_fault_is_ripe(weft_comm *comm, bool moved);
 
 /*
  * wefti_fault_act - if a fault is published, end all operations of comm with
- * it. Engine's lock held.
+ * it: now, or where a device still copies for them, by wefti_fault_release.
+ * Engine's lock held.
  *
  * Returns     whether comm has failed.
  */
 bool wefti_fault_act(weft_comm *comm);
+
+/*
+ * wefti_fault_release - comm has failed: end its operations as soon as no copy
+ * is under way for them, or after a second. Engine's lock held.
+ *
+ * Returns     whether that has happened just now.
+ */
+bool wefti_fault_release(weft_comm *comm);
 
 /*
  * wefti_fault_blame - tell weft-run, if it looks on, that this rank fails for

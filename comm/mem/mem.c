@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/comm.h"
+#include "comm/copies.h"
 #include "comm/engine.h"
 #include "comm/live.h"
 #include "comm/make/group.h"
@@ -152,6 +153,9 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
     int memory_fd = shares_memory(comm) ? comm->engine->members->memory_fd : -1;
     weft_status status = wefti_mapping_open(memory_fd, mem->offset,
                                             mem->total_bytes, &mem->mapping);
+    if (status == WEFT_OK) {
+        wefti_copies_pin(comm, mem->mapping);
+    }
     if (status == WEFT_OK && comm->near_count < comm->nranks) {
         status = wefti_engine_start(comm->engine);
     }
@@ -218,6 +222,7 @@ static void leave(weft_comm *comm, weft_mem *mem)
     if (gone == comm->near_count && shares_memory(comm)) {
         wefti_group_release(comm, mem->offset, mem->total_bytes);
     }
+    wefti_copies_unpin(comm, mem->mapping);
     wefti_mapping_close(mem->mapping);
 }
 
@@ -256,6 +261,7 @@ weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
         if (mapped == WEFT_OK) {
             delist(comm, mem);
         }
+        wefti_copies_unpin(comm, mem->mapping);
         wefti_mapping_close(mem->mapping);
         free(mem);
         return status;

@@ -53,7 +53,7 @@ void wefti_mems_fini(weft_comm *comm);
 
 /* What one call does once its stream has come to it. Lock held for all. */
 typedef enum wefti_mem_act {
-    WEFTI_MEM_PUT, /* to a far peer */
+    WEFTI_MEM_PUT,
     WEFTI_MEM_SIGNAL,
     WEFTI_MEM_WAIT
 } wefti_mem_act;
@@ -65,6 +65,7 @@ typedef struct wefti_mem_op {
     int peer, slot;
     uint64_t value;
     const unsigned char *src;
+    bool src_on_device;
     size_t dst_offset, bytes;
     wefti_ticket *ticket; /* NULL: its poster waits */
     void *block;          /* what its end frees: itself; NULL: its poster's */
@@ -80,16 +81,13 @@ bool wefti_mem_ops_advance(weft_comm *comm);
 void wefti_mem_ops_fail(weft_comm *comm);
 
 /*
- * wefti_mem_far_put, _signal - hand over what the peer's ring has room for.
- * Lock held.
+ * wefti_mem_far_put - hand over as much of op's bytes as the peer's ring has
+ * room for; of device memory a piece at a time, through comm's bounce. Lock
+ * held. op then begins behind them. Returns whether anything moved.
  *
- * Returns     put: OK | what the device said to a copy; signal: whether it was
- *             handed over.
+ * wefti_mem_far_signal - whether it was handed over.
  */
-WEFT_NODISCARD weft_status wefti_mem_far_put(weft_mem *mem, int peer,
-                                             size_t dst_offset,
-                                             const unsigned char *src,
-                                             size_t bytes, size_t *taken_bytes);
+bool wefti_mem_far_put(wefti_mem_op *op);
 bool wefti_mem_far_signal(weft_mem *mem, int peer, int slot, uint64_t add);
 
 /* Puts where it belongs what far peers have sent. Lock held. */

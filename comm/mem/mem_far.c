@@ -10,6 +10,7 @@
  *
  * The three words stand where letters have their signature.
  */
+#include "comm/copies.h"
 #include "comm/mem/mem.h"
 #include "kernels/wire/fold.h"
 
@@ -28,39 +29,59 @@ static void *stage(weft_comm *comm, wefti_path path)
     return wefti_fabric_stage(&comm->fabric, path, -1, slot);
 }
 
-static weft_status fetch(weft_comm *comm, void *dst, const void *src,
-                         size_t bytes)
+/* One message of a put, of bytes that the host can read. */
+static void send_part(wefti_mem_op *op, const void *from, size_t part)
 {
-    if (wefti_device_owns(comm->device, src)) {
-        return weft_device_copy(comm->device, dst, src, bytes, NULL);
-    }
-    wefti_copy(dst, src, bytes);
-    return WEFT_OK;
+    weft_comm *comm = op->mem->comm;
+    wefti_path path = path_to(op->peer);
+    void *at = stage(comm, path);
+    wefti_copy(at, from, part);
+    wefti_outgoing message = {.data = at,
+                              .bytes = part,
+                              .signature = {op->dst_offset, op->mem->id, 0}};
+    wefti_fabric_post(&comm->fabric, path, &message);
+    op->src += part;
+    op->dst_offset += part;
+    op->bytes -= part;
 }
 
-weft_status wefti_mem_far_put(weft_mem *mem, int peer, size_t dst_offset,
-                              const unsigned char *src, size_t bytes,
-                              size_t *taken_bytes)
+static size_t next_part(const wefti_mem_op *op)
 {
-    weft_comm *comm = mem->comm;
-    wefti_path path = path_to(peer);
-    *taken_bytes = 0;
-    while (*taken_bytes < bytes && wefti_fabric_has_room(&comm->fabric, path)) {
-        size_t left = bytes - *taken_bytes;
-        size_t part = left < WEFTI_LETTER_BYTES ? left : WEFTI_LETTER_BYTES;
-        void *at = stage(comm, path);
-        weft_status status = fetch(comm, at, src + *taken_bytes, part);
-        if (status != WEFT_OK) {
-            return status;
-        }
-        wefti_outgoing message = {
-            .data = at,
-            .bytes = part,
-            .signature = {dst_offset + *taken_bytes, mem->id, 0}};
-        wefti_fabric_post(&comm->fabric, path, &message);
-        *taken_bytes += part;
+    return op->bytes < WEFTI_LETTER_BYTES ? op->bytes : WEFTI_LETTER_BYTES;
+}
+
+/* Fetches a piece, and sends it at a later push. One put does at a time. */
+static bool put_from_device(wefti_mem_op *op)
+{
+    weft_comm *comm = op->mem->comm;
+    const size_t place = wefti_copy_place_of_mem(comm);
+    unsigned char *bounce = wefti_copies_get_bounce(comm);
+    if (!comm->fetcher) {
+        comm->fetcher = op;
+        wefti_copies_ask(comm, place, bounce, op->src, next_part(op));
     }
-    return WEFT_OK;
+    if (comm->fetcher != op || !wefti_copies_are_done(comm, place) ||
+        !wefti_fabric_has_room(&comm->fabric, path_to(op->peer))) {
+        return false;
+    }
+    send_part(op, bounce, next_part(op));
+    comm->fetcher = NULL;
+    return true;
+}
+
+bool wefti_mem_far_put(wefti_mem_op *op)
+{
+    weft_comm *comm = op->mem->comm;
+    bool moved = false;
+    while (op->bytes > 0 && !op->src_on_device &&
+           wefti_fabric_has_room(&comm->fabric, path_to(op->peer))) {
+        send_part(op, op->src, next_part(op));
+        moved = true;
+    }
+    while (op->bytes > 0 && op->src_on_device && put_from_device(op)) {
+        moved = true;
+    }
+    return moved;
 }
 
 bool wefti_mem_far_signal(weft_mem *mem, int peer, int slot, uint64_t add)

@@ -3,7 +3,8 @@
  * comm/mem/mem_op.c - put, signal and wait.
  *
  *              no stream                       stream
- *   near put   the caller copies               the stream copies
+ *   near put   the caller copies               the stream copies; a device's,
+ *                                              from host memory: the engine
  *   signal     the caller raises the cell      an operation of the engine
  *   wait       looks, then the engine          the engine
  *   far        the engine                      the engine
@@ -28,7 +29,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_NS = 20000000 }; /* between looks whether a near peer lives */
+enum {
+    LOOK_NS = 20000000,    /* between looks whether a near peer lives */
+    NEAR_BYTES = 256 << 10 /* that the engine copies in one push */
+};
 
 static weft_status check_place(const weft_mem *mem, int peer, bool any,
                                const weft_stream *stream)
@@ -189,21 +193,20 @@ static void describe_far(const void *context, char *text_out, size_t text_bytes)
 /* Hands over what there is room for; sets done. Whether anything moved. */
 static bool push_put(wefti_mem_op *op)
 {
-    size_t taken_bytes;
-    weft_status status = wefti_mem_far_put(op->mem, op->peer, op->dst_offset,
-                                           op->src, op->bytes, &taken_bytes);
-    op->src += taken_bytes;
-    op->dst_offset += taken_bytes;
-    op->bytes -= taken_bytes;
-    op->done = op->bytes == 0;
-    if (status != WEFT_OK) {
-        wefti_fault_publish(op->mem->comm, status, op->mem->comm->rank, 0,
-                            "put to rank %d on memory #%llu of \"%s\": the "
-                            "device refused a copy",
-                            op->peer, (unsigned long long)op->mem->id,
-                            op->mem->comm->name);
+    bool moved = true;
+    if (!wefti_mem_is_near(op->mem, op->peer)) {
+        moved = wefti_mem_far_put(op);
+    } else {
+        const size_t part =
+            op->bytes < NEAR_BYTES ? op->bytes : (size_t)NEAR_BYTES;
+        wefti_copy(wefti_mem_get_data(op->mem, op->peer) + op->dst_offset,
+                   op->src, part);
+        op->src += part;
+        op->dst_offset += part;
+        op->bytes -= part;
     }
-    return taken_bytes > 0 || op->done;
+    op->done = op->bytes == 0;
+    return moved || op->done;
 }
 
 static bool push_signal(wefti_mem_op *op)
@@ -243,11 +246,27 @@ static void look_at_wait(weft_comm *comm, wefti_mem_op *op)
                          wefti_watch_patience(comm, comm->timeout_ns) / 2);
 }
 
+/* What the others wait for from this operation waits for its stream. */
+static void note_stream(weft_comm *comm, const wefti_mem_op *op)
+{
+    static const wefti_purpose purposes[] = {
+        [WEFTI_MEM_PUT] = WEFTI_PURPOSE_PUT,
+        [WEFTI_MEM_SIGNAL] = WEFTI_PURPOSE_SIGNAL,
+        [WEFTI_MEM_WAIT] = WEFTI_PURPOSE_WAIT};
+    wefti_wait_record found = {.number = op->mem->id,
+                               .signature =
+                                   wefti_purpose_bits(purposes[op->act])};
+    if (op->ticket->stream) {
+        wefti_waits_note_stream(comm, op->ticket->stream, &found);
+    }
+}
+
 /* One push; whether anything moved. */
 static bool push(weft_comm *comm, wefti_mem_op *op)
 {
     bool moved = false;
-    if (op->ticket && !wefti_ticket_reached(op->ticket)) {
+    if (op->ticket && !wefti_ticket_reached(comm, op->ticket)) {
+        note_stream(comm, op);
         return false;
     }
     switch (op->act) {
@@ -348,7 +367,7 @@ static weft_status post_here(weft_comm *comm, wefti_mem_op *op)
     append(comm, op);
     wefti_mem_ops_advance(comm);
     bool done = op->done;
-    pthread_mutex_unlock(&comm->engine->lock);
+    wefti_engine_unlock(comm->engine);
     if (!done) {
         wefti_engine_drive(comm->engine, op_is_done, op);
     }
@@ -390,18 +409,18 @@ static weft_status post(wefti_mem_op *op, weft_stream *stream)
 }
 
 /* Bytes to a near peer: by the caller, or by the stream. */
-static weft_status copy_near(weft_mem *mem, void *dst, const void *src,
-                             size_t bytes, weft_stream *stream)
+static weft_status copy_near(const wefti_mem_op *op, weft_stream *stream)
 {
-    weft_comm *comm = mem->comm;
+    weft_comm *comm = op->mem->comm;
+    void *dst = wefti_mem_get_data(op->mem, op->peer) + op->dst_offset;
     if (stream) {
-        return weft_device_copy(wefti_stream_get_device(stream), dst, src,
-                                bytes, stream);
+        return weft_device_copy(wefti_stream_get_device(stream), dst, op->src,
+                                op->bytes, stream);
     }
-    if (wefti_device_owns(comm->device, src)) {
-        return weft_device_copy(comm->device, dst, src, bytes, NULL);
+    if (op->src_on_device) {
+        return weft_device_copy(comm->device, dst, op->src, op->bytes, NULL);
     }
-    wefti_copy(dst, src, bytes);
+    wefti_copy(dst, op->src, op->bytes);
     return WEFT_OK;
 }
 
@@ -409,33 +428,36 @@ weft_status weft_put(weft_mem *mem, size_t dst_offset, const void *src,
                      size_t count, weft_dtype dtype, int peer,
                      weft_stream *stream)
 {
-    size_t bytes;
-    weft_status status = check_place(mem, peer, false, stream);
-    if (status == WEFT_OK) {
-        status = check_put(mem, dst_offset, src, count, dtype, peer, &bytes);
-    }
-    if (status == WEFT_OK && wefti_fault_is_published(mem->comm)) {
-        status = get_fault(mem->comm);
-    }
-    if (status != WEFT_OK || bytes == 0) {
-        return status;
-    }
-    wefti_comm_note(mem->comm, mem->id,
-                    wefti_board_kind(WEFTI_BOARD_PUT, peer));
-    if (wefti_mem_is_near(mem, peer)) {
-        status = check_life(mem, peer, "put");
-        return status != WEFT_OK
-                   ? status
-                   : copy_near(mem, wefti_mem_get_data(mem, peer) + dst_offset,
-                               src, bytes, stream);
-    }
     wefti_mem_op op = {.mem = mem,
                        .act = WEFTI_MEM_PUT,
                        .peer = peer,
                        .src = src,
-                       .dst_offset = dst_offset,
-                       .bytes = bytes};
-    return post(&op, stream);
+                       .dst_offset = dst_offset};
+    weft_status status = check_place(mem, peer, false, stream);
+    if (status == WEFT_OK) {
+        status = check_put(mem, dst_offset, src, count, dtype, peer, &op.bytes);
+    }
+    if (status == WEFT_OK && op.bytes > 0) {
+        status = wefti_check_place(mem->comm, "src", src, &op.src_on_device);
+    }
+    if (status == WEFT_OK && wefti_fault_is_published(mem->comm)) {
+        status = get_fault(mem->comm);
+    }
+    if (status != WEFT_OK || op.bytes == 0) {
+        return status;
+    }
+    wefti_comm_note(mem->comm, mem->id,
+                    wefti_board_kind(WEFTI_BOARD_PUT, peer));
+    if (!wefti_mem_is_near(mem, peer)) {
+        return post(&op, stream);
+    }
+    status = check_life(mem, peer, "put");
+    if (status != WEFT_OK) {
+        return status;
+    }
+    /* A device's stream may make its poster wait for a copy of host memory. */
+    const bool by_engine = stream && mem->comm->copies && !op.src_on_device;
+    return by_engine ? post(&op, stream) : copy_near(&op, stream);
 }
 
 weft_status weft_signal(weft_mem *mem, int slot, uint64_t add, int peer,

@@ -156,12 +156,14 @@ static wefti_signature sign(const weft_op *desc)
 
 /* Whether a letter is one message between host buffers, with nobody watching.
  */
-static bool is_plain(const weft_comm *comm, const weft_op *desc, size_t bytes,
-                     const void *buffer)
+static bool is_plain(const weft_comm *comm, const wefti_letter *letter,
+                     size_t bytes)
 {
+    const weft_op *desc = &letter->desc;
     return bytes <= WEFTI_LETTER_BYTES && !desc->ready && !desc->arrived &&
            (!desc->gate_elems || desc->gate_elems >= desc->count) &&
-           !comm->observer.moved && !wefti_device_owns(comm->device, buffer);
+           !comm->observer.moved && !letter->places.send &&
+           !letter->places.recv;
 }
 
 static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
@@ -210,7 +212,7 @@ static bool pass_now(weft_comm *comm, wefti_letters *queue)
     const weft_op *desc = &queue->first->desc;
     bool send = desc->collective == WEFT_COLLECTIVE_SEND;
     size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
-    if (!is_plain(comm, desc, bytes, send ? desc->send : desc->recv) ||
+    if (!is_plain(comm, queue->first, bytes) ||
         !(send ? send_now(comm, desc, bytes) : recv_now(comm, desc, bytes))) {
         return false;
     }
@@ -229,6 +231,7 @@ static void load(weft_comm *comm, wefti_letters *queue)
     wefti_role role =
         wefti_role_of(desc->collective, desc->dtype, desc->root, comm->rank);
     wefti_op_init(comm, op, desc, &role, letter->epoch, false);
+    op->places = letter->places;
     op->signature = sign(desc);
     op->problem.chunk_elems = WEFTI_LETTER_BYTES / role.elem_bytes;
     op->slots[0] = WEFTI_LETTER_SLOTS;
@@ -269,7 +272,7 @@ static bool advance_queue(weft_comm *comm, wefti_letters *queue)
         wefti_op *op = queue->op;
         if (op->state == WEFTI_OP_FREE) {
             const wefti_ticket *ticket = letter->batch->ticket;
-            if (ticket && !wefti_ticket_reached(ticket)) {
+            if (ticket && !wefti_ticket_reached(comm, ticket)) {
                 note_stream(comm, queue, ticket);
                 break;
             }

@@ -96,7 +96,7 @@ static weft_status post_here(weft_comm *comm, wefti_batch *batch)
     wefti_letters_post(comm, batch);
     wefti_letters_advance(comm);
     bool done = batch->left == 0;
-    pthread_mutex_unlock(&comm->engine->lock);
+    wefti_engine_unlock(comm->engine);
     if (!done) {
         wefti_engine_drive(comm->engine, batch_is_done, batch);
     }
@@ -184,7 +184,8 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                     .timeout_ms = part->timeout_ms};
     letter_out->epoch = epoch ? epoch : part->epoch;
     wefti_role role; /* looked up again when its turn comes */
-    return wefti_check_op(op, letter_out->epoch, comm, &role);
+    return wefti_check_op(op, letter_out->epoch, comm, &role,
+                          &letter_out->places);
 }
 
 /* Whether a part that is written shares bytes with any other. */

@@ -101,9 +101,11 @@ WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
                                         weft_comm *comm, weft_stream *stream);
 
 /*
- * The short forms. send and recv are host or device memory of dtype, any
- * alignment; recv is undefined until completion; a count of 0 is legal and
- * still an operation. Returns, Threads, Blocks, Allocates: weft_op_post.
+ * The short forms. send and recv are host memory or the communicator's
+ * device's, each by itself and on each rank as it likes (another device's is
+ * refused), of dtype, any alignment; recv is undefined until completion; a
+ * count of 0 is legal and still an operation.
+ * Returns, Threads, Blocks, Allocates: weft_op_post.
  *
  * weft_allreduce      recv[0..count) = op over ranks p of send_p[0..count).
  *                     In place: recv == send.

@@ -29,9 +29,10 @@ typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
  * size_bytes     sizeof(weft_p2p) of the caller; must be set, the same in all
  *                parts: it is also how far apart they lie. A caller's may end
  *                before timeout_ms, which counts as 0 then.
- * buffer         host or device memory, any alignment; borrowed until the list
- *                is done. Of a SEND it is only read; of a RECV it is undefined
- *                until then. May be NULL if count is 0.
+ * buffer         host memory or that of the communicator's device, any
+ *                alignment; borrowed until the list is done. Of a SEND it is
+ *                only read; of a RECV it is undefined until then. May be NULL
+ *                if count is 0.
  * count, dtype   elements; both sides name the same. 0 is legal, and matched
  *                like any other.
  * peer           the other rank, which may be this one.

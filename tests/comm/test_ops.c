@@ -486,6 +486,9 @@ static bool is_worth(int nranks)
     static const char *const fewer = "1257"; /* of more, unless it is usual */
     bool forced = getenv("WEFT_ALGORITHM") != NULL;
     bool usual = !forced && strcmp(mode, "threads") == 0;
+    if (!is_long && strcmp(mode, "shadow") == 0) { /* all runs late there */
+        return nranks == (forced ? 2 : 3);
+    }
     if (is_long) { /* 10, 13, 16 everywhere, all of them where it is whole */
         return nranks <= 9 || nranks % 3 == 1 || (is_whole_form() && !is_far);
     }

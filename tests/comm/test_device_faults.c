@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: a fault while a device still has work queued ends all the same: every
+ * stream drains, every survivor's stream names the rank and the operation, the
+ * communicator's end is bounded, and no descriptor or mapping is left.
+ *
+ * Method: three processes post all-reduces of device memory on streams of the
+ * shadow device; rank 1 then aborts, is killed, posts something else, comes no
+ * more, or lets its stream stand at a gate that it raises only after the
+ * communicator is gone. Seeds of the device: printed.
+ */
+#include "tests/comm/world.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum {
+    RANKS = 3,
+    VICTIM = 1,
+    ELEMS = 1 << 17,
+    POSTS = 4,
+    TIMEOUT_MS = 1200,
+    DEADLINE_S = 20
+};
+
+enum fault { ABORT, KILL, MISMATCH, SILENCE, SHUT_GATE };
+
+/* One rank's; each process has its own copy. */
+struct patient {
+    enum fault fault;
+    weft_device *device;
+    weft_stream *stream;
+    weft_gate *shut;
+    void *send, *recv;
+    int descriptors, mappings;
+};
+
+static int count_descriptors(void)
+{
+    int count = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    while (readdir(folder)) {
+        count++;
+    }
+    closedir(folder);
+    return count;
+}
+
+/* Of memory that is shared or a device's: the rest is the C library's. */
+static int count_mappings(void)
+{
+    char line[512];
+    int count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof(line), maps)) {
+        count += strstr(line, "memfd:") != NULL;
+    }
+    fclose(maps);
+    return count;
+}
+
+static void count_before(int rank, void *context)
+{
+    struct patient *patient = context;
+    (void)rank;
+    patient->descriptors = count_descriptors();
+    patient->mappings = count_mappings();
+}
+
+static void open_device(int rank, weft_comm_config *config, void *context)
+{
+    struct patient *patient = context;
+    (void)rank;
+    assert_int_equal(weft_device_open("shadow", 0, &patient->device), WEFT_OK);
+    config->device = patient->device;
+}
+
+static int expect_fault(const struct patient *patient, int rank,
+                        weft_status status)
+{
+    static const weft_status wanted[] = {WEFT_ERR_ABORTED, WEFT_ERR_PEER,
+                                         WEFT_ERR_MISMATCH, WEFT_ERR_TIMEOUT,
+                                         WEFT_ERR_TIMEOUT};
+    const char *text = weft_error_text();
+    const char *operation = patient->fault == ABORT      ? ""
+                            : patient->fault == MISMATCH ? "operation #"
+                                                         : "all_reduce #";
+    const bool named = strstr(text, "rank 1") && strstr(text, operation);
+    if (status == wanted[patient->fault] && named) {
+        return 0;
+    }
+    fprintf(stderr, "rank %d: %s: \"%s\"\n", rank, weft_status_text(status),
+            text);
+    return 1;
+}
+
+/* What rank 1 does in the place of its second operation; whether it goes on. */
+static bool strike(struct patient *patient, weft_comm *comm)
+{
+    weft_status status = WEFT_OK;
+    switch (patient->fault) {
+    case ABORT:
+        status = weft_comm_abort(comm);
+        break;
+    case KILL:
+        raise(SIGKILL);
+        break;
+    case MISMATCH:
+        status = weft_broadcast(patient->send, patient->recv, ELEMS,
+                                WEFT_DTYPE_F32, 0, comm, patient->stream);
+        break;
+    case SILENCE:
+        break;
+    case SHUT_GATE:
+        status = weft_gate_wait(patient->shut, 0, 1, patient->stream);
+        break;
+    }
+    assert_int_equal(status, WEFT_OK);
+    return patient->fault == SHUT_GATE;
+}
+
+/* Until the communicator has failed for this rank too. */
+static void await_fault(weft_comm *comm)
+{
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    const int64_t end_ns = wefti_clock_ns() + INT64_C(1000000000) * DEADLINE_S;
+    while (weft_comm_get_fault(comm, &fault) == WEFT_OK &&
+           fault.status == WEFT_OK && wefti_clock_ns() < end_ns) {
+        usleep(1000);
+    }
+}
+
+static int suffer(weft_comm *comm, void *context)
+{
+    struct patient *patient = context;
+    const int rank = weft_comm_get_rank(comm);
+    weft_device *device = patient->device;
+    const size_t bytes = ELEMS * sizeof(float);
+    int failures = weft_stream_create(device, 0, &patient->stream) ||
+                   weft_gate_create(device, 1, &patient->shut) ||
+                   weft_device_alloc(device, bytes, &patient->send) ||
+                   weft_device_alloc(device, bytes, &patient->recv) ||
+                   weft_barrier(comm, NULL);
+    bool posts = failures == 0, told = rank == VICTIM;
+    for (int post = 0; post < POSTS && posts; post++) {
+        if (post == 1 && rank == VICTIM) {
+            posts = strike(patient, comm);
+        }
+        weft_status status =
+            posts ? weft_allreduce(patient->send, patient->recv, ELEMS,
+                                   WEFT_DTYPE_F32, WEFT_REDOP_SUM, comm,
+                                   patient->stream)
+                  : WEFT_OK;
+        if (status != WEFT_OK) { /* it may have failed by now */
+            failures += expect_fault(patient, rank, status);
+            posts = false;
+            told = true;
+        }
+    }
+    if (rank == VICTIM &&
+        (patient->fault == SILENCE || patient->fault == SHUT_GATE)) {
+        await_fault(comm);
+        return failures;
+    }
+    weft_status status = weft_stream_wait(patient->stream);
+    /* Where the post has said it, there may be nothing behind it. */
+    if (status != WEFT_OK || !told) {
+        failures += expect_fault(patient, rank, status);
+    }
+    return failures;
+}
+
+/* The communicator is gone. */
+static int clean_up(int rank, void *context)
+{
+    struct patient *patient = context;
+    int failures = 0;
+    if (rank == VICTIM && patient->fault == SHUT_GATE) {
+        failures += weft_gate_signal(patient->shut, 0, 1, NULL) != WEFT_OK;
+        failures +=
+            expect_fault(patient, rank, weft_stream_wait(patient->stream));
+    }
+    weft_stream_destroy(patient->stream);
+    weft_gate_destroy(patient->shut);
+    weft_device_free(patient->device, patient->send);
+    weft_device_free(patient->device, patient->recv);
+    weft_device_close(patient->device);
+    /* Rank 0 has taken over the socket that the ranks have met at. */
+    const int descriptors = count_descriptors() + (rank == 0);
+    const int mappings = count_mappings();
+    if (descriptors != patient->descriptors || mappings != patient->mappings) {
+        fprintf(stderr,
+                "rank %d: %d descriptors and %d mappings, before %d and %d\n",
+                rank, descriptors, mappings, patient->descriptors,
+                patient->mappings);
+        failures++;
+    }
+    return failures;
+}
+
+static void run(enum fault fault)
+{
+    const unsigned seeds = getenv("WEFT_TEST_LONG") ? 20 : 2;
+    for (unsigned seed = 1; seed <= seeds; seed++) {
+        char text[16];
+        struct patient patient = {.fault = fault};
+        struct world world = {
+            .nranks = RANKS,
+            .config = {.timeout_ms = TIMEOUT_MS, .warn_ms = 60000},
+            .call = suffer,
+            .context = &patient,
+            .before = count_before,
+            .configure = open_device,
+            .after = clean_up};
+        world_processes started;
+        snprintf(text, sizeof(text), "%u", seed);
+        setenv("WEFT_SHADOW_SEED", text, 1);
+        printf("seed %u\n", seed);
+        const int64_t begin_ns = wefti_clock_ns();
+        world_start_processes(&world, &started);
+        assert_int_equal(world_finish_survivors(&started, DEADLINE_S), 0);
+        assert_true(wefti_clock_ns() - begin_ns <
+                    INT64_C(1000000000) * DEADLINE_S / 2);
+        for (int rank = 0; rank < RANKS; rank++) {
+            const int status = started.exit_status[rank];
+            if (fault == KILL && rank == VICTIM) {
+                assert_true(WIFSIGNALED(status));
+            } else {
+                assert_true(WIFEXITED(status));
+                assert_int_equal(WEXITSTATUS(status), 0);
+            }
+        }
+    }
+}
+
+static void test_abort_device_work_queued_streams_drain(void **state)
+{
+    (void)state;
+    run(ABORT);
+}
+
+static void test_kill_device_work_queued_streams_drain(void **state)
+{
+    (void)state;
+    run(KILL);
+}
+
+static void test_mismatch_device_work_queued_streams_drain(void **state)
+{
+    (void)state;
+    run(MISMATCH);
+}
+
+static void test_timeout_device_work_queued_streams_drain(void **state)
+{
+    (void)state;
+    run(SILENCE);
+}
+
+static void test_destroy_stream_at_shut_gate_bounded_told_later(void **state)
+{
+    (void)state;
+    run(SHUT_GATE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_abort_device_work_queued_streams_drain),
+        cmocka_unit_test(test_kill_device_work_queued_streams_drain),
+        cmocka_unit_test(test_mismatch_device_work_queued_streams_drain),
+        cmocka_unit_test(test_timeout_device_work_queued_streams_drain),
+        cmocka_unit_test(test_destroy_stream_at_shut_gate_bounded_told_later),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

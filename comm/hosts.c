@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/module.h"
 #include "comm/cluster/host_module.h"
-#include "comm/module.h"
 #include "comm/net/net.h"
 #include "comm/post.h"
 

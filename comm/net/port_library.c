@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/module.h"
+#include "base/module.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

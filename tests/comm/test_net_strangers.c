@@ -13,7 +13,7 @@
 #include "tests/seed.h"
 
 #include "base/clock.h"
-#include "comm/module.h"
+#include "base/module.h"
 #include "comm/net/port_library.h"
 
 #include <setjmp.h>

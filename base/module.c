@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/module.c - the places, from the folder of the library or program.
+ * base/module.c - the places, from the folder of the library or program.
  */
-#include "comm/module.h"
+#include "base/module.h"
 
 #include <dlfcn.h>
 #include <libgen.h>

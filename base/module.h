@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/module.h - where shared objects lie that are opened when they are
+ * base/module.h - where shared objects lie that are opened when they are
  * needed: beside the file that holds this code, the library or a program that
  * has it built in.
  */
-#ifndef COMM_MODULE_H
-#define COMM_MODULE_H
+#ifndef BASE_MODULE_H
+#define BASE_MODULE_H
 
 #include <limits.h>
 #include <stdbool.h>

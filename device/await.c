@@ -112,7 +112,7 @@ void wefti_poll(weft_device *device, bool (*ready)(const void *arg),
     }
     struct timespec slice = {.tv_nsec = SLICE_NS};
     const int64_t end_ns = wefti_clock_ns() + POLL_NS;
-    while (!ready(arg)) {
+    while (!ready(arg) && atomic_load(&device->failure) == WEFT_OK) {
         wefti_device_tend(device);
         if (wefti_clock_ns() < end_ns) {
             sched_yield();

@@ -25,7 +25,8 @@ void wefti_await(wefti_doorbell *bell, bool spins,
 
 /*
  * wefti_poll - the same of something that a device does which notifies nobody;
- * the device is tended meanwhile (device/holds.h).
+ * the device is tended meanwhile (device/holds.h). It returns without ready()
+ * if the device has failed (device/failure.h).
  */
 void wefti_poll(weft_device *device, bool (*ready)(const void *arg),
                 const void *arg);

@@ -53,6 +53,8 @@ typedef struct wefti_launch {
  * caps            WEFT_CAP_*; for what is not set, slots are NULL.
  * open, close     index as in weft_device_open. open may set device->caps to
  *                 less than the table's.
+ * look            whether the device works still: OK or why not, and then no
+ *                 work on it ends any more; or NULL: it always does.
  * mem_alloc       kind is PINNED, DEVICE or EXPORTABLE.
  * mem_free        what mem_alloc gave; false: it is not, and nothing happened.
  * mem_query       all of *out but size_bytes.
@@ -82,6 +84,7 @@ typedef struct wefti_device_table {
     bool natives; /* has native queues to wrap */
     weft_status (*open)(weft_device *device, int index);
     void (*close)(weft_device *device);
+    weft_status (*look)(weft_device *device);
 
     weft_status (*mem_alloc)(weft_device *device, weft_memory_kind kind,
                              size_t bytes, void **out);
@@ -128,6 +131,7 @@ typedef struct wefti_device_table {
 
 /* The kinds this build knows, ended by NULL. To add one, add it here. */
 extern const wefti_device_table *const wefti_device_tables[];
+extern const wefti_device_table wefti_device_cuda;
 extern const wefti_device_table wefti_device_host;
 extern const wefti_device_table wefti_device_shadow;
 

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "device/await.h"
+#include "device/failure.h"
 #include "device/holds.h"
 #include "device/object.h"
 
@@ -241,7 +242,8 @@ weft_status weft_gate_wait(weft_gate *gate, size_t chunk, uint64_t epoch,
     } else {
         wefti_poll(gate->device, is_reached, &wanted);
     }
-    return return_failure(gate);
+    return is_reached(&wanted) ? return_failure(gate)
+                               : wefti_device_get_failure(gate->device);
 }
 
 weft_status weft_gate_test(weft_gate *gate, size_t chunk, uint64_t epoch)
@@ -250,8 +252,12 @@ weft_status weft_gate_test(weft_gate *gate, size_t chunk, uint64_t epoch)
     if (status < 0) {
         return status;
     }
-    return wefti_gate_reached(gate, chunk, epoch) ? return_failure(gate)
-                                                  : WEFT_INPROGRESS;
+    if (wefti_gate_reached(gate, chunk, epoch)) {
+        return return_failure(gate);
+    }
+    wefti_device_look(gate->device);
+    status = wefti_device_get_failure(gate->device);
+    return status < 0 ? status : WEFT_INPROGRESS;
 }
 
 size_t wefti_gate_get_chunks(const weft_gate *gate)

@@ -8,6 +8,7 @@
 #include "device/holds.h"
 
 #include "base/error.h"
+#include "device/failure.h"
 #include "device/object.h"
 
 #include <stdio.h>
@@ -26,6 +27,14 @@ static _Atomic bool any_failed;
 static wefti_hold *get(const wefti_holds *holds, uint64_t number)
 {
     return &holds->ring[number & (holds->capacity - 1)];
+}
+
+/* Of a device that works no more all has passed. */
+static uint64_t get_passed(wefti_holds *holds)
+{
+    return atomic_load(&holds->device->failure) == WEFT_OK
+               ? atomic_load(holds->passed)
+               : UINT64_MAX;
 }
 
 static weft_status grow(wefti_holds *holds)
@@ -143,7 +152,7 @@ static size_t take_passed(wefti_holds *holds, weft_gate **gates_out)
 {
     size_t count = 0;
     pthread_mutex_lock(&holds->lock);
-    const uint64_t passed = atomic_load(holds->passed);
+    const uint64_t passed = get_passed(holds);
     while (count < DROPS_AT_ONCE && holds->first < holds->end &&
            get(holds, holds->first)->batch <= passed) {
         const wefti_mark *mark = &get(holds, holds->first++)->mark;
@@ -173,7 +182,7 @@ void wefti_holds_pass(wefti_holds *holds)
 bool wefti_holds_are_passed(wefti_holds *holds)
 {
     pthread_mutex_lock(&holds->lock);
-    bool passed = atomic_load(holds->passed) >= holds->batches;
+    bool passed = get_passed(holds) >= holds->batches;
     pthread_mutex_unlock(&holds->lock);
     return passed;
 }
@@ -201,7 +210,7 @@ bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out)
 {
     bool stands = false;
     pthread_mutex_lock(&holds->lock);
-    const uint64_t passed = atomic_load(holds->passed);
+    const uint64_t passed = get_passed(holds);
     for (uint64_t at = holds->first; at < holds->end && !stands; at++) {
         const wefti_hold *hold = get(holds, at);
         const wefti_mark *mark = &hold->mark;
@@ -242,6 +251,41 @@ void wefti_holds_note_failure(void)
     atomic_store(&any_failed, true);
 }
 
+static size_t find_unfailed(wefti_holds *holds, weft_gate **gates_out,
+                            size_t most)
+{
+    size_t count = 0;
+    const char *text;
+    pthread_mutex_lock(&holds->lock);
+    for (uint64_t at = holds->first; at < holds->end && count < most; at++) {
+        weft_gate *gate = get(holds, at)->mark.gate;
+        if (wefti_gate_get_failure(gate, &text) == WEFT_OK) {
+            wefti_gate_hold(gate);
+            gates_out[count++] = gate;
+        }
+    }
+    pthread_mutex_unlock(&holds->lock);
+    return count;
+}
+
+void wefti_holds_fail(weft_device *device, weft_status status, const char *text)
+{
+    weft_gate *gates[DROPS_AT_ONCE];
+    size_t count;
+    do {
+        count = 0;
+        pthread_mutex_lock(&device->holds_lock);
+        for (wefti_holds *holds = device->holds; holds; holds = holds->next) {
+            count += find_unfailed(holds, gates + count, DROPS_AT_ONCE - count);
+        }
+        pthread_mutex_unlock(&device->holds_lock);
+        for (size_t i = 0; i < count; i++) {
+            wefti_gate_fail(gates[i], status, text);
+            wefti_gate_drop(gates[i]);
+        }
+    } while (count > 0);
+}
+
 /* Takes an abandoned one that has nothing left to pass off the list. */
 static wefti_holds *take_abandoned(weft_device *device)
 {
@@ -275,6 +319,7 @@ void wefti_holds_abandon(wefti_holds *holds)
 
 void wefti_device_tend(weft_device *device)
 {
+    wefti_device_look(device);
     weft_gate *gates[DROPS_AT_ONCE];
     size_t count = 0;
     do {

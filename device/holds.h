@@ -77,6 +77,11 @@ weft_status wefti_holds_get_error(wefti_holds *holds);
 
 bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out);
 
+/* Fails all gates that streams of the device still hold: what was to raise them
+ * will not, and the threads that wait at them return the error. */
+void wefti_holds_fail(weft_device *device, weft_status status,
+                      const char *text);
+
 /* A gate has failed: from now on waits may have to be released again. */
 void wefti_holds_note_failure(void);
 

@@ -31,6 +31,9 @@ struct weft_device {
 
     pthread_mutex_t holds_lock; /* guards holds */
     struct wefti_holds *holds;  /* of streams that the device runs by itself */
+    _Atomic int failure;        /* of the device itself: device/failure.h */
+    char failure_text[256];     /* written before failure, under holds_lock */
+    _Atomic int64_t looked_ns;  /* when it was last asked */
 
     /* Allocations, streams, events, gates alive; the top bit: abandoned. The
      * subtraction that leaves nothing pairs with all before it. */

@@ -199,9 +199,10 @@ void weft_device_unimport(weft_device *device, void *pointer);
  * dst, src   not overlapping; borrowed until the copy has run.
  * stream     runs after work already queued on it; NULL = done on return.
  *
- * Returns     OK | ERR_INVALID | ERR_NO_MEMORY, ERR_SYSTEM (as for
- *             weft_stream_call).  Threads: any.  Blocks: only if stream is
- *             NULL.
+ * Returns     OK | ERR_INVALID (also beyond the end of an allocation that the
+ *             device knows) | ERR_UNSUPPORTED (the stream is being captured) |
+ *             ERR_NO_MEMORY, ERR_SYSTEM (as for weft_stream_call; the device
+ *             has failed).  Threads: any.  Blocks: only if stream is NULL.
  */
 WEFT_NODISCARD weft_status weft_device_copy(weft_device *device, void *dst,
                                             const void *src, size_t bytes,
@@ -354,9 +355,9 @@ WEFT_NODISCARD weft_status weft_gate_signal(weft_gate *gate, size_t chunk,
  * stream   work queued later waits; NULL = the caller blocks. Legal before
  *          anyone has signalled.
  *
- * Returns     OK | ERR_INVALID, ERR_NO_MEMORY (as for weft_gate_signal) | with
- *             a NULL stream also the error the gate was released with (its
- *             communicator has failed).
+ * Returns     OK | ERR_INVALID, ERR_UNSUPPORTED, ERR_NO_MEMORY, ERR_SYSTEM (as
+ *             for weft_gate_signal) | with a NULL stream also the error the
+ *             gate was released with (its communicator has failed).
  * Threads     any.  Blocks: only if stream is NULL.  Allocates: as signal.
  */
 WEFT_NODISCARD weft_status weft_gate_wait(weft_gate *gate, size_t chunk,
@@ -365,8 +366,9 @@ WEFT_NODISCARD weft_status weft_gate_wait(weft_gate *gate, size_t chunk,
 /*
  * weft_gate_test - like wait, but says INPROGRESS instead of blocking.
  *
- * Returns     OK | INPROGRESS | ERR_INVALID | the error the gate was released
- *             with.  Threads: any.  Blocks: no.  Allocates: no.
+ * Returns     OK | INPROGRESS | ERR_INVALID | ERR_SYSTEM (the device failed) |
+ *             the error the gate was released with.  Threads: any.  Blocks: no.
+ *             Allocates: no.
  */
 WEFT_NODISCARD weft_status weft_gate_test(weft_gate *gate, size_t chunk,
                                           uint64_t epoch);

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device/cuda_stream.c - streams: made here, or somebody else's that are
+ * wrapped, and what it takes to wait for one.
+ *
+ * A drain queues a store of the next number into the stream's word of progress
+ * (device/holds.h), and then looks at the word. It never waits inside the
+ * driver: gates that fail meanwhile must be released again, and an error of the
+ * GPU must end it, after which the store never comes.
+ */
+#include "base/error.h"
+#include "device/await.h"
+#include "device/cuda_gpu.h"
+#include "device/holds.h"
+
+#include <stdlib.h>
+
+static int clamp(int value, int least, int most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+/* Lower numbers are the higher priorities, here as there. */
+static weft_status create_native(wefti_cuda_gpu *gpu, int priority,
+                                 wefti_cuda_stream *stream)
+{
+    stream->context = gpu->context;
+    stream->multiprocessors = gpu->multiprocessors;
+    return wefti_cuda_check(
+        gpu,
+        gpu->api->cuStreamCreateWithPriority(
+            &stream->native, WEFTI_CU_STREAM_NON_BLOCKING, priority),
+        "cuStreamCreateWithPriority");
+}
+
+static weft_status wrap_native(wefti_cuda_gpu *gpu, void *native,
+                               wefti_cuda_stream *stream)
+{
+    struct CUctx_st *context = NULL;
+    if (native == WEFTI_CU_STREAM_PER_THREAD) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "native is CU_STREAM_PER_THREAD: allowed is a "
+                           "stream that is the same in all threads");
+    }
+    weft_status status =
+        wefti_cuda_check(gpu, gpu->api->cuStreamGetCtx(native, &context),
+                         "native: cuStreamGetCtx");
+    if (status == WEFT_OK && context != gpu->context) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "native %p: not a stream of the primary context "
+                             "of cuda device %d",
+                             native, gpu->index);
+    }
+    stream->native = native;
+    stream->context = context;
+    stream->multiprocessors = gpu->multiprocessors;
+    return status;
+}
+
+static weft_status fill(wefti_cuda_gpu *gpu, const weft_stream_config *config,
+                        wefti_cuda_stream *stream)
+{
+    const int priority =
+        clamp(config->priority, gpu->priority_greatest, gpu->priority_least);
+    stream->owned = !config->native;
+    return config->native ? wrap_native(gpu, config->native, stream)
+           : config->sm_budget > 0 && config->sm_budget < gpu->multiprocessors
+               ? wefti_cuda_green_create(gpu, config->sm_budget, priority,
+                                         stream)
+               : create_native(gpu, priority, stream);
+}
+
+static void give_back_native(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream)
+{
+    if (!stream->owned) {
+        return;
+    }
+    wefti_cuda_note(gpu, gpu->api->cuStreamDestroy(stream->native));
+    if (stream->green) {
+        wefti_cuda_note(gpu, gpu->api->cuGreenCtxDestroy(stream->green));
+    }
+}
+
+weft_status wefti_cuda_stream_create(weft_device *device,
+                                     const weft_stream_config *config,
+                                     weft_stream **out)
+{
+    wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(device);
+    wefti_cuda_stream *stream = calloc(1, sizeof(*stream));
+    if (!stream) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a stream");
+    }
+    weft_status status = wefti_cuda_enter(gpu);
+    if (status < 0) {
+        goto err_free;
+    }
+    status = fill(gpu, config, stream);
+    if (status < 0) {
+        goto err_leave;
+    }
+    status = wefti_holds_create(device, &stream->holds);
+    if (status < 0) {
+        goto err_give_back;
+    }
+    wefti_cuda_leave(gpu);
+    pthread_mutex_init(&stream->lock, NULL);
+    *out = &stream->base;
+    return WEFT_OK;
+
+err_give_back:
+    give_back_native(gpu, stream);
+err_leave:
+    wefti_cuda_leave(gpu);
+err_free:
+    free(stream);
+    return status;
+}
+
+weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
+                                    wefti_cuda_stream *stream, const char *what)
+{
+    int capturing = WEFTI_CU_STREAM_CAPTURE_STATUS_NONE;
+    weft_status status = wefti_cuda_enter(gpu);
+    if (status < 0) {
+        return status;
+    }
+    status = wefti_cuda_check(
+        gpu, gpu->api->cuStreamIsCapturing(stream->native, &capturing), what);
+    if (status == WEFT_OK && capturing != WEFTI_CU_STREAM_CAPTURE_STATUS_NONE) {
+        status = wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "%s: the stream is being captured into a graph, "
+                             "and this is good for one time only",
+                             what);
+    }
+    if (status < 0) {
+        wefti_cuda_leave(gpu);
+    }
+    return status;
+}
+
+/* What a waiting thread looks at: the word, and now and then the GPU. */
+typedef struct drain {
+    wefti_cuda_gpu *gpu;
+    wefti_cuda_stream *stream;
+    uint64_t batch;
+    unsigned looks;
+} drain;
+
+enum { LOOKS_PER_QUERY = 16 };
+
+static bool is_drained(const void *arg)
+{
+    drain *waited = (drain *)arg; /* its own */
+    if (atomic_load(waited->stream->holds->passed) >= waited->batch) {
+        return true;
+    }
+    return waited->looks++ % LOOKS_PER_QUERY == 0 &&
+           wefti_cuda_look(waited->gpu) < 0;
+}
+
+/* A store behind all that is queued; 0: all of it has run. */
+static weft_status post_end(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
+                            uint64_t *batch_out)
+{
+    *batch_out = 0;
+    weft_status status = wefti_cuda_enter_stream(gpu, stream, "drain");
+    if (status < 0) {
+        return status;
+    }
+    const int result = gpu->api->cuStreamQuery(stream->native);
+    if (result == WEFTI_CUDA_ERROR_NOT_READY) {
+        pthread_mutex_lock(&stream->lock);
+        status = wefti_holds_add(stream->holds, NULL, 0, batch_out);
+        if (status == WEFT_OK) {
+            status = wefti_cuda_check(
+                gpu,
+                gpu->api->cuStreamWriteValue64(
+                    stream->native, (uint64_t)(uintptr_t)stream->holds->passed,
+                    *batch_out, WEFTI_CU_STREAM_WRITE_VALUE_DEFAULT),
+                "cuStreamWriteValue64");
+            if (status < 0) {
+                wefti_holds_cancel(stream->holds);
+            }
+        }
+        pthread_mutex_unlock(&stream->lock);
+    } else {
+        status = wefti_cuda_check(gpu, result, "cuStreamQuery");
+    }
+    wefti_cuda_leave(gpu);
+    return status;
+}
+
+weft_status wefti_cuda_stream_drain(weft_stream *base)
+{
+    wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
+    wefti_cuda_stream *stream = wefti_cuda_stream_of(base);
+    drain waited = {.gpu = gpu, .stream = stream};
+    weft_status status = post_end(gpu, stream, &waited.batch);
+    if (status == WEFT_OK && waited.batch > 0) {
+        wefti_poll(base->device, is_drained, &waited);
+        status = wefti_cuda_get_failure(gpu);
+    }
+    wefti_device_tend(base->device);
+    wefti_holds_pass(stream->holds);
+    weft_status error = wefti_holds_get_error(stream->holds);
+    return error < 0 ? error : status;
+}
+
+void wefti_cuda_stream_destroy(weft_stream *base)
+{
+    wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
+    wefti_cuda_stream *stream = wefti_cuda_stream_of(base);
+    if (stream->owned) {
+        weft_status ignored = wefti_cuda_stream_drain(base);
+        (void)ignored;
+    }
+    wefti_holds_abandon(stream->holds);
+    if (wefti_cuda_enter(gpu) == WEFT_OK) {
+        give_back_native(gpu, stream);
+        wefti_cuda_leave(gpu);
+    }
+    pthread_mutex_destroy(&stream->lock);
+    free(stream);
+}
+
+bool wefti_cuda_stream_stand(weft_stream *stream, wefti_stream_stand *out)
+{
+    return wefti_holds_get_stand(wefti_cuda_stream_of(stream)->holds, out);
+}

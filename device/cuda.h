@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device/cuda.h - which GPUs the CUDA driver has and what they can do, for
+ * weft-info and programs that choose. All else is behind device/device.h.
+ */
+#ifndef DEVICE_CUDA_H
+#define DEVICE_CUDA_H
+
+#include "weft/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct wefti_cuda_info {
+    char name[128];
+    char pci[32];  /* 0000:1b:00.0, in lower case as the kernel has it */
+    char uuid[48]; /* GPU-..., as nvidia-smi and NVML write it */
+    size_t memory_bytes;
+    int major, minor; /* compute capability */
+    int multiprocessors, copy_engines;
+    bool memory_operations; /* of 64 bits, which gates need */
+    bool flushes;           /* of remote writes, by waits */
+    bool registers;         /* memory of the host that is there already */
+    bool exportable;        /* memory by file descriptor */
+} wefti_cuda_info;
+
+/*
+ * wefti_cuda_count - opens the driver: how many GPUs it shows this process, and
+ * the CUDA version it is for (13000: 13.0).
+ *
+ * Returns     OK | ERR_UNSUPPORTED, ERR_SYSTEM: the text says why there is no
+ *             driver or no GPU.
+ */
+WEFT_NODISCARD weft_status wefti_cuda_count(int *count_out, int *version_out);
+
+/* wefti_cuda_describe - one of them, without a context made on it.
+ * Returns OK | ERR_INVALID (no such index) | as wefti_cuda_count. */
+WEFT_NODISCARD weft_status wefti_cuda_describe(int index,
+                                               wefti_cuda_info *info_out);
+
+/* Whether one of them can access the memory of another (cuDeviceCanAccessPeer).
+ * Returns as wefti_cuda_describe. */
+WEFT_NODISCARD weft_status wefti_cuda_can_access(int index, int peer,
+                                                 bool *can_out);
+
+#endif

@@ -60,6 +60,8 @@
       "meet: on or off")                                                       \
     X(PROBE, TEXT, "on", 0, 0,                                                 \
       "whether weft-info measures this host: on or off")                       \
+    X(KERNELS, TEXT, "", 0, 0,                                                 \
+      "file with the kernels for GPUs; empty: weft_kernels.so beside libweft") \
     X(SHADOW_SEED, INT, "1", 0, 2147483647,                                    \
       "what the shadow device's delays and orders are drawn from (for tests)")
 

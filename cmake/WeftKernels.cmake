@@ -55,4 +55,20 @@ else()
         COMMENT "kernels for sm_80, sm_90, sm_100")
     list(APPEND outputs ${kernels_dir}/weft_kernels.fatbin)
     add_custom_target(weft_kernels ALL DEPENDS ${outputs})
+
+    # weft_kernels.so: the fatbin and nothing else, opened by libweft when a GPU
+    # is to run a kernel.
+    add_library(weft_kernels_so MODULE
+        ${CMAKE_SOURCE_DIR}/kernels/wire/kernels_image.c)
+    set_source_files_properties(
+        ${CMAKE_SOURCE_DIR}/kernels/wire/kernels_image.c PROPERTIES
+        OBJECT_DEPENDS ${kernels_dir}/weft_kernels.fatbin)
+    target_compile_definitions(weft_kernels_so PRIVATE
+        WEFTI_KERNELS_FILE="${kernels_dir}/weft_kernels.fatbin")
+    add_dependencies(weft_kernels_so weft_kernels)
+    target_link_libraries(weft_kernels_so PRIVATE weft_flags)
+    set_target_properties(weft_kernels_so PROPERTIES
+        PREFIX "" OUTPUT_NAME weft_kernels)
+    install(TARGETS weft_kernels_so
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/weft)
 endif()

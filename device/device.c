@@ -16,7 +16,7 @@
 #include <string.h>
 
 const wefti_device_table *const wefti_device_tables[] = {
-    &wefti_device_host, &wefti_device_shadow, NULL};
+    &wefti_device_host, &wefti_device_cuda, &wefti_device_shadow, NULL};
 
 static const wefti_device_table *find_table(const char *kind)
 {

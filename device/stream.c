@@ -127,7 +127,7 @@ weft_status weft_stream_call(weft_stream *stream, void (*call)(void *arg),
 
 weft_status wefti_stream_launch(weft_stream *stream, const wefti_launch *launch)
 {
-    if (!wefti_device_can(stream->device, WEFT_CAP_LAUNCHES)) {
+    if (!stream->device->table->stream_launch) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "%s: the %s device runs no kernels", launch->kernel,
                            stream->device->table->kind);

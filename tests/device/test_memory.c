@@ -181,7 +181,7 @@ static void test_device_opened_wrongly_refuses(void **state)
     refused(weft_device_open(NULL, 0, &device), "kind");
     refused(weft_device_open("host", 0, NULL), "device_out");
     refused(weft_device_open("banana", 0, &device),
-            "\"banana\": allowed is host, shadow");
+            "\"banana\": allowed is host, cuda, shadow");
     refused(weft_device_open(wefti_device_get_table(*state)->kind, 2, &device),
             "index 2");
     refused(weft_device_open(wefti_device_get_table(*state)->kind, -1, &device),

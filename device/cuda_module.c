@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * device/cuda_module.c - weft's own kernels (kernels/wire/launch.h): their code
+ * in weft_kernels.so, a file beside the library that holds nothing else, is
+ * given to the driver with the first launch on a GPU.
+ */
+#include "base/error.h"
+#include "base/module.h"
+#include "base/settings.h"
+#include "device/cuda_gpu.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char file_name[] = "weft_kernels.so";
+static const char image_name[] = "weft_kernels_image";
+
+enum { NAME_BYTES = 64, THREADS_OF_WARP = 32, THREADS_MOST = 1024 };
+
+typedef struct kernel {
+    struct kernel *next;
+    struct CUfunc_st *function;
+    char name[NAME_BYTES];
+} kernel;
+
+struct wefti_cuda_module {
+    pthread_mutex_t lock; /* guards what follows */
+    char path[PATH_MAX];  /* of the file; "": there is none */
+    struct CUmod_st *native;
+    kernel *kernels; /* that have been launched */
+};
+
+/* Whether there is a file; the setting names one, else it lies where the
+ * modules lie. */
+static bool find_file(char path_out[PATH_MAX])
+{
+    const char *set = wefti_setting_text(WEFTI_SETTING_KERNELS);
+    if (*set) {
+        const int used = snprintf(path_out, PATH_MAX, "%s", set);
+        return used < PATH_MAX && access(path_out, R_OK) == 0;
+    }
+    return wefti_module_find(file_name, path_out);
+}
+
+weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu)
+{
+    struct wefti_cuda_module *module = calloc(1, sizeof(*module));
+    if (!module) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
+    }
+    if (find_file(module->path)) {
+        gpu->caps |= WEFT_CAP_LAUNCHES;
+    } else {
+        module->path[0] = '\0';
+    }
+    pthread_mutex_init(&module->lock, NULL);
+    gpu->module = module;
+    return WEFT_OK;
+}
+
+void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
+{
+    struct wefti_cuda_module *module = gpu->module;
+    while (module->kernels) {
+        kernel *freed = module->kernels;
+        module->kernels = freed->next;
+        free(freed);
+    }
+    if (module->native) {
+        wefti_cuda_note(gpu, gpu->api->cuModuleUnload(module->native));
+    }
+    pthread_mutex_destroy(&module->lock);
+    free(module);
+}
+
+/* The driver copies the image. */
+static weft_status load_locked(wefti_cuda_gpu *gpu)
+{
+    struct wefti_cuda_module *module = gpu->module;
+    void *file = dlopen(module->path, RTLD_NOW | RTLD_LOCAL);
+    const void *image = file ? dlsym(file, image_name) : NULL;
+    weft_status status =
+        image ? wefti_cuda_check(
+                    gpu, gpu->api->cuModuleLoadData(&module->native, image),
+                    module->path)
+              : wefti_error(WEFT_ERR_SYSTEM, "kernels for GPUs: %s", dlerror());
+    if (file) {
+        dlclose(file);
+    }
+    return status;
+}
+
+static weft_status add_kernel_locked(wefti_cuda_gpu *gpu, const char *name,
+                                     kernel **out)
+{
+    struct wefti_cuda_module *module = gpu->module;
+    struct CUfunc_st *function = NULL;
+    const int result =
+        gpu->api->cuModuleGetFunction(&function, module->native, name);
+    if (result == WEFTI_CUDA_ERROR_NOT_FOUND || strlen(name) >= NAME_BYTES) {
+        return wefti_error(WEFT_ERR_INVALID, "no kernel %s in %s", name,
+                           module->path);
+    }
+    weft_status status = wefti_cuda_check(gpu, result, name);
+    if (status < 0) {
+        return status;
+    }
+    kernel *made = calloc(1, sizeof(*made));
+    if (!made) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a kernel");
+    }
+    made->function = function;
+    strcpy(made->name, name);
+    made->next = module->kernels;
+    module->kernels = made;
+    *out = made;
+    return WEFT_OK;
+}
+
+static weft_status find_kernel(wefti_cuda_gpu *gpu, const char *name,
+                               struct CUfunc_st **out)
+{
+    struct wefti_cuda_module *module = gpu->module;
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&module->lock);
+    kernel *found = module->kernels;
+    while (found && strcmp(found->name, name) != 0) {
+        found = found->next;
+    }
+    if (!found && !module->native) {
+        status = load_locked(gpu);
+    }
+    if (!found && status == WEFT_OK) {
+        status = add_kernel_locked(gpu, name, &found);
+    }
+    pthread_mutex_unlock(&module->lock);
+    *out = found ? found->function : NULL;
+    return status;
+}
+
+weft_status wefti_cuda_stream_launch(weft_stream *base,
+                                     const wefti_launch *launch)
+{
+    wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
+    wefti_cuda_stream *stream = wefti_cuda_stream_of(base);
+    struct CUfunc_st *function;
+    void *args[1];
+    memcpy(args, &launch->args, sizeof(args)); /* the driver only reads it */
+    if (launch->blocks == 0 || launch->threads == 0 ||
+        launch->threads % THREADS_OF_WARP != 0 ||
+        launch->threads > THREADS_MOST) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: %u blocks of %u threads: allowed is 1 block or "
+                           "more, of a multiple of 32 threads, at most %d",
+                           launch->kernel, launch->blocks, launch->threads,
+                           THREADS_MOST);
+    }
+    if (gpu->module->path[0] == '\0') {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "%s: the kernels for GPUs are missing: there is no "
+                           "%s (it is built where nvcc is installed)",
+                           launch->kernel, file_name);
+    }
+    weft_status status = wefti_cuda_enter_stream(gpu, stream, launch->kernel);
+    if (status < 0) {
+        return status;
+    }
+    status = find_kernel(gpu, launch->kernel, &function);
+    if (status == WEFT_OK) {
+        status = wefti_cuda_check(
+            gpu,
+            gpu->api->cuLaunchKernel(function, launch->blocks, 1, 1,
+                                     launch->threads, 1, 1, 0, stream->native,
+                                     args, NULL),
+            launch->kernel);
+    }
+    wefti_cuda_leave(gpu);
+    return status;
+}

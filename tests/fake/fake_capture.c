@@ -44,15 +44,39 @@ CUresult fake_capture_refuse(CUstream stream)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+/* Of the calling thread (cuThreadExchangeStreamCaptureMode). */
+static _Thread_local CUstreamCaptureMode thread_mode;
+
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    CUresult result = fake_enter();
+    if (result != CUDA_SUCCESS || !mode ||
+        *mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    CUstreamCaptureMode before = thread_mode;
+    thread_mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+/* Whether a capture forbids this thread unsafe calls: its own if it is not
+ * relaxed, another's if it is global; none if the thread's mode is relaxed. */
+static bool forbids(const struct fake_capture *capture)
+{
+    bool own = pthread_equal(capture->thread, pthread_self());
+    return thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+           (own ? capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED
+                : capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL &&
+                      thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
 CUresult fake_capture_unsafe(void)
 {
     CUresult result = CUDA_SUCCESS;
     for (CUstream at = fake.streams; at; at = at->next) {
-        struct fake_capture *capture = at->capture;
-        if (capture && (capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL ||
-                        (capture->mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL &&
-                         pthread_equal(capture->thread, pthread_self())))) {
-            break_capture(capture);
+        if (at->capture && forbids(at->capture)) {
+            break_capture(at->capture);
             result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         }
     }

@@ -107,6 +107,8 @@
        CUgraph * graph, const CUgraphNode **dependencies, size_t *count))      \
     X(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010,                    \
       (CUstream stream, CUstreamCaptureMode mode))                             \
+    X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode,    \
+      10010, (CUstreamCaptureMode * mode))                                     \
     X(cuStreamEndCapture, cuStreamEndCapture, 10000,                           \
       (CUstream stream, CUgraph * graph))                                      \
     X(cuGraphDestroy, cuGraphDestroy, 10000, (CUgraph graph))                  \

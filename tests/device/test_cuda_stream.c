@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: streams of others, streams that are being captured, streams with a
+ * budget of multiprocessors, and events with their times.
+ * Method: the fake driver; what a program would do beside weft is done by the
+ * driver's own functions.
+ */
+#include "cuda_test.h"
+
+#include "device/cuda_gpu.h"
+
+/* A stream of the program's, in the primary context of a GPU. */
+static CUstream make_native(int ordinal, CUcontext *context_out)
+{
+    CUstream native;
+    CHECK_OK(cuDevicePrimaryCtxRetain(context_out, ordinal));
+    CHECK_OK(cuCtxPushCurrent_v2(*context_out));
+    CHECK_OK(cuStreamCreateWithPriority(&native, CU_STREAM_NON_BLOCKING, 0));
+    CHECK_OK(cuCtxPopCurrent_v2(NULL));
+    return native;
+}
+
+static void check_wrapped(void *arg)
+{
+    (void)arg;
+    CUcontext context, other_context;
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = NULL;
+    CUstream native = make_native(0, &context);
+    CUstream other = make_native(1, &other_context);
+    weft_gate *gate = make_gate(device, 2);
+    CHECK_REFUSED(WEFT_ERR_INVALID, weft_stream_wrap(device, other, &stream),
+                  "not a stream of the primary context of cuda device 0");
+    CHECK_REFUSED(WEFT_ERR_INVALID, weft_stream_wrap(device, NULL, &stream),
+                  "native is NULL");
+    CHECK_REFUSED(WEFT_ERR_INVALID,
+                  weft_stream_wrap(device, (void *)2, &stream), "PER_THREAD");
+    CHECK_WEFT(weft_stream_wrap(device, native, &stream));
+    CHECK(weft_stream_get_native(stream) == native);
+    CHECK(weft_stream_get_sms(stream) == 132);
+    CHECK_WEFT(weft_gate_wait(gate, 0, 1, stream));
+    CHECK_WEFT(weft_gate_signal(gate, 1, 1, stream));
+    weft_stream_destroy(stream); /* returns, though the stream stands */
+    CHECK(weft_gate_test(gate, 1, 1) == WEFT_INPROGRESS);
+    CHECK(atomic_load(&device->objects) == 1);
+    CHECK_WEFT(weft_gate_signal(gate, 0, 1, NULL));
+    CHECK_WEFT(weft_gate_wait(gate, 1, 1, NULL));
+    weft_gate_destroy(gate);
+    /* Its owner's still. */
+    CHECK_OK(cuCtxPushCurrent_v2(context));
+    CHECK_OK(cuStreamSynchronize(native));
+    CHECK_OK(cuStreamDestroy_v2(native));
+    CHECK_OK(cuCtxPopCurrent_v2(NULL));
+    close_cuda(device);
+}
+
+static void test_cuda_stream_wrapped_stays_its_owners(void **state)
+{
+    (void)state;
+    in_child(check_wrapped, NULL, "WEFT_FAKE_GPU_COUNT", "2", NULL);
+}
+
+static void refuse_captured(weft_device *device, weft_stream *stream,
+                            weft_gate *gate, weft_event *event, char *memory)
+{
+    static const char said[] = "being captured";
+    wefti_launch launch = {.kernel = "wefti_copy_bytes",
+                           .blocks = 1,
+                           .threads = 32,
+                           .args = "",
+                           .args_bytes = 1};
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, weft_gate_wait(gate, 0, 1, stream),
+                  said);
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, weft_gate_signal(gate, 0, 1, stream),
+                  said);
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED,
+                  weft_device_copy(device, memory, memory + 8, 8, stream),
+                  said);
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, weft_event_post(event, stream), said);
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, weft_stream_wait(stream), said);
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, wefti_stream_launch(stream, &launch),
+                  said);
+}
+
+/* Nothing of weft breaks a capture: neither of the stream itself, nor one of
+ * the program that forbids all threads what is unsafe. */
+static void check_captured(void *arg)
+{
+    (void)arg;
+    CUcontext context;
+    CUgraph graph = NULL;
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = NULL, *beside = make_stream(device);
+    weft_event *event, *posted;
+    CUstream native = make_native(0, &context);
+    weft_gate *gate = make_gate(device, 1);
+    CHECK_WEFT(weft_event_create(device, &event));
+    CHECK_WEFT(weft_event_create(device, &posted));
+    CHECK_WEFT(weft_event_post(event, beside));
+    CHECK_WEFT(weft_stream_wrap(device, native, &stream));
+    CHECK_OK(cuCtxPushCurrent_v2(context));
+    CHECK_OK(cuStreamBeginCapture_v2(native, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    char *memory = make_memory(device, WEFT_MEMORY_DEVICE, 64);
+    refuse_captured(device, stream, gate, posted, memory);
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, weft_event_wait(event, stream),
+                  "being captured");
+    CHECK_WEFT(weft_gate_signal(gate, 0, 1, beside));
+    CHECK_WEFT(weft_gate_wait(gate, 0, 1, NULL));
+    CHECK_WEFT(weft_stream_wait(beside));
+    CHECK_WEFT(weft_event_wait(event, NULL));
+    weft_device_free(device, memory);
+    CHECK_OK(cuStreamEndCapture(native, &graph));
+    CHECK(graph != NULL);
+    CHECK_OK(cuGraphDestroy(graph));
+    CHECK_WEFT(weft_gate_wait(gate, 0, 1, stream)); /* as before */
+    CHECK_WEFT(weft_stream_wait(stream));
+    CHECK_OK(cuStreamDestroy_v2(native));
+    CHECK_OK(cuCtxPopCurrent_v2(NULL));
+    weft_stream_destroy(stream);
+    weft_stream_destroy(beside);
+    weft_event_destroy(event);
+    weft_event_destroy(posted);
+    weft_gate_destroy(gate);
+    close_cuda(device);
+}
+
+static void test_cuda_stream_captured_is_refused_unbroken(void **state)
+{
+    (void)state;
+    in_child(check_captured, NULL, NULL);
+}
+
+static void check_budgets(void *arg)
+{
+    (void)arg;
+    static const struct {
+        int budget, given;
+    } cases[] = {{16, 16}, {20, 16},   {8, 8},    {131, 128},
+                 {0, 132}, {132, 132}, {200, 132}};
+    weft_device *device = open_cuda(0);
+    weft_event *event;
+    weft_gate *gate = make_gate(device, 1);
+    CHECK_WEFT(weft_event_create(device, &event));
+    uint64_t epoch = 0;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        weft_stream_config config = {.size_bytes = sizeof(config),
+                                     .priority = -100,
+                                     .sm_budget = cases[i].budget};
+        weft_stream *stream;
+        int priority = 0;
+        int64_t ns = 0;
+        CHECK_WEFT(weft_stream_create_as(device, &config, &stream));
+        CHECK(weft_stream_get_sms(stream) == cases[i].given);
+        CHECK_OK(cuCtxPushCurrent_v2(wefti_cuda_stream_of(stream)->context));
+        CHECK_OK(
+            cuStreamGetPriority(weft_stream_get_native(stream), &priority));
+        CHECK_OK(cuCtxPopCurrent_v2(NULL));
+        CHECK(priority == -5); /* the greatest there is */
+        /* It does all that a stream does, events of other contexts too. */
+        CHECK_WEFT(weft_event_wait(event, stream));
+        CHECK_WEFT(weft_gate_signal(gate, 0, ++epoch, stream));
+        CHECK_WEFT(weft_event_post(event, stream));
+        CHECK_WEFT(weft_event_wait(event, NULL));
+        CHECK_WEFT(weft_event_get_time(event, &ns));
+        CHECK_WEFT(weft_gate_test(gate, 0, epoch));
+        weft_stream_destroy(stream);
+        CHECK_WEFT(weft_event_test(event));
+    }
+    for (int budget = 1; budget <= 7; budget++) {
+        weft_stream_config config = {.size_bytes = sizeof(config),
+                                     .sm_budget = budget};
+        weft_stream *stream;
+        CHECK_REFUSED(WEFT_ERR_INVALID,
+                      weft_stream_create_as(device, &config, &stream),
+                      "the least that cuda device 0 can part is 8 of its 132");
+    }
+    weft_event_destroy(event);
+    weft_gate_destroy(gate);
+    close_cuda(device);
+}
+
+static void test_cuda_stream_budgets_are_what_the_chip_parts(void **state)
+{
+    (void)state;
+    in_child(check_budgets, NULL, NULL);
+}
+
+static void check_no_budgets(void *arg)
+{
+    (void)arg;
+    weft_device *device = open_cuda(0);
+    weft_stream_config config = {.size_bytes = sizeof(config), .sm_budget = 16};
+    weft_stream *stream;
+    CHECK(!wefti_device_can(device, WEFT_CAP_SM_BUDGET));
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED,
+                  weft_stream_create_as(device, &config, &stream),
+                  "the cuda device has no budgets");
+    close_cuda(device);
+}
+
+static void test_cuda_stream_budgets_need_a_driver_that_has_them(void **state)
+{
+    (void)state;
+    in_child(check_no_budgets, NULL, "WEFT_FAKE_GPU_DRIVER_VERSION", "12020",
+             NULL);
+    in_child(check_no_budgets, NULL, "WEFT_FAKE_GPU_MISSING",
+             "cuGreenCtxStreamCreate", NULL);
+}
+
+/* The same question inside: how much the answer may be wrong. */
+static int64_t get_error_ns(weft_device *device)
+{
+    wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(device);
+    int64_t ns, error_ns;
+    CUevent event;
+    CHECK_WEFT(wefti_cuda_enter(gpu));
+    CHECK_OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    CHECK_OK(cuEventRecord(event, gpu->stream));
+    CHECK_OK(cuEventSynchronize(event));
+    CHECK_WEFT(wefti_cuda_clock_read(gpu, event, &ns, &error_ns));
+    CHECK_OK(cuEventDestroy_v2(event));
+    wefti_cuda_leave(gpu);
+    return error_ns;
+}
+
+/* Each lies between what the host saw before it could happen and after it
+ * had, by no more than the clocks' error. */
+static void check_times(void *arg)
+{
+    (void)arg;
+    enum { EVENTS = 20, ROUNDING_NS = 1000 };
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = make_stream(device);
+    weft_gate *gate = make_gate(device, 1);
+    weft_event *event;
+    int64_t last_ns = 0, ns = 0;
+    CHECK_WEFT(weft_event_create(device, &event));
+    CHECK_REFUSED(WEFT_ERR_INVALID, weft_event_get_time(event, &ns),
+                  "never posted");
+    for (uint64_t i = 1; i <= EVENTS; i++) {
+        CHECK_WEFT(weft_gate_wait(gate, 0, i, stream));
+        CHECK_WEFT(weft_event_post(event, stream));
+        CHECK_STATUS(WEFT_INPROGRESS, weft_event_get_time(event, &ns));
+        CHECK_STATUS(WEFT_INPROGRESS, weft_event_test(event));
+        if (i % 5 == 0) {
+            usleep(120 * 1000); /* then the clock's base is renewed */
+        }
+        const int64_t before_ns = wefti_clock_ns();
+        CHECK_WEFT(weft_gate_signal(gate, 0, i, NULL));
+        CHECK_WEFT(weft_event_wait(event, NULL));
+        const int64_t after_ns = wefti_clock_ns();
+        CHECK_WEFT(weft_event_get_time(event, &ns));
+        const int64_t error_ns = get_error_ns(device) + ROUNDING_NS;
+        CHECK(ns > before_ns - error_ns && ns < after_ns + error_ns);
+        CHECK(ns > last_ns - 2 * error_ns);
+        last_ns = ns;
+    }
+    CHECK_WEFT(weft_event_post(event, NULL)); /* now, by the host */
+    CHECK_WEFT(weft_event_get_time(event, &ns));
+    CHECK(ns <= wefti_clock_ns() && ns > last_ns - 2 * get_error_ns(device));
+    weft_event_destroy(event);
+    weft_stream_destroy(stream);
+    weft_gate_destroy(gate);
+    close_cuda(device);
+}
+
+static void test_cuda_event_times_are_the_hosts(void **state)
+{
+    (void)state;
+    in_child(check_times, NULL, "WEFT_FAKE_GPU_DELAY", "0", NULL);
+}
+
+/* An event orders two streams, and is what it was when it was waited for. */
+static void check_events(void *arg)
+{
+    (void)arg;
+    weft_device *device = open_cuda(0);
+    weft_stream *slow = make_stream(device), *fast = make_stream(device);
+    weft_stream *waits = make_stream(device);
+    weft_gate *gate = make_gate(device, 2);
+    weft_event *event;
+    CHECK_WEFT(weft_event_create(device, &event));
+    CHECK_WEFT(weft_event_test(event));
+    CHECK_WEFT(weft_event_wait(event, waits));
+    CHECK_WEFT(weft_gate_wait(gate, 0, 1, slow));
+    CHECK_WEFT(weft_event_post(event, slow));
+    CHECK_WEFT(weft_event_wait(event, waits));
+    CHECK_WEFT(weft_gate_signal(gate, 1, 1, waits));
+    CHECK_WEFT(weft_event_post(event, fast));
+    CHECK_WEFT(weft_event_wait(event, NULL));
+    CHECK_WEFT(weft_event_test(event));
+    CHECK_STATUS(WEFT_INPROGRESS, weft_gate_test(gate, 1, 1));
+    CHECK_WEFT(weft_gate_signal(gate, 0, 1, NULL));
+    CHECK_WEFT(weft_gate_wait(gate, 1, 1, NULL));
+    weft_event_destroy(event);
+    weft_stream_destroy(slow);
+    weft_stream_destroy(fast);
+    weft_stream_destroy(waits);
+    weft_gate_destroy(gate);
+    close_cuda(device);
+}
+
+static void test_cuda_event_posted_anew_leaves_older_waits(void **state)
+{
+    (void)state;
+    in_child(check_events, NULL, "WEFT_FAKE_GPU_SEED", "3", NULL);
+    in_child(check_events, NULL, "WEFT_FAKE_GPU_SEED", "4", NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_stream_wrapped_stays_its_owners),
+        cmocka_unit_test(test_cuda_stream_captured_is_refused_unbroken),
+        cmocka_unit_test(test_cuda_stream_budgets_are_what_the_chip_parts),
+        cmocka_unit_test(test_cuda_stream_budgets_need_a_driver_that_has_them),
+        cmocka_unit_test(test_cuda_event_times_are_the_hosts),
+        cmocka_unit_test(test_cuda_event_posted_anew_leaves_older_waits),
+    };
+    return cmocka_run_group_tests(tests, set_kernels, NULL);
+}

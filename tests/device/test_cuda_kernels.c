@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: kernels of kernels/wire launched on a stream give the host's bits, in
+ * the stream's order; without their file the device says that it is missing.
+ * Method: the fake driver, which runs the very sources; random values, poisoned
+ * results, the host's function beside each.
+ */
+#include "cuda_test.h"
+
+#include "kernels/wire/fold.h"
+#include "kernels/wire/launch.h"
+#include "kernels/wire/pack.h"
+
+enum { ELEMS = 700, WIDE = 8, SOURCES = 5, PIECES = 3, ARRAYS = SOURCES + 2 };
+
+typedef struct bench {
+    weft_device *device;
+    weft_stream *stream;
+    char *memory[ARRAYS]; /* of the device, ELEMS * WIDE each */
+    char *host[ARRAYS];   /* the same there, before */
+} bench;
+
+static bench open_bench(void)
+{
+    bench made = {.device = open_cuda(0)};
+    CHECK(wefti_device_can(made.device, WEFT_CAP_LAUNCHES));
+    made.stream = make_stream(made.device);
+    for (size_t i = 0; i < ARRAYS; i++) {
+        made.memory[i] =
+            make_memory(made.device, WEFT_MEMORY_DEVICE, ELEMS * WIDE);
+        made.host[i] = malloc(ELEMS * WIDE);
+        fill(made.host[i], ELEMS * WIDE, 100 + i);
+        for (size_t at = 0; at < ELEMS * WIDE; at++) {
+            made.host[i][at] &= 0x3b; /* no NaN, no infinity, of no type */
+        }
+        CHECK_WEFT(weft_device_copy(made.device, made.memory[i], made.host[i],
+                                    ELEMS * WIDE, made.stream));
+    }
+    return made;
+}
+
+static void close_bench(bench *closed)
+{
+    for (size_t i = 0; i < ARRAYS; i++) {
+        weft_device_free(closed->device, closed->memory[i]);
+        free(closed->host[i]);
+    }
+    weft_stream_destroy(closed->stream);
+    close_cuda(closed->device);
+}
+
+static void run(bench *on, const char *kernel, const char *type,
+                const void *args, size_t args_bytes)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "wefti_%s_%s", kernel, type);
+    const wefti_launch launch = {.kernel = name,
+                                 .blocks = 3,
+                                 .threads = 64,
+                                 .args = args,
+                                 .args_bytes = args_bytes};
+    CHECK_WEFT(wefti_stream_launch(on->stream, &launch));
+}
+
+static void compare(bench *on, const char *memory, const void *want,
+                    size_t bytes)
+{
+    char *seen = malloc(bytes);
+    CHECK_WEFT(weft_device_copy(on->device, seen, memory, bytes, on->stream));
+    CHECK_WEFT(weft_stream_wait(on->stream));
+    CHECK(memcmp(seen, want, bytes) == 0);
+    free(seen);
+}
+
+static void check_type(bench *on, weft_dtype type)
+{
+    char *want = calloc(ELEMS, WIDE);
+    const char *name = weft_dtype_text(type);
+    const size_t bytes = ELEMS * weft_dtype_bytes(type);
+    const void *sources[SOURCES];
+    wefti_reduce_args reduce = {.dst = on->memory[SOURCES],
+                                .elems = ELEMS,
+                                .redop = WEFT_REDOP_SUM,
+                                .source_count = SOURCES};
+    for (size_t i = 0; i < SOURCES; i++) {
+        sources[i] = on->host[i];
+        reduce.sources[i] = on->memory[i];
+    }
+    run(on, "reduce", name, &reduce, sizeof(reduce));
+    memset(&reduce, 0, sizeof(reduce)); /* it was copied */
+    wefti_fold(want, sources, SOURCES, ELEMS, type, WEFT_REDOP_SUM);
+    compare(on, on->memory[SOURCES], want, bytes);
+    const wefti_scale_args scale = {on->memory[SOURCES + 1], on->memory[0],
+                                    on->memory[1], ELEMS};
+    run(on, "scale", name, &scale, sizeof(scale));
+    wefti_scale(want, on->host[0], on->host[1], ELEMS, type);
+    compare(on, on->memory[SOURCES + 1], want, bytes);
+    free(want);
+}
+
+static void check_types(void *arg)
+{
+    (void)arg;
+    static const weft_dtype types[] = {WEFT_DTYPE_F32, WEFT_DTYPE_BF16,
+                                       WEFT_DTYPE_F16, WEFT_DTYPE_I8,
+                                       WEFT_DTYPE_U64, WEFT_DTYPE_F64};
+    bench on = open_bench();
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        check_type(&on, types[i]);
+    }
+    close_bench(&on);
+}
+
+static void test_cuda_kernels_reduce_and_scale_as_the_host(void **state)
+{
+    (void)state;
+    in_child(check_types, NULL, "WEFT_FAKE_GPU_DELAY", "10", NULL);
+}
+
+static void check_casts(void *arg)
+{
+    (void)arg;
+    bench on = open_bench();
+    float *want = calloc(ELEMS, sizeof(*want));
+    const wefti_cast_args widen = {on.memory[SOURCES], on.memory[0], ELEMS, 0};
+    const wefti_cast_args narrow = {on.memory[SOURCES + 1], on.memory[SOURCES],
+                                    ELEMS, 0};
+    run(&on, "widen", "bf16", &widen, sizeof(widen));
+    run(&on, "narrow", "bf16", &narrow, sizeof(narrow));
+    wefti_widen(want, on.host[0], ELEMS, WEFT_DTYPE_BF16);
+    compare(&on, on.memory[SOURCES], want, 4 * ELEMS);
+    compare(&on, on.memory[SOURCES + 1], on.host[0], 2 * ELEMS);
+    free(want);
+    close_bench(&on);
+}
+
+static void test_cuda_kernels_cast_as_the_host(void **state)
+{
+    (void)state;
+    in_child(check_casts, NULL, NULL);
+}
+
+static void check_moves(void *arg)
+{
+    (void)arg;
+    bench on = open_bench();
+    char *want = calloc(1, ELEMS * WIDE);
+    wefti_piece host[PIECES];
+    wefti_piece *list =
+        make_memory(on.device, WEFT_MEMORY_PINNED, sizeof(host));
+    size_t offset = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        const size_t bytes = 300 + 7 * i;
+        host[i] = (wefti_piece){on.host[i], offset, bytes};
+        list[i] = (wefti_piece){on.memory[i], offset, bytes};
+        offset += bytes;
+    }
+    const wefti_pack_args pack = {on.memory[SOURCES], list, PIECES};
+    const wefti_copy_args copy = {on.memory[SOURCES + 1] + 1,
+                                  on.memory[SOURCES], offset};
+    run(&on, "pack", "bytes", &pack, sizeof(pack));
+    run(&on, "copy", "bytes", &copy, sizeof(copy));
+    wefti_pack(want, host, PIECES);
+    compare(&on, on.memory[SOURCES + 1] + 1, want, offset);
+    weft_device_free(on.device, list);
+    free(want);
+    close_bench(&on);
+}
+
+static void test_cuda_kernels_pack_and_copy_as_the_host(void **state)
+{
+    (void)state;
+    in_child(check_moves, NULL, NULL);
+}
+
+static void check_misused(void *arg)
+{
+    (void)arg;
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = make_stream(device);
+    const wefti_copy_args args = {0};
+    wefti_launch launch = {.kernel = "wefti_banana",
+                           .blocks = 1,
+                           .threads = 32,
+                           .args = &args,
+                           .args_bytes = sizeof(args)};
+    CHECK_REFUSED(WEFT_ERR_INVALID, wefti_stream_launch(stream, &launch),
+                  "no kernel wefti_banana");
+    launch.kernel = "wefti_copy_bytes";
+    launch.threads = 33;
+    CHECK_REFUSED(WEFT_ERR_INVALID, wefti_stream_launch(stream, &launch),
+                  "1 blocks of 33 threads");
+    launch.threads = 32;
+    launch.blocks = 0;
+    CHECK_REFUSED(WEFT_ERR_INVALID, wefti_stream_launch(stream, &launch),
+                  "0 blocks");
+    weft_stream_destroy(stream);
+    close_cuda(device);
+}
+
+static void check_missing(void *arg)
+{
+    (void)arg;
+    weft_device *device = open_cuda(0);
+    weft_stream *stream = make_stream(device);
+    const wefti_launch launch = {
+        .kernel = "wefti_copy_bytes", .blocks = 1, .threads = 32, .args = ""};
+    CHECK(!wefti_device_can(device, WEFT_CAP_LAUNCHES));
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, wefti_stream_launch(stream, &launch),
+                  "the kernels for GPUs are missing");
+    weft_stream_destroy(stream);
+    close_cuda(device);
+}
+
+#ifdef TEST_BUILT
+/* The file that this build has made lies where it is looked for. */
+static void check_built(void *arg)
+{
+    (void)arg;
+    unsetenv("WEFT_KERNELS");
+    check_moves(NULL);
+}
+
+static void test_cuda_kernels_of_the_build_are_found(void **state)
+{
+    (void)state;
+    in_child(check_built, NULL, NULL);
+}
+#endif
+
+static void test_cuda_kernels_misused_or_missing_are_refused(void **state)
+{
+    (void)state;
+    in_child(check_misused, NULL, NULL);
+    in_child(check_missing, NULL, "WEFT_KERNELS", "/nowhere/kernels.so", NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cuda_kernels_reduce_and_scale_as_the_host),
+        cmocka_unit_test(test_cuda_kernels_cast_as_the_host),
+        cmocka_unit_test(test_cuda_kernels_pack_and_copy_as_the_host),
+#ifdef TEST_BUILT
+        cmocka_unit_test(test_cuda_kernels_of_the_build_are_found),
+#endif
+        cmocka_unit_test(test_cuda_kernels_misused_or_missing_are_refused),
+    };
+    return cmocka_run_group_tests(tests, set_kernels, NULL);
+}

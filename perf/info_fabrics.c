@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "comm/net/port_library.h"
+#include "device/cuda.h"
 #include "topo/report.h"
 
 #include <string.h>
@@ -46,9 +47,15 @@ static const char *find_network_obstacle(void)
                                                       : weft_error_text();
 }
 
+/* With a driver and a GPU, what remains is weft's own lack. */
 static const char *find_gpu_obstacle(void)
 {
-    return "this weft has no fabric for GPUs yet";
+    int count, version;
+    return wefti_cuda_count(&count, &version) == WEFT_OK
+               ? "this weft moves the memory of GPUs through the host's, by "
+                 "shm "
+                 "and net"
+               : weft_error_text();
 }
 
 static const fabric fabrics[] = {

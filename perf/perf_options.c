@@ -17,7 +17,8 @@
 #include <string.h>
 
 enum {
-    INPLACE = 256,
+    DEVICE = 256,
+    INPLACE,
     MEMORY,
     OVERLAP,
     PLAN,
@@ -42,6 +43,7 @@ static const struct option long_flags[] = {
     {"blocking", required_argument, NULL, 'z'},
     {"json", required_argument, NULL, 'J'},
     {"inplace", no_argument, NULL, INPLACE},
+    {"device", required_argument, NULL, DEVICE},
     {"memory", required_argument, NULL, MEMORY},
     {"overlap", no_argument, NULL, OVERLAP},
     {"plan", no_argument, NULL, PLAN},
@@ -78,8 +80,10 @@ static const char flags_text[] =
     "  -z 0|1           1: blocking calls, 0: through a stream (1)\n"
     "  -J, --json FILE  the same facts as JSON; - is stdout\n"
     "  --inplace        send and receive in one buffer, where that is legal\n"
-    "  --memory KIND    host or shadow (host memory that only a device may\n"
-    "                   touch)\n"
+    "  --memory KIND    host, cuda, or shadow (host memory that only a device\n"
+    "                   may touch, and does so late)\n"
+    "  --device INDEX   which of that kind, for all ranks; without it GPUs go\n"
+    "                   round: rank r takes r modulo their number\n"
     "  --overlap        with a calibrated compute beside it: O, H, s_C, s_M\n"
     "  --plan           calls post plans made beforehand; not of puts\n"
     "  --samples        every single time in the JSON too\n"
@@ -104,6 +108,7 @@ static const char flags_text[] =
     "  weft-run -n 4 weft-perf reduce_scatter -b 1M -e 1M -d bf16 -J out.json\n"
     "  weft-run -n 2 weft-perf all_reduce -b 16M -e 16M --overlap\n"
     "  weft-run -n 3 weft-perf all_reduce -d all -o all -b 1M -e 1M -n 5\n"
+    "  weft-run -n 2 weft-perf all_gather --memory cuda -z 0 -e 256M\n"
     "  weft-run -n 2 weft-perf put_round -b 8 -e 64K\n"
     "  weft-run -n 4 --net-emulate 2x2 weft-perf sendrecv_list -e 1M --plan\n"
     "  WEFT_RANKS_PER_PROCESS=3 weft-perf broadcast -r 2 -e 1M\n";
@@ -251,13 +256,15 @@ static weft_status read_choice(const char *flag, const char *text, int count,
 
 static weft_status read_memory(const char *text, const char **memory_out)
 {
-    if (strcmp(text, "host") == 0 || strcmp(text, "shadow") == 0) {
-        *memory_out = text;
-        return WEFT_OK;
+    static const char *const kinds[] = {"host", "cuda", "shadow"};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(kinds); i++) {
+        if (strcmp(text, kinds[i]) == 0) {
+            *memory_out = kinds[i];
+            return WEFT_OK;
+        }
     }
-    return wefti_error(
-        WEFT_ERR_INVALID, "--memory %s: %sallowed is host or shadow", text,
-        strcmp(text, "cuda") == 0 ? "this build knows no CUDA device; " : "");
+    return wefti_error(WEFT_ERR_INVALID,
+                       "--memory %s: allowed is host, cuda or shadow", text);
 }
 
 static weft_status read_flag(int flag, const char *value,
@@ -295,6 +302,9 @@ static weft_status read_flag(int flag, const char *value,
     case 'J':
         options->json_path = value;
         return WEFT_OK;
+    case DEVICE:
+        return wefti_plain_flag("--device", value, 0, INT_MAX,
+                                &options->device);
     case SIZES:
         return read_sizes(value, options);
     case MEMORY:
@@ -400,6 +410,11 @@ static weft_status check_together(wefti_perf_options *options)
                            "that can be planned",
                            puts ? options->op->name : "--overlap");
     }
+    if (options->device >= 0 && strcmp(options->memory, "host") == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--device %d: allowed with --memory cuda or shadow",
+                           options->device);
+    }
     if (puts && strcmp(options->memory, "host") != 0) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--memory %s: %s writes into host memory; allowed "
@@ -450,7 +465,8 @@ weft_status wefti_perf_options_read(int argc, char **argv,
                                         .redops = 1u << WEFT_REDOP_SUM,
                                         .checks = 1,
                                         .blocking = true,
-                                        .memory = "host"};
+                                        .memory = "host",
+                                        .device = -1};
     weft_status status = read_flags(argc, argv, options_out);
     if (status == WEFT_OK && !options_out->help && !options_out->version) {
         status = read_op(argc, argv, options_out);

@@ -27,7 +27,8 @@ typedef struct wefti_perf_options {
     bool overlap;
     bool plan;
     bool samples;
-    const char *memory;    /* a device kind: host or shadow */
+    const char *memory;    /* a device kind: host, cuda or shadow */
+    int device;            /* of that kind; -1: by rank */
     const char *json_path; /* NULL: none; "-": stdout */
     bool help, version;    /* asked for; nothing else counts then */
 } wefti_perf_options;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/control/diagnosis.h"
+#include "device/cuda.h"
 #include "device/device.h"
 
 #include <stdlib.h>
@@ -46,10 +47,25 @@ static weft_status find_line(wefti_perf_rank *self)
     return status;
 }
 
-static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
+/* The device that was asked for, or this rank's share of the GPUs. */
+static weft_status open_device(wefti_perf_rank *self)
 {
     const wefti_perf_options *options = self->options;
-    weft_status status = weft_device_open(options->memory, 0, &self->device);
+    int index = options->device < 0 ? 0 : options->device;
+    if (options->device < 0 && strcmp(options->memory, "cuda") == 0) {
+        int count, version;
+        weft_status status = wefti_cuda_count(&count, &version);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        index = count > 0 ? self->rank % count : 0;
+    }
+    return weft_device_open(options->memory, index, &self->device);
+}
+
+static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
+{
+    weft_status status = open_device(self);
     if (status != WEFT_OK) {
         return status;
     }
@@ -194,13 +210,12 @@ weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
         memset(pool->block, POISON, all_bytes);
         return WEFT_OK;
     }
-    pool->staging = malloc(pool->room_bytes);
-    if (!pool->staging) {
+    status = weft_device_alloc_kind(self->device, WEFT_MEMORY_PINNED,
+                                    pool->room_bytes, &pool->staging);
+    if (status != WEFT_OK) {
         weft_device_free(self->device, pool->block);
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%zu bytes of staging",
-                           pool->room_bytes);
     }
-    return WEFT_OK;
+    return status;
 }
 
 void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self)
@@ -209,7 +224,7 @@ void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self)
         weft_plan_destroy(pool->plans[copy]);
     }
     free(pool->plans);
-    free(pool->staging);
+    weft_device_free(self->device, pool->staging);
     if (pool->mem) {
         weft_mem_destroy(pool->mem);
     } else {

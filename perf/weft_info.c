@@ -10,6 +10,7 @@
 #include "comm/cluster/routes.h"
 #include "comm/net/port_library.h"
 #include "perf/info_binding.h"
+#include "perf/info_devices.h"
 #include "perf/info_fabrics.h"
 #include "perf/info_job.h"
 #include "perf/info_options.h"
@@ -59,6 +60,7 @@ static weft_status write_machine(const subject *s, wefti_json *json)
     weft_status status = WEFT_OK;
     wefti_report_write_json(&s->report, json);
     wefti_info_fabrics_write(!options->input, s->transports, json);
+    wefti_info_devices_write(!options->input, json);
     wefti_info_probe_write(s->probe, json);
     if (options->place) {
         status = wefti_info_placement_show(&s->report, options->place, s->job,
@@ -176,6 +178,7 @@ static weft_status print_machine(const subject *s)
     wefti_report_print(&s->report, isatty(STDOUT_FILENO) != 0, stdout);
     if (!options->input) {
         wefti_info_fabrics_print(s->transports, stdout);
+        wefti_info_devices_print(stdout);
     }
     if (s->probe) {
         wefti_info_probe_print(s->probe, stdout);

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Goal: weft-info and weft-perf use the CUDA driver that is there: every operation
+on the memory of GPUs gives the right bits, on one GPU or one for each rank, and
+what is missing is said.
+
+Method: the fake driver (docs/testing.md), and none.
+
+Usage: test_perf_cuda.py SOURCE_DIR BUILD_DIR
+"""
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+SOURCE, BUILD = sys.argv[1:3]
+FAKE = [os.path.join(SOURCE, "scripts", "with-fake-gpu")]
+PRESET = ["--preset", os.path.basename(BUILD)]
+BIN = os.path.join(BUILD, "bin")
+CLEAN = {name: value for name, value in os.environ.items()
+         if not name.startswith(("WEFT_", "CUDA_"))}
+# What one call does in a second with a GPU takes minutes with these.
+SLOW = os.environ.get("WEFT_SANITIZED") == "1"
+
+
+def run(words, **variables):
+    return subprocess.run(words, env={**CLEAN, **variables}, text=True,
+                          capture_output=True, timeout=100)
+
+
+def info(devices, *options, **variables):
+    words = [os.path.join(BIN, "weft-info"), *options]
+    if devices:
+        words = FAKE + [str(devices)] + PRESET + words
+    return run(words, **variables)
+
+
+def perf(devices, ranks, *options, **variables):
+    words = [os.path.join(BIN, "weft-run"), "-n", str(ranks),
+             os.path.join(BIN, "weft-perf"), *options]
+    if devices:
+        words = FAKE + [str(devices)] + PRESET + words
+    return run(words, **variables)
+
+
+class Info(unittest.TestCase):
+    def test_without_a_driver_it_says_so(self):
+        done = info(0, "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cuda = json.loads(done.stdout)["cuda"]
+        if cuda["driver"]:
+            self.skipTest("a machine with a GPU")
+        self.assertIn("libcuda.so.1", cuda["why"])
+        self.assertEqual(cuda["devices"], [])
+        self.assertIn("libcuda.so.1", info(0).stdout)
+
+    def test_devices_of_the_driver_are_listed(self):
+        done = info(2, "--json", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cuda = json.loads(done.stdout)["cuda"]
+        self.assertRegex(cuda["driver"], r"^\d+\.\d$")
+        self.assertIsNone(cuda["why"])
+        self.assertEqual([d["index"] for d in cuda["devices"]], [0, 1])
+        for index, device in enumerate(cuda["devices"]):
+            self.assertGreater(device["multiprocessors"], 0)
+            self.assertGreater(device["memory_bytes"], 0)
+            self.assertEqual(device["peers"], [1 - index])
+            self.assertTrue(device["can"]["gates"])
+        self.assertNotEqual(cuda["devices"][0]["pci"],
+                            cuda["devices"][1]["pci"])
+        text = info(2).stdout
+        self.assertIn("\ncuda1", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+
+    def test_a_recorded_machine_has_no_driver(self):
+        done = info(2, "--input", "2x(8xH100,8xCX7)", "--json", "-")
+        self.assertEqual(json.loads(done.stdout)["cuda"]["devices"], [])
+
+
+class Perf(unittest.TestCase):
+    def measure(self, devices, ranks, *options):
+        done = perf(devices, ranks, *options, "--memory", "cuda", "-n", "2",
+                    "-w", "1", "-J", "-")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(done.stdout)["rows"]
+        self.assertTrue(rows)
+        for row in rows:
+            self.assertEqual(row["wrong"], 0, row)
+
+    def test_collectives_of_two_gpus(self):
+        for op in ("all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                   "reduce", "alltoall", "alltoallv", "gather", "scatter",
+                   "sendrecv", "barrier"):
+            with self.subTest(op=op):
+                self.measure(2, 2, op, "--sizes", "8,40000")
+
+    def test_three_ranks_of_one_gpu_through_a_stream(self):
+        self.measure(1, 3, "all_reduce", "--sizes", "8,300000", "-z", "0")
+        self.measure(1, 3, "alltoall", "--sizes", "30000", "-z", "0",
+                     "--plan")
+
+    def test_two_ranks_as_threads(self):
+        done = run(FAKE + ["2"] + PRESET +
+                   [os.path.join(BIN, "weft-perf"), "all_gather", "--memory",
+                    "cuda", "--sizes", "50000", "-n", "2", "-J", "-"],
+                   WEFT_RANKS_PER_PROCESS="2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["rows"][0]["wrong"], 0)
+
+    @unittest.skipIf(SLOW, "the same program, run slowly, tells no more")
+    def test_large_ones(self):
+        self.measure(2, 2, "all_reduce", "--sizes", "4M", "-d", "bf16")
+
+    def test_what_is_not_there_is_refused(self):
+        for devices, options, said in (
+                (0, ("--memory", "cuda"), "libcuda.so.1"),
+                (2, ("--memory", "cuda", "--device", "2"), "allowed is 0 to 1"),
+                (0, ("--memory", "gpu"), "allowed is host, cuda or shadow"),
+                (0, ("--device", "0"), "--device 0")):
+            done = perf(devices, 1, "all_reduce", *options)
+            if devices == 0 and done.returncode == 0:
+                continue  # a machine with a GPU
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

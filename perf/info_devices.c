@@ -105,10 +105,10 @@ static void print_device(int index, int count, FILE *file)
     char text[512];
     snprintf(text, sizeof(text),
              "%s at %s, %.0f GB, %d.%d, %d multiprocessors, %d copy engines, "
-             "%d peers%s",
+             "%d peer%s%s",
              info.name, info.pci, (double)info.memory_bytes * 1e-9, info.major,
              info.minor, info.multiprocessors, info.copy_engines, peers,
-             find_lack(&info));
+             peers == 1 ? "" : "s", find_lack(&info));
     wefti_report_wrap(text, 9, column, file);
 }
 

@@ -41,11 +41,13 @@
         }                                                                      \
     } while (0)
 
-/* Before any case: kernels of the fake's own stand behind this file. */
+/* Before any case: kernels of the fake's own stand behind this file. On the
+ * driver of the system (scripts/gpu-check) weft's are used. */
 static inline int set_kernels(void **state)
 {
     (void)state;
-    return setenv("WEFT_KERNELS", TEST_KERNELS, 1);
+    return getenv("WEFT_TEST_DRIVER") ? 0
+                                      : setenv("WEFT_KERNELS", TEST_KERNELS, 1);
 }
 
 static inline weft_device *open_cuda(int index)

@@ -195,14 +195,16 @@ template <class Element, class Join> struct reduce_work {
     }
 };
 
+/* divisor: a constant 0 where it can be, as most reductions then have no code
+ * of a division. */
 template <class Element, class Join>
-static __device__ inline void reduce_by(const wefti_reduce_args &args)
+static __device__ inline void reduce_by(const wefti_reduce_args &args,
+                                        unsigned divisor = 0)
 {
     alignment all = {(uintptr_t)args.dst, 0};
     for (unsigned k = 0; k < args.source_count; k++) {
         align_with(&all, args.sources[k]);
     }
-    unsigned divisor = args.redop == WEFT_REDOP_AVG ? args.source_count : 0;
     reduce_work<Element, Join> work = {args, divisor};
     run_over<typename Element::memory>(work, &all, args.elems);
 }
@@ -238,7 +240,8 @@ static __device__ inline void reduce(const wefti_reduce_args &args)
     case WEFT_REDOP_SUM:
     case WEFT_REDOP_AVG:
     case WEFT_REDOP_PREMULSUM:
-        reduce_by<Element, join_sum>(args);
+        reduce_by<Element, join_sum>(
+            args, args.redop == WEFT_REDOP_AVG ? args.source_count : 0);
         break;
     case WEFT_REDOP_PROD:
         reduce_by<Element, join_prod>(args);

@@ -19,6 +19,11 @@ if(WEFT_NVCC)
     find_path(WEFT_CUDA_INCLUDE cuda_fp8.h
         HINTS "${weft_cuda_bin}/../include" NO_DEFAULT_PATH)
 endif()
+if(NOT WEFT_CUDA_INCLUDE)
+    message(STATUS "CUDA's headers: none beside nvcc; the kernels' emulation "
+        "with CUDA's own small floats and the comparison of the fake driver "
+        "with cuda.h are left out")
+endif()
 include(CheckLanguage)
 if(NOT CMAKE_CROSSCOMPILING)
     check_language(CXX)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The kernels for GPUs: kernels/weft_kernels.fatbin, with code for sm_80, sm_90
 # and sm_100 and PTX for what comes later; kernels/ptx/<source>.ptx, the PTX of
-# compute_80, and kernels/ptx/compute_90/<source>.ptx, which tests interpret.
-# Without nvcc there are none. Products and sums are not contracted: results
-# have the host's bits.
+# compute_80, and with WEFT_TEST_LONG kernels/ptx/compute_90/<source>.ptx: tests
+# interpret both. The code for sm_100 comes from compute_90 too, as nothing in
+# the kernels would differ, and each PTX takes nvcc ten seconds. Without nvcc
+# there are no kernels. Products and sums are not contracted: results have the
+# host's bits.
 set(wire ${CMAKE_SOURCE_DIR}/kernels/wire)
 set(weft_kernel_sources
     ${wire}/wire_cast.cu ${wire}/wire_move.cu ${wire}/wire_reduce.cu)
@@ -13,10 +15,19 @@ set(weft_kernel_headers ${wire}/device_float.cuh ${wire}/element.cuh
 set(WEFT_NVCC_FLAGS -std=c++17 -O3 -fmad=false -Werror all-warnings
     -I${CMAKE_BINARY_DIR}/roots/kernels/wire)
 
-if(NOT WEFT_NVCC)
-    message(STATUS "kernels for GPUs: none, nvcc is not installed")
-elseif(WEFT_SANITIZE OR WEFT_FUZZ OR CMAKE_CROSSCOMPILING)
+set(weft_ptx_archs 80)
+if(WEFT_TEST_LONG)
+    list(APPEND weft_ptx_archs 90)
+endif()
+
+if(WEFT_SANITIZE OR WEFT_FUZZ OR CMAKE_CROSSCOMPILING)
     message(STATUS "kernels for GPUs: not in this kind of build")
+elseif(NOT WEFT_NVCC)
+    message(STATUS "kernels for GPUs: none, there is no nvcc to compile them "
+        "(WEFT_NVCC)")
+elseif(NOT CMAKE_CXX_COMPILER)
+    message(STATUS "kernels for GPUs: none, nvcc needs a C++ compiler "
+        "and there is none")
 else()
     message(STATUS "kernels for GPUs: by ${WEFT_NVCC}")
     set(kernels_dir ${CMAKE_BINARY_DIR}/kernels)
@@ -25,7 +36,7 @@ else()
     set(all_sources "")
     foreach(source ${weft_kernel_sources})
         get_filename_component(name ${source} NAME_WE)
-        foreach(arch 80 90)
+        foreach(arch ${weft_ptx_archs})
             set(ptx ${kernels_dir}/ptx/${name}.ptx)
             if(NOT arch EQUAL 80)
                 set(ptx ${kernels_dir}/ptx/compute_${arch}/${name}.ptx)
@@ -42,13 +53,10 @@ else()
     # One module: what it may define twice would not compile.
     file(CONFIGURE OUTPUT ${kernels_dir}/weft_kernels.cu
         CONTENT "${all_sources}" @ONLY)
-    set(codes)
-    foreach(arch 80 90 100)
-        list(APPEND codes -gencode arch=compute_${arch},code=sm_${arch})
-    endforeach()
     add_custom_command(OUTPUT ${kernels_dir}/weft_kernels.fatbin
-        COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS} ${codes}
-            -gencode arch=compute_80,code=compute_80 --threads 0 -fatbin
+        COMMAND ${WEFT_NVCC} ${WEFT_NVCC_FLAGS}
+            -gencode arch=compute_80,code=[sm_80,compute_80]
+            -gencode arch=compute_90,code=[sm_90,sm_100] --threads 0 -fatbin
             -o ${kernels_dir}/weft_kernels.fatbin ${kernels_dir}/weft_kernels.cu
         DEPENDS ${weft_kernel_sources} ${weft_kernel_headers}
             ${kernels_dir}/weft_kernels.cu VERBATIM

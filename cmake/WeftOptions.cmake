@@ -4,6 +4,7 @@ set(WEFT_SANITIZE "" CACHE STRING
     "sanitizers: empty, address (with undefined), or thread")
 set_property(CACHE WEFT_SANITIZE PROPERTY STRINGS "" address thread)
 option(WEFT_WERROR "treat warnings as errors" ON)
+option(WEFT_TEST_LONG "tests run their full matrices" OFF)
 option(WEFT_FUZZ "build libFuzzer targets instead of tests (clang only)" OFF)
 
 add_library(weft_flags INTERFACE)

@@ -210,15 +210,41 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
     return copy_checked(dst, true, src, true, bytes, stream);
 }
 
-/* cuMemcpyPeerAsync: memory of these two contexts. */
+/* Whether memory is of a context: of its device, or opened for it. */
+static CUresult check_owner(CUdeviceptr at, size_t bytes, CUcontext context)
+{
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&fake.lock);
+    const fake_range *range = fake_range_find(at, bytes);
+    if (context->primary->retained == 0) {
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    } else if (!range || (range->owner != context->ordinal &&
+                          range->context != context->primary)) {
+        fake_say("cuMemcpyPeerAsync: %#llx is not memory of device %d", at,
+                 context->ordinal);
+        result = CUDA_ERROR_INVALID_VALUE;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
+/* cuMemcpyPeerAsync: from device memory in one context to device memory in
+ * another, which may be the same; it needs no peer access. */
 CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context,
                            CUdeviceptr src, CUcontext src_context, size_t bytes,
                            CUstream stream)
 {
-    if (!dst_context || !src_context) {
-        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = fake_enter_context();
+    if (result != CUDA_SUCCESS || !dst_context || !src_context) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
-    return copy_checked(dst, true, src, true, bytes, stream);
+    if (bytes) {
+        result = check_owner(dst, bytes, dst_context);
+    }
+    if (result == CUDA_SUCCESS && bytes) {
+        result = check_owner(src, bytes, src_context);
+    }
+    return result == CUDA_SUCCESS ? copy(dst, src, bytes, stream) : result;
 }
 
 static CUresult run_fill(CUstream stream, fake_work *work)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tests/fake/fake_functions.h - the functions of the fake driver: those that
- * weft uses, and no other.
+ * weft uses, those that a program with device work of its own calls beside it,
+ * as the tests do, and no other.
  *
  * FAKE_FUNCTIONS: X(name for cuGetProcAddress, variant, first version of that
  * variant, arguments). A name may have several variants, newest first;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: memory and events of the fake driver go from process to process by
- * handle and by descriptor, under the documented rules.
+ * handle and by descriptor, and memory from device to device, under the
+ * documented rules.
  *
  * Method: two processes, forked before either initialises, and a pair of
  * sockets between them. The importer writes what the exporter then reads.
+ * Between devices one process is enough.
  */
 #include "tests/fake/fake_test.h"
 
@@ -131,6 +133,128 @@ static void test_memory_goes_by_handle(void **state)
 {
     (void)state;
     run_pair(export_memory, import_memory, "2");
+}
+
+static void export_to_another_device(int socket)
+{
+    CUipcMemHandle handle;
+    char done;
+    open_device(0);
+    CUstream stream = new_stream();
+    CUdeviceptr memory = new_memory(BYTES);
+    fill(stream, memory, 1, BYTES);
+    CHECK_OK(cuIpcGetMemHandle(&handle, memory));
+    put(socket, &handle, sizeof(handle));
+    get(socket, &done, 1);
+    check_filled(stream, memory, 2, BYTES);
+}
+
+/* Device 1 opens memory of device 0: from then on it may access that device,
+ * and not the other way. */
+static void import_to_another_device(int socket)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr memory;
+    char done = 1;
+    CUcontext owner = open_device(0), context;
+    CUstream of_owner = new_stream();
+    CUdeviceptr word = new_memory(8);
+    context = open_device(1);
+    CUstream stream = new_stream();
+    CUdeviceptr back = new_memory(8);
+    get(socket, &handle, sizeof(handle));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuStreamWriteValue64_v2(stream, word, 1, 0));
+    CHECK_OK(cuIpcOpenMemHandle_v2(&memory, handle, 1));
+    CHECK_OK(cuStreamWriteValue64_v2(stream, word, 1, 0));
+    CHECK_IS(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED,
+             cuCtxEnablePeerAccess(owner, 0));
+    check_filled(stream, memory, 1, BYTES);
+    fill(stream, memory, 2, BYTES);
+    CHECK_OK(cuCtxSetCurrent(owner));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuStreamWriteValue64_v2(of_owner, back, 1, 0));
+    CHECK_OK(cuCtxEnablePeerAccess(context, 0));
+    put(socket, &done, 1);
+}
+
+static void export_in_vain(int socket)
+{
+    CUipcMemHandle handle;
+    char done;
+    open_device(0);
+    CHECK_OK(cuIpcGetMemHandle(&handle, new_memory(BYTES)));
+    put(socket, &handle, sizeof(handle));
+    get(socket, &done, 1);
+}
+
+/* No device can access another, though each its own. */
+static void import_without_peers(int socket)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr memory;
+    char done = 1;
+    setenv("WEFT_FAKE_GPU_NO_PEER", "1", 1);
+    open_device(1);
+    get(socket, &handle, sizeof(handle));
+    CHECK_IS(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED,
+             cuIpcOpenMemHandle_v2(&memory, handle, 1));
+    open_device(0);
+    CHECK_OK(cuIpcOpenMemHandle_v2(&memory, handle, 1));
+    put(socket, &done, 1);
+}
+
+static void test_opening_a_handle_enables_peer_access(void **state)
+{
+    (void)state;
+    run_pair(export_to_another_device, import_to_another_device, "2");
+    run_pair(export_in_vain, import_without_peers, "2");
+}
+
+/* A copy between contexts needs no peer access; each end is memory of the
+ * context that is named for it. */
+static void check_peer_copies(void *arg)
+{
+    (void)arg;
+    CUcontext first = open_device(0);
+    CUstream stream = new_stream();
+    CUdeviceptr from = new_memory(BYTES),
+                pinned = address_of(new_pinned(BYTES));
+    fill(stream, from, 5, BYTES);
+    CUcontext second = open_device(1), third = open_device(2);
+    CHECK_OK(cuDevicePrimaryCtxRelease_v2(2));
+    CHECK_OK(cuCtxSetCurrent(second));
+    CUdeviceptr to = new_memory(BYTES);
+    CUstream other = new_stream();
+    fill(other, to, 6, BYTES);
+    CHECK_OK(cuMemcpyPeerAsync(to, second, from, first, BYTES - 1, stream));
+    CHECK_OK(cuStreamSynchronize(stream));
+    check_filled(other, to, 5, BYTES - 1);
+    check_filled(other, to + BYTES - 1, 6, 1);
+    CHECK_OK(cuMemcpyPeerAsync(from + 1, first, from, first, 0, stream));
+    CHECK_OK(cuMemcpyPeerAsync(to + 8, second, to, second, 8, other));
+    CHECK_OK(cuStreamSynchronize(other));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyPeerAsync(to, first, from, second, BYTES, stream));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyPeerAsync(to, second, from, second, BYTES, stream));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyPeerAsync(to, first, from, first, BYTES, stream));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyPeerAsync(to + 1, second, from, first, BYTES, stream));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyPeerAsync(pinned, second, from, first, BYTES, stream));
+    CHECK_IS(CUDA_ERROR_INVALID_CONTEXT,
+             cuMemcpyPeerAsync(to, third, from, first, BYTES, stream));
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuMemcpyPeerAsync(to, NULL, from, first, BYTES, stream));
+}
+
+static void test_copies_between_contexts_name_both(void **state)
+{
+    (void)state;
+    in_child(check_peer_copies, NULL, "WEFT_FAKE_GPU_COUNT", "3",
+             "WEFT_FAKE_GPU_NO_PEER", "1", NULL);
 }
 
 static void open_in_vain(void *handle)
@@ -362,6 +486,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_goes_by_handle),
+        cmocka_unit_test(test_opening_a_handle_enables_peer_access),
+        cmocka_unit_test(test_copies_between_contexts_name_both),
         cmocka_unit_test(test_killed_exporter_leaves_nothing),
         cmocka_unit_test(test_events_go_by_handle),
         cmocka_unit_test(test_memory_goes_by_descriptor),

@@ -16,14 +16,16 @@ import subprocess
 import sys
 import tempfile
 
-ARCHS = ("sm_80", "sm_90", "sm_100")
+# cmake/WeftKernels.cmake: the code, and the PTX that it is made from.
+ARCHS = {"sm_80": "compute_80", "sm_90": "compute_90", "sm_100": "compute_90"}
 ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 SPILL = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 
 
 def compile_verbose(nvcc, flags, source, arch, folder):
     run = subprocess.run(
-        [nvcc, *flags, "-arch=" + arch, "-Xptxas", "-v", "-cubin", "-o",
+        [nvcc, *flags, "-gencode", "arch=%s,code=%s" % (ARCHS[arch], arch),
+         "-Xptxas", "-v", "-cubin", "-o",
          os.path.join(folder, "kernels.cubin"), source],
         capture_output=True, text=True)
     print(run.stdout + run.stderr if run.returncode else "", end="")

@@ -64,12 +64,23 @@ static void note_post(weft_event *event, bool pending)
     pthread_mutex_unlock(&event->lock);
 }
 
-static bool is_pending(weft_event *event)
+/* The latest post. */
+typedef struct latest {
+    bool posted, pending;
+    int64_t now_ns;
+} latest;
+
+static latest get_latest(weft_event *event)
 {
     pthread_mutex_lock(&event->lock);
-    bool pending = event->pending;
+    const latest post = {event->posted, event->pending, event->now_ns};
     pthread_mutex_unlock(&event->lock);
-    return pending;
+    return post;
+}
+
+static bool is_pending(weft_event *event)
+{
+    return get_latest(event).pending;
 }
 
 weft_status weft_event_post(weft_event *event, weft_stream *stream)
@@ -106,7 +117,8 @@ weft_status weft_event_get_time(weft_event *event, int64_t *ns_out)
     if (status < 0) {
         return status;
     }
-    if (!ns_out || !event->posted) {
+    const latest post = get_latest(event);
+    if (!ns_out || !post.posted) {
         return wefti_error(WEFT_ERR_INVALID,
                            ns_out ? "event was never posted"
                                   : "ns_out is NULL: allowed is a place");
@@ -116,8 +128,8 @@ weft_status weft_event_get_time(weft_event *event, int64_t *ns_out)
                            "the %s device does not say when events happened",
                            event->device->table->kind);
     }
-    if (!is_pending(event)) {
-        *ns_out = event->now_ns;
+    if (!post.pending) {
+        *ns_out = post.now_ns;
         return WEFT_OK;
     }
     return event->device->table->event_time(event, ns_out);

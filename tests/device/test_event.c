@@ -183,6 +183,45 @@ static void test_event_times_are_the_hosts_clock_and_rise(void **state)
     weft_gate_destroy(hold);
 }
 
+typedef struct asked {
+    weft_event *event;
+    int64_t begin_ns;
+    _Atomic bool over;
+    bool wrong; /* read after the thread has ended */
+} asked;
+
+static void *ask_time_main(void *arg)
+{
+    asked *it = arg;
+    while (!atomic_load(&it->over)) {
+        int64_t time_ns;
+        const weft_status status = weft_event_get_time(it->event, &time_ns);
+        if (status == WEFT_OK) {
+            it->wrong |= time_ns < it->begin_ns || time_ns > wefti_clock_ns();
+        } else if (status < 0) {
+            it->wrong |= !strstr(weft_error_text(), "never posted");
+        }
+    }
+    return NULL;
+}
+
+static void test_event_is_asked_for_times_while_it_is_posted(void **state)
+{
+    weft_stream *stream = make_stream(*state);
+    asked it = {.event = make_event(*state), .begin_ns = wefti_clock_ns()};
+    pthread_t thread;
+    start(&thread, ask_time_main, &it);
+    for (int round = rounds_of(*state, 1000); round > 0; round--) {
+        ok(weft_event_post(it.event, round % 2 ? stream : NULL));
+        ok(weft_stream_wait(stream));
+    }
+    atomic_store(&it.over, true);
+    join(thread);
+    assert_false(it.wrong);
+    weft_event_destroy(it.event);
+    weft_stream_destroy(stream);
+}
+
 static void test_event_misused_refuses(void **state)
 {
     weft_event *event;
@@ -205,6 +244,7 @@ int main(void)
         BOTH(test_event_with_many_posts_under_way_keeps_each),
         BOTH(test_event_destroyed_right_after_wait_is_safe),
         BOTH(test_event_times_are_the_hosts_clock_and_rise),
+        BOTH(test_event_is_asked_for_times_while_it_is_posted),
         BOTH(test_event_misused_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * device/device.c - devices: opened by kind, closed when nothing of them is
- * left.
+ * left. What is opened twice is one device with two users.
  */
 #include "device/device.h"
 
 #include "base/error.h"
 #include "base/log.h"
 #include "device/await.h"
+#include "device/failure.h"
 #include "device/holds.h"
 #include "device/object.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const wefti_device_table *const wefti_device_tables[] = {
     &wefti_device_host, &wefti_device_cuda, &wefti_device_shadow, NULL};
@@ -43,6 +45,66 @@ static weft_status unknown_kind(const char *kind)
 /* The top bit of the count: the last object closes the device. */
 static const size_t abandoned = ~(SIZE_MAX >> 1);
 
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static weft_device *all_open; /* guarded by that, as are next and opened */
+
+/* A device that was opened before a fork is the parent's. */
+static weft_device *find_open_locked(const wefti_device_table *table, int index)
+{
+    const pid_t process = getpid();
+    weft_device *device = all_open;
+    while (device && (device->table != table || device->index != index ||
+                      device->process != process)) {
+        device = device->next;
+    }
+    return device;
+}
+
+static weft_status make_device(const wefti_device_table *table, int index,
+                               weft_device **out)
+{
+    weft_device *device = calloc(1, sizeof(*device));
+    if (!device) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
+    }
+    device->table = table;
+    device->index = index;
+    device->process = getpid();
+    device->caps = table->caps;
+    device->spins = wefti_await_may_spin();
+    weft_status status = table->open(device, index);
+    if (status < 0) {
+        free(device);
+        return status;
+    }
+    pthread_mutex_init(&device->copies_lock, NULL);
+    pthread_mutex_init(&device->holds_lock, NULL);
+    pthread_mutex_init(&device->spare_lock, NULL);
+    *out = device;
+    return WEFT_OK;
+}
+
+/* The one that is open already, or a new one. */
+static weft_status open_locked(const wefti_device_table *table, int index,
+                               weft_device **out)
+{
+    weft_device *device = find_open_locked(table, index);
+    const bool fresh = !device;
+    weft_status status = fresh ? make_device(table, index, &device)
+                               : wefti_device_get_failure(device);
+    if (status < 0) {
+        return status;
+    }
+    if (fresh) {
+        device->next = all_open;
+        all_open = device;
+    }
+    device->opened++;
+    atomic_fetch_and(&device->objects, ~abandoned);
+    *out = device;
+    return WEFT_OK;
+}
+
 weft_status weft_device_open(const char *kind, int index,
                              weft_device **device_out)
 {
@@ -56,26 +118,22 @@ weft_status weft_device_open(const char *kind, int index,
     if (!table) {
         return unknown_kind(kind);
     }
-    weft_device *device = calloc(1, sizeof(*device));
-    if (!device) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
-    }
-    device->table = table;
-    device->index = index;
-    device->caps = table->caps;
-    device->spins = wefti_await_may_spin();
-    weft_status status = table->open(device, index);
-    if (status < 0) {
-        free(device);
-        return status;
-    }
-    pthread_mutex_init(&device->copies_lock, NULL);
-    pthread_mutex_init(&device->holds_lock, NULL);
-    pthread_mutex_init(&device->spare_lock, NULL);
-    *device_out = device;
-    return WEFT_OK;
+    pthread_mutex_lock(&open_lock);
+    weft_status status = open_locked(table, index, device_out);
+    pthread_mutex_unlock(&open_lock);
+    return status;
 }
 
+static void unlist_locked(weft_device *device)
+{
+    weft_device **place = &all_open;
+    while (*place != device) {
+        place = &(*place)->next;
+    }
+    *place = device->next;
+}
+
+/* Of a device that is not listed any more. */
 static void close_now(weft_device *device)
 {
     if (device->copies) {
@@ -96,30 +154,71 @@ void weft_device_close(weft_device *device)
         return;
     }
     wefti_device_tend(device);
-    size_t objects = atomic_load(&device->objects);
+    pthread_mutex_lock(&open_lock);
+    const bool last = device->opened == 1;
+    const size_t objects = last ? atomic_load(&device->objects) : 0;
+    if (objects == 0) {
+        device->opened--;
+    }
+    if (last && objects == 0) {
+        unlist_locked(device);
+    }
+    pthread_mutex_unlock(&open_lock);
     if (objects != 0) {
         /* Closing under them would be worse than keeping it. */
         wefti_log(WEFTI_LOG_ERROR, -1,
                   "weft_device_close: %zu allocations, streams, events or "
                   "gates of the %s device still exist; it stays open",
                   objects, device->table->kind);
-        return;
+    } else if (last) {
+        close_now(device);
     }
-    close_now(device);
 }
 
 void wefti_device_abandon(weft_device *device)
 {
-    if (atomic_fetch_or(&device->objects, abandoned) == 0) {
+    pthread_mutex_lock(&open_lock);
+    const bool last = --device->opened == 0 &&
+                      atomic_fetch_or(&device->objects, abandoned) == 0;
+    if (last) {
+        unlist_locked(device);
+    }
+    pthread_mutex_unlock(&open_lock);
+    if (last) {
         close_now(device);
     }
+}
+
+/* True: one less, and that was not the last of an abandoned device. Then
+ * another thread may close it at any time. */
+static bool count_out(weft_device *device)
+{
+    size_t now = atomic_load(&device->objects);
+    while (now != (abandoned | 1)) {
+        if (atomic_compare_exchange_weak(&device->objects, &now, now - 1)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void wefti_device_count(weft_device *device, int change)
 {
     if (change > 0) {
         atomic_fetch_add(&device->objects, 1);
-    } else if (atomic_fetch_sub(&device->objects, 1) == (abandoned | 1)) {
+        return;
+    }
+    if (count_out(device)) {
+        return;
+    }
+    /* It may be opened again until the lock is held. */
+    pthread_mutex_lock(&open_lock);
+    const bool last = atomic_fetch_sub(&device->objects, 1) == (abandoned | 1);
+    if (last) {
+        unlist_locked(device);
+    }
+    pthread_mutex_unlock(&open_lock);
+    if (last) {
         close_now(device);
     }
 }

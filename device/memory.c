@@ -51,15 +51,21 @@ weft_status weft_device_alloc(weft_device *device, size_t bytes,
                                   pointer_out);
 }
 
+/* Of a function that returns nothing. */
+static void log_misuse(const weft_device *device, const char *function,
+                       const void *pointer, const char *what)
+{
+    wefti_log(WEFTI_LOG_ERROR, -1, "%s: %p is no %s of this %s device",
+              function, pointer, what, device ? device->table->kind : "NULL");
+}
+
 void weft_device_free(weft_device *device, void *pointer)
 {
     if (!pointer) {
         return;
     }
-    if (!device->table->mem_free(device, pointer)) {
-        wefti_log(WEFTI_LOG_ERROR, -1,
-                  "weft_device_free: %p is no memory of this %s device",
-                  pointer, device->table->kind);
+    if (!device || !device->table->mem_free(device, pointer)) {
+        log_misuse(device, "weft_device_free", pointer, "memory");
         return;
     }
     wefti_device_count(device, -1);
@@ -115,7 +121,9 @@ weft_status weft_device_register(weft_device *device, void *pointer,
 
 void weft_device_unregister(weft_device *device, void *pointer)
 {
-    if (pointer && device->table->mem_unregister) {
+    if (pointer && !device) {
+        log_misuse(device, "weft_device_unregister", pointer, "memory");
+    } else if (pointer && device->table->mem_unregister) {
         device->table->mem_unregister(device, pointer);
     }
 }
@@ -187,10 +195,15 @@ weft_status weft_device_import(weft_device *device, const weft_export *given,
 
 void weft_device_unimport(weft_device *device, void *pointer)
 {
-    if (pointer) {
-        device->table->mem_unimport(device, pointer);
-        wefti_device_count(device, -1);
+    if (!pointer) {
+        return;
     }
+    if (!device || !device->table->mem_unimport) {
+        log_misuse(device, "weft_device_unimport", pointer, "import");
+        return;
+    }
+    device->table->mem_unimport(device, pointer);
+    wefti_device_count(device, -1);
 }
 
 static weft_status check_copy(const weft_device *device, const void *dst,

@@ -18,6 +18,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 struct weft_device {
     const wefti_device_table *table;
@@ -25,6 +26,10 @@ struct weft_device {
     uint32_t caps;
     bool spins; /* waiting threads may spin: there are several CPUs */
     void *own;  /* the kind's state */
+
+    weft_device *next; /* among those that are open */
+    size_t opened;     /* how often */
+    pid_t process;     /* that opened it */
 
     pthread_mutex_t copies_lock; /* guards copies */
     weft_stream *copies; /* of copies without a stream; NULL: none yet */

@@ -78,7 +78,8 @@ typedef enum weft_memory_kind {
  *         faults when the host touches it, its streams run late and in random
  *         order to each other, its signals notify nobody.
  * index   which one of that kind: 0 for host, 0 or 1 for shadow. What is opened
- *         twice is the same device.
+ *         twice is the same device, with two users: objects of one are the
+ *         other's as well.
  *
  * Returns     OK | ERR_INVALID (no such kind or index) | ERR_UNSUPPORTED (no
  *             driver, or one that is too old; the text says which) |
@@ -90,8 +91,9 @@ WEFT_NODISCARD weft_status weft_device_open(const char *kind, int index,
                                             weft_device **device_out);
 
 /*
- * weft_device_close - give it back; while anything made from the device still
- * exists, this logs an error and closes nothing. NULL is legal.
+ * weft_device_close - give it back, as often as it was opened; the last time,
+ * while anything made from it still exists, this logs an error and closes
+ * nothing. NULL is legal.
  */
 void weft_device_close(weft_device *device);
 

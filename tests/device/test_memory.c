@@ -142,6 +142,111 @@ static void test_memory_of_a_device_opened_twice_is_apart(void **state)
     weft_device_close(two);
 }
 
+/* What is opened twice is the same device: who frees, and in which order the
+ * handles are closed, is all the same. */
+static void test_memory_is_freed_by_any_handle_of_its_device(void **state)
+{
+    weft_device *one = *state, *two;
+    void *memory, *pinned;
+    ok(weft_device_open(wefti_device_get_table(one)->kind, 0, &two));
+    ok(weft_device_alloc(one, 64, &memory));
+    ok(weft_device_alloc_kind(two, WEFT_MEMORY_PINNED, 64, &pinned));
+    weft_device_free(two, memory);
+    weft_device_free(one, pinned);
+    assert_int_equal(atomic_load(&two->objects), 0);
+    ok(weft_device_alloc(two, 64, &memory));
+    weft_device_close(two);
+    ok(weft_device_copy(one, memory, "1", 1, NULL)); /* it is still there */
+    weft_device_free(one, memory);
+    assert_int_equal(atomic_load(&one->objects), 0);
+}
+
+/* Whoever gives a device up leaves it to those that have opened it too, before
+ * or after. */
+static void test_device_given_up_stays_for_other_users(void **state)
+{
+    weft_device *one = *state, *two, *three;
+    const char *kind = wefti_device_get_table(one)->kind;
+    ok(weft_device_open(kind, 0, &two));
+    weft_gate *gate = make_gate(two, 1);
+    wefti_device_abandon(two);
+    weft_gate *other = make_gate(one, 1);
+    weft_gate_destroy(gate);
+    ok(weft_gate_signal(other, 0, 1, NULL));
+    weft_gate_destroy(other);
+    assert_int_equal(atomic_load(&one->objects), 0);
+
+    /* The last user has given it up, and one comes back before all is gone. */
+    gate = make_gate(one, 1);
+    wefti_device_abandon(one);
+    ok(weft_device_open(kind, 0, &three));
+    weft_gate_destroy(gate);
+    gate = make_gate(three, 1);
+    ok(weft_gate_signal(gate, 0, 1, NULL));
+    weft_gate_destroy(gate);
+    *state = three;
+}
+
+/* Opens and gives up the same device beside others that do. */
+static void *come_and_go_main(void *arg)
+{
+    const char *kind = arg;
+    for (int round = 0; round < 300; round++) {
+        weft_device *device;
+        ok(weft_device_open(kind, 0, &device));
+        weft_gate *gate = make_gate(device, 1);
+        wefti_device_abandon(device);
+        weft_gate_destroy(gate);
+    }
+    return NULL;
+}
+
+static void test_device_opened_while_others_give_it_up_is_safe(void **state)
+{
+    enum { THREADS = 3 };
+    pthread_t threads[THREADS];
+    const char *kind = wefti_device_get_table(*state)->kind;
+    weft_device_close(*state); /* so that it comes and goes */
+    for (int t = 0; t < THREADS; t++) {
+        start(&threads[t], come_and_go_main, (void *)(uintptr_t)kind);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        join(threads[t]);
+    }
+    ok(weft_device_open(kind, 0, (weft_device **)state));
+    assert_int_equal(atomic_load(&((weft_device *)*state)->objects), 0);
+}
+
+/* Copies without a stream, from several threads at once. */
+static void *copy_main(void *arg)
+{
+    weft_device *device = arg;
+    uint8_t src[600], dst[600];
+    void *memory;
+    ok(weft_device_alloc(device, sizeof(src), &memory));
+    for (int round = rounds_of(device, 500); round > 0; round--) {
+        fill(src, sizeof(src), (uint64_t)(uintptr_t)memory + (uint64_t)round);
+        memset(dst, 0xee, sizeof(dst));
+        ok(weft_device_copy(device, memory, src, sizeof(src), NULL));
+        ok(weft_device_copy(device, dst, memory, sizeof(dst), NULL));
+        assert_memory_equal(dst, src, sizeof(dst));
+    }
+    weft_device_free(device, memory);
+    return NULL;
+}
+
+static void test_memory_copied_now_by_several_threads_arrives(void **state)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    for (int t = 0; t < THREADS; t++) {
+        start(&threads[t], copy_main, *state);
+    }
+    for (int t = 0; t < THREADS; t++) {
+        join(threads[t]);
+    }
+}
+
 static void test_memory_of_no_bytes_may_be_freed(void **state)
 {
     weft_device *device = *state;
@@ -175,6 +280,21 @@ static void test_memory_misused_refuses(void **state)
     ok(weft_device_copy(device, bytes, bytes + 8, 8, NULL));
 }
 
+/* Nothing is returned there: they say it in the log, and change nothing. */
+static void test_memory_given_back_wrongly_changes_nothing(void **state)
+{
+    weft_device *device = *state;
+    char bytes[16];
+    void *memory;
+    ok(weft_device_alloc(device, 1, &memory));
+    weft_device_free(NULL, memory);
+    weft_device_unregister(NULL, bytes);
+    weft_device_unimport(NULL, memory);
+    weft_device_unimport(device, memory); /* nothing was ever imported */
+    assert_int_equal(atomic_load(&device->objects), 1);
+    weft_device_free(device, memory);
+}
+
 static void test_device_opened_wrongly_refuses(void **state)
 {
     weft_device *device;
@@ -198,8 +318,13 @@ int main(void)
         HOST(test_memory_small_copy_needs_no_thread_large_one_does),
         BOTH(test_memory_copies_run_behind_the_work_before),
         BOTH(test_memory_of_a_device_opened_twice_is_apart),
+        BOTH(test_memory_is_freed_by_any_handle_of_its_device),
+        BOTH(test_device_given_up_stays_for_other_users),
+        BOTH(test_device_opened_while_others_give_it_up_is_safe),
+        BOTH(test_memory_copied_now_by_several_threads_arrives),
         BOTH(test_memory_of_no_bytes_may_be_freed),
         BOTH(test_memory_misused_refuses),
+        BOTH(test_memory_given_back_wrongly_changes_nothing),
         BOTH(test_device_opened_wrongly_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

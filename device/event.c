@@ -5,6 +5,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "device/holds.h"
 #include "device/object.h"
 
 weft_status weft_event_create(weft_device *device, weft_event **event_out)
@@ -95,11 +96,22 @@ weft_status weft_event_post(weft_event *event, weft_stream *stream)
     return status;
 }
 
+/* Of a post that has not happened: who asks again and again never waits. */
+static weft_status tend_unless_over(weft_event *event, weft_status status)
+{
+    if (status == WEFT_INPROGRESS &&
+        !wefti_device_can(event->device, WEFT_CAP_NOTIFIES)) {
+        wefti_device_tend(event->device);
+    }
+    return status;
+}
+
 weft_status weft_event_test(weft_event *event)
 {
     weft_status status = check_event(event, NULL);
     return status == WEFT_OK && is_pending(event)
-               ? event->device->table->event_test(event)
+               ? tend_unless_over(event,
+                                  event->device->table->event_test(event))
                : status;
 }
 
@@ -132,5 +144,6 @@ weft_status weft_event_get_time(weft_event *event, int64_t *ns_out)
         *ns_out = post.now_ns;
         return WEFT_OK;
     }
-    return event->device->table->event_time(event, ns_out);
+    return tend_unless_over(event,
+                            event->device->table->event_time(event, ns_out));
 }

@@ -255,7 +255,9 @@ weft_status weft_gate_test(weft_gate *gate, size_t chunk, uint64_t epoch)
     if (wefti_gate_reached(gate, chunk, epoch)) {
         return return_failure(gate);
     }
-    wefti_device_look(gate->device);
+    if (!wefti_device_can(gate->device, WEFT_CAP_NOTIFIES)) {
+        wefti_device_tend(gate->device); /* the caller may never wait */
+    }
     status = wefti_device_get_failure(gate->device);
     return status < 0 ? status : WEFT_INPROGRESS;
 }
@@ -295,9 +297,11 @@ void wefti_gate_fail(weft_gate *gate, weft_status status, const char *text)
     }
 }
 
-void wefti_gate_fail_again(weft_gate *gate, size_t chunk)
+bool wefti_gate_fail_again(weft_gate *gate, size_t chunk)
 {
-    if (atomic_load(&gate->failure) != WEFT_OK) {
+    const bool failed = atomic_load(&gate->failure) != WEFT_OK;
+    if (failed) {
         atomic_store(&gate->words[chunk], WEFTI_GATE_FAILED);
     }
+    return failed;
 }

@@ -21,7 +21,8 @@ enum { RING_FIRST = 64, DROPS_AT_ONCE = 32 };
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static wefti_holds *all; /* guarded by that */
 
-/* Whether a gate has ever failed. */
+/* Whether a wait at a failed gate may be queued. Set after the failure, or
+ * after such a wait, can be seen; cleared before a walk that finds none. */
 static _Atomic bool any_failed;
 
 static wefti_hold *get(const wefti_holds *holds, uint64_t number)
@@ -99,6 +100,23 @@ static void free_holds(wefti_holds *holds)
     free(holds);
 }
 
+void wefti_holds_note_failure(void)
+{
+    atomic_store(&any_failed, true);
+}
+
+/* The caller holds the gates. */
+static void note_failed_waits(const wefti_mark *marks, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const char *text;
+        if (marks[i].waits &&
+            wefti_gate_get_failure(marks[i].gate, &text) != WEFT_OK) {
+            wefti_holds_note_failure();
+        }
+    }
+}
+
 weft_status wefti_holds_add(wefti_holds *holds, const wefti_mark *marks,
                             size_t count, uint64_t *batch_out)
 {
@@ -116,6 +134,9 @@ weft_status wefti_holds_add(wefti_holds *holds, const wefti_mark *marks,
         }
     }
     pthread_mutex_unlock(&holds->lock);
+    if (status == WEFT_OK) {
+        note_failed_waits(marks, count);
+    }
     return status;
 }
 
@@ -224,31 +245,37 @@ bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out)
     return stands;
 }
 
-/* Releases again the waits that a signal from before the failure has shut. */
-static void release_failed(wefti_holds *holds)
+/* Releases again the waits that a signal from before the failure has shut;
+ * false: there is none at a failed gate. */
+static bool release_failed(wefti_holds *holds)
 {
+    bool found = false;
     pthread_mutex_lock(&holds->lock);
     for (uint64_t at = holds->first; at < holds->end; at++) {
         const wefti_mark *mark = &get(holds, at)->mark;
-        if (mark->waits) {
-            wefti_gate_fail_again(mark->gate, mark->chunk);
-        }
+        found |= mark->waits && wefti_gate_fail_again(mark->gate, mark->chunk);
     }
     pthread_mutex_unlock(&holds->lock);
+    return found;
 }
 
 static void release_all(void)
 {
+    bool found = false;
+    atomic_store(&any_failed, false);
     pthread_mutex_lock(&all_lock);
     for (wefti_holds *holds = all; holds; holds = holds->next_of_all) {
-        release_failed(holds);
+        found |= release_failed(holds);
     }
     pthread_mutex_unlock(&all_lock);
+    if (found) {
+        wefti_holds_note_failure();
+    }
 }
 
-void wefti_holds_note_failure(void)
+bool wefti_holds_may_stand(void)
 {
-    atomic_store(&any_failed, true);
+    return atomic_load(&any_failed);
 }
 
 static size_t find_unfailed(wefti_holds *holds, weft_gate **gates_out,
@@ -334,7 +361,7 @@ void wefti_device_tend(weft_device *device)
             wefti_gate_drop(gates[i]);
         }
     } while (count > 0);
-    if (atomic_load(&any_failed)) {
+    if (wefti_holds_may_stand()) {
         release_all();
     }
     wefti_holds *done;

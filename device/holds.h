@@ -82,12 +82,15 @@ bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out);
 void wefti_holds_fail(weft_device *device, weft_status status,
                       const char *text);
 
-/* A gate has failed: from now on waits may have to be released again. */
+/* A gate has failed: waits at it may have to be released again. */
 void wefti_holds_note_failure(void);
+
+/* Whether any may: each look at a device is then one at all that is queued. */
+bool wefti_holds_may_stand(void);
 
 /* Lets go of what streams of the device have passed, and releases again the
  * waits of all devices at gates that have failed. Called by whatever waits for
- * a device that does not notify, each time it looks. */
+ * or tests what a device does that does not notify, each time it looks. */
 void wefti_device_tend(weft_device *device);
 
 #endif

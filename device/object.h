@@ -110,8 +110,8 @@ void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch);
 void wefti_gate_hold(weft_gate *gate);
 void wefti_gate_drop(weft_gate *gate);
 
-/* If the gate has failed: lets the chunk's waits pass again. */
-void wefti_gate_fail_again(weft_gate *gate, size_t chunk);
+/* If the gate has failed: lets the chunk's waits pass again, and is true. */
+bool wefti_gate_fail_again(weft_gate *gate, size_t chunk);
 
 /* OK, or what wefti_gate_fail() has put in, and then why in *text_out, which is
  * the gate's. Ask after the wait is over. */

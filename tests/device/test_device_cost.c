@@ -5,9 +5,17 @@
  * not, for a busy machine must not make a test fail.
  */
 #include "base/clock.h"
+#include "device/holds.h"
 #include "device_test.h"
 
-enum { ROUNDS = 9, SIGNALS = 200000, TURNS = 2000, HOPS = 2000 };
+enum {
+    ROUNDS = 9,
+    SIGNALS = 200000,
+    TURNS = 2000,
+    HOPS = 2000,
+    WAITS = 10000,
+    LOOKS = 100
+};
 
 static int compare(const void *a, const void *b)
 {
@@ -90,6 +98,39 @@ static void test_cost_of_a_wake_through_a_stream(void **state)
     weft_gate_destroy(gate);
 }
 
+/* What a host thread that waits for the device pays each time it looks. */
+static void print_looks(weft_device *device, const char *what)
+{
+    double each[ROUNDS];
+    for (int round = 0; round < ROUNDS; round++) {
+        int64_t start_ns = wefti_clock_ns();
+        for (int i = 0; i < LOOKS; i++) {
+            wefti_device_tend(device);
+        }
+        each[round] = (double)(wefti_clock_ns() - start_ns) / LOOKS;
+    }
+    print_median(what, each);
+}
+
+static void test_cost_of_a_look_with_waits_queued(void **state)
+{
+    weft_gate *gate = make_gate(*state, 1), *failed = make_gate(*state, 1);
+    weft_stream *stream = make_stream(*state), *other = make_stream(*state);
+    for (uint64_t wait = 1; wait <= WAITS; wait++) {
+        ok(weft_gate_wait(gate, 0, wait, stream));
+    }
+    print_looks(*state, "look, 10000 waits queued");
+    ok(weft_gate_wait(failed, 0, 1, other));
+    wefti_gate_fail(failed, WEFT_ERR_PEER, "rank 3 has died");
+    assert_int_equal(weft_stream_wait(other), WEFT_ERR_PEER);
+    print_looks(*state, "look, and another gate has failed");
+    weft_gate_destroy(failed);
+    ok(weft_gate_signal(gate, 0, WAITS, NULL));
+    weft_stream_destroy(stream);
+    weft_stream_destroy(other);
+    weft_gate_destroy(gate);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -99,6 +140,9 @@ int main(void)
          test_cost_of_ping_pong_between_threads, open_host, close_device, NULL},
         {"test_cost_of_a_wake_through_a_stream",
          test_cost_of_a_wake_through_a_stream, open_host, close_device, NULL},
+        {"test_cost_of_a_look_with_waits_queued",
+         test_cost_of_a_look_with_waits_queued, open_shadow, close_device,
+         NULL},
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
  * Method: words set by hand near the ends of their range; gates that hold
  * streams up in a chosen order; the failures under many seeds.
  */
+#include "device/holds.h"
 #include "shadow_test.h"
 
 typedef struct comparison {
@@ -194,10 +195,9 @@ test_shadow_failure_overwritten_by_a_signal_is_told_again(void **state)
         late_signal it = queue_late_signal(seed);
         wefti_gate_fail(it.gate, WEFT_ERR_PEER, "op #7: rank 3 has died");
         ok(weft_gate_signal(it.hold, 0, 1, NULL));
-        while (weft_event_test(it.signalled) != WEFT_OK) {
-            sched_yield(); /* unlike a wait, this tends nothing */
+        while (wefti_gate_get(it.gate, 0) != 5) {
+            sched_yield();
         }
-        assert_int_equal(wefti_gate_get(it.gate, 0), 5);
         ok(weft_gate_signal(it.hold, 1, 1, NULL));
         if (seed % 3 == 0) { /* who waits for what comes behind helps, too */
             ok(weft_gate_wait(it.after, 0, 1, NULL));
@@ -224,6 +224,60 @@ static void test_shadow_failure_at_any_time_lets_streams_drain(void **state)
     }
 }
 
+/* A program need not wait: it may look now and then, at what comes behind. */
+static void test_shadow_failure_lets_streams_drain_for_who_looks(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        late_signal it = queue_late_signal(seed);
+        ok(weft_event_post(it.signalled, it.waits));
+        wefti_gate_fail(it.gate, WEFT_ERR_PEER, "op #7: rank 3 has died");
+        ok(weft_gate_signal(it.hold, 0, 1, NULL));
+        while (wefti_gate_get(it.gate, 0) != 5) {
+            sched_yield();
+        }
+        ok(weft_gate_signal(it.hold, 1, 1, NULL));
+        weft_status status = WEFT_INPROGRESS;
+        int64_t time_ns;
+        while (status == WEFT_INPROGRESS) {
+            sched_yield();
+            status = seed % 3 == 0 ? weft_event_test(it.signalled)
+                     : seed % 3 == 1
+                         ? weft_gate_test(it.after, 0, 1)
+                         : weft_event_get_time(it.signalled, &time_ns);
+        }
+        ok(status);
+        finish_late_signal(&it);
+    }
+}
+
+/* All that stood at the failed gate has gone on when the next wait comes. */
+static void test_shadow_failure_is_told_to_waits_queued_long_after(void **state)
+{
+    (void)state;
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        late_signal it = queue_late_signal(seed);
+        wefti_gate_fail(it.gate, WEFT_ERR_PEER, "op #7: rank 3 has died");
+        ok(weft_gate_signal(it.hold, 1, 1, NULL));
+        assert_int_equal(weft_stream_wait(it.waits), WEFT_ERR_PEER);
+        ok(weft_gate_wait(it.after, 0, 1, NULL));
+        ok(weft_gate_signal(it.hold, 0, 1, NULL));
+        ok(weft_stream_wait(it.signals));
+        assert_int_equal(wefti_gate_get(it.gate, 0), 5);
+        weft_stream *late = make_stream(it.device);
+        wefti_device_tend(it.device);
+        assert_false(wefti_holds_may_stand());
+        ok(weft_gate_wait(it.gate, 0, 8, late));
+        ok(weft_gate_signal(it.after, 0, 2, late));
+        assert_true(wefti_holds_may_stand());
+        assert_int_equal(weft_stream_wait(late), WEFT_ERR_PEER);
+        ok(weft_gate_wait(it.after, 0, 2, NULL));
+        weft_stream_destroy(late);
+        finish_late_signal(&it);
+        assert_false(wefti_holds_may_stand());
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +287,8 @@ int main(void)
         SHADOW(test_shadow_streams_of_another_ordinal_are_refused),
         ALONE(test_shadow_failure_overwritten_by_a_signal_is_told_again),
         ALONE(test_shadow_failure_at_any_time_lets_streams_drain),
+        ALONE(test_shadow_failure_lets_streams_drain_for_who_looks),
+        ALONE(test_shadow_failure_is_told_to_waits_queued_long_after),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * device/shadow_memory.c - memory of the shadow device: it faults when the host
- * touches it, as a GPU's does, and is found dirty.
+ * touches it, as a GPU's does, and is found dirty: as far as POISON_MOST_BYTES,
+ * for each byte of poison takes memory of the machine.
  *
  * A unit maps one anonymous file twice. Device pointers are addresses of the
  * first mapping, which nobody may read or write; the work of the device goes

@@ -278,6 +278,106 @@ static void test_shadow_failure_is_told_to_waits_queued_long_after(void **state)
     }
 }
 
+/* Streams, gates that fail or are destroyed while queued, and handles that come
+ * and go: one thread's, beside others of the same device. */
+typedef struct stirrer {
+    pthread_t thread;
+    unsigned seed;
+    int wrong;
+} stirrer;
+
+static unsigned draw(stirrer *it, unsigned most)
+{
+    it->seed = it->seed * 1103515245u + 12345u;
+    return (it->seed >> 16) % most;
+}
+
+/* Whether the stream's error is that of the gates, some of which failed. */
+static bool is_told(weft_status status, int failed)
+{
+    return failed ? status == WEFT_OK || status == WEFT_ERR_PEER
+                  : status == WEFT_OK;
+}
+
+static int stir(stirrer *it, weft_device *device)
+{
+    enum { GATES = 4 };
+    weft_gate *hold, *gates[GATES];
+    weft_stream *ahead, *behind;
+    int wrong = weft_gate_create(device, 1, &hold) != WEFT_OK ||
+                weft_stream_create(device, 0, &ahead) != WEFT_OK ||
+                weft_stream_create(device, 0, &behind) != WEFT_OK;
+    wrong |= weft_gate_wait(hold, 0, 1, ahead) != WEFT_OK;
+    int failed = 0;
+    for (int g = 0; g < GATES; g++) {
+        const uint64_t epoch = 1 + draw(it, 3);
+        wrong |= weft_gate_create(device, 1, &gates[g]) != WEFT_OK ||
+                 weft_gate_signal(gates[g], 0, 3, ahead) != WEFT_OK ||
+                 weft_gate_wait(gates[g], 0, epoch, behind) != WEFT_OK;
+    }
+    for (int g = 0; g < GATES; g++) {
+        if (draw(it, 3) == 0) {
+            wefti_gate_fail(gates[g], WEFT_ERR_PEER, "rank 3 has died");
+            wrong |= weft_gate_wait(gates[g], 0, 1 + draw(it, 9), behind) < 0;
+            failed++;
+        }
+        if (draw(it, 2) == 0) {
+            weft_gate_destroy(gates[g]); /* the streams still hold it */
+            gates[g] = NULL;
+        }
+    }
+    wrong |= weft_gate_signal(hold, 0, 1, NULL) != WEFT_OK;
+    if (draw(it, 2) == 0) {
+        wrong |= !is_told(weft_stream_wait(behind), failed);
+    }
+    wrong |= weft_stream_wait(ahead) != WEFT_OK;
+    weft_stream_destroy(behind);
+    weft_stream_destroy(ahead);
+    for (int g = 0; g < GATES; g++) {
+        weft_gate_destroy(gates[g]);
+    }
+    weft_gate_destroy(hold);
+    return wrong;
+}
+
+static void *stir_main(void *arg)
+{
+    stirrer *it = arg;
+    for (int round = 0; round < 20; round++) {
+        weft_device *device;
+        if (weft_device_open("shadow", 0, &device) != WEFT_OK) {
+            it->wrong++;
+            break;
+        }
+        it->wrong += stir(it, device);
+        weft_device_close(device);
+    }
+    return NULL;
+}
+
+static void test_shadow_gates_fail_and_go_beside_other_threads(void **state)
+{
+    enum { THREADS = 4 };
+    static stirrer stirrers[THREADS];
+    (void)state;
+    for (int seed = 1; seed <= 5; seed++) {
+        print_message("seed %d\n", seed);
+        for (int t = 0; t < THREADS; t++) {
+            stirrers[t] =
+                (stirrer){.seed = (unsigned)(seed * THREADS + t), .wrong = 0};
+            start(&stirrers[t].thread, stir_main, &stirrers[t]);
+        }
+        for (int t = 0; t < THREADS; t++) {
+            join(stirrers[t].thread);
+            assert_int_equal(stirrers[t].wrong, 0);
+        }
+    }
+    weft_device *device = open_seeded(0, 1);
+    wefti_device_tend(device);
+    assert_false(wefti_holds_may_stand());
+    close_empty(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +389,7 @@ int main(void)
         ALONE(test_shadow_failure_at_any_time_lets_streams_drain),
         ALONE(test_shadow_failure_lets_streams_drain_for_who_looks),
         ALONE(test_shadow_failure_is_told_to_waits_queued_long_after),
+        ALONE(test_shadow_gates_fail_and_go_beside_other_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -187,7 +187,7 @@ weft_status wefti_cuda_mem_export(weft_device *device, const void *pointer,
                                   weft_export *out);
 weft_status wefti_cuda_mem_import(weft_device *device, const weft_export *given,
                                   void **out);
-void wefti_cuda_mem_unimport(weft_device *device, void *pointer);
+bool wefti_cuda_mem_unimport(weft_device *device, void *pointer);
 weft_status wefti_cuda_stream_create(weft_device *device,
                                      const weft_stream_config *config,
                                      weft_stream **out);

@@ -232,7 +232,7 @@ static void close_import(wefti_cuda_gpu *gpu, import *closed)
     free(closed);
 }
 
-void wefti_cuda_mem_unimport(weft_device *device, void *pointer)
+bool wefti_cuda_mem_unimport(weft_device *device, void *pointer)
 {
     wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(device);
     const uint64_t address = (uint64_t)(uintptr_t)pointer;
@@ -243,9 +243,11 @@ void wefti_cuda_mem_unimport(weft_device *device, void *pointer)
         place = &(*place)->next;
     }
     import *found = *place;
-    if (found && --found->users == 0) {
+    const bool known = found != NULL;
+    if (known && --found->users == 0) {
         *place = found->next;
         close_import(gpu, found);
     }
     pthread_mutex_unlock(&gpu->imports->lock);
+    return known;
 }

@@ -59,7 +59,8 @@ typedef struct wefti_launch {
  * mem_free        what mem_alloc gave; false: it is not, and nothing happened.
  * mem_query       all of *out but size_bytes.
  * mem_register, mem_unregister    or NULL: nothing needs to be done.
- * mem_export, mem_import, mem_unimport    or NULL: no WEFT_CAP_IPC.
+ * mem_export, mem_import, mem_unimport    or NULL: no WEFT_CAP_IPC. unimport is
+ *                 false as mem_free is.
  * stream_create   config is checked and of this version; native is NULL where
  *                 the kind has no native queues (natives false).
  * stream_destroy  drains, unless the stream was wrapped.
@@ -98,7 +99,7 @@ typedef struct wefti_device_table {
                               weft_export *out);
     weft_status (*mem_import)(weft_device *device, const weft_export *given,
                               void **out);
-    void (*mem_unimport)(weft_device *device, void *pointer);
+    bool (*mem_unimport)(weft_device *device, void *pointer);
 
     weft_status (*stream_create)(weft_device *device,
                                  const weft_stream_config *config,

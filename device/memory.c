@@ -198,11 +198,11 @@ void weft_device_unimport(weft_device *device, void *pointer)
     if (!pointer) {
         return;
     }
-    if (!device || !device->table->mem_unimport) {
+    if (!device || !device->table->mem_unimport ||
+        !device->table->mem_unimport(device, pointer)) {
         log_misuse(device, "weft_device_unimport", pointer, "import");
         return;
     }
-    device->table->mem_unimport(device, pointer);
     wefti_device_count(device, -1);
 }
 

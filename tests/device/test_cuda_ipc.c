@@ -79,6 +79,9 @@ static void use_export(weft_device *device, const weft_export *given)
     }
     CHECK_WEFT(weft_device_copy(device, pointer, turned, BYTES, NULL));
     weft_device_unimport(device, pointer);
+    const size_t objects = atomic_load(&device->objects);
+    weft_device_unimport(device, seen); /* nobody has imported that */
+    CHECK(atomic_load(&device->objects) == objects);
 }
 
 static void import_all(int link, int index)

@@ -30,7 +30,9 @@ static void free_block(wefti_ticket_block *block)
     free(block);
 }
 
-static weft_status add_block(weft_comm *comm)
+/* Its gates are the device's to make: without the lock. */
+static weft_status make_block(const weft_comm *comm,
+                              wefti_ticket_block **block_out)
 {
     wefti_ticket_block *block = calloc(1, sizeof(*block));
     if (!block) {
@@ -49,6 +51,13 @@ static weft_status add_block(weft_comm *comm)
     block->watcher.woken = wefti_engine_woken;
     block->watcher.context = comm->engine;
     wefti_gate_watch(block->start, &block->watcher);
+    *block_out = block;
+    return WEFT_OK;
+}
+
+/* Lock held. */
+static void add_block(weft_comm *comm, wefti_ticket_block *block)
+{
     for (size_t i = BLOCK_TICKETS; i-- > 0;) {
         block->tickets[i] = (wefti_ticket){
             block->start, block->done, i, 0, NULL, comm->tickets_free};
@@ -56,20 +65,37 @@ static weft_status add_block(weft_comm *comm)
     }
     block->next = comm->ticket_blocks;
     comm->ticket_blocks = block;
-    return WEFT_OK;
 }
 
-wefti_ticket *wefti_ticket_take(weft_comm *comm, weft_stream *stream)
+weft_status wefti_ticket_take(weft_comm *comm, weft_stream *stream,
+                              wefti_ticket **ticket_out)
 {
-    if (!comm->tickets_free && add_block(comm) != WEFT_OK) {
-        return NULL;
+    pthread_mutex_lock(&comm->engine->lock);
+    while (!comm->tickets_free) {
+        pthread_mutex_unlock(&comm->engine->lock);
+        wefti_ticket_block *block;
+        weft_status status = make_block(comm, &block);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        pthread_mutex_lock(&comm->engine->lock);
+        add_block(comm, block);
     }
     wefti_ticket *ticket = comm->tickets_free;
     comm->tickets_free = ticket->next;
     ticket->turn++;
     ticket->stream = stream;
     atomic_fetch_add(&comm->engine->pending, 1);
-    return ticket;
+    pthread_mutex_unlock(&comm->engine->lock);
+    *ticket_out = ticket;
+    return WEFT_OK;
+}
+
+void wefti_ticket_return(weft_comm *comm, wefti_ticket *ticket)
+{
+    atomic_fetch_sub(&comm->engine->pending, 1);
+    ticket->next = comm->tickets_free;
+    comm->tickets_free = ticket;
 }
 
 weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
@@ -108,9 +134,7 @@ void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)
         WEFTI_ASSERT(signalled == WEFT_OK);
         (void)signalled;
     }
-    atomic_fetch_sub(&comm->engine->pending, 1);
-    ticket->next = comm->tickets_free;
-    comm->tickets_free = ticket;
+    wefti_ticket_return(comm, ticket);
 }
 
 void wefti_tickets_fail(weft_comm *comm)

@@ -24,11 +24,16 @@ struct wefti_ticket {
 };
 
 /*
- * wefti_ticket_take - a free ticket for stream; it counts as pending for the
- * engine's thread. NULL, with the error's text set: no memory. Engine's lock
- * held.
+ * wefti_ticket_take   - a free ticket for stream; it counts as pending for the
+ *                       engine's thread. Without the lock: new ones need gates.
+ * wefti_ticket_return - one that has not been queued. Engine's lock held.
+ *
+ * Returns     OK | ERR_NO_MEMORY | what weft_gate_create says.
  */
-wefti_ticket *wefti_ticket_take(weft_comm *comm, weft_stream *stream);
+WEFT_NODISCARD weft_status wefti_ticket_take(weft_comm *comm,
+                                             weft_stream *stream,
+                                             wefti_ticket **ticket_out);
+void wefti_ticket_return(weft_comm *comm, wefti_ticket *ticket);
 
 /*
  * wefti_ticket_queue - put it into the stream, and wake the engine. What the

@@ -387,13 +387,18 @@ static weft_status post_on_stream(weft_comm *comm, const wefti_mem_op *prepared,
     }
     *op = *prepared;
     op->block = op;
+    wefti_ticket *ticket;
+    status = wefti_ticket_take(comm, stream, &ticket);
+    if (status != WEFT_OK) {
+        free(op);
+        return status;
+    }
     pthread_mutex_lock(&comm->engine->lock);
-    bool failed = wefti_fault_act(comm);
-    wefti_ticket *ticket = failed ? NULL : wefti_ticket_take(comm, stream);
-    if (!ticket) {
+    if (wefti_fault_act(comm)) {
+        wefti_ticket_return(comm, ticket);
         pthread_mutex_unlock(&comm->engine->lock);
         free(op);
-        return failed ? wefti_fault_status(comm) : WEFT_ERR_NO_MEMORY;
+        return wefti_fault_status(comm);
     }
     op->ticket = ticket;
     uint64_t turn = ticket->turn;

@@ -112,18 +112,21 @@ static weft_status post_on_stream(weft_comm *comm, wefti_batch *batch,
         free(batch);
         return status;
     }
+    wefti_ticket *ticket;
+    status = wefti_ticket_take(comm, stream, &ticket);
+    if (status != WEFT_OK) {
+        free(batch);
+        return status;
+    }
     pthread_mutex_lock(&comm->engine->lock);
     status = admit(comm, batch);
-    if (status == WEFT_OK &&
-        !(batch->ticket = wefti_ticket_take(comm, stream))) {
-        status = WEFT_ERR_NO_MEMORY;
-    }
     if (status != WEFT_OK) {
+        wefti_ticket_return(comm, ticket);
         pthread_mutex_unlock(&comm->engine->lock);
         free(batch);
         return status;
     }
-    wefti_ticket *ticket = batch->ticket;
+    batch->ticket = ticket;
     uint64_t turn = ticket->turn;
     wefti_letters_post(comm, batch);
     pthread_mutex_unlock(&comm->engine->lock);

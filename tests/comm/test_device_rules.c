@@ -6,8 +6,9 @@
  * little.
  *
  * Method: worlds of two threads on the shadow device. A spy in the place of its
- * table looks who holds the lock at each call, and what had been sent at each
- * copy. Waiting is measured by the processor time of the thread that waits.
+ * table looks who holds the lock at each call that may be a driver's, and what
+ * had been sent at each copy. Waiting is measured by the processor time of the
+ * thread that waits.
  */
 #include "tests/comm/world.h"
 
@@ -29,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RANKS = 2, ELEMS = 1 << 18, SPIED = 0 /* the rank */ };
+enum { RANKS = 2, ELEMS = 1 << 18, PILE = 80, SPIED = 0 /* the rank */ };
 
 /* What the spy has seen, of rank SPIED. */
 static struct {
@@ -120,6 +121,32 @@ static weft_status spy_query(weft_device *device, const void *pointer,
     return wefti_device_shadow.mem_query(device, pointer, out);
 }
 
+static weft_status spy_register(weft_device *device, void *pointer,
+                                size_t bytes)
+{
+    look();
+    return wefti_device_shadow.mem_register(device, pointer, bytes);
+}
+
+static void spy_unregister(weft_device *device, void *pointer)
+{
+    look();
+    wefti_device_shadow.mem_unregister(device, pointer);
+}
+
+static weft_status spy_words(weft_device *device, size_t chunks,
+                             _Atomic uint64_t **out)
+{
+    look();
+    return wefti_device_shadow.gate_words(device, chunks, out);
+}
+
+static void spy_words_free(weft_device *device, _Atomic uint64_t *words)
+{
+    look();
+    wefti_device_shadow.gate_words_free(device, words);
+}
+
 struct plan {
     weft_device *devices[RANKS];
     bool spied, shut;
@@ -188,10 +215,29 @@ static void get_up(struct desk *desk)
     weft_device_free(desk->device, desk->recv);
 }
 
+/* Both ways at once. */
+static int use_messages(weft_comm *comm, struct desk *desk, size_t count,
+                        weft_stream *stream)
+{
+    const int other = 1 - weft_comm_get_rank(comm);
+    const weft_p2p list[] = {{.size_bytes = sizeof(list[0]),
+                              .kind = WEFT_P2P_SEND,
+                              .buffer = desk->send,
+                              .count = count,
+                              .dtype = WEFT_DTYPE_F32,
+                              .peer = other},
+                             {.size_bytes = sizeof(list[0]),
+                              .kind = WEFT_P2P_RECV,
+                              .buffer = desk->recv,
+                              .count = count,
+                              .dtype = WEFT_DTYPE_F32,
+                              .peer = other}};
+    return expect(weft_p2p_post(list, 2, comm, stream), WEFT_OK, NULL);
+}
+
 /* Everything that copies: both ways, small and large, messages, memory. */
 static int use_all(weft_comm *comm, struct desk *desk, weft_stream *stream)
 {
-    const int rank = weft_comm_get_rank(comm), other = 1 - rank;
     const weft_dtype type = WEFT_DTYPE_F32;
     int failures =
         expect(weft_allreduce(desk->send, desk->recv, ELEMS, type,
@@ -202,20 +248,26 @@ static int use_all(weft_comm *comm, struct desk *desk, weft_stream *stream)
                WEFT_OK, NULL) +
         expect(weft_alltoall(desk->send, desk->recv, ELEMS, type, comm, stream),
                WEFT_OK, NULL);
-    const weft_p2p list[] = {{.size_bytes = sizeof(list[0]),
-                              .kind = WEFT_P2P_SEND,
-                              .buffer = desk->send,
-                              .count = ELEMS,
-                              .dtype = type,
-                              .peer = other},
-                             {.size_bytes = sizeof(list[0]),
-                              .kind = WEFT_P2P_RECV,
-                              .buffer = desk->recv,
-                              .count = ELEMS,
-                              .dtype = type,
-                              .peer = other}};
-    return failures +
-           expect(weft_p2p_post(list, 2, comm, stream), WEFT_OK, NULL);
+    return failures + use_messages(comm, desk, ELEMS, stream);
+}
+
+/* More on a stream than was ever pending, while it stands at a gate. */
+static int pile_up(weft_comm *comm, weft_mem *mem, struct desk *desk)
+{
+    const int other = 1 - weft_comm_get_rank(comm);
+    weft_gate *shut;
+    int failures =
+        expect(weft_gate_create(desk->device, 1, &shut), WEFT_OK, NULL) +
+        expect(weft_gate_wait(shut, 0, 1, desk->stream), WEFT_OK, NULL);
+    for (int i = 0; i < PILE / 2; i++) {
+        failures +=
+            expect(weft_signal(mem, 1, 1, other, desk->stream), WEFT_OK, NULL) +
+            use_messages(comm, desk, 1, desk->stream);
+    }
+    failures += expect(weft_gate_signal(shut, 0, 1, NULL), WEFT_OK, NULL) +
+                expect(weft_stream_wait(desk->stream), WEFT_OK, NULL);
+    weft_gate_destroy(shut);
+    return failures;
 }
 
 static int work_under_spy(weft_comm *comm, void *context)
@@ -244,6 +296,7 @@ static int work_under_spy(weft_comm *comm, void *context)
         }
     }
     failures += expect(weft_wait(mem, 0, 4, other, desk.stream), WEFT_OK, NULL);
+    failures += pile_up(comm, mem, &desk);
     failures += expect(weft_stream_wait(desk.stream), WEFT_OK, NULL);
     (void)!weft_barrier(comm, NULL); /* the other may abort before its end */
     failures += expect(weft_comm_abort(comm), WEFT_OK, NULL);
@@ -263,6 +316,10 @@ static void start_spying(void)
     spy.stream_mark = spy_mark;
     spy.stream_drain = spy_drain;
     spy.mem_query = spy_query;
+    spy.mem_register = spy_register;
+    spy.mem_unregister = spy_unregister;
+    spy.gate_words = spy_words;
+    spy.gate_words_free = spy_words_free;
     memset(&seen, 0, sizeof(seen));
 }
 

@@ -39,15 +39,33 @@ static unsigned char *carve(unsigned char **at, size_t bytes)
     return piece;
 }
 
-static size_t arena_bytes(void)
+/* A wide chunk, then the bounces. */
+static size_t track_bytes(const wefti_tuning *tuning, int nranks)
 {
-    return (size_t)WEFTI_LANES * WEFTI_TRACKS * WEFTI_SCRATCH_BYTES +
+    return (1 + WEFTI_BOUNCES) * wefti_select_bounce_bytes(tuning, nranks);
+}
+
+/* No more than steps may need: with a device it is pinned. */
+static size_t arena_bytes(const wefti_tuning *tuning, int nranks)
+{
+    return WEFTI_LANES * WEFTI_TRACKS * track_bytes(tuning, nranks) +
            WEFTI_LETTER_BYTES; /* the last for what is put far */
 }
 
-size_t wefti_comm_map_bytes(int nranks)
+size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks)
 {
-    return wefti_layout_plan(nranks).total_bytes + arena_bytes();
+    return wefti_layout_plan(nranks).total_bytes + arena_bytes(tuning, nranks);
+}
+
+static void place_track(weft_comm *comm, wefti_track *track, size_t number)
+{
+    const size_t bytes = wefti_select_bounce_bytes(&comm->tuning, comm->nranks);
+    unsigned char *at =
+        comm->arena + number * track_bytes(&comm->tuning, comm->nranks);
+    track->scratch = at;
+    for (int way = 0; way < WEFTI_BOUNCES; way++) {
+        track->bounces[way] = at + (size_t)(1 + way) * bytes;
+    }
 }
 
 /* Everything the lanes' pointers point into, in one allocation. */
@@ -66,7 +84,7 @@ static weft_status build_ops(weft_comm *comm)
                         64 + arrived_bytes + 64;
     lane_bytes = (lane_bytes + 63) / 64 * 64;
     comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
-    comm->arena_bytes = arena_bytes();
+    comm->arena_bytes = arena_bytes(&comm->tuning, comm->nranks);
     comm->arena = mmap(NULL, comm->arena_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (comm->arena == MAP_FAILED) {
@@ -93,9 +111,8 @@ static weft_status build_ops(weft_comm *comm)
         }
         for (int t = 0; t < WEFTI_TRACKS; t++) {
             op->tracks[t].sources = (void *)carve(&at, source_bytes);
-            op->tracks[t].scratch =
-                comm->arena +
-                ((size_t)lane * WEFTI_TRACKS + (size_t)t) * WEFTI_SCRATCH_BYTES;
+            place_track(comm, &op->tracks[t],
+                        (size_t)lane * WEFTI_TRACKS + (size_t)t);
         }
         op->checked = (void *)carve(&at, checked_bytes);
     }

@@ -41,7 +41,7 @@ WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
                                             weft_comm **comm_out);
 
 /* Address space that one rank's end of a communicator maps. */
-size_t wefti_comm_map_bytes(int nranks);
+size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks);
 
 /* Bytes of comm->cards. */
 size_t wefti_split_cards_bytes(int nranks);

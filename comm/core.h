@@ -31,10 +31,7 @@
 
 enum {
     WEFTI_GATE_CHUNKS_MAX = 4096, /* of one operation */
-    WEFTI_BOUNCES = 2, /* of a track: one for the step, one runs ahead */
-    WEFTI_BOUNCE_BYTES = 512 << 10,
-    /* per track: a wide chunk, then the bounces */
-    WEFTI_SCRATCH_BYTES = (1 + WEFTI_BOUNCES) * WEFTI_BOUNCE_BYTES
+    WEFTI_BOUNCES = 2 /* of a track: one for the step, one runs ahead */
 };
 
 /*
@@ -79,7 +76,8 @@ typedef struct wefti_track {
     int peer;   /* FOLD: next source to look for; else who is awaited */
     int way;    /* which fetch and bounce is the step's: 0 or 1 */
     bool ahead; /* the other one brings the source of a later step */
-    unsigned char *scratch;
+    unsigned char *scratch; /* a wide chunk */
+    unsigned char *bounces[WEFTI_BOUNCES];
     const void **sources; /* [nranks] of a FOLD */
 } wefti_track;
 
@@ -265,7 +263,7 @@ struct weft_comm {
     uint32_t windows_used;  /* bit set */
     const wefti_op *wanted; /* a poster waits for this lane to be free */
     int slots_max;
-    unsigned char *arena; /* scratch of all tracks */
+    unsigned char *arena; /* scratch and bounces of all tracks */
     size_t arena_bytes;
     size_t heap_bytes; /* of this struct and its arrays */
 

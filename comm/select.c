@@ -201,8 +201,7 @@ static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
                               bytes * (size_t)nranks <= ONESHOT_READ_BYTES);
 }
 
-static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
-                          weft_dtype dtype)
+static size_t chunk_bytes(const wefti_tuning *tuning, int nranks)
 {
     size_t bytes = tuning->chunk_bytes ? tuning->chunk_bytes : CHUNK_BYTES;
     /* Half the window serves each channel, 2 (n - 1) chunks the first. */
@@ -210,9 +209,20 @@ static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
     if (bytes > share) {
         bytes = share;
     }
-    if (bytes < 64) {
-        bytes = 64;
-    }
+    return bytes < 64 ? 64 : bytes;
+}
+
+size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks)
+{
+    const size_t bytes = chunk_bytes(tuning, nranks);
+    return bytes > ONESHOT_READ_BYTES ? (bytes + 63) / 64 * 64
+                                      : ONESHOT_READ_BYTES;
+}
+
+static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
+                          weft_dtype dtype)
+{
+    const size_t bytes = chunk_bytes(tuning, nranks);
     /* Narrow floats travel wide in some patterns: count what they become. */
     size_t wide = wefti_wide_bytes(dtype);
     return bytes / wide ? bytes / wide : 1;

@@ -42,6 +42,10 @@ WEFT_NODISCARD weft_status wefti_tuning_read(wefti_tuning *tuning_out);
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const weft_op *op, const wefti_role *role);
 
+/* What a buffer must hold for any step of any operation: a chunk, wide or not,
+ * or a one-shot's result. */
+size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks);
+
 /* The name of the algorithm that a digest stands for. */
 const char *wefti_choice_name(uint8_t digest);
 

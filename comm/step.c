@@ -55,7 +55,7 @@ static const unsigned char *source(const wefti_op *op, const wefti_track *track,
 /* Of the track's two, the one that goes with a fetch. */
 static unsigned char *bounce(const wefti_track *track, int way)
 {
-    return track->scratch + (size_t)(1 + way) * WEFTI_BOUNCE_BYTES;
+    return track->bounces[way];
 }
 
 static bool on_device(const wefti_op *op, wefti_buffer buffer)

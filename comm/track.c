@@ -10,6 +10,7 @@
  */
 #include "comm/track.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "comm/op.h"
 #include "comm/pattern/shape.h"
@@ -85,6 +86,7 @@ static void get_step(const wefti_op *op, int t, const place *at,
 {
     wefti_problem problem = block_problem(op, at->block);
     op->choice.pattern->step_at(&problem, t, at->next, step_out);
+    WEFTI_ASSERT(step_out->elems <= problem.chunk_elems); /* a bounce's room */
     step_out->src_elem = whole_elem(op, step_out->src, at->block, problem.count,
                                     step_out->src_elem);
     step_out->dst_elem = whole_elem(op, step_out->dst, at->block, problem.count,

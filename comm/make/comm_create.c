@@ -25,7 +25,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { STACK_LEAST_BYTES = 256 << 10 }; /* to create one in this thread */
+enum {
+    STACK_LEAST_BYTES = 256 << 10, /* to create one in this thread */
+    TRACK_BYTES = 1 << 20          /* that one is taken to need, with all that
+                                      a process touches beside */
+};
 
 /*
  * Whether there are more ranks than cores. Each of the domain is asked by its
@@ -116,7 +120,8 @@ static weft_status size_memory(int memory_fd)
 }
 
 /* A lack of memory is most often a limit, and then which one must be said. */
-static weft_status name_limit(weft_status status, int nranks)
+static weft_status name_limit(weft_status status, const wefti_tuning *tuning,
+                              int nranks)
 {
     struct rlimit limit;
     if (status != WEFT_ERR_NO_MEMORY ||
@@ -129,7 +134,7 @@ static weft_status name_limit(weft_status status, int nranks)
                        "is %llu bytes, and a communicator of %d ranks maps "
                        "%zu: raise it by as much, or to unlimited",
                        weft_error_text(), (unsigned long long)limit.rlim_cur,
-                       nranks, wefti_comm_map_bytes(nranks));
+                       nranks, wefti_comm_map_bytes(tuning, nranks));
 }
 
 /*
@@ -140,8 +145,7 @@ static weft_status name_limit(weft_status status, int nranks)
 static weft_status check_memory(wefti_engine *engine,
                                 const wefti_membership *members)
 {
-    const uint64_t each =
-        WEFTI_WINDOW_BYTES + (uint64_t)WEFTI_TRACKS * WEFTI_SCRATCH_BYTES;
+    const uint64_t each = WEFTI_WINDOW_BYTES + WEFTI_TRACKS * TRACK_BYTES;
     uint64_t needed = 0;
     for (int rank = 0; rank < members->nranks; rank++) {
         needed += wefti_membership_is_near(members, rank) ? each : 0;
@@ -181,7 +185,7 @@ static weft_status prepare(void *context, const wefti_membership *members)
             status = wefti_hosts_read(own->engine, members);
         }
     }
-    return name_limit(status, members->nranks);
+    return name_limit(status, &tuning, members->nranks);
 }
 
 static weft_status make_card(void *context, const wefti_membership *members,

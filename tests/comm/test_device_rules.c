@@ -458,6 +458,20 @@ static void test_wrong_places_refused_by_name_nothing_queued(void **state)
     run(&plan, use_wrong_places);
 }
 
+static int measure_staging(weft_comm *comm, void *context)
+{
+    (void)context;
+    return comm->arena_bytes > 20u << 20;
+}
+
+/* The staging of its own that a rank pins, with chunks of the usual size. */
+static void test_arena_pinned_as_small_as_steps_allow(void **state)
+{
+    (void)state;
+    struct plan plan = {.spied = false};
+    run(&plan, measure_staging);
+}
+
 static int64_t read_clock(clockid_t clock)
 {
     struct timespec now;
@@ -536,6 +550,7 @@ int main(void)
         cmocka_unit_test(test_reduction_own_source_fetched_ahead_of_stores),
         cmocka_unit_test(test_send_next_chunk_fetched_before_last_is_sent),
         cmocka_unit_test(test_wrong_places_refused_by_name_nothing_queued),
+        cmocka_unit_test(test_arena_pinned_as_small_as_steps_allow),
         cmocka_unit_test(test_wait_for_peer_leaves_the_processor),
         cmocka_unit_test(test_wait_for_own_stream_leaves_the_processor),
     };

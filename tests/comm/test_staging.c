@@ -8,7 +8,8 @@
  * Method: each case runs twice, first with all buffers in host memory, then
  * with each of a rank's two buffers on the shadow device or the host, as is
  * drawn from the seed; the results, poison around them included, must be equal.
- * The device runs late and in an order that its own seed says. Arguments:
+ * The device runs late and in an order that its own seed says; that also says
+ * how long chunks are, on which the staging's size depends. Arguments:
  * threads or processes; then seeds, the first of them printed. With --long 20.
  */
 #include "tests/comm/world.h"
@@ -538,6 +539,8 @@ static int run_world(int nranks, unsigned seed)
     char text[16];
     snprintf(text, sizeof(text), "%u", seed);
     setenv("WEFT_SHADOW_SEED", text, 1);
+    static const char *const chunks[] = {"64", "0", "524288"};
+    setenv("WEFT_CHUNK_BYTES", chunks[seed % 3], 1);
     return strcmp(mode, "processes") == 0 ? world_run_processes(&world)
                                           : world_run_threads(&world);
 }

@@ -15,6 +15,7 @@
 #include "comm/control/fault.h"
 #include "comm/engine.h"
 #include "comm/op.h"
+#include "device/failure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,7 @@ typedef struct place {
     void *dst;
     const void *src;
     size_t bytes;
-    uint64_t asked, handed;
+    uint64_t asked, handed, done; /* done: as far as it was looked at */
     bool refused; /* by the device: it will never be done */
 } place;
 
@@ -38,7 +39,8 @@ struct wefti_copies {
     size_t count;
     size_t *queue;       /* [count], places in the order of asking */
     uint64_t first, end; /* ever handed over, and ever asked for */
-    bool handing;        /* somebody is between the lock and a stream */
+    uint64_t looked;     /* the engine's device_looks that has been here */
+    bool handing;        /* somebody is between the lock and the device */
     bool arena_pinned;
 };
 
@@ -173,18 +175,6 @@ void wefti_copies_ask(weft_comm *comm, size_t at, void *dst, const void *src,
     comm->engine->copies_asked++;
 }
 
-bool wefti_copies_are_done(weft_comm *comm, size_t at)
-{
-    const wefti_copies *copies = comm->copies;
-    const place *asked = &copies->places[at];
-    if (!asked->refused &&
-        wefti_gate_reached(copies->copied, at, asked->asked)) {
-        return true;
-    }
-    wefti_engine_look(comm->engine, copies->copied);
-    return false;
-}
-
 /* Names whom the refused copy was for. text is the device's. Lock held. */
 static void fail(weft_comm *comm, size_t at, weft_status status,
                  const char *text)
@@ -205,6 +195,28 @@ static void fail(weft_comm *comm, size_t at, weft_status status,
                   number < WEFTI_LANES ? &comm->ops[number]
                                        : &comm->letters[number - WEFTI_LANES],
                   status, what);
+}
+
+bool wefti_copies_are_done(weft_comm *comm, size_t at)
+{
+    const wefti_copies *copies = comm->copies;
+    place *asked = &copies->places[at];
+    if (asked->done == asked->asked) {
+        return true;
+    }
+    if (!asked->refused &&
+        wefti_gate_reached(copies->copied, at, asked->asked)) {
+        /* A gate that has failed with its device counts as reached. */
+        const char *text;
+        weft_status status = wefti_gate_get_failure(copies->copied, &text);
+        if (status == WEFT_OK) {
+            asked->done = asked->asked;
+            return true;
+        }
+        fail(comm, at, status, text);
+    }
+    wefti_engine_look(comm->engine, copies->copied);
+    return false;
 }
 
 /* To the stream, and behind it the word that says it is done. */
@@ -276,6 +288,35 @@ void wefti_copies_hand_over(wefti_engine *engine)
     engine->handing = false;
 }
 
+/* The next communicator whose device is to be asked whether it has failed. */
+static weft_comm *find_unasked(const wefti_engine *engine, uint64_t round)
+{
+    weft_comm *comm = engine->comms;
+    while (comm && (!comm->copies || comm->copies->looked == round)) {
+        comm = comm->next;
+    }
+    return comm;
+}
+
+void wefti_copies_look(wefti_engine *engine)
+{
+    if (engine->handing) {
+        return;
+    }
+    engine->handing = true;
+    const uint64_t round = ++engine->device_looks;
+    weft_comm *comm;
+    while ((comm = find_unasked(engine, round)) != NULL) {
+        comm->copies->looked = round;
+        comm->copies->handing = true;
+        pthread_mutex_unlock(&engine->lock);
+        wefti_device_look(comm->device);
+        pthread_mutex_lock(&engine->lock);
+        comm->copies->handing = false;
+    }
+    engine->handing = false;
+}
+
 void wefti_copies_drop(weft_comm *comm)
 {
     wefti_copies *copies = comm->copies;
@@ -295,7 +336,9 @@ bool wefti_copies_are_over(weft_comm *comm)
     }
     bool over = !copies->handing && copies->first == copies->end;
     for (size_t at = 0; over && at < copies->count; at++) {
-        over = copies->places[at].refused || wefti_copies_are_done(comm, at);
+        const place *asked = &copies->places[at];
+        over = asked->refused || asked->done == asked->asked ||
+               wefti_gate_reached(copies->copied, at, asked->asked);
     }
     return over;
 }

@@ -56,8 +56,8 @@ void *wefti_copies_get_bounce(const weft_comm *comm); /* of that; one letter */
 void wefti_copies_ask(weft_comm *comm, size_t place, void *dst, const void *src,
                       size_t bytes);
 
-/* Whether place has nothing under way; if it has, the engine looks again. Lock
- * held. */
+/* Whether place has nothing under way; if it has, the engine looks again. That
+ * of a device that has failed fails the communicator. Lock held. */
 bool wefti_copies_are_done(weft_comm *comm, size_t place);
 
 /*
@@ -66,6 +66,13 @@ bool wefti_copies_are_done(weft_comm *comm, size_t place);
  * given back meanwhile. What a device refuses fails the communicator.
  */
 void wefti_copies_hand_over(wefti_engine *engine);
+
+/*
+ * wefti_copies_look - ask each device of the engine's whether it has failed,
+ * not more often than is cheap: nothing else would end what waits for one. The
+ * lock is held, and given back meanwhile.
+ */
+void wefti_copies_look(wefti_engine *engine);
 
 /* Forgets what has not been handed over. Lock held. */
 void wefti_copies_drop(weft_comm *comm);

@@ -195,7 +195,8 @@ typedef struct wefti_engine {
     int64_t link_free_ns;   /* the emulated link */
     int64_t due_ns;         /* next time something becomes visible */
     bool looks;             /* a device does something that rings no bell */
-    bool handing;           /* a thread is giving copies to devices */
+    bool handing;           /* a thread has left the lock for a device */
+    uint64_t device_looks;  /* how often devices were asked if they failed */
     size_t copies_asked;    /* and not yet given; see comm/copies.h */
     wefti_net *net;         /* NULL: all ranks share memory */
     wefti_control *control; /* with a net */

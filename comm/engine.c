@@ -175,7 +175,10 @@ bool wefti_engine_push(wefti_engine *engine)
 
 void wefti_engine_unlock(wefti_engine *engine)
 {
-    if (engine->copies_asked) {
+    if (engine->looks) {
+        wefti_copies_look(engine);
+    }
+    if (engine->copies_asked) { /* others may have asked meanwhile */
         wefti_copies_hand_over(engine);
     }
     pthread_mutex_unlock(&engine->lock);

@@ -230,4 +230,9 @@ bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch);
  */
 void wefti_gate_fail(weft_gate *gate, weft_status status, const char *text);
 
+/* OK, or what wefti_gate_fail() has put in, and then why in *text_out, which is
+ * the gate's. Ask after the wait is over. */
+weft_status wefti_gate_get_failure(const weft_gate *gate,
+                                   const char **text_out);
+
 #endif

@@ -113,11 +113,6 @@ void wefti_gate_drop(weft_gate *gate);
 /* If the gate has failed: lets the chunk's waits pass again, and is true. */
 bool wefti_gate_fail_again(weft_gate *gate, size_t chunk);
 
-/* OK, or what wefti_gate_fail() has put in, and then why in *text_out, which is
- * the gate's. Ask after the wait is over. */
-weft_status wefti_gate_get_failure(const weft_gate *gate,
-                                   const char **text_out);
-
 /* Calls the watchers of the gate. Blocks: no, beyond what they do. */
 void wefti_gate_call_watchers(weft_gate *gate);
 

@@ -28,7 +28,7 @@ typedef struct place {
     const void *src;
     size_t bytes;
     uint64_t asked, handed, done; /* done: as far as it was looked at */
-    bool refused; /* by the device: it will never be done */
+    bool refused;                 /* by the device: it will never be done */
 } place;
 
 struct wefti_copies {

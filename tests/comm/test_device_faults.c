@@ -4,10 +4,12 @@
  * stream drains, every survivor's stream names the rank and the operation, the
  * communicator's end is bounded, and no descriptor or mapping is left.
  *
- * Method: three processes post all-reduces of device memory on streams of the
- * shadow device; rank 1 then aborts, is killed, posts something else, comes no
- * more, or lets its stream stand at a gate that it raises only after the
- * communicator is gone. Seeds of the device: printed.
+ * Method: three processes post all-reduces of device memory on streams of a
+ * device; rank 1 then aborts, is killed, posts something else, comes no more,
+ * or lets its stream stand at a gate that it raises only after the communicator
+ * is gone. Argument: the kind, shadow or cuda (on the fake driver, where rank
+ * 1's GPU may also fail, after any number of its operations). Seeds of the
+ * device: printed.
  */
 #include "tests/comm/world.h"
 
@@ -38,7 +40,9 @@ enum {
     DEADLINE_S = 20
 };
 
-enum fault { ABORT, KILL, MISMATCH, SILENCE, SHUT_GATE };
+enum fault { ABORT, KILL, MISMATCH, SILENCE, SHUT_GATE, BROKEN };
+
+static const char *kind;
 
 /* One rank's; each process has its own copy. */
 struct patient {
@@ -48,6 +52,8 @@ struct patient {
     weft_gate *shut;
     void *send, *recv;
     int descriptors, mappings;
+    unsigned breaks_at; /* operation of the device */
+    bool on_stream;
 };
 
 static int count_descriptors(void)
@@ -77,7 +83,18 @@ static int count_mappings(void)
 static void count_before(int rank, void *context)
 {
     struct patient *patient = context;
-    (void)rank;
+    if (patient->fault == BROKEN && rank == VICTIM) {
+        char text[32];
+        snprintf(text, sizeof(text), "700@%u", patient->breaks_at);
+        setenv("WEFT_FAKE_GPU_ERROR", text, 1);
+    }
+    /* What a driver opens once stays. */
+    weft_device *device;
+    void *memory;
+    assert_int_equal(weft_device_open(kind, 0, &device), WEFT_OK);
+    assert_int_equal(weft_device_alloc(device, 1, &memory), WEFT_OK);
+    weft_device_free(device, memory);
+    weft_device_close(device);
     patient->descriptors = count_descriptors();
     patient->mappings = count_mappings();
 }
@@ -86,16 +103,16 @@ static void open_device(int rank, weft_comm_config *config, void *context)
 {
     struct patient *patient = context;
     (void)rank;
-    assert_int_equal(weft_device_open("shadow", 0, &patient->device), WEFT_OK);
+    assert_int_equal(weft_device_open(kind, 0, &patient->device), WEFT_OK);
     config->device = patient->device;
 }
 
 static int expect_fault(const struct patient *patient, int rank,
                         weft_status status)
 {
-    static const weft_status wanted[] = {WEFT_ERR_ABORTED, WEFT_ERR_PEER,
+    static const weft_status wanted[] = {WEFT_ERR_ABORTED,  WEFT_ERR_PEER,
                                          WEFT_ERR_MISMATCH, WEFT_ERR_TIMEOUT,
-                                         WEFT_ERR_TIMEOUT};
+                                         WEFT_ERR_TIMEOUT,  WEFT_ERR_SYSTEM};
     const char *text = weft_error_text();
     const char *operation = patient->fault == ABORT      ? ""
                             : patient->fault == MISMATCH ? "operation #"
@@ -125,6 +142,7 @@ static bool strike(struct patient *patient, weft_comm *comm)
                                 WEFT_DTYPE_F32, 0, comm, patient->stream);
         break;
     case SILENCE:
+    case BROKEN:
         break;
     case SHUT_GATE:
         status = weft_gate_wait(patient->shut, 0, 1, patient->stream);
@@ -185,6 +203,44 @@ static int suffer(weft_comm *comm, void *context)
     return failures;
 }
 
+/* Rank 1's GPU fails meanwhile: what the communicator says of it. */
+static int suffer_broken(weft_comm *comm, void *context)
+{
+    struct patient *patient = context;
+    const int rank = weft_comm_get_rank(comm);
+    const size_t bytes = ELEMS * sizeof(float);
+    weft_fault fault = {.size_bytes = sizeof(fault)};
+    weft_status status =
+        weft_stream_create(patient->device, 0, &patient->stream);
+    if (status == WEFT_OK) {
+        status = weft_device_alloc(patient->device, bytes, &patient->send);
+    }
+    if (status == WEFT_OK) {
+        status = weft_device_alloc(patient->device, bytes, &patient->recv);
+    }
+    for (int post = 0; post < 100 && status == WEFT_OK; post++) {
+        weft_stream *stream = patient->on_stream ? patient->stream : NULL;
+        status = weft_allreduce(patient->send, patient->recv, ELEMS,
+                                WEFT_DTYPE_F32, WEFT_REDOP_SUM, comm, stream);
+        if (status == WEFT_OK && stream) {
+            status = weft_stream_wait(stream);
+        }
+    }
+    if (rank != VICTIM) {
+        return expect_fault(patient, rank, status);
+    }
+    /* Its own stream may know of nothing but the GPU. */
+    await_fault(comm);
+    if (weft_comm_get_fault(comm, &fault) != WEFT_OK ||
+        fault.status != WEFT_ERR_SYSTEM || fault.rank != VICTIM ||
+        !strstr(fault.text, "all_reduce #") || status == WEFT_OK) {
+        fprintf(stderr, "rank %d: %s: \"%s\"\n", rank,
+                weft_status_text(fault.status), fault.text);
+        return 1;
+    }
+    return 0;
+}
+
 /* The communicator is gone. */
 static int clean_up(int rank, void *context)
 {
@@ -200,6 +256,9 @@ static int clean_up(int rank, void *context)
     weft_device_free(patient->device, patient->send);
     weft_device_free(patient->device, patient->recv);
     weft_device_close(patient->device);
+    if (patient->fault == BROKEN && rank == VICTIM) {
+        return failures; /* the driver gives nothing back any more */
+    }
     /* Rank 0 has taken over the socket that the ranks have met at. */
     const int descriptors = count_descriptors() + (rank == 0);
     const int mappings = count_mappings();
@@ -218,11 +277,13 @@ static void run(enum fault fault)
     const unsigned seeds = getenv("WEFT_TEST_LONG") ? 20 : 2;
     for (unsigned seed = 1; seed <= seeds; seed++) {
         char text[16];
-        struct patient patient = {.fault = fault};
+        struct patient patient = {.fault = fault,
+                                  .breaks_at = 20 + 13 * seed,
+                                  .on_stream = seed % 2 == 0};
         struct world world = {
             .nranks = RANKS,
             .config = {.timeout_ms = TIMEOUT_MS, .warn_ms = 60000},
-            .call = suffer,
+            .call = fault == BROKEN ? suffer_broken : suffer,
             .context = &patient,
             .before = count_before,
             .configure = open_device,
@@ -230,6 +291,7 @@ static void run(enum fault fault)
         world_processes started;
         snprintf(text, sizeof(text), "%u", seed);
         setenv("WEFT_SHADOW_SEED", text, 1);
+        setenv("WEFT_FAKE_GPU_SEED", text, 1);
         printf("seed %u\n", seed);
         const int64_t begin_ns = wefti_clock_ns();
         world_start_processes(&world, &started);
@@ -278,8 +340,16 @@ static void test_destroy_stream_at_shut_gate_bounded_told_later(void **state)
     run(SHUT_GATE);
 }
 
-int main(void)
+static void
+test_gpu_fails_meanwhile_all_told_of_rank_and_operation(void **state)
 {
+    (void)state;
+    run(BROKEN);
+}
+
+int main(int count, char **arguments)
+{
+    kind = count > 1 ? arguments[1] : "shadow";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_abort_device_work_queued_streams_drain),
         cmocka_unit_test(test_kill_device_work_queued_streams_drain),
@@ -287,5 +357,13 @@ int main(void)
         cmocka_unit_test(test_timeout_device_work_queued_streams_drain),
         cmocka_unit_test(test_destroy_stream_at_shut_gate_bounded_told_later),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest of_cuda[] = {
+        cmocka_unit_test(
+            test_gpu_fails_meanwhile_all_told_of_rank_and_operation),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (strcmp(kind, "cuda") == 0) {
+        failed += cmocka_run_group_tests(of_cuda, NULL, NULL);
+    }
+    return failed;
 }

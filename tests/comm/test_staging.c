@@ -6,11 +6,12 @@
  * device and on two.
  *
  * Method: each case runs twice, first with all buffers in host memory, then
- * with each of a rank's two buffers on the shadow device or the host, as is
- * drawn from the seed; the results, poison around them included, must be equal.
- * The device runs late and in an order that its own seed says; that also says
- * how long chunks are, on which the staging's size depends. Arguments:
- * threads or processes; then seeds, the first of them printed. With --long 20.
+ * with each of a rank's two buffers on the device or the host, as is drawn from
+ * the seed; the results, poison around them included, must be equal. The device
+ * runs late and in an order that its own seed says; that also says how long
+ * chunks are, on which the staging's size depends. Arguments: threads or
+ * processes; the device's kind, shadow or cuda (on the fake driver); the first
+ * seed, which is printed. With --long 20.
  */
 #include "tests/comm/world.h"
 
@@ -40,7 +41,7 @@ enum {
     GATE_CHUNKS = 4096
 };
 
-static const char *mode;
+static const char *mode, *kind;
 static unsigned first_seed;
 
 /* What one rank has. */
@@ -461,7 +462,7 @@ static void open_device(int rank, weft_comm_config *config, void *context)
 {
     struct plan *plan = context;
     assert_int_equal(
-        weft_device_open("shadow", rank % plan->ordinals, &plan->devices[rank]),
+        weft_device_open(kind, rank % plan->ordinals, &plan->devices[rank]),
         WEFT_OK);
     config->device = plan->devices[rank];
 }
@@ -541,6 +542,8 @@ static int run_world(int nranks, unsigned seed)
     setenv("WEFT_SHADOW_SEED", text, 1);
     static const char *const chunks[] = {"64", "0", "524288"};
     setenv("WEFT_CHUNK_BYTES", chunks[seed % 3], 1);
+    setenv("WEFT_FAKE_GPU_SEED", text, 1);
+    setenv("WEFT_FAKE_GPU_COUNT", "2", 1);
     return strcmp(mode, "processes") == 0 ? world_run_processes(&world)
                                           : world_run_threads(&world);
 }
@@ -550,7 +553,9 @@ static void test_all_on_device_memory_same_bits_as_on_the_hosts(void **state)
     (void)state;
     const bool is_long = getenv("WEFT_TEST_LONG") != NULL;
     const bool processes = strcmp(mode, "processes") == 0;
-    const bool slow = SANITIZED && !getenv("WEFT_TEST_WHOLE");
+    /* The fake driver has a thread for each stream, and the copies of all. */
+    const bool slow =
+        (SANITIZED && !getenv("WEFT_TEST_WHOLE")) || strcmp(kind, "cuda") == 0;
     const char *worlds = is_long     ? "123456789"
                          : processes ? "24"
                          : slow      ? "13"
@@ -569,7 +574,8 @@ static void test_all_on_device_memory_same_bits_as_on_the_hosts(void **state)
 int main(int count, char **arguments)
 {
     mode = count > 1 ? arguments[1] : "threads";
-    first_seed = count > 2 ? (unsigned)strtoul(arguments[2], NULL, 0) : 1;
+    kind = count > 2 ? arguments[2] : "shadow";
+    first_seed = count > 3 ? (unsigned)strtoul(arguments[3], NULL, 0) : 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_on_device_memory_same_bits_as_on_the_hosts),
     };

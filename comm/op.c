@@ -295,6 +295,20 @@ static void enter(weft_comm *comm, wefti_op *op)
     wefti_oneshot_announce(comm, op, declared_bytes, 0);
 }
 
+bool wefti_op_find_failed(weft_comm *comm, const wefti_op *op,
+                          const weft_gate *gate)
+{
+    const char *text;
+    weft_status status = gate ? wefti_gate_get_failure(gate, &text) : WEFT_OK;
+    if (status != WEFT_OK) {
+        char what[300];
+        snprintf(what, sizeof(what), "the work it waits for has failed: %s",
+                 text);
+        wefti_op_fail(comm, op, status, what);
+    }
+    return status != WEFT_OK;
+}
+
 static bool try_enter(weft_comm *comm, wefti_op *op)
 {
     if (op->on_stream &&
@@ -314,6 +328,10 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
         !wefti_op_all_ready(op)) {
         wefti_engine_look(comm->engine, op->desc.ready);
         wefti_watch_stalled(comm, op);
+        return false;
+    }
+    if ((op->on_stream && wefti_op_find_failed(comm, op, comm->start)) ||
+        (op->role.sends && wefti_op_find_failed(comm, op, op->desc.ready))) {
         return false;
     }
     enter(comm, op);

@@ -25,6 +25,12 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
 void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
                    const char *what);
 
+/* Whether gate, which may be NULL, has failed; then so does op, named with the
+ * gate's text: every epoch of it counts as reached, and what was to be made
+ * before may not be there. */
+bool wefti_op_find_failed(weft_comm *comm, const wefti_op *op,
+                          const weft_gate *gate);
+
 /* Marks the start of a transfer (idempotent), or its end. */
 void wefti_op_piece_open(wefti_op *op);
 void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);

@@ -112,7 +112,7 @@ static bool source_ready(weft_comm *comm, const wefti_op *op,
     if (shut) {
         wefti_engine_look(comm->engine, op->desc.ready);
     }
-    return !shut;
+    return !shut && !wefti_op_find_failed(comm, op, op->desc.ready);
 }
 
 /* Counts what has been written and announces gate chunks that are complete. */

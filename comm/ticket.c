@@ -122,8 +122,17 @@ bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket)
         wefti_gate_reached(ticket->start, ticket->chunk, ticket->turn);
     if (!reached) {
         wefti_engine_look(comm->engine, ticket->start);
+        return false;
     }
-    return reached;
+    /* It fails only with its device, and then counts as reached. */
+    const char *text;
+    weft_status failure = wefti_gate_get_failure(ticket->start, &text);
+    if (failure != WEFT_OK) {
+        wefti_fault_publish(comm, failure, comm->rank, 0,
+                            "rank %d's stream on \"%s\" has failed: %s",
+                            comm->rank, comm->name, text);
+    }
+    return failure == WEFT_OK;
 }
 
 void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)

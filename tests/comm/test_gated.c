@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "comm/observer.h"
+#include "device/device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -390,6 +391,49 @@ static void test_rate_limit_transfer_takes_its_time_wait_is_apart(void **state)
     unsetenv("WEFT_EMULATE_GBPS");
 }
 
+/* What was to raise rank 1's gate has failed: what it was to make is not sent,
+ * neither chunk by chunk nor in an operation of one message. */
+static int failed_gate(weft_comm *comm, void *context)
+{
+    const bool *small = context;
+    struct desk desk;
+    int failures = set_up(&desk), rank = weft_comm_get_rank(comm);
+    for (size_t chunk = 0; chunk < CHUNKS; chunk++) {
+        make_chunk(&desk, chunk, 1, rank);
+        if (rank == 0) {
+            failures += weft_gate_signal(desk.ready, 2 + chunk, 1, NULL) != 0;
+        }
+    }
+    if (rank == 1) {
+        wefti_gate_fail(desk.ready, WEFT_ERR_SYSTEM, "its GPU is gone");
+    }
+    weft_op op = gated_allreduce(&desk);
+    if (*small) {
+        op.count = 3;
+    }
+    weft_status status = weft_op_post(&op, 1, comm, NULL);
+    if (status >= 0 ||
+        !strstr(weft_error_text(), "has failed: its GPU is gone") ||
+        !strstr(weft_error_text(), "all_reduce #2")) {
+        fprintf(stderr, "rank %d: %d, %s\n", rank, (int)status,
+                weft_error_text());
+        failures++;
+    }
+    put_away(&desk);
+    return failures;
+}
+
+static void test_gated_by_a_failed_gate_is_not_sent(void **state)
+{
+    (void)state;
+    for (int small = 0; small < 2; small++) {
+        bool context = small;
+        struct world world = {
+            .nranks = 2, .call = failed_gate, .context = &context};
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -398,6 +442,7 @@ int main(void)
         cmocka_unit_test(test_gated_scatter_feeds_gather_exact),
         cmocka_unit_test(test_gated_only_root_has_gate_cut_alike_or_mismatch),
         cmocka_unit_test(test_streams_reached_in_opposite_orders_no_deadlock),
+        cmocka_unit_test(test_gated_by_a_failed_gate_is_not_sent),
         cmocka_unit_test(test_rate_limit_transfer_takes_its_time_wait_is_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -101,6 +101,13 @@ class Perf(unittest.TestCase):
         self.measure(1, 3, "alltoall", "--sizes", "30000", "-z", "0",
                      "--plan")
 
+    def test_programs_of_the_build_are_found_by_name(self):
+        done = run(FAKE + ["2"] + PRESET +
+                   ["weft-run", "-n", "2", "weft-perf", "all_reduce",
+                    "--memory", "cuda", "-e", "64"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("memory cuda", done.stdout)
+
     def test_two_ranks_as_threads(self):
         done = run(FAKE + ["2"] + PRESET +
                    [os.path.join(BIN, "weft-perf"), "all_gather", "--memory",

@@ -405,6 +405,7 @@ void weft_comm_destroy(weft_comm *comm)
             break;
         }
     }
+    wefti_copies_await_hands(comm);
     const wefti_leave how =
         comm->failed == WEFT_OK ? WEFTI_LEAVE_WELL : WEFTI_LEAVE_AFTER_FAULT;
     wefti_remote_tell_left(&comm->fabric, how);

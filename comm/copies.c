@@ -17,6 +17,7 @@
 #include "comm/op.h"
 #include "device/failure.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -315,6 +316,15 @@ void wefti_copies_look(wefti_engine *engine)
         comm->copies->handing = false;
     }
     engine->handing = false;
+}
+
+void wefti_copies_await_hands(weft_comm *comm)
+{
+    while (comm->copies && comm->copies->handing) {
+        pthread_mutex_unlock(&comm->engine->lock);
+        sched_yield();
+        pthread_mutex_lock(&comm->engine->lock);
+    }
 }
 
 void wefti_copies_drop(weft_comm *comm)

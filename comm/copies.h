@@ -74,6 +74,10 @@ void wefti_copies_hand_over(wefti_engine *engine);
  */
 void wefti_copies_look(wefti_engine *engine);
 
+/* Until no thread is at the device for comm, which no list holds any more: as
+ * long as a call of the driver. Lock held, and let go meanwhile. */
+void wefti_copies_await_hands(weft_comm *comm);
+
 /* Forgets what has not been handed over. Lock held. */
 void wefti_copies_drop(weft_comm *comm);
 

@@ -347,7 +347,9 @@ static int reduce_under_spy(weft_comm *comm, void *context)
                                               comm, NULL),
                            WEFT_OK, NULL);
     }
-    atomic_store(&seen.comm, NULL);
+    if (weft_comm_get_rank(comm) == SPIED) { /* the other may end first */
+        atomic_store(&seen.comm, NULL);
+    }
     get_up(&desk);
     return failures;
 }
@@ -381,7 +383,9 @@ static int send_under_spy(weft_comm *comm, void *context)
             WEFT_OK, NULL);
     }
     failures += expect(weft_barrier(comm, NULL), WEFT_OK, NULL);
-    atomic_store(&seen.comm, NULL);
+    if (sends) {
+        atomic_store(&seen.comm, NULL);
+    }
     get_up(&desk);
     return failures;
 }
@@ -395,8 +399,9 @@ static void test_send_next_chunk_fetched_before_last_is_sent(void **state)
     printf("%zu of %zu fetches ahead\n", atomic_load(&seen.fetches_ahead),
            atomic_load(&seen.fetches));
     assert_true(atomic_load(&seen.fetches) >= 5 * 16);
-    assert_true(atomic_load(&seen.fetches_ahead) >=
-                atomic_load(&seen.fetches) / 4); /* it has 4 slots */
+    /* Some of each message's 4 slots, however late the receiver is; none is
+     * where each waits for the one before. */
+    assert_true(atomic_load(&seen.fetches_ahead) >= 5 * 2);
 }
 
 static int use_wrong_places(weft_comm *comm, void *context)

@@ -10,6 +10,7 @@ host's links are counted before and after. Needs root and iproute2.
 """
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -165,6 +166,22 @@ class Emulated(unittest.TestCase):
         self.assertLess(time.monotonic() - begun, limit_s)
         self.assertNotEqual(job.returncode, 0, out)
         return err
+
+    def test_packets_fit_the_bucket(self):
+        for rate, packet, burst in (("1gbit", 61440, 65536),
+                                    ("100mbit", 61440, 65536),
+                                    ("50mbit", 8192, 16384)):
+            done = run(emulated(f"2x1,{rate}", 2, "sh", "-c",
+                                "ip -d link show eth0; tc qdisc show dev eth0"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count(f"gso_max_size {packet} "), 2)
+            shown = re.findall(r"burst (\d+)(Kb|b)", done.stdout)
+            self.assertEqual(len(shown), 2, done.stdout)
+            for number, unit in shown:  # tc counts it in ticks of a clock
+                self.assertAlmostEqual(
+                    int(number) * (1024 if unit == "Kb" else 1), burst,
+                    delta=burst // 100)
+                self.assertGreater(burst, packet)
 
     def test_killed_rank_is_named(self):
         job = self.start("2x2,1gbit", 4)

@@ -40,7 +40,12 @@ static weft_status make_unit(int index, wefti_shadow_unit **out)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&unit->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    pthread_mutex_init(&unit->lock, NULL);
+    /* Held for shorter than a sleep takes, and very often. */
+    pthread_mutexattr_t brief;
+    pthread_mutexattr_init(&brief);
+    pthread_mutexattr_settype(&brief, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(&unit->lock, &brief);
+    pthread_mutexattr_destroy(&brief);
     *out = unit;
     return WEFT_OK;
 }

@@ -88,7 +88,7 @@ weft_status wefti_shadow_event_post(weft_event *base, weft_stream *stream)
     shadow_event *event = of(base);
     pthread_mutex_lock(&event->unit->lock);
     weft_status status = post_locked(event, (wefti_shadow_stream *)stream);
-    pthread_mutex_unlock(&event->unit->lock);
+    wefti_shadow_unlock(event->unit);
     return status;
 }
 
@@ -129,7 +129,7 @@ weft_status wefti_shadow_event_wait(weft_event *base, weft_stream *stream)
         post = event->latest;
         post->users++;
     }
-    pthread_mutex_unlock(&unit->lock);
+    wefti_shadow_unlock(unit);
     if (post) {
         wefti_poll(base->device, has_happened, post);
         pthread_mutex_lock(&unit->lock);

@@ -11,7 +11,10 @@
 
 #include <stdlib.h>
 
-enum { RING_FIRST = 64 };
+enum {
+    RING_FIRST = 64,
+    TEND_NS = 1000000, /* a wait at a failed gate is not kept for longer */
+};
 
 static wefti_shadow_stream *of(weft_stream *stream)
 {
@@ -57,12 +60,10 @@ weft_status wefti_shadow_push_locked(wefti_shadow_stream *stream,
     for (size_t i = 0; i < count; i++) {
         *wefti_shadow_get_item(stream, stream->posted++) = items[i];
     }
-    if (idle) {
+    if (idle) { /* else the thread knows of the stream */
         stream->resume_ns =
             wefti_clock_ns() + wefti_shadow_draw_delay_locked(unit);
-    }
-    if (unit->asleep) {
-        pthread_cond_signal(&unit->changed);
+        wefti_shadow_due_locked(unit, stream->resume_ns);
     }
     return WEFT_OK;
 }
@@ -73,7 +74,7 @@ static weft_status push(weft_stream *base, const wefti_shadow_item *items,
     wefti_shadow_stream *stream = of(base);
     pthread_mutex_lock(&stream->unit->lock);
     weft_status status = wefti_shadow_push_locked(stream, items, count);
-    pthread_mutex_unlock(&stream->unit->lock);
+    wefti_shadow_unlock(stream->unit);
     return status;
 }
 
@@ -100,6 +101,7 @@ weft_status wefti_shadow_stream_create(weft_device *device,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a stream");
     }
     stream->unit = wefti_shadow_unit_of(device);
+    wefti_doorbell_init(&stream->empty);
     weft_status status = grow(stream);
     if (status == WEFT_OK) {
         status = wefti_holds_create(device, &stream->holds);
@@ -129,12 +131,20 @@ static bool is_drained(const void *arg)
     return get_done(wanted->stream) >= wanted->posted;
 }
 
+/* Like a driver's own call: it sleeps until the stream's thread rings. */
 static void await_all(wefti_shadow_stream *stream)
 {
     pthread_mutex_lock(&stream->unit->lock);
     const goal wanted = {stream, stream->posted};
     pthread_mutex_unlock(&stream->unit->lock);
-    wefti_poll(stream->base.device, is_drained, &wanted);
+    while (!is_drained(&wanted)) {
+        wefti_device_tend(stream->base.device);
+        const uint32_t seen = wefti_doorbell_arm(&stream->empty);
+        if (!is_drained(&wanted)) {
+            wefti_doorbell_sleep(&stream->empty, seen, TEND_NS);
+        }
+        wefti_doorbell_disarm(&stream->empty);
+    }
     wefti_holds_pass(stream->holds);
 }
 

@@ -7,7 +7,7 @@
  * could go on, and may keep a stream back for a while before its next item. Of
  * a copy it runs a part, and perhaps something else before the next. What it
  * stores into a word it stores without a look at what was there, and it tells
- * nobody.
+ * nobody; only drains sleep until a stream has run all.
  *
  * Words are raised by hosts that do not notify it either: while nothing but
  * waits is left it looks at them in slices that grow, fast up to SLICE_NS and
@@ -26,6 +26,7 @@ enum {
     DELAY_MOST_NS = 200000, /* as a rule */
     LONG_1_IN = 1024,       /* items before which it is a long one */
     LONG_MOST_NS = 3000000,
+    SOON_NS = 50000, /* no sleep that ends so soon is cut short */
     SLICE_FIRST_NS = 10000,
     SLICE_NS = 200000,
     SLICE_MOST_NS = 1000000,
@@ -149,6 +150,9 @@ static void run_one(wefti_shadow_stream *stream)
     stream->resume_ns = wefti_clock_ns() + wefti_shadow_draw_delay_locked(unit);
     if (over) {
         atomic_store(&stream->done, done + 1); /* read by drains */
+        if (done + 1 == stream->posted) {
+            wefti_doorbell_ring(&stream->empty);
+        }
     }
 }
 
@@ -156,13 +160,31 @@ static void sleep_locked(wefti_shadow_unit *unit, int64_t wake_ns)
 {
     const struct timespec wake = {.tv_sec = wake_ns / 1000000000,
                                   .tv_nsec = wake_ns % 1000000000};
-    unit->asleep = true;
+    unit->asleep_to_ns = wake_ns;
     if (wake_ns == INT64_MAX) {
         pthread_cond_wait(&unit->changed, &unit->lock);
     } else {
         pthread_cond_timedwait(&unit->changed, &unit->lock, &wake);
     }
-    unit->asleep = false;
+    unit->asleep_to_ns = 0;
+}
+
+void wefti_shadow_due_locked(wefti_shadow_unit *unit, int64_t at_ns)
+{
+    if (unit->asleep_to_ns > at_ns + SOON_NS) {
+        unit->to_wake = true;
+        unit->asleep_to_ns = 0; /* once is enough */
+    }
+}
+
+void wefti_shadow_unlock(wefti_shadow_unit *unit)
+{
+    const bool wakes = unit->to_wake;
+    unit->to_wake = false;
+    pthread_mutex_unlock(&unit->lock);
+    if (wakes) {
+        pthread_cond_signal(&unit->changed);
+    }
 }
 
 static int64_t next_slice(int64_t slice_ns)

@@ -13,6 +13,7 @@
 #ifndef DEVICE_SHADOW_UNIT_H
 #define DEVICE_SHADOW_UNIT_H
 
+#include "base/doorbell.h"
 #include "device/holds.h"
 #include "device/object.h"
 
@@ -60,6 +61,7 @@ typedef struct wefti_shadow_stream {
     weft_stream base;
     struct wefti_shadow_unit *unit;
     wefti_holds *holds;
+    wefti_doorbell empty; /* rung, under the lock, when all is done: drains */
 
     /* From here on guarded by the unit's lock. */
     struct wefti_shadow_stream *next; /* of the unit */
@@ -95,9 +97,11 @@ typedef struct wefti_shadow_unit {
     pthread_cond_t changed; /* work was posted, or it is to quit */
     wefti_shadow_stream *streams;
     wefti_shadow_post *spare_posts;
-    uint64_t random;  /* state */
-    int64_t slice_ns; /* of the next sleep with streams at gates */
-    bool asleep, quit, has_thread;
+    uint64_t random;      /* state */
+    int64_t slice_ns;     /* of the next sleep with streams at gates */
+    int64_t asleep_to_ns; /* when the thread's sleep ends; 0: it is awake */
+    bool to_wake;         /* by whoever has the lock, once that is given back */
+    bool quit, has_thread;
     pthread_t thread;
 } wefti_shadow_unit;
 
@@ -161,6 +165,13 @@ wefti_shadow_get_item(const wefti_shadow_stream *stream, uint64_t number)
 
 /* Starts it unless it runs; the caller holds the unit's lock. */
 WEFT_NODISCARD weft_status wefti_shadow_start_locked(wefti_shadow_unit *unit);
+
+/* What has to be looked at from then on has been posted. */
+void wefti_shadow_due_locked(wefti_shadow_unit *unit, int64_t at_ns);
+
+/* Gives the lock back, and then wakes the thread if something is due: woken
+ * before, it would only run into the lock. */
+void wefti_shadow_unlock(wefti_shadow_unit *unit);
 
 /* Ends and joins it, if it runs. */
 void wefti_shadow_stop(wefti_shadow_unit *unit);

@@ -8,7 +8,8 @@
  * bounded, because the watch for dead peers runs in the sleeper.
  *
  * While a device that rings no bell has something to do for an operation, both
- * look at it without sleeping for a millisecond, and then in short slices.
+ * look at it without sleeping for a millisecond, and then in short slices; where
+ * waiters do not spin, as cores are short, the slices begin after BRIEF_NS.
  */
 #include "comm/engine.h"
 
@@ -33,9 +34,10 @@
 
 enum {
     SLEEP_NS = 20000000,
-    SLICE_NS = 100000,       /* the first sleep between looks at a device */
+    SLICE_NS = 50000,        /* the first sleep between looks at a device */
     SLICE_MOST_NS = 1000000, /* and the last */
     YIELD_NS = 1000000,
+    BRIEF_NS = 20000, /* instead, of a device, where cores are short */
     SPIN_NS = 20000,
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4,
@@ -266,9 +268,15 @@ bool wefti_engine_spins(const wefti_engine *engine)
     return !engine->crowded && engine->spin_ns > 0;
 }
 
+/* How long a device is looked at without a sleep. */
+static int64_t look_ns(const wefti_engine *engine)
+{
+    return wefti_engine_spins(engine) ? YIELD_NS : BRIEF_NS;
+}
+
 /* Spins or yields once; false: it is time to sleep. */
 static bool stay_awake(const wefti_engine *engine, struct patience *patience,
-                       int64_t due_ns)
+                       int64_t due_ns, bool looks)
 {
     if (due_ns != INT64_MAX) {
         return false;
@@ -280,7 +288,7 @@ static bool stay_awake(const wefti_engine *engine, struct patience *patience,
             patience->since_ns = now_ns;
         }
         int64_t waited_ns = now_ns - patience->since_ns;
-        if (waited_ns > YIELD_NS) {
+        if (waited_ns > (looks ? look_ns(engine) : YIELD_NS)) {
             return false;
         }
         if (!spin || waited_ns > engine->spin_ns) {
@@ -305,7 +313,7 @@ static void drive(wefti_engine *engine, bool (*done)(const void *),
         }
         if (news.moved) {
             patience = (struct patience){0, 0, 0};
-        } else if (!stay_awake(engine, &patience, news.due_ns) &&
+        } else if (!stay_awake(engine, &patience, news.due_ns, news.looks) &&
                    park(engine, done, context, &patience)) {
             return;
         }
@@ -337,7 +345,7 @@ static void progress_once(wefti_engine *engine, struct patience *patience)
     if (news.looks && patience->since_ns == 0) {
         patience->since_ns = now_ns;
     }
-    if (news.looks && now_ns - patience->since_ns < YIELD_NS) {
+    if (news.looks && now_ns - patience->since_ns < look_ns(engine)) {
         sched_yield();
     } else {
         park(engine, NULL, NULL, patience);

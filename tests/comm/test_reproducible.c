@@ -7,7 +7,8 @@
  * addition (shown first: the reversed order differs); every algorithm with
  * three chunk sizes, for 2 to 7 ranks, compared bitwise with the first variant
  * and with the reference of the kernels' tests. f32 and bf16 in every world,
- * the other types in 3 and 6 ranks, products and averages too.
+ * the other types in 3 and 6 ranks, products and averages too; with sanitizers
+ * fewer ranks.
  */
 #include "base/check.h"
 #include "tests/comm/world.h"
@@ -165,7 +166,9 @@ static void test_other_floats_all_variants_same_bits(void **state)
                                             {WEFT_DTYPE_F32, WEFT_REDOP_PROD}};
     for (size_t i = 0; i < WEFTI_COUNT_OF(cases); i++) {
         compare_variants(3, cases[i]);
-        compare_variants(MOST_RANKS - 1, cases[i]);
+        if (MOST_RANKS - 1 > 3) {
+            compare_variants(MOST_RANKS - 1, cases[i]);
+        }
     }
 }
 

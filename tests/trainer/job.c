@@ -10,6 +10,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
@@ -22,6 +23,15 @@ static const char config_text[] =
     "        lr: 1.0e-2, warmup_steps: 3, validate_every: 4}\n"
     "overlap: {bucket_mb: 0.012}\n"
     "checkpoint: {dir: ckpt, every: 0, keep: 100}\n";
+
+bool job_is_slow(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    return !getenv("WEFT_TEST_LONG") && !getenv("WEFT_TEST_WHOLE");
+#else
+    return false;
+#endif
+}
 
 void job_prepare(scratch *own, uint64_t seed)
 {

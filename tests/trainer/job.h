@@ -10,6 +10,7 @@
 #include "tests/trainer/scratch.h"
 #include "weft/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -55,6 +56,13 @@ typedef struct job_result {
     char printed[JOB_TEXT_BYTES]; /* rank 0's output */
     size_t printed_bytes;
 } job_result;
+
+/*
+ * Whether computing takes so long that a test has fewer layouts: under the
+ * thread sanitizer, unless scripts/test has --long. Those left out run in
+ * release and asan; what they do between threads, the others do too.
+ */
+bool job_is_slow(void);
 
 /* A text and a config named job.yaml in own; checkpoints go to own/ckpt. */
 void job_prepare(scratch *own, uint64_t seed);

@@ -46,16 +46,20 @@ static void test_stream_10000_calls_run_in_order(void **state)
     weft_stream_destroy(stream);
 }
 
-/* All kinds of items mixed, all queued before the first may run. */
-static void test_stream_10000_mixed_items_run_in_order(void **state)
+/* All kinds of items mixed, all queued before the first may run. A CUDA driver
+ * keeps a caller waiting whose stream has about a thousand, and here that would
+ * be for ever. */
+static void test_stream_mixed_items_run_in_order(void **state)
 {
     static journal book;
     static entry entries[ITEMS];
+    const int items =
+        wefti_device_get_table(*state) == &wefti_device_cuda ? 300 : ITEMS;
     weft_stream *stream = make_stream(*state);
     weft_gate *gate = make_gate(*state, 2);
     memset(&book, 0, sizeof(book));
     ok(weft_gate_wait(gate, 0, 1, stream));
-    for (int i = 0; i < ITEMS; i++) {
+    for (int i = 0; i < items; i++) {
         entries[i] = (entry){&book, i};
         uint64_t epoch = (uint64_t)i + 1;
         if (i % 3 == 0) {
@@ -70,8 +74,8 @@ static void test_stream_10000_mixed_items_run_in_order(void **state)
     assert_int_equal(wefti_gate_get(gate, 1), 0);
     ok(weft_gate_signal(gate, 0, 1, NULL));
     ok(weft_stream_wait(stream));
-    assert_int_equal(wefti_gate_get(gate, 1), ITEMS);
-    assert_int_equal(book.count, ITEMS / 3);
+    assert_int_equal(wefti_gate_get(gate, 1), items - (items - 1) % 3);
+    assert_int_equal(book.count, items / 3);
     for (int i = 0; i < book.count; i++) {
         assert_int_equal(book.turns[i], 3 * i + 2);
     }
@@ -105,26 +109,33 @@ static void test_stream_signals_and_waits_start_no_thread(void **state)
     weft_gate_destroy(gate);
 }
 
-/* A chain this long would overflow the stack if each woke the next inside. */
-static void test_stream_chain_of_5000_needs_no_deep_stack(void **state)
+/* A chain of 5000 would overflow the stack if each woke the next inside. Where
+ * the device runs it there is no such stack, and signal returns before. */
+static void test_stream_long_chain_needs_no_deep_stack(void **state)
 {
-    enum { STREAMS = 5000 };
+    enum { STREAMS = 5000, LIKE_GPU_STREAMS = 50 };
     static weft_stream *streams[STREAMS];
     static weft_gate *gates[STREAMS + 1];
+    const bool notifies = wefti_device_can(*state, WEFT_CAP_NOTIFIES);
+    const size_t count = notifies ? STREAMS : LIKE_GPU_STREAMS;
     gates[0] = make_gate(*state, 1);
-    for (size_t s = 0; s < STREAMS; s++) {
+    for (size_t s = 0; s < count; s++) {
         streams[s] = make_stream(*state);
         gates[s + 1] = make_gate(*state, 1);
         ok(weft_gate_wait(gates[s], 0, 1, streams[s]));
         ok(weft_gate_signal(gates[s + 1], 0, 1, streams[s]));
     }
+    assert_int_equal(weft_gate_test(gates[count], 0, 1), WEFT_INPROGRESS);
     ok(weft_gate_signal(gates[0], 0, 1, NULL));
-    assert_int_equal(wefti_gate_get(gates[STREAMS], 0), 1);
-    for (size_t s = 0; s < STREAMS; s++) {
+    if (notifies) {
+        assert_int_equal(wefti_gate_get(gates[count], 0), 1);
+    }
+    ok(weft_gate_wait(gates[count], 0, 1, NULL));
+    for (size_t s = 0; s < count; s++) {
         weft_stream_destroy(streams[s]);
         weft_gate_destroy(gates[s]);
     }
-    weft_gate_destroy(gates[STREAMS]);
+    weft_gate_destroy(gates[count]);
 }
 
 static void count_up(void *arg)
@@ -369,23 +380,24 @@ static void test_stream_without_host_calls_says_so(void **state)
     weft_stream_destroy(stream);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    choose_kind(argc, argv);
     const struct CMUnitTest tests[] = {
-        BOTH(test_stream_10000_calls_run_in_order),
-        BOTH(test_stream_10000_mixed_items_run_in_order),
+        EACH(test_stream_10000_calls_run_in_order),
+        EACH(test_stream_mixed_items_run_in_order),
         HOST(test_stream_signals_and_waits_start_no_thread),
-        HOST(test_stream_chain_of_5000_needs_no_deep_stack),
-        BOTH(test_stream_ping_pong_through_gates_ends),
-        BOTH(test_stream_ping_pong_with_calls_ends),
-        BOTH(test_stream_posted_while_advanced_loses_nothing),
-        BOTH(test_stream_signalled_while_it_stops_goes_on),
+        EACH(test_stream_long_chain_needs_no_deep_stack),
+        EACH(test_stream_ping_pong_through_gates_ends),
+        EACH(test_stream_ping_pong_with_calls_ends),
+        EACH(test_stream_posted_while_advanced_loses_nothing),
+        EACH(test_stream_signalled_while_it_stops_goes_on),
         HOST(test_stream_call_that_waits_for_another_stream_ends),
         HOST(test_stream_woken_before_a_call_runs_before_it),
-        BOTH(test_stream_destroy_drains_first),
-        BOTH(test_stream_misused_refuses),
+        EACH(test_stream_destroy_drains_first),
+        EACH(test_stream_misused_refuses),
         HOST(test_stream_waited_for_by_its_own_call_refuses),
-        SHADOW(test_stream_without_host_calls_says_so),
+        LIKE_GPU(test_stream_without_host_calls_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -270,15 +270,16 @@ static void test_watch_raced_by_signals_is_never_called_after(void **state)
     weft_gate_destroy(gate);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    choose_kind(argc, argv);
     const struct CMUnitTest tests[] = {
-        BOTH(test_watch_is_called_once_a_raise_in_the_signaller),
-        BOTH(test_watch_equal_watchers_are_called_once_for_all),
-        BOTH(test_watch_twice_needs_two_unwatches),
-        BOTH(test_watch_unwatched_from_inside_a_call_is_safe),
-        BOTH(test_watch_unwatch_waits_for_a_running_call),
-        BOTH(test_watch_raced_by_signals_is_never_called_after),
+        EACH(test_watch_is_called_once_a_raise_in_the_signaller),
+        EACH(test_watch_equal_watchers_are_called_once_for_all),
+        EACH(test_watch_twice_needs_two_unwatches),
+        EACH(test_watch_unwatched_from_inside_a_call_is_safe),
+        EACH(test_watch_unwatch_waits_for_a_running_call),
+        EACH(test_watch_raced_by_signals_is_never_called_after),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

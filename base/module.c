@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * base/module.c - the places, from the folder of the library or program.
+ * base/module.c - the places, from the folder of the library or program; and
+ * whether what lies there can be opened.
  */
 #include "base/module.h"
 
 #include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <libgen.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* WEFTI_LIBDIR is lib, or lib64. */
@@ -33,4 +39,75 @@ bool wefti_module_find(const char *name, char path_out[PATH_MAX])
         }
     }
     return false;
+}
+
+static bool read_at(int fd, uint64_t offset, void *out, size_t bytes)
+{
+    return pread(fd, out, bytes, (off_t)offset) == (ssize_t)bytes;
+}
+
+/* How long the file has to be for its segments to be there; 0: that is for
+ * dlopen to say, which reads the headers before it maps anything. */
+static uint64_t get_needed_bytes(int fd)
+{
+    Elf64_Ehdr header;
+    Elf64_Phdr segment;
+    uint64_t needed_bytes = 0;
+    if (!read_at(fd, 0, &header, sizeof(header)) ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+        header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_phentsize != sizeof(segment)) {
+        return 0;
+    }
+    for (uint64_t i = 0; i < header.e_phnum; i++) {
+        if (!read_at(fd, header.e_phoff + i * sizeof(segment), &segment,
+                     sizeof(segment))) {
+            return 0;
+        }
+        const uint64_t end = segment.p_offset + segment.p_filesz;
+        if (segment.p_type == PT_LOAD && end > needed_bytes) {
+            needed_bytes = end;
+        }
+    }
+    return needed_bytes;
+}
+
+/* What cannot be opened or looked at is dlopen's to refuse. */
+static bool is_cut_short(const char *path, char *why_out, size_t why_bytes)
+{
+    struct stat about;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    const uint64_t needed_bytes = get_needed_bytes(fd);
+    const bool cut =
+        fstat(fd, &about) == 0 && (uint64_t)about.st_size < needed_bytes;
+    if (cut) {
+        snprintf(why_out, why_bytes,
+                 "%s: damaged: it has %lld bytes, and %llu belong to it", path,
+                 (long long)about.st_size, (unsigned long long)needed_bytes);
+    }
+    close(fd);
+    return cut;
+}
+
+void *wefti_module_open(const char *path, int flags, const char *symbol,
+                        void **handle_out, char *why_out, size_t why_bytes)
+{
+    if (is_cut_short(path, why_out, why_bytes)) {
+        return NULL;
+    }
+    void *handle = dlopen(path, flags);
+    void *found = handle ? dlsym(handle, symbol) : NULL;
+    if (!found) {
+        const char *why = dlerror();
+        snprintf(why_out, why_bytes, "%s", why ? why : path);
+        if (handle) {
+            dlclose(handle);
+        }
+        return NULL;
+    }
+    *handle_out = handle;
+    return found;
 }

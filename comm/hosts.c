@@ -60,11 +60,11 @@ static int describe(const wefti_port_table *net, description *own, char *why,
         snprintf(why, why_bytes, "%s is not installed", WEFTI_HOST_MODULE_NAME);
         return -1;
     }
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    void *found = handle ? dlsym(handle, WEFTI_HOST_MODULE_SYMBOL) : NULL;
+    void *handle;
+    void *found =
+        wefti_module_open(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE,
+                          WEFTI_HOST_MODULE_SYMBOL, &handle, why, why_bytes);
     if (!found) {
-        const char *reason = dlerror();
-        snprintf(why, why_bytes, "%s", reason ? reason : "it is empty");
         return -1;
     }
     memcpy(&call, &found, sizeof(call)); /* a function, as POSIX has it */

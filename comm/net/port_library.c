@@ -41,12 +41,13 @@ static weft_status open_table(void)
                            "libucx-dev is installed)",
                            module_name);
     }
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    void *found = handle ? dlsym(handle, WEFTI_PORT_SYMBOL) : NULL;
+    void *handle;
+    void *found =
+        wefti_module_open(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE,
+                          WEFTI_PORT_SYMBOL, &handle, why, sizeof(why));
     if (!found) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "the network module cannot be loaded: %s",
-                           dlerror());
+                           "the network module cannot be loaded: %s", why);
     }
     wefti_port_loader *load; /* a function, as POSIX has it */
     memcpy(&load, &found, sizeof(load));

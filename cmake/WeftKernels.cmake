@@ -23,11 +23,7 @@ endif()
 if(WEFT_SANITIZE OR WEFT_FUZZ OR CMAKE_CROSSCOMPILING)
     message(STATUS "kernels for GPUs: not in this kind of build")
 elseif(NOT WEFT_NVCC)
-    message(STATUS "kernels for GPUs: none, there is no nvcc to compile them "
-        "(WEFT_NVCC)")
-elseif(NOT CMAKE_CXX_COMPILER)
-    message(STATUS "kernels for GPUs: none, nvcc needs a C++ compiler "
-        "and there is none")
+    message(STATUS "kernels for GPUs: none, ${weft_kernels_why}")
 else()
     message(STATUS "kernels for GPUs: by ${WEFT_NVCC}")
     set(kernels_dir ${CMAKE_BINARY_DIR}/kernels)

@@ -8,6 +8,7 @@
 
 #include "weft/status.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -42,5 +43,14 @@ WEFT_NODISCARD weft_status wefti_cuda_describe(int index,
  * Returns as wefti_cuda_describe. */
 WEFT_NODISCARD weft_status wefti_cuda_can_access(int index, int peer,
                                                  bool *can_out);
+
+/*
+ * wefti_cuda_find_kernels - the file with weft's own kernels, which it opens;
+ * no driver is asked.
+ *
+ * Returns     OK | ERR_UNSUPPORTED (this weft was built without) | ERR_INVALID
+ *             (the setting names no file) | ERR_SYSTEM (the file holds none).
+ */
+WEFT_NODISCARD weft_status wefti_cuda_find_kernels(char path_out[PATH_MAX]);
 
 #endif

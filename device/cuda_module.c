@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/module.h"
 #include "base/settings.h"
+#include "device/cuda.h"
 #include "device/cuda_gpu.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,16 +36,51 @@ struct wefti_cuda_module {
     kernel *kernels; /* that have been launched */
 };
 
-/* Whether there is a file; the setting names one, else it lies where the
- * modules lie. */
-static bool find_file(char path_out[PATH_MAX])
+/* The setting names the file, else it lies where the modules lie. */
+static weft_status find_file(char path_out[PATH_MAX])
 {
     const char *set = wefti_setting_text(WEFTI_SETTING_KERNELS);
-    if (*set) {
-        const int used = snprintf(path_out, PATH_MAX, "%s", set);
-        return used < PATH_MAX && access(path_out, R_OK) == 0;
+    if (*set && access(set, R_OK) != 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_KERNELS=%s: %s; allowed is a file with the "
+                           "kernels for GPUs",
+                           set, strerror(errno));
     }
-    return wefti_module_find(file_name, path_out);
+    if (*set) {
+        snprintf(path_out, PATH_MAX, "%s", set);
+        return WEFT_OK;
+    }
+    return wefti_module_find(file_name, path_out)
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "the kernels for GPUs are missing: there is no "
+                             "%s (it is built where nvcc is installed)",
+                             file_name);
+}
+
+static weft_status open_image(const char *path, void **file_out,
+                              const void **image_out)
+{
+    char why[PATH_MAX + 128];
+    *image_out = wefti_module_open(path, RTLD_NOW | RTLD_LOCAL, image_name,
+                                   file_out, why, sizeof(why));
+    return *image_out
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_SYSTEM, "kernels for GPUs: %s", why);
+}
+
+weft_status wefti_cuda_find_kernels(char path_out[PATH_MAX])
+{
+    void *file;
+    const void *image;
+    weft_status status = find_file(path_out);
+    if (status == WEFT_OK) {
+        status = open_image(path_out, &file, &image);
+    }
+    if (status == WEFT_OK) {
+        dlclose(file);
+    }
+    return status;
 }
 
 weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu)
@@ -52,10 +89,14 @@ weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu)
     if (!module) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
     }
-    if (find_file(module->path)) {
+    weft_status status = find_file(module->path);
+    if (status == WEFT_OK) {
         gpu->caps |= WEFT_CAP_LAUNCHES;
+    } else if (status == WEFT_ERR_UNSUPPORTED) {
+        module->path[0] = '\0'; /* all else works */
     } else {
-        module->path[0] = '\0';
+        free(module);
+        return status;
     }
     pthread_mutex_init(&module->lock, NULL);
     gpu->module = module;
@@ -81,14 +122,13 @@ void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
 static weft_status load_locked(wefti_cuda_gpu *gpu)
 {
     struct wefti_cuda_module *module = gpu->module;
-    void *file = dlopen(module->path, RTLD_NOW | RTLD_LOCAL);
-    const void *image = file ? dlsym(file, image_name) : NULL;
-    weft_status status =
-        image ? wefti_cuda_check(
-                    gpu, gpu->api->cuModuleLoadData(&module->native, image),
-                    module->path)
-              : wefti_error(WEFT_ERR_SYSTEM, "kernels for GPUs: %s", dlerror());
-    if (file) {
+    void *file;
+    const void *image;
+    weft_status status = open_image(module->path, &file, &image);
+    if (status == WEFT_OK) {
+        status = wefti_cuda_check(
+            gpu, gpu->api->cuModuleLoadData(&module->native, image),
+            module->path);
         dlclose(file);
     }
     return status;

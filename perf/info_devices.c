@@ -57,6 +57,22 @@ static void write_device(int index, int count, wefti_json *json)
     wefti_json_object_close(json);
 }
 
+/* weft's own kernels; those lie beside it, with or without a GPU. */
+static void write_kernels(wefti_json *json)
+{
+    char path[PATH_MAX];
+    const bool found = wefti_cuda_find_kernels(path) == WEFT_OK;
+    wefti_json_object_open(json, "kernels");
+    if (found) {
+        wefti_json_text(json, "file", path);
+        wefti_json_null(json, "why");
+    } else {
+        wefti_json_null(json, "file");
+        wefti_json_text(json, "why", weft_error_text());
+    }
+    wefti_json_object_close(json);
+}
+
 void wefti_info_devices_write(bool live, wefti_json *json)
 {
     int count = 0, version = 0;
@@ -72,6 +88,7 @@ void wefti_info_devices_write(bool live, wefti_json *json)
         wefti_json_text(json, "why",
                         live ? weft_error_text() : "a recorded machine");
     }
+    write_kernels(json);
     wefti_json_array_open(json, "devices");
     for (int index = 0; index < count; index++) {
         write_device(index, count, json);
@@ -129,4 +146,9 @@ void wefti_info_devices_print(FILE *file)
     for (int index = 0; index < count; index++) {
         print_device(index, count, file);
     }
+    char path[PATH_MAX];
+    status = wefti_cuda_find_kernels(path);
+    column = fprintf(file, "kernels  ");
+    wefti_report_wrap(status == WEFT_OK ? path : weft_error_text(), 9, column,
+                      file);
 }

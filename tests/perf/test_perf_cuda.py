@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 SOURCE, BUILD = sys.argv[1:3]
@@ -74,6 +75,28 @@ class Info(unittest.TestCase):
         self.assertIn("\ncuda1", text)
         self.assertLessEqual(max(map(len, text.splitlines())), 80)
 
+    def test_kernels_are_named_or_why_there_are_none(self):
+        kernels = os.path.join(BUILD, "tests", "fake", "fake_kernels.so")
+        with tempfile.NamedTemporaryFile(suffix=".so") as cut:
+            with open(kernels, "rb") as whole:
+                cut.write(whole.read(5000))
+            cut.flush()
+            for set_to, said in ((kernels, None),
+                                 ("/nonexistent", "No such file"),
+                                 (cut.name, "damaged")):
+                done = info(0, "--json", "-", WEFT_KERNELS=set_to)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found = json.loads(done.stdout)["cuda"]["kernels"]
+                text = info(0, WEFT_KERNELS=set_to).stdout
+                self.assertIn("\nkernels  ", text)
+                if said:
+                    self.assertIsNone(found["file"])
+                    self.assertIn(set_to, found["why"])
+                    self.assertIn(said, found["why"])
+                    self.assertIn(set_to, text)
+                else:
+                    self.assertEqual(found, {"file": kernels, "why": None})
+
     def test_a_recorded_machine_has_no_driver(self):
         done = info(2, "--input", "2x(8xH100,8xCX7)", "--json", "-")
         self.assertEqual(json.loads(done.stdout)["cuda"]["devices"], [])
@@ -121,12 +144,19 @@ class Perf(unittest.TestCase):
         self.measure(2, 2, "all_reduce", "--sizes", "4M", "-d", "bf16")
 
     def test_what_is_not_there_is_refused(self):
-        for devices, options, said in (
-                (0, ("--memory", "cuda"), "libcuda.so.1"),
-                (2, ("--memory", "cuda", "--device", "2"), "allowed is 0 to 1"),
-                (0, ("--memory", "gpu"), "allowed is host, cuda or shadow"),
-                (0, ("--device", "0"), "--device 0")):
-            done = perf(devices, 1, "all_reduce", *options)
+        cuda = ("--memory", "cuda")
+        for devices, options, said, variables in (
+                (0, cuda, "libcuda.so.1", {}),
+                (2, (*cuda, "--device", "2"), "allowed is 0 to 1", {}),
+                (0, ("--memory", "gpu"), "allowed is host, cuda or shadow", {}),
+                (0, ("--device", "0"), "--device 0", {}),
+                (1, cuda, "WEFT_KERNELS=/nonexistent: No such file",
+                 {"WEFT_KERNELS": "/nonexistent"}),
+                (1, cuda, "for CUDA 11.8, needed is 12.0",
+                 {"WEFT_FAKE_GPU_DRIVER_VERSION": "11080"}),
+                (1, cuda, "has no cuMemcpyAsync",
+                 {"WEFT_FAKE_GPU_MISSING": "cuMemcpyAsync"})):
+            done = perf(devices, 1, "all_reduce", *options, **variables)
             if devices == 0 and done.returncode == 0:
                 continue  # a machine with a GPU
             self.assertNotEqual(done.returncode, 0)

@@ -32,24 +32,51 @@ static bool find(void *library, const char *name, void *function_out)
     return found != NULL;
 }
 
-static weft_status check_version(void *library, get_address **get_out)
+/* A function that the driver, of a version that is known, ought to have. */
+static weft_status refuse_without(const char *name, int version)
 {
-    int (*get_version)(int *version) = NULL;
-    int version = 0;
-    if (!find(library, "cuDriverGetVersion", &get_version) ||
-        get_version(&version) != WEFTI_CUDA_SUCCESS) {
+    return wefti_error(WEFT_ERR_UNSUPPORTED,
+                       "%s: the driver, for CUDA %d.%d, has no %s",
+                       library_name, version / 1000, version % 1000 / 10, name);
+}
+
+static weft_status get_version(void *library, int *version_out)
+{
+    int (*get)(int *version) = NULL;
+    if (!find(library, "cuDriverGetVersion", &get)) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "%s does not tell its version: it is no CUDA driver",
+                           "%s has no cuDriverGetVersion: it is no CUDA driver",
                            library_name);
     }
-    if (version < WEFTI_CUDA_FIRST_VERSION ||
-        !find(library, "cuGetProcAddress_v2", get_out)) {
+    const int result = get(version_out);
+    return result == WEFTI_CUDA_SUCCESS
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "%s does not tell its version (error %d%s): it is "
+                             "no CUDA driver",
+                             library_name, result,
+                             result == WEFTI_CUDA_ERROR_STUB_LIBRARY
+                                 ? ", the toolkit's stub"
+                                 : "");
+}
+
+static weft_status check_version(void *library, get_address **get_out)
+{
+    int version = 0;
+    weft_status status = get_version(library, &version);
+    if (status < 0) {
+        return status;
+    }
+    if (version < WEFTI_CUDA_FIRST_VERSION) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "%s: the driver is for CUDA %d.%d, needed is %d.%d "
                            "or later",
                            library_name, version / 1000, version % 1000 / 10,
                            WEFTI_CUDA_FIRST_VERSION / 1000,
                            WEFTI_CUDA_FIRST_VERSION % 1000 / 10);
+    }
+    if (!find(library, "cuGetProcAddress_v2", get_out)) {
+        return refuse_without("cuGetProcAddress_v2", version);
     }
     api.version = version;
     return WEFT_OK;
@@ -67,12 +94,7 @@ static weft_status get_function(get_address *get, const char *name, int version,
         found = NULL;
     }
     memcpy(function_out, &found, sizeof(found));
-    return found || !required
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_UNSUPPORTED,
-                             "%s: the driver, for CUDA %d.%d, has no %s",
-                             library_name, api.version / 1000,
-                             api.version % 1000 / 10, name);
+    return found || !required ? WEFT_OK : refuse_without(name, api.version);
 }
 
 static weft_status get_functions(get_address *get)

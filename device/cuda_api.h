@@ -29,6 +29,7 @@ struct CUdevResourceDesc_st;
     X(CUDA_SUCCESS, 0)                                                         \
     X(CUDA_ERROR_INVALID_VALUE, 1)                                             \
     X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                             \
+    X(CUDA_ERROR_STUB_LIBRARY, 34)                                             \
     X(CUDA_ERROR_NO_DEVICE, 100)                                               \
     X(CUDA_ERROR_INVALID_DEVICE, 101)                                          \
     X(CUDA_ERROR_INVALID_IMAGE, 200)                                           \

@@ -9,6 +9,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <link.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +21,27 @@
 static const char *const places[] = {"", "weft/", "../lib/",
                                      "../" WEFTI_LIBDIR "/weft/"};
 
-bool wefti_module_find(const char *name, char path_out[PATH_MAX])
+/* The file that holds this code. Of a program dladdr knows the first argument
+ * only, which the caller chooses and which may be another file's name here. */
+static bool find_own(char file_out[PATH_MAX])
 {
     static const char here;
     Dl_info about;
-    char file[PATH_MAX];
-    if (!dladdr(&here, &about) || !realpath(about.dli_fname, file)) {
-        if (!realpath("/proc/self/exe", file)) {
-            return false;
+    void *found = NULL;
+    if (dladdr1(&here, &about, &found, RTLD_DL_LINKMAP) && found) {
+        const struct link_map *map = found;
+        if (map->l_name[0] && realpath(map->l_name, file_out)) {
+            return true;
         }
+    }
+    return realpath("/proc/self/exe", file_out) != NULL;
+}
+
+bool wefti_module_find(const char *name, char path_out[PATH_MAX])
+{
+    char file[PATH_MAX];
+    if (!find_own(file)) {
+        return false;
     }
     const char *folder = dirname(file);
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {

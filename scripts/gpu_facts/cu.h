@@ -26,6 +26,7 @@
     X(cuGetErrorName)                                                          \
     X(cuMemAlloc)                                                              \
     X(cuMemFree)                                                               \
+    X(cuMemFreeHost)                                                           \
     X(cuMemHostAlloc)                                                          \
     X(cuMemHostGetDevicePointer)                                               \
     X(cuMemcpyHtoD)                                                            \

@@ -239,7 +239,7 @@ bool wefti_cuda_mem_unimport(weft_device *device, void *pointer)
     pthread_mutex_lock(&gpu->imports->lock);
     import **place = &gpu->imports->first;
     while (*place && !(address >= (*place)->base &&
-                       address - (*place)->base <= (*place)->bytes)) {
+                       address - (*place)->base < (*place)->bytes)) {
         place = &(*place)->next;
     }
     import *found = *place;

@@ -179,7 +179,7 @@ weft_status weft_device_import(weft_device *device, const weft_export *given,
     if (status == WEFT_OK) {
         status = check_ipc(device);
     }
-    if (status == WEFT_OK && own.offset > own.bytes) {
+    if (status == WEFT_OK && own.offset >= own.bytes) {
         status = wefti_error(WEFT_ERR_INVALID,
                              "given: offset %zu of an allocation of %zu bytes",
                              own.offset, own.bytes);

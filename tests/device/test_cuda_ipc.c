@@ -155,6 +155,65 @@ static void test_cuda_ipc_memory_is_shared_by_two_processes(void **state)
     }
 }
 
+enum { BESIDE = 4 };
+
+/* The driver may put imports at addresses next to each other: each is closed by
+ * its own, whatever the order. */
+static void import_beside(int link)
+{
+    weft_device *device = open_cuda(0);
+    weft_pointer found = {.size_bytes = sizeof(found)};
+    void *pointers[BESIDE];
+    for (int i = 0; i < BESIDE; i++) {
+        weft_export given = receive_export(link);
+        CHECK_WEFT(weft_device_import(device, &given, &pointers[i]));
+        close(given.descriptor);
+    }
+    for (int i = 0; i < BESIDE; i++) {
+        weft_device_unimport(device, pointers[i]);
+        for (int k = 0; k < BESIDE; k++) {
+            CHECK_WEFT(weft_device_query(device, pointers[k], &found));
+            CHECK((found.kind != WEFT_MEMORY_HOST) == (k > i));
+        }
+    }
+    close_cuda(device);
+    write_turn(link);
+}
+
+static void check_beside(void *arg)
+{
+    (void)arg;
+    int links[2], status = -1;
+    void *memory[BESIDE];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, links) == 0);
+    pid_t child = fork();
+    if (child == 0) {
+        import_beside(links[1]);
+        _exit(0);
+    }
+    weft_device *device = open_cuda(0);
+    for (int i = 0; i < BESIDE; i++) {
+        weft_export given = {.size_bytes = sizeof(given)};
+        memory[i] = make_memory(device, WEFT_MEMORY_EXPORTABLE, 1);
+        CHECK_WEFT(weft_device_export(device, memory[i], &given));
+        send_export(links[0], &given);
+        close(given.descriptor);
+    }
+    close(links[1]);
+    read_turn(links[0]);
+    for (int i = 0; i < BESIDE; i++) {
+        weft_device_free(device, memory[i]);
+    }
+    close_cuda(device);
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
+static void test_cuda_ipc_imports_beside_each_other_are_told_apart(void **state)
+{
+    (void)state;
+    in_child(check_beside, NULL, NULL);
+}
+
 static void check_refused(void *arg)
 {
     (void)arg;
@@ -175,9 +234,9 @@ static void check_refused(void *arg)
     memset(given.handle, 0x5a, sizeof(given.handle));
     CHECK_REFUSED(WEFT_ERR_INVALID, weft_device_import(device, &given, &out),
                   "cuIpcOpenMemHandle");
-    given.offset = given.bytes + 1;
+    given.offset = given.bytes;
     CHECK_REFUSED(WEFT_ERR_INVALID, weft_device_import(device, &given, &out),
-                  "offset 9 of an allocation of 8 bytes");
+                  "offset 8 of an allocation of 8 bytes");
     given.offset = 0;
     given.descriptor = 1000; /* is none */
     CHECK(weft_device_import(device, &given, &out) < 0);
@@ -198,6 +257,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cuda_ipc_memory_is_shared_by_two_processes),
+        cmocka_unit_test(
+            test_cuda_ipc_imports_beside_each_other_are_told_apart),
         cmocka_unit_test(test_cuda_ipc_of_what_cannot_be_shared_is_refused),
     };
     return cmocka_run_group_tests(tests, set_kernels, NULL);

@@ -156,18 +156,23 @@ void fake_arena_free(int ordinal, const fake_range *range)
     mprotect(arena->alias + place, pages, PROT_NONE);
 }
 
+/* Downwards, and now and then right below the one before: nothing says that
+ * there is room between two (cuMemAddressReserve, cuIpcOpenMemHandle). */
 CUdeviceptr fake_arena_reserve(size_t bytes, size_t alignment)
 {
-    static uint64_t next;
-    if (next == 0) {
-        next = ELSEWHERE + ((uint64_t)(getpid() % 512) << 21);
+    static uint64_t last, count;
+    const size_t pages = to_pages(bytes);
+    const size_t room = count++ % 2 ? 0 : FAKE_PAGE_BYTES;
+    if (last == 0) {
+        last = ELSEWHERE + ELSEWHERE_SPAN - ((uint64_t)(getpid() % 512) << 21);
     }
-    uint64_t at = (next + alignment - 1) / alignment * alignment;
-    size_t pages = to_pages(bytes);
-    if (pages > ELSEWHERE_SPAN || at + pages > ELSEWHERE + ELSEWHERE_SPAN ||
-        reserve_at(at, pages) == MAP_FAILED) {
+    if (pages > ELSEWHERE_SPAN || last - room - pages < ELSEWHERE + alignment) {
         return 0;
     }
-    next = at + pages + FAKE_PAGE_BYTES;
+    const uint64_t at = (last - room - pages) / alignment * alignment;
+    if (reserve_at(at, pages) == MAP_FAILED) {
+        return 0;
+    }
+    last = at;
     return at;
 }

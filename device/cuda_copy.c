@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFER_BYTES = 1 << 20, BUFFERS_KEPT = 16 };
+enum { BUFFER_BYTES = 1 << 20 };
 
 typedef struct piece {
     char *dst;
@@ -39,11 +39,17 @@ typedef struct staged {
     piece pieces[];
 } staged;
 
+/* A buffer without a copy, in its own memory. */
+typedef struct spare {
+    struct spare *next;
+} spare;
+
+/* Buffers are kept until the GPU closes: the driver may wait for all that is
+ * queued before it takes one back, and so for the caller itself. */
 struct wefti_cuda_copies {
     pthread_mutex_t lock;
     staged *first; /* under way, or done and not yet looked at */
-    void *buffers[BUFFERS_KEPT];
-    size_t spare; /* of buffers */
+    spare *spares;
 };
 
 weft_status wefti_cuda_copies_create(wefti_cuda_gpu *gpu)
@@ -59,33 +65,31 @@ weft_status wefti_cuda_copies_create(wefti_cuda_gpu *gpu)
 static weft_status take_buffer(wefti_cuda_gpu *gpu, void **out)
 {
     struct wefti_cuda_copies *copies = gpu->copies;
-    *out = NULL;
     pthread_mutex_lock(&copies->lock);
-    if (copies->spare > 0) {
-        *out = copies->buffers[--copies->spare];
+    spare *found = copies->spares;
+    if (found) {
+        copies->spares = found->next;
     }
     pthread_mutex_unlock(&copies->lock);
-    return *out ? WEFT_OK
-                : wefti_cuda_check(gpu,
-                                   gpu->api->cuMemHostAlloc(
-                                       out, BUFFER_BYTES,
-                                       WEFTI_CU_MEMHOSTALLOC_PORTABLE |
-                                           WEFTI_CU_MEMHOSTALLOC_DEVICEMAP),
-                                   "cuMemHostAlloc for a copy");
+    *out = found;
+    return found ? WEFT_OK
+                 : wefti_cuda_check(gpu,
+                                    gpu->api->cuMemHostAlloc(
+                                        out, BUFFER_BYTES,
+                                        WEFTI_CU_MEMHOSTALLOC_PORTABLE |
+                                            WEFTI_CU_MEMHOSTALLOC_DEVICEMAP),
+                                    "cuMemHostAlloc for a copy");
 }
 
 static void put_buffer(wefti_cuda_gpu *gpu, void *buffer)
 {
     struct wefti_cuda_copies *copies = gpu->copies;
-    bool kept = buffer == NULL;
-    pthread_mutex_lock(&copies->lock);
-    if (!kept && copies->spare < BUFFERS_KEPT) {
-        copies->buffers[copies->spare++] = buffer;
-        kept = true;
-    }
-    pthread_mutex_unlock(&copies->lock);
-    if (!kept) {
-        wefti_cuda_note(gpu, gpu->api->cuMemFreeHost(buffer));
+    spare *put = buffer;
+    if (put) {
+        pthread_mutex_lock(&copies->lock);
+        put->next = copies->spares;
+        copies->spares = put;
+        pthread_mutex_unlock(&copies->lock);
     }
 }
 
@@ -137,9 +141,10 @@ void wefti_cuda_copies_destroy(wefti_cuda_gpu *gpu)
         copies->first = lost->next;
         free(lost);
     }
-    while (copies->spare > 0) {
-        wefti_cuda_note(
-            gpu, gpu->api->cuMemFreeHost(copies->buffers[--copies->spare]));
+    while (copies->spares) {
+        spare *freed = copies->spares;
+        copies->spares = freed->next;
+        wefti_cuda_note(gpu, gpu->api->cuMemFreeHost(freed));
     }
     pthread_mutex_destroy(&copies->lock);
     free(copies);

@@ -101,7 +101,10 @@ void weft_device_close(weft_device *device);
 uint32_t weft_device_get_caps(const weft_device *device);
 
 /*
- * weft_device_alloc - memory of the device, at least 64-byte aligned.
+ * weft_device_alloc  memory of the device, at least 64-byte aligned.
+ * weft_device_free   gives it back; nothing queued may use it. A device may wait
+ *                    for all work that is queued on it first (cuda does): none
+ *                    of it may wait for the caller.
  *
  * bytes   0 gives a pointer that may be freed and not dereferenced.
  *

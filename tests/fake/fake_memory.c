@@ -54,19 +54,39 @@ static fake_range *find_base(CUdeviceptr address, fake_kind kind)
                                                                      : NULL;
 }
 
-/* cuMemFree: what cuMemAlloc returned, nothing else. It is not said to wait for
- * work of any stream, so it does not: work on the memory that comes to its
- * turn later meets an illegal address. */
+static void await_idle_locked(int ordinal)
+{
+    uint64_t backoff_ns = 0;
+    bool busy = true;
+    while (busy && fake.sticky == CUDA_SUCCESS) {
+        busy = false;
+        for (CUstream at = fake.streams; at; at = at->next) {
+            busy = busy || (at->context->ordinal == ordinal && at->first);
+        }
+        if (busy) {
+            fake_wait_locked(&backoff_ns);
+        }
+    }
+}
+
+/* cuMemFree: what cuMemAlloc returned, nothing else. It "may perform implicit
+ * synchronization": by chance it waits for all work of the device. Where it
+ * does not, work on the memory that comes to its turn later meets an illegal
+ * address. */
 CUresult cuMemFree_v2(CUdeviceptr pointer)
 {
     CUresult result = fake_enter_context();
     if (result != CUDA_SUCCESS || pointer == 0) {
         return result;
     }
+    const bool waits = fake_chance(2) == 0;
     pthread_mutex_lock(&fake.lock);
     fake_range *range = find_base(pointer, FAKE_ALLOCATED);
     result = range ? fake_capture_unsafe() : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
+        if (waits) {
+            await_idle_locked(range->owner);
+        }
         fake_range_await_unused(range);
         fake_arena_free(range->owner, range);
         fake_range_remove(range);

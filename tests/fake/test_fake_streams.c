@@ -430,12 +430,42 @@ static void test_remote_writes_need_a_flush(void **state)
         find_disorder(check_remote_writes, &flush, "2", ORDERED_SEEDS));
 }
 
-/* Memory that is freed before its turn comes is an illegal address, and then
- * nothing works: calls of the host are not made either. */
+typedef struct freeing {
+    CUcontext context;
+    CUdeviceptr memory;
+    _Atomic bool done;
+} freeing;
+
+static void *free_memory(void *arg)
+{
+    freeing *own = arg;
+    CHECK_OK(cuCtxSetCurrent(own->context));
+    CHECK_OK(cuMemFree_v2(own->memory));
+    atomic_store(&own->done, true);
+    return NULL;
+}
+
+/* Whether a free returns while a stream stands at a wait. */
+static bool free_returns(freeing *own, pthread_t *thread)
+{
+    struct timespec slice = {0, 1000000};
+    CHECK(pthread_create(thread, NULL, free_memory, own) == 0);
+    for (int i = 0; i < 100 && !atomic_load(&own->done); i++) {
+        nanosleep(&slice, NULL);
+    }
+    return atomic_load(&own->done);
+}
+
+enum { FREE_WAITED = 3 };
+
+/* Memory that is freed before its turn comes is an illegal address, if the call
+ * does not wait for all that is queued; and then nothing works: calls of the
+ * host are not made either. */
 static void check_sticky(void *arg)
 {
     (void)arg;
-    open_device(0);
+    freeing own = {.context = open_device(0)};
+    pthread_t thread;
     CUstream stream = new_stream();
     CUdeviceptr memory = new_memory(BYTES), other;
     void *host = new_pinned(BYTES);
@@ -445,9 +475,16 @@ static void check_sticky(void *arg)
     CHECK_OK(cuStreamWaitValue32_v2(stream, address_of((void *)gate), 1, 0));
     CHECK_OK(cuMemcpyDtoHAsync_v2(host, memory, BYTES, stream));
     CHECK_OK(cuLaunchHostFunc(stream, count_call, (void *)&calls));
-    CHECK_OK(cuMemFree_v2(memory));
+    own.memory = memory;
+    const bool returned = free_returns(&own, &thread);
     atomic_store(gate, 1);
-    CHECK_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamSynchronize(stream));
+    pthread_join(thread, NULL);
+    const CUresult result = cuStreamSynchronize(stream);
+    if (result == CUDA_SUCCESS) { /* the free came after all of it */
+        CHECK(!returned && atomic_load(&calls) == 1);
+        _exit(FREE_WAITED);
+    }
+    CHECK(result == CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuStreamQuery(stream));
     CHECK_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuMemAlloc_v2(&other, 8));
     CHECK_IS(CUDA_ERROR_ILLEGAL_ADDRESS, cuCtxSynchronize());
@@ -457,10 +494,31 @@ static void check_sticky(void *arg)
     CHECK(atomic_load(&calls) == 0);
 }
 
+/* How a child ended, as waitpid has it. */
+static int end_of_child(void (*check)(void *arg), void *arg, ...)
+{
+    va_list pairs;
+    va_start(pairs, arg);
+    int status = run_case(check, arg, pairs);
+    va_end(pairs);
+    return status;
+}
+
 static void test_illegal_address_is_sticky(void **state)
 {
     (void)state;
-    in_child(check_sticky, NULL, "WEFT_FAKE_GPU_DELAY", "0", NULL);
+    int ended[FREE_WAITED + 1] = {0};
+    for (int i = 1; i <= 8; i++) {
+        char seed[8];
+        snprintf(seed, sizeof(seed), "%d", i);
+        const int status =
+            end_of_child(check_sticky, NULL, "WEFT_FAKE_GPU_SEED", seed,
+                         "WEFT_FAKE_GPU_DELAY", "0", NULL);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) <= FREE_WAITED);
+        ended[WEXITSTATUS(status)]++;
+    }
+    assert_int_equal(ended[0] + ended[FREE_WAITED], 8);
+    assert_true(ended[0] > 0 && ended[FREE_WAITED] > 0);
 }
 
 static void call_driver(void *arg)

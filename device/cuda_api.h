@@ -19,7 +19,8 @@
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
-struct CUmod_st;
+struct CUlib_st;
+struct CUkern_st;
 struct CUfunc_st;
 struct CUgreenCtx_st;
 struct CUdevResourceDesc_st;
@@ -29,6 +30,7 @@ struct CUdevResourceDesc_st;
     X(CUDA_SUCCESS, 0)                                                         \
     X(CUDA_ERROR_INVALID_VALUE, 1)                                             \
     X(CUDA_ERROR_OUT_OF_MEMORY, 2)                                             \
+    X(CUDA_ERROR_DEINITIALIZED, 4)                                             \
     X(CUDA_ERROR_STUB_LIBRARY, 34)                                             \
     X(CUDA_ERROR_NO_DEVICE, 100)                                               \
     X(CUDA_ERROR_INVALID_DEVICE, 101)                                          \
@@ -51,9 +53,12 @@ struct CUdevResourceDesc_st;
     X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717)                                   \
     X(CUDA_ERROR_INVALID_PC, 718)                                              \
     X(CUDA_ERROR_LAUNCH_FAILED, 719)                                           \
+    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721)                                      \
     X(CUDA_ERROR_NOT_PERMITTED, 800)                                           \
     X(CUDA_ERROR_NOT_SUPPORTED, 801)                                           \
     X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)                                  \
+    X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810)                                   \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906)                                 \
     X(CUDA_ERROR_EXTERNAL_DEVICE, 911)
 
 /* The same of all other constants. */
@@ -252,11 +257,13 @@ typedef struct wefti_cuda_resource {
     X(cuMemSetAccess, 10020, 1,                                                \
       (uint64_t pointer, size_t bytes, const wefti_cuda_access *access,        \
        size_t count))                                                          \
-    X(cuModuleLoadData, 2000, 1,                                               \
-      (struct CUmod_st * *module, const void *image))                          \
-    X(cuModuleUnload, 2000, 1, (struct CUmod_st * module))                     \
-    X(cuModuleGetFunction, 2000, 1,                                            \
-      (struct CUfunc_st * *function, struct CUmod_st * module,                 \
+    X(cuLibraryLoadData, 12000, 1,                                             \
+      (struct CUlib_st * *library, const void *code, int *jit,                 \
+       void **jit_values, unsigned jit_count, int *options, void **values,     \
+       unsigned count))                                                        \
+    X(cuLibraryUnload, 12000, 1, (struct CUlib_st * library))                  \
+    X(cuLibraryGetKernel, 12000, 1,                                            \
+      (struct CUkern_st * *kernel, struct CUlib_st * library,                  \
        const char *name))                                                      \
     X(cuLaunchKernel, 4000, 1,                                                 \
       (struct CUfunc_st * function, unsigned grid_x, unsigned grid_y,          \

@@ -6,7 +6,8 @@
  * and a stream with a budget of multiprocessors has a context of its own. So
  * the driver's event is made for the context of the first post, and anew when
  * a post comes from a stream of another one. A stream that waits for the older
- * post has taken it over already; a thread asks under the lock.
+ * post has taken it over already; a thread asks under the lock. An event
+ * outlives the stream that it was posted on, and keeps its context for that.
  */
 #include "base/error.h"
 #include "device/await.h"
@@ -18,6 +19,7 @@ typedef struct cuda_event {
     weft_event base; /* its lock guards what follows */
     struct CUevent_st *native;
     struct CUctx_st *context; /* of native */
+    wefti_cuda_green *green;  /* of that, held; or NULL */
 } cuda_event;
 
 static cuda_event *of(const weft_event *event)
@@ -54,6 +56,7 @@ void wefti_cuda_event_destroy(weft_event *event)
         destroy_native(gpu, of(event));
         wefti_cuda_leave(gpu);
     }
+    wefti_cuda_green_drop(gpu, of(event)->green);
     free(event);
 }
 
@@ -71,7 +74,10 @@ static weft_status match_locked(wefti_cuda_gpu *gpu, cuda_event *event,
         return status;
     }
     destroy_native(gpu, event);
+    wefti_cuda_green_drop(gpu, event->green);
     event->context = stream->context;
+    event->green = stream->green;
+    wefti_cuda_green_hold(event->green);
     status = wefti_cuda_check(
         gpu, gpu->api->cuEventCreate(&event->native, WEFTI_CU_EVENT_DEFAULT),
         "cuEventCreate");
@@ -100,14 +106,11 @@ weft_status wefti_cuda_event_post(weft_event *base, weft_stream *base_stream)
     return status;
 }
 
-/* A stream with a budget is gone only after all on it has run, and its context
- * takes its events along: they have happened. */
 static weft_status query_locked(wefti_cuda_gpu *gpu, const cuda_event *event)
 {
     const int result = gpu->api->cuEventQuery(event->native);
-    return result == WEFTI_CUDA_ERROR_NOT_READY ? WEFT_INPROGRESS
-           : result == WEFTI_CUDA_ERROR_CONTEXT_IS_DESTROYED
-               ? WEFT_OK
+    return result == WEFTI_CUDA_ERROR_NOT_READY
+               ? WEFT_INPROGRESS
                : wefti_cuda_check(gpu, result, "cuEventQuery");
 }
 
@@ -153,11 +156,9 @@ weft_status wefti_cuda_event_wait(weft_event *base, weft_stream *base_stream)
         return status;
     }
     pthread_mutex_lock(&base->lock);
-    const int result =
-        gpu->api->cuStreamWaitEvent(stream->native, of(base)->native, 0);
-    status = result == WEFTI_CUDA_ERROR_CONTEXT_IS_DESTROYED
-                 ? WEFT_OK
-                 : wefti_cuda_check(gpu, result, "cuStreamWaitEvent");
+    status = wefti_cuda_check(
+        gpu, gpu->api->cuStreamWaitEvent(stream->native, of(base)->native, 0),
+        "cuStreamWaitEvent");
     pthread_mutex_unlock(&base->lock);
     wefti_cuda_leave(gpu);
     return status;

@@ -137,11 +137,18 @@ WEFT_NODISCARD weft_status wefti_cuda_map(wefti_cuda_gpu *gpu, uint64_t handle,
                                           size_t bytes, uint64_t *address_out);
 void wefti_cuda_unmap(wefti_cuda_gpu *gpu, uint64_t address, size_t bytes);
 
+/* A green context: of a stream, and of the events posted on it, which may not
+ * be asked any more once their context is gone (cuCtxDestroy). */
+typedef struct wefti_cuda_green {
+    struct CUgreenCtx_st *native;
+    _Atomic size_t users;
+} wefti_cuda_green;
+
 typedef struct wefti_cuda_stream {
     weft_stream base;
     struct CUstream_st *native;
-    struct CUctx_st *context;    /* the GPU's own, or that of green */
-    struct CUgreenCtx_st *green; /* NULL: all multiprocessors */
+    struct CUctx_st *context; /* the GPU's own, or that of green */
+    wefti_cuda_green *green;  /* NULL: all multiprocessors */
     int multiprocessors;
     bool owned;
     struct wefti_holds *holds;
@@ -159,11 +166,14 @@ WEFT_NODISCARD weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
                                                    wefti_cuda_stream *stream,
                                                    const char *what);
 
-/* A stream of that many multiprocessors at most; entered. The green context
- * goes after its stream. */
+/* A stream of that many multiprocessors at most, and its green context with
+ * one user; entered. */
 WEFT_NODISCARD weft_status wefti_cuda_green_create(wefti_cuda_gpu *gpu,
                                                    int sm_budget, int priority,
                                                    wefti_cuda_stream *stream);
+/* One user more, and less: the last destroys it. NULL is legal. */
+void wefti_cuda_green_hold(wefti_cuda_green *green);
+void wefti_cuda_green_drop(wefti_cuda_gpu *gpu, wefti_cuda_green *green);
 /* Whether the GPU can be parted at all; entered. */
 bool wefti_cuda_green_is_there(wefti_cuda_gpu *gpu);
 

@@ -2,7 +2,9 @@
 /*
  * device/cuda_module.c - weft's own kernels (kernels/wire/launch.h): their code
  * in weft_kernels.so, a file beside the library that holds nothing else, is
- * given to the driver with the first launch on a GPU.
+ * given to the driver with the first launch on a GPU. It is loaded as a library
+ * of the driver's: a kernel of one runs in the context of the stream that it is
+ * launched on, and a stream with a budget of multiprocessors has its own.
  */
 #include "base/error.h"
 #include "base/module.h"
@@ -25,14 +27,14 @@ enum { NAME_BYTES = 64, THREADS_OF_WARP = 32, THREADS_MOST = 1024 };
 
 typedef struct kernel {
     struct kernel *next;
-    struct CUfunc_st *function;
+    struct CUkern_st *native;
     char name[NAME_BYTES];
 } kernel;
 
 struct wefti_cuda_module {
     pthread_mutex_t lock; /* guards what follows */
     char path[PATH_MAX];  /* of the file; "": there is none */
-    struct CUmod_st *native;
+    struct CUlib_st *native;
     kernel *kernels; /* that have been launched */
 };
 
@@ -112,7 +114,7 @@ void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
         free(freed);
     }
     if (module->native) {
-        wefti_cuda_note(gpu, gpu->api->cuModuleUnload(module->native));
+        wefti_cuda_note(gpu, gpu->api->cuLibraryUnload(module->native));
     }
     pthread_mutex_destroy(&module->lock);
     free(module);
@@ -127,7 +129,9 @@ static weft_status load_locked(wefti_cuda_gpu *gpu)
     weft_status status = open_image(module->path, &file, &image);
     if (status == WEFT_OK) {
         status = wefti_cuda_check(
-            gpu, gpu->api->cuModuleLoadData(&module->native, image),
+            gpu,
+            gpu->api->cuLibraryLoadData(&module->native, image, NULL, NULL, 0,
+                                        NULL, NULL, 0),
             module->path);
         dlclose(file);
     }
@@ -138,9 +142,9 @@ static weft_status add_kernel_locked(wefti_cuda_gpu *gpu, const char *name,
                                      kernel **out)
 {
     struct wefti_cuda_module *module = gpu->module;
-    struct CUfunc_st *function = NULL;
+    struct CUkern_st *native = NULL;
     const int result =
-        gpu->api->cuModuleGetFunction(&function, module->native, name);
+        gpu->api->cuLibraryGetKernel(&native, module->native, name);
     if (result == WEFTI_CUDA_ERROR_NOT_FOUND || strlen(name) >= NAME_BYTES) {
         return wefti_error(WEFT_ERR_INVALID, "no kernel %s in %s", name,
                            module->path);
@@ -153,7 +157,7 @@ static weft_status add_kernel_locked(wefti_cuda_gpu *gpu, const char *name,
     if (!made) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a kernel");
     }
-    made->function = function;
+    made->native = native;
     strcpy(made->name, name);
     made->next = module->kernels;
     module->kernels = made;
@@ -162,7 +166,7 @@ static weft_status add_kernel_locked(wefti_cuda_gpu *gpu, const char *name,
 }
 
 static weft_status find_kernel(wefti_cuda_gpu *gpu, const char *name,
-                               struct CUfunc_st **out)
+                               struct CUkern_st **out)
 {
     struct wefti_cuda_module *module = gpu->module;
     weft_status status = WEFT_OK;
@@ -178,7 +182,7 @@ static weft_status find_kernel(wefti_cuda_gpu *gpu, const char *name,
         status = add_kernel_locked(gpu, name, &found);
     }
     pthread_mutex_unlock(&module->lock);
-    *out = found ? found->function : NULL;
+    *out = found ? found->native : NULL;
     return status;
 }
 
@@ -187,7 +191,7 @@ weft_status wefti_cuda_stream_launch(weft_stream *base,
 {
     wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
     wefti_cuda_stream *stream = wefti_cuda_stream_of(base);
-    struct CUfunc_st *function;
+    struct CUkern_st *found;
     void *args[1];
     memcpy(args, &launch->args, sizeof(args)); /* the driver only reads it */
     if (launch->blocks == 0 || launch->threads == 0 ||
@@ -209,8 +213,10 @@ weft_status wefti_cuda_stream_launch(weft_stream *base,
     if (status < 0) {
         return status;
     }
-    status = find_kernel(gpu, launch->kernel, &function);
+    status = find_kernel(gpu, launch->kernel, &found);
     if (status == WEFT_OK) {
+        /* "by casting to CUfunction" (cuLaunchKernel) */
+        struct CUfunc_st *function = (struct CUfunc_st *)(void *)found;
         status = wefti_cuda_check(
             gpu,
             gpu->api->cuLaunchKernel(function, launch->blocks, 1, 1,

@@ -72,12 +72,8 @@ static weft_status fill(wefti_cuda_gpu *gpu, const weft_stream_config *config,
 
 static void give_back_native(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream)
 {
-    if (!stream->owned) {
-        return;
-    }
-    wefti_cuda_note(gpu, gpu->api->cuStreamDestroy(stream->native));
-    if (stream->green) {
-        wefti_cuda_note(gpu, gpu->api->cuGreenCtxDestroy(stream->green));
+    if (stream->owned) {
+        wefti_cuda_note(gpu, gpu->api->cuStreamDestroy(stream->native));
     }
 }
 
@@ -109,6 +105,7 @@ weft_status wefti_cuda_stream_create(weft_device *device,
 
 err_give_back:
     give_back_native(gpu, stream);
+    wefti_cuda_green_drop(gpu, stream->green);
 err_leave:
     wefti_cuda_leave(gpu);
 err_free:
@@ -219,6 +216,7 @@ void wefti_cuda_stream_destroy(weft_stream *base)
         give_back_native(gpu, stream);
         wefti_cuda_leave(gpu);
     }
+    wefti_cuda_green_drop(gpu, stream->green);
     pthread_mutex_destroy(&stream->lock);
     free(stream);
 }

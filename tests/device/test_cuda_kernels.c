@@ -173,6 +173,32 @@ static void test_cuda_kernels_pack_and_copy_as_the_host(void **state)
     in_child(check_moves, NULL, NULL);
 }
 
+/* Also on a stream with a part of the multiprocessors, a context of its own. */
+static void check_part(void *arg)
+{
+    (void)arg;
+    bench on = open_bench();
+    weft_stream *all = on.stream;
+    const weft_stream_config config = {.size_bytes = sizeof(config),
+                                       .sm_budget = 16};
+    const size_t bytes = 555;
+    const wefti_copy_args copy = {on.memory[SOURCES], on.memory[0], bytes};
+    CHECK_WEFT(weft_stream_wait(all));
+    CHECK_WEFT(weft_stream_create_as(on.device, &config, &on.stream));
+    CHECK(weft_stream_get_sms(on.stream) <= 16);
+    run(&on, "copy", "bytes", &copy, sizeof(copy));
+    compare(&on, on.memory[SOURCES], on.host[0], bytes);
+    weft_stream_destroy(on.stream);
+    on.stream = all;
+    close_bench(&on);
+}
+
+static void test_cuda_kernels_run_on_a_part_of_the_gpu(void **state)
+{
+    (void)state;
+    in_child(check_part, NULL, NULL);
+}
+
 #ifdef TEST_BUILT
 /* The file that this build has made lies where it is looked for. */
 static void check_built(void *arg)
@@ -195,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_cuda_kernels_reduce_and_scale_as_the_host),
         cmocka_unit_test(test_cuda_kernels_cast_as_the_host),
         cmocka_unit_test(test_cuda_kernels_pack_and_copy_as_the_host),
+        cmocka_unit_test(test_cuda_kernels_run_on_a_part_of_the_gpu),
 #ifdef TEST_BUILT
         cmocka_unit_test(test_cuda_kernels_of_the_build_are_found),
 #endif

@@ -80,6 +80,7 @@ struct CUctx_st {
     unsigned retained;
     uint32_t peers; /* ordinals that this one may access */
     CUgreenCtx green;
+    bool gone;         /* a green one that was destroyed */
     CUcontext primary; /* itself, or the green context's device's */
 };
 

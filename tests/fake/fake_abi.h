@@ -30,12 +30,15 @@ typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
+typedef struct CUlib_st *CUlibrary;
+typedef struct CUkern_st *CUkernel;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct CUgreenCtx_st *CUgreenCtx;
 typedef struct CUdevResourceDesc_st *CUdevResourceDesc;
 typedef struct CUgraphEdgeData CUgraphEdgeData; /* of no use here */
 typedef unsigned CUjit_option;
+typedef unsigned CUlibraryOption;
 typedef void (*CUhostFn)(void *user_data);
 
 typedef struct CUuuid {
@@ -56,6 +59,7 @@ typedef struct CUipcEventHandle {
     X(CUDA_ERROR_INVALID_VALUE, 1, "invalid argument")                         \
     X(CUDA_ERROR_OUT_OF_MEMORY, 2, "out of memory")                            \
     X(CUDA_ERROR_NOT_INITIALIZED, 3, "initialization error")                   \
+    X(CUDA_ERROR_DEINITIALIZED, 4, "driver shutting down")                     \
     X(CUDA_ERROR_NO_DEVICE, 100, "no CUDA-capable device is detected")         \
     X(CUDA_ERROR_INVALID_DEVICE, 101, "invalid device ordinal")                \
     X(CUDA_ERROR_INVALID_IMAGE, 200, "device kernel image is invalid")         \
@@ -86,9 +90,11 @@ typedef struct CUipcEventHandle {
     X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "wrong address space")            \
     X(CUDA_ERROR_INVALID_PC, 718, "invalid program counter")                   \
     X(CUDA_ERROR_LAUNCH_FAILED, 719, "unspecified launch failure")             \
+    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721, "tensor memory leaked")              \
     X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted")                \
     X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported")                \
     X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "driver and library differ")     \
+    X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810, "MPS client was terminated")      \
     X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900,                              \
       "operation not permitted when stream is capturing")                      \
     X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901,                              \

@@ -20,7 +20,7 @@ CUcontext fake_current(void)
 static bool is_context(CUcontext context)
 {
     pthread_mutex_lock(&fake.lock);
-    bool alive = context->primary->retained != 0;
+    bool alive = context->primary->retained != 0 && !context->gone;
     pthread_mutex_unlock(&fake.lock);
     return alive;
 }

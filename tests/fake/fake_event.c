@@ -65,6 +65,17 @@ void fake_event_free_locked(CUevent event)
     free(event);
 }
 
+/* cuCtxDestroy: what was made in a context, its events too, may not be passed
+ * to any call after it. */
+static CUresult check_context_locked(CUevent event)
+{
+    if (!event->context->gone) {
+        return CUDA_SUCCESS;
+    }
+    fake_say("an event of a context that was destroyed");
+    return CUDA_ERROR_INVALID_HANDLE;
+}
+
 /* cuEventDestroy: may come before the record completes. */
 CUresult cuEventDestroy_v2(CUevent event)
 {
@@ -73,10 +84,11 @@ CUresult cuEventDestroy_v2(CUevent event)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
     }
     pthread_mutex_lock(&fake.lock);
+    result = check_context_locked(event);
     event->destroyed = true;
     fake_event_free_locked(event);
     pthread_mutex_unlock(&fake.lock);
-    return CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult run_record(CUstream stream, fake_work *work)
@@ -99,11 +111,14 @@ static CUresult enter(CUevent event, CUstream stream)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
     }
     pthread_mutex_lock(&fake.lock);
-    if (!fake_stream_is(stream)) {
-        pthread_mutex_unlock(&fake.lock);
-        return CUDA_ERROR_INVALID_HANDLE;
+    result = check_context_locked(event);
+    if (result == CUDA_SUCCESS && !fake_stream_is(stream)) {
+        result = CUDA_ERROR_INVALID_HANDLE;
     }
-    return CUDA_SUCCESS;
+    if (result != CUDA_SUCCESS) {
+        pthread_mutex_unlock(&fake.lock);
+    }
+    return result;
 }
 
 /* cuEventRecord: event and stream are of the same context, else
@@ -173,7 +188,10 @@ static CUresult enter_question(CUevent event)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_HANDLE;
     }
     pthread_mutex_lock(&fake.lock);
-    result = event->capture_id ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
+    result = check_context_locked(event);
+    if (result == CUDA_SUCCESS && event->capture_id) {
+        result = CUDA_ERROR_CAPTURED_EVENT;
+    }
     pthread_mutex_unlock(&fake.lock);
     return result;
 }

@@ -176,6 +176,13 @@
     X(cuModuleUnload, cuModuleUnload, 2000, (CUmodule module))                 \
     X(cuModuleGetFunction, cuModuleGetFunction, 2000,                          \
       (CUfunction * function, CUmodule module, const char *name))              \
+    X(cuLibraryLoadData, cuLibraryLoadData, 12000,                             \
+      (CUlibrary * library, const void *code, CUjit_option *jit,               \
+       void **jit_values, unsigned jit_count, CUlibraryOption *options,        \
+       void **values, unsigned count))                                         \
+    X(cuLibraryUnload, cuLibraryUnload, 12000, (CUlibrary library))            \
+    X(cuLibraryGetKernel, cuLibraryGetKernel, 12000,                           \
+      (CUkernel * kernel, CUlibrary library, const char *name))                \
     X(cuFuncGetAttribute, cuFuncGetAttribute, 2020,                            \
       (int *value, CUfunction_attribute attribute, CUfunction function))       \
     X(cuLaunchKernel, cuLaunchKernel, 4000,                                    \

@@ -155,7 +155,8 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc desc,
     return CUDA_SUCCESS;
 }
 
-/* cuGreenCtxDestroy: its streams go before it. */
+/* cuGreenCtxDestroy: its streams go before it; CONTEXT_IS_DESTROYED for one
+ * that has gone. */
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUresult result = fake_enter();
@@ -163,16 +164,17 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_lock(&fake.lock);
+    result = green->context.gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
     for (CUstream at = fake.streams; at; at = at->next) {
         if (at->context == &green->context && !at->destroyed) {
+            fake_say("cuGreenCtxDestroy: a stream of it is not yet destroyed");
             result = CUDA_ERROR_INVALID_VALUE;
         }
     }
     if (result == CUDA_SUCCESS) {
+        green->context.gone = true;
         green->next = destroyed;
         destroyed = green;
-    } else {
-        fake_say("cuGreenCtxDestroy: a stream of it is not yet destroyed");
     }
     pthread_mutex_unlock(&fake.lock);
     return result == CUDA_SUCCESS

@@ -25,12 +25,16 @@ enum {
 struct CUfunc_st {
     CUfunction next;
     char name[64];
-    CUcontext context;
+    CUcontext context; /* NULL: a kernel of a library, of any */
 };
 
 struct CUmod_st {
     CUcontext context;
     CUfunction functions;
+};
+
+struct CUlib_st {
+    struct CUmod_st kernels; /* of no context */
 };
 
 struct fake_launch {
@@ -76,6 +80,15 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
     return cuModuleLoadData(module, image);
 }
 
+static void free_functions(CUmodule module)
+{
+    while (module->functions) {
+        CUfunction function = module->functions;
+        module->functions = function->next;
+        free(function);
+    }
+}
+
 /* cuModuleUnload: its functions go with it. */
 CUresult cuModuleUnload(CUmodule module)
 {
@@ -83,11 +96,7 @@ CUresult cuModuleUnload(CUmodule module)
     if (result != CUDA_SUCCESS || !module) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
     }
-    while (module->functions) {
-        CUfunction function = module->functions;
-        module->functions = function->next;
-        free(function);
-    }
+    free_functions(module);
     free(module);
     return CUDA_SUCCESS;
 }
@@ -106,13 +115,9 @@ static bool has_kernel(const char *name)
 #endif
 }
 
-CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
-                             const char *name)
+static CUresult find_function(CUmodule module, const char *name,
+                              CUfunction *function)
 {
-    CUresult result = fake_enter_context();
-    if (result != CUDA_SUCCESS || !function || !module || !name) {
-        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
-    }
     CUfunction made = calloc(1, sizeof(*made));
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -120,7 +125,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
     size_t length = strlen(name);
     if (!has_kernel(name) || !fake_args_bytes(name) ||
         length >= sizeof(made->name)) {
-        fake_say("cuModuleGetFunction: no kernel %s", name);
+        fake_say("no kernel %s", name);
         free(made);
         return CUDA_ERROR_NOT_FOUND;
     }
@@ -132,6 +137,57 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
     pthread_mutex_unlock(&fake.lock);
     *function = made;
     return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
+                             const char *name)
+{
+    CUresult result = fake_enter_context();
+    if (result != CUDA_SUCCESS || !function || !module || !name) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    return find_function(module, name, function);
+}
+
+/* cuLibraryLoadData: for all contexts, and needs none; unless it is told that
+ * the code stays (CU_LIBRARY_BINARY_IS_PRESERVED) the driver copies it. */
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
+                           CUjit_option *jit, void **jit_values,
+                           unsigned jit_count, CUlibraryOption *options,
+                           void **values, unsigned count)
+{
+    CUresult result = fake_enter();
+    if (result != CUDA_SUCCESS || !library || !code || !is_image(code) ||
+        (jit_count && (!jit || !jit_values)) ||
+        (count && (!options || !values))) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    *library = calloc(1, sizeof(**library));
+    return *library ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+    CUresult result = fake_enter();
+    if (result != CUDA_SUCCESS || !library) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    free_functions(&library->kernels);
+    free(library);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library,
+                            const char *name)
+{
+    CUfunction function = NULL;
+    CUresult result = fake_enter();
+    if (result != CUDA_SUCCESS || !kernel || !library || !name) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    result = find_function(&library->kernels, name, &function);
+    *kernel = (CUkernel)function;
+    return result;
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
@@ -202,7 +258,8 @@ static CUresult run_kernel(CUstream stream, fake_work *work)
 }
 
 /* cuLaunchKernel: the arguments are copied by the call. The stream is of the
- * context of the function ("associated with the same context"). */
+ * context of the function ("associated with the same context"), which a green
+ * one is not; a kernel of a library runs in that of its stream. */
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                         unsigned grid_z, unsigned block_x, unsigned block_y,
                         unsigned block_z, unsigned shared_bytes,
@@ -220,8 +277,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
         return CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_lock(&fake.lock);
-    bool fits =
-        fake_stream_is(stream) && stream->context->primary == function->context;
+    bool fits = fake_stream_is(stream) &&
+                (!function->context || stream->context == function->context);
     pthread_mutex_unlock(&fake.lock);
     if (!fits) {
         fake_say("cuLaunchKernel: the stream is not of the kernel's context");

@@ -294,13 +294,14 @@ CUresult cuStreamGetCtx(CUstream stream, CUcontext *context)
     return result;
 }
 
-/* cuStreamGetCtx_v2: one of the two, the other is NULL. */
+/* cuStreamGetCtx_v2: the green context, or NULL; "the primary context of the
+ * associated device" in either case. */
 CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context,
                            CUgreenCtx *green)
 {
     CUresult result = enter_stream(stream);
     if (result == CUDA_SUCCESS) {
-        *context = stream->context->green ? NULL : stream->context;
+        *context = stream->context->primary;
         if (green) {
             *green = stream->context->green;
         }

@@ -19,6 +19,16 @@ enum { ELEMS = 1000, BYTES = 4 * ELEMS, SOURCES = 3, PIECES = 5 };
 
 static const char image[] = "//\n.version 8.0\n";
 
+/* Of a library, for any context. */
+static CUfunction find_any(const char *name)
+{
+    CUlibrary library;
+    CUkernel kernel;
+    CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK_OK(cuLibraryGetKernel(&kernel, library, name));
+    return (CUfunction)kernel;
+}
+
 static CUfunction find_kernel(const char *name)
 {
     CUmodule module;
@@ -209,6 +219,16 @@ static void check_launch_refused(void *arg)
     CHECK_IS(CUDA_ERROR_NOT_FOUND,
              cuModuleGetFunction(&none, module, "wefti_reduce_f128"));
     CHECK_OK(cuModuleUnload(module));
+    CUlibrary library;
+    CUkernel kernel;
+    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+             cuLibraryLoadData(&library, "text", NULL, NULL, 0, NULL, NULL, 0));
+    CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+    CHECK_IS(CUDA_ERROR_NOT_FOUND,
+             cuLibraryGetKernel(&kernel, library, "wefti_reduce_f128"));
+    CHECK_OK(cuLibraryUnload(library));
+    CHECK_OK(launch(find_any("wefti_copy_bytes"), other, &args));
+    CHECK_OK(cuStreamSynchronize(other));
     CHECK_IS(CUDA_ERROR_INVALID_HANDLE, launch(copy, other, &args));
     CHECK_IS(CUDA_ERROR_INVALID_VALUE,
              cuLaunchKernel(copy, 1, 1, 1, 1025, 1, 1, 0, stream, params, 0));
@@ -362,16 +382,25 @@ static void check_green(void *arg)
     CHECK_OK(cuStreamGetPriority(stream, (int *)&count));
     CHECK((int)count == -5);
     CHECK_OK(cuStreamGetCtx_v2(stream, &context, &of));
-    CHECK(context == NULL && of == green);
+    CHECK(context == primary && of == green);
     CHECK_OK(cuCtxFromGreenCtx(&context, green));
     CHECK(context != primary);
     CUdeviceptr memory = new_memory(64); /* the primary context's */
     wefti_copy_args args = {pointer(memory), pointer(memory + 32), 32};
-    CHECK_OK(launch(find_kernel("wefti_copy_bytes"), stream, &args));
+    CHECK_IS(CUDA_ERROR_INVALID_HANDLE,
+             launch(find_kernel("wefti_copy_bytes"), stream, &args));
+    CHECK_OK(launch(find_any("wefti_copy_bytes"), stream, &args));
     CHECK_OK(cuStreamSynchronize(stream));
     CHECK_IS(CUDA_ERROR_INVALID_VALUE, cuGreenCtxDestroy(green));
+    CUevent event;
+    CHECK_OK(cuCtxPushCurrent_v2(context));
+    CHECK_OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    CHECK_OK(cuCtxPopCurrent_v2(NULL));
+    CHECK_OK(cuEventQuery(event));
     CHECK_OK(cuStreamDestroy_v2(stream));
     CHECK_OK(cuGreenCtxDestroy(green));
+    CHECK_IS(CUDA_ERROR_CONTEXT_IS_DESTROYED, cuGreenCtxDestroy(green));
+    CHECK_IS(CUDA_ERROR_INVALID_HANDLE, cuEventQuery(event));
 }
 
 static void test_green_contexts(void **state)

@@ -20,12 +20,14 @@ static const char library_name[] = "libcuda.so.1";
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wefti_cuda_api api; /* guarded by lock until opened_by is set */
 static pid_t opened_by;    /* 0: not yet */
+static void *library;      /* of dlopen; never closed: cuInit may leave threads
+                              behind, and what they end with, even if it fails */
 
 typedef int get_address(const char *name, void **function, int version,
                         uint64_t flags, int *status);
 
 /* A function, as POSIX has it that dlsym gives one. */
-static bool find(void *library, const char *name, void *function_out)
+static bool find(const char *name, void *function_out)
 {
     void *found = dlsym(library, name);
     memcpy(function_out, &found, sizeof(found));
@@ -40,10 +42,10 @@ static weft_status refuse_without(const char *name, int version)
                        library_name, version / 1000, version % 1000 / 10, name);
 }
 
-static weft_status get_version(void *library, int *version_out)
+static weft_status get_version(int *version_out)
 {
     int (*get)(int *version) = NULL;
-    if (!find(library, "cuDriverGetVersion", &get)) {
+    if (!find("cuDriverGetVersion", &get)) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "%s has no cuDriverGetVersion: it is no CUDA driver",
                            library_name);
@@ -60,10 +62,10 @@ static weft_status get_version(void *library, int *version_out)
                                  : "");
 }
 
-static weft_status check_version(void *library, get_address **get_out)
+static weft_status check_version(get_address **get_out)
 {
     int version = 0;
-    weft_status status = get_version(library, &version);
+    weft_status status = get_version(&version);
     if (status < 0) {
         return status;
     }
@@ -75,7 +77,7 @@ static weft_status check_version(void *library, get_address **get_out)
                            WEFTI_CUDA_FIRST_VERSION / 1000,
                            WEFTI_CUDA_FIRST_VERSION % 1000 / 10);
     }
-    if (!find(library, "cuGetProcAddress_v2", get_out)) {
+    if (!find("cuGetProcAddress_v2", get_out)) {
         return refuse_without("cuGetProcAddress_v2", version);
     }
     api.version = version;
@@ -128,24 +130,24 @@ static weft_status init(void)
 static weft_status open_locked(void)
 {
     get_address *get = NULL;
-    void *library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
+    }
     if (!library) {
         return wefti_error(WEFT_ERR_UNSUPPORTED, "no CUDA driver: %s",
                            dlerror());
     }
-    weft_status status = check_version(library, &get);
+    weft_status status = check_version(&get);
     if (status == WEFT_OK) {
         status = get_functions(get);
     }
     if (status == WEFT_OK) {
         status = init();
     }
-    if (status < 0) {
-        dlclose(library);
-        return status;
+    if (status == WEFT_OK) {
+        opened_by = getpid();
     }
-    opened_by = getpid();
-    return WEFT_OK;
+    return status;
 }
 
 weft_status wefti_cuda_api_open(const wefti_cuda_api **api_out)

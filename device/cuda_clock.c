@@ -25,8 +25,9 @@
 enum {
     TRIES = 8,
     GOOD_NS = 20 * 1000,       /* no try is much better than this */
-    PATIENCE_NS = 2000 * 1000, /* for all tries, but for the first base */
-    DRIFT_PPM = 100,           /* of two clocks, at most */
+    PATIENCE_NS = 2000 * 1000, /* for all tries, but for the first base, */
+    FIRST_PATIENCE_NS = 200 * 1000 * 1000, /* each try of which has so long */
+    DRIFT_PPM = 100,                       /* of two clocks, at most */
     FRESH_NS = 100 * 1000 * 1000
 };
 
@@ -75,21 +76,28 @@ void wefti_cuda_clock_destroy(wefti_cuda_gpu *gpu)
     free(clock);
 }
 
-/* Records the spare event; *error_out is how uncertain its time is. */
-static weft_status try_base(wefti_cuda_gpu *gpu, int64_t *ns_out,
-                            int64_t *error_out)
+/* Records the spare event; *error_out is how uncertain its time is. INPROGRESS:
+ * it has not happened in time. The stream is idle, but the GPU may have put it
+ * on one connection with a stream that stands at a gate, perhaps for this very
+ * thread (CUDA_DEVICE_MAX_CONNECTIONS). */
+static weft_status try_base(wefti_cuda_gpu *gpu, int64_t patience_ns,
+                            int64_t *ns_out, int64_t *error_out)
 {
     const int64_t before = wefti_clock_ns();
+    int64_t after = before;
     int result = gpu->api->cuEventRecord(gpu->clock->spare, gpu->stream);
     if (result == WEFTI_CUDA_SUCCESS) {
         do {
             result = gpu->api->cuEventQuery(gpu->clock->spare);
-        } while (result == WEFTI_CUDA_ERROR_NOT_READY);
+            after = wefti_clock_ns();
+        } while (result == WEFTI_CUDA_ERROR_NOT_READY &&
+                 after - before < patience_ns);
     }
-    const int64_t after = wefti_clock_ns();
     *ns_out = before + (after - before) / 2;
     *error_out = (after - before) / 2;
-    return wefti_cuda_check(gpu, result, "base of event times");
+    return result == WEFTI_CUDA_ERROR_NOT_READY
+               ? WEFT_INPROGRESS
+               : wefti_cuda_check(gpu, result, "base of event times");
 }
 
 static int64_t get_drift(int64_t distance)
@@ -97,7 +105,8 @@ static int64_t get_drift(int64_t distance)
     return (distance < 0 ? -distance : distance) / 1000000 * DRIFT_PPM;
 }
 
-/* A new base, the best of some tries, if it is better than that of now. */
+/* A new base, the best of some tries, if it is better than that of now.
+ * INPROGRESS: there is none yet. */
 static weft_status renew_locked(wefti_cuda_gpu *gpu, int64_t distance)
 {
     struct wefti_cuda_clock *clock = gpu->clock;
@@ -109,7 +118,8 @@ static weft_status renew_locked(wefti_cuda_gpu *gpu, int64_t distance)
     for (int i = 0; status == WEFT_OK && i < TRIES && error > GOOD_NS &&
                     (i == 0 || first || wefti_clock_ns() < end_ns);
          i++) {
-        status = try_base(gpu, &ns, &error);
+        status =
+            try_base(gpu, first ? FIRST_PATIENCE_NS : PATIENCE_NS, &ns, &error);
         if (status == WEFT_OK && error <= best) {
             struct CUevent_st *older = clock->base;
             clock->base = clock->spare;
@@ -118,7 +128,7 @@ static weft_status renew_locked(wefti_cuda_gpu *gpu, int64_t distance)
             clock->error_ns = best = error;
         }
     }
-    return status;
+    return status == WEFT_INPROGRESS && clock->base_ns ? WEFT_OK : status;
 }
 
 static weft_status read_locked(wefti_cuda_gpu *gpu, struct CUevent_st *event,

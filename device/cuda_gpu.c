@@ -14,10 +14,16 @@
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static wefti_cuda_gpu *list;
 
-/* Whether an error ends the context: all later calls return it as well. */
+/* Whether an error ends the context: all later calls return it as well. The
+ * program may have reset the GPU beneath weft (CONTEXT_IS_DESTROYED), or be at
+ * its end (DEINITIALIZED). */
 static bool is_final(int result)
 {
     switch (result) {
+    case WEFTI_CUDA_ERROR_DEINITIALIZED:
+    case WEFTI_CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case WEFTI_CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case WEFTI_CUDA_ERROR_MPS_CLIENT_TERMINATED:
     case WEFTI_CUDA_ERROR_ECC_UNCORRECTABLE:
     case WEFTI_CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case WEFTI_CUDA_ERROR_CONTAINED:
@@ -51,6 +57,7 @@ static weft_status to_status(int result)
     case WEFTI_CUDA_ERROR_NOT_SUPPORTED:
     case WEFTI_CUDA_ERROR_NOT_PERMITTED:
     case WEFTI_CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
+    case WEFTI_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT:
         return WEFT_ERR_UNSUPPORTED;
     default:
         return WEFT_ERR_SYSTEM;

@@ -9,6 +9,27 @@
 
 #include "device/cuda.h"
 
+static int libraries_closed;
+
+/* In place of the C library's, for what is linked into this program. */
+int dlclose(void *library);
+int dlclose(void *library)
+{
+    (void)library;
+    libraries_closed++;
+    return 0;
+}
+
+/* A driver that has been asked to begin may have left threads behind. */
+static void refuse_none(void *arg)
+{
+    weft_device *device;
+    const char *text = arg;
+    CHECK_REFUSED(WEFT_ERR_UNSUPPORTED, weft_device_open("cuda", 0, &device),
+                  text);
+    CHECK(libraries_closed == 0);
+}
+
 static void refuse_open(void *arg)
 {
     weft_device *device;
@@ -33,6 +54,7 @@ static void test_cuda_driver_that_will_not_do_is_refused(void **state)
     in_child(refuse_open, missing, "WEFT_FAKE_GPU_MISSING",
              "cuStreamBatchMemOp,cuMemCreate", NULL);
     in_child(refuse_open, none, "WEFT_FAKE_GPU_COUNT", "0", NULL);
+    in_child(refuse_none, none, "WEFT_FAKE_GPU_COUNT", "0", NULL);
     in_child(refuse_open, narrow, "WEFT_FAKE_GPU_NO_64", "1", NULL);
 }
 
@@ -135,9 +157,10 @@ static void *wait_for_it(void *arg)
 
 /* Whatever can be called refuses, and says why. */
 static void refuse_broken(weft_device *device, weft_stream *stream,
-                          weft_gate *gate, void *memory)
+                          weft_gate *gate, void *memory, const char *name)
 {
-    static const char said[] = "cuda device 0 has failed: CUDA_ERROR_ILLEGAL";
+    char said[128];
+    snprintf(said, sizeof(said), "cuda device 0 has failed: %s", name);
     void *more;
     weft_gate *other;
     weft_stream *next;
@@ -159,7 +182,7 @@ static void refuse_broken(weft_device *device, weft_stream *stream,
  * a kernel of a third breaks all. */
 static void check_broken(void *arg)
 {
-    (void)arg;
+    const char *name = arg;
     enum { WAITERS = 4 };
     weft_device *device = open_cuda(0);
     weft_stream *stands = make_stream(device), *breaks = make_stream(device);
@@ -188,9 +211,9 @@ static void check_broken(void *arg)
     for (int i = 0; i < WAITERS; i++) {
         pthread_join(waiters[i].thread, NULL);
         CHECK(waiters[i].status == WEFT_ERR_SYSTEM);
-        CHECK(strstr(waiters[i].text, "CUDA_ERROR_ILLEGAL_ADDRESS") != NULL);
+        CHECK(strstr(waiters[i].text, name) != NULL);
     }
-    refuse_broken(device, stands, kept, memory);
+    refuse_broken(device, stands, kept, memory, name);
     weft_stream_destroy(stands);
     weft_stream_destroy(breaks);
     weft_gate_destroy(gate);
@@ -203,11 +226,19 @@ static void check_broken(void *arg)
 static void test_cuda_context_that_ends_releases_all_who_wait(void **state)
 {
     (void)state;
-    in_child(check_broken, NULL, "WEFT_FAKE_GPU_ERROR", "700@8", NULL);
-    in_child(check_broken, NULL, "WEFT_FAKE_GPU_ERROR", "700@8",
+    char address[] = "CUDA_ERROR_ILLEGAL_ADDRESS";
+    in_child(check_broken, address, "WEFT_FAKE_GPU_ERROR", "700@8", NULL);
+    in_child(check_broken, address, "WEFT_FAKE_GPU_ERROR", "700@8",
              "WEFT_FAKE_GPU_SEED", "11", NULL);
-    in_child(check_broken, NULL, "WEFT_FAKE_GPU_ERROR", "700@9",
+    in_child(check_broken, address, "WEFT_FAKE_GPU_ERROR", "700@9",
              "WEFT_FAKE_GPU_MISSING", "cuStreamBatchMemOp", NULL);
+    /* The driver shuts down; the program has reset the GPU; MPS has ended. */
+    char shut[] = "CUDA_ERROR_DEINITIALIZED";
+    char reset[] = "CUDA_ERROR_CONTEXT_IS_DESTROYED";
+    char ended[] = "CUDA_ERROR_MPS_CLIENT_TERMINATED";
+    in_child(check_broken, shut, "WEFT_FAKE_GPU_ERROR", "4@8", NULL);
+    in_child(check_broken, reset, "WEFT_FAKE_GPU_ERROR", "709@8", NULL);
+    in_child(check_broken, ended, "WEFT_FAKE_GPU_ERROR", "810@8", NULL);
 }
 
 static void check_listed(void *arg)

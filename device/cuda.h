@@ -15,7 +15,8 @@
 typedef struct wefti_cuda_info {
     char name[128];
     char pci[32];  /* 0000:1b:00.0, in lower case as the kernel has it */
-    char uuid[48]; /* GPU-..., as nvidia-smi and NVML write it */
+    char uuid[48]; /* GPU-..., as nvidia-smi and NVML write it; of an instance
+                      of MIG its own, which they begin with MIG- */
     size_t memory_bytes;
     int major, minor; /* compute capability */
     int multiprocessors, copy_engines;

@@ -188,7 +188,6 @@ typedef struct wefti_cuda_resource {
     X(cuDevicePrimaryCtxRelease, 11000, 1, (int device))                       \
     X(cuCtxPushCurrent, 4000, 1, (struct CUctx_st * context))                  \
     X(cuCtxPopCurrent, 4000, 1, (struct CUctx_st * *context))                  \
-    X(cuCtxGetDevice, 2000, 1, (int *device))                                  \
     X(cuCtxGetStreamPriorityRange, 5050, 1, (int *least, int *greatest))       \
     X(cuMemAlloc, 3020, 1, (uint64_t * pointer, size_t bytes))                 \
     X(cuMemFree, 3020, 1, (uint64_t pointer))                                  \

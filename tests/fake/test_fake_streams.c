@@ -509,7 +509,7 @@ static void test_illegal_address_is_sticky(void **state)
     (void)state;
     int ended[FREE_WAITED + 1] = {0};
     for (int i = 1; i <= 8; i++) {
-        char seed[8];
+        char seed[16];
         snprintf(seed, sizeof(seed), "%d", i);
         const int status =
             end_of_child(check_sticky, NULL, "WEFT_FAKE_GPU_SEED", seed,

@@ -20,6 +20,7 @@
     X(cuDeviceGetAttribute)                                                    \
     X(cuDeviceTotalMem)                                                        \
     X(cuDevicePrimaryCtxRetain)                                                \
+    X(cuCtxFromGreenCtx)                                                       \
     X(cuCtxSetCurrent)                                                         \
     X(cuCtxSynchronize)                                                        \
     X(cuCtxGetStreamPriorityRange)                                             \

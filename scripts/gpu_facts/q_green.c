@@ -140,6 +140,45 @@ static void ask_progress(unsigned sms)
               "%d of %d released", released, (int)made - 1);
 }
 
+static void tell(const char *name, const char *how, CUresult result)
+{
+    fact_text(name, how, "%s",
+              result == CUDA_SUCCESS ? "accepted" : cu_name(result));
+}
+
+/* Which events a green context's stream takes, and what becomes of its own. */
+static void ask_events(unsigned sms)
+{
+    CUdevResource group, rest;
+    CUgreenCtx green;
+    CUcontext context, primary;
+    float ms;
+    if (split(&group, 1, sms, 0, &rest) == 0) {
+        fact_none("events", "the split was refused");
+        return;
+    }
+    CUstream stream = green_stream(&group, 1, &green), plain = gpu_stream();
+    CUevent begin = gpu_event(true), other = gpu_event(true);
+    CU(cuEventRecord(begin, plain));
+    CU(cuDevicePrimaryCtxRetain(&primary, gpu_device()));
+    CU(cuCtxFromGreenCtx(&context, green));
+    CU(cuCtxSetCurrent(context));
+    CUevent own = gpu_event(true);
+    CU(cuCtxSetCurrent(primary));
+    tell("event_of_primary", "recorded on a green context's stream",
+         cu.cuEventRecord(other, stream));
+    tell("event_of_green", "the same, made in that context",
+         cu.cuEventRecord(own, stream));
+    CU(cuCtxSynchronize());
+    CU(cuStreamSynchronize(stream));
+    tell("time_between_contexts", "from an event of primary to one of green",
+         cu.cuEventElapsedTime(&ms, begin, own));
+    CU(cuStreamDestroy(stream));
+    CU(cuGreenCtxDestroy(green));
+    tell("event_after_its_context", "cuEventQuery behind cuGreenCtxDestroy",
+         cu.cuEventQuery(own));
+}
+
 void q_green(int variant)
 {
     (void)variant;
@@ -157,4 +196,5 @@ void q_green(int variant)
               CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING);
     ask_two(16);
     ask_progress(16);
+    ask_events(16);
 }

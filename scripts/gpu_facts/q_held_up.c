@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define HOLD_US  2e5
+#define HOLD_US  1e5
 #define DRAIN_US 2e6
 
 /* The stream that stands, and what it stands at. */

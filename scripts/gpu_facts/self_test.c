@@ -165,7 +165,7 @@ int self_test(const struct question *questions, int nquestions)
                   "the other process ended before it had answered");
     for (int i = 0; i < nquestions; i++)
         limits_s += questions[i].limit_s;
-    expect(limits_s <= 200, "the limits together are near the whole's");
+    expect(limits_s <= 210, "the limits together are near the whole's");
     show_json();
     check_library(ask_compiler, 90, "kernels for sm");
     check_library(ask_compiler, 80, "kernels for sm");

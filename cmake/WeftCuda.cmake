@@ -48,7 +48,8 @@ function(weft_check_nvcc why_out)
         set(why "it needs a C++ compiler, and there is none")
     elseif(NOT WEFT_NVCC_WORKS STREQUAL WEFT_NVCC)
         set(probe ${CMAKE_BINARY_DIR}/CMakeFiles/weft_nvcc.cu)
-        file(WRITE ${probe} "__global__ void f() {}\n")
+        file(WRITE ${probe}
+            "#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n__global__ void f() {}\n")
         weft_run_nvcc(output why -ptx -std=c++17 -arch=compute_80
             -o ${probe}.ptx ${probe})
     endif()

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/sized.h"
 #include "comm/control/channel.h"
+#include "comm/control/diagnosis.h"
 #include "comm/copies.h"
 #include "comm/fabric/remote.h"
 #include "comm/live.h"
@@ -272,13 +273,29 @@ weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
     return WEFT_OK;
 }
 
+/* The ranks that it ends learn how far this one has come. */
+static void publish_abort(weft_comm *comm)
+{
+    const char *what;
+    char last[64] = "";
+    int64_t when_ns;
+    const uint64_t number =
+        wefti_peer_last_entered(comm, comm->rank, &what, &when_ns);
+    if (number > 0) {
+        snprintf(last, sizeof(last), " (its last: #%llu %s)",
+                 (unsigned long long)number, what);
+    }
+    wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
+                        "rank %d aborted \"%s\"%s", comm->rank, comm->name,
+                        last);
+}
+
 weft_status weft_comm_abort(weft_comm *comm)
 {
     if (!wefti_comm_is_live(comm)) {
         return wefti_comm_refuse(comm, "comm");
     }
-    wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
-                        "rank %d aborted \"%s\"", comm->rank, comm->name);
+    publish_abort(comm);
     if (comm->fabric.net) {
         /* Perhaps nobody drives the engine, and no message would go out. */
         pthread_mutex_lock(&comm->engine->lock);

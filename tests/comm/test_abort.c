@@ -5,6 +5,7 @@
  * Method  one rank is put into a call that cannot end by itself, because its
  *         peer stays away or its own gate stays down; a second thread aborts
  *         after a random moment (seed printed). Then the peer tries as well.
+ *         The others' error names the rank and how far it had come.
  */
 #include "base/clock.h"
 #include "tests/comm/world.h"
@@ -21,6 +22,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 enum { LARGE = 1 << 20, SOON_MS = 10000, ROUNDS = 6 };
@@ -215,11 +217,47 @@ static void test_abort_by_many_threads_is_one_abort(void **state)
     assert_int_equal(weft_comm_abort(NULL), WEFT_ERR_INVALID);
 }
 
+/* Rank 1 aborts behind its second operation; its communicator's making is
+ * the first by number. */
+static int hear_of_abort(weft_comm *comm, void *context)
+{
+    const int rank = weft_comm_get_rank(comm);
+    float value = 0;
+    (void)context;
+    weft_status status = weft_barrier(comm, NULL);
+    if (status == WEFT_OK) {
+        status = weft_allreduce(&value, &value, 1, WEFT_DTYPE_F32,
+                                WEFT_REDOP_SUM, comm, NULL);
+    }
+    if (rank == 1 && (status != WEFT_OK || weft_comm_abort(comm) != WEFT_OK)) {
+        return 1;
+    }
+    if (status == WEFT_OK) { /* rank 0 may have been too slow to end it */
+        status = weft_barrier(comm, NULL);
+    }
+    if (status != WEFT_ERR_ABORTED ||
+        strcmp(weft_error_text(),
+               "rank 1 aborted \"world\" (its last: #3 all_reduce)") != 0) {
+        fprintf(stderr, "rank %d: %s: %s\n", rank, weft_status_text(status),
+                weft_error_text());
+        return 1;
+    }
+    return 0;
+}
+
+static void test_abort_names_rank_and_its_last_operation(void **state)
+{
+    struct world world = {.nranks = 2, .call = hear_of_abort};
+    (void)state;
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_abort_ends_every_phase),
         cmocka_unit_test(test_abort_by_many_threads_is_one_abort),
+        cmocka_unit_test(test_abort_names_rank_and_its_last_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,8 +8,9 @@
  * bounded, because the watch for dead peers runs in the sleeper.
  *
  * While a device that rings no bell has something to do for an operation, both
- * look at it without sleeping for a millisecond, and then in short slices; where
- * waiters do not spin, as cores are short, the slices begin after BRIEF_NS.
+ * look at it without sleeping for a millisecond, and then in short slices;
+ * where waiters do not spin, as cores are short, the slices begin after
+ * BRIEF_NS.
  */
 #include "comm/engine.h"
 

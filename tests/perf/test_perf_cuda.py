@@ -163,5 +163,33 @@ class Perf(unittest.TestCase):
             self.assertIn(said, done.stderr)
 
 
+class Check(unittest.TestCase):
+    """What scripts/gpu-check does before the first GPU."""
+
+    def check(self, *options, **variables):
+        script = os.path.join(os.path.abspath(SOURCE), "scripts", "gpu-check")
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "out"))
+            done = subprocess.run([script, *options], cwd=folder, text=True,
+                                  env={**CLEAN, **variables}, timeout=100,
+                                  capture_output=True)
+            return done, os.listdir(os.path.join(folder, "out"))
+
+    def test_options_that_are_none_are_refused(self):
+        for options, said in ((("--out", "nowhere"), "nowhere: not a folder"),
+                              (("--fast",), "--fast: allowed is --out DIR")):
+            done, _ = self.check(*options)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(said, done.stderr)
+
+    @unittest.skipIf(SLOW, "builds without sanitizers are what it checks")
+    def test_a_folder_is_the_callers_and_no_gpu_is_said(self):
+        done, left = self.check("--out", "out", PRESET[0], PRESET[1],
+                                CUDA_VISIBLE_DEVICES="")
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, "libcuda.so.1")
+        self.assertEqual(left, ["weft-info.json"])
+
+
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

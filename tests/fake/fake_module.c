@@ -150,17 +150,22 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
 }
 
 /* cuLibraryLoadData: for all contexts, and needs none; unless it is told that
- * the code stays (CU_LIBRARY_BINARY_IS_PRESERVED) the driver copies it. */
+ * the code stays (CU_LIBRARY_BINARY_IS_PRESERVED) the driver copies it. "cubin,
+ * fatbin or PTX"; else CUDA_ERROR_INVALID_IMAGE, "device kernel image is
+ * invalid". */
 CUresult cuLibraryLoadData(CUlibrary *library, const void *code,
                            CUjit_option *jit, void **jit_values,
                            unsigned jit_count, CUlibraryOption *options,
                            void **values, unsigned count)
 {
     CUresult result = fake_enter();
-    if (result != CUDA_SUCCESS || !library || !code || !is_image(code) ||
+    if (result != CUDA_SUCCESS || !library || !code ||
         (jit_count && (!jit || !jit_values)) ||
         (count && (!options || !values))) {
         return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!is_image(code)) {
+        return CUDA_ERROR_INVALID_IMAGE;
     }
     *library = calloc(1, sizeof(**library));
     return *library ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;

@@ -221,7 +221,7 @@ static void check_launch_refused(void *arg)
     CHECK_OK(cuModuleUnload(module));
     CUlibrary library;
     CUkernel kernel;
-    CHECK_IS(CUDA_ERROR_INVALID_VALUE,
+    CHECK_IS(CUDA_ERROR_INVALID_IMAGE,
              cuLibraryLoadData(&library, "text", NULL, NULL, 0, NULL, NULL, 0));
     CHECK_OK(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
     CHECK_IS(CUDA_ERROR_NOT_FOUND,

@@ -128,11 +128,11 @@ static weft_status load_locked(wefti_cuda_gpu *gpu)
     const void *image;
     weft_status status = open_image(module->path, &file, &image);
     if (status == WEFT_OK) {
-        status = wefti_cuda_check(
-            gpu,
-            gpu->api->cuLibraryLoadData(&module->native, image, NULL, NULL, 0,
-                                        NULL, NULL, 0),
-            module->path);
+        status = wefti_cuda_check(gpu,
+                                  gpu->api->cuLibraryLoadData(&module->native,
+                                                              image, NULL, NULL,
+                                                              0, NULL, NULL, 0),
+                                  module->path);
         dlclose(file);
     }
     return status;

@@ -101,10 +101,7 @@ void weft_device_close(weft_device *device);
 uint32_t weft_device_get_caps(const weft_device *device);
 
 /*
- * weft_device_alloc  memory of the device, at least 64-byte aligned.
- * weft_device_free   gives it back; nothing queued may use it. A device may wait
- *                    for all work that is queued on it first (cuda does): none
- *                    of it may wait for the caller.
+ * weft_device_alloc - memory of the device, at least 64-byte aligned.
  *
  * bytes   0 gives a pointer that may be freed and not dereferenced.
  *
@@ -112,7 +109,14 @@ uint32_t weft_device_get_caps(const weft_device *device);
  */
 WEFT_NODISCARD weft_status weft_device_alloc(weft_device *device, size_t bytes,
                                              void **pointer_out);
-void weft_device_free(weft_device *device, void *pointer); /* NULL is legal */
+
+/*
+ * weft_device_free - gives it back; nothing queued may use it. NULL is legal.
+ *
+ * Blocks: a device may wait for all that is queued on it first (cuda does), so
+ * none of that may wait for the caller.
+ */
+void weft_device_free(weft_device *device, void *pointer);
 
 /*
  * weft_device_alloc_kind - memory of a kind; weft_device_free gives it back.

@@ -21,7 +21,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static wefti_cuda_api api; /* guarded by lock until opened_by is set */
 static pid_t opened_by;    /* 0: not yet */
 static void *library;      /* of dlopen; never closed: cuInit may leave threads
-                              behind, and what they end with, even if it fails */
+                              and destructors behind, even if it fails */
 
 typedef int get_address(const char *name, void **function, int version,
                         uint64_t flags, int *status);

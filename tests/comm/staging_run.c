@@ -15,11 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    POISON = 0xA5,
-    BLOCK = 700, /* elements of a gate's chunk */
-    GATE_CHUNKS = 1024
-};
+enum { POISON = 0xA5, GATE_CHUNKS = 1024 };
 
 static void *room(staging_rank *own, bool on_device)
 {
@@ -152,11 +148,12 @@ static void run(staging_rank *own, staging_job *job, const staging_form *form)
     const bool varied = staging_is_varied(op->collective);
     weft_stream *stream = form->on_stream || form->gated ? own->stream : NULL;
     const size_t block_bytes =
-        varied ? STAGING_ROOM_BYTES : BLOCK * weft_dtype_bytes(op->dtype);
+        varied ? STAGING_ROOM_BYTES
+               : form->gate_elems * weft_dtype_bytes(op->dtype);
     if (form->gated) {
         op->ready = job->send_bytes ? own->ready : NULL;
         op->arrived = job->recv_bytes ? own->arrived : NULL;
-        op->gate_elems = varied ? 0 : BLOCK;
+        op->gate_elems = varied ? 0 : form->gate_elems;
         own->epoch++;
     }
     expect_ok(own, post(own, op, form->planned, stream),

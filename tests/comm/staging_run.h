@@ -29,6 +29,7 @@ typedef struct staging_rank {
 typedef struct staging_form {
     bool gated, planned, on_stream;
     size_t lead_bytes; /* of a room before its buffer, which may be odd */
+    size_t gate_elems; /* of a chunk, but for v forms */
     uint64_t values;   /* their seed */
 } staging_form;
 

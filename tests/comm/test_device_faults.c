@@ -36,7 +36,7 @@ enum {
     VICTIM = 1,
     ELEMS = 1 << 17,
     POSTS = 4,
-    TIMEOUT_MS = 1200,
+    TIMEOUT_MS = 1200, /* of an operation; ranks may start more slowly */
     DEADLINE_S = 20
 };
 
@@ -131,6 +131,20 @@ static int expect_fault(const struct patient *patient, int rank,
     return 1;
 }
 
+static weft_status allreduce(weft_comm *comm, const void *send, void *recv,
+                             size_t elems, weft_stream *stream)
+{
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = WEFT_COLLECTIVE_ALLREDUCE,
+                        .send = send,
+                        .recv = recv,
+                        .count = elems,
+                        .dtype = WEFT_DTYPE_F32,
+                        .redop = WEFT_REDOP_SUM,
+                        .timeout_ms = TIMEOUT_MS};
+    return weft_op_post(&op, 0, comm, stream);
+}
+
 /* What rank 1 does in the place of its second operation; whether it goes on. */
 static bool strike(struct patient *patient, weft_comm *comm)
 {
@@ -184,11 +198,10 @@ static int suffer(weft_comm *comm, void *context)
         if (post == 1 && rank == VICTIM) {
             posts = strike(patient, comm);
         }
-        weft_status status =
-            posts ? weft_allreduce(patient->send, patient->recv, ELEMS,
-                                   WEFT_DTYPE_F32, WEFT_REDOP_SUM, comm,
-                                   patient->stream)
-                  : WEFT_OK;
+        weft_status status = posts
+                                 ? allreduce(comm, patient->send, patient->recv,
+                                             ELEMS, patient->stream)
+                                 : WEFT_OK;
         if (status != WEFT_OK) { /* it may have failed by now */
             failures += expect_fault(patient, rank, status);
             posts = false;
@@ -217,6 +230,7 @@ static int suffer_broken(weft_comm *comm, void *context)
     /* Small ones wait for one copy, with nothing more to post. */
     const size_t elems = patient->on_stream ? ELEMS : 64;
     weft_fault fault = {.size_bytes = sizeof(fault)};
+    float *own = NULL;
     weft_status status =
         weft_stream_create(patient->device, 0, &patient->stream);
     if (status == WEFT_OK) {
@@ -226,12 +240,25 @@ static int suffer_broken(weft_comm *comm, void *context)
         status = weft_device_alloc(patient->device, bytes, &patient->recv);
     }
     for (int post = 0; post < 100 && status == WEFT_OK; post++) {
-        weft_stream *stream = patient->on_stream ? patient->stream : NULL;
-        status = weft_allreduce(patient->send, patient->recv, elems,
-                                WEFT_DTYPE_F32, WEFT_REDOP_SUM, comm, stream);
-        if (status == WEFT_OK && stream) {
+        weft_stream *stream =
+            patient->on_stream && !own ? patient->stream : NULL;
+        status = allreduce(comm, own ? own : patient->send,
+                           own ? own : patient->recv, elems, stream);
+        const bool posted = status == WEFT_OK;
+        if (posted && stream) {
             status = weft_stream_wait(stream);
         }
+        /* It may have broken behind what the communicator needs of it, which
+         * then goes on with memory of the host. */
+        if (status == WEFT_ERR_SYSTEM && rank == VICTIM && stream) {
+            own = calloc(ELEMS, sizeof(float));
+            status = own ? WEFT_OK : WEFT_ERR_NO_MEMORY;
+            post -= !posted;
+        }
+    }
+    free(own);
+    if (status == WEFT_OK && patient->on_stream) {
+        return 0;
     }
     if (rank != VICTIM) {
         return expect_fault(patient, rank, status);
@@ -288,7 +315,7 @@ static void run_seed(enum fault fault, unsigned seed)
                               .on_stream = seed % 2 == 0};
     struct world world = {
         .nranks = RANKS,
-        .config = {.timeout_ms = TIMEOUT_MS, .warn_ms = 60000},
+        .config = {.timeout_ms = 1000 * DEADLINE_S, .warn_ms = 60000},
         .call = fault == BROKEN ? suffer_broken : suffer,
         .context = &patient,
         .before = count_before,

@@ -2,12 +2,13 @@
 /*
  * Goal: a list of sends and receives moves every message whole, to its place,
  * whatever the order of the parts on either side, however many there are, to
- * any rank and to itself, from host and shadow memory, on streams and not.
+ * any rank and to itself, from host and device memory, on streams and not.
  *
  * Method: all ranks draw the same random traffic from a printed seed, and each
  * lists its own parts in a random order of its own that only keeps each pair's.
  * A message's bytes are a formula of its sender, receiver and number; what is
- * received is poisoned first. Argument: threads, processes or shadow.
+ * received is poisoned first. Argument: threads, processes, shadow or cuda (on
+ * the fake driver).
  */
 #include "tests/comm/spread.h"
 #include "tests/comm/world.h"
@@ -40,6 +41,11 @@ static bool is_long;
 /* Counts up from 0, twice. */
 static unsigned char ramp[512];
 
+static bool is_on_device(void)
+{
+    return strcmp(mode, "shadow") == 0 || strcmp(mode, "cuda") == 0;
+}
+
 /* One message of the traffic all ranks know. */
 struct message {
     int from, to;
@@ -59,7 +65,7 @@ struct desk {
     int rank, nranks;
     weft_device *device;
     weft_stream *stream;
-    bool shadow;
+    bool on_device;
     size_t room_bytes;
     unsigned char *send, *recv;           /* as passed to weft */
     unsigned char *host_send, *host_recv; /* as the host sees them */
@@ -135,7 +141,7 @@ static int set_up(struct desk *desk, weft_comm *comm, size_t room_bytes)
     desk->host_recv = malloc(room_bytes);
     desk->send = desk->host_send;
     desk->recv = desk->host_recv;
-    if (!desk->shadow) {
+    if (!desk->on_device) {
         return weft_device_open("host", 0, &desk->device) != WEFT_OK ||
                weft_stream_create(desk->device, 0, &desk->stream) != WEFT_OK;
     }
@@ -149,7 +155,7 @@ static int set_up(struct desk *desk, weft_comm *comm, size_t room_bytes)
 static void put_away(struct desk *desk)
 {
     weft_stream_destroy(desk->stream);
-    if (desk->shadow) {
+    if (desk->on_device) {
         weft_device_free(desk->device, desk->send);
         weft_device_free(desk->device, desk->recv);
     } else {
@@ -292,9 +298,9 @@ static int exchange(struct desk *desk, const struct traffic *traffic,
 static int random_lists(weft_comm *comm, void *context)
 {
     uint64_t seed = *(const uint64_t *)context;
-    struct desk desk = {.shadow = strcmp(mode, "shadow") == 0};
+    struct desk desk = {.on_device = is_on_device()};
     int failures = 0;
-    if (desk.shadow) { /* the world's: all its ranks share it */
+    if (desk.on_device) { /* the world's: all its ranks share it */
         desk.device = *(weft_device **)((uint64_t *)context + 1);
     }
     int rounds = !is_long           ? ROUNDS
@@ -345,10 +351,9 @@ static void test_p2p_random_lists_exact(void **state)
         uint64_t seed;
         weft_device *device;
     } context = {random_seed(), NULL};
-    bool shadow = strcmp(mode, "shadow") == 0;
     for (int nranks = least_ranks(5); nranks <= most_ranks(); nranks++) {
-        if (shadow) {
-            assert_int_equal(weft_device_open("shadow", 0, &context.device),
+        if (is_on_device()) {
+            assert_int_equal(weft_device_open(mode, 0, &context.device),
                              WEFT_OK);
         }
         struct world world = {.nranks = nranks,
@@ -543,10 +548,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_p2p_beyond_two_to_31_elements_exact),
     };
     /* The first is the one whose buffers a device has. */
-    const struct CMUnitTest on_shadow[] = {tests[0]};
-    if (strcmp(mode, "shadow") == 0) {
+    const struct CMUnitTest on_device[] = {tests[0]};
+    if (is_on_device()) {
         setenv("WEFT_SPIN_US", "0", 0); /* the device needs a core, too */
-        return cmocka_run_group_tests(on_shadow, NULL, NULL);
+        return cmocka_run_group_tests(on_device, NULL, NULL);
     }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ static void run_count(struct walk *walk, const staging_case *one, size_t count,
         return;
     }
     staging_form form = {.gated = random_next(&random) % 4 == 0 && count > 0,
-                         .gate_elems = count < 44800 ? 700 : count / 64,
+                         .gate_elems = count / 64 > 700 ? count / 64 : 700,
                          .planned = random_next(&random) % 4 == 0,
                          .on_stream = random_next(&random) % 2 == 0,
                          .lead_bytes =

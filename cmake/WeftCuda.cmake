@@ -72,7 +72,9 @@ if(WEFT_NVCC)
         get_filename_component(weft_cuda_bin "${weft_cuda_bin}" DIRECTORY)
         find_path(WEFT_CUDA_INCLUDE cuda_fp8.h
             HINTS "${weft_cuda_bin}/../include" NO_DEFAULT_PATH)
-        weft_check_nvcc(weft_kernels_why)
+        if(NOT CMAKE_CROSSCOMPILING) # then it compiles nothing
+            weft_check_nvcc(weft_kernels_why)
+        endif()
     endif()
     if(weft_kernels_why)
         if(NOT WEFT_NVCC STREQUAL WEFT_NVCC_FOUND)

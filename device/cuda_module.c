@@ -2,9 +2,10 @@
 /*
  * device/cuda_module.c - weft's own kernels (kernels/wire/launch.h): their code
  * in weft_kernels.so, a file beside the library that holds nothing else, is
- * given to the driver with the first launch on a GPU. It is loaded as a library
- * of the driver's: a kernel of one runs in the context of the stream that it is
- * launched on, and a stream with a budget of multiprocessors has its own.
+ * looked for when a GPU is opened, and given to the driver with the first
+ * launch. It is loaded as a library of the driver's: a kernel of one runs in
+ * the context of the stream that it is launched on, and a stream with a budget
+ * of multiprocessors has its own.
  */
 #include "base/error.h"
 #include "base/module.h"
@@ -32,8 +33,10 @@ typedef struct kernel {
 } kernel;
 
 struct wefti_cuda_module {
-    pthread_mutex_t lock; /* guards what follows */
     char path[PATH_MAX];  /* of the file; "": there is none */
+    pthread_mutex_t lock; /* guards what follows */
+    void *file;           /* NULL: there is none, or the driver has it */
+    const void *image;    /* in it */
     struct CUlib_st *native;
     kernel *kernels; /* that have been launched */
 };
@@ -42,15 +45,13 @@ struct wefti_cuda_module {
 static weft_status find_file(char path_out[PATH_MAX])
 {
     const char *set = wefti_setting_text(WEFTI_SETTING_KERNELS);
-    if (*set && access(set, R_OK) != 0) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_KERNELS=%s: %s; allowed is a file with the "
-                           "kernels for GPUs",
-                           set, strerror(errno));
-    }
     if (*set) {
-        snprintf(path_out, PATH_MAX, "%s", set);
-        return WEFT_OK;
+        return realpath(set, path_out) && access(path_out, R_OK) == 0
+                   ? WEFT_OK
+                   : wefti_error(WEFT_ERR_INVALID,
+                                 "WEFT_KERNELS=%s: %s; allowed is a file with "
+                                 "the kernels for GPUs",
+                                 set, strerror(errno));
     }
     return wefti_module_find(file_name, path_out)
                ? WEFT_OK
@@ -60,25 +61,28 @@ static weft_status find_file(char path_out[PATH_MAX])
                              file_name);
 }
 
-static weft_status open_image(const char *path, void **file_out,
-                              const void **image_out)
+/* Finds it and opens it: a damaged file is refused before anybody rests on it.
+ */
+static weft_status open_file(char path_out[PATH_MAX], void **file_out,
+                             const void **image_out)
 {
     char why[PATH_MAX + 128];
-    *image_out = wefti_module_open(path, RTLD_NOW | RTLD_LOCAL, image_name,
-                                   file_out, why, sizeof(why));
-    return *image_out
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_SYSTEM, "kernels for GPUs: %s", why);
+    weft_status status = find_file(path_out);
+    if (status == WEFT_OK) {
+        *image_out = wefti_module_open(path_out, RTLD_NOW | RTLD_LOCAL,
+                                       image_name, file_out, why, sizeof(why));
+        status = *image_out ? WEFT_OK
+                            : wefti_error(WEFT_ERR_SYSTEM,
+                                          "kernels for GPUs: %s", why);
+    }
+    return status;
 }
 
 weft_status wefti_cuda_find_kernels(char path_out[PATH_MAX])
 {
     void *file;
     const void *image;
-    weft_status status = find_file(path_out);
-    if (status == WEFT_OK) {
-        status = open_image(path_out, &file, &image);
-    }
+    weft_status status = open_file(path_out, &file, &image);
     if (status == WEFT_OK) {
         dlclose(file);
     }
@@ -91,7 +95,7 @@ weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu)
     if (!module) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
     }
-    weft_status status = find_file(module->path);
+    weft_status status = open_file(module->path, &module->file, &module->image);
     if (status == WEFT_OK) {
         gpu->caps |= WEFT_CAP_LAUNCHES;
     } else if (status == WEFT_ERR_UNSUPPORTED) {
@@ -105,6 +109,14 @@ weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu)
     return WEFT_OK;
 }
 
+static void close_file(struct wefti_cuda_module *module)
+{
+    if (module->file) {
+        dlclose(module->file);
+    }
+    module->file = NULL;
+}
+
 void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
 {
     struct wefti_cuda_module *module = gpu->module;
@@ -116,6 +128,7 @@ void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
     if (module->native) {
         wefti_cuda_note(gpu, gpu->api->cuLibraryUnload(module->native));
     }
+    close_file(module);
     pthread_mutex_destroy(&module->lock);
     free(module);
 }
@@ -124,16 +137,13 @@ void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
 static weft_status load_locked(wefti_cuda_gpu *gpu)
 {
     struct wefti_cuda_module *module = gpu->module;
-    void *file;
-    const void *image;
-    weft_status status = open_image(module->path, &file, &image);
+    weft_status status = wefti_cuda_check(
+        gpu,
+        gpu->api->cuLibraryLoadData(&module->native, module->image, NULL, NULL,
+                                    0, NULL, NULL, 0),
+        module->path);
     if (status == WEFT_OK) {
-        status = wefti_cuda_check(gpu,
-                                  gpu->api->cuLibraryLoadData(&module->native,
-                                                              image, NULL, NULL,
-                                                              0, NULL, NULL, 0),
-                                  module->path);
-        dlclose(file);
+        close_file(module);
     }
     return status;
 }

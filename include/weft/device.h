@@ -81,9 +81,10 @@ typedef enum weft_memory_kind {
  *         twice is the same device, with two users: objects of one are the
  *         other's as well.
  *
- * Returns     OK | ERR_INVALID (no such kind or index) | ERR_UNSUPPORTED (no
- *             driver, or one that is too old; the text says which) |
- *             ERR_SYSTEM (the driver refused, in its words) | ERR_NO_MEMORY.
+ * Returns     OK | ERR_INVALID (no such kind or index; WEFT_KERNELS names no
+ *             file) | ERR_UNSUPPORTED (no driver, or one that is too old; the
+ *             text says which) | ERR_SYSTEM (the driver refused, in its words;
+ *             the file with the kernels for GPUs is damaged) | ERR_NO_MEMORY.
  * Threads     any.  Blocks: no.  Allocates: the device; close with
  *             weft_device_close after everything made from it is gone.
  */

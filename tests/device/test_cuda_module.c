@@ -10,7 +10,6 @@
 #include "device/cuda.h"
 #include "kernels/wire/launch.h"
 
-#include <fcntl.h>
 #include <limits.h>
 
 static void check_misused(void *arg)
@@ -38,26 +37,43 @@ static void check_misused(void *arg)
     close_cuda(device);
 }
 
-/* What was asked for by name has to be there when the device is opened. */
-static void check_missing(void *arg)
+/* The device is not opened with it; without it all goes on. */
+static void refuse_file(const char *set, weft_status status, const char *said)
 {
-    (void)arg;
-    static const char said[] =
-        "WEFT_KERNELS=/nowhere/kernels.so: No such file or directory; allowed "
-        "is a file with the kernels for GPUs";
     char path[PATH_MAX];
     weft_device *device;
-    CHECK_REFUSED(WEFT_ERR_INVALID, weft_device_open("cuda", 0, &device), said);
-    CHECK_REFUSED(WEFT_ERR_INVALID, wefti_cuda_find_kernels(path), said);
+    setenv("WEFT_KERNELS", set, 1);
+    CHECK_REFUSED(status, weft_device_open("cuda", 0, &device), said);
+    CHECK_REFUSED(status, wefti_cuda_find_kernels(path), said);
     CHECK_WEFT(weft_device_open("host", 0, &device));
     weft_device_close(device);
     setenv("WEFT_KERNELS", TEST_KERNELS, 1);
     CHECK_WEFT(wefti_cuda_find_kernels(path));
-    CHECK(strcmp(path, TEST_KERNELS) == 0);
-    close_cuda(open_cuda(0)); /* and nothing is left of the try before */
+    close_cuda(open_cuda(0)); /* nothing is left of the try before */
 }
 
-/* A launch says what is wrong with the file; the rest of the device works. */
+static void check_missing(void *arg)
+{
+    (void)arg;
+    refuse_file("/nowhere/kernels.so", WEFT_ERR_INVALID,
+                "WEFT_KERNELS=/nowhere/kernels.so: No such file or directory; "
+                "allowed is a file with the kernels for GPUs");
+}
+
+/* A file in the folder where the program runs, by its name alone. */
+static void check_named(void *arg)
+{
+    (void)arg;
+    char folder[] = "/tmp/weft-kernels-XXXXXX", path[PATH_MAX];
+    CHECK(mkdtemp(folder) && chdir(folder) == 0);
+    CHECK(symlink(TEST_KERNELS, "kernels.so") == 0);
+    setenv("WEFT_KERNELS", "kernels.so", 1);
+    CHECK_WEFT(wefti_cuda_find_kernels(path));
+    CHECK(path[0] == '/');
+    CHECK(unlink("kernels.so") == 0 && rmdir(folder) == 0);
+}
+
+/* A launch says what is wrong with the image; the rest of the device works. */
 static void check_damaged(const char *path, const char *said)
 {
     char byte = 0;
@@ -80,50 +96,64 @@ static void check_damaged(const char *path, const char *said)
     close_cuda(device);
 }
 
-/* Cut in the middle; with another symbol; with an image that is none. */
+static size_t read_kernels(char *bytes, size_t most)
+{
+    FILE *file = fopen(TEST_KERNELS, "rb");
+    CHECK(file != NULL);
+    const size_t count = fread(bytes, 1, most, file);
+    CHECK(count > 0 && count < most);
+    fclose(file);
+    return count;
+}
+
+/* Cut in the middle; with another symbol; with an image that is none, which
+ * only the driver can tell. */
 static void check_damages(void *arg)
 {
     (void)arg;
     static char bytes[1 << 20], begin[] = "// SPDX", none[] = "?? SPDX";
-    char path[] = "/tmp/weft-kernels-XXXXXX";
-    FILE *file = fopen(TEST_KERNELS, "rb");
-    CHECK(file != NULL);
-    const size_t count = fread(bytes, 1, sizeof(bytes), file);
-    fclose(file);
-    int fd = mkstemp(path);
-    CHECK(fd >= 0 && write(fd, bytes, count / 2) == (ssize_t)(count / 2));
-    check_damaged(path, "damaged: it has");
+    char cut[] = "/tmp/weft-kernels-XXXXXX",
+         other[] = "/tmp/weft-kernels-XXXXXX";
+    const size_t count = read_kernels(bytes, sizeof(bytes));
     char *image = memmem(bytes, count, begin, sizeof(begin) - 1);
     CHECK(image != NULL);
     memcpy(image, none, sizeof(none) - 1);
-    CHECK(unlink(path) == 0); /* what has been mapped stays as it is */
+    int fd = mkstemp(cut), other_fd = mkstemp(other);
+    CHECK(fd >= 0 && write(fd, bytes, count / 2) == (ssize_t)(count / 2));
+    CHECK(other_fd >= 0 && write(other_fd, bytes, count) == (ssize_t)count);
+    refuse_file(cut, WEFT_ERR_SYSTEM, "damaged: it has");
+    refuse_file(TEST_DRIVER, WEFT_ERR_SYSTEM, "weft_kernels_image");
+    check_damaged(other, "CUDA_ERROR_INVALID_");
     close(fd);
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    CHECK(fd >= 0 && write(fd, bytes, count) == (ssize_t)count);
-    close(fd);
-    check_damaged(path, "CUDA_ERROR_INVALID_");
-    unlink(path);
-    check_damaged(TEST_DRIVER, "weft_kernels_image");
+    close(other_fd);
+    CHECK(unlink(cut) == 0 && unlink(other) == 0);
 }
 
-static void test_cuda_module_damaged_is_refused_by_the_launch(void **state)
+static void test_cuda_module_damaged_is_refused_by_name(void **state)
 {
     (void)state;
     in_child(check_damages, NULL, NULL);
 }
 
-static void test_cuda_module_misused_or_missing_is_refused(void **state)
+static void test_cuda_module_missing_is_refused_by_name(void **state)
+{
+    (void)state;
+    in_child(check_missing, NULL, NULL);
+    in_child(check_named, NULL, NULL);
+}
+
+static void test_cuda_module_launched_wrongly_refuses(void **state)
 {
     (void)state;
     in_child(check_misused, NULL, NULL);
-    in_child(check_missing, NULL, "WEFT_KERNELS", "/nowhere/kernels.so", NULL);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cuda_module_misused_or_missing_is_refused),
-        cmocka_unit_test(test_cuda_module_damaged_is_refused_by_the_launch),
+        cmocka_unit_test(test_cuda_module_launched_wrongly_refuses),
+        cmocka_unit_test(test_cuda_module_missing_is_refused_by_name),
+        cmocka_unit_test(test_cuda_module_damaged_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, set_kernels, NULL);
 }

@@ -95,7 +95,8 @@ class Info(unittest.TestCase):
                     self.assertIn(said, found["why"])
                     self.assertIn(set_to, text)
                 else:
-                    self.assertEqual(found, {"file": kernels, "why": None})
+                    self.assertEqual(found, {
+                        "file": os.path.realpath(kernels), "why": None})
 
     def test_a_recorded_machine_has_no_driver(self):
         done = info(2, "--input", "2x(8xH100,8xCX7)", "--json", "-")
@@ -145,6 +146,7 @@ class Perf(unittest.TestCase):
 
     def test_what_is_not_there_is_refused(self):
         cuda = ("--memory", "cuda")
+        none = os.path.join(SOURCE, "README.md")
         for devices, options, said, variables in (
                 (0, cuda, "libcuda.so.1", {}),
                 (2, (*cuda, "--device", "2"), "allowed is 0 to 1", {}),
@@ -152,6 +154,8 @@ class Perf(unittest.TestCase):
                 (0, ("--device", "0"), "--device 0", {}),
                 (1, cuda, "WEFT_KERNELS=/nonexistent: No such file",
                  {"WEFT_KERNELS": "/nonexistent"}),
+                (1, cuda, f"kernels for GPUs: {none}: ",
+                 {"WEFT_KERNELS": none}),
                 (1, cuda, "for CUDA 11.8, needed is 12.0",
                  {"WEFT_FAKE_GPU_DRIVER_VERSION": "11080"}),
                 (1, cuda, "has no cuMemcpyAsync",

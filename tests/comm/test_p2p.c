@@ -310,6 +310,10 @@ static int random_lists(weft_comm *comm, void *context)
     for (int round = 0; round < rounds && !failures; round++) {
         draw(traffic, weft_comm_get_nranks(comm), seed + (unsigned)round);
         failures += set_up(&desk, comm, need_bytes(traffic));
+        /* A free may wait for all that is queued on the device
+         * (weft_device_free), by any rank: none posts before all have freed
+         * what they had. */
+        failures += desk.on_device && weft_barrier(comm, NULL) != WEFT_OK;
         uint64_t own = seed * 31 + (unsigned)(round * 64 + desk.rank);
         failures += exchange(&desk, traffic, own, round % 2);
         put_away(&desk);

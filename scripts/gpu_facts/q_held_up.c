@@ -26,7 +26,7 @@ struct stand {
 struct things {
     CUdeviceptr memory, words;
     void *pinned;
-    CUstream idle;
+    CUstream idle, stream;
     CUevent event;
     char *cubin;
 };
@@ -120,11 +120,10 @@ static void call_first_launch(struct things *things)
     CUkernel kernel;
     unsigned long long words = 16;
     unsigned seed = 1;
-    CUstream stream = gpu_stream();
     CU(cuLibraryLoadData(&library, things->cubin, NULL, NULL, 0, NULL, NULL,
                          0));
     CU(cuLibraryGetKernel(&kernel, library, "fill"));
-    CU(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 32, 1, 1, 0, stream,
+    CU(cuLaunchKernel((CUfunction)kernel, 1, 1, 1, 32, 1, 1, 0, things->stream,
                       (void *[]){&things->words, &words, &seed}, NULL));
 }
 
@@ -154,7 +153,7 @@ static void ask_call(struct stand *s, struct things *things, const char *name,
 
 static void ask_calls(struct stand *s)
 {
-    struct things things = {.event = gpu_event(false)};
+    struct things things = {.event = gpu_event(false), .stream = gpu_stream()};
     size_t bytes;
     int cc = 10 * gpu_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
              gpu_attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -207,6 +206,6 @@ void q_held_up(int variant)
                     "CUDA_DEVICE_MAX_CONNECTIONS=32");
         return;
     }
-    ask_streams(&s, "streams", "idle ones beside one that stands at a wait");
     ask_calls(&s);
+    ask_streams(&s, "streams", "idle ones beside one that stands at a wait");
 }

@@ -234,6 +234,7 @@ static int suffer_broken(weft_comm *comm, void *context)
     /* Small ones wait for one copy, with nothing more to post. */
     const size_t elems = patient->on_stream ? ELEMS : 64;
     weft_fault fault = {.size_bytes = sizeof(fault)};
+    const int posts = patient->on_stream ? 20 : 100; /* it breaks in between */
     float *own = NULL;
     weft_status status =
         weft_stream_create(patient->device, 0, &patient->stream);
@@ -243,7 +244,7 @@ static int suffer_broken(weft_comm *comm, void *context)
     if (status == WEFT_OK) {
         status = weft_device_alloc(patient->device, bytes, &patient->recv);
     }
-    for (int post = 0; post < 100 && status == WEFT_OK; post++) {
+    for (int post = 0; post < posts && status == WEFT_OK; post++) {
         weft_stream *stream =
             patient->on_stream && !own ? patient->stream : NULL;
         status =

@@ -234,7 +234,7 @@ static int suffer_broken(weft_comm *comm, void *context)
     /* Small ones wait for one copy, with nothing more to post. */
     const size_t elems = patient->on_stream ? ELEMS : 64;
     weft_fault fault = {.size_bytes = sizeof(fault)};
-    const int posts = patient->on_stream ? 20 : 100; /* it breaks in between */
+    const int posts = patient->on_stream ? 12 : 100; /* it breaks in between */
     float *own = NULL;
     weft_status status =
         weft_stream_create(patient->device, 0, &patient->stream);

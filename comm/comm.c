@@ -73,7 +73,7 @@ static weft_status build_ops(weft_comm *comm)
 {
     size_t ranks = (size_t)comm->nranks;
     comm->slots_max = 2 * comm->nranks + 8;
-    size_t record_bytes = (size_t)comm->slots_max * sizeof(wefti_slot);
+    size_t record_bytes = (size_t)comm->slots_max * sizeof(wefti_staged_slot);
     size_t source_bytes = ranks * sizeof(void *);
     size_t checked_bytes = ranks * sizeof(uint64_t);
     size_t arrived_bytes = WEFTI_GATE_CHUNKS_MAX * sizeof(uint64_t);

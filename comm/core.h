@@ -55,12 +55,12 @@ typedef enum wefti_wait {
 } wefti_wait;
 
 /* How far one step has come; see comm/step.c. */
-typedef enum wefti_phase {
+typedef enum wefti_step_phase {
     WEFTI_PHASE_START,
     WEFTI_PHASE_FETCH, /* device -> bounce or slot is under way */
     WEFTI_PHASE_READY, /* sources can be read by the host */
     WEFTI_PHASE_STORE  /* bounce or message -> device is under way */
-} wefti_phase;
+} wefti_step_phase;
 
 /*
  * Gated operations run block by block, a block being what one gate chunk
@@ -71,7 +71,7 @@ typedef struct wefti_track {
     size_t next, count; /* index of the current step in it, and how many */
     wefti_step step;    /* the current one, if loaded */
     bool loaded;
-    wefti_phase phase;
+    wefti_step_phase phase;
     wefti_wait wait;
     int peer;   /* FOLD: next source to look for; else who is awaited */
     int way;    /* which fetch and bounce is the step's: 0 or 1 */
@@ -82,22 +82,22 @@ typedef struct wefti_track {
 } wefti_track;
 
 /* A staged message: its slot is free when everybody addressed has read it. */
-typedef struct wefti_slot {
+typedef struct wefti_staged_slot {
     int peer;        /* or WEFTI_ALL_PEERS */
     uint64_t number; /* to one peer: its sequence; to all: index among them */
-} wefti_slot;
+} wefti_staged_slot;
 
 /* Which buffers of an operation are memory that the host must not touch. */
-typedef struct wefti_places {
+typedef struct wefti_op_places {
     bool send, recv;
-} wefti_places;
+} wefti_op_places;
 
 /* A transfer without a pause, for the observer. */
-typedef struct wefti_piece {
+typedef struct wefti_op_piece {
     bool open;
     size_t bytes;
     int64_t posted_ns, ready_ns;
-} wefti_piece;
+} wefti_op_piece;
 
 typedef struct wefti_op {
     wefti_op_state state;
@@ -106,7 +106,7 @@ typedef struct wefti_op {
     weft_status status;
     weft_op desc;
     wefti_role role;        /* of this rank in desc */
-    wefti_places places;    /* of desc's buffers */
+    wefti_op_places places; /* of desc's buffers */
     unsigned char scale[8]; /* desc.scale points here, if anywhere */
     uint64_t epoch;
     uint64_t number; /* collectives: of the communicator; else of the pair */
@@ -122,7 +122,7 @@ typedef struct wefti_op {
     int slots[WEFTI_CHANNELS];
     size_t slot_bytes;
     uint64_t sends[WEFTI_CHANNELS];
-    wefti_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
+    wefti_staged_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
     uint64_t *checked; /* [nranks] last number with an equal signature */
     int unchecked;     /* all peers below this have been */
     size_t *counts;    /* [4][nranks] copies of desc's arrays */
@@ -142,7 +142,7 @@ typedef struct wefti_op {
     int cause;           /* rank of the job, seen at the last look; -1: none */
     int64_t cause_ns;    /* since when */
     weft_stream *stream; /* that it was posted on; NULL: on none */
-    wefti_piece piece;
+    wefti_op_piece piece;
 
 } wefti_op;
 
@@ -269,7 +269,7 @@ struct weft_comm {
     size_t heap_bytes; /* of this struct and its arrays */
 
     wefti_op *letters; /* [2 * nranks], one per queue */
-    wefti_slot *letter_records;
+    wefti_staged_slot *letter_records;
     uint64_t *letter_arrived;
     wefti_letters *queues; /* [2 * nranks]: what goes out, what comes in */
     wefti_letters *busy_queues;

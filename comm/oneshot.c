@@ -97,7 +97,7 @@ static unsigned char *bounce(wefti_op *op)
 }
 
 /* Asks for a copy of the device, after which the operation goes on. */
-static void start_copy(weft_comm *comm, wefti_op *op, wefti_phase phase,
+static void start_copy(weft_comm *comm, wefti_op *op, wefti_step_phase phase,
                        void *dst, const void *src, size_t bytes)
 {
     op->tracks[0].phase = phase;

@@ -206,7 +206,7 @@ void wefti_op_piece_open(wefti_op *op)
 
 void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns)
 {
-    wefti_piece piece = op->piece;
+    wefti_op_piece piece = op->piece;
     op->piece.open = false;
     op->piece.bytes = 0;
     if (!piece.open || !comm->observer.moved) {

@@ -113,12 +113,12 @@ weft_status wefti_check_place(const weft_comm *comm, const char *name,
 /* Where the buffers are that this rank uses. Asks the device. */
 static weft_status check_places(const weft_op *op, const weft_comm *comm,
                                 const wefti_extent *extent,
-                                wefti_places *places)
+                                wefti_op_places *places)
 {
     const wefti_span *send = &extent->send, *recv = &extent->recv;
     bool scale = false;
     weft_status status = WEFT_OK;
-    *places = (wefti_places){false, false};
+    *places = (wefti_op_places){false, false};
     if (send->first_byte < send->end_byte) {
         status = wefti_check_place(comm, "send",
                                    (const char *)op->send + send->first_byte,
@@ -279,7 +279,7 @@ static weft_status settle(weft_op *op, const weft_comm *comm, wefti_role *role)
 }
 
 weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
-                           wefti_role *role_out, wefti_places *places_out)
+                           wefti_role *role_out, wefti_op_places *places_out)
 {
     weft_status status = check_enums(op);
     if (status != WEFT_OK) {

@@ -18,7 +18,7 @@
 WEFT_NODISCARD weft_status wefti_check_op(weft_op *op, uint64_t epoch,
                                           const weft_comm *comm,
                                           wefti_role *role_out,
-                                          wefti_places *places_out);
+                                          wefti_op_places *places_out);
 
 /*
  * wefti_check_place - whether pointer is memory of comm's device that the host

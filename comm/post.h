@@ -12,7 +12,7 @@
 typedef struct wefti_prepared {
     weft_op desc; /* checked */
     wefti_role role;
-    wefti_places places;
+    wefti_op_places places;
     wefti_choice choice;
     wefti_signature signature;
 } wefti_prepared;

@@ -7,9 +7,9 @@
 
 /* Whether peer has read the message that a slot remembers. */
 static bool slot_read_by(weft_comm *comm, const wefti_op *op, int channel,
-                         const wefti_slot *slot, int peer)
+                         const wefti_staged_slot *slot, int peer)
 {
-    wefti_path path = {peer, op->ring, channel};
+    wefti_fabric_path path = {peer, op->ring, channel};
     uint64_t sequence = slot->number;
     if (slot->peer == WEFTI_ALL_PEERS) {
         uint64_t later = op->sends[channel] - 1 - slot->number;
@@ -19,7 +19,8 @@ static bool slot_read_by(weft_comm *comm, const wefti_op *op, int channel,
 }
 
 /* A letter's slots are the pair's, and so is their order. */
-static bool letter_has_slot(weft_comm *comm, wefti_path path, size_t later)
+static bool letter_has_slot(weft_comm *comm, wefti_fabric_path path,
+                            size_t later)
 {
     const uint64_t unread = wefti_fabric_posted(&comm->fabric, path) -
                             wefti_fabric_read_by(&comm->fabric, path);
@@ -33,7 +34,7 @@ int wefti_slot_blocker(weft_comm *comm, const wefti_op *op,
     const uint64_t number = op->sends[channel] + later;
     const uint64_t slots = (uint64_t)op->slots[channel];
     if (op->ring == WEFTI_RING_LETTERS) {
-        wefti_path path = wefti_slot_path(op, step, step->peer);
+        wefti_fabric_path path = wefti_slot_path(op, step, step->peer);
         return letter_has_slot(comm, path, later) ? -1 : step->peer;
     }
     if (number < slots) {
@@ -42,7 +43,7 @@ int wefti_slot_blocker(weft_comm *comm, const wefti_op *op,
     if (number - slots >= op->sends[channel]) {
         return comm->rank; /* that one has yet to be posted */
     }
-    const wefti_slot *slot = &op->slot_records[channel][number % slots];
+    const wefti_staged_slot *slot = &op->slot_records[channel][number % slots];
     if (slot->peer != WEFTI_ALL_PEERS) {
         return slot_read_by(comm, op, channel, slot, slot->peer) ? -1
                                                                  : slot->peer;
@@ -74,7 +75,7 @@ int wefti_slot_find_full(weft_comm *comm, const wefti_op *op,
 void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
                        const wefti_step *step, size_t later)
 {
-    wefti_path path = wefti_slot_path(op, step, step->peer);
+    wefti_fabric_path path = wefti_slot_path(op, step, step->peer);
     if (op->ring == WEFTI_RING_LETTERS) {
         const uint64_t number =
             wefti_fabric_posted(&comm->fabric, path) + later;
@@ -94,8 +95,9 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
     const void *data = wefti_slot_stage(comm, op, step, 0);
     wefti_outgoing outgoing = {data, bytes, op->piece.posted_ns, op->signature};
     int channel = step->channel;
-    wefti_slot *slot = &op->slot_records[channel][op->sends[channel] %
-                                                  (uint64_t)op->slots[channel]];
+    wefti_staged_slot *slot =
+        &op->slot_records[channel]
+                         [op->sends[channel] % (uint64_t)op->slots[channel]];
     bool all = step->peer == WEFTI_ALL_PEERS;
     int first = all ? 0 : step->peer;
     int end = all ? comm->nranks : step->peer + 1;
@@ -103,13 +105,14 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
         if (all && peer == comm->rank) {
             continue;
         }
-        wefti_path path = wefti_slot_path(op, step, peer);
+        wefti_fabric_path path = wefti_slot_path(op, step, peer);
         wefti_fabric_post(&comm->fabric, path, &outgoing);
-        *slot = (wefti_slot){peer, wefti_fabric_posted(&comm->fabric, path)};
+        *slot =
+            (wefti_staged_slot){peer, wefti_fabric_posted(&comm->fabric, path)};
         op->piece.bytes += bytes;
     }
     if (all) {
-        *slot = (wefti_slot){WEFTI_ALL_PEERS, op->sends[channel]};
+        *slot = (wefti_staged_slot){WEFTI_ALL_PEERS, op->sends[channel]};
     }
     op->sends[channel]++;
 }
@@ -120,7 +123,7 @@ bool wefti_slots_are_read(weft_comm *comm, const wefti_op *op)
         uint64_t sends = op->sends[channel];
         uint64_t slots = (uint64_t)op->slots[channel];
         for (uint64_t back = 0; back < sends && back < slots; back++) {
-            const wefti_slot *slot =
+            const wefti_staged_slot *slot =
                 &op->slot_records[channel][(sends - 1 - back) % slots];
             bool all = slot->peer == WEFTI_ALL_PEERS;
             int first = all ? 0 : slot->peer;

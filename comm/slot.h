@@ -12,10 +12,10 @@
 #include "comm/core.h"
 
 /* Where messages of the step go to, or come from. */
-static inline wefti_path wefti_slot_path(const wefti_op *op,
-                                         const wefti_step *step, int peer)
+static inline wefti_fabric_path
+wefti_slot_path(const wefti_op *op, const wefti_step *step, int peer)
 {
-    return (wefti_path){peer, op->ring, step->channel};
+    return (wefti_fabric_path){peer, op->ring, step->channel};
 }
 
 /*

@@ -99,14 +99,14 @@ void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm)
 
 /* ---- recording: any thread -------------------------------------------- */
 
-static wefti_slot *claim(weft_ledger *ledger)
+static wefti_ledger_slot *claim(weft_ledger *ledger)
 {
     size_t tries =
         ledger->slot_count < CLAIM_TRIES ? ledger->slot_count : CLAIM_TRIES;
     while (tries-- > 0) {
         size_t ticket =
             atomic_fetch_add_explicit(&ledger->next, 1, memory_order_relaxed);
-        wefti_slot *found = &ledger->slots[ticket % ledger->slot_count];
+        wefti_ledger_slot *found = &ledger->slots[ticket % ledger->slot_count];
         uint8_t expected = FREE;
         if (atomic_compare_exchange_strong_explicit(
                 found->state, &expected, CLAIMED, memory_order_acquire,
@@ -125,7 +125,7 @@ static wefti_slot *claim(weft_ledger *ledger)
  */
 static void stamp_begin(void *arg)
 {
-    wefti_slot *span = arg;
+    wefti_ledger_slot *span = arg;
     span->owner = &this_thread;
     span->begin_ns = span->ready_ns = wefti_clock_ns();
     span->cpu_ns =
@@ -135,7 +135,7 @@ static void stamp_begin(void *arg)
 
 static void stamp_end(void *arg)
 {
-    wefti_slot *span = arg;
+    wefti_ledger_slot *span = arg;
     uint8_t expected = OPEN;
     if (!atomic_compare_exchange_strong_explicit(span->state, &expected,
                                                  CLOSING, memory_order_acquire,
@@ -156,14 +156,14 @@ static void stamp_end(void *arg)
 #define MISUSED(ledger, ...)                                                   \
     (wefti_ledger_drop(ledger), wefti_error_keep(__VA_ARGS__))
 
-static weft_span id_of(const weft_ledger *ledger, wefti_slot *span)
+static weft_span id_of(const weft_ledger *ledger, wefti_ledger_slot *span)
 {
     uint64_t use = atomic_load_explicit(&span->use, memory_order_relaxed);
     return (weft_span){use << 32 | ((uint64_t)(span - ledger->slots) + 1)};
 }
 
 /* Begins the span in stream order, by an event: false, and it is free again. */
-static bool queue_begin(wefti_slot *span, weft_stream *stream)
+static bool queue_begin(wefti_ledger_slot *span, weft_stream *stream)
 {
     weft_ledger *ledger = span->ledger;
     weft_device *device = wefti_stream_get_device(stream);
@@ -188,7 +188,7 @@ static bool calls_hosts(const weft_stream *stream)
 }
 
 /* Begins a span on a stream; false: it could not be queued. */
-static bool begin_on(wefti_slot *span, weft_stream *stream)
+static bool begin_on(wefti_ledger_slot *span, weft_stream *stream)
 {
     return calls_hosts(stream)
                ? weft_stream_call(stream, stamp_begin, span) == WEFT_OK
@@ -203,7 +203,7 @@ weft_span weft_span_open(weft_ledger *ledger, weft_class class_id,
                 (int)class_id, WEFT_CLASS_COUNT - 1);
         return (weft_span){0};
     }
-    wefti_slot *span = ledger ? claim(ledger) : NULL;
+    wefti_ledger_slot *span = ledger ? claim(ledger) : NULL;
     if (!span) {
         return (weft_span){0};
     }
@@ -227,20 +227,20 @@ weft_span weft_span_open(weft_ledger *ledger, weft_class class_id,
 }
 
 /* The slot of a span that is open, or on a stream about to be; else NULL. */
-static wefti_slot *find_span(weft_ledger *ledger, weft_span span)
+static wefti_ledger_slot *find_span(weft_ledger *ledger, weft_span span)
 {
     uint64_t number = span.id & UINT32_MAX;
     if (number == 0 || number > ledger->slot_count) {
         return NULL;
     }
-    wefti_slot *found = &ledger->slots[number - 1];
+    wefti_ledger_slot *found = &ledger->slots[number - 1];
     uint8_t state = atomic_load_explicit(found->state, memory_order_acquire);
     bool open = state == OPEN || state == CLAIMED || state == QUEUED;
     return open && id_of(ledger, found).id == span.id ? found : NULL;
 }
 
 /* Ends a span that has stamps; false: the stream could not take it. */
-static bool queue_end(wefti_slot *span, weft_stream *stream)
+static bool queue_end(wefti_ledger_slot *span, weft_stream *stream)
 {
     uint8_t expected = QUEUED;
     if (!atomic_compare_exchange_strong_explicit(span->state, &expected,
@@ -255,14 +255,15 @@ static bool queue_end(wefti_slot *span, weft_stream *stream)
 }
 
 /* Whether a device times only one of the two, or they are not on one stream. */
-static bool is_elsewhere(const wefti_slot *span, const weft_stream *stream)
+static bool is_elsewhere(const wefti_ledger_slot *span,
+                         const weft_stream *stream)
 {
     return span->stamps ? span->owner != stream
                         : stream && !calls_hosts(stream);
 }
 
 /* Ends a span on its stream; false: the stream could not take it. */
-static bool end_on(wefti_slot *span, weft_stream *stream)
+static bool end_on(wefti_ledger_slot *span, weft_stream *stream)
 {
     return calls_hosts(stream)
                ? weft_stream_call(stream, stamp_end, span) == WEFT_OK
@@ -274,7 +275,7 @@ void weft_span_close(weft_ledger *ledger, weft_span span, weft_stream *stream)
     if (!ledger || span.id == 0) {
         return;
     }
-    wefti_slot *closed = find_span(ledger, span);
+    wefti_ledger_slot *closed = find_span(ledger, span);
     if (!closed) {
         MISUSED(ledger,
                 "weft_span_close: span %llu: allowed is an open span of this "
@@ -300,7 +301,7 @@ void wefti_ledger_moved(void *context, const wefti_transfer *transfer)
                  transfer->ready_ns <= transfer->end_ns);
     WEFTI_ASSERT((unsigned)transfer->class_id < WEFT_CLASS_COUNT &&
                  transfer->class_id != WEFT_CLASS_COMPUTE);
-    wefti_slot *moved = claim(ledger);
+    wefti_ledger_slot *moved = claim(ledger);
     if (!moved) {
         return;
     }

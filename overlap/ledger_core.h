@@ -46,7 +46,7 @@ typedef enum wefti_slot_state {
     DONE
 } wefti_slot_state;
 
-typedef struct wefti_slot {
+typedef struct wefti_ledger_slot {
     _Atomic uint8_t *state; /* a wefti_slot_state */
     _Atomic bool lost;      /* its end can not come: free it once it began */
     _Atomic uint32_t use;   /* how often it was claimed: part of a span's id */
@@ -64,10 +64,10 @@ typedef struct wefti_slot {
     int64_t cpu_ns; /* at OPEN the thread's clock, at DONE the use; -1: none */
     uint64_t op_number;
     size_t bytes;
-} wefti_slot;
+} wefti_ledger_slot;
 
 struct weft_ledger {
-    wefti_slot *slots;
+    wefti_ledger_slot *slots;
     _Atomic uint8_t *states; /* [slot_count], as slots */
     size_t slot_count;
     _Atomic size_t next; /* where the next claim begins to look */
@@ -89,7 +89,8 @@ static inline void wefti_ledger_drop(weft_ledger *ledger)
     atomic_fetch_add_explicit(&ledger->dropped, 1, memory_order_relaxed);
 }
 
-static inline void wefti_slot_set(wefti_slot *target, wefti_slot_state state)
+static inline void wefti_slot_set(wefti_ledger_slot *target,
+                                  wefti_slot_state state)
 {
     atomic_store_explicit(target->state, (uint8_t)state, memory_order_release);
 }

@@ -25,7 +25,8 @@ typedef struct cpu_sum {
  * order they were opened, so one that begins before the last outermost span's
  * end lies inside it. CPU time is spread evenly over a span's length.
  */
-static void add_cpu(cpu_sum *sum, const wefti_slot *span, int64_t part_ns)
+static void add_cpu(cpu_sum *sum, const wefti_ledger_slot *span,
+                    int64_t part_ns)
 {
     size_t i = 0;
     while (i < sum->owners && sum->last[i].owner != span->owner) {
@@ -52,7 +53,7 @@ static void keep_event(weft_ledger *ledger, const wefti_trace_event *event)
     ledger->events[ledger->event_count++ % ledger->event_room] = *event;
 }
 
-static void keep_events_of(weft_ledger *ledger, const wefti_slot *record)
+static void keep_events_of(weft_ledger *ledger, const wefti_ledger_slot *record)
 {
     wefti_trace_event event = {
         .kind = record->is_transfer ? WEFTI_TRACE_TRANSFER : WEFTI_TRACE_SPAN,
@@ -75,7 +76,7 @@ static void keep_events_of(weft_ledger *ledger, const wefti_slot *record)
 }
 
 /* Counts what lies in the window; end_ns is now for a span still open. */
-static int64_t count_part(weft_ledger *ledger, wefti_slot *record,
+static int64_t count_part(weft_ledger *ledger, wefti_ledger_slot *record,
                           int64_t end_ns, weft_step_report *report)
 {
     wefti_timeline *timeline = &ledger->timeline;
@@ -99,7 +100,7 @@ static int64_t count_part(weft_ledger *ledger, wefti_slot *record,
 }
 
 /* Frees a slot from a state in which only the collector still holds it. */
-static void free_slot(wefti_slot *record)
+static void free_slot(wefti_ledger_slot *record)
 {
     if (record->stamps) {
         wefti_stamps_give(&record->ledger->stamps, record->stamps);
@@ -108,7 +109,7 @@ static void free_slot(wefti_slot *record)
 }
 
 /* Not a mere store: the caller may close the span once more, by mistake. */
-static void free_lost(wefti_slot *record, uint8_t expected)
+static void free_lost(wefti_ledger_slot *record, uint8_t expected)
 {
     if (atomic_compare_exchange_strong_explicit(record->state, &expected,
                                                 CLAIMED, memory_order_acquire,
@@ -122,7 +123,7 @@ static void free_lost(wefti_slot *record, uint8_t expected)
  * filled in as far as they are known. FREE: it has been closed, and its device
  * has failed and will never say when.
  */
-static uint8_t ask_stamps(wefti_slot *record, uint8_t state)
+static uint8_t ask_stamps(wefti_ledger_slot *record, uint8_t state)
 {
     const wefti_stamps *stamps = record->stamps;
     weft_status begun = weft_event_get_time(stamps->begin, &record->begin_ns);
@@ -137,8 +138,8 @@ static uint8_t ask_stamps(wefti_slot *record, uint8_t state)
 }
 
 /* Looks at one slot; frees it when nothing of it belongs to a later step. */
-static void collect(weft_ledger *ledger, wefti_slot *record, cpu_sum *cpu,
-                    weft_step_report *report)
+static void collect(weft_ledger *ledger, wefti_ledger_slot *record,
+                    cpu_sum *cpu, weft_step_report *report)
 {
     int64_t now_ns = ledger->timeline.window.end_ns;
     const uint8_t stored =

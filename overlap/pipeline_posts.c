@@ -20,7 +20,7 @@
 
 typedef struct scribe {
     wefti_pipeline_plan *plan;
-    wefti_places places;
+    wefti_stage_places places;
     uint32_t *computes; /* [actions] where compute actions stand */
     size_t compute_count;
     uint32_t *last_post; /* [ranks] when the last send there is posted, + 1 */

@@ -148,7 +148,7 @@ static weft_status make_links(wefti_sched_links *links, double bytes,
                            cost->link_count);
     }
     for (int l = 0; l < ports; l++) {
-        const wefti_link *link = &topo->links[l / 2];
+        const wefti_topo_link *link = &topo->links[l / 2];
         links->links[l] =
             (weft_link){busy_us(bytes, link->GBps), link->latency_us};
     }

@@ -175,7 +175,7 @@ static void dissolve(wefti_topo *topo, int child)
     }
     int kept = 0;
     for (int i = 0; i < topo->link_count; i++) {
-        wefti_link link = topo->links[i];
+        wefti_topo_link link = topo->links[i];
         if (link.type == WEFTI_LINK_PCI && link.b == child) {
             continue;
         }

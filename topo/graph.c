@@ -98,14 +98,14 @@ int wefti_topo_add_link(wefti_topo *topo, int a, int b, wefti_link_type type,
         return -1;
     }
     topo->links[topo->link_count] =
-        (wefti_link){.a = a,
-                     .b = b,
-                     .type = type,
-                     .count = 1,
-                     .GBps = GBps,
-                     .nccl_GBps = GBps,
-                     .origin = origin,
-                     .latency_origin = WEFTI_ORIGIN_TABLE};
+        (wefti_topo_link){.a = a,
+                          .b = b,
+                          .type = type,
+                          .count = 1,
+                          .GBps = GBps,
+                          .nccl_GBps = GBps,
+                          .origin = origin,
+                          .latency_origin = WEFTI_ORIGIN_TABLE};
     return topo->link_count++;
 }
 
@@ -197,7 +197,7 @@ int wefti_topo_find_link(const wefti_topo *topo, int a, int b,
                          wefti_link_type type)
 {
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if (link->type == type && ((link->a == a && link->b == b) ||
                                    (link->a == b && link->b == a))) {
             return i;
@@ -213,7 +213,7 @@ int *wefti_topo_uplinks(const wefti_topo *topo)
         up[i] = -1;
     }
     for (int i = 0; i < topo->link_count && up; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if (link->type == WEFTI_LINK_PCI && up[link->b] < 0 &&
             topo->devices[link->b].parent == link->a) {
             up[link->b] = i;
@@ -300,7 +300,7 @@ weft_status wefti_topo_check(const wefti_topo *topo)
         WEFTI_ASSERT(topo->devices[i].parent < i);
     }
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         WEFTI_ASSERT(link->a >= 0 && link->a < topo->device_count);
         WEFTI_ASSERT(link->b >= 0 && link->b < topo->device_count);
         WEFTI_ASSERT(topo->devices[link->a].host ==

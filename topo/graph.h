@@ -137,7 +137,7 @@ typedef struct wefti_device {
     wefti_nic nic;
 } wefti_device;
 
-typedef struct wefti_link {
+typedef struct wefti_topo_link {
     int a, b; /* devices, a < b or whatever the source says */
     wefti_link_type type;
     int count;        /* parallel links in this one; 0 unknown */
@@ -148,7 +148,7 @@ typedef struct wefti_link {
     wefti_origin origin; /* of GBps */
     wefti_origin latency_origin;
     bool assumed; /* no source said so */
-} wefti_link;
+} wefti_topo_link;
 
 /* Something a reader must know; code is the trap's row in docs/topology.md. */
 typedef struct wefti_topo_warning {
@@ -163,7 +163,7 @@ struct wefti_markup;
 typedef struct wefti_topo {
     char source[128]; /* "live", "nccl xml FILE", "synthetic 2x(8xH100)" */
     wefti_device *devices;
-    wefti_link *links;
+    wefti_topo_link *links;
     wefti_topo_warning *warnings;
     int device_count, link_count, warning_count;
     int warnings_left_out; /* beyond what anybody reads */

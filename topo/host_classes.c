@@ -51,7 +51,7 @@ static bool are_devices_equal(const wefti_device *a, const wefti_device *b)
            a->gpu.gdr == b->gpu.gdr && are_nics_equal(&a->nic, &b->nic);
 }
 
-static bool are_links_equal(const wefti_link *a, const wefti_link *b)
+static bool are_links_equal(const wefti_topo_link *a, const wefti_topo_link *b)
 {
     return a->type == b->type && a->count == b->count && a->down == b->down &&
            a->GBps == b->GBps && a->nccl_GBps == b->nccl_GBps &&
@@ -72,8 +72,8 @@ static bool are_equal(const comparison *c, int a, int b)
             from->parent + away == to->parent && are_devices_equal(from, to);
     }
     for (int i = 0; i < c->link_count[a] && equal; i++) {
-        const wefti_link *from = &topo->links[c->first_link[a] + i];
-        const wefti_link *to = &topo->links[c->first_link[b] + i];
+        const wefti_topo_link *from = &topo->links[c->first_link[a] + i];
+        const wefti_topo_link *to = &topo->links[c->first_link[b] + i];
         equal = from->a + away == to->a && from->b + away == to->b &&
                 are_links_equal(from, to);
     }

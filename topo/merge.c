@@ -176,7 +176,7 @@ weft_status wefti_topo_merge(wefti_topo *cluster, const wefti_topo *part)
         to->ordinal = ordinal;
     }
     for (int i = 0; i < part->link_count; i++) {
-        wefti_link link = part->links[i];
+        wefti_topo_link link = part->links[i];
         int index = wefti_topo_add_link(cluster, base + link.a, base + link.b,
                                         link.type, link.GBps, link.origin);
         if (index < 0) {

@@ -59,7 +59,7 @@ static void write_links(const writer *w, int gpu, int depth)
 {
     const wefti_topo *topo = w->topo;
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         int other = link->a == gpu ? link->b : link->a;
         const wefti_device *o = &topo->devices[other];
         if ((link->a != gpu && link->b != gpu) || link->count < 1) {

@@ -17,16 +17,17 @@
 
 /* GPU to NIC without a relay: by C2C, and round by the CPU where the NIC may
  * not reach the GPU's memory. */
-static wefti_path direct_nic(const wefti_paths *paths, int host_index, int gpu,
-                             int nic)
+static wefti_topo_path direct_nic(const wefti_paths *paths, int host_index,
+                                  int gpu, int nic)
 {
     const wefti_topo *topo = paths->topo;
     const wefti_host_paths *host = &paths->hosts[host_index];
     int device = paths->nics[host->first_nic + nic];
     const wefti_device *g = &topo->devices[paths->gpus[host->first_gpu + gpu]];
-    wefti_path path = wefti_path_of_cell(wefti_path_cell_of(host, gpu, device));
+    wefti_topo_path path =
+        wefti_path_of_cell(wefti_path_cell_of(host, gpu, device));
     if (!wefti_topo_nic_usable(topo, device)) {
-        return (wefti_path){.type = WEFTI_PATH_DIS};
+        return (wefti_topo_path){.type = WEFTI_PATH_DIS};
     }
     if (path.type == WEFTI_PATH_PHB) {
         int first = device, step;
@@ -49,7 +50,7 @@ static wefti_path direct_nic(const wefti_paths *paths, int host_index, int gpu,
  */
 
 /* Bandwidth first, then detours. */
-static bool is_wider(wefti_path a, wefti_path b)
+static bool is_wider(wefti_topo_path a, wefti_topo_path b)
 {
     return a.nccl_GBps > b.nccl_GBps ||
            (a.nccl_GBps >= b.nccl_GBps && a.type < b.type);
@@ -58,16 +59,16 @@ static bool is_wider(wefti_path a, wefti_path b)
 /* What relays are chosen by; freed once they are. */
 typedef struct direct_table {
     const wefti_host_paths *host;
-    wefti_path *paths;    /* [gpu_count][nic_count] */
-    wefti_path *gpu_best; /* the widest of each GPU, of each NIC */
-    wefti_path *nic_best;
+    wefti_topo_path *paths;    /* [gpu_count][nic_count] */
+    wefti_topo_path *gpu_best; /* the widest of each GPU, of each NIC */
+    wefti_topo_path *nic_best;
     unsigned char *types; /* [nic_count][gpu_count] */
     int *turns;           /* NICs before it that all GPUs reach alike */
     int *alike;           /* one NIC of each sort */
     int *alike_counts;    /* of it so far */
 } direct_table;
 
-static wefti_path at(const direct_table *t, int gpu, int nic)
+static wefti_topo_path at(const direct_table *t, int gpu, int nic)
 {
     return t->paths[(size_t)gpu * (size_t)t->host->nic_count + (size_t)nic];
 }
@@ -107,7 +108,7 @@ static weft_status table_init(const wefti_paths *paths, int host_index,
 {
     const wefti_host_paths *host = &paths->hosts[host_index];
     size_t gpus = (size_t)host->gpu_count, nics = (size_t)host->nic_count;
-    const wefti_path none = {.type = WEFTI_PATH_DIS};
+    const wefti_topo_path none = {.type = WEFTI_PATH_DIS};
     *t = (direct_table){.host = host};
     t->paths = calloc(gpus * nics + 1, sizeof(*t->paths));
     t->types = calloc(gpus * nics + 1, 1);
@@ -124,7 +125,7 @@ static weft_status table_init(const wefti_paths *paths, int host_index,
     for (size_t gpu = 0; gpu < gpus; gpu++) {
         t->gpu_best[gpu] = none;
         for (size_t nic = 0; nic < nics; nic++) {
-            wefti_path *path = &t->paths[gpu * nics + nic];
+            wefti_topo_path *path = &t->paths[gpu * nics + nic];
             *path = direct_nic(paths, host_index, (int)gpu, (int)nic);
             t->types[nic * gpus + gpu] = (unsigned char)path->type;
             t->nic_best[nic] = gpu == 0 ? none : t->nic_best[nic];
@@ -144,7 +145,7 @@ static weft_status table_init(const wefti_paths *paths, int host_index,
  * NCCL calls local, and makes a relay of. */
 static bool belong_together(const direct_table *t, int gpu, int nic)
 {
-    wefti_path own = at(t, gpu, nic);
+    wefti_topo_path own = at(t, gpu, nic);
     return own.type != WEFTI_PATH_DIS && !is_wider(t->gpu_best[gpu], own) &&
            !is_wider(t->nic_best[nic], own);
 }
@@ -178,8 +179,8 @@ static void find_relays(const wefti_paths *paths, const direct_table *t)
                 continue;
             }
             int device = paths->gpus[host->first_gpu + server];
-            wefti_path there = at(t, server, nic);
-            wefti_path own = at(t, gpu, nic);
+            wefti_topo_path there = at(t, server, nic);
+            wefti_topo_path own = at(t, gpu, nic);
             if (there.type <= WEFTI_PATH_P2C &&
                 wefti_path_cell_of(host, gpu, device)->type <=
                     WEFTI_PATH_XGMI &&
@@ -195,7 +196,7 @@ static void find_relays(const wefti_paths *paths, const direct_table *t)
  */
 
 /* Detours first, then bandwidth: a GPU whose PCIe is asleep does not move. */
-static bool is_nearer(wefti_path a, wefti_path b)
+static bool is_nearer(wefti_topo_path a, wefti_topo_path b)
 {
     return a.type < b.type || (a.type == b.type && a.nccl_GBps > b.nccl_GBps);
 }
@@ -204,9 +205,10 @@ static int nearest_nic(const wefti_paths *paths, const wefti_host_paths *host,
                        int gpu)
 {
     int best = -1;
-    wefti_path near = {.type = WEFTI_PATH_DIS};
+    wefti_topo_path near = {.type = WEFTI_PATH_DIS};
     for (int i = 0; i < host->nic_count; i++) {
-        wefti_path path = wefti_path_gpu_nic(paths, gpu, host->first_nic + i);
+        wefti_topo_path path =
+            wefti_path_gpu_nic(paths, gpu, host->first_nic + i);
         if (is_nearer(path, near)) {
             near = path;
             best = host->first_nic + i;
@@ -220,11 +222,11 @@ static int nic_in_turn(const wefti_paths *paths, const wefti_host_paths *host,
                        int gpu, int turn)
 {
     int best = paths->nearest_nics[gpu], equals = 0;
-    wefti_path near = wefti_path_gpu_nic(paths, gpu, best);
+    wefti_topo_path near = wefti_path_gpu_nic(paths, gpu, best);
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < host->nic_count; i++) {
             int nic = host->first_nic + i;
-            wefti_path path = wefti_path_gpu_nic(paths, gpu, nic);
+            wefti_topo_path path = wefti_path_gpu_nic(paths, gpu, nic);
             bool equal =
                 path.type == near.type && path.nccl_GBps >= near.nccl_GBps;
             if (pass == 0) {
@@ -293,22 +295,23 @@ static int relay_of(const wefti_paths *paths, int gpu, int nic)
     return relay < 0 ? -1 : relay + h->first_gpu;
 }
 
-wefti_path wefti_path_gpu_nic(const wefti_paths *paths, int gpu, int nic)
+wefti_topo_path wefti_path_gpu_nic(const wefti_paths *paths, int gpu, int nic)
 {
     int host = paths->gpu_hosts[gpu];
     if (host != paths->nic_hosts[nic]) {
-        return (wefti_path){.type = WEFTI_PATH_DIS};
+        return (wefti_topo_path){.type = WEFTI_PATH_DIS};
     }
     const wefti_host_paths *h = &paths->hosts[host];
     int relay = relay_of(paths, gpu, nic);
     if (relay < 0) {
         return direct_nic(paths, host, gpu - h->first_gpu, nic - h->first_nic);
     }
-    wefti_path a = wefti_path_gpu_gpu(paths, gpu, relay);
-    wefti_path b =
+    wefti_topo_path a = wefti_path_gpu_gpu(paths, gpu, relay);
+    wefti_topo_path b =
         direct_nic(paths, host, relay - h->first_gpu, nic - h->first_nic);
-    return (wefti_path){WEFTI_PATH_PXN, a.hops + b.hops, fmin(a.GBps, b.GBps),
-                        fmin(a.nccl_GBps, b.nccl_GBps)};
+    return (wefti_topo_path){WEFTI_PATH_PXN, a.hops + b.hops,
+                             fmin(a.GBps, b.GBps),
+                             fmin(a.nccl_GBps, b.nccl_GBps)};
 }
 
 void wefti_route_gpu_nic(const wefti_paths *paths, int gpu, int nic,

@@ -223,7 +223,7 @@ static void walk_device(stream *s, wefti_topo *topo, int index)
 
 static void walk_link(stream *s, wefti_topo *topo, int index)
 {
-    wefti_link link = {0};
+    wefti_topo_link link = {0};
     if (s->writing) {
         link = topo->links[index];
     }

@@ -21,7 +21,7 @@ struct wefti_pair_links {
     neighbour *list;
 };
 
-static bool joins(const wefti_topo *topo, const wefti_link *link, int end)
+static bool joins(const wefti_topo *topo, const wefti_topo_link *link, int end)
 {
     return (link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI) &&
            topo->devices[end].kind == WEFTI_TOPO_GPU;
@@ -39,7 +39,7 @@ static int ordinal_of(const wefti_topo *topo, int device)
 static void walk(const wefti_topo *topo, int *first, neighbour *list)
 {
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         const int ends[2] = {link->a, link->b};
         for (int side = 0; side < 2; side++) {
             if (!joins(topo, link, ends[side])) {

@@ -23,14 +23,15 @@ static inline wefti_path_cell *wefti_path_cell_of(const wefti_host_paths *host,
                         (size_t)(device - host->first_device)];
 }
 
-static inline wefti_path wefti_path_of_cell(const wefti_path_cell *cell)
+static inline wefti_topo_path wefti_path_of_cell(const wefti_path_cell *cell)
 {
-    return (wefti_path){cell->type, cell->hops, cell->GBps, cell->nccl_GBps};
+    return (wefti_topo_path){cell->type, cell->hops, cell->GBps,
+                             cell->nccl_GBps};
 }
 
 static inline int wefti_step_from(const wefti_topo *topo, int step)
 {
-    const wefti_link *link = &topo->links[step / 2];
+    const wefti_topo_link *link = &topo->links[step / 2];
     return step % 2 ? link->b : link->a;
 }
 

@@ -45,7 +45,7 @@ static int step_to(const wefti_topo *topo, int step)
     return wefti_step_from(topo, step ^ 1);
 }
 
-static bool is_link_of_gpus(const wefti_link *link)
+static bool is_link_of_gpus(const wefti_topo_link *link)
 {
     return link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI;
 }
@@ -53,7 +53,7 @@ static bool is_link_of_gpus(const wefti_link *link)
 /* A GPU may stand in the middle of two NVLinks, and of nothing else. */
 static edge make_edge(const wefti_topo *topo, int step)
 {
-    const wefti_link *link = &topo->links[step / 2];
+    const wefti_topo_link *link = &topo->links[step / 2];
     int to = step_to(topo, step);
     bool of_gpus = is_link_of_gpus(link);
     return (edge){.to = to,
@@ -106,7 +106,7 @@ static wefti_path_type max_type(wefti_path_type a, wefti_path_type b)
 static wefti_path_type extend(const wefti_topo *topo, int step,
                               wefti_path_type so_far, int hops)
 {
-    const wefti_link *link = &topo->links[step / 2];
+    const wefti_topo_link *link = &topo->links[step / 2];
     wefti_topo_kind from = topo->devices[link->a].kind;
     wefti_topo_kind to = topo->devices[link->b].kind;
     wefti_path_type type = WEFTI_PATH_LOC;
@@ -346,7 +346,8 @@ bool wefti_paths_leaves_host(const wefti_paths *paths, int gpu)
 }
 
 /* Between hosts of one NVLink domain, from switch to switch; false: not so. */
-static bool by_domain(const wefti_paths *paths, int a, int b, wefti_path *out)
+static bool by_domain(const wefti_paths *paths, int a, int b,
+                      wefti_topo_path *out)
 {
     if (domain_of(paths, a) != domain_of(paths, b) ||
         !wefti_paths_leaves_host(paths, a) ||
@@ -354,16 +355,16 @@ static bool by_domain(const wefti_paths *paths, int a, int b, wefti_path *out)
         return false;
     }
     const wefti_path_cell *x = to_switch(paths, a), *y = to_switch(paths, b);
-    *out =
-        (wefti_path){WEFTI_PATH_NVL, x->hops + y->hops, fmin(x->GBps, y->GBps),
-                     fmin(x->nccl_GBps, y->nccl_GBps)};
+    *out = (wefti_topo_path){WEFTI_PATH_NVL, x->hops + y->hops,
+                             fmin(x->GBps, y->GBps),
+                             fmin(x->nccl_GBps, y->nccl_GBps)};
     return true;
 }
 
-wefti_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b)
+wefti_topo_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b)
 {
     int host = paths->gpu_hosts[a];
-    wefti_path path;
+    wefti_topo_path path;
     if (host == paths->gpu_hosts[b]) {
         const wefti_host_paths *h = &paths->hosts[host];
         return wefti_path_of_cell(
@@ -375,12 +376,13 @@ wefti_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b)
     int out = wefti_paths_nearest_nic(paths, a);
     int in = wefti_paths_nearest_nic(paths, b);
     if (out < 0 || in < 0) {
-        return (wefti_path){.type = WEFTI_PATH_DIS};
+        return (wefti_topo_path){.type = WEFTI_PATH_DIS};
     }
-    wefti_path x = wefti_path_gpu_nic(paths, a, out);
-    wefti_path y = wefti_path_gpu_nic(paths, b, in);
-    return (wefti_path){WEFTI_PATH_NET, x.hops + y.hops + 1,
-                        fmin(x.GBps, y.GBps), fmin(x.nccl_GBps, y.nccl_GBps)};
+    wefti_topo_path x = wefti_path_gpu_nic(paths, a, out);
+    wefti_topo_path y = wefti_path_gpu_nic(paths, b, in);
+    return (wefti_topo_path){WEFTI_PATH_NET, x.hops + y.hops + 1,
+                             fmin(x.GBps, y.GBps),
+                             fmin(x.nccl_GBps, y.nccl_GBps)};
 }
 
 void wefti_route_append(const wefti_paths *paths, int gpu, int device,
@@ -404,7 +406,7 @@ void wefti_route_append(const wefti_paths *paths, int gpu, int device,
 void wefti_route_gpu_gpu(const wefti_paths *paths, int a, int b,
                          wefti_route *route_out)
 {
-    wefti_path path;
+    wefti_topo_path path;
     route_out->count = 0;
     if (paths->gpu_hosts[a] == paths->gpu_hosts[b]) {
         wefti_route_append(paths, a, paths->gpus[b], route_out);

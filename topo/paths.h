@@ -41,12 +41,12 @@ typedef enum wefti_path_type {
 #undef WEFTI_PATH_ENUM
 } wefti_path_type;
 
-typedef struct wefti_path {
+typedef struct wefti_topo_path {
     wefti_path_type type;
     int hops;
     double GBps;      /* of the hardware */
     double nccl_GBps; /* by NCCL's table */
-} wefti_path;
+} wefti_topo_path;
 
 #define WEFTI_ROUTE_MOST 48
 
@@ -93,8 +93,8 @@ WEFT_NODISCARD weft_status wefti_paths_create(const wefti_topo *topo,
 void wefti_paths_destroy(wefti_paths *paths); /* takes NULL */
 
 /* By ordinals, over the whole cluster. */
-wefti_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b);
-wefti_path wefti_path_gpu_nic(const wefti_paths *paths, int gpu, int nic);
+wefti_topo_path wefti_path_gpu_gpu(const wefti_paths *paths, int a, int b);
+wefti_topo_path wefti_path_gpu_nic(const wefti_paths *paths, int gpu, int nic);
 
 /* Whether the GPU reaches those of other hosts by NVLink. */
 bool wefti_paths_leaves_host(const wefti_paths *paths, int gpu);

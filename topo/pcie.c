@@ -63,8 +63,8 @@ bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
  */
 static void disbelieve(wefti_topo *topo, int bridge, int up, int fastest)
 {
-    wefti_link *own = &topo->links[up];
-    const wefti_link *child = &topo->links[fastest];
+    wefti_topo_link *own = &topo->links[up];
+    const wefti_topo_link *child = &topo->links[fastest];
     const wefti_pci *believed = &topo->devices[child->b].pci;
     own->GBps = child->GBps;
     own->nccl_GBps = child->nccl_GBps;
@@ -161,7 +161,7 @@ static bool has_c2c(const wefti_topo *topo, int gpu)
 {
     bool found = false;
     for (int i = 0; i < topo->link_count && !found; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         found =
             link->type == WEFTI_LINK_C2C && (link->a == gpu || link->b == gpu);
     }

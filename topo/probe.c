@@ -124,7 +124,7 @@ static void measure_pairs(const wefti_topo *topo, wefti_probe *probe)
     for (int i = 0;
          i < topo->link_count && probe->pair_count < WEFTI_PROBE_PAIRS_MOST;
          i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if (link->type == WEFTI_LINK_SYS &&
             topo->devices[link->a].os_index >= 0 &&
             topo->devices[link->b].os_index >= 0) {
@@ -277,7 +277,7 @@ weft_status wefti_probe_run(const wefti_topo *topo, const char *folder,
 void wefti_probe_apply(const wefti_probe *probe, wefti_topo *topo)
 {
     for (int i = 0; i < topo->link_count; i++) {
-        wefti_link *link = &topo->links[i];
+        wefti_topo_link *link = &topo->links[i];
         for (int p = 0; p < probe->pair_count; p++) {
             int a = topo->devices[link->a].os_index;
             int b = topo->devices[link->b].os_index;

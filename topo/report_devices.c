@@ -217,7 +217,7 @@ static void sum_links(const wefti_topo *topo, int gpu, int *count_out,
     *count_out = *down_out = 0;
     *GBps_out = 0;
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if ((link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI) &&
             (link->a == gpu || link->b == gpu)) {
             *count_out += link->count;

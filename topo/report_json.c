@@ -267,7 +267,7 @@ static void write_links(const wefti_topo *topo, wefti_json *json)
 {
     wefti_json_array_open(json, "links");
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         bool port = link->type == WEFTI_LINK_PORT;
         wefti_json_object_open(json, NULL);
         write_id(topo, json, "a", port ? link->b : link->a);
@@ -297,7 +297,7 @@ static void write_links(const wefti_topo *topo, wefti_json *json)
     wefti_json_array_close(json);
 }
 
-static void write_path(wefti_json *json, wefti_path path)
+static void write_path(wefti_json *json, wefti_topo_path path)
 {
     wefti_json_object_open(json, NULL);
     wefti_json_text(json, "type", wefti_path_type_text(path.type));

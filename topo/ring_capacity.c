@@ -19,7 +19,7 @@ static bool is_dear(const wefti_topo *topo, const wefti_route *route)
 {
     bool bridged = false;
     for (int i = 0; i < route->count; i++) {
-        const wefti_link *link = &topo->links[route->steps[i] / 2];
+        const wefti_topo_link *link = &topo->links[route->steps[i] / 2];
         if (link->type == WEFTI_LINK_SYS) {
             return false;
         }
@@ -139,7 +139,7 @@ void wefti_ring_capacity_init(wefti_ring_search *s)
     s->ends[s->gpu_count] = count;
     bound_links(s);
     for (int i = 0; i < s->gpu_count * s->gpu_count; i++) {
-        wefti_path path = wefti_path_gpu_gpu(
+        wefti_topo_path path = wefti_path_gpu_gpu(
             s->paths, s->gpus[i / s->gpu_count], s->gpus[i % s->gpu_count]);
         s->types[i] = (unsigned char)path.type;
         s->dear[i] = is_dear(topo, &s->routes[i]);

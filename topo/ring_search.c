@@ -255,7 +255,7 @@ static void leave_again(wefti_ring_search *s, int gpu, int nic)
 static bool start_by_nic(wefti_ring_search *s, int nic)
 {
     for (int gpu = 0; gpu < s->gpu_count; gpu++) {
-        wefti_path path = wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic);
+        wefti_topo_path path = wefti_path_gpu_nic(s->paths, s->gpus[gpu], nic);
         if (path.type > s->nic_limit || path.type == WEFTI_PATH_PXN ||
             !enter(s, gpu, nic)) {
             continue;

@@ -332,7 +332,7 @@ static void join_hosts(wefti_topo *topo)
 {
     enum { DOMAIN_OF_FILE = 1 };
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         wefti_device *gpu = &topo->devices[link->a];
         int numa = wefti_topo_numa(topo, link->a);
         bool grace =

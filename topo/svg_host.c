@@ -117,7 +117,7 @@ static void find_rows(const wefti_svg_picture *p, const wefti_host_paths *h,
     const wefti_topo *topo = p->report->topo;
     *arcs_out = *bar_out = false;
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         *arcs_out |= topo->devices[link->a].host == h->first_device &&
                      wefti_svg_is_direct(topo, link);
     }

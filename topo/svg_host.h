@@ -47,7 +47,7 @@ void wefti_svg_host_draw(wefti_svg_picture *picture,
 void wefti_svg_links_draw(const wefti_svg_picture *picture,
                           const wefti_svg_host *host);
 /* Between two GPUs. */
-bool wefti_svg_is_direct(const wefti_topo *topo, const wefti_link *link);
+bool wefti_svg_is_direct(const wefti_topo *topo, const wefti_topo_link *link);
 double wefti_svg_link_width(double GBps);
 const char *wefti_svg_link_colour(wefti_link_type type);
 /* Of what is written. */

@@ -17,7 +17,7 @@ static int first_device_of(const wefti_svg_picture *p,
     return p->report->paths->hosts[host->host].first_device;
 }
 
-bool wefti_svg_is_direct(const wefti_topo *topo, const wefti_link *link)
+bool wefti_svg_is_direct(const wefti_topo *topo, const wefti_topo_link *link)
 {
     return topo->devices[link->a].kind == WEFTI_TOPO_GPU &&
            topo->devices[link->b].kind == WEFTI_TOPO_GPU;
@@ -52,7 +52,7 @@ const char *wefti_svg_ink(bool faulty)
 }
 
 /* Its own, or that of the device it leads to. */
-static bool is_faulty(const wefti_svg_picture *p, const wefti_link *link)
+static bool is_faulty(const wefti_svg_picture *p, const wefti_topo_link *link)
 {
     const wefti_device *b = &p->report->topo->devices[link->b];
     bool port_down =
@@ -72,8 +72,8 @@ void wefti_svg_label(const wefti_svg_picture *p, double x, double y,
 }
 
 /* "NV18 450 GB/s" of a GPU, where it leaves for a switch or another GPU. */
-static void label_nvlink(const wefti_svg_picture *p, const wefti_link *link,
-                         double x, double y)
+static void label_nvlink(const wefti_svg_picture *p,
+                         const wefti_topo_link *link, double x, double y)
 {
     char text[40];
     snprintf(text, sizeof(text), "%s%d %.4g",
@@ -82,7 +82,7 @@ static void label_nvlink(const wefti_svg_picture *p, const wefti_link *link,
     wefti_svg_label(p, x, y, is_faulty(p, link), text);
 }
 
-static void label_pcie(const wefti_svg_picture *p, const wefti_link *link)
+static void label_pcie(const wefti_svg_picture *p, const wefti_topo_link *link)
 {
     const wefti_device *d = &p->report->topo->devices[link->b];
     char text[24];
@@ -95,7 +95,7 @@ static void label_pcie(const wefti_svg_picture *p, const wefti_link *link)
     wefti_svg_label(p, p->x[link->b] + 4, y - 5, is_faulty(p, link), text);
 }
 
-static void title_of(const wefti_topo *topo, const wefti_link *link,
+static void title_of(const wefti_topo *topo, const wefti_topo_link *link,
                      char title[160])
 {
     char a[WEFTI_TOPO_ID_BYTES], b[WEFTI_TOPO_ID_BYTES];
@@ -112,7 +112,7 @@ static void title_of(const wefti_topo *topo, const wefti_link *link,
 /* Between GPUs below them, between NUMA nodes that are not neighbours above;
  * the farther, the deeper, within the row. */
 static double bend_of(const wefti_svg_picture *p, const wefti_svg_host *host,
-                      const wefti_link *link)
+                      const wefti_topo_link *link)
 {
     const wefti_topo *topo = p->report->topo;
     double share = fabs(p->x[link->a] - p->x[link->b]) / host->width;
@@ -129,7 +129,7 @@ static double bend_of(const wefti_svg_picture *p, const wefti_svg_host *host,
  * centre. */
 static wefti_svg_line line_of(const wefti_svg_picture *p,
                               const wefti_svg_host *host,
-                              const wefti_link *link)
+                              const wefti_topo_link *link)
 {
     const wefti_topo *topo = p->report->topo;
     bool faulty = is_faulty(p, link);
@@ -152,7 +152,8 @@ static wefti_svg_line line_of(const wefti_svg_picture *p,
     return line;
 }
 
-static void label_to_node(const wefti_svg_picture *p, const wefti_link *link)
+static void label_to_node(const wefti_svg_picture *p,
+                          const wefti_topo_link *link)
 {
     const wefti_topo *topo = p->report->topo;
     bool a = topo->devices[link->a].kind == WEFTI_TOPO_GPU;
@@ -166,7 +167,7 @@ static void label_to_node(const wefti_svg_picture *p, const wefti_link *link)
 }
 
 static void label_link(const wefti_svg_picture *p, const wefti_svg_host *host,
-                       const wefti_link *link, bool all)
+                       const wefti_topo_link *link, bool all)
 {
     const wefti_topo *topo = p->report->topo;
     const wefti_svg_line line = line_of(p, host, link);
@@ -198,7 +199,7 @@ static void label_all(const wefti_svg_picture *p, const wefti_svg_host *host,
     double least = 0, most = 0;
     char text[80];
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if (topo->devices[link->a].host == first &&
             wefti_svg_is_direct(topo, link)) {
             least = least > 0 ? fmin(least, link->GBps) : link->GBps;
@@ -224,7 +225,7 @@ void wefti_svg_links_draw(const wefti_svg_picture *p,
     int first = first_device_of(p, host), direct = 0;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < topo->link_count; i++) {
-            const wefti_link *link = &topo->links[i];
+            const wefti_topo_link *link = &topo->links[i];
             if (topo->devices[link->a].host != first || !p->shown[link->a] ||
                 !p->shown[link->b]) {
                 continue;

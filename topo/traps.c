@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_link_of_gpus(const wefti_link *link)
+static bool is_link_of_gpus(const wefti_topo_link *link)
 {
     return link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI;
 }
 
 /* The rate of one link in it, where it is known. */
-static double each(const wefti_link *link)
+static double each(const wefti_topo_link *link)
 {
     return link->count > 0 ? link->GBps / link->count : 0;
 }
@@ -33,7 +33,7 @@ static void compare_link_rates(wefti_topo *topo)
         topo->out_of_memory = true;
     }
     for (int i = 0; i < topo->link_count && !topo->out_of_memory; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         double *of_type = best[link->type == WEFTI_LINK_XGMI];
         if (is_link_of_gpus(link)) {
             of_type[link->a] = fmax(of_type[link->a], each(link));
@@ -41,7 +41,7 @@ static void compare_link_rates(wefti_topo *topo)
         }
     }
     for (int i = 0; i < topo->link_count && !topo->out_of_memory; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         const double *of_type = best[link->type == WEFTI_LINK_XGMI];
         double most = fmax(of_type[link->a], of_type[link->b]);
         if (is_link_of_gpus(link) && link->count > 0 &&
@@ -60,7 +60,7 @@ static void compare_link_rates(wefti_topo *topo)
 static void tell_down_links(wefti_topo *topo)
 {
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         char a[64], b[64];
         if (link->down > 0) {
             wefti_topo_warn(topo, 4, wefti_topo_label(topo, link->a, a),

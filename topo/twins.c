@@ -36,7 +36,7 @@ bool wefti_twins_are(const wefti_device *a, const wefti_device *b)
            strcmp(a->name, b->name) == 0;
 }
 
-static void add_link(twins *t, int device, const wefti_link *link)
+static void add_link(twins *t, int device, const wefti_topo_link *link)
 {
     t->counts[device] += link->count;
     t->GBps[device] += link->count > 0 ? link->GBps : 0;
@@ -129,7 +129,7 @@ void wefti_twins_compare(wefti_topo *topo, bool rates)
         topo->out_of_memory = true;
     } else {
         for (int i = 0; i < topo->link_count; i++) {
-            const wefti_link *link = &topo->links[i];
+            const wefti_topo_link *link = &topo->links[i];
             if (link->type == WEFTI_LINK_NVL || link->type == WEFTI_LINK_XGMI) {
                 add_link(&t, link->a, link);
                 add_link(&t, link->b, link);

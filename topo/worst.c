@@ -72,7 +72,7 @@ static void sign(const wefti_paths *paths, kind *kinds)
         k->signature = mix_device(k->signature, d, d->host);
     }
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         int first = topo->devices[link->a].host;
         kind *k = &kinds[paths->host_cliques[topo->devices[first].ordinal]];
         k->signature = mix_int(k->signature, link->a - first);
@@ -316,7 +316,7 @@ static double widest(const wefti_paths *paths, const wefti_clique *c, int gpu)
     double most = 0;
     for (int i = 0; i < c->gpu_count; i++) {
         int other = paths->clique_gpus[c->first_gpu + i];
-        wefti_path path = wefti_path_gpu_gpu(paths, gpu, other);
+        wefti_topo_path path = wefti_path_gpu_gpu(paths, gpu, other);
         if (other != gpu && path.type != WEFTI_PATH_NET) {
             most = fmax(most, path.nccl_GBps);
         }

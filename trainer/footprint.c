@@ -17,7 +17,7 @@
 static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
 {
     const wefti_pipe *pipe = &replica->pipe;
-    const wefti_shape *shape = &replica->plan.shape;
+    const wefti_model_shape *shape = &replica->plan.shape;
     size_t tokens = replica->config.micro_batch * shape->seq;
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
                               pipe->kept_count * pipe->kept_bytes +
@@ -80,7 +80,7 @@ static double estimate_model(const wefti_replica *replica)
 static double bound_activations(const wefti_replica *replica)
 {
     const wefti_parameters *plan = &replica->plan;
-    const wefti_shape *shape = &plan->shape;
+    const wefti_model_shape *shape = &plan->shape;
     double layers = 0;
     for (size_t i = 0; i < plan->part_count; i++) {
         layers +=

@@ -40,21 +40,21 @@ static unsigned char draw(const real *logits, double temperature,
 }
 
 /* The last bytes of text that the model can see. */
-static wefti_batch make_window(const wefti_replica *replica,
-                               const unsigned char *text, size_t length)
+static wefti_micro_batch make_window(const wefti_replica *replica,
+                                     const unsigned char *text, size_t length)
 {
     size_t seq = replica->config.shape.seq;
     size_t seen = length < seq ? length : seq;
     for (size_t i = 0; i < seen; i++) {
         replica->tokens[i] = text[length - seen + i];
     }
-    return (wefti_batch){replica->tokens, NULL, 1, seen};
+    return (wefti_micro_batch){replica->tokens, NULL, 1, seen};
 }
 
 /* The next byte, on all ranks that take part. */
-static weft_status next_byte(wefti_replica *replica, const wefti_batch *batch,
-                             double temperature, wefti_random *random,
-                             unsigned char *byte_out)
+static weft_status next_byte(wefti_replica *replica,
+                             const wefti_micro_batch *batch, double temperature,
+                             wefti_random *random, unsigned char *byte_out)
 {
     const real *logits;
     bool piped = wefti_replica_is_piped(replica);
@@ -93,7 +93,7 @@ weft_status wefti_generate(wefti_replica *replica,
     wefti_random random = wefti_random_make(config->seed, prompt_bytes);
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < count && status == WEFT_OK; i++) {
-        wefti_batch batch = make_window(replica, text, length);
+        wefti_micro_batch batch = make_window(replica, text, length);
         text[length] = 0;
         status = next_byte(replica, &batch, config->temperature, &random,
                            &text[length++]);

@@ -128,7 +128,7 @@ static weft_status plan_parts(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
     size_t count = 0;
-    wefti_part *parts = calloc(config->shape.layers, sizeof(*parts));
+    wefti_layer_run *parts = calloc(config->shape.layers, sizeof(*parts));
     if (!parts) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu parts",
                            config->shape.layers);
@@ -304,8 +304,8 @@ weft_status wefti_replica_use(void *context, size_t tensor)
 }
 
 /* Validation windows first .. first + count - 1 into tokens and targets. */
-static wefti_batch load_windows(const wefti_replica *replica, size_t first,
-                                size_t count)
+static wefti_micro_batch load_windows(const wefti_replica *replica,
+                                      size_t first, size_t count)
 {
     size_t seq = replica->config.shape.seq;
     for (size_t i = 0; i < count; i++) {
@@ -318,7 +318,7 @@ static wefti_batch load_windows(const wefti_replica *replica, size_t first,
                 t >= first_target ? window[t + 1] : -1;
         }
     }
-    return (wefti_batch){replica->tokens, replica->targets, count, seq};
+    return (wefti_micro_batch){replica->tokens, replica->targets, count, seq};
 }
 
 /* How many targets all windows together have. */
@@ -335,7 +335,8 @@ static size_t count_targets(const wefti_replica *replica, size_t windows)
 
 /* In a pipeline losses are written on the rank of the last stage. */
 static weft_status evaluate_group(wefti_replica *replica,
-                                  const wefti_batch *batch, double *losses_out)
+                                  const wefti_micro_batch *batch,
+                                  double *losses_out)
 {
     wefti_model_hooks hooks = {replica, wefti_replica_use, NULL};
     return wefti_replica_is_piped(replica)
@@ -354,7 +355,7 @@ static weft_status evaluate_own(wefti_replica *replica, size_t windows)
     for (size_t first = replica->copy * group; first < windows;
          first += replica->copies * group) {
         size_t left = windows - first;
-        wefti_batch batch =
+        wefti_micro_batch batch =
             load_windows(replica, first, group < left ? group : left);
         weft_status status =
             evaluate_group(replica, &batch, replica->sums + first);

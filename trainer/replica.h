@@ -38,7 +38,7 @@ typedef struct wefti_replica_config {
     weft_device *device;
     weft_ledger *ledger;
     const wefti_data *data;
-    wefti_shape shape;
+    wefti_model_shape shape;
     wefti_optimizer_config optimizer;
     size_t micro_batch;
     size_t global_batch;

@@ -69,7 +69,7 @@ void wefti_run_replace_comm(wefti_run_state *state, weft_comm *comm)
 static weft_status take_seats(wefti_run_state *state)
 {
     const wefti_config *config = &state->config;
-    const wefti_shape shape = wefti_run_shape(config);
+    const wefti_model_shape shape = wefti_run_shape(config);
     int nranks = weft_comm_get_nranks(state->comm);
     wefti_parameters plan;
     wefti_place_job job;

@@ -8,9 +8,9 @@
 
 enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
 
-wefti_shape wefti_run_shape(const wefti_config *config)
+wefti_model_shape wefti_run_shape(const wefti_config *config)
 {
-    return (wefti_shape){
+    return (wefti_model_shape){
         .layers = (size_t)config->model.layers,
         .hidden = (size_t)config->model.hidden_size,
         .heads = (size_t)config->model.heads,

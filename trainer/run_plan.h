@@ -9,7 +9,7 @@
 #include "trainer/config/config.h"
 #include "trainer/replica.h"
 
-wefti_shape wefti_run_shape(const wefti_config *config);
+wefti_model_shape wefti_run_shape(const wefti_config *config);
 wefti_optimizer_config wefti_run_optimizer(const wefti_config *config);
 
 /* schedule NULL: no pipeline. Without a ledger. */

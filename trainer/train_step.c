@@ -64,8 +64,8 @@ static weft_status run_micro_batches(wefti_replica *replica,
     const wefti_replica_config *config = &replica->config;
     size_t own =
         wefti_replica_first_micro(replica, replica->copy) * config->micro_batch;
-    const wefti_batch batch = {replica->tokens, replica->targets,
-                               config->micro_batch, config->shape.seq};
+    const wefti_micro_batch batch = {replica->tokens, replica->targets,
+                                     config->micro_batch, config->shape.seq};
     double scale =
         1.0 / ((double)config->global_batch * (double)config->shape.seq);
     for (size_t i = 0; i < replica->gradient.count; i++) {

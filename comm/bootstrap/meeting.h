@@ -21,17 +21,17 @@
 #include "comm/bootstrap/server.h"
 #include "comm/bootstrap/stranger.h"
 
-typedef enum wefti_phase {
+typedef enum wefti_meeting_phase {
     WEFTI_PHASE_GATHER,
     WEFTI_PHASE_HANDOVER,
     WEFTI_PHASE_LINGER,
     WEFTI_PHASE_ENDED
-} wefti_phase;
+} wefti_meeting_phase;
 
 /* One thread's. */
 typedef struct wefti_meeting {
     wefti_server_config config;
-    wefti_phase phase;
+    wefti_meeting_phase phase;
     weft_status verdict; /* from LINGER on, as is the text */
     char verdict_text[WEFTI_MESSAGE_TEXT_MOST + 1];
     int64_t deadline_ns; /* of LINGER, once there */

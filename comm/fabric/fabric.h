@@ -22,11 +22,11 @@ typedef struct wefti_fabric wefti_fabric;
 struct wefti_net;
 
 /* Where a message travels. */
-typedef struct wefti_path {
+typedef struct wefti_fabric_path {
     int peer;
     int ring;
     int channel;
-} wefti_path;
+} wefti_fabric_path;
 
 typedef struct wefti_outgoing {
     const void *data; /* from stage */
@@ -58,16 +58,16 @@ typedef struct wefti_incoming {
  */
 typedef struct wefti_fabric_table {
     const char *name;
-    void *(*stage)(wefti_fabric *fabric, wefti_path path, int window,
+    void *(*stage)(wefti_fabric *fabric, wefti_fabric_path path, int window,
                    size_t offset);
-    bool (*has_room)(wefti_fabric *fabric, wefti_path path);
-    void (*post)(wefti_fabric *fabric, wefti_path path,
+    bool (*has_room)(wefti_fabric *fabric, wefti_fabric_path path);
+    void (*post)(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *message);
-    uint64_t (*posted)(wefti_fabric *fabric, wefti_path path);
-    uint64_t (*read_by)(wefti_fabric *fabric, wefti_path path);
-    bool (*peek)(wefti_fabric *fabric, wefti_path path,
+    uint64_t (*posted)(wefti_fabric *fabric, wefti_fabric_path path);
+    uint64_t (*read_by)(wefti_fabric *fabric, wefti_fabric_path path);
+    bool (*peek)(wefti_fabric *fabric, wefti_fabric_path path,
                  wefti_incoming *message_out, int64_t *due_ns);
-    void (*release)(wefti_fabric *fabric, wefti_path path);
+    void (*release)(wefti_fabric *fabric, wefti_fabric_path path);
 } wefti_fabric_table;
 
 /*
@@ -133,7 +133,7 @@ const char *wefti_fabric_name(const wefti_fabric *fabric);
 int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes);
 
 /* Index into posted and taken. */
-static inline size_t wefti_fabric_cell(const wefti_path *path)
+static inline size_t wefti_fabric_cell(const wefti_fabric_path *path)
 {
     return ((size_t)path->peer * WEFTI_RINGS + (size_t)path->ring) *
                WEFTI_CHANNELS +
@@ -141,45 +141,50 @@ static inline size_t wefti_fabric_cell(const wefti_path *path)
 }
 
 /* The calls of the table that the path's peer is reached by. */
-static inline void *wefti_fabric_stage(wefti_fabric *fabric, wefti_path path,
-                                       int window, size_t offset)
+static inline void *wefti_fabric_stage(wefti_fabric *fabric,
+                                       wefti_fabric_path path, int window,
+                                       size_t offset)
 {
     /* What goes to all peers lies in one place, whatever they are reached by.
      */
     return fabric->tables[fabric->rank]->stage(fabric, path, window, offset);
 }
 
-static inline bool wefti_fabric_has_room(wefti_fabric *fabric, wefti_path path)
+static inline bool wefti_fabric_has_room(wefti_fabric *fabric,
+                                         wefti_fabric_path path)
 {
     return fabric->tables[path.peer]->has_room(fabric, path);
 }
 
-static inline void wefti_fabric_post(wefti_fabric *fabric, wefti_path path,
+static inline void wefti_fabric_post(wefti_fabric *fabric,
+                                     wefti_fabric_path path,
                                      const wefti_outgoing *message)
 {
     fabric->tables[path.peer]->post(fabric, path, message);
 }
 
 static inline uint64_t wefti_fabric_posted(wefti_fabric *fabric,
-                                           wefti_path path)
+                                           wefti_fabric_path path)
 {
     return fabric->tables[path.peer]->posted(fabric, path);
 }
 
 static inline uint64_t wefti_fabric_read_by(wefti_fabric *fabric,
-                                            wefti_path path)
+                                            wefti_fabric_path path)
 {
     return fabric->tables[path.peer]->read_by(fabric, path);
 }
 
-static inline bool wefti_fabric_peek(wefti_fabric *fabric, wefti_path path,
+static inline bool wefti_fabric_peek(wefti_fabric *fabric,
+                                     wefti_fabric_path path,
                                      wefti_incoming *message_out,
                                      int64_t *due_ns)
 {
     return fabric->tables[path.peer]->peek(fabric, path, message_out, due_ns);
 }
 
-static inline void wefti_fabric_release(wefti_fabric *fabric, wefti_path path)
+static inline void wefti_fabric_release(wefti_fabric *fabric,
+                                        wefti_fabric_path path)
 {
     fabric->tables[path.peer]->release(fabric, path);
 }

@@ -162,19 +162,19 @@ void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
     }
 }
 
-static void *stage(wefti_fabric *fabric, wefti_path path, int window,
+static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
                    size_t offset)
 {
     return wefti_fabric_shm.stage(fabric, path, window, offset);
 }
 
-static bool has_room(wefti_fabric *fabric, wefti_path path)
+static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return wefti_fabric_shm.has_room(fabric, path);
 }
 
 /* The network is slow enough without the emulated limit. */
-static void post(wefti_fabric *fabric, wefti_path path,
+static void post(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *outgoing)
 {
     const unsigned char *region = fabric->shared.regions[fabric->rank];
@@ -190,23 +190,23 @@ static void post(wefti_fabric *fabric, wefti_path path,
     tell(fabric, path.peer, &wire, outgoing->data, outgoing->bytes);
 }
 
-static uint64_t posted(wefti_fabric *fabric, wefti_path path)
+static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return wefti_fabric_shm.posted(fabric, path);
 }
 
-static uint64_t read_by(wefti_fabric *fabric, wefti_path path)
+static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return wefti_fabric_shm.read_by(fabric, path);
 }
 
-static bool peek(wefti_fabric *fabric, wefti_path path,
+static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
                  wefti_incoming *message_out, int64_t *due_ns)
 {
     return wefti_fabric_shm.peek(fabric, path, message_out, due_ns);
 }
 
-static void release(wefti_fabric *fabric, wefti_path path)
+static void release(wefti_fabric *fabric, wefti_fabric_path path)
 {
     wefti_wire wire = begin(fabric, WEFTI_WIRE_RELEASE);
     wire.words[0] = wefti_wire_pack_path(path.ring, path.channel);

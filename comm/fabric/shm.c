@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "comm/fabric/fabric.h"
 
-static void *stage(wefti_fabric *fabric, wefti_path path, int window,
+static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
                    size_t offset)
 {
     unsigned char *region = fabric->shared.regions[fabric->rank];
@@ -26,23 +26,23 @@ static void *stage(wefti_fabric *fabric, wefti_path path, int window,
            (size_t)window * WEFTI_WINDOW_BYTES + offset;
 }
 
-static uint64_t posted(wefti_fabric *fabric, wefti_path path)
+static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return fabric->posted[wefti_fabric_cell(&path)];
 }
 
-static uint64_t read_by(wefti_fabric *fabric, wefti_path path)
+static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return atomic_load(wefti_shared_get_consumed(
         &fabric->shared, path.peer, fabric->rank, path.ring, path.channel));
 }
 
-static bool has_room(wefti_fabric *fabric, wefti_path path)
+static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return posted(fabric, path) - read_by(fabric, path) < WEFTI_DEPTH;
 }
 
-static void post(wefti_fabric *fabric, wefti_path path,
+static void post(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *outgoing)
 {
     uint64_t sequence = ++fabric->posted[wefti_fabric_cell(&path)];
@@ -61,7 +61,7 @@ static void post(wefti_fabric *fabric, wefti_path path,
     wefti_doorbell_ring(fabric->bells[path.peer]);
 }
 
-static bool peek(wefti_fabric *fabric, wefti_path path,
+static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
                  wefti_incoming *message_out, int64_t *due_ns)
 {
     uint64_t sequence = fabric->taken[wefti_fabric_cell(&path)] + 1;
@@ -84,7 +84,7 @@ static bool peek(wefti_fabric *fabric, wefti_path path,
     return true;
 }
 
-static void release(wefti_fabric *fabric, wefti_path path)
+static void release(wefti_fabric *fabric, wefti_fabric_path path)
 {
     uint64_t taken = ++fabric->taken[wefti_fabric_cell(&path)];
     atomic_store(wefti_shared_get_consumed(&fabric->shared, fabric->rank,

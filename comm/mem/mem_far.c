@@ -16,13 +16,13 @@
 
 enum { MESSAGES_PER_PUSH = 16 };
 
-static wefti_path path_to(int peer)
+static wefti_fabric_path path_to(int peer)
 {
-    return (wefti_path){peer, WEFTI_RING_LETTERS, WEFTI_MEM_CHANNEL};
+    return (wefti_fabric_path){peer, WEFTI_RING_LETTERS, WEFTI_MEM_CHANNEL};
 }
 
 /* The next free slot of what goes to peer; there is room. */
-static void *stage(weft_comm *comm, wefti_path path)
+static void *stage(weft_comm *comm, wefti_fabric_path path)
 {
     size_t slot =
         (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_LETTER_SLOTS);
@@ -33,7 +33,7 @@ static void *stage(weft_comm *comm, wefti_path path)
 static void send_part(wefti_mem_op *op, const void *from, size_t part)
 {
     weft_comm *comm = op->mem->comm;
-    wefti_path path = path_to(op->peer);
+    wefti_fabric_path path = path_to(op->peer);
     void *at = stage(comm, path);
     wefti_copy(at, from, part);
     wefti_outgoing message = {.data = at,
@@ -87,7 +87,7 @@ bool wefti_mem_far_put(wefti_mem_op *op)
 bool wefti_mem_far_signal(weft_mem *mem, int peer, int slot, uint64_t add)
 {
     weft_comm *comm = mem->comm;
-    wefti_path path = path_to(peer);
+    wefti_fabric_path path = path_to(peer);
     if (!wefti_fabric_has_room(&comm->fabric, path)) {
         return false;
     }
@@ -128,7 +128,7 @@ bool wefti_mem_far_receive(weft_comm *comm)
         if (wefti_mem_is_near(comm->mems, peer)) {
             continue;
         }
-        wefti_path path = path_to(peer);
+        wefti_fabric_path path = path_to(peer);
         wefti_incoming message;
         for (int i = 0; i < MESSAGES_PER_PUSH &&
                         wefti_fabric_peek(&comm->fabric, path, &message,

@@ -88,7 +88,7 @@ static void deliver(wefti_net *net, weft_comm *comm, const wefti_wire *wire,
                     const void *data, size_t data_bytes)
 {
     wefti_fabric *fabric = &comm->fabric;
-    const wefti_path path = {.peer = (int)wire->from};
+    const wefti_fabric_path path = {.peer = (int)wire->from};
     const bool known = wire->from < (uint32_t)comm->nranks &&
                        fabric->tables[wire->from] == &wefti_fabric_net;
     if (!known) {

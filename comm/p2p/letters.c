@@ -71,7 +71,8 @@ static const wefti_pattern letter_pattern = {
 weft_status wefti_letters_init(weft_comm *comm)
 {
     size_t queues = 2 * (size_t)comm->nranks;
-    wefti_slot *records = calloc(queues * WEFTI_LETTER_SLOTS, sizeof(*records));
+    wefti_staged_slot *records =
+        calloc(queues * WEFTI_LETTER_SLOTS, sizeof(*records));
     uint64_t *arrived =
         calloc(queues * WEFTI_GATE_CHUNKS_MAX, sizeof(*arrived));
     comm->letters = calloc(queues, sizeof(*comm->letters));
@@ -168,7 +169,7 @@ static bool is_plain(const weft_comm *comm, const wefti_letter *letter,
 
 static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
 {
-    wefti_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    wefti_fabric_path path = {desc->root, WEFTI_RING_LETTERS, 0};
     if (!wefti_fabric_has_room(&comm->fabric, path)) {
         return false;
     }
@@ -185,7 +186,7 @@ static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
 
 static bool recv_now(weft_comm *comm, const weft_op *desc, size_t bytes)
 {
-    wefti_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    wefti_fabric_path path = {desc->root, WEFTI_RING_LETTERS, 0};
     wefti_incoming message;
     if (!wefti_fabric_peek(&comm->fabric, path, &message,
                            &comm->engine->due_ns) ||

@@ -29,7 +29,7 @@ struct wefti_letter {
     wefti_batch *batch;
     uint64_t epoch;
     weft_op desc; /* SEND or RECV, checked */
-    wefti_places places;
+    wefti_op_places places;
 };
 
 static inline bool wefti_is_letter(const weft_op *op)

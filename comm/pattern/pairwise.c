@@ -39,7 +39,7 @@ static bool supports(const wefti_problem *problem)
 static size_t step_count(const wefti_problem *problem, int track)
 {
     int peers;
-    wefti_side side = {problem, track == TRACK_OUT};
+    wefti_part_side side = {problem, track == TRACK_OUT};
     if (track != TRACK_OWN) {
         return wefti_side_count(&side, &peers);
     }
@@ -72,7 +72,7 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
         return;
     }
     bool send = track == TRACK_OUT;
-    wefti_side side = {problem, send};
+    wefti_part_side side = {problem, send};
     wefti_piece_place at = wefti_side_at(&side, index);
     *step_out = (wefti_step){
         .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
@@ -88,7 +88,7 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
 static int slots(const wefti_problem *problem, int channel)
 {
     int peers;
-    wefti_side side = {problem, true};
+    wefti_part_side side = {problem, true};
     size_t messages = wefti_side_count(&side, &peers);
     size_t depth = STAGED_DEPTH_PEER * (size_t)peers;
     depth = depth < STAGED_DEPTH ? STAGED_DEPTH : depth;

@@ -61,19 +61,19 @@ wefti_part wefti_part_chunk(const wefti_problem *problem, wefti_part part,
                                                  : problem->chunk_elems};
 }
 
-static wefti_part part_of(const wefti_side *side, int peer)
+static wefti_part part_of(const wefti_part_side *side, int peer)
 {
     return side->outward ? wefti_part_to(side->problem, peer)
                          : wefti_part_from(side->problem, peer);
 }
 
-static size_t elems_of(const wefti_side *side, int peer)
+static size_t elems_of(const wefti_part_side *side, int peer)
 {
     return part_of(side, peer).elems;
 }
 
 /* Pieces of the rounds before `round`. */
-static size_t pieces_before(const wefti_side *side, size_t round)
+static size_t pieces_before(const wefti_part_side *side, size_t round)
 {
     const wefti_problem *problem = side->problem;
     size_t pieces = 0;
@@ -89,7 +89,7 @@ static size_t pieces_before(const wefti_side *side, size_t round)
 }
 
 /* The longest part has so many chunks; *peers_out: parts that have any. */
-static size_t count_rounds(const wefti_side *side, int *peers_out)
+static size_t count_rounds(const wefti_part_side *side, int *peers_out)
 {
     size_t most_elems = 0;
     *peers_out = 0;
@@ -101,13 +101,13 @@ static size_t count_rounds(const wefti_side *side, int *peers_out)
     return wefti_part_chunks(side->problem, most_elems);
 }
 
-size_t wefti_side_count(const wefti_side *side, int *peers_out)
+size_t wefti_side_count(const wefti_part_side *side, int *peers_out)
 {
     return pieces_before(side, count_rounds(side, peers_out));
 }
 
 /* The round that piece index is in; *passed_out: pieces before it. */
-static size_t find_round(const wefti_side *side, size_t index,
+static size_t find_round(const wefti_part_side *side, size_t index,
                          size_t *passed_out)
 {
     int peers;
@@ -131,14 +131,14 @@ static size_t find_round(const wefti_side *side, size_t index,
     return low;
 }
 
-static int peer_at(const wefti_side *side, int place)
+static int peer_at(const wefti_part_side *side, int place)
 {
     int nranks = side->problem->nranks;
     int peer = side->problem->rank + (side->outward ? place : -place);
     return peer < 0 ? peer + nranks : peer >= nranks ? peer - nranks : peer;
 }
 
-static wefti_piece_place piece_of(const wefti_side *side, int peer,
+static wefti_piece_place piece_of(const wefti_part_side *side, int peer,
                                   size_t round)
 {
     wefti_part chunk =
@@ -147,7 +147,7 @@ static wefti_piece_place piece_of(const wefti_side *side, int peer,
 }
 
 /* Some parts may be longer than others. */
-static wefti_piece_place varied_at(const wefti_side *side, size_t index)
+static wefti_piece_place varied_at(const wefti_part_side *side, size_t index)
 {
     size_t passed;
     size_t round = find_round(side, index, &passed);
@@ -160,7 +160,7 @@ static wefti_piece_place varied_at(const wefti_side *side, size_t index)
     return piece_of(side, peer_at(side, place), round);
 }
 
-wefti_piece_place wefti_side_at(const wefti_side *side, size_t index)
+wefti_piece_place wefti_side_at(const wefti_part_side *side, size_t index)
 {
     const wefti_problem *problem = side->problem;
     const wefti_shape *shape = wefti_shape_get(problem->collective);

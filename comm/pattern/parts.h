@@ -31,10 +31,10 @@ wefti_part wefti_part_from(const wefti_problem *problem, int peer);
  * rank - 1, rank - 2, .., so that both ends of a message have it in the same
  * place.
  */
-typedef struct wefti_side {
+typedef struct wefti_part_side {
     const wefti_problem *problem;
     bool outward;
-} wefti_side;
+} wefti_part_side;
 
 typedef struct wefti_piece_place {
     int peer;
@@ -43,10 +43,10 @@ typedef struct wefti_piece_place {
 } wefti_piece_place;
 
 /* How many messages there are, and with how many peers. */
-size_t wefti_side_count(const wefti_side *side, int *peers_out);
+size_t wefti_side_count(const wefti_part_side *side, int *peers_out);
 
 /* Piece index, of wefti_side_count. */
-wefti_piece_place wefti_side_at(const wefti_side *side, size_t index);
+wefti_piece_place wefti_side_at(const wefti_part_side *side, size_t index);
 
 /* Chunk index of one part. */
 size_t wefti_part_chunks(const wefti_problem *problem, size_t elems);

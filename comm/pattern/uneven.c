@@ -45,7 +45,7 @@ static size_t own_chunks(const wefti_problem *problem)
 static size_t step_count(const wefti_problem *problem, int track)
 {
     int peers;
-    wefti_side side = {problem, track == TRACK_OUT};
+    wefti_part_side side = {problem, track == TRACK_OUT};
     bool counts_others = gathers(problem) == (track == TRACK_IN);
     if (track == TRACK_OWN) {
         return gathers(problem) ? own_chunks(problem) : 0;
@@ -81,7 +81,7 @@ static wefti_step own_step(const wefti_problem *problem, int track,
 static wefti_step other_step(const wefti_problem *problem, size_t index)
 {
     bool send = !gathers(problem);
-    wefti_side side = {problem, send};
+    wefti_part_side side = {problem, send};
     wefti_piece_place at = wefti_side_at(&side, index);
     return (wefti_step){.kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
                         .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
@@ -103,7 +103,7 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
 static int slots(const wefti_problem *problem, int channel)
 {
     int peers;
-    wefti_side out = {problem, true};
+    wefti_part_side out = {problem, true};
     size_t round = (size_t)problem->nranks - 1;
     size_t messages, depth;
     if (channel > 0 || round == 0) {

@@ -22,7 +22,7 @@
 
 typedef struct cutter {
     const weft_schedule *schedule;
-    wefti_places places;
+    wefti_stage_places places;
     size_t *ends; /* [ranks] of the cut being made */
     size_t *seen; /* [ranks] actions whose other side has been taken in */
 } cutter;

@@ -127,7 +127,7 @@ weft_status wefti_schedule_peaks(const weft_schedule *schedule,
     return status;
 }
 
-weft_status wefti_rule_peaks(wefti_trial *trial)
+weft_status wefti_rule_peaks(wefti_schedule_trial *trial)
 {
     weft_verdict *verdict = trial->verdict;
     const weft_check_config *config = &trial->config;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-uint32_t wefti_places_counterpart(const wefti_places *places,
+uint32_t wefti_places_counterpart(const wefti_stage_places *places,
                                   const weft_action *message)
 {
     int stage = message->stage, i = message->microbatch;
@@ -55,7 +55,8 @@ static int list_tables(weft_action_type type, wefti_places_table tables[2])
 }
 
 /* Returns false if it stood somewhere already. */
-static bool note(wefti_places *places, const weft_action *part, size_t index)
+static bool note(wefti_stage_places *places, const weft_action *part,
+                 size_t index)
 {
     wefti_places_table tables[2];
     bool fresh = true;
@@ -75,11 +76,11 @@ static bool note(wefti_places *places, const weft_action *part, size_t index)
     return fresh;
 }
 
-weft_status wefti_places_init(wefti_places *places,
+weft_status wefti_places_init(wefti_stage_places *places,
                               const weft_schedule *schedule,
                               wefti_places_twice *twice, void *context)
 {
-    *places = (wefti_places){.schedule = schedule};
+    *places = (wefti_stage_places){.schedule = schedule};
     size_t entries = (size_t)schedule->stages * (size_t)schedule->per_stage;
     int tables = schedule->lowered ? WEFTI_PLACES_COUNT : WEFTI_PLACES_SEND_F;
     bool enough = true;
@@ -113,11 +114,11 @@ weft_status wefti_places_init(wefti_places *places,
     return WEFT_OK;
 }
 
-void wefti_places_fini(wefti_places *places)
+void wefti_places_fini(wefti_stage_places *places)
 {
     for (int t = 0; t < WEFTI_PLACES_COUNT; t++) {
         free(places->tables[t]);
     }
     free(places->reduce);
-    *places = (wefti_places){0};
+    *places = (wefti_stage_places){0};
 }

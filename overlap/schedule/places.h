@@ -23,23 +23,23 @@ typedef enum wefti_places_table {
     WEFTI_PLACES_COUNT
 } wefti_places_table;
 
-typedef struct wefti_places {
+typedef struct wefti_stage_places {
     const weft_schedule *schedule;
     uint32_t *tables[WEFTI_PLACES_COUNT]; /* of messages: NULL if not lowered */
     uint32_t *reduce;                     /* [stages] of REDUCE_GRAD */
-} wefti_places;
+} wefti_stage_places;
 
 /* Called for an action that stands in the list a second time. */
 typedef void wefti_places_twice(void *context, int rank, size_t index);
 
 /* Returns OK | ERR_NO_MEMORY; places is to be finished in any case. */
-WEFT_NODISCARD weft_status wefti_places_init(wefti_places *places,
+WEFT_NODISCARD weft_status wefti_places_init(wefti_stage_places *places,
                                              const weft_schedule *schedule,
                                              wefti_places_twice *twice,
                                              void *context);
-void wefti_places_fini(wefti_places *places);
+void wefti_places_fini(wefti_stage_places *places);
 
-static inline uint32_t wefti_places_get(const wefti_places *places,
+static inline uint32_t wefti_places_get(const wefti_stage_places *places,
                                         wefti_places_table table, int stage,
                                         int microbatch)
 {
@@ -49,7 +49,7 @@ static inline uint32_t wefti_places_get(const wefti_places *places,
 }
 
 /* Of the other side of a message; 0: there is none. */
-uint32_t wefti_places_counterpart(const wefti_places *places,
+uint32_t wefti_places_counterpart(const wefti_stage_places *places,
                                   const weft_action *message);
 
 /* The rank at the other side of a message; -1: none, or the same rank. */

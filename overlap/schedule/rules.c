@@ -13,7 +13,7 @@
  */
 
 /* What an action makes must be sent once and received once. */
-static void check_edge(wefti_trial *trial, int rank, size_t index,
+static void check_edge(wefti_schedule_trial *trial, int rank, size_t index,
                        const weft_action *part)
 {
     wefti_edge edge = wefti_edge_out(trial->schedule, part);
@@ -39,7 +39,7 @@ static void check_edge(wefti_trial *trial, int rank, size_t index,
     }
 }
 
-void wefti_rule_messages(wefti_trial *trial)
+void wefti_rule_messages(wefti_schedule_trial *trial)
 {
     for (int r = 0; r < trial->schedule->ranks; r++) {
         const wefti_actions *list = &trial->schedule->lists[r];
@@ -63,8 +63,9 @@ void wefti_rule_messages(wefti_trial *trial)
  */
 
 /* Complains unless what stands at place comes before index. */
-static void need(wefti_trial *trial, int rank, size_t index, uint32_t place,
-                 weft_action_type type, int stage, int microbatch)
+static void need(wefti_schedule_trial *trial, int rank, size_t index,
+                 uint32_t place, weft_action_type type, int stage,
+                 int microbatch)
 {
     if (place != 0 && place - 1 < index) {
         return;
@@ -84,10 +85,10 @@ static void need(wefti_trial *trial, int rank, size_t index, uint32_t place,
 }
 
 /* The data from the neighbouring stage, by message or on this rank. */
-static void need_input(wefti_trial *trial, int rank, size_t index,
+static void need_input(wefti_schedule_trial *trial, int rank, size_t index,
                        const weft_action *part)
 {
-    const wefti_places *places = &trial->places;
+    const wefti_stage_places *places = &trial->places;
     wefti_edge edge = wefti_edge_in(trial->schedule, part);
     bool forward = part->type == WEFT_ACTION_F;
     int i = part->microbatch;
@@ -108,10 +109,10 @@ static void need_input(wefti_trial *trial, int rank, size_t index,
          forward ? WEFT_ACTION_F : WEFT_ACTION_I, edge.from_stage, i);
 }
 
-static void check_part(wefti_trial *trial, int rank, size_t index,
+static void check_part(wefti_schedule_trial *trial, int rank, size_t index,
                        const weft_action *part)
 {
-    const wefti_places *places = &trial->places;
+    const wefti_stage_places *places = &trial->places;
     int stage = part->stage, i = part->microbatch;
     switch (part->type) {
     case WEFT_ACTION_F:
@@ -143,7 +144,7 @@ static void check_part(wefti_trial *trial, int rank, size_t index,
 }
 
 /* Behind the SEND, where there is one. */
-static void check_release(wefti_trial *trial, int rank, size_t index,
+static void check_release(wefti_schedule_trial *trial, int rank, size_t index,
                           const weft_action *action)
 {
     int stage = action->stage, i = action->microbatch;
@@ -157,7 +158,7 @@ static void check_release(wefti_trial *trial, int rank, size_t index,
          sent ? WEFT_ACTION_SEND_F : WEFT_ACTION_F, stage, i);
 }
 
-void wefti_rule_order(wefti_trial *trial)
+void wefti_rule_order(wefti_schedule_trial *trial)
 {
     for (int r = 0; r < trial->schedule->ranks; r++) {
         const wefti_actions *list = &trial->schedule->lists[r];
@@ -195,7 +196,7 @@ static size_t find_recv(const weft_schedule *schedule, int from, int to,
 }
 
 /* All sends of rank; next [ranks] is 0 and will be again. */
-static void check_sender(wefti_trial *trial, int rank, size_t *next)
+static void check_sender(wefti_schedule_trial *trial, int rank, size_t *next)
 {
     const weft_schedule *schedule = trial->schedule;
     const wefti_actions *list = &schedule->lists[rank];
@@ -232,7 +233,7 @@ static void check_sender(wefti_trial *trial, int rank, size_t *next)
     }
 }
 
-weft_status wefti_rule_fifo(wefti_trial *trial)
+weft_status wefti_rule_fifo(wefti_schedule_trial *trial)
 {
     size_t *next = calloc((size_t)trial->schedule->ranks, sizeof(*next));
     if (!next) {

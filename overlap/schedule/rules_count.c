@@ -42,7 +42,7 @@ static const weft_action_type piece_types[PIECES] = {
 
 /* The actions of one stage: index in the list + 1; 0: none yet. */
 typedef struct stage_view {
-    wefti_trial *trial;
+    wefti_schedule_trial *trial;
     int stage, rank;
     uint32_t *at[PIECES]; /* [per_stage] */
 } stage_view;
@@ -125,7 +125,7 @@ static void find_all_missing(const stage_view *v)
     }
 }
 
-static weft_status explain_stage(wefti_trial *trial, int stage)
+static weft_status explain_stage(wefti_schedule_trial *trial, int stage)
 {
     const weft_schedule *schedule = trial->schedule;
     stage_view v = {
@@ -158,7 +158,7 @@ static weft_status explain_stage(wefti_trial *trial, int stage)
  */
 
 /* Stages beyond those whose findings are kept are only counted. */
-static weft_status refute_stage(wefti_trial *trial, int stage)
+static weft_status refute_stage(wefti_schedule_trial *trial, int stage)
 {
     if (trial->verdict->finding_count < WEFT_FINDINGS_MOST) {
         return explain_stage(trial, stage);
@@ -167,7 +167,7 @@ static weft_status refute_stage(wefti_trial *trial, int stage)
     return WEFT_OK;
 }
 
-weft_status wefti_rule_counts(wefti_trial *trial)
+weft_status wefti_rule_counts(wefti_schedule_trial *trial)
 {
     const weft_schedule *schedule = trial->schedule;
     stage_count *counts = calloc((size_t)schedule->stages, sizeof(*counts));

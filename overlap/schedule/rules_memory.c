@@ -24,7 +24,7 @@ typedef struct activations {
 } activations;
 
 typedef struct store {
-    wefti_trial *trial;
+    wefti_schedule_trial *trial;
     activations *cells; /* [stages][per_stage] */
     int rank;
     size_t index; /* the action that is looked at */
@@ -157,7 +157,7 @@ static void walk_list(store *s, const wefti_actions *list)
     }
 }
 
-weft_status wefti_rule_memory(wefti_trial *trial)
+weft_status wefti_rule_memory(wefti_schedule_trial *trial)
 {
     const weft_schedule *schedule = trial->schedule;
     size_t cells = (size_t)schedule->stages * (size_t)schedule->per_stage;

@@ -34,7 +34,7 @@ typedef struct stage_state {
     bool resident, reduced, stepped, used, gathered;
 } stage_state;
 
-static void use(wefti_trial *trial, int rank, size_t index,
+static void use(wefti_schedule_trial *trial, int rank, size_t index,
                 const weft_action *part, stage_state *state)
 {
     if (state->sharded && !state->resident) {
@@ -54,7 +54,8 @@ static void use(wefti_trial *trial, int rank, size_t index,
 }
 
 /* What a step does once: its first time, as far as it may. */
-static void once(wefti_trial *trial, int rank, size_t index, bool *done)
+static void once(wefti_schedule_trial *trial, int rank, size_t index,
+                 bool *done)
 {
     if (*done) {
         wefti_trial_find(trial, WEFT_RULE_COMPLETE, rank, index,
@@ -63,7 +64,7 @@ static void once(wefti_trial *trial, int rank, size_t index, bool *done)
     *done = true;
 }
 
-static void change(wefti_trial *trial, int rank, size_t index,
+static void change(wefti_schedule_trial *trial, int rank, size_t index,
                    const weft_action *action, stage_state *state)
 {
     switch (action->type) {
@@ -103,7 +104,8 @@ static void change(wefti_trial *trial, int rank, size_t index,
 }
 
 /* All stages are reduced, stepped, gathered, or none is. */
-static void check_all_or_none(wefti_trial *trial, const stage_state *states)
+static void check_all_or_none(wefti_schedule_trial *trial,
+                              const stage_state *states)
 {
     int stages = trial->schedule->stages;
     int reduced = 0, stepped = 0, gathered = 0;
@@ -127,7 +129,7 @@ static void check_all_or_none(wefti_trial *trial, const stage_state *states)
     }
 }
 
-weft_status wefti_rule_stages(wefti_trial *trial)
+weft_status wefti_rule_stages(wefti_schedule_trial *trial)
 {
     const weft_schedule *schedule = trial->schedule;
     stage_state *states = calloc((size_t)schedule->stages, sizeof(*states));
@@ -190,7 +192,7 @@ static bool same_collective(const weft_schedule *schedule, const weft_action *a,
 }
 
 /* Both lists' shared collectives, one against the other. */
-static void compare(wefti_trial *trial, int rank, int other)
+static void compare(wefti_schedule_trial *trial, int rank, int other)
 {
     const weft_schedule *schedule = trial->schedule;
     const wefti_actions *own = &schedule->lists[rank];
@@ -221,7 +223,7 @@ static void compare(wefti_trial *trial, int rank, int other)
 }
 
 /* Whoever agrees with rank 0 on barriers agrees with everybody. */
-void wefti_rule_collectives(wefti_trial *trial)
+void wefti_rule_collectives(wefti_schedule_trial *trial)
 {
     const weft_schedule *schedule = trial->schedule;
     for (int r = 1; r < schedule->ranks; r++) {

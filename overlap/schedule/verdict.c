@@ -49,7 +49,7 @@ static size_t put_place(const weft_schedule *schedule, const weft_place *at,
                             at->index, action);
 }
 
-void wefti_trial_find(wefti_trial *trial, weft_rule rule, int rank,
+void wefti_trial_find(wefti_schedule_trial *trial, weft_rule rule, int rank,
                       size_t index, const char *format, ...)
 {
     weft_verdict *verdict = trial->verdict;
@@ -77,7 +77,7 @@ static void find_twice(void *context, int rank, size_t index)
                      "stands in the list twice");
 }
 
-static weft_status try_all(wefti_trial *trial)
+static weft_status try_all(wefti_schedule_trial *trial)
 {
     weft_status status = wefti_rule_counts(trial);
     if (status == WEFT_OK && trial->verdict->valid) {
@@ -132,9 +132,9 @@ weft_status weft_schedule_check(const weft_schedule *schedule,
                                 const weft_check_config *config,
                                 weft_verdict *verdict_out)
 {
-    wefti_trial trial = {.schedule = schedule,
-                         .config.size_bytes = sizeof(trial.config),
-                         .verdict = verdict_out};
+    wefti_schedule_trial trial = {.schedule = schedule,
+                                  .config.size_bytes = sizeof(trial.config),
+                                  .verdict = verdict_out};
     if (!schedule || !verdict_out) {
         return wefti_error(WEFT_ERR_INVALID,
                            "schedule and verdict_out must not be NULL");

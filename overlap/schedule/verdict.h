@@ -9,12 +9,12 @@
 #include "overlap/schedule/places.h"
 
 /* One check under way. */
-typedef struct wefti_trial {
+typedef struct wefti_schedule_trial {
     const weft_schedule *schedule;
     weft_check_config config;
-    wefti_places places;
+    wefti_stage_places places;
     weft_verdict *verdict;
-} wefti_trial;
+} wefti_schedule_trial;
 
 /* Room for an action's text and where it was read. */
 enum { WEFTI_CELL_TEXT_BYTES = WEFT_ACTION_TEXT_BYTES + 40 };
@@ -27,28 +27,28 @@ const char *wefti_cell_text(const weft_schedule *schedule, int rank,
  * Adds a finding; its text is that of the action at rank, index (rank -1: none)
  * and then the format's.
  */
-void wefti_trial_find(wefti_trial *trial, weft_rule rule, int rank,
+void wefti_trial_find(wefti_schedule_trial *trial, weft_rule rule, int rank,
                       size_t index, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
 /* Rule 1 before there are places, which need it: counts per stage. */
-weft_status wefti_rule_counts(wefti_trial *trial);
+weft_status wefti_rule_counts(wefti_schedule_trial *trial);
 /* Rule 1: each message with its other side, and no other. */
-void wefti_rule_messages(wefti_trial *trial);
+void wefti_rule_messages(wefti_schedule_trial *trial);
 /* Rule 2: inputs before their use. */
-void wefti_rule_order(wefti_trial *trial);
+void wefti_rule_order(wefti_schedule_trial *trial);
 /* Rule 2: activations are there where they are used. */
-weft_status wefti_rule_memory(wefti_trial *trial);
+weft_status wefti_rule_memory(wefti_schedule_trial *trial);
 /* Rule 2: what is done with whole stages: parameters, reductions. */
-weft_status wefti_rule_stages(wefti_trial *trial);
+weft_status wefti_rule_stages(wefti_schedule_trial *trial);
 /* Rule 3. */
-weft_status wefti_rule_fifo(wefti_trial *trial);
+weft_status wefti_rule_fifo(wefti_schedule_trial *trial);
 /* Rule 4. */
-weft_status wefti_rule_deadlock(wefti_trial *trial);
+weft_status wefti_rule_deadlock(wefti_schedule_trial *trial);
 /* Rule 5, and the peaks themselves. */
-weft_status wefti_rule_peaks(wefti_trial *trial);
+weft_status wefti_rule_peaks(wefti_schedule_trial *trial);
 /* Rule 6. */
-void wefti_rule_collectives(wefti_trial *trial);
+void wefti_rule_collectives(wefti_schedule_trial *trial);
 
 /* The rank that shares the stage's gradients: the other direction's; or -1. */
 int wefti_mirror_rank(const weft_schedule *schedule, int stage);

@@ -21,7 +21,7 @@
 #include <string.h>
 
 typedef struct machine {
-    wefti_trial *trial;
+    wefti_schedule_trial *trial;
     const weft_schedule *schedule;
     size_t *done, *posted; /* [ranks] */
     size_t *waits_at;      /* [ranks] the action that cannot go on */
@@ -68,7 +68,7 @@ static int lacking_input(const machine *m, const weft_action *action)
 /* The rank that a posted message still waits for; -1: none. */
 static int lacking_peer(const machine *m, const weft_action *message)
 {
-    const wefti_places *places = &m->trial->places;
+    const wefti_stage_places *places = &m->trial->places;
     int peer = wefti_message_peer(m->schedule, message);
     if (peer < 0) {
         return -1; /* no message at all: rule 1 has said so */
@@ -381,7 +381,7 @@ static void fini(machine *m)
     free(m->order);
 }
 
-weft_status wefti_rule_deadlock(wefti_trial *trial)
+weft_status wefti_rule_deadlock(wefti_schedule_trial *trial)
 {
     machine m = {.trial = trial, .schedule = trial->schedule};
     weft_status status = init(&m);

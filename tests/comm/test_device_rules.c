@@ -79,7 +79,7 @@ static void look_at_copy(weft_comm *comm, const void *dst, const void *src)
     if (!letter && !is_in(dst, comm->arena, comm->arena_bytes)) {
         return;
     }
-    const wefti_path path = {1 - SPIED, WEFTI_RING_LETTERS, 0};
+    const wefti_fabric_path path = {1 - SPIED, WEFTI_RING_LETTERS, 0};
     pthread_mutex_lock(&comm->engine->lock);
     const size_t used = letter ? comm->fabric.posted[wefti_fabric_cell(&path)]
                                : atomic_load(&seen.stores);

@@ -65,8 +65,8 @@ typedef struct link {
     _Atomic uint64_t last; /* the sender's last, plus 1, once it is known */
 } link_state;
 
-static const wefti_path to_reader = {.peer = 1, .ring = 3, .channel = 1};
-static const wefti_path to_sender = {.peer = 0, .ring = 3, .channel = 1};
+static const wefti_fabric_path to_reader = {.peer = 1, .ring = 3, .channel = 1};
+static const wefti_fabric_path to_sender = {.peer = 0, .ring = 3, .channel = 1};
 
 static void *send_messages(void *argument)
 {

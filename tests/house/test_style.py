@@ -23,6 +23,9 @@ MARKS = re.compile(r"\b(%s)\b" % "|".join(["TO" + "DO", "FIX" + "ME",
 OUR_T = re.compile(r"(\}|^\s*typedef\b.*?)\s*\b\w+_t\s*;"
                    r"|\b(struct|union|enum)\s+\w+_t\s*\{"
                    r"|typedef\b.*\(\s*\*\s*\w+_t\s*\)")
+# A type's tag, or the name after its members.
+TYPE = re.compile(r"^(?:typedef )?(?:struct|union|enum) (?!weft_)(\w+)\s*\{"
+                  r"|^\} (?!weft_)(\w+);", re.M)
 # Nothing hidden, nothing printed, nothing ended, no ordering that a thread
 # sanitizer cannot see: in what libweft.so is made of.
 FORBIDDEN = [
@@ -132,6 +135,22 @@ def check_names(report, paths):
         seen[name] = path
 
 
+def check_types(report, headers):
+    """One name, one type, so that any two headers can be included together;
+    those of the library carry its prefix."""
+    seen = {}
+    for path, text in headers:
+        code = strip_comments(text)
+        for match in TYPE.finditer(code):
+            name = match.group(1) or match.group(2)
+            line = code.count("\n", 0, match.start()) + 1
+            if seen.setdefault(name, path) != path:
+                report.breach(path, line, "%s has a type %s too" % (
+                    seen[name], name))
+            if path.startswith(LIBRARY) and not name.startswith("wefti_"):
+                report.breach(path, line, "%s has no prefix wefti_" % name)
+
+
 def check_format(report, top, paths):
     tool = shutil.which("clang-format-14") or shutil.which("clang-format")
     if not tool:
@@ -150,7 +169,7 @@ def check_format(report, top, paths):
 def main():
     top = os.path.realpath(sys.argv[1])
     report = Report()
-    sources = []
+    sources, headers = [], []
     for path in walk(top):
         with open(os.path.join(top, path), "rb") as file:
             data = file.read()
@@ -165,7 +184,10 @@ def main():
         check_lines(report, path, lines)
         if is_c(path):
             check_c(report, path, text, lines)
+        if path.endswith(".h") and not path.startswith("tests/"):
+            headers.append((path, text))
     check_names(report, sources)
+    check_types(report, headers)
     check_format(report, top, [path for path in sources if is_c(path)])
     print("%d sources looked at, %d breaches" % (len(sources),
                                                  report.breaches))

@@ -30,7 +30,7 @@ static double nvlink_GBps(const wefti_topo *topo, int gpu, int *count_out)
     double sum = 0;
     *count_out = 0;
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if (link->type == WEFTI_LINK_NVL &&
             (link->a == device || link->b == device)) {
             sum += link->GBps;
@@ -247,7 +247,7 @@ static void test_hwloc_bridge_without_a_speed_is_no_bottleneck(void **state)
            "b0\" pci_link_speed=\"0.000000\"", true);
     wefti_topo *topo = open_text(text);
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if (topo->devices[link->b].kind == WEFTI_TOPO_BRIDGE) {
             bridges++;
             assert_true(link->GBps > 63 && link->nccl_GBps == 48);

@@ -47,7 +47,7 @@ static int links_between(const wefti_topo *topo, int a, int b)
     int x = wefti_topo_find(topo, WEFTI_TOPO_GPU, a);
     int y = wefti_topo_find(topo, WEFTI_TOPO_GPU, b);
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link *link = &topo->links[i];
+        const wefti_topo_link *link = &topo->links[i];
         if ((link->a == x && link->b == y) || (link->a == y && link->b == x)) {
             count += link->count;
         }
@@ -68,7 +68,7 @@ static void test_nccl_switched_gpus_are_joined(void **state)
     assert_int_equal(topo->switch_chips, 1);
     assert_int_equal(topo->warning_count, 0);
     assert_int_equal(wefti_paths_create(topo, &paths), WEFT_OK);
-    wefti_path path = wefti_path_gpu_gpu(paths, 0, 1);
+    wefti_topo_path path = wefti_path_gpu_gpu(paths, 0, 1);
     assert_int_equal(path.type, WEFTI_PATH_NVL);
     assert_true(path.GBps == 300 && path.nccl_GBps == 240);
     assert_int_equal(wefti_path_gpu_nic(paths, 1, 0).type, WEFTI_PATH_PHB);

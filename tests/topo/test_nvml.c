@@ -72,7 +72,7 @@ static void test_nvml_box_is_joined_by_its_switches(void **state)
     assert_int_equal(f.count, 8);
     assert_int_equal(f.topo->switch_chips, 4);
     assert_int_equal(device_of(f.topo, WEFTI_TOPO_GPU, 7)->gpu.sm, 90);
-    wefti_path path = wefti_path_gpu_gpu(f.paths, 0, 7);
+    wefti_topo_path path = wefti_path_gpu_gpu(f.paths, 0, 7);
     assert_int_equal(path.type, WEFTI_PATH_NVL);
     assert_true(path.GBps > 478 && path.GBps < 478.2); /* 18 x 26.562 */
     assert_true(path.nccl_GBps > 370.7 && path.nccl_GBps < 370.9);
@@ -127,7 +127,7 @@ static void test_nvml_old_library_goes_on_without_its_symbols(void **state)
                    "nvmlDeviceGetCudaComputeCapability is missing") != NULL;
     }
     assert_int_equal(lines, 1); /* for both GPUs */
-    wefti_path path = wefti_path_gpu_gpu(f.paths, 0, 1);
+    wefti_topo_path path = wefti_path_gpu_gpu(f.paths, 0, 1);
     assert_int_equal(path.type, WEFTI_PATH_NVL);
     assert_true(path.GBps == 150);
     close_library(f);
@@ -196,8 +196,8 @@ static void test_nvml_single_links_are_told_apart(void **state)
 }
 
 /* Hosts as ranks contribute them, put together. */
-static wefti_path between_trays(const char *first, const char *second,
-                                int *cliques_out)
+static wefti_topo_path between_trays(const char *first, const char *second,
+                                     int *cliques_out)
 {
     fixture hosts[2] = {open_library(first), open_library(second)};
     wefti_topo *all;
@@ -216,7 +216,7 @@ static wefti_path between_trays(const char *first, const char *second,
         close_library(hosts[i]);
     }
     assert_int_equal(wefti_paths_create(all, &paths), WEFT_OK);
-    wefti_path path = wefti_path_gpu_gpu(paths, 1, 5);
+    wefti_topo_path path = wefti_path_gpu_gpu(paths, 1, 5);
     *cliques_out = paths->clique_count;
     wefti_paths_destroy(paths);
     wefti_topo_destroy(all);
@@ -238,7 +238,7 @@ static void test_nvml_trays_of_a_clique_are_joined(void **state)
         {"libfake_nvml_box.so", "libfake_nvml_box.so", 2, WEFTI_PATH_NVL}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int cliques;
-        wefti_path path =
+        wefti_topo_path path =
             between_trays(rows[i].first, rows[i].second, &cliques);
         assert_int_equal(cliques, rows[i].cliques);
         assert_int_equal(path.type, rows[i].type);

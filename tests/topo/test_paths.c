@@ -33,7 +33,7 @@ static void test_paths_switched_box_is_all_nvlink(void **state)
     fixture f = open_text("8xH100,8xCX7");
     for (int a = 0; a < 8; a++) {
         for (int b = 0; b < 8; b++) {
-            wefti_path path = wefti_path_gpu_gpu(f.paths, a, b);
+            wefti_topo_path path = wefti_path_gpu_gpu(f.paths, a, b);
             assert_int_equal(path.type,
                              a == b ? WEFTI_PATH_LOC : WEFTI_PATH_NVL);
             assert_true(a == b || path.GBps == 450);
@@ -54,7 +54,7 @@ static void test_paths_cube_mesh_has_two_hops(void **state)
     assert_int_equal(wefti_path_gpu_gpu(f.paths, 0, 3).type, WEFTI_PATH_NVL);
     assert_true(wefti_path_gpu_gpu(f.paths, 0, 3).GBps == 50);
     assert_true(wefti_path_gpu_gpu(f.paths, 0, 1).GBps == 25);
-    wefti_path path = wefti_path_gpu_gpu(f.paths, 0, 5);
+    wefti_topo_path path = wefti_path_gpu_gpu(f.paths, 0, 5);
     assert_int_equal(path.type, WEFTI_PATH_NVB);
     assert_int_equal(path.hops, 2);
     close_text(f);
@@ -104,7 +104,7 @@ static void test_paths_slow_gpu_is_nobodys_relay(void **state)
 {
     (void)state;
     fixture f = open_with_slow(WEFTI_TOPO_GPU, 1, 3);
-    wefti_path path = wefti_path_gpu_nic(f.paths, 0, 1);
+    wefti_topo_path path = wefti_path_gpu_nic(f.paths, 0, 1);
     assert_int_equal(path.type, WEFTI_PATH_PHB);
     assert_true(path.nccl_GBps == 48);
     path = wefti_path_gpu_nic(f.paths, 1, 1);
@@ -129,7 +129,7 @@ static void test_paths_between_hosts_go_by_the_nics(void **state)
 {
     (void)state;
     fixture f = open_text("2x(2xH100,2xCX7)");
-    wefti_path path = wefti_path_gpu_gpu(f.paths, 0, 3);
+    wefti_topo_path path = wefti_path_gpu_gpu(f.paths, 0, 3);
     assert_int_equal(path.type, WEFTI_PATH_NET);
     assert_true(path.GBps == 50);
     assert_int_equal(wefti_path_gpu_nic(f.paths, 0, 3).type, WEFTI_PATH_DIS);
@@ -148,8 +148,8 @@ static void test_paths_are_symmetric_and_their_routes_whole(void **state)
         fixture f = open_text(texts[t]);
         for (int a = 0; a < f.paths->gpu_count; a++) {
             for (int b = 0; b < f.paths->gpu_count; b++) {
-                wefti_path go = wefti_path_gpu_gpu(f.paths, a, b);
-                wefti_path come = wefti_path_gpu_gpu(f.paths, b, a);
+                wefti_topo_path go = wefti_path_gpu_gpu(f.paths, a, b);
+                wefti_topo_path come = wefti_path_gpu_gpu(f.paths, b, a);
                 wefti_route route;
                 assert_int_equal(go.type, come.type);
                 assert_true(go.GBps == come.GBps);
@@ -157,7 +157,8 @@ static void test_paths_are_symmetric_and_their_routes_whole(void **state)
                 assert_int_equal(route.count, go.hops);
                 int at = f.paths->gpus[a];
                 for (int i = 0; i < route.count; i++) {
-                    const wefti_link *link = &f.topo->links[route.steps[i] / 2];
+                    const wefti_topo_link *link =
+                        &f.topo->links[route.steps[i] / 2];
                     int from = route.steps[i] % 2 ? link->b : link->a;
                     assert_int_equal(from, at);
                     at = route.steps[i] % 2 ? link->a : link->b;

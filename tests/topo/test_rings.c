@@ -24,7 +24,7 @@ static void isolate(wefti_topo *topo, int gpu)
 {
     int device = wefti_topo_find(topo, WEFTI_TOPO_GPU, gpu), kept = 0;
     for (int i = 0; i < topo->link_count; i++) {
-        const wefti_link link = topo->links[i];
+        const wefti_topo_link link = topo->links[i];
         if (link.type != WEFTI_LINK_NVL ||
             (link.a != device && link.b != device)) {
             topo->links[kept++] = link;
@@ -184,7 +184,7 @@ static void test_chains_end_at_the_poorest_gpu(void **state)
     fixture f = open_text("8xH100");
     int poor = wefti_topo_find(f.topo, WEFTI_TOPO_GPU, 1);
     for (int i = 0; i < f.topo->link_count; i++) {
-        wefti_link *link = &f.topo->links[i];
+        wefti_topo_link *link = &f.topo->links[i];
         if (link->type == WEFTI_LINK_NVL &&
             (link->a == poor || link->b == poor)) {
             link->count = 4;

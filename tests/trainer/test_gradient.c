@@ -19,15 +19,15 @@
 
 enum { MICRO_BATCHES_MOST = 33, PROBES = 5 };
 
-static const wefti_shape shape = {.layers = 1,
-                                  .hidden = 16,
-                                  .heads = 2,
-                                  .kv_heads = 1,
-                                  .head_dim = 8,
-                                  .ffn = 24,
-                                  .vocab = 19,
-                                  .seq = 4,
-                                  .rope_theta = 10000.0};
+static const wefti_model_shape shape = {.layers = 1,
+                                        .hidden = 16,
+                                        .heads = 2,
+                                        .kv_heads = 1,
+                                        .head_dim = 8,
+                                        .ffn = 24,
+                                        .vocab = 19,
+                                        .seq = 4,
+                                        .rope_theta = 10000.0};
 
 /* What micro-batch number gives for an element. */
 static real noise(size_t number, size_t element)

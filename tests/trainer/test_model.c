@@ -26,12 +26,12 @@ typedef struct fixture {
     wefti_model *model;
     real *values, *gradients;
     int32_t tokens[64], targets[64];
-    wefti_batch batch;
+    wefti_micro_batch batch;
     double losses[SEQUENCES];
     size_t told; /* by the hooks: the tensor expected next */
 } fixture;
 
-static void set_up(fixture *fix, const wefti_shape *shape, uint64_t seed)
+static void set_up(fixture *fix, const wefti_model_shape *shape, uint64_t seed)
 {
     wefti_random random = wefti_random_make(seed, 99);
     *fix = (fixture){0};
@@ -57,7 +57,7 @@ static void set_up(fixture *fix, const wefti_shape *shape, uint64_t seed)
     }
     fix->targets[3] = -1; /* does not count */
     fix->batch =
-        (wefti_batch){fix->tokens, fix->targets, SEQUENCES, shape->seq};
+        (wefti_micro_batch){fix->tokens, fix->targets, SEQUENCES, shape->seq};
 }
 
 static void tear_down(fixture *fix)
@@ -96,7 +96,7 @@ static double difference(fixture *fix, real *value, double step)
     return (4 * slope[0] - slope[1]) / 3;
 }
 
-static void check_gradients(const wefti_shape *shape, uint64_t seed)
+static void check_gradients(const wefti_model_shape *shape, uint64_t seed)
 {
     const double scale = 0.125;
     fixture fix;
@@ -127,15 +127,15 @@ static void check_gradients(const wefti_shape *shape, uint64_t seed)
     tear_down(&fix);
 }
 
-static const wefti_shape small = {.layers = 2,
-                                  .hidden = 24,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 6,
-                                  .ffn = 20,
-                                  .vocab = 31,
-                                  .seq = 13,
-                                  .rope_theta = 10000.0};
+static const wefti_model_shape small = {.layers = 2,
+                                        .hidden = 24,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 6,
+                                        .ffn = 20,
+                                        .vocab = 31,
+                                        .seq = 13,
+                                        .rope_theta = 10000.0};
 
 static void test_gradient_untied_matches_differences(void **state)
 {
@@ -147,7 +147,7 @@ static void test_gradient_untied_matches_differences(void **state)
 static void test_gradient_tied_matches_differences(void **state)
 {
     (void)state;
-    wefti_shape shape = small;
+    wefti_model_shape shape = small;
     shape.tied = true;
     shape.kv_heads = 4;
     shape.layers = 1;
@@ -176,7 +176,7 @@ static weft_status expect_down(void *context, size_t tensor)
 static void check_hooks(bool tied)
 {
     fixture fix;
-    wefti_shape shape = small;
+    wefti_model_shape shape = small;
     shape.tied = tied;
     set_up(&fix, &shape, 5);
     wefti_model_hooks hooks = {&fix, expect_up, NULL};
@@ -228,7 +228,7 @@ static void test_predict_prefix_gives_the_same_logits(void **state)
     fixture fix;
     set_up(&fix, &small, 8);
     const real *logits;
-    wefti_batch batch = {fix.tokens, NULL, 1, small.seq};
+    wefti_micro_batch batch = {fix.tokens, NULL, 1, small.seq};
     assert_int_equal(
         wefti_model_predict(fix.model, fix.values, &batch, NULL, &logits),
         WEFT_OK);

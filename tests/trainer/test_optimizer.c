@@ -18,15 +18,15 @@
 
 #include <cmocka.h>
 
-static const wefti_shape shape = {.layers = 2,
-                                  .hidden = 48,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 12,
-                                  .ffn = 64,
-                                  .vocab = 50,
-                                  .seq = 4,
-                                  .rope_theta = 10000.0};
+static const wefti_model_shape shape = {.layers = 2,
+                                        .hidden = 48,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 12,
+                                        .ffn = 64,
+                                        .vocab = 50,
+                                        .seq = 4,
+                                        .rope_theta = 10000.0};
 
 static const wefti_optimizer_config config = {.lr = 0.01,
                                               .warmup_steps = 10,

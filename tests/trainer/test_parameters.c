@@ -16,15 +16,15 @@
 
 #include <cmocka.h>
 
-static const wefti_shape shape = {.layers = 3,
-                                  .hidden = 40,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 10,
-                                  .ffn = 56,
-                                  .vocab = 77,
-                                  .seq = 8,
-                                  .rope_theta = 10000.0};
+static const wefti_model_shape shape = {.layers = 3,
+                                        .hidden = 40,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 10,
+                                        .ffn = 56,
+                                        .vocab = 77,
+                                        .seq = 8,
+                                        .rope_theta = 10000.0};
 
 static const size_t bucket_bytes[] = {1, 20000, 50000, 1u << 30};
 
@@ -135,7 +135,7 @@ test_parameters_start_values_are_the_same_on_any_layout(void **state)
 static void test_parameters_tied_head_is_the_embedding(void **state)
 {
     (void)state;
-    wefti_shape tied = shape;
+    wefti_model_shape tied = shape;
     tied.tied = true;
     wefti_parameters plan, untied;
     assert_int_equal(wefti_parameters_plan(&tied, 20000, 1, &plan), WEFT_OK);

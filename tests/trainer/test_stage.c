@@ -26,15 +26,15 @@
 enum { SEQUENCES = 3, SEQ = 59, LAYERS = 4, TOKENS = SEQUENCES * SEQ };
 enum { MICRO = 3, STAGES_MOST = LAYERS, TELLS_MOST = 8 };
 
-static const wefti_shape small = {.layers = LAYERS,
-                                  .hidden = 24,
-                                  .heads = 4,
-                                  .kv_heads = 2,
-                                  .head_dim = 6,
-                                  .ffn = 20,
-                                  .vocab = 31,
-                                  .seq = SEQ,
-                                  .rope_theta = 10000.0};
+static const wefti_model_shape small = {.layers = LAYERS,
+                                        .hidden = 24,
+                                        .heads = 4,
+                                        .kv_heads = 2,
+                                        .head_dim = 6,
+                                        .ffn = 20,
+                                        .vocab = 31,
+                                        .seq = SEQ,
+                                        .rope_theta = 10000.0};
 
 /* What a micro-batch comes to. */
 typedef struct outcome {
@@ -46,7 +46,7 @@ typedef struct fixture {
     wefti_parameters plan;
     real *values;
     int32_t tokens[MICRO][TOKENS], targets[MICRO][TOKENS];
-    wefti_batch batches[MICRO];
+    wefti_micro_batch batches[MICRO];
     outcome whole[MICRO], parts[MICRO];
     wefti_workspace workspace;
     wefti_stage *stages[STAGES_MOST];
@@ -122,7 +122,7 @@ static void set_up(fixture *fix, bool tied, uint64_t seed,
                    const size_t *borders, size_t count)
 {
     wefti_random random = wefti_random_make(seed, 3);
-    wefti_shape shape = small;
+    wefti_model_shape shape = small;
     shape.tied = tied;
     *fix = (fixture){0};
     assert_int_equal(wefti_parameters_plan(&shape, 4096, 3, &fix->plan),
@@ -140,8 +140,8 @@ static void set_up(fixture *fix, bool tied, uint64_t seed,
                 (int32_t)(wefti_random_next(&random) % shape.vocab);
         }
         /* The second one is shorter. */
-        fix->batches[i] = (wefti_batch){fix->tokens[i], fix->targets[i],
-                                        SEQUENCES - i % 2, SEQ};
+        fix->batches[i] = (wefti_micro_batch){fix->tokens[i], fix->targets[i],
+                                              SEQUENCES - i % 2, SEQ};
     }
     run_whole(fix);
     make_stages(fix, borders, count);

@@ -105,7 +105,7 @@ static void add_sum(wefti_pause *pause, size_t stage)
 {
     wefti_replica *replica = pause->replica;
     size_t part = replica->pipe.stages[stage].part;
-    const wefti_part *all = &replica->plan.parts[part];
+    const wefti_layer_run *all = &replica->plan.parts[part];
     const wefti_pipe_reduce *reduce = &replica->pipe.reduces[part];
     real *leaf = replica->gradient.leaf;
     if (!wefti_pause_is_reduced(pause, stage, pause->mark.position)) {
@@ -130,7 +130,7 @@ static void add_gradients(wefti_pause *pause, size_t stage)
     wefti_replica *replica = pause->replica;
     wefti_gradient *gradient = &replica->gradient;
     const wefti_pipe_stage *own = &replica->pipe.stages[stage];
-    const wefti_part *part = &replica->plan.parts[own->part];
+    const wefti_layer_run *part = &replica->plan.parts[own->part];
     size_t weighed = count_weighed(pause, own->number, pause->mark.position);
     if (weighed == gradient->count) {
         add_sum(pause, stage);

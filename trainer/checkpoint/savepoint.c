@@ -109,7 +109,7 @@ static void describe_layout(const wefti_replica *replica,
     bool piped = wefti_replica_is_piped(replica);
     uint64_t mixed = 14695981039346656037u; /* FNV-1a, a number at a time */
     for (size_t i = 0; i < 2 * plan->part_count; i++) {
-        const wefti_part *part = &plan->parts[i / 2];
+        const wefti_layer_run *part = &plan->parts[i / 2];
         mixed ^= i % 2 ? part->layers_end : part->first_layer;
         mixed *= 1099511628211u;
     }

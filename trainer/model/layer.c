@@ -8,35 +8,36 @@
 #include <math.h>
 #include <string.h>
 
-weft_status wefti_pass_use(const wefti_pass *pass, size_t tensor)
+weft_status wefti_pass_use(const wefti_model_pass *pass, size_t tensor)
 {
     const wefti_model_hooks *hooks = pass->hooks;
     return hooks && hooks->use ? hooks->use(hooks->context, tensor) : WEFT_OK;
 }
 
-weft_status wefti_pass_finish(const wefti_pass *pass, size_t tensor)
+weft_status wefti_pass_finish(const wefti_model_pass *pass, size_t tensor)
 {
     const wefti_model_hooks *hooks = pass->hooks;
     return hooks && hooks->finish ? hooks->finish(hooks->context, tensor)
                                   : WEFT_OK;
 }
 
-const real *wefti_pass_values(const wefti_pass *pass, size_t tensor)
+const real *wefti_pass_values(const wefti_model_pass *pass, size_t tensor)
 {
     return pass->values + pass->plan->tensors[tensor].start_elems;
 }
 
-real *wefti_pass_gradients(const wefti_pass *pass, size_t tensor)
+real *wefti_pass_gradients(const wefti_model_pass *pass, size_t tensor)
 {
     return pass->gradients + pass->plan->tensors[tensor].start_elems;
 }
 
-size_t wefti_layer_qkv_width(const wefti_shape *shape)
+size_t wefti_layer_qkv_width(const wefti_model_shape *shape)
 {
     return (shape->heads + 2 * shape->kv_heads) * shape->head_dim;
 }
 
-wefti_attention wefti_layer_attention(const wefti_shape *shape, size_t length)
+wefti_attention wefti_layer_attention(const wefti_model_shape *shape,
+                                      size_t length)
 {
     return (wefti_attention){.q_tokens = length,
                              .kv_tokens = length,
@@ -51,20 +52,20 @@ wefti_attention wefti_layer_attention(const wefti_shape *shape, size_t length)
                              .causal = true};
 }
 
-size_t wefti_layer_scratch_elems(const wefti_shape *shape, size_t length)
+size_t wefti_layer_scratch_elems(const wefti_model_shape *shape, size_t length)
 {
     wefti_attention attention = wefti_layer_attention(shape, length);
     return wefti_attention_scratch_elems(&attention);
 }
 
-wefti_linear wefti_pass_linear(const wefti_pass *pass, size_t tensor)
+wefti_linear wefti_pass_linear(const wefti_model_pass *pass, size_t tensor)
 {
     const wefti_tensor *row = &pass->plan->tensors[tensor];
     return (wefti_linear){pass->math, pass->sequences * pass->length, row->rows,
                           row->columns};
 }
 
-size_t wefti_pass_chunk(const wefti_pass *pass, size_t first)
+size_t wefti_pass_chunk(const wefti_model_pass *pass, size_t first)
 {
     size_t left = pass->sequences * pass->length - first;
     return left < WEFTI_LAYER_CHUNK_ROWS ? left : WEFTI_LAYER_CHUNK_ROWS;
@@ -76,7 +77,7 @@ weft_status wefti_row_hook_tell(const wefti_row_hook *rows, size_t rows_end)
 }
 
 /* y = x W^T, or y += x W^T. */
-static weft_status apply(const wefti_pass *pass, size_t layer,
+static weft_status apply(const wefti_model_pass *pass, size_t layer,
                          wefti_layer_tensor which, const real *x, real *y,
                          bool add)
 {
@@ -91,11 +92,11 @@ static weft_status apply(const wefti_pass *pass, size_t layer,
 }
 
 /* Norm and qkv, as the input comes. */
-static weft_status enter(const wefti_pass *pass, size_t layer,
+static weft_status enter(const wefti_model_pass *pass, size_t layer,
                          const wefti_layer_state *state,
                          const wefti_row_hook *arriving)
 {
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_shape *shape = &pass->plan->shape;
     size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_ATTENTION_NORM);
     size_t qkv = wefti_tensor_of_layer(layer, WEFTI_LAYER_QKV);
     size_t tokens = pass->sequences * pass->length;
@@ -123,9 +124,9 @@ static weft_status enter(const wefti_pass *pass, size_t layer,
     return status;
 }
 
-static void attend(const wefti_pass *pass, const wefti_layer_state *state)
+static void attend(const wefti_model_pass *pass, const wefti_layer_state *state)
 {
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_shape *shape = &pass->plan->shape;
     wefti_attention attention = wefti_layer_attention(shape, pass->length);
     size_t width = wefti_layer_qkv_width(shape);
     size_t queries = shape->heads * shape->head_dim;
@@ -144,7 +145,7 @@ static void attend(const wefti_pass *pass, const wefti_layer_state *state)
     }
 }
 
-static weft_status normalise_middle(const wefti_pass *pass, size_t layer,
+static weft_status normalise_middle(const wefti_model_pass *pass, size_t layer,
                                     const wefti_layer_state *state)
 {
     size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_FFN_NORM);
@@ -159,11 +160,11 @@ static weft_status normalise_middle(const wefti_pass *pass, size_t layer,
 }
 
 /* SwiGLU and down, and off with the output. */
-static weft_status leave(const wefti_pass *pass, size_t layer,
+static weft_status leave(const wefti_model_pass *pass, size_t layer,
                          const wefti_layer_state *state, real *output,
                          const wefti_row_hook *leaving)
 {
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_shape *shape = &pass->plan->shape;
     size_t down = wefti_tensor_of_layer(layer, WEFTI_LAYER_DOWN);
     size_t tokens = pass->sequences * pass->length;
     wefti_linear linear = wefti_pass_linear(pass, down);
@@ -185,7 +186,7 @@ static weft_status leave(const wefti_pass *pass, size_t layer,
     return status;
 }
 
-weft_status wefti_layer_forward(const wefti_pass *pass, size_t layer,
+weft_status wefti_layer_forward(const wefti_model_pass *pass, size_t layer,
                                 const wefti_layer_state *state, real *output,
                                 const wefti_row_hook *arriving,
                                 const wefti_row_hook *leaving)

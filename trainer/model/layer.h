@@ -75,7 +75,7 @@ typedef struct wefti_layer_state {
 } wefti_layer_state;
 
 /* One micro-batch on its way through the model. */
-typedef struct wefti_pass {
+typedef struct wefti_model_pass {
     const wefti_math *math;
     const wefti_parameters *plan;
     const real *values; /* flat parameters */
@@ -88,32 +88,33 @@ typedef struct wefti_pass {
     real *narrow;     /* [tokens][max(hidden, heads head_dim)] scratch */
     real *delta;      /* [tokens][heads] scratch */
     real *attention_scratch;
-} wefti_pass;
+} wefti_model_pass;
 
 /* Both return the first error of a hook. */
-WEFT_NODISCARD weft_status wefti_pass_use(const wefti_pass *pass,
+WEFT_NODISCARD weft_status wefti_pass_use(const wefti_model_pass *pass,
                                           size_t tensor);
-WEFT_NODISCARD weft_status wefti_pass_finish(const wefti_pass *pass,
+WEFT_NODISCARD weft_status wefti_pass_finish(const wefti_model_pass *pass,
                                              size_t tensor);
 
 /* Where a tensor's values and gradients are. */
-const real *wefti_pass_values(const wefti_pass *pass, size_t tensor);
-real *wefti_pass_gradients(const wefti_pass *pass, size_t tensor);
+const real *wefti_pass_values(const wefti_model_pass *pass, size_t tensor);
+real *wefti_pass_gradients(const wefti_model_pass *pass, size_t tensor);
 
 /* The linear map of one of the plan's matrices, of all rows. */
-wefti_linear wefti_pass_linear(const wefti_pass *pass, size_t tensor);
+wefti_linear wefti_pass_linear(const wefti_model_pass *pass, size_t tensor);
 
 /* The rows of the chunk that begins at row first. */
-size_t wefti_pass_chunk(const wefti_pass *pass, size_t first);
+size_t wefti_pass_chunk(const wefti_model_pass *pass, size_t first);
 
 weft_status wefti_row_hook_tell(const wefti_row_hook *rows, size_t rows_end);
 
 /* The attention of one sequence, and the width of a row of qkv. */
-wefti_attention wefti_layer_attention(const wefti_shape *shape, size_t length);
-size_t wefti_layer_qkv_width(const wefti_shape *shape);
+wefti_attention wefti_layer_attention(const wefti_model_shape *shape,
+                                      size_t length);
+size_t wefti_layer_qkv_width(const wefti_model_shape *shape);
 
 /* Elements of attention_scratch for sequences of up to length tokens. */
-size_t wefti_layer_scratch_elems(const wefti_shape *shape, size_t length);
+size_t wefti_layer_scratch_elems(const wefti_model_shape *shape, size_t length);
 
 #define WEFTI_NORM_EPSILON WEFTI_REAL(1e-6)
 
@@ -124,7 +125,7 @@ size_t wefti_layer_scratch_elems(const wefti_shape *shape, size_t length);
  * arriving   told before rows of the input are read
  * leaving    told after rows of the output are written
  */
-WEFT_NODISCARD weft_status wefti_layer_forward(const wefti_pass *pass,
+WEFT_NODISCARD weft_status wefti_layer_forward(const wefti_model_pass *pass,
                                                size_t layer,
                                                const wefti_layer_state *state,
                                                real *output,
@@ -139,12 +140,12 @@ WEFT_NODISCARD weft_status wefti_layer_forward(const wefti_pass *pass,
  * leaving    told after rows of the input's gradient are written
  */
 WEFT_NODISCARD weft_status wefti_layer_backward_inputs(
-    const wefti_pass *pass, size_t layer, const wefti_layer_state *state,
+    const wefti_model_pass *pass, size_t layer, const wefti_layer_state *state,
     real *gradient, const wefti_row_hook *arriving,
     const wefti_row_hook *leaving);
 
 /* wefti_layer_backward_weights - the gradients of the layer's tensors. */
 WEFT_NODISCARD weft_status wefti_layer_backward_weights(
-    const wefti_pass *pass, size_t layer, const wefti_layer_state *state);
+    const wefti_model_pass *pass, size_t layer, const wefti_layer_state *state);
 
 #endif

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* dx = dy W of all rows. */
-static void unapply(const wefti_pass *pass, size_t layer,
+static void unapply(const wefti_model_pass *pass, size_t layer,
                     wefti_layer_tensor which, const real *dy, real *dx)
 {
     size_t tensor = wefti_tensor_of_layer(layer, which);
@@ -21,11 +21,11 @@ static void unapply(const wefti_pass *pass, size_t layer,
 }
 
 /* As the gradient of the output comes: kept, and on to that of gate_up. */
-static weft_status enter(const wefti_pass *pass, size_t layer,
+static weft_status enter(const wefti_model_pass *pass, size_t layer,
                          const wefti_layer_state *state, const real *gradient,
                          const wefti_row_hook *arriving)
 {
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_shape *shape = &pass->plan->shape;
     size_t down = wefti_tensor_of_layer(layer, WEFTI_LAYER_DOWN);
     size_t tokens = pass->sequences * pass->length;
     wefti_linear linear = wefti_pass_linear(pass, down);
@@ -52,7 +52,7 @@ static weft_status enter(const wefti_pass *pass, size_t layer,
 }
 
 /* Adds the norm's input gradient to that of the residual beside it. */
-static void unnormalise_middle(const wefti_pass *pass, size_t layer,
+static void unnormalise_middle(const wefti_model_pass *pass, size_t layer,
                                const wefti_layer_state *state, real *gradient)
 {
     size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_FFN_NORM);
@@ -65,9 +65,10 @@ static void unnormalise_middle(const wefti_pass *pass, size_t layer,
 }
 
 /* From the gradient of attended in narrow to that of qkv, in its place. */
-static void unattend(const wefti_pass *pass, const wefti_layer_state *state)
+static void unattend(const wefti_model_pass *pass,
+                     const wefti_layer_state *state)
 {
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_shape *shape = &pass->plan->shape;
     wefti_attention attention = wefti_layer_attention(shape, pass->length);
     size_t width = wefti_layer_qkv_width(shape);
     size_t queries = shape->heads * shape->head_dim;
@@ -94,11 +95,11 @@ static void unattend(const wefti_pass *pass, const wefti_layer_state *state)
 }
 
 /* qkv and norm, and off with the gradient of the input. */
-static weft_status leave(const wefti_pass *pass, size_t layer,
+static weft_status leave(const wefti_model_pass *pass, size_t layer,
                          const wefti_layer_state *state, real *gradient,
                          const wefti_row_hook *leaving)
 {
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_shape *shape = &pass->plan->shape;
     size_t norm = wefti_tensor_of_layer(layer, WEFTI_LAYER_ATTENTION_NORM);
     size_t qkv = wefti_tensor_of_layer(layer, WEFTI_LAYER_QKV);
     size_t tokens = pass->sequences * pass->length;
@@ -123,7 +124,8 @@ static weft_status leave(const wefti_pass *pass, size_t layer,
     return status;
 }
 
-weft_status wefti_layer_backward_inputs(const wefti_pass *pass, size_t layer,
+weft_status wefti_layer_backward_inputs(const wefti_model_pass *pass,
+                                        size_t layer,
                                         const wefti_layer_state *state,
                                         real *gradient,
                                         const wefti_row_hook *arriving,
@@ -143,7 +145,7 @@ weft_status wefti_layer_backward_inputs(const wefti_pass *pass, size_t layer,
 }
 
 /* dW = dy^T x, told as finished. */
-static weft_status weigh(const wefti_pass *pass, size_t layer,
+static weft_status weigh(const wefti_model_pass *pass, size_t layer,
                          wefti_layer_tensor which, const real *dy,
                          const real *x)
 {
@@ -155,7 +157,7 @@ static weft_status weigh(const wefti_pass *pass, size_t layer,
 }
 
 /* A norm's, which the first half has made. */
-static weft_status hand_over(const wefti_pass *pass, size_t layer,
+static weft_status hand_over(const wefti_model_pass *pass, size_t layer,
                              wefti_layer_tensor which, const real *gradient)
 {
     size_t tensor = wefti_tensor_of_layer(layer, which);
@@ -164,7 +166,8 @@ static weft_status hand_over(const wefti_pass *pass, size_t layer,
     return wefti_pass_finish(pass, tensor);
 }
 
-weft_status wefti_layer_backward_weights(const wefti_pass *pass, size_t layer,
+weft_status wefti_layer_backward_weights(const wefti_model_pass *pass,
+                                         size_t layer,
                                          const wefti_layer_state *state)
 {
     weft_status status = weigh(pass, layer, WEFTI_LAYER_DOWN,

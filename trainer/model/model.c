@@ -61,7 +61,7 @@ size_t wefti_model_get_arena_bytes(const wefti_model *model)
 }
 
 weft_status wefti_model_predict(wefti_model *model, const real *values,
-                                const wefti_batch *batch,
+                                const wefti_micro_batch *batch,
                                 const wefti_model_hooks *hooks,
                                 const real **logits_out)
 {
@@ -71,7 +71,7 @@ weft_status wefti_model_predict(wefti_model *model, const real *values,
 }
 
 weft_status wefti_model_evaluate(wefti_model *model, const real *values,
-                                 const wefti_batch *batch,
+                                 const wefti_micro_batch *batch,
                                  const wefti_model_hooks *hooks,
                                  double *losses_out)
 {
@@ -84,7 +84,7 @@ weft_status wefti_model_evaluate(wefti_model *model, const real *values,
 }
 
 weft_status wefti_model_train(wefti_model *model, const real *values,
-                              const wefti_batch *batch, double scale,
+                              const wefti_micro_batch *batch, double scale,
                               const wefti_model_hooks *hooks, real *gradients,
                               double *losses_out)
 {

@@ -39,7 +39,7 @@ void wefti_model_destroy(wefti_model *model); /* NULL is legal */
  */
 WEFT_NODISCARD weft_status wefti_model_predict(wefti_model *model,
                                                const real *values,
-                                               const wefti_batch *batch,
+                                               const wefti_micro_batch *batch,
                                                const wefti_model_hooks *hooks,
                                                const real **logits_out);
 
@@ -50,7 +50,7 @@ WEFT_NODISCARD weft_status wefti_model_predict(wefti_model *model,
  */
 WEFT_NODISCARD weft_status wefti_model_evaluate(wefti_model *model,
                                                 const real *values,
-                                                const wefti_batch *batch,
+                                                const wefti_micro_batch *batch,
                                                 const wefti_model_hooks *hooks,
                                                 double *losses_out);
 
@@ -61,7 +61,7 @@ WEFT_NODISCARD weft_status wefti_model_evaluate(wefti_model *model,
  * gradients    flat as planned; the tensors are overwritten, padding is left.
  */
 WEFT_NODISCARD weft_status wefti_model_train(
-    wefti_model *model, const real *values, const wefti_batch *batch,
+    wefti_model *model, const real *values, const wefti_micro_batch *batch,
     double scale, const wefti_model_hooks *hooks, real *gradients,
     double *losses_out);
 

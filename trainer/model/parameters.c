@@ -63,7 +63,7 @@ static void add_copy(wefti_parameters *plan)
 
 static void add_layer(wefti_parameters *plan, size_t layer)
 {
-    const wefti_shape *shape = &plan->shape;
+    const wefti_model_shape *shape = &plan->shape;
     size_t queries = shape->heads * shape->head_dim;
     size_t qkv = queries + 2 * shape->kv_heads * shape->head_dim;
     const struct {
@@ -87,7 +87,7 @@ static void add_layer(wefti_parameters *plan, size_t layer)
 
 static void list_tensors(wefti_parameters *plan)
 {
-    const wefti_shape *shape = &plan->shape;
+    const wefti_model_shape *shape = &plan->shape;
     add_tensor(plan, "embedding", WEFTI_TENSOR_EMBEDDING, shape->vocab,
                shape->hidden);
     for (size_t layer = 0; layer < shape->layers; layer++) {
@@ -163,7 +163,7 @@ static void place_parts(wefti_parameters *plan, size_t bucket_bytes)
         plan->tensors[i].bucket = SIZE_MAX;
     }
     for (size_t i = 0; i < plan->part_count; i++) {
-        wefti_part *part = &plan->parts[i];
+        wefti_layer_run *part = &plan->parts[i];
         size_t first = part->first_layer == 0
                            ? wefti_tensor_embedding()
                            : wefti_tensor_of_layer(part->first_layer, 0);
@@ -176,9 +176,9 @@ static void place_parts(wefti_parameters *plan, size_t bucket_bytes)
     }
 }
 
-weft_status wefti_parameters_plan_parts(const wefti_shape *shape,
+weft_status wefti_parameters_plan_parts(const wefti_model_shape *shape,
                                         size_t bucket_bytes, size_t nranks,
-                                        const wefti_part *parts,
+                                        const wefti_layer_run *parts,
                                         size_t part_count, bool cut,
                                         wefti_parameters *plan_out)
 {
@@ -205,10 +205,11 @@ weft_status wefti_parameters_plan_parts(const wefti_shape *shape,
     return WEFT_OK;
 }
 
-weft_status wefti_parameters_plan(const wefti_shape *shape, size_t bucket_bytes,
-                                  size_t nranks, wefti_parameters *plan_out)
+weft_status wefti_parameters_plan(const wefti_model_shape *shape,
+                                  size_t bucket_bytes, size_t nranks,
+                                  wefti_parameters *plan_out)
 {
-    const wefti_part whole = {.layers_end = shape->layers};
+    const wefti_layer_run whole = {.layers_end = shape->layers};
     return wefti_parameters_plan_parts(shape, bucket_bytes, nranks, &whole, 1,
                                        false, plan_out);
 }

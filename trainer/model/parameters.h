@@ -37,7 +37,7 @@ enum {
 };
 
 /* The model's sizes; head_dim * heads need not be hidden. */
-typedef struct wefti_shape {
+typedef struct wefti_model_shape {
     size_t layers;
     size_t hidden;
     size_t heads;
@@ -48,7 +48,7 @@ typedef struct wefti_shape {
     size_t seq; /* tokens of a sequence */
     double rope_theta;
     bool tied; /* the head is the embedding */
-} wefti_shape;
+} wefti_model_shape;
 
 /* What a tensor is, which decides its start values and weight decay. */
 typedef enum wefti_tensor_kind {
@@ -91,17 +91,17 @@ typedef struct wefti_bucket_blocks {
  * A run of layers; with the first of the model goes the embedding, with the
  * last the final norm and the head. Its buckets are filled in by the plan.
  */
-typedef struct wefti_part {
+typedef struct wefti_layer_run {
     size_t first_layer, layers_end;
     size_t first_bucket, buckets_end;
-} wefti_part;
+} wefti_layer_run;
 
 typedef struct wefti_parameters {
-    wefti_shape shape;
+    wefti_model_shape shape;
     size_t nranks;
     wefti_tensor *tensors; /* all of the model's */
     size_t tensor_count;
-    wefti_part *parts; /* in order of layers */
+    wefti_layer_run *parts; /* in order of layers */
     size_t part_count;
     bool copies_head; /* tied, and cut: see above */
     wefti_bucket_extent *buckets;
@@ -121,7 +121,7 @@ typedef struct wefti_parameters {
  *
  * Returns     OK | ERR_NO_MEMORY.
  */
-WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_shape *shape,
+WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_model_shape *shape,
                                                  size_t bucket_bytes,
                                                  size_t nranks,
                                                  wefti_parameters *plan_out);
@@ -135,8 +135,8 @@ WEFT_NODISCARD weft_status wefti_parameters_plan(const wefti_shape *shape,
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_parameters_plan_parts(
-    const wefti_shape *shape, size_t bucket_bytes, size_t nranks,
-    const wefti_part *parts, size_t part_count, bool cut,
+    const wefti_model_shape *shape, size_t bucket_bytes, size_t nranks,
+    const wefti_layer_run *parts, size_t part_count, bool cut,
     wefti_parameters *plan_out);
 void wefti_parameters_fini(wefti_parameters *plan);
 

@@ -37,7 +37,7 @@ typedef struct job {
     wefti_stage *stage;
     const wefti_stage_pass *how;
     kept *slot;
-    wefti_pass pass;
+    wefti_model_pass pass;
 } job;
 
 bool wefti_stage_is_first(const wefti_stage *stage)
@@ -50,8 +50,8 @@ bool wefti_stage_is_last(const wefti_stage *stage)
     return stage->config.layers_end == stage->config.plan->shape.layers;
 }
 
-static void carve_layer(const wefti_shape *shape, size_t tokens, real *base,
-                        size_t *used, wefti_layer_state *state)
+static void carve_layer(const wefti_model_shape *shape, size_t tokens,
+                        real *base, size_t *used, wefti_layer_state *state)
 {
     size_t queries = shape->heads * shape->head_dim;
     size_t qkv = wefti_layer_qkv_width(shape);
@@ -75,7 +75,7 @@ static void carve_layer(const wefti_shape *shape, size_t tokens, real *base,
 /* Without a base it only counts. */
 static size_t carve_slot(const wefti_stage *stage, real *base, kept *slot)
 {
-    const wefti_shape *shape = &stage->config.plan->shape;
+    const wefti_model_shape *shape = &stage->config.plan->shape;
     size_t tokens = stage->config.workspace->sequences * shape->seq;
     size_t used = 0;
     wefti_layer_state uncounted;
@@ -147,7 +147,7 @@ void wefti_stage_destroy(wefti_stage *stage)
 static job begin(wefti_stage *stage, const wefti_stage_pass *how)
 {
     const wefti_workspace *space = stage->config.workspace;
-    const wefti_batch *batch = how->batch;
+    const wefti_micro_batch *batch = how->batch;
     WEFTI_ASSERT(how->slot < stage->config.slots);
     WEFTI_ASSERT(batch->sequences <= space->sequences);
     WEFTI_ASSERT(batch->length <= stage->config.plan->shape.seq);
@@ -210,7 +210,7 @@ static size_t tokens_of(const job *work)
 
 static wefti_linear head_of(const job *work)
 {
-    const wefti_shape *shape = &work->pass.plan->shape;
+    const wefti_model_shape *shape = &work->pass.plan->shape;
     return (wefti_linear){work->pass.math, tokens_of(work), shape->vocab,
                           shape->hidden};
 }
@@ -224,8 +224,8 @@ static bool is_tied(const job *work)
 /* The first stage's input, before its first layer. */
 static weft_status embed(job *work)
 {
-    const wefti_pass *pass = &work->pass;
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_pass *pass = &work->pass;
+    const wefti_model_shape *shape = &pass->plan->shape;
     size_t embedding = wefti_tensor_embedding();
     weft_status status = wefti_pass_use(pass, embedding);
     if (status == WEFT_OK) {
@@ -240,7 +240,7 @@ static weft_status embed(job *work)
 /* The last layer's output to logits. */
 static weft_status head_forward(job *work)
 {
-    const wefti_pass *pass = &work->pass;
+    const wefti_model_pass *pass = &work->pass;
     size_t norm = wefti_tensor_final_norm(pass->plan);
     size_t head = wefti_tensor_head(pass->plan);
     weft_status status = wefti_pass_use(pass, norm);
@@ -293,7 +293,7 @@ static weft_status forward_layer(job *work, size_t index)
 /* From the gradient of the logits to that of the last layer's output. */
 static void head_backward_inputs(job *work)
 {
-    const wefti_pass *pass = &work->pass;
+    const wefti_model_pass *pass = &work->pass;
     const wefti_workspace *space = work->stage->config.workspace;
     size_t norm = wefti_tensor_final_norm(pass->plan);
     size_t head = wefti_tensor_head(pass->plan);
@@ -310,7 +310,7 @@ static void head_backward_inputs(job *work)
 
 static weft_status head_backward_weights(job *work)
 {
-    const wefti_pass *pass = &work->pass;
+    const wefti_model_pass *pass = &work->pass;
     size_t norm = wefti_tensor_final_norm(pass->plan);
     size_t head = wefti_tensor_head(pass->plan);
     wefti_linear linear = head_of(work);
@@ -331,8 +331,8 @@ static weft_status head_backward_weights(job *work)
 
 static weft_status embedding_backward(job *work)
 {
-    const wefti_pass *pass = &work->pass;
-    const wefti_shape *shape = &pass->plan->shape;
+    const wefti_model_pass *pass = &work->pass;
+    const wefti_model_shape *shape = &pass->plan->shape;
     size_t embedding = wefti_tensor_embedding();
     real *dtable = wefti_pass_gradients(pass, embedding);
     if (!is_tied(work)) { /* else the head's share is in it already */
@@ -464,7 +464,7 @@ const real *wefti_stage_logits(const wefti_stage *stage, size_t slot)
 void wefti_stage_measure(wefti_stage *stage, const wefti_stage_pass *pass,
                          bool trains, double scale, double *losses_out)
 {
-    const wefti_batch *batch = pass->batch;
+    const wefti_micro_batch *batch = pass->batch;
     const wefti_workspace *space = stage->config.workspace;
     real *logits = stage->slots[pass->slot].logits;
     space->math->cross_entropy(space->token_loss, trains ? logits : NULL,

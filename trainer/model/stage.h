@@ -31,12 +31,12 @@ typedef struct wefti_stage wefti_stage;
  * targets   [sequences][length]; negative: does not count. For the last one;
  *           NULL where only logits are wanted.
  */
-typedef struct wefti_batch {
+typedef struct wefti_micro_batch {
     const int32_t *tokens;
     const int32_t *targets;
     size_t sequences;
     size_t length;
-} wefti_batch;
+} wefti_micro_batch;
 
 /*
  * plan         holds the stage's tensors at least; borrowed
@@ -75,7 +75,7 @@ typedef struct wefti_port {
  * slot        the micro-batch's, below config.slots
  */
 typedef struct wefti_stage_pass {
-    const wefti_batch *batch;
+    const wefti_micro_batch *batch;
     const real *values;
     real *gradients;
     const wefti_model_hooks *hooks;

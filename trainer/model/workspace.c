@@ -21,7 +21,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static void carve(wefti_workspace *workspace, const wefti_shape *shape)
+static void carve(wefti_workspace *workspace, const wefti_model_shape *shape)
 {
     size_t tokens = workspace->sequences * shape->seq;
     size_t queries = shape->heads * shape->head_dim;
@@ -42,7 +42,8 @@ static void carve(wefti_workspace *workspace, const wefti_shape *shape)
 }
 
 weft_status wefti_workspace_init(wefti_workspace *workspace,
-                                 const wefti_shape *shape, size_t sequences)
+                                 const wefti_model_shape *shape,
+                                 size_t sequences)
 {
     *workspace =
         (wefti_workspace){.math = wefti_math_get(), .sequences = sequences};

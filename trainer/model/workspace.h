@@ -27,7 +27,7 @@ typedef struct wefti_workspace {
 
 /* Returns OK | ERR_NO_MEMORY; fini is legal in any case. */
 WEFT_NODISCARD weft_status wefti_workspace_init(wefti_workspace *workspace,
-                                                const wefti_shape *shape,
+                                                const wefti_model_shape *shape,
                                                 size_t sequences);
 void wefti_workspace_fini(wefti_workspace *workspace);
 

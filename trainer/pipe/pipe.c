@@ -91,8 +91,8 @@ static weft_status attach(wefti_pipe *pipe, weft_ledger *ledger)
 }
 
 /* The rank's stages in order of the model's layers, the plan's. */
-static void list_stages(wefti_pipe *pipe, const wefti_shape *shape,
-                        wefti_part *parts_out)
+static void list_stages(wefti_pipe *pipe, const wefti_model_shape *shape,
+                        wefti_layer_run *parts_out)
 {
     int stages = model_stages(pipe);
     int layers = (int)shape->layers;
@@ -102,7 +102,7 @@ static void list_stages(wefti_pipe *pipe, const wefti_shape *shape,
             if (weft_schedule_get_rank(pipe->schedule, number) != pipe->rank) {
                 continue;
             }
-            parts_out[pipe->stage_count] = (wefti_part){
+            parts_out[pipe->stage_count] = (wefti_layer_run){
                 .first_layer =
                     (size_t)wefti_layers_before(layers, stages, part),
                 .layers_end =
@@ -119,8 +119,8 @@ static void list_stages(wefti_pipe *pipe, const wefti_shape *shape,
 
 weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
                             weft_comm *job, weft_ledger *ledger,
-                            const wefti_shape *shape, wefti_part *parts_out,
-                            size_t *part_count_out)
+                            const wefti_model_shape *shape,
+                            wefti_layer_run *parts_out, size_t *part_count_out)
 {
     *pipe = (wefti_pipe){.schedule = config->schedule};
     pipe->info.size_bytes = sizeof(pipe->info);
@@ -167,7 +167,7 @@ static wefti_pipeline_config configure_pipeline(const wefti_pipe *pipe,
 static wefti_stage_config
 configure_stage(wefti_pipe *pipe, const wefti_parameters *plan, size_t index)
 {
-    const wefti_part *part = &plan->parts[pipe->stages[index].part];
+    const wefti_layer_run *part = &plan->parts[pipe->stages[index].part];
     return (wefti_stage_config){.plan = plan,
                                 .workspace = &pipe->workspace,
                                 .first_layer = part->first_layer,
@@ -261,7 +261,7 @@ static weft_status make_stages(wefti_pipe *pipe, const wefti_parameters *plan)
 /* What is read and handed on between passes. */
 static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
 {
-    const wefti_shape *shape = &replica->config.shape;
+    const wefti_model_shape *shape = &replica->config.shape;
     size_t tokens = replica->config.micro_batch * shape->seq;
     weft_status status = WEFT_OK;
     for (int i = 0; i < 2 && status == WEFT_OK; i++) {
@@ -283,7 +283,7 @@ static weft_status make_buffers(wefti_pipe *pipe, const wefti_replica *replica)
 /* Of a part's buckets those that end with its last W. */
 static wefti_pipe_reduce untied(const wefti_parameters *plan, size_t part)
 {
-    const wefti_part *own = &plan->parts[part];
+    const wefti_layer_run *own = &plan->parts[part];
     bool first = own->first_layer == 0;
     bool last = own->layers_end == plan->shape.layers;
     return (wefti_pipe_reduce){own->first_bucket + (plan->copies_head && first),

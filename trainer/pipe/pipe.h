@@ -85,8 +85,8 @@ typedef struct wefti_pipe_config {
 WEFT_NODISCARD weft_status wefti_pipe_meet(wefti_pipe *pipe,
                                            const wefti_pipe_config *config,
                                            weft_comm *job, weft_ledger *ledger,
-                                           const wefti_shape *shape,
-                                           wefti_part *parts_out,
+                                           const wefti_model_shape *shape,
+                                           wefti_layer_run *parts_out,
                                            size_t *part_count_out);
 
 /*
@@ -137,7 +137,7 @@ WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,
  *              not wanted
  */
 WEFT_NODISCARD weft_status wefti_pipe_evaluate(struct wefti_replica *replica,
-                                               const wefti_batch *batch,
+                                               const wefti_micro_batch *batch,
                                                double *losses_out,
                                                const real **logits_out);
 

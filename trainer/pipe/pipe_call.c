@@ -20,7 +20,7 @@ enum { FORWARD, BACKWARD };
 typedef struct doing {
     wefti_replica *replica;
     wefti_pipe_stage *own;
-    wefti_batch batch;
+    wefti_micro_batch batch;
     wefti_stage_pass pass;
     wefti_model_hooks hooks;
     double *losses;
@@ -137,7 +137,7 @@ static void keep_input(const doing *act, const wefti_pipeline_work *work)
 static weft_status end_weights(const doing *act, weft_status status)
 {
     wefti_gradient *gradient = &act->replica->gradient;
-    const wefti_part *part = &act->replica->plan.parts[act->own->part];
+    const wefti_layer_run *part = &act->replica->plan.parts[act->own->part];
     if (status != WEFT_OK) {
         return status;
     }

@@ -63,8 +63,8 @@ static weft_status run_stage(wefti_replica *replica, int number,
 }
 
 weft_status wefti_pipe_evaluate(wefti_replica *replica,
-                                const wefti_batch *batch, double *losses_out,
-                                const real **logits_out)
+                                const wefti_micro_batch *batch,
+                                double *losses_out, const real **logits_out)
 {
     wefti_pipe *pipe = &replica->pipe;
     int stages = pipe->info.stages / pipe->info.directions;

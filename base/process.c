@@ -4,19 +4,28 @@
  */
 #include "base/process.h"
 
+#include "base/plain_number.h"
+
+#include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 /* As /proc numbers it; 0: it has ended, or is not shown here. */
 static int pid_of(int pidfd)
 {
+    static const char label[] = "Pid:\t";
     char path[64], line[128];
     int pid = 0;
     snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
     FILE *file = fopen(path, "re");
     while (file && pid == 0 && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "Pid: %d", &pid) != 1) {
-            pid = 0;
+        int64_t number;
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, label, strlen(label)) == 0 &&
+            wefti_plain_int(line + strlen(label), &number) &&
+            number <= INT_MAX) {
+            pid = (int)number;
         }
     }
     if (file) {

@@ -10,6 +10,7 @@
  */
 #include "comm/post.h"
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/relax.h"
@@ -212,7 +213,9 @@ weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
                                wefti_prepared *prepared_out)
 {
     if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
+        weft_status refused = wefti_comm_refuse(comm, "comm");
+        WEFTI_ASSERT(refused < 0);
+        return refused;
     }
     if (!op || op->size_bytes != sizeof(*op)) {
         weft_status status = read_op(&prepared_out->desc, op);

@@ -118,7 +118,7 @@ weft_status wefti_cuda_describe(int index, wefti_cuda_info *info_out)
         status = check(api, api->cuDeviceTotalMem(&info.memory_bytes, native),
                        "cuDeviceTotalMem");
     }
-    if (status < 0) {
+    if (status != WEFT_OK) {
         return status;
     }
     for (char *at = info.pci; *at; at++) {

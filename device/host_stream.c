@@ -505,6 +505,7 @@ weft_status wefti_host_stream_mark(weft_stream *stream, const wefti_mark *marks,
                                    size_t count)
 {
     item items[WEFTI_MARKS_MOST];
+    WEFTI_ASSERT(count > 0 && count <= WEFTI_MARKS_MOST);
     for (size_t i = 0; i < count; i++) {
         items[i] = (item){
             .kind = marks[i].waits ? ITEM_WAIT : ITEM_SIGNAL,

@@ -3,11 +3,11 @@
  * perf/net_emulation.c - namespaces by unshare, their links by ip and tc.
  *
  * A shaped link has a token bucket at both ends, so that the rate holds each
- * way. The bucket takes a timer for each packet, 22 us of a core on virtual
- * machines, which no network card would charge: so a packet is what the kernel
- * hands over at once, nearly as long as the burst. One longer than the burst
- * would be cut up again into packets of 1,500 bytes at each bucket, so it stays
- * below. Slow links have a small burst, since a burst passes unhindered.
+ * way. The bucket takes a timer for each packet, an interrupt which no network
+ * card would charge: so a packet is what the kernel hands over at once, nearly
+ * as long as the burst. One longer than the burst would be cut up again into
+ * packets of 1,500 bytes at each bucket, so it stays below. Slow links have a
+ * small burst, since a burst passes unhindered.
  */
 #include "perf/net_emulation.h"
 

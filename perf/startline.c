@@ -187,10 +187,12 @@ bool wefti_startline_wait(wefti_startline *line,
         return true;
     }
     vigil wait = {.hopeless = hopeless, .context = context};
+    /* A yield may take a slice of every process on the core: from the first on,
+     * only the clock says how long this has taken. */
     for (int looks = 0;
          atomic_load_explicit(&shared->round, memory_order_acquire) == round;
          looks = looks < SPINS ? looks + 1 : looks) {
-        if (looks == SPINS && gives_up(line, &wait)) {
+        if (looks >= line->spins && gives_up(line, &wait)) {
             wefti_startline_cancel(line);
             return false;
         }

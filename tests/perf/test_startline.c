@@ -4,20 +4,23 @@
  * waits for ever for one who will not.
  * Method: threads that each reach the line by its place, count themselves
  * before it and look at the sum behind it, many rounds; a foreign token; a
- * cancelled line.
+ * cancelled line; a core so busy that each yield takes milliseconds.
  */
+#include "base/clock.h"
 #include "perf/startline.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-enum { RANKS = 3, ROUNDS = 500 };
+enum { RANKS = 3, ROUNDS = 500, BUSY = 3, LOOK_LIMIT_NS = 1000000000 };
 
 typedef struct runner {
     pthread_t thread;
@@ -119,12 +122,69 @@ static void test_wait_without_hope_ends_for_all(void **state)
     wefti_startline_close(line);
 }
 
+static void *keep_busy(void *over)
+{
+    while (!atomic_load((_Atomic bool *)over)) {
+    }
+    return NULL;
+}
+
+static bool has_no_hope(const void *context)
+{
+    (void)context;
+    return true;
+}
+
+/* Thread: waits on one core beside others that never sleep; in ns. */
+static void *wait_among_busy(void *waited_ns_out)
+{
+    cpu_set_t cores;
+    sched_getaffinity(0, sizeof(cores), &cores);
+    for (int core = 0, kept = 0; core < CPU_SETSIZE; core++) {
+        if (CPU_ISSET(core, &cores) && kept++ > 0) {
+            CPU_CLR(core, &cores);
+        }
+    }
+    sched_setaffinity(0, sizeof(cores), &cores);
+    pthread_t busy[BUSY];
+    _Atomic bool over = false;
+    for (int i = 0; i < BUSY; i++) {
+        assert_int_equal(pthread_create(&busy[i], NULL, keep_busy, &over), 0);
+    }
+    wefti_startline_place place;
+    int ranks = (int)sysconf(_SC_NPROCESSORS_ONLN) + 1; /* so it yields */
+    wefti_startline *line = wefti_startline_create(ranks, &place);
+    const int64_t begin_ns = wefti_clock_ns();
+    assert_non_null(line);
+    assert_false(wefti_startline_wait(line, has_no_hope, NULL));
+    *(int64_t *)waited_ns_out = wefti_clock_ns() - begin_ns;
+    atomic_store(&over, true);
+    for (int i = 0; i < BUSY; i++) {
+        pthread_join(busy[i], NULL);
+    }
+    wefti_startline_close(line);
+    return NULL;
+}
+
+/* Counting yields instead of time, this took minutes. */
+static void test_wait_on_a_busy_core_asks_for_hope_in_time(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    int64_t waited_ns = -1;
+    assert_int_equal(pthread_create(&thread, NULL, wait_among_busy, &waited_ns),
+                     0);
+    pthread_join(thread, NULL);
+    assert_in_range(waited_ns, 0, LOOK_LIMIT_NS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wait_many_rounds_nobody_is_early),
         cmocka_unit_test(test_open_wrong_place_gives_none),
         cmocka_unit_test(test_wait_on_cancelled_line_returns),
-        cmocka_unit_test(test_wait_without_hope_ends_for_all)};
+        cmocka_unit_test(test_wait_without_hope_ends_for_all),
+        cmocka_unit_test(test_wait_on_a_busy_core_asks_for_hope_in_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

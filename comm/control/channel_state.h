@@ -19,12 +19,14 @@
  * at         whom it is being told; count: nobody was left
  * since_ns   since when
  * said       on the contact with him as it stands
+ * culprit    of the job, of the fault that the note tells; -1: of none
  */
 typedef struct wefti_errand {
     struct wefti_errand *next;
     wefti_note note;
     int64_t until_ns, since_ns;
     bool said;
+    int culprit;
     int at, count;
     int ranks[]; /* of the job */
 } wefti_errand;
@@ -86,8 +88,9 @@ void wefti_control_call(wefti_control *control, int rank, int64_t at_ns);
 /* The connection to rank has ended: what was said on it is said again. */
 void wefti_errands_lost(wefti_control *control, int rank);
 
-/* Whether each note lies with the kernel of its rank, read or not. */
-bool wefti_errands_are_delivered(wefti_control *control);
+/* Whether each note lies with the kernel of its rank, read or not, or need not
+ * come to it any more. */
+bool wefti_errands_may_end(wefti_control *control);
 
 /* Pushes all errands. Returns when to do so again; INT64_MAX: with news. */
 int64_t wefti_errands_advance(wefti_control *control, int64_t now_ns);

@@ -351,7 +351,8 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
 /*
  * Whether the channel may end: nothing is to be told, or it took too long. A
  * rank that has been stopped does not answer for what lies in its socket; it
- * will find it there.
+ * will find it there. One that is stopped takes no call either, and is mostly
+ * whom the fault is about.
  */
 static bool is_over(wefti_control *control, int64_t now_ns)
 {
@@ -364,7 +365,7 @@ static bool is_over(wefti_control *control, int64_t now_ns)
     const int64_t since_ns = now_ns - control->closing_ns;
     return !atomic_load(&control->active) || !control->errands ||
            since_ns > CLOSING_NS ||
-           (since_ns > UNANSWERED_NS && wefti_errands_are_delivered(control));
+           (since_ns > UNANSWERED_NS && wefti_errands_may_end(control));
 }
 
 static void say_farewell(wefti_control *control)

@@ -45,6 +45,9 @@ void wefti_control_tell(weft_comm *comm, int peer, const wefti_note *note)
     }
     errand->note = *note;
     errand->note.comm = comm->fabric.id;
+    errand->culprit = note->kind == WEFTI_NOTE_FAULT && note->rank >= 0
+                          ? comm->peers[note->rank].world_rank
+                          : -1;
     for (int rank = 0; rank < comm->nranks; rank++) {
         int world_rank = comm->peers[rank].world_rank;
         if (control->domains[world_rank] == domain) {
@@ -144,16 +147,30 @@ int64_t wefti_errands_advance(wefti_control *control, int64_t now_ns)
     return next_ns;
 }
 
-bool wefti_errands_are_delivered(wefti_control *control)
+/* Whether its note lies with the kernel of the rank that it is for. */
+static bool is_delivered(wefti_control *control, const wefti_errand *errand)
+{
+    const wefti_contact *contact =
+        errand->at < errand->count
+            ? wefti_control_find_contact(control, errand->ranks[errand->at])
+            : NULL;
+    return contact && contact->state == WEFTI_CONTACT_OPEN && errand->said &&
+           !wefti_link_has_output(&contact->link) && contact->unheard_ns == 0;
+}
+
+/* A question whose asker goes; a fault that its own rank shall hear. */
+static bool is_idle(const wefti_errand *errand)
+{
+    return errand->note.kind == WEFTI_NOTE_PING ||
+           (errand->at < errand->count &&
+            errand->ranks[errand->at] == errand->culprit);
+}
+
+bool wefti_errands_may_end(wefti_control *control)
 {
     for (const wefti_errand *errand = control->errands; errand;
          errand = errand->next) {
-        const wefti_contact *contact =
-            errand->at < errand->count
-                ? wefti_control_find_contact(control, errand->ranks[errand->at])
-                : NULL;
-        if (!contact || contact->state != WEFTI_CONTACT_OPEN || !errand->said ||
-            wefti_link_has_output(&contact->link) || contact->unheard_ns != 0) {
+        if (!is_idle(errand) && !is_delivered(control, errand)) {
             return false;
         }
     }

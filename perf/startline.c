@@ -2,9 +2,10 @@
 /*
  * perf/startline.c - counting barrier in anonymous shared memory.
  *
- * Whoever comes counts itself; the last sets the count back and starts the
- * next round. A store to "round" releases what came before it, and a waiter's
- * acquire of it sees the count set back, so nobody can come twice in a round.
+ * One word holds the round, whether it is cancelled, and how many have come.
+ * Whoever comes counts itself, which releases what it did before; the last
+ * starts the next round, which a waiter's load acquires. Being one word, a
+ * round is either complete for all or cancelled for all.
  */
 #include "perf/startline.h"
 
@@ -20,12 +21,23 @@
 enum { LIMIT_S = 60, LOOK_NS = 20000000, SPINS = 2000, LINE_BYTES = 128 };
 
 typedef struct page {
-    _Alignas(LINE_BYTES) _Atomic int come;
-    _Alignas(LINE_BYTES) _Atomic uint32_t round;
-    _Atomic bool cancelled;
-    int ranks;
+    _Alignas(LINE_BYTES) _Atomic uint64_t state;
+    _Alignas(LINE_BYTES) int ranks;
     uint64_t token;
 } page;
+
+/* A state: how many have come | CANCELLED | round. */
+#define CANCELLED ((uint64_t)1 << 31)
+
+static uint64_t round_of(uint64_t state)
+{
+    return state >> 32;
+}
+
+static int come_of(uint64_t state)
+{
+    return (int)(state & (CANCELLED - 1));
+}
 
 struct wefti_startline {
     page *page;
@@ -135,7 +147,7 @@ void wefti_startline_close(wefti_startline *line)
 
 void wefti_startline_cancel(wefti_startline *line)
 {
-    atomic_store_explicit(&line->page->cancelled, true, memory_order_relaxed);
+    atomic_fetch_or(&line->page->state, CANCELLED);
 }
 
 static void rest(const wefti_startline *line, int looks)
@@ -156,15 +168,14 @@ typedef struct vigil {
     const void *context;
 } vigil;
 
-static bool gives_up(const wefti_startline *line, vigil *self)
+static bool gives_up(vigil *self)
 {
     int64_t at_ns = now_ns();
     if (self->limit_ns == 0) {
         self->limit_ns = at_ns + (int64_t)LIMIT_S * 1000000000;
         self->look_ns = at_ns + LOOK_NS;
     }
-    if (at_ns > self->limit_ns ||
-        atomic_load_explicit(&line->page->cancelled, memory_order_relaxed)) {
+    if (at_ns > self->limit_ns) {
         return true;
     }
     if (at_ns < self->look_ns || !self->hopeless) {
@@ -174,29 +185,38 @@ static bool gives_up(const wefti_startline *line, vigil *self)
     return self->hopeless(self->context);
 }
 
+/* All have come: the next round begins, unless this one has been cancelled. */
+static bool start(page *shared, uint64_t state)
+{
+    uint64_t next = (round_of(state) + 1) << 32;
+    return atomic_compare_exchange_strong(&shared->state, &state, next);
+}
+
 bool wefti_startline_wait(wefti_startline *line,
                           bool (*hopeless)(const void *context),
                           const void *context)
 {
     page *shared = line->page;
-    uint32_t round = atomic_load_explicit(&shared->round, memory_order_relaxed);
-    if (atomic_fetch_add_explicit(&shared->come, 1, memory_order_acq_rel) + 1 ==
-        shared->ranks) {
-        atomic_store_explicit(&shared->come, 0, memory_order_relaxed);
-        atomic_store_explicit(&shared->round, round + 1, memory_order_release);
-        return true;
+    uint64_t state = atomic_fetch_add(&shared->state, 1) + 1;
+    const uint64_t round = round_of(state);
+    if (!(state & CANCELLED) && come_of(state) == shared->ranks) {
+        return start(shared, state);
     }
     vigil wait = {.hopeless = hopeless, .context = context};
     /* A yield may take a slice of every process on the core: from the first on,
      * only the clock says how long this has taken. */
-    for (int looks = 0;
-         atomic_load_explicit(&shared->round, memory_order_acquire) == round;
+    for (int looks = 0; round_of(state) == round;
          looks = looks < SPINS ? looks + 1 : looks) {
-        if (looks >= line->spins && gives_up(line, &wait)) {
-            wefti_startline_cancel(line);
+        if (state & CANCELLED) {
             return false;
         }
-        rest(line, looks);
+        if (looks >= line->spins && gives_up(&wait)) {
+            atomic_compare_exchange_strong(&shared->state, &state,
+                                           state | CANCELLED);
+        } else {
+            rest(line, looks);
+        }
+        state = atomic_load_explicit(&shared->state, memory_order_acquire);
     }
     return true;
 }

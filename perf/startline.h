@@ -43,14 +43,14 @@ void wefti_startline_close(wefti_startline *line); /* NULL is legal */
  *             NULL: nobody knows.
  *
  * Returns     false if that has not happened within 60 s, if there is no hope,
- *             or if someone has cancelled: the line is of no more use, and all
- *             who wait at it return.
+ *             or if someone has cancelled. Then all ranks return false from this
+ *             round and at once from later ones.
  */
 bool wefti_startline_wait(wefti_startline *line,
                           bool (*hopeless)(const void *context),
                           const void *context);
 
-/* Release all who wait, now and later: this rank will not come again. */
+/* Release all who wait, now and later. */
 void wefti_startline_cancel(wefti_startline *line);
 
 #endif

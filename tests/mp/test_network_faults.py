@@ -72,8 +72,7 @@ class Job:
                                  devices.read())[1])
 
     def wait_for_work(self):
-        """Until each node has sent more than all that comes before its work:
-        who waits at the start line of weft-perf waits for the time limit."""
+        """Until each node has sent more than all that comes before its work."""
         until = time.monotonic() + 20
         while min(map(self.sent_bytes, self.pids)) < WORK_BYTES:
             if time.monotonic() > until:

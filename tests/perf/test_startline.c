@@ -122,17 +122,53 @@ static void test_wait_without_hope_ends_for_all(void **state)
     wefti_startline_close(line);
 }
 
-static void *keep_busy(void *over)
-{
-    while (!atomic_load((_Atomic bool *)over)) {
-    }
-    return NULL;
-}
+enum { RACES = 2000 };
 
 static bool has_no_hope(const void *context)
 {
     (void)context;
     return true;
+}
+
+static void *race(void *argument)
+{
+    runner *self = argument;
+    self->in_time = wefti_startline_wait(self->line, has_no_hope, NULL);
+    return NULL;
+}
+
+/* One gives up about when the other comes: both say the same. */
+static void test_round_is_complete_for_all_or_for_none(void **state)
+{
+    (void)state;
+    int complete = 0;
+    for (int i = 0; i < RACES; i++) {
+        wefti_startline_place place;
+        runner self = {.line = wefti_startline_create(2, &place)};
+        wefti_startline *other = wefti_startline_open(&place);
+        assert_non_null(self.line);
+        assert_non_null(other);
+        assert_int_equal(pthread_create(&self.thread, NULL, race, &self), 0);
+        for (volatile int spin = 0; spin < i % 100 * 20; spin++) {
+        }
+        if (i % 2) {
+            wefti_startline_cancel(other);
+        }
+        const bool came = wefti_startline_wait(other, NULL, NULL);
+        pthread_join(self.thread, NULL);
+        assert_int_equal(came, self.in_time);
+        complete += came;
+        wefti_startline_close(other);
+        wefti_startline_close(self.line);
+    }
+    assert_in_range(complete, 1, RACES - 1);
+}
+
+static void *keep_busy(void *over)
+{
+    while (!atomic_load((_Atomic bool *)over)) {
+    }
+    return NULL;
 }
 
 /* Thread: waits on one core beside others that never sleep; in ns. */
@@ -185,6 +221,7 @@ int main(void)
         cmocka_unit_test(test_open_wrong_place_gives_none),
         cmocka_unit_test(test_wait_on_cancelled_line_returns),
         cmocka_unit_test(test_wait_without_hope_ends_for_all),
+        cmocka_unit_test(test_round_is_complete_for_all_or_for_none),
         cmocka_unit_test(test_wait_on_a_busy_core_asks_for_hope_in_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

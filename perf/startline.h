@@ -43,8 +43,8 @@ void wefti_startline_close(wefti_startline *line); /* NULL is legal */
  *             NULL: nobody knows.
  *
  * Returns     false if that has not happened within 60 s, if there is no hope,
- *             or if someone has cancelled. Then all ranks return false from this
- *             round and at once from later ones.
+ *             or if someone has cancelled. Then all ranks return false from
+ *             this round, and at once from later ones.
  */
 bool wefti_startline_wait(wefti_startline *line,
                           bool (*hopeless)(const void *context),

@@ -390,18 +390,23 @@ static int send_under_spy(weft_comm *comm, void *context)
     return failures;
 }
 
+/* The spy asks how far the rank has come after the copy was asked for, so a
+ * busy machine hides some of them; where each waits for the one before there is
+ * none to see, however often one looks. */
 static void test_send_next_chunk_fetched_before_last_is_sent(void **state)
 {
     (void)state;
     struct plan plan = {.spied = true};
-    start_spying();
-    run(&plan, send_under_spy);
-    printf("%zu of %zu fetches ahead\n", atomic_load(&seen.fetches_ahead),
-           atomic_load(&seen.fetches));
-    assert_true(atomic_load(&seen.fetches) >= 5 * 16);
-    /* Some of each message's 4 slots, however late the receiver is; none is
-     * where each waits for the one before. */
-    assert_true(atomic_load(&seen.fetches_ahead) >= 5 * 2);
+    size_t ahead = 0;
+    for (int attempt = 0; attempt < 10 && ahead < 5 * 2; attempt++) {
+        start_spying();
+        run(&plan, send_under_spy);
+        printf("%zu of %zu fetches ahead\n", atomic_load(&seen.fetches_ahead),
+               atomic_load(&seen.fetches));
+        assert_true(atomic_load(&seen.fetches) >= 5 * 16);
+        ahead += atomic_load(&seen.fetches_ahead);
+    }
+    assert_true(ahead >= 5 * 2);
 }
 
 static int use_wrong_places(weft_comm *comm, void *context)

@@ -90,10 +90,11 @@ static holdings settled_holdings(holdings before)
     return now;
 }
 
-static void assert_same(holdings before, holdings after)
+/* A server of the world before may have been counted and left since. */
+static void assert_no_more(holdings before, holdings after)
 {
-    assert_int_equal(after.descriptors, before.descriptors);
-    assert_int_equal(after.threads, before.threads);
+    assert_in_range(after.descriptors, 0, before.descriptors);
+    assert_in_range(after.threads, 0, before.threads);
     if (!SANITIZED) { /* a stack or an arena more is malloc's; 1000 are ours */
         assert_in_range(after.mappings, 0, (unsigned)before.mappings + 16);
         assert_in_range(after.heap_bytes, 0, before.heap_bytes + 65536);
@@ -111,7 +112,7 @@ static void test_comm_made_1000_times_leaves_nothing(void **state)
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(world_run_threads(&world), 0);
     }
-    assert_same(before, settled_holdings(before));
+    assert_no_more(before, settled_holdings(before));
 }
 
 /* Splits, lists and shrinks of one world, with a stream and its thread. */
@@ -141,7 +142,7 @@ static void test_comm_split_and_listed_leave_nothing(void **state)
     assert_int_equal(world_run_threads(&world), 0);
     holdings before = count_holdings();
     assert_int_equal(world_run_threads(&world), 0);
-    assert_same(before, settled_holdings(before));
+    assert_no_more(before, settled_holdings(before));
 }
 
 /* ---- create_from ----------------------------------------------------------

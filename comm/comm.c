@@ -127,16 +127,6 @@ static void attach_watcher(wefti_gate_watcher *watcher, wefti_engine *engine)
 
 static weft_status build_gates(weft_comm *comm)
 {
-    weft_device *device = comm->device ? comm->device : comm->engine->host;
-    weft_status status = weft_gate_create(device, WEFTI_LANES, &comm->start);
-    if (status == WEFT_OK) {
-        status = weft_gate_create(device, WEFTI_LANES, &comm->done);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    attach_watcher(&comm->start_watcher, comm->engine);
-    wefti_gate_watch(comm->start, &comm->start_watcher);
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         attach_watcher(&comm->ops[lane].watcher, comm->engine);
     }
@@ -149,11 +139,6 @@ static weft_status build_gates(weft_comm *comm)
 static void tear_gates(weft_comm *comm)
 {
     wefti_copies_destroy(comm);
-    if (comm->start && comm->start_watcher.woken) {
-        wefti_gate_unwatch(comm->start, &comm->start_watcher);
-    }
-    weft_gate_destroy(comm->done);
-    weft_gate_destroy(comm->start);
 }
 
 /* Where each member is woken: its world's bell; in a mirror, which goes with
@@ -329,7 +314,7 @@ static bool has_operations(const weft_comm *comm)
             return true;
         }
     }
-    return comm->letters_pending > 0 || comm->mem_ops != NULL;
+    return comm->posted || comm->letters_pending > 0 || comm->mem_ops;
 }
 
 /* Whether nothing is left to wait for; what takes too long is ended. */

@@ -148,7 +148,7 @@ size_t wefti_copy_place(const weft_comm *comm, const wefti_op *op,
                         const wefti_track *track, int way)
 {
     const size_t number =
-        wefti_op_chunk(comm, op) * WEFTI_TRACKS + (size_t)(track - op->tracks);
+        wefti_op_index(comm, op) * WEFTI_TRACKS + (size_t)(track - op->tracks);
     return number * WEFTI_COPY_WAYS + (size_t)way;
 }
 

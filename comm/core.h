@@ -101,16 +101,16 @@ typedef struct wefti_op_piece {
 
 typedef struct wefti_op {
     wefti_op_state state;
-    bool on_stream;
     bool watching; /* its ready gate wakes the engine */
     weft_status status;
+    struct wefti_request *request; /* that it carries out; NULL: done, or a
+                                      letter's */
     weft_op desc;
     wefti_role role;        /* of this rank in desc */
     wefti_op_places places; /* of desc's buffers */
     unsigned char scale[8]; /* desc.scale points here, if anywhere */
     uint64_t epoch;
     uint64_t number; /* collectives: of the communicator; else of the pair */
-    uint64_t turn;   /* epoch of comm->start and done; counts its slot's uses */
     wefti_signature signature;
     wefti_choice choice;
     wefti_problem problem;
@@ -138,14 +138,15 @@ typedef struct wefti_op {
     /* Clocks. */
     int64_t entered_ns, moved_ns, checked_ns;
     bool warned;
-    int suspect;         /* seen dead or gone at the last look; -1: nobody */
-    int cause;           /* rank of the job, seen at the last look; -1: none */
-    int64_t cause_ns;    /* since when */
-    weft_stream *stream; /* that it was posted on; NULL: on none */
+    int suspect;      /* seen dead or gone at the last look; -1: nobody */
+    int cause;        /* rank of the job, seen at the last look; -1: none */
+    int64_t cause_ns; /* since when */
     wefti_op_piece piece;
 
 } wefti_op;
 
+typedef struct wefti_request wefti_request;
+typedef struct wefti_collective wefti_collective;
 typedef struct wefti_letter wefti_letter;
 typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
@@ -254,15 +255,16 @@ struct weft_comm {
     unsigned char *cards; /* wefti_split_cards_bytes */
     void *table;          /* [nranks] of wefti_verdict */
 
-    uint64_t number;     /* last posted */
+    uint64_t number;     /* last that has a lane */
     uint64_t completed;  /* all up to this are done */
     uint64_t settled;    /* and seen to be the same on all ranks */
     uint64_t peers_done; /* everybody has completed this, as last seen */
+    wefti_collective *posted, **posted_end; /* those without a number yet */
     wefti_op ops[WEFTI_LANES];
     void *op_arrays;        /* what the ops' pointers point into */
     uint32_t active;        /* bit set of ops not FREE */
     uint32_t windows_used;  /* bit set */
-    const wefti_op *wanted; /* a poster waits for this lane to be free */
+    const wefti_op *wanted; /* the first posted waits for this lane */
     int slots_max;
     unsigned char *arena; /* scratch and bounces of all tracks */
     size_t arena_bytes;
@@ -283,8 +285,6 @@ struct weft_comm {
     wefti_ticket_block *ticket_blocks;
     wefti_ticket *tickets_free;
 
-    weft_gate *start, *done; /* chunk: lane */
-    wefti_gate_watcher start_watcher;
     struct wefti_copies *copies;        /* NULL: the host reads all memory */
     const struct wefti_mem_op *fetcher; /* its put's bytes are being fetched */
 

@@ -19,6 +19,7 @@
 #include "base/relax.h"
 #include "base/settings.h"
 #include "base/thread.h"
+#include "comm/collective.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/copies.h"
@@ -129,6 +130,9 @@ void wefti_engine_release(wefti_engine *engine)
 static bool push_ops(weft_comm *comm)
 {
     bool moved = false;
+    if (comm->posted) {
+        wefti_collectives_launch(comm);
+    }
     for (uint64_t i = 1; i <= WEFTI_LANES && comm->active; i++) {
         /* Oldest first: later ones often wait for them. */
         size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);

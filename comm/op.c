@@ -17,6 +17,7 @@
 #include "comm/fabric/remote.h"
 #include "comm/oneshot.h"
 #include "comm/pattern/shape.h"
+#include "comm/request.h"
 #include "comm/slot.h"
 #include "comm/track.h"
 #include "kernels/wire/fold.h"
@@ -34,7 +35,7 @@ size_t wefti_op_recv_elems(const wefti_op *op)
     return op->recv_elems;
 }
 
-size_t wefti_op_chunk(const weft_comm *comm, const wefti_op *op)
+size_t wefti_op_index(const weft_comm *comm, const wefti_op *op)
 {
     return op->ring == WEFTI_RING_LETTERS
                ? WEFTI_LANES + (size_t)(op - comm->letters)
@@ -122,7 +123,7 @@ static void cut_blocks(wefti_op *op)
 }
 
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
-                   const wefti_role *role, uint64_t epoch, bool on_stream)
+                   const wefti_role *role, uint64_t epoch)
 {
     op->desc = *desc;
     op->role = *role;
@@ -131,7 +132,6 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
         op->desc.scale = op->scale;
     }
     op->epoch = epoch;
-    op->on_stream = on_stream;
     op->status = WEFT_OK;
     op->window = -1;
     op->missing = 0;
@@ -141,7 +141,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->warned = false;
     op->suspect = op->cause = -1;
     op->cause_ns = 0;
-    op->stream = NULL;
+    op->request = NULL;
     op->piece.open = false;
     op->piece.bytes = 0;
     op->piece.posted_ns = op->piece.ready_ns = 0;
@@ -311,13 +311,7 @@ bool wefti_op_find_failed(weft_comm *comm, const wefti_op *op,
 
 static bool try_enter(weft_comm *comm, wefti_op *op)
 {
-    if (op->on_stream &&
-        !wefti_gate_reached(comm->start, wefti_op_chunk(comm, op), op->turn)) {
-        if (op->stream) {
-            wefti_wait_record found = wefti_watch_record(op);
-            wefti_waits_note_stream(comm, op->stream, &found);
-        }
-        wefti_engine_look(comm->engine, comm->start);
+    if (op->request && !wefti_request_reached(comm, op->request)) {
         return false;
     }
     if (op->ring != WEFTI_RING_LETTERS && !lane_free(comm, op)) {
@@ -330,8 +324,7 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
         wefti_watch_stalled(comm, op);
         return false;
     }
-    if ((op->on_stream && wefti_op_find_failed(comm, op, comm->start)) ||
-        (op->role.sends && wefti_op_find_failed(comm, op, op->desc.ready))) {
+    if (op->role.sends && wefti_op_find_failed(comm, op, op->desc.ready)) {
         return false;
     }
     enter(comm, op);
@@ -461,14 +454,10 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
     if (collective) {
         count_completed(comm);
     }
-    if (op->on_stream) {
-        if (status == WEFT_OK) { /* else the fault releases all, at its end */
-            weft_status signalled = weft_gate_signal(
-                comm->done, wefti_op_chunk(comm, op), op->turn, NULL);
-            WEFTI_ASSERT(signalled == WEFT_OK);
-            (void)signalled;
-        }
-        atomic_fetch_sub(&comm->engine->pending, 1);
+    if (op->request) {
+        wefti_request *request = op->request;
+        op->request = NULL;
+        wefti_request_end(comm, request, status);
     }
     if (collective) {
         drain(comm, op);

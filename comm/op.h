@@ -13,7 +13,7 @@
  * chunks, chooses nothing.
  */
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
-                   const wefti_role *role, uint64_t epoch, bool on_stream);
+                   const wefti_role *role, uint64_t epoch);
 
 /* One push: returns whether anything moved. */
 bool wefti_op_advance(weft_comm *comm, wefti_op *op);
@@ -39,8 +39,8 @@ void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);
 size_t wefti_op_send_elems(const wefti_op *op);
 size_t wefti_op_recv_elems(const wefti_op *op);
 
-/* The chunk of comm->start and done that belongs to it. */
-size_t wefti_op_chunk(const weft_comm *comm, const wefti_op *op);
+/* Of the lanes, and then the queues of letters, which one it is. */
+size_t wefti_op_index(const weft_comm *comm, const wefti_op *op);
 
 /* The first chunk of the send buffer that is not ready; false: none. */
 bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out);

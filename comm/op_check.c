@@ -314,7 +314,7 @@ weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
 
 weft_status wefti_check_stream(const weft_stream *stream, const weft_comm *comm)
 {
-    const weft_device *ours = wefti_gate_get_device(comm->start);
+    const weft_device *ours = comm->device ? comm->device : comm->engine->host;
     const weft_device *theirs = wefti_stream_get_device(stream);
     return wefti_device_is_same(ours, theirs)
                ? WEFT_OK

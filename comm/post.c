@@ -4,181 +4,21 @@
  *
  *   weft_allreduce, weft_op_post
  *     prepare: wefti_check_op, wefti_select, the signature (a plan has them)
- *     wefti_post_prepared: take_op, wefti_op_init
- *       NULL stream: wefti_engine_drive until it is done
- *       a stream:    start gate, done gate on the stream; the thread drives
+ *     wefti_post_prepared: wefti_collective_post
+ *       NULL stream: wefti_request_run, until it is done
+ *       a stream:    wefti_request_queue; the thread drives
  */
 #include "comm/post.h"
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/relax.h"
 #include "base/sized.h"
-#include "comm/control/fault.h"
-#include "comm/engine.h"
 #include "comm/live.h"
-#include "comm/oneshot.h"
-#include "comm/op.h"
 #include "comm/op_check.h"
 #include "comm/p2p/p2p.h"
 
 #include <stddef.h>
 #include <string.h>
-
-enum { LOOKS_AT_ONCE = 100 }; /* some microseconds */
-
-/* What a blocked caller waits for. */
-typedef struct pending_op {
-    weft_comm *comm;
-    wefti_op *op;
-} pending_op;
-
-static bool op_is_done(const void *context)
-{
-    const pending_op *pending = context;
-    return !wefti_op_pending(pending->op);
-}
-
-static bool may_post(const void *context)
-{
-    const weft_comm *comm = ((const pending_op *)context)->comm;
-    const wefti_op *op = &comm->ops[(comm->number + 1) % WEFTI_LANES];
-    return comm->failed != WEFT_OK ||
-           (op->state == WEFTI_OP_FREE &&
-            comm->number - comm->completed < (uint64_t)comm->ops_in_flight);
-}
-
-/* A new collective operation, posted. Lock held; its lane is free. */
-static wefti_op *take_lane(weft_comm *comm, const wefti_prepared *prepared,
-                           uint64_t epoch, bool on_stream)
-{
-    uint64_t number = ++comm->number;
-    wefti_op *op = &comm->ops[number % WEFTI_LANES];
-    op->number = op->turn = number;
-    wefti_op_init(comm, op, &prepared->desc, &prepared->role, epoch, on_stream);
-    op->places = prepared->places;
-    op->choice = prepared->choice;
-    op->signature = prepared->signature;
-    op->state = WEFTI_OP_POSTED;
-    comm->active |= 1u << (number % WEFTI_LANES);
-    return op;
-}
-
-/* What peers still read from the next lane holds this rank up from now on. */
-static void want_lane(weft_comm *comm)
-{
-    wefti_op *op = &comm->ops[(comm->number + 1) % WEFTI_LANES];
-    if (op->state == WEFTI_OP_DRAINING) {
-        op->moved_ns = wefti_clock_coarse_ns();
-    }
-    comm->wanted = op;
-}
-
-/* Waits for room, then posts. The lock is held on return; NULL: comm has
- * failed, and it is not. */
-static wefti_op *take_op(weft_comm *comm, const wefti_prepared *prepared,
-                         uint64_t epoch, bool on_stream)
-{
-    pending_op context = {comm, NULL};
-    pthread_mutex_lock(&comm->engine->lock);
-    while (!may_post(&context)) {
-        want_lane(comm);
-        pthread_mutex_unlock(&comm->engine->lock);
-        wefti_engine_drive(comm->engine, may_post, &context);
-        pthread_mutex_lock(&comm->engine->lock);
-    }
-    comm->wanted = NULL;
-    if (comm->failed != WEFT_OK || wefti_fault_act(comm)) {
-        pthread_mutex_unlock(&comm->engine->lock);
-        return NULL;
-    }
-    return take_lane(comm, prepared, epoch, on_stream);
-}
-
-/*
- * comm has failed, and nothing was posted: what waits for the chunks that desc
- * would have brought must not wait for ever.
- */
-static weft_status refuse_post(weft_comm *comm, const weft_op *desc)
-{
-    weft_status status = wefti_fault_status(comm);
-    if (desc->arrived) {
-        wefti_gate_fail(desc->arrived, status, comm->fault.text);
-    }
-    return status;
-}
-
-/*
- * Looks for the end of a small operation a few times before the lock is given
- * back: its peers are mostly just about to enter it. Bounded, because others
- * may want the lock.
- */
-static bool ends_at_once(weft_comm *comm, wefti_op *op)
-{
-    bool device = op->places.send || op->places.recv;
-    bool spin = !op->choice.pattern && !device &&
-                wefti_engine_spins(comm->engine) &&
-                comm->fabric.ns_per_byte <= 0;
-    for (int look = 0; spin && look < LOOKS_AT_ONCE; look++) {
-        if (op->state != WEFTI_OP_RUNNING || wefti_oneshot_advance(comm, op)) {
-            break;
-        }
-        wefti_relax();
-    }
-    return !wefti_op_pending(op);
-}
-
-static weft_status post_here(weft_comm *comm, const wefti_prepared *prepared,
-                             uint64_t epoch)
-{
-    wefti_op *op = take_op(comm, prepared, epoch, false);
-    if (!op) {
-        return refuse_post(comm, &prepared->desc);
-    }
-    wefti_op_advance(comm, op);
-    bool done = ends_at_once(comm, op);
-    wefti_engine_unlock(comm->engine);
-    if (!done) {
-        pending_op pending = {comm, op};
-        wefti_engine_drive(comm->engine, op_is_done, &pending);
-    }
-    return op->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
-}
-
-static weft_status post_on_stream(weft_comm *comm,
-                                  const wefti_prepared *prepared,
-                                  uint64_t epoch, weft_stream *stream)
-{
-    weft_status status = wefti_engine_start(comm->engine);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    wefti_op *op = take_op(comm, prepared, epoch, true);
-    if (!op) {
-        return refuse_post(comm, &prepared->desc);
-    }
-    size_t chunk = wefti_op_chunk(comm, op);
-    uint64_t turn = op->turn;
-    op->stream = stream;
-    atomic_fetch_add(&comm->engine->pending, 1);
-    pthread_mutex_unlock(&comm->engine->lock);
-    const wefti_mark marks[] = {{comm->start, chunk, turn, false},
-                                {comm->done, chunk, turn, true}};
-    status = wefti_stream_mark(stream, marks, 2);
-    if (status != WEFT_OK) {
-        /* Its number is taken: the other ranks must not wait for it. */
-        pthread_mutex_lock(&comm->engine->lock);
-        op->stream = NULL;
-        pthread_mutex_unlock(&comm->engine->lock);
-        wefti_fault_publish(comm, status, comm->rank, turn,
-                            "operation #%llu on \"%s\": rank %d's stream "
-                            "refused it",
-                            (unsigned long long)turn, comm->name, comm->rank);
-    }
-    wefti_engine_wake(comm->engine);
-    return status;
-}
 
 /* All of *prepared that follows from its desc. */
 static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
@@ -240,8 +80,7 @@ weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
             .desc = prepared->desc, .places = prepared->places, .epoch = epoch};
         return wefti_p2p_post_letters(&letter, 1, comm, stream);
     }
-    return stream ? post_on_stream(comm, prepared, epoch, stream)
-                  : post_here(comm, prepared, epoch);
+    return wefti_collective_post(prepared, epoch, comm, stream);
 }
 
 weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,

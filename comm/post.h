@@ -6,16 +6,7 @@
 #ifndef COMM_POST_H
 #define COMM_POST_H
 
-#include "comm/core.h"
-
-/* An operation with all that does not change from post to post. */
-typedef struct wefti_prepared {
-    weft_op desc; /* checked */
-    wefti_role role;
-    wefti_op_places places;
-    wefti_choice choice;
-    wefti_signature signature;
-} wefti_prepared;
+#include "comm/collective.h"
 
 /*
  * wefti_post_prepare - check, select, sign.

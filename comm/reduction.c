@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
-#include "comm/core.h"
+#include "comm/collective.h"
 #include "comm/live.h"
 #include "comm/make/group.h"
 #include "kernels/wire/fold_level.h"
@@ -174,16 +174,16 @@ weft_status weft_redop_create_user(weft_comm *comm, const char *name,
     return WEFT_OK;
 }
 
-/* An operation that may still call it; NULL: none. Lock held. */
-static const wefti_op *find_user(const weft_comm *comm, weft_redop redop)
+/* The number of an operation that may still call it; 0: none. Lock held. */
+static uint64_t find_user(const weft_comm *comm, weft_redop redop)
 {
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
         const wefti_op *op = &comm->ops[lane];
         if (wefti_op_pending(op) && op->desc.redop == redop) {
-            return op;
+            return op->number;
         }
     }
-    return NULL;
+    return wefti_collectives_find_user(comm, redop);
 }
 
 weft_status weft_redop_destroy(weft_comm *comm, weft_redop redop)
@@ -197,8 +197,7 @@ weft_status weft_redop_destroy(weft_comm *comm, weft_redop redop)
                            (int)redop);
     }
     pthread_mutex_lock(&comm->engine->lock);
-    const wefti_op *user = find_user(comm, redop);
-    uint64_t number = user ? user->number : 0;
+    const uint64_t user = find_user(comm, redop);
     int plans = atomic_load(&old->holders) - 1;
     if (!user && plans == 0) {
         comm->reductions[redop - WEFT_REDOP_USER] = NULL;
@@ -208,7 +207,7 @@ weft_status weft_redop_destroy(weft_comm *comm, weft_redop redop)
         return wefti_error(WEFT_ERR_INVALID,
                            "redop %d, \"%s\": operation #%llu on \"%s\" still "
                            "uses it",
-                           (int)redop, old->name, (unsigned long long)number,
+                           (int)redop, old->name, (unsigned long long)user,
                            comm->name);
     }
     if (plans > 0) {

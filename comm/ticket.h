@@ -5,10 +5,9 @@
  *   stream:  ... | raise start | wait for done | ...
  *   engine:        wefti_ticket_reached  ...  wefti_ticket_end
  *
- * Collectives have such a place per lane (comm->start, comm->done). Whatever
- * may be pending in any number takes a ticket. Tickets come in blocks that
- * stay until the communicator ends: a stream may still be looking at a gate
- * that has been raised. So they cost as much as were ever out at once.
+ * Each request on a stream takes a ticket. Tickets come in blocks that stay
+ * until the communicator ends: a stream may still be looking at a gate that has
+ * been raised. So they cost as much as were ever out at once.
  */
 #ifndef COMM_TICKET_H
 #define COMM_TICKET_H

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/sized.h"
+#include "comm/collective.h"
 #include "comm/control/channel.h"
 #include "comm/control/diagnosis.h"
 #include "comm/copies.h"
@@ -208,10 +209,10 @@ bool wefti_fault_release(weft_comm *comm)
             wefti_op_finish(comm, &comm->ops[lane], comm->failed);
         }
     }
+    wefti_collectives_fail(comm);
     wefti_letters_fail(comm);
     wefti_mem_ops_fail(comm);
     /* Last: whoever waited for a stream may now destroy the gates above. */
-    wefti_gate_fail(comm->done, comm->failed, comm->fault.text);
     wefti_tickets_fail(comm);
     comm->released = true;
     return true;

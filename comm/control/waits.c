@@ -108,7 +108,7 @@ void wefti_waits_note(weft_comm *comm, const void *wait,
 static bool is_own_gate(const wefti_engine *engine, const weft_gate *gate)
 {
     for (const weft_comm *comm = engine->comms; comm; comm = comm->next) {
-        if (gate == comm->done || wefti_tickets_own(comm, gate)) {
+        if (wefti_tickets_own(comm, gate)) {
             return true;
         }
     }

@@ -20,7 +20,7 @@
 #define COMM_MEM_MEM_H
 
 #include "comm/control/stall.h"
-#include "comm/core.h"
+#include "comm/request.h"
 #include "weft/mem.h"
 
 enum { WEFTI_MEM_CHANNEL = 1 };
@@ -59,6 +59,7 @@ typedef enum wefti_mem_act {
 } wefti_mem_act;
 
 typedef struct wefti_mem_op {
+    wefti_request request;
     struct wefti_mem_op *next;
     weft_mem *mem;
     wefti_mem_act act;
@@ -67,10 +68,7 @@ typedef struct wefti_mem_op {
     const unsigned char *src;
     bool src_on_device;
     size_t dst_offset, bytes;
-    wefti_ticket *ticket; /* NULL: its poster waits */
-    void *block;          /* what its end frees: itself; NULL: its poster's */
-    bool done;
-    weft_status status;
+    bool over; /* nothing of it is left to do */
     wefti_stall stall;
 } wefti_mem_op;
 

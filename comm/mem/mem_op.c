@@ -18,11 +18,9 @@
 #include "comm/control/cause.h"
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
-#include "comm/engine.h"
 #include "comm/live.h"
 #include "comm/mem/mem.h"
 #include "comm/op_check.h"
-#include "comm/ticket.h"
 #include "kernels/wire/fold.h"
 
 #include <stdio.h>
@@ -205,19 +203,19 @@ static bool push_put(wefti_mem_op *op)
         op->dst_offset += part;
         op->bytes -= part;
     }
-    op->done = op->bytes == 0;
-    return moved || op->done;
+    op->over = op->bytes == 0;
+    return moved || op->over;
 }
 
 static bool push_signal(wefti_mem_op *op)
 {
     if (!wefti_mem_is_near(op->mem, op->peer)) {
-        op->done = wefti_mem_far_signal(op->mem, op->peer, op->slot, op->value);
+        op->over = wefti_mem_far_signal(op->mem, op->peer, op->slot, op->value);
     } else {
         raise_near(op->mem, op->slot, op->peer, op->value);
-        op->done = true;
+        op->over = true;
     }
-    return op->done;
+    return op->over;
 }
 
 /* Nothing has come: the others may wonder why this rank does not. */
@@ -246,27 +244,24 @@ static void look_at_wait(weft_comm *comm, wefti_mem_op *op)
                          wefti_watch_patience(comm, comm->timeout_ns) / 2);
 }
 
-/* What the others wait for from this operation waits for its stream. */
-static void note_stream(weft_comm *comm, const wefti_mem_op *op)
+static void describe(const weft_comm *comm, const wefti_request *request,
+                     wefti_wait_record *found_out)
 {
     static const wefti_purpose purposes[] = {
         [WEFTI_MEM_PUT] = WEFTI_PURPOSE_PUT,
         [WEFTI_MEM_SIGNAL] = WEFTI_PURPOSE_SIGNAL,
         [WEFTI_MEM_WAIT] = WEFTI_PURPOSE_WAIT};
-    wefti_wait_record found = {.number = op->mem->id,
-                               .signature =
-                                   wefti_purpose_bits(purposes[op->act])};
-    if (op->ticket->stream) {
-        wefti_waits_note_stream(comm, op->ticket->stream, &found);
-    }
+    const wefti_mem_op *op = (const wefti_mem_op *)request;
+    (void)comm;
+    found_out->number = op->mem->id;
+    found_out->signature = wefti_purpose_bits(purposes[op->act]);
 }
 
 /* One push; whether anything moved. */
 static bool push(weft_comm *comm, wefti_mem_op *op)
 {
     bool moved = false;
-    if (op->ticket && !wefti_ticket_reached(comm, op->ticket)) {
-        note_stream(comm, op);
+    if (!wefti_request_reached(comm, &op->request)) {
         return false;
     }
     switch (op->act) {
@@ -277,7 +272,7 @@ static bool push(weft_comm *comm, wefti_mem_op *op)
         moved = push_signal(op);
         break;
     case WEFTI_MEM_WAIT:
-        moved = op->done = has_come(op->mem, op->slot, op->peer, op->value);
+        moved = op->over = has_come(op->mem, op->slot, op->peer, op->value);
         break;
     }
     if (moved) {
@@ -295,12 +290,7 @@ static void end(weft_comm *comm, wefti_mem_op **link, weft_status status)
 {
     wefti_mem_op *op = *link;
     *link = op->next;
-    op->done = true;
-    op->status = status;
-    if (op->ticket) {
-        wefti_ticket_end(comm, op->ticket, status);
-        free(op->block);
-    }
+    wefti_request_end(comm, &op->request, status);
 }
 
 bool wefti_mem_ops_advance(weft_comm *comm)
@@ -309,7 +299,7 @@ bool wefti_mem_ops_advance(weft_comm *comm)
     wefti_mem_op **link = &comm->mem_ops;
     while (*link) {
         moved |= push(comm, *link);
-        if ((*link)->done) {
+        if ((*link)->over) {
             end(comm, link, WEFT_OK);
         } else {
             link = &(*link)->next;
@@ -327,8 +317,9 @@ void wefti_mem_ops_fail(weft_comm *comm)
     comm->mem_ops_end = &comm->mem_ops;
 }
 
-static void append(weft_comm *comm, wefti_mem_op *op)
+static void submit(weft_comm *comm, wefti_request *request)
 {
+    wefti_mem_op *op = (wefti_mem_op *)request;
     op->next = NULL;
     if (!comm->mem_ops) {
         comm->mem_ops_end = &comm->mem_ops;
@@ -337,10 +328,14 @@ static void append(weft_comm *comm, wefti_mem_op *op)
     comm->mem_ops_end = &op->next;
 }
 
-static bool op_is_done(const void *context)
+static void push_all(weft_comm *comm, wefti_request *request)
 {
-    return ((const wefti_mem_op *)context)->done;
+    (void)request;
+    wefti_mem_ops_advance(comm);
 }
+
+static const wefti_request_kind mem_op_kind = {
+    .submit = submit, .push = push_all, .describe = describe};
 
 /* Another operation may be what the fault tells of: then it also says what
  * this rank waited for. */
@@ -357,60 +352,22 @@ static weft_status tell_fault(weft_comm *comm, const wefti_mem_op *op)
     return wefti_error(status, "%s; here: %s", comm->fault.text, what);
 }
 
-static weft_status post_here(weft_comm *comm, wefti_mem_op *op)
-{
-    pthread_mutex_lock(&comm->engine->lock);
-    if (wefti_fault_act(comm)) {
-        pthread_mutex_unlock(&comm->engine->lock);
-        return wefti_fault_status(comm);
-    }
-    append(comm, op);
-    wefti_mem_ops_advance(comm);
-    bool done = op->done;
-    wefti_engine_unlock(comm->engine);
-    if (!done) {
-        wefti_engine_drive(comm->engine, op_is_done, op);
-    }
-    return op->status == WEFT_OK ? WEFT_OK : tell_fault(comm, op);
-}
-
-static weft_status post_on_stream(weft_comm *comm, const wefti_mem_op *prepared,
-                                  weft_stream *stream)
-{
-    weft_status status = wefti_engine_start(comm->engine);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    wefti_mem_op *op = malloc(sizeof(*op));
-    if (!op) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an operation");
-    }
-    *op = *prepared;
-    op->block = op;
-    wefti_ticket *ticket;
-    status = wefti_ticket_take(comm, stream, &ticket);
-    if (status != WEFT_OK) {
-        free(op);
-        return status;
-    }
-    pthread_mutex_lock(&comm->engine->lock);
-    if (wefti_fault_act(comm)) {
-        wefti_ticket_return(comm, ticket);
-        pthread_mutex_unlock(&comm->engine->lock);
-        free(op);
-        return wefti_fault_status(comm);
-    }
-    op->ticket = ticket;
-    uint64_t turn = ticket->turn;
-    append(comm, op);
-    pthread_mutex_unlock(&comm->engine->lock);
-    return wefti_ticket_queue(comm, ticket, turn, stream);
-}
-
 static weft_status post(wefti_mem_op *op, weft_stream *stream)
 {
-    return stream ? post_on_stream(op->mem->comm, op, stream)
-                  : post_here(op->mem->comm, op);
+    weft_comm *comm = op->mem->comm;
+    op->request.kind = &mem_op_kind;
+    if (!stream) {
+        weft_status status = wefti_request_run(comm, &op->request);
+        return status == WEFT_OK || !op->request.done ? status
+                                                      : tell_fault(comm, op);
+    }
+    wefti_mem_op *queued = malloc(sizeof(*queued));
+    if (!queued) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an operation");
+    }
+    *queued = *op;
+    queued->request.block = queued;
+    return wefti_request_queue(comm, &queued->request, stream);
 }
 
 /* Bytes to a near peer: by the caller, or by the stream. */

@@ -11,9 +11,7 @@
 #include "comm/p2p/letters.h"
 
 #include "base/error.h"
-#include "comm/control/waits.h"
 #include "comm/op.h"
-#include "comm/ticket.h"
 #include "comm/track.h"
 #include "kernels/wire/fold.h"
 
@@ -125,8 +123,38 @@ static void list_busy(weft_comm *comm, wefti_letters *queue,
     *link = queue;
 }
 
-void wefti_letters_post(weft_comm *comm, wefti_batch *batch)
+static wefti_batch *batch_of(wefti_request *request)
 {
+    return (wefti_batch *)request;
+}
+
+static weft_status admit(const weft_comm *comm, const wefti_request *request)
+{
+    const size_t count = ((const wefti_batch *)request)->count;
+    return count <= WEFTI_LETTERS_MAX - comm->letters_pending
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_NO_MEMORY,
+                             "%zu sends and receives pending on \"%s\" and %zu "
+                             "more: allowed is %d",
+                             comm->letters_pending, comm->name, count,
+                             (int)WEFTI_LETTERS_MAX);
+}
+
+static void refuse(weft_comm *comm, const wefti_request *request)
+{
+    const wefti_batch *batch = (const wefti_batch *)request;
+    for (size_t i = 0; i < batch->count; i++) {
+        if (batch->letters[i].desc.arrived) {
+            wefti_gate_fail(batch->letters[i].desc.arrived, comm->failed,
+                            comm->fault.text);
+        }
+    }
+}
+
+/* Appends all letters of a batch to their queues. */
+static void submit(weft_comm *comm, wefti_request *request)
+{
+    wefti_batch *batch = batch_of(request);
     batch->left = batch->count;
     batch->status = WEFT_OK;
     for (size_t i = 0; i < batch->count; i++) {
@@ -231,7 +259,7 @@ static void load(weft_comm *comm, wefti_letters *queue)
     note(comm, op->number, desc);
     wefti_role role =
         wefti_role_of(desc->collective, desc->dtype, desc->root, comm->rank);
-    wefti_op_init(comm, op, desc, &role, letter->epoch, false);
+    wefti_op_init(comm, op, desc, &role, letter->epoch);
     op->places = letter->places;
     op->signature = sign(desc);
     op->problem.chunk_elems = WEFTI_LETTER_BYTES / role.elem_bytes;
@@ -247,22 +275,22 @@ static void leave_batch(weft_comm *comm, wefti_batch *batch, weft_status status)
     if (status != WEFT_OK) {
         batch->status = status;
     }
-    if (--batch->left == 0 && batch->ticket) {
-        wefti_ticket_end(comm, batch->ticket, batch->status);
-        free(batch);
+    if (--batch->left == 0) {
+        wefti_request_end(comm, &batch->request, batch->status);
     }
 }
 
-/* What the others wait for from this queue waits for its stream. */
-static void note_stream(weft_comm *comm, const wefti_letters *queue,
-                        const wefti_ticket *ticket)
+/* The first letter of the batch at the head of its queue; there is one: only
+ * such a letter asks. */
+static void describe(const weft_comm *comm, const wefti_request *request,
+                     wefti_wait_record *found_out)
 {
-    const weft_op *desc = &queue->first->desc;
-    wefti_wait_record found = {.signature = (uint64_t)desc->collective,
-                               .number = queue->number + 1};
-    if (ticket->stream) {
-        wefti_waits_note_stream(comm, ticket->stream, &found);
+    const wefti_letters *queue = comm->busy_queues;
+    while (&queue->first->batch->request != request) {
+        queue = queue->next_busy;
     }
+    found_out->signature = (uint64_t)queue->first->desc.collective;
+    found_out->number = queue->number + 1;
 }
 
 static bool advance_queue(weft_comm *comm, wefti_letters *queue)
@@ -272,9 +300,7 @@ static bool advance_queue(weft_comm *comm, wefti_letters *queue)
         wefti_letter *letter = queue->first;
         wefti_op *op = queue->op;
         if (op->state == WEFTI_OP_FREE) {
-            const wefti_ticket *ticket = letter->batch->ticket;
-            if (ticket && !wefti_ticket_reached(comm, ticket)) {
-                note_stream(comm, queue, ticket);
+            if (!wefti_request_reached(comm, &letter->batch->request)) {
                 break;
             }
             if (pass_now(comm, queue)) {
@@ -311,6 +337,18 @@ bool wefti_letters_advance(weft_comm *comm)
     }
     return moved;
 }
+
+static void push(weft_comm *comm, wefti_request *request)
+{
+    (void)request;
+    wefti_letters_advance(comm);
+}
+
+const wefti_request_kind wefti_batch_kind = {.admit = admit,
+                                             .submit = submit,
+                                             .push = push,
+                                             .refuse = refuse,
+                                             .describe = describe};
 
 void wefti_letters_fail(weft_comm *comm)
 {

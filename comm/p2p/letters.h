@@ -12,16 +12,16 @@
 #ifndef COMM_P2P_LETTERS_H
 #define COMM_P2P_LETTERS_H
 
-#include "comm/core.h"
+#include "comm/request.h"
 
 enum { WEFTI_LETTERS_MAX = 1 << 20 }; /* pending on one communicator */
 
 /* What has been posted together: it starts as one and is done as one. */
 typedef struct wefti_batch {
+    wefti_request request;
     wefti_letter *letters;
     size_t count, left;
-    weft_status status;
-    wefti_ticket *ticket; /* NULL: its poster waits, and frees it */
+    weft_status status; /* of those that have ended */
 } wefti_batch;
 
 struct wefti_letter {
@@ -42,13 +42,9 @@ static inline bool wefti_is_letter(const weft_op *op)
 WEFT_NODISCARD weft_status wefti_letters_init(weft_comm *comm);
 void wefti_letters_fini(weft_comm *comm);
 
-/*
- * wefti_letters_post - append all letters of a batch to their queues; batch
- * and letters stay where they are until it is done. With a ticket, the end
- * frees the batch, which came from malloc with its letters in one piece.
- * Lock held.
+/* The kind of a batch; batch and letters stay where they are until it is done.
  */
-void wefti_letters_post(weft_comm *comm, wefti_batch *batch);
+extern const wefti_request_kind wefti_batch_kind;
 
 /* One push for all pairs; returns whether anything moved. */
 bool wefti_letters_advance(weft_comm *comm);

@@ -11,11 +11,8 @@
 
 #include "base/error.h"
 #include "base/sized.h"
-#include "comm/control/fault.h"
-#include "comm/engine.h"
 #include "comm/live.h"
 #include "comm/op_check.h"
-#include "comm/ticket.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,8 +42,10 @@ static wefti_batch *make_batch(size_t count)
     }
     wefti_batch *batch = malloc(bytes);
     if (batch) {
-        *batch = (wefti_batch){.letters = (wefti_letter *)(batch + 1),
-                               .count = count};
+        *batch = (wefti_batch){
+            .request = {.kind = &wefti_batch_kind, .block = batch},
+            .letters = (wefti_letter *)(batch + 1),
+            .count = count};
     }
     return batch;
 }
@@ -57,95 +56,21 @@ static weft_status no_memory(size_t count)
                        count);
 }
 
-/* Whether the batch may be posted; the lock is held. */
-static weft_status admit(weft_comm *comm, const wefti_batch *batch)
-{
-    if (comm->failed != WEFT_OK || wefti_fault_act(comm)) {
-        /* What waits for the chunks must not wait for ever. */
-        for (size_t i = 0; i < batch->count; i++) {
-            if (batch->letters[i].desc.arrived) {
-                wefti_gate_fail(batch->letters[i].desc.arrived, comm->failed,
-                                comm->fault.text);
-            }
-        }
-        return wefti_fault_status(comm);
-    }
-    if (batch->count > WEFTI_LETTERS_MAX - comm->letters_pending) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "%zu sends and receives pending on \"%s\" and %zu "
-                           "more: allowed is %d",
-                           comm->letters_pending, comm->name, batch->count,
-                           (int)WEFTI_LETTERS_MAX);
-    }
-    return WEFT_OK;
-}
-
-static bool batch_is_done(const void *context)
-{
-    return ((const wefti_batch *)context)->left == 0;
-}
-
-static weft_status post_here(weft_comm *comm, wefti_batch *batch)
-{
-    pthread_mutex_lock(&comm->engine->lock);
-    weft_status status = admit(comm, batch);
-    if (status != WEFT_OK) {
-        pthread_mutex_unlock(&comm->engine->lock);
-        return status;
-    }
-    wefti_letters_post(comm, batch);
-    wefti_letters_advance(comm);
-    bool done = batch->left == 0;
-    wefti_engine_unlock(comm->engine);
-    if (!done) {
-        wefti_engine_drive(comm->engine, batch_is_done, batch);
-    }
-    return batch->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
-}
-
-/* Takes the batch. */
-static weft_status post_on_stream(weft_comm *comm, wefti_batch *batch,
-                                  weft_stream *stream)
-{
-    weft_status status = wefti_engine_start(comm->engine);
-    if (status != WEFT_OK) {
-        free(batch);
-        return status;
-    }
-    wefti_ticket *ticket;
-    status = wefti_ticket_take(comm, stream, &ticket);
-    if (status != WEFT_OK) {
-        free(batch);
-        return status;
-    }
-    pthread_mutex_lock(&comm->engine->lock);
-    status = admit(comm, batch);
-    if (status != WEFT_OK) {
-        wefti_ticket_return(comm, ticket);
-        pthread_mutex_unlock(&comm->engine->lock);
-        free(batch);
-        return status;
-    }
-    batch->ticket = ticket;
-    uint64_t turn = ticket->turn;
-    wefti_letters_post(comm, batch);
-    pthread_mutex_unlock(&comm->engine->lock);
-    return wefti_ticket_queue(comm, ticket, turn, stream);
-}
-
 weft_status wefti_p2p_post_letters(wefti_letter *letters, size_t count,
                                    weft_comm *comm, weft_stream *stream)
 {
     if (!stream) {
-        wefti_batch batch = {.letters = letters, .count = count};
-        return post_here(comm, &batch);
+        wefti_batch batch = {.request.kind = &wefti_batch_kind,
+                             .letters = letters,
+                             .count = count};
+        return wefti_request_run(comm, &batch.request);
     }
     wefti_batch *batch = make_batch(count);
     if (!batch) {
         return no_memory(count);
     }
     memcpy(batch->letters, letters, count * sizeof(*letters));
-    return post_on_stream(comm, batch, stream);
+    return wefti_request_queue(comm, &batch->request, stream);
 }
 
 /* Fills *letter_out; an error's text does not name the part yet. */
@@ -309,10 +234,10 @@ weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
     }
     status = wefti_p2p_check(list, list_count, 0, comm, batch->letters);
     if (status == WEFT_OK && stream) {
-        return post_on_stream(comm, batch, stream);
+        return wefti_request_queue(comm, &batch->request, stream);
     }
     if (status == WEFT_OK) {
-        status = post_here(comm, batch);
+        status = wefti_request_run(comm, &batch->request);
     }
     free(batch);
     return status;

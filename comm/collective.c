@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/collective.c - from a posted collective to its lane.
+ */
+#include "comm/collective.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/relax.h"
+#include "comm/engine.h"
+#include "comm/extent.h"
+#include "comm/oneshot.h"
+#include "comm/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOKS_AT_ONCE = 100 }; /* some microseconds */
+
+static wefti_op *next_lane(weft_comm *comm)
+{
+    return &comm->ops[(comm->number + 1) % WEFTI_LANES];
+}
+
+static bool has_lane(weft_comm *comm)
+{
+    return next_lane(comm)->state == WEFTI_OP_FREE &&
+           comm->number - comm->completed < (uint64_t)comm->ops_in_flight;
+}
+
+static void take_lane(weft_comm *comm, wefti_collective *self)
+{
+    const wefti_prepared *prepared = self->prepared;
+    wefti_op *op = next_lane(comm);
+    op->number = ++comm->number;
+    wefti_op_init(comm, op, &prepared->desc, &prepared->role, self->epoch);
+    op->request = &self->request;
+    op->places = prepared->places;
+    op->choice = prepared->choice;
+    op->signature = prepared->signature;
+    op->state = WEFTI_OP_POSTED;
+    comm->active |= 1u << (op->number % WEFTI_LANES);
+}
+
+/* What peers still read from the next lane holds this rank up from now on. */
+static void want_lane(weft_comm *comm)
+{
+    wefti_op *op = next_lane(comm);
+    if (comm->wanted != op && op->state == WEFTI_OP_DRAINING) {
+        op->moved_ns = wefti_clock_coarse_ns();
+    }
+    comm->wanted = op;
+}
+
+void wefti_collectives_launch(weft_comm *comm)
+{
+    while (comm->posted && has_lane(comm)) {
+        wefti_collective *first = comm->posted;
+        comm->posted = first->next;
+        take_lane(comm, first);
+    }
+    if (comm->posted) {
+        want_lane(comm);
+    } else {
+        comm->wanted = NULL;
+    }
+}
+
+static void fail_chunks(weft_comm *comm, const wefti_collective *self)
+{
+    weft_gate *arrived = self->prepared->desc.arrived;
+    if (arrived) {
+        wefti_gate_fail(arrived, comm->failed, comm->fault.text);
+    }
+}
+
+void wefti_collectives_fail(weft_comm *comm)
+{
+    while (comm->posted) {
+        wefti_collective *first = comm->posted;
+        comm->posted = first->next;
+        fail_chunks(comm, first);
+        wefti_request_end(comm, &first->request, comm->failed);
+    }
+    comm->wanted = NULL;
+}
+
+uint64_t wefti_collectives_find_user(const weft_comm *comm, weft_redop redop)
+{
+    uint64_t number = comm->number;
+    for (const wefti_collective *at = comm->posted; at; at = at->next) {
+        number++;
+        if (at->prepared->desc.redop == redop) {
+            return number;
+        }
+    }
+    return 0;
+}
+
+static void refuse(weft_comm *comm, const wefti_request *request)
+{
+    fail_chunks(comm, (const wefti_collective *)request);
+}
+
+static void submit(weft_comm *comm, wefti_request *request)
+{
+    wefti_collective *self = (wefti_collective *)request;
+    self->next = NULL;
+    if (!comm->posted) {
+        comm->posted_end = &comm->posted;
+    }
+    *comm->posted_end = self;
+    comm->posted_end = &self->next;
+}
+
+/*
+ * Looks for the end of a small operation a few times before the lock is given
+ * back: its peers are mostly just about to enter it. Bounded, because others
+ * may want the lock.
+ */
+static void push(weft_comm *comm, wefti_request *request)
+{
+    wefti_collectives_launch(comm);
+    wefti_op *op = &comm->ops[comm->number % WEFTI_LANES];
+    if (op->request != request) {
+        return; /* others come first */
+    }
+    wefti_op_advance(comm, op);
+    bool spin = !op->choice.pattern && !op->places.send && !op->places.recv &&
+                wefti_engine_spins(comm->engine) &&
+                comm->fabric.ns_per_byte <= 0;
+    for (int look = 0;
+         spin && look < LOOKS_AT_ONCE && op->state == WEFTI_OP_RUNNING;
+         look++) {
+        if (wefti_oneshot_advance(comm, op)) {
+            break;
+        }
+        wefti_relax();
+    }
+}
+
+static void describe(const weft_comm *comm, const wefti_request *request,
+                     wefti_wait_record *found_out)
+{
+    const wefti_op *op = comm->ops;
+    while (op->request != request) { /* it has a lane, or nobody would ask */
+        op++;
+    }
+    found_out->signature = op->signature.kind;
+    found_out->number = op->number;
+}
+
+static const wefti_request_kind kind = {
+    .submit = submit, .push = push, .refuse = refuse, .describe = describe};
+
+/* One on a stream, and all that its post may take back. */
+typedef struct queued {
+    wefti_collective self;
+    wefti_prepared prepared;
+    unsigned char scale[8];
+    size_t counts[]; /* [4][nranks] of a v form */
+} queued;
+
+static queued *make_queued(const wefti_prepared *prepared, uint64_t epoch,
+                           int nranks)
+{
+    const weft_op *desc = &prepared->desc;
+    const size_t ranks = prepared->role.shape->varied ? (size_t)nranks : 0;
+    queued *made = malloc(sizeof(*made) + 4 * ranks * sizeof(size_t));
+    if (!made) {
+        return NULL;
+    }
+    made->prepared = *prepared;
+    made->self = (wefti_collective){.request = {.kind = &kind, .block = made},
+                                    .prepared = &made->prepared,
+                                    .epoch = epoch};
+    if (ranks) {
+        wefti_extent_copy_counts(&made->prepared.desc, made->counts, nranks);
+    }
+    if (desc->scale) {
+        memcpy(made->scale, desc->scale, prepared->role.elem_bytes);
+        made->prepared.desc.scale = made->scale;
+    }
+    return made;
+}
+
+weft_status wefti_collective_post(const wefti_prepared *prepared,
+                                  uint64_t epoch, weft_comm *comm,
+                                  weft_stream *stream)
+{
+    if (!stream) {
+        wefti_collective here = {
+            .request.kind = &kind, .prepared = prepared, .epoch = epoch};
+        return wefti_request_run(comm, &here.request);
+    }
+    queued *made = make_queued(prepared, epoch, comm->nranks);
+    return made ? wefti_request_queue(comm, &made->self.request, stream)
+                : wefti_error(WEFT_ERR_NO_MEMORY,
+                              "no memory for an operation on a stream");
+}

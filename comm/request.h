@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/request.h - what has been posted and is not yet done: a collective, a
+ * list of messages, a put, a signal or a wait alike.
+ *
+ *   posted (in its kind's queue) -> its stream has come to it -> moved by the
+ *   engine -> done: its poster, or its stream, goes on
+ *
+ * Each kind has a struct that begins with its request. One that its caller
+ * waits for lies with the caller; one on a stream in a block of its own, which
+ * its end frees. Posting never waits for room, so there may be any number.
+ */
+#ifndef COMM_REQUEST_H
+#define COMM_REQUEST_H
+
+#include "comm/control/waits.h"
+#include "comm/core.h"
+
+/*
+ * admit     whether there is room; the reason else. NULL: always.
+ * submit    put it into its queue.
+ * push      move what can move now, while its caller has the processor.
+ * refuse    comm has failed and it will not be submitted: whoever waits for its
+ *           chunks must not wait for ever. NULL: nobody can.
+ * describe  what waits while its stream has not come to it: signature, number.
+ *
+ * The engine's lock is held in all.
+ */
+typedef struct wefti_request_kind {
+    weft_status (*admit)(const weft_comm *comm, const wefti_request *request);
+    void (*submit)(weft_comm *comm, wefti_request *request);
+    void (*push)(weft_comm *comm, wefti_request *request);
+    void (*refuse)(weft_comm *comm, const wefti_request *request);
+    void (*describe)(const weft_comm *comm, const wefti_request *request,
+                     wefti_wait_record *found_out);
+} wefti_request_kind;
+
+struct wefti_request {
+    const wefti_request_kind *kind;
+    wefti_ticket *ticket; /* its place in a stream; NULL: its caller waits */
+    void *block;          /* what its end frees; NULL: it is its caller's */
+    weft_status status;   /* once done */
+    bool done;
+};
+
+/*
+ * wefti_request_run - post a request that lies with the caller, and wait for
+ * its end.
+ *
+ * Returns     OK | what admit says | the fault of a failed communicator.
+ */
+WEFT_NODISCARD weft_status wefti_request_run(weft_comm *comm,
+                                             wefti_request *request);
+
+/*
+ * wefti_request_queue - post a request on a stream. request->block is from
+ * malloc and taken over, whatever the outcome.
+ *
+ * Returns     as wefti_request_run | ERR_SYSTEM, ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_request_queue(weft_comm *comm,
+                                               wefti_request *request,
+                                               weft_stream *stream);
+
+/* Whether it may begin: its stream has come to it. Lock held. */
+bool wefti_request_reached(weft_comm *comm, const wefti_request *request);
+
+/* It is done; on a stream, it is gone after. Lock held. */
+void wefti_request_end(weft_comm *comm, wefti_request *request,
+                       weft_status status);
+
+#endif

@@ -153,7 +153,7 @@ static void describe(const weft_comm *comm, const wefti_request *request,
 static const wefti_request_kind kind = {
     .submit = submit, .push = push, .refuse = refuse, .describe = describe};
 
-/* One on a stream, and all that its post may take back. */
+/* One that its caller does not wait for, and all that he may take back. */
 typedef struct queued {
     wefti_collective self;
     wefti_prepared prepared;
@@ -186,15 +186,17 @@ static queued *make_queued(const wefti_prepared *prepared, uint64_t epoch,
 
 weft_status wefti_collective_post(const wefti_prepared *prepared,
                                   uint64_t epoch, weft_comm *comm,
-                                  weft_stream *stream)
+                                  weft_stream *stream,
+                                  weft_request **handle_out)
 {
-    if (!stream) {
+    if (!stream && !handle_out) {
         wefti_collective here = {
             .request.kind = &kind, .prepared = prepared, .epoch = epoch};
         return wefti_request_run(comm, &here.request);
     }
     queued *made = make_queued(prepared, epoch, comm->nranks);
-    return made ? wefti_request_queue(comm, &made->self.request, stream)
+    return made ? wefti_request_queue(comm, &made->self.request, stream,
+                                      handle_out)
                 : wefti_error(WEFT_ERR_NO_MEMORY,
-                              "no memory for an operation on a stream");
+                              "no memory for an operation that is queued");
 }

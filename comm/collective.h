@@ -25,15 +25,16 @@ struct wefti_collective {
 };
 
 /*
- * wefti_collective_post - run it here, or queue a copy on a stream; its counts
- * and its scalar are copied too.
+ * wefti_collective_post - run it here, or queue a copy on a stream or, with
+ * handle_out, for a handle; its counts and its scalar are copied too.
  *
  * Returns     as weft_op_post.
  */
 WEFT_NODISCARD weft_status wefti_collective_post(const wefti_prepared *prepared,
                                                  uint64_t epoch,
                                                  weft_comm *comm,
-                                                 weft_stream *stream);
+                                                 weft_stream *stream,
+                                                 weft_request **handle_out);
 
 /* Gives lanes to as many as there are lanes for. Lock held. */
 void wefti_collectives_launch(weft_comm *comm);

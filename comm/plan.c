@@ -145,21 +145,22 @@ weft_status weft_p2p_plan(const weft_p2p *list, size_t list_count,
 }
 
 static weft_status post_list(weft_plan *plan, uint64_t epoch,
-                             weft_stream *stream)
+                             weft_stream *stream, weft_request **handle_out)
 {
     weft_status status =
         stream ? wefti_check_stream(stream, plan->comm) : WEFT_OK;
-    if (status != WEFT_OK || plan->count == 0) {
+    if (status != WEFT_OK || (plan->count == 0 && !handle_out)) {
         return status;
     }
     for (size_t i = 0; i < plan->count; i++) {
         plan->letters[i].epoch = epoch;
     }
     return wefti_p2p_post_letters(plan->letters, plan->count, plan->comm,
-                                  stream);
+                                  stream, handle_out);
 }
 
-weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
+static weft_status post(weft_plan *plan, uint64_t epoch, weft_stream *stream,
+                        weft_request **handle_out)
 {
     if (!plan) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -173,9 +174,21 @@ weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
                            "epoch 0 of a plan with gates: allowed is 1 and "
                            "more");
     }
-    return plan->is_list ? post_list(plan, epoch, stream)
+    return plan->is_list ? post_list(plan, epoch, stream, handle_out)
                          : wefti_post_prepared(&plan->prepared, epoch,
-                                               plan->comm, stream);
+                                               plan->comm, stream, handle_out);
+}
+
+weft_status weft_plan_post(weft_plan *plan, uint64_t epoch, weft_stream *stream)
+{
+    return post(plan, epoch, stream, NULL);
+}
+
+weft_status weft_plan_begin(weft_plan *plan, uint64_t epoch,
+                            weft_request **request_out)
+{
+    weft_status status = wefti_request_check_out(request_out);
+    return status == WEFT_OK ? post(plan, epoch, NULL, request_out) : status;
 }
 
 void weft_plan_destroy(weft_plan *plan)

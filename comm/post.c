@@ -69,7 +69,8 @@ weft_status wefti_post_prepare(const weft_op *op, uint64_t epoch,
 }
 
 weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
-                                weft_comm *comm, weft_stream *stream)
+                                weft_comm *comm, weft_stream *stream,
+                                weft_request **handle_out)
 {
     weft_status status = stream ? wefti_check_stream(stream, comm) : WEFT_OK;
     if (status != WEFT_OK) {
@@ -78,9 +79,9 @@ weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
     if (wefti_is_letter(&prepared->desc)) {
         wefti_letter letter = {
             .desc = prepared->desc, .places = prepared->places, .epoch = epoch};
-        return wefti_p2p_post_letters(&letter, 1, comm, stream);
+        return wefti_p2p_post_letters(&letter, 1, comm, stream, handle_out);
     }
-    return wefti_collective_post(prepared, epoch, comm, stream);
+    return wefti_collective_post(prepared, epoch, comm, stream, handle_out);
 }
 
 weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
@@ -89,7 +90,20 @@ weft_status weft_op_post(const weft_op *op, uint64_t epoch, weft_comm *comm,
     wefti_prepared prepared;
     weft_status status = wefti_post_prepare(op, epoch, comm, &prepared);
     return status == WEFT_OK
-               ? wefti_post_prepared(&prepared, epoch, comm, stream)
+               ? wefti_post_prepared(&prepared, epoch, comm, stream, NULL)
+               : status;
+}
+
+weft_status weft_op_begin(const weft_op *op, uint64_t epoch, weft_comm *comm,
+                          weft_request **request_out)
+{
+    wefti_prepared prepared;
+    weft_status status = wefti_request_check_out(request_out);
+    if (status == WEFT_OK) {
+        status = wefti_post_prepare(op, epoch, comm, &prepared);
+    }
+    return status == WEFT_OK
+               ? wefti_post_prepared(&prepared, epoch, comm, NULL, request_out)
                : status;
 }
 
@@ -102,7 +116,7 @@ weft_status wefti_post_for(wefti_purpose purpose, const weft_op *op,
         return status;
     }
     prepared.signature.kind |= wefti_purpose_bits(purpose);
-    return wefti_post_prepared(&prepared, 0, comm, NULL);
+    return wefti_post_prepared(&prepared, 0, comm, NULL, NULL);
 }
 
 weft_status wefti_post_exchange(wefti_purpose purpose, const void *mine,
@@ -138,8 +152,9 @@ static weft_status post_plain(weft_collective collective, const void *send,
     op->redop = redop;
     op->root = root;
     weft_status status = prepare(&prepared, 0, comm);
-    return status == WEFT_OK ? wefti_post_prepared(&prepared, 0, comm, stream)
-                             : status;
+    return status == WEFT_OK
+               ? wefti_post_prepared(&prepared, 0, comm, stream, NULL)
+               : status;
 }
 
 weft_status weft_allreduce(const void *send, void *recv, size_t count,

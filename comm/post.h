@@ -32,9 +32,11 @@ WEFT_NODISCARD weft_status wefti_post_exchange(wefti_purpose purpose,
                                                const void *mine, void *all,
                                                size_t bytes, weft_comm *comm);
 
-/* The rest of weft_op_post; epoch is not checked. */
+/* The rest of weft_op_post, or with handle_out of weft_op_begin; epoch is not
+ * checked. */
 WEFT_NODISCARD weft_status wefti_post_prepared(const wefti_prepared *prepared,
                                                uint64_t epoch, weft_comm *comm,
-                                               weft_stream *stream);
+                                               weft_stream *stream,
+                                               weft_request **handle_out);
 
 #endif

@@ -4,11 +4,51 @@
  */
 #include "comm/request.h"
 
+#include "base/error.h"
 #include "comm/control/fault.h"
 #include "comm/engine.h"
 #include "comm/ticket.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/*
+ * done    stored last by its end; whoever loads it may free the handle after
+ * text    of the fault; the communicator may be gone
+ */
+struct weft_request {
+    weft_comm *comm;
+    bool abandoned; /* its end frees it */
+    weft_status status;
+    _Atomic bool done;
+    char text[sizeof(((weft_fault *)NULL)->text)];
+};
+
+static weft_status make_handle(weft_comm *comm, weft_request **handle_out)
+{
+    *handle_out = calloc(1, sizeof(**handle_out));
+    if (!*handle_out) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a request");
+    }
+    (*handle_out)->comm = comm;
+    return WEFT_OK;
+}
+
+/* Lock held. */
+static void end_handle(weft_comm *comm, weft_request *handle,
+                       weft_status status)
+{
+    atomic_fetch_sub(&comm->engine->pending, 1);
+    if (handle->abandoned) {
+        free(handle);
+        return;
+    }
+    handle->status = status;
+    if (status != WEFT_OK) {
+        memcpy(handle->text, comm->fault.text, sizeof(handle->text));
+    }
+    atomic_store(&handle->done, true);
+}
 
 /* Lock held. */
 static weft_status admit(weft_comm *comm, const wefti_request *request)
@@ -46,31 +86,66 @@ weft_status wefti_request_run(weft_comm *comm, wefti_request *request)
     return request->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
 }
 
-weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
-                                weft_stream *stream)
+weft_status wefti_request_check_out(weft_request **request_out)
 {
-    wefti_ticket *ticket;
+    if (!request_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "request_out is NULL: allowed is a place for the "
+                           "request");
+    }
+    *request_out = NULL;
+    return WEFT_OK;
+}
+
+/* What a queued request needs to be posted; its block is freed if not. */
+static weft_status equip(weft_comm *comm, wefti_request *request,
+                         weft_stream *stream)
+{
     weft_status status = wefti_engine_start(comm->engine);
-    if (status == WEFT_OK) {
-        status = wefti_ticket_take(comm, stream, &ticket);
+    if (status == WEFT_OK && stream) {
+        status = wefti_ticket_take(comm, stream, &request->ticket);
+    } else if (status == WEFT_OK) {
+        status = make_handle(comm, &request->handle);
     }
     if (status != WEFT_OK) {
         free(request->block);
+    }
+    return status;
+}
+
+weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
+                                weft_stream *stream, weft_request **handle_out)
+{
+    weft_status status = equip(comm, request, stream);
+    if (status != WEFT_OK) {
         return status;
     }
-    pthread_mutex_lock(&comm->engine->lock);
+    wefti_engine *engine = comm->engine;
+    wefti_ticket *ticket = request->ticket;
+    weft_request *handle = request->handle;
+    pthread_mutex_lock(&engine->lock);
     status = admit(comm, request);
     if (status != WEFT_OK) {
-        wefti_ticket_return(comm, ticket);
-        pthread_mutex_unlock(&comm->engine->lock);
+        if (ticket) {
+            wefti_ticket_return(comm, ticket);
+        }
+        pthread_mutex_unlock(&engine->lock);
+        free(handle);
         free(request->block);
         return status;
     }
-    request->ticket = ticket;
-    const uint64_t turn = ticket->turn;
+    const uint64_t turn = ticket ? ticket->turn : 0;
+    if (handle) {
+        atomic_fetch_add(&engine->pending, 1);
+        *handle_out = handle;
+    }
     request->kind->submit(comm, request);
-    pthread_mutex_unlock(&comm->engine->lock);
-    return wefti_ticket_queue(comm, ticket, turn, stream);
+    pthread_mutex_unlock(&engine->lock);
+    if (ticket) {
+        return wefti_ticket_queue(comm, ticket, turn, stream);
+    }
+    wefti_engine_wake(engine);
+    return WEFT_OK;
 }
 
 bool wefti_request_reached(weft_comm *comm, const wefti_request *request)
@@ -94,6 +169,72 @@ void wefti_request_end(weft_comm *comm, wefti_request *request,
     request->done = true;
     if (request->ticket) {
         wefti_ticket_end(comm, request->ticket, status);
-        free(request->block);
     }
+    if (request->handle) {
+        end_handle(comm, request->handle, status);
+    }
+    free(request->block);
+}
+
+static weft_status refuse_null(void)
+{
+    return wefti_error(WEFT_ERR_INVALID,
+                       "request is NULL: allowed is a weft_request");
+}
+
+static weft_status tell_end(const weft_request *request)
+{
+    return request->status == WEFT_OK
+               ? WEFT_OK
+               : wefti_error(request->status, "%s", request->text);
+}
+
+static bool handle_is_done(const void *context)
+{
+    return atomic_load(&((const weft_request *)context)->done);
+}
+
+weft_status weft_request_test(weft_request *request)
+{
+    if (!request) {
+        return refuse_null();
+    }
+    if (!handle_is_done(request)) {
+        /* Who asks again and again may have the thread's processor. */
+        wefti_engine *engine = request->comm->engine;
+        if (pthread_mutex_trylock(&engine->lock) == 0) {
+            wefti_engine_push(engine);
+            wefti_engine_unlock(engine);
+        }
+    }
+    return handle_is_done(request) ? tell_end(request) : WEFT_INPROGRESS;
+}
+
+weft_status weft_request_wait(weft_request *request)
+{
+    if (!request) {
+        return refuse_null();
+    }
+    if (!handle_is_done(request)) {
+        wefti_engine_drive(request->comm->engine, handle_is_done, request);
+    }
+    return tell_end(request);
+}
+
+void weft_request_destroy(weft_request *request)
+{
+    if (!request) {
+        return;
+    }
+    if (!handle_is_done(request)) {
+        wefti_engine *engine = request->comm->engine;
+        pthread_mutex_lock(&engine->lock);
+        request->abandoned = !handle_is_done(request);
+        const bool abandoned = request->abandoned;
+        pthread_mutex_unlock(&engine->lock);
+        if (abandoned) {
+            return;
+        }
+    }
+    free(request);
 }

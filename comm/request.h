@@ -7,14 +7,16 @@
  *   engine -> done: its poster, or its stream, goes on
  *
  * Each kind has a struct that begins with its request. One that its caller
- * waits for lies with the caller; one on a stream in a block of its own, which
- * its end frees. Posting never waits for room, so there may be any number.
+ * waits for lies with the caller; one on a stream, or with a handle
+ * (weft/request.h), in a block of its own, which its end frees. Posting never
+ * waits for room, so there may be any number.
  */
 #ifndef COMM_REQUEST_H
 #define COMM_REQUEST_H
 
 #include "comm/control/waits.h"
 #include "comm/core.h"
+#include "weft/request.h"
 
 /*
  * admit     whether there is room; the reason else. NULL: always.
@@ -37,7 +39,8 @@ typedef struct wefti_request_kind {
 
 struct wefti_request {
     const wefti_request_kind *kind;
-    wefti_ticket *ticket; /* its place in a stream; NULL: its caller waits */
+    wefti_ticket *ticket; /* its place in a stream; NULL: in none */
+    weft_request *handle; /* that shows its end; NULL: there is none */
     void *block;          /* what its end frees; NULL: it is its caller's */
     weft_status status;   /* once done */
     bool done;
@@ -53,14 +56,20 @@ WEFT_NODISCARD weft_status wefti_request_run(weft_comm *comm,
                                              wefti_request *request);
 
 /*
- * wefti_request_queue - post a request on a stream. request->block is from
- * malloc and taken over, whatever the outcome.
+ * wefti_request_queue - post a request on a stream; with NULL for a handle,
+ * which is *handle_out then. request->block is from malloc and taken over,
+ * whatever the outcome.
  *
  * Returns     as wefti_request_run | ERR_SYSTEM, ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_request_queue(weft_comm *comm,
                                                wefti_request *request,
-                                               weft_stream *stream);
+                                               weft_stream *stream,
+                                               weft_request **handle_out);
+
+/* Whether there is a place for a handle; there is none in it then.
+ * Returns OK | ERR_INVALID. */
+WEFT_NODISCARD weft_status wefti_request_check_out(weft_request **request_out);
 
 /* Whether it may begin: its stream has come to it. Lock held. */
 bool wefti_request_reached(weft_comm *comm, const wefti_request *request);

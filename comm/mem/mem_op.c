@@ -367,7 +367,7 @@ static weft_status post(wefti_mem_op *op, weft_stream *stream)
     }
     *queued = *op;
     queued->request.block = queued;
-    return wefti_request_queue(comm, &queued->request, stream);
+    return wefti_request_queue(comm, &queued->request, stream, NULL);
 }
 
 /* Bytes to a near peer: by the caller, or by the stream. */

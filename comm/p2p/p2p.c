@@ -57,9 +57,10 @@ static weft_status no_memory(size_t count)
 }
 
 weft_status wefti_p2p_post_letters(wefti_letter *letters, size_t count,
-                                   weft_comm *comm, weft_stream *stream)
+                                   weft_comm *comm, weft_stream *stream,
+                                   weft_request **handle_out)
 {
-    if (!stream) {
+    if (!stream && !handle_out) {
         wefti_batch batch = {.request.kind = &wefti_batch_kind,
                              .letters = letters,
                              .count = count};
@@ -70,7 +71,7 @@ weft_status wefti_p2p_post_letters(wefti_letter *letters, size_t count,
         return no_memory(count);
     }
     memcpy(batch->letters, letters, count * sizeof(*letters));
-    return wefti_request_queue(comm, &batch->request, stream);
+    return wefti_request_queue(comm, &batch->request, stream, handle_out);
 }
 
 /* Fills *letter_out; an error's text does not name the part yet. */
@@ -207,38 +208,70 @@ static weft_status post_few(const weft_p2p *list, size_t list_count,
     wefti_letter letters[FEW];
     weft_status status = wefti_p2p_check(list, list_count, 0, comm, letters);
     return status == WEFT_OK
-               ? wefti_p2p_post_letters(letters, list_count, comm, NULL)
+               ? wefti_p2p_post_letters(letters, list_count, comm, NULL, NULL)
                : status;
+}
+
+static weft_status check_list(const weft_p2p *list, size_t list_count,
+                              const weft_comm *comm)
+{
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    return list || list_count == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "list is NULL: allowed is list_count parts");
+}
+
+/* A list in a block of its own. */
+static weft_status post_block(const weft_p2p *list, size_t list_count,
+                              weft_comm *comm, weft_stream *stream,
+                              weft_request **handle_out)
+{
+    wefti_batch *batch = make_batch(list_count);
+    if (!batch) {
+        return no_memory(list_count);
+    }
+    weft_status status =
+        list_count ? wefti_p2p_check(list, list_count, 0, comm, batch->letters)
+                   : WEFT_OK;
+    if (status != WEFT_OK) {
+        free(batch);
+        return status;
+    }
+    if (stream || handle_out) {
+        return wefti_request_queue(comm, &batch->request, stream, handle_out);
+    }
+    batch->request.block = NULL;
+    status = wefti_request_run(comm, &batch->request);
+    free(batch);
+    return status;
 }
 
 weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
                           weft_comm *comm, weft_stream *stream)
 {
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
+    weft_status status = check_list(list, list_count, comm);
+    if (status == WEFT_OK && stream) {
+        status = wefti_check_stream(stream, comm);
     }
-    if (!list && list_count > 0) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "list is NULL: allowed is list_count parts");
-    }
-    weft_status status = stream ? wefti_check_stream(stream, comm) : WEFT_OK;
     if (status != WEFT_OK || list_count == 0) {
         return status;
     }
-    if (!stream && list_count <= FEW) {
-        return post_few(list, list_count, comm);
-    }
-    wefti_batch *batch = make_batch(list_count);
-    if (!batch) {
-        return no_memory(list_count);
-    }
-    status = wefti_p2p_check(list, list_count, 0, comm, batch->letters);
-    if (status == WEFT_OK && stream) {
-        return wefti_request_queue(comm, &batch->request, stream);
-    }
+    return !stream && list_count <= FEW
+               ? post_few(list, list_count, comm)
+               : post_block(list, list_count, comm, stream, NULL);
+}
+
+weft_status weft_p2p_begin(const weft_p2p *list, size_t list_count,
+                           weft_comm *comm, weft_request **request_out)
+{
+    weft_status status = wefti_request_check_out(request_out);
     if (status == WEFT_OK) {
-        status = wefti_request_run(comm, &batch->request);
+        status = check_list(list, list_count, comm);
     }
-    free(batch);
-    return status;
+    return status == WEFT_OK
+               ? post_block(list, list_count, comm, NULL, request_out)
+               : status;
 }

@@ -21,10 +21,11 @@ WEFT_NODISCARD weft_status wefti_p2p_check(const weft_p2p *list,
 
 /*
  * wefti_p2p_post_letters - post letters, desc and epoch of which are checked;
- * a stream gets copies. The stream is checked too.
+ * a stream, or a handle, gets copies. The stream is checked too.
  */
 WEFT_NODISCARD weft_status wefti_p2p_post_letters(wefti_letter *letters,
                                                   size_t count, weft_comm *comm,
-                                                  weft_stream *stream);
+                                                  weft_stream *stream,
+                                                  weft_request **handle_out);
 
 #endif

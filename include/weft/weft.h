@@ -14,6 +14,7 @@
 #include "weft/p2p.h"
 #include "weft/plan.h"
 #include "weft/redop.h"
+#include "weft/request.h"
 #include "weft/schedule.h"
 #include "weft/schedule_cost.h"
 #include "weft/status.h"

@@ -244,6 +244,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         sizeof(*comm) + wefti_split_cards_bytes(parts->nranks) +
         (size_t)parts->nranks * (sizeof(wefti_verdict) + sizeof(*comm->peers) +
                                  sizeof(wefti_doorbell *));
+    wefti_tickets_init(comm);
     comm->head_word = WEFTI_LIVE_WORD;
     comm->tail_word = WEFTI_LIVE_WORD;
     comm->home = parts->engine->home;
@@ -314,7 +315,8 @@ static bool has_operations(const weft_comm *comm)
             return true;
         }
     }
-    return comm->posted || comm->letters_pending > 0 || comm->mem_ops;
+    return atomic_load(&comm->inbox) || comm->posted ||
+           comm->letters_pending > 0 || comm->mem_ops;
 }
 
 /* Whether nothing is left to wait for; what takes too long is ended. */

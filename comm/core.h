@@ -187,7 +187,7 @@ typedef struct wefti_engine {
     _Atomic bool stopping;
     _Atomic int drivers; /* with a net: who will look at it again */
     pthread_t thread;
-    bool thread_started;
+    _Atomic bool thread_started;
     weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
@@ -259,6 +259,9 @@ struct weft_comm {
     uint64_t completed;  /* all up to this are done */
     uint64_t settled;    /* and seen to be the same on all ranks */
     uint64_t peers_done; /* everybody has completed this, as last seen */
+    /* Posted and not taken in: pushed by any thread, released; taken in under
+     * the lock. */
+    wefti_request *_Atomic inbox;
     wefti_collective *posted, **posted_end; /* those without a number yet */
     wefti_op ops[WEFTI_LANES];
     void *op_arrays;        /* what the ops' pointers point into */
@@ -282,6 +285,7 @@ struct weft_comm {
     int mems_engaged;                            /* with far peers */
     struct wefti_mem_op *mem_ops, **mem_ops_end; /* in order of posting */
 
+    pthread_mutex_t tickets_lock; /* innermost; guards these two */
     wefti_ticket_block *ticket_blocks;
     wefti_ticket *tickets_free;
 

@@ -151,6 +151,7 @@ static bool push_ops(weft_comm *comm)
 
 static bool push_comm(weft_comm *comm)
 {
+    wefti_requests_take_in(comm);
     if (comm->failed != WEFT_OK) {
         return wefti_fault_release(comm);
     }
@@ -387,6 +388,9 @@ static void *progress(void *argument)
 
 weft_status wefti_engine_start(wefti_engine *engine)
 {
+    if (atomic_load_explicit(&engine->thread_started, memory_order_acquire)) {
+        return WEFT_OK;
+    }
     /* Two communicators may get their first stream at once. */
     pthread_mutex_lock(&engine->lock);
     if (engine->thread_started) {

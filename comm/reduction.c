@@ -197,6 +197,7 @@ weft_status weft_redop_destroy(weft_comm *comm, weft_redop redop)
                            (int)redop);
     }
     pthread_mutex_lock(&comm->engine->lock);
+    wefti_requests_take_in(comm);
     const uint64_t user = find_user(comm, redop);
     int plans = atomic_load(&old->holders) - 1;
     if (!user && plans == 0) {

@@ -38,7 +38,6 @@ static weft_status make_handle(weft_comm *comm, weft_request **handle_out)
 static void end_handle(weft_comm *comm, weft_request *handle,
                        weft_status status)
 {
-    atomic_fetch_sub(&comm->engine->pending, 1);
     if (handle->abandoned) {
         free(handle);
         return;
@@ -50,17 +49,50 @@ static void end_handle(weft_comm *comm, weft_request *handle,
     atomic_store(&handle->done, true);
 }
 
-/* Lock held. */
-static weft_status admit(weft_comm *comm, const wefti_request *request)
+/* comm has failed: the request ends before it began. Lock held. */
+static weft_status refuse(weft_comm *comm, const wefti_request *request)
 {
-    const wefti_request_kind *kind = request->kind;
-    if (comm->failed == WEFT_OK && !wefti_fault_act(comm)) {
-        return kind->admit ? kind->admit(comm, request) : WEFT_OK;
-    }
-    if (kind->refuse) {
-        kind->refuse(comm, request);
+    if (request->kind->refuse) {
+        request->kind->refuse(comm, request);
     }
     return wefti_fault_status(comm);
+}
+
+/* The newest first (Treiber, "Coping with Parallelism", 1986). */
+static void put_in(weft_comm *comm, wefti_request *request)
+{
+    wefti_request *top =
+        atomic_load_explicit(&comm->inbox, memory_order_relaxed);
+    do {
+        request->next = top;
+    } while (!atomic_compare_exchange_weak_explicit(&comm->inbox, &top, request,
+                                                    memory_order_release,
+                                                    memory_order_relaxed));
+}
+
+void wefti_requests_take_in(weft_comm *comm)
+{
+    if (!atomic_load_explicit(&comm->inbox, memory_order_relaxed)) {
+        return;
+    }
+    wefti_request *newest = atomic_exchange(&comm->inbox, NULL);
+    wefti_request *oldest = NULL;
+    while (newest) {
+        wefti_request *before = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = before;
+    }
+    while (oldest) {
+        wefti_request *request = oldest;
+        oldest = oldest->next;
+        if (comm->failed == WEFT_OK) {
+            request->kind->submit(comm, request);
+        } else {
+            (void)refuse(comm, request);
+            wefti_request_end(comm, request, comm->failed);
+        }
+    }
 }
 
 static bool is_done(const void *context)
@@ -71,11 +103,12 @@ static bool is_done(const void *context)
 weft_status wefti_request_run(weft_comm *comm, wefti_request *request)
 {
     pthread_mutex_lock(&comm->engine->lock);
-    weft_status status = admit(comm, request);
-    if (status != WEFT_OK) {
+    if (comm->failed != WEFT_OK || wefti_fault_act(comm)) {
+        weft_status status = refuse(comm, request);
         pthread_mutex_unlock(&comm->engine->lock);
         return status;
     }
+    wefti_requests_take_in(comm);
     request->kind->submit(comm, request);
     request->kind->push(comm, request);
     const bool done = request->done;
@@ -123,24 +156,28 @@ weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
     wefti_engine *engine = comm->engine;
     wefti_ticket *ticket = request->ticket;
     weft_request *handle = request->handle;
-    pthread_mutex_lock(&engine->lock);
-    status = admit(comm, request);
-    if (status != WEFT_OK) {
-        if (ticket) {
-            wefti_ticket_return(comm, ticket);
+    if (wefti_fault_is_published(comm)) {
+        pthread_mutex_lock(&engine->lock);
+        const bool failed = wefti_fault_act(comm);
+        if (failed) {
+            status = refuse(comm, request);
+            if (ticket) {
+                wefti_ticket_return(comm, ticket);
+            }
         }
         pthread_mutex_unlock(&engine->lock);
-        free(handle);
-        free(request->block);
-        return status;
+        if (failed) {
+            free(handle);
+            free(request->block);
+            return status;
+        }
     }
     const uint64_t turn = ticket ? ticket->turn : 0;
     if (handle) {
-        atomic_fetch_add(&engine->pending, 1);
         *handle_out = handle;
     }
-    request->kind->submit(comm, request);
-    pthread_mutex_unlock(&engine->lock);
+    atomic_fetch_add(&engine->pending, 1);
+    put_in(comm, request); /* from here on it may end at any time */
     if (ticket) {
         return wefti_ticket_queue(comm, ticket, turn, stream);
     }
@@ -173,7 +210,10 @@ void wefti_request_end(weft_comm *comm, wefti_request *request,
     if (request->handle) {
         end_handle(comm, request->handle, status);
     }
-    free(request->block);
+    if (request->block) {
+        atomic_fetch_sub(&comm->engine->pending, 1);
+        free(request->block);
+    }
 }
 
 static weft_status refuse_null(void)

@@ -3,8 +3,8 @@
  * comm/request.h - what has been posted and is not yet done: a collective, a
  * list of messages, a put, a signal or a wait alike.
  *
- *   posted (in its kind's queue) -> its stream has come to it -> moved by the
- *   engine -> done: its poster, or its stream, goes on
+ *   posted -> taken in (its kind's queue) -> its stream has come to it -> moved
+ *   by the engine -> done: its poster, or its stream, goes on
  *
  * Each kind has a struct that begins with its request. One that its caller
  * waits for lies with the caller; one on a stream, or with a handle
@@ -19,7 +19,6 @@
 #include "weft/request.h"
 
 /*
- * admit     whether there is room; the reason else. NULL: always.
  * submit    put it into its queue.
  * push      move what can move now, while its caller has the processor.
  * refuse    comm has failed and it will not be submitted: whoever waits for its
@@ -29,7 +28,6 @@
  * The engine's lock is held in all.
  */
 typedef struct wefti_request_kind {
-    weft_status (*admit)(const weft_comm *comm, const wefti_request *request);
     void (*submit)(weft_comm *comm, wefti_request *request);
     void (*push)(weft_comm *comm, wefti_request *request);
     void (*refuse)(weft_comm *comm, const wefti_request *request);
@@ -39,6 +37,7 @@ typedef struct wefti_request_kind {
 
 struct wefti_request {
     const wefti_request_kind *kind;
+    wefti_request *next;  /* posted before it, and not yet taken in */
     wefti_ticket *ticket; /* its place in a stream; NULL: in none */
     weft_request *handle; /* that shows its end; NULL: there is none */
     void *block;          /* what its end frees; NULL: it is its caller's */
@@ -50,7 +49,7 @@ struct wefti_request {
  * wefti_request_run - post a request that lies with the caller, and wait for
  * its end.
  *
- * Returns     OK | what admit says | the fault of a failed communicator.
+ * Returns     OK | the fault of a failed communicator.
  */
 WEFT_NODISCARD weft_status wefti_request_run(weft_comm *comm,
                                              wefti_request *request);
@@ -70,6 +69,10 @@ WEFT_NODISCARD weft_status wefti_request_queue(weft_comm *comm,
 /* Whether there is a place for a handle; there is none in it then.
  * Returns OK | ERR_INVALID. */
 WEFT_NODISCARD weft_status wefti_request_check_out(weft_request **request_out);
+
+/* What has been posted goes to the queues of its kinds, in the order of
+ * posting. Lock held. */
+void wefti_requests_take_in(weft_comm *comm);
 
 /* Whether it may begin: its stream has come to it. Lock held. */
 bool wefti_request_reached(weft_comm *comm, const wefti_request *request);

@@ -70,32 +70,32 @@ static void add_block(weft_comm *comm, wefti_ticket_block *block)
 weft_status wefti_ticket_take(weft_comm *comm, weft_stream *stream,
                               wefti_ticket **ticket_out)
 {
-    pthread_mutex_lock(&comm->engine->lock);
+    pthread_mutex_lock(&comm->tickets_lock);
     while (!comm->tickets_free) {
-        pthread_mutex_unlock(&comm->engine->lock);
+        pthread_mutex_unlock(&comm->tickets_lock);
         wefti_ticket_block *block;
         weft_status status = make_block(comm, &block);
         if (status != WEFT_OK) {
             return status;
         }
-        pthread_mutex_lock(&comm->engine->lock);
+        pthread_mutex_lock(&comm->tickets_lock);
         add_block(comm, block);
     }
     wefti_ticket *ticket = comm->tickets_free;
     comm->tickets_free = ticket->next;
+    pthread_mutex_unlock(&comm->tickets_lock);
     ticket->turn++;
     ticket->stream = stream;
-    atomic_fetch_add(&comm->engine->pending, 1);
-    pthread_mutex_unlock(&comm->engine->lock);
     *ticket_out = ticket;
     return WEFT_OK;
 }
 
 void wefti_ticket_return(weft_comm *comm, wefti_ticket *ticket)
 {
-    atomic_fetch_sub(&comm->engine->pending, 1);
+    pthread_mutex_lock(&comm->tickets_lock);
     ticket->next = comm->tickets_free;
     comm->tickets_free = ticket;
+    pthread_mutex_unlock(&comm->tickets_lock);
 }
 
 weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
@@ -146,25 +146,40 @@ void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)
     wefti_ticket_return(comm, ticket);
 }
 
+/* Blocks only come, until the end, so this one's successors stay. */
+static wefti_ticket_block *newest_block(weft_comm *comm)
+{
+    pthread_mutex_lock(&comm->tickets_lock);
+    wefti_ticket_block *newest = comm->ticket_blocks;
+    pthread_mutex_unlock(&comm->tickets_lock);
+    return newest;
+}
+
 void wefti_tickets_fail(weft_comm *comm)
 {
-    for (wefti_ticket_block *block = comm->ticket_blocks; block;
+    for (wefti_ticket_block *block = newest_block(comm); block;
          block = block->next) {
         wefti_gate_fail(block->done, comm->failed, comm->fault.text);
     }
 }
 
-bool wefti_tickets_own(const weft_comm *comm, const weft_gate *gate)
+bool wefti_tickets_own(weft_comm *comm, const weft_gate *gate)
 {
-    const wefti_ticket_block *block = comm->ticket_blocks;
+    const wefti_ticket_block *block = newest_block(comm);
     while (block && block->done != gate) {
         block = block->next;
     }
     return block != NULL;
 }
 
+void wefti_tickets_init(weft_comm *comm)
+{
+    pthread_mutex_init(&comm->tickets_lock, NULL);
+}
+
 void wefti_tickets_fini(weft_comm *comm)
 {
+    pthread_mutex_destroy(&comm->tickets_lock);
     while (comm->ticket_blocks) {
         wefti_ticket_block *block = comm->ticket_blocks;
         comm->ticket_blocks = block->next;

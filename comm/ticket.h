@@ -23,9 +23,8 @@ struct wefti_ticket {
 };
 
 /*
- * wefti_ticket_take   - a free ticket for stream; it counts as pending for the
- *                       engine's thread. Without the lock: new ones need gates.
- * wefti_ticket_return - one that has not been queued. Engine's lock held.
+ * wefti_ticket_take   - a free ticket for stream; without the engine's lock.
+ * wefti_ticket_return - one that no stream will come to any more.
  *
  * Returns     OK | ERR_NO_MEMORY | what weft_gate_create says.
  */
@@ -56,8 +55,9 @@ void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket,
 void wefti_tickets_fail(weft_comm *comm);
 
 /* Whether gate is one of its tickets'. */
-bool wefti_tickets_own(const weft_comm *comm, const weft_gate *gate);
+bool wefti_tickets_own(weft_comm *comm, const weft_gate *gate);
 
+void wefti_tickets_init(weft_comm *comm);
 void wefti_tickets_fini(weft_comm *comm);
 
 #endif

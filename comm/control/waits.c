@@ -107,7 +107,7 @@ void wefti_waits_note(weft_comm *comm, const void *wait,
 /* A stream that stands at a gate of weft's own waits in another operation. */
 static bool is_own_gate(const wefti_engine *engine, const weft_gate *gate)
 {
-    for (const weft_comm *comm = engine->comms; comm; comm = comm->next) {
+    for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
         if (wefti_tickets_own(comm, gate)) {
             return true;
         }

@@ -128,18 +128,6 @@ static wefti_batch *batch_of(wefti_request *request)
     return (wefti_batch *)request;
 }
 
-static weft_status admit(const weft_comm *comm, const wefti_request *request)
-{
-    const size_t count = ((const wefti_batch *)request)->count;
-    return count <= WEFTI_LETTERS_MAX - comm->letters_pending
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_NO_MEMORY,
-                             "%zu sends and receives pending on \"%s\" and %zu "
-                             "more: allowed is %d",
-                             comm->letters_pending, comm->name, count,
-                             (int)WEFTI_LETTERS_MAX);
-}
-
 static void refuse(weft_comm *comm, const wefti_request *request)
 {
     const wefti_batch *batch = (const wefti_batch *)request;
@@ -347,11 +335,8 @@ static void push(weft_comm *comm, wefti_request *request)
     wefti_letters_advance(comm);
 }
 
-const wefti_request_kind wefti_batch_kind = {.admit = admit,
-                                             .submit = submit,
-                                             .push = push,
-                                             .refuse = refuse,
-                                             .describe = describe};
+const wefti_request_kind wefti_batch_kind = {
+    .submit = submit, .push = push, .refuse = refuse, .describe = describe};
 
 void wefti_letters_fail(weft_comm *comm)
 {

@@ -14,8 +14,6 @@
 
 #include "comm/request.h"
 
-enum { WEFTI_LETTERS_MAX = 1 << 20 }; /* pending on one communicator */
-
 /* What has been posted together: it starts as one and is done as one. */
 typedef struct wefti_batch {
     wefti_request request;

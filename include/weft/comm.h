@@ -44,7 +44,8 @@ typedef struct weft_unique_id {
  *                memory only. Borrowed for the communicator's life.
  * warn_ms        a waiter names whom it waits for after this (10 000).
  * timeout_ms     and the communicator fails after this (600 000).
- * ops_in_flight  how many operations may overlap, 1 .. 16 (16).
+ * ops_in_flight  how many collectives may overlap, 1 .. 16 (16); any number
+ *                may be posted.
  * sm_budget      GPU multiprocessors that communication may hold; unused by
  *                host fabrics.
  * flags          must be 0.

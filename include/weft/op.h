@@ -92,10 +92,10 @@ typedef struct weft_op {
  * Returns     OK | ERR_INVALID (the text names the argument; nothing was
  *             queued, no number taken) | with a NULL stream ERR_MISMATCH,
  *             ERR_PEER, ERR_TIMEOUT, ERR_ABORTED | one of these if the
- *             communicator has already failed.
+ *             communicator has already failed | on a stream ERR_NO_MEMORY.
  * Threads     one caller per comm at a time.
- * Blocks      if stream is NULL, or while ops_in_flight are pending.
- * Allocates   no.
+ * Blocks      if stream is NULL; never for room: any number may be pending.
+ * Allocates   on a stream, what it keeps of the operation until it is done.
  */
 WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
                                         weft_comm *comm, weft_stream *stream);

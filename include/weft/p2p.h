@@ -81,8 +81,7 @@ typedef struct weft_p2p {
  *
  * Returns     OK | ERR_INVALID (the text names the part and the argument;
  *             also where a RECV's buffer overlaps another part's; nothing was
- *             queued) | ERR_NO_MEMORY (likewise; more than 2^20 parts pending
- *             on a communicator count as that) | with a NULL stream
+ *             queued) | ERR_NO_MEMORY (likewise) | with a NULL stream
  *             ERR_MISMATCH, ERR_PEER, ERR_TIMEOUT, ERR_ABORTED | one of these
  *             if the communicator has already failed.
  * Threads     one caller per comm at a time.

@@ -39,7 +39,11 @@ static void take_lane(weft_comm *comm, wefti_collective *self)
     op->choice = prepared->choice;
     op->signature = prepared->signature;
     op->state = WEFTI_OP_POSTED;
-    comm->active |= 1u << (op->number % WEFTI_LANES);
+    const uint32_t lane = 1u << (op->number % WEFTI_LANES);
+    comm->active |= lane;
+    if (wefti_class_is_urgent(prepared->desc.class_id)) {
+        comm->urgent |= lane;
+    }
 }
 
 /* What peers still read from the next lane holds this rank up from now on. */

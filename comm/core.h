@@ -266,6 +266,8 @@ struct weft_comm {
     wefti_op ops[WEFTI_LANES];
     void *op_arrays;        /* what the ops' pointers point into */
     uint32_t active;        /* bit set of ops not FREE */
+    uint32_t urgent;        /* of those, the ones that compute waits for soon */
+    int64_t budget_bytes;   /* that may still move in this turn */
     uint32_t windows_used;  /* bit set */
     const wefti_op *wanted; /* the first posted waits for this lane */
     int slots_max;
@@ -326,6 +328,13 @@ static inline void wefti_comm_note(weft_comm *comm, uint64_t number,
         atomic_store_explicit(&engine->noted, comm, memory_order_relaxed);
     }
     wefti_board_note(engine->board, number, kind);
+}
+
+/* Whether the next piece of compute waits for it; gradients and what else
+ * moves in bulk can wait. */
+static inline bool wefti_class_is_urgent(weft_class class_id)
+{
+    return class_id >= WEFT_CLASS_TP && class_id < WEFT_CLASS_DP;
 }
 
 /* Whether its poster may still be waiting for it. */

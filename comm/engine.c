@@ -43,7 +43,8 @@ enum {
     SPIN_NS = 20000,
     POLLS_PER_LOCK = 8, /* while spinning: the lock costs more than a look */
     LOOKS_PER_CLOCK = 4,
-    LAST_PUSHES = 16 /* more than what can lie staged needs */
+    LAST_PUSHES = 16,      /* more than what can lie staged needs */
+    TURN_BYTES = 512 << 10 /* of a communicator's, until others have a turn */
 };
 
 /* How a caller has been waiting so far. */
@@ -127,19 +128,36 @@ void wefti_engine_release(wefti_engine *engine)
     free(engine);
 }
 
-static bool push_ops(weft_comm *comm)
+/* Those of a set of lanes, as long as the turn's budget lasts. */
+static bool push_lanes(weft_comm *comm, uint32_t lanes)
 {
     bool moved = false;
+    for (uint64_t i = 1; i <= WEFTI_LANES && lanes & comm->active; i++) {
+        /* Oldest first: later ones often wait for them. */
+        size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);
+        if ((lanes & comm->active) >> lane & 1) {
+            moved |= wefti_op_advance(comm, &comm->ops[lane]);
+        }
+        if (comm->budget_bytes <= 0) {
+            break;
+        }
+    }
+    return moved;
+}
+
+static bool push_urgent(weft_comm *comm)
+{
     if (comm->posted) {
         wefti_collectives_launch(comm);
     }
-    for (uint64_t i = 1; i <= WEFTI_LANES && comm->active; i++) {
-        /* Oldest first: later ones often wait for them. */
-        size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);
-        if (comm->active >> lane & 1) {
-            moved |= wefti_op_advance(comm, &comm->ops[lane]);
-        }
-    }
+    return push_lanes(comm, comm->urgent);
+}
+
+static bool push_ops(weft_comm *comm, int64_t budget_bytes)
+{
+    comm->budget_bytes = budget_bytes;
+    bool moved = push_urgent(comm);
+    moved |= push_lanes(comm, ~comm->urgent);
     if (comm->letters_pending) {
         moved |= wefti_letters_advance(comm);
     }
@@ -156,15 +174,30 @@ static bool push_comm(weft_comm *comm)
         return wefti_fault_release(comm);
     }
     if (!wefti_fault_is_published(comm)) {
-        return push_ops(comm);
+        return push_ops(comm, TURN_BYTES);
     }
     /* What had all it needs before the fault still ends well: a rank that is
      * slow to leave an operation does not lose it to a fault in the next. */
     bool moved = false;
-    for (int i = 0; i < LAST_PUSHES && push_ops(comm); i++) {
+    for (int i = 0; i < LAST_PUSHES && push_ops(comm, INT64_MAX); i++) {
         moved = true;
     }
     return (wefti_fault_is_ripe(comm, moved) && wefti_fault_act(comm)) || moved;
+}
+
+/* A communicator has used up its turn: what compute waits for does not wait for
+ * the turns of all the others. */
+static bool push_urgent_of_all(wefti_engine *engine)
+{
+    bool moved = false;
+    for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
+        if (comm->failed == WEFT_OK && !wefti_fault_is_published(comm)) {
+            wefti_requests_take_in(comm);
+            comm->budget_bytes = TURN_BYTES;
+            moved |= push_urgent(comm);
+        }
+    }
+    return moved;
 }
 
 bool wefti_engine_push(wefti_engine *engine)
@@ -177,6 +210,9 @@ bool wefti_engine_push(wefti_engine *engine)
     }
     for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
         moved |= push_comm(comm);
+        if (comm->budget_bytes <= 0) {
+            moved |= push_urgent_of_all(engine);
+        }
     }
     return moved;
 }

@@ -390,6 +390,7 @@ static void drain(weft_comm *comm, wefti_op *op)
     }
     op->state = WEFTI_OP_FREE;
     comm->active &= ~(1u << op->number % WEFTI_LANES);
+    comm->urgent &= comm->active;
 }
 
 /* Pushes a running operation, and asks why if it does not move. */

@@ -171,11 +171,14 @@ static bool track_is_done(const wefti_op *op, const wefti_track *track)
 static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     int done = 0;
-    while (done < STEPS_PER_PUSH && load_step(op, track)) {
+    while (done < STEPS_PER_PUSH && (done == 0 || comm->budget_bytes > 0) &&
+           load_step(op, track)) {
         track->wait = advance_step(comm, op, track);
         if (track->wait != WEFTI_WAIT_NOTHING) {
             break;
         }
+        comm->budget_bytes -=
+            (int64_t)(track->step.elems * op->role.elem_bytes);
         track->next++;
         track->loaded = false;
         done++;

@@ -199,6 +199,7 @@ static bool push_put(wefti_mem_op *op)
             op->bytes < NEAR_BYTES ? op->bytes : (size_t)NEAR_BYTES;
         wefti_copy(wefti_mem_get_data(op->mem, op->peer) + op->dst_offset,
                    op->src, part);
+        op->mem->comm->budget_bytes -= (int64_t)part;
         op->src += part;
         op->dst_offset += part;
         op->bytes -= part;

@@ -236,6 +236,7 @@ static bool pass_now(weft_comm *comm, wefti_letters *queue)
         !(send ? send_now(comm, desc, bytes) : recv_now(comm, desc, bytes))) {
         return false;
     }
+    comm->budget_bytes -= (int64_t)bytes;
     note(comm, ++queue->number, desc);
     return true;
 }
@@ -287,7 +288,9 @@ static void describe(const weft_comm *comm, const wefti_request *request,
 static bool advance_queue(weft_comm *comm, wefti_letters *queue)
 {
     bool moved = false;
-    for (int i = 0; queue->first && i < LETTERS_PER_PUSH; i++) {
+    for (int i = 0; queue->first && i < LETTERS_PER_PUSH &&
+                    (i == 0 || comm->budget_bytes > 0);
+         i++) {
         wefti_letter *letter = queue->first;
         wefti_op *op = queue->op;
         if (op->state == WEFTI_OP_FREE) {

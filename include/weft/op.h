@@ -51,7 +51,8 @@ extern "C" {
  *                GATHER raises one chunk of its arrived gate at the end.
  * ready_chunk    the gate's chunk that belongs to element 0 of send.
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
- * class_id       for the ledger; 0 counts as WEFT_CLASS_DP.
+ * class_id       for the ledger; 0 counts as WEFT_CLASS_DP. TP, CP, EP and PP
+ *                move before DP and MEM.
  * label          for messages and the ledger; borrowed until done; NULL: none.
  * scale          PREMULSUM: one element of dtype in host memory, any alignment,
  *                read before weft_op_post returns: what this rank's data are

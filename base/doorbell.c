@@ -6,6 +6,7 @@
  */
 #include "base/doorbell.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stddef.h>
@@ -13,22 +14,40 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { ARMED_MOST = (1 << WEFTI_DOORBELL_BITS) - 1 };
+
+static uint32_t generation_of(uint32_t state)
+{
+    return state >> WEFTI_DOORBELL_BITS;
+}
+
+static uint32_t armed_of(uint32_t state)
+{
+    return state & ARMED_MOST;
+}
+
 void wefti_doorbell_init(wefti_doorbell *bell)
 {
-    atomic_init(&bell->count, 0);
-    atomic_init(&bell->sleepers, 0);
+    atomic_init(&bell->state, 0);
 }
 
+/* ARMED_MOST stands for as many or more, until the next ring. */
 uint32_t wefti_doorbell_arm(wefti_doorbell *bell)
 {
-    uint32_t seen = atomic_load(&bell->count);
-    atomic_fetch_add(&bell->sleepers, 1);
-    return seen;
+    uint32_t state = atomic_load(&bell->state);
+    while (!atomic_compare_exchange_weak(
+        &bell->state, &state,
+        armed_of(state) < ARMED_MOST ? state + 1 : state)) {
+    }
+    return generation_of(state);
 }
 
-void wefti_doorbell_disarm(wefti_doorbell *bell)
+void wefti_doorbell_disarm(wefti_doorbell *bell, uint32_t seen)
 {
-    atomic_fetch_sub(&bell->sleepers, 1);
+    uint32_t state = atomic_load(&bell->state);
+    while (generation_of(state) == seen && armed_of(state) < ARMED_MOST &&
+           !atomic_compare_exchange_weak(&bell->state, &state, state - 1)) {
+    }
 }
 
 void wefti_doorbell_sleep(wefti_doorbell *bell, uint32_t seen,
@@ -36,11 +55,21 @@ void wefti_doorbell_sleep(wefti_doorbell *bell, uint32_t seen,
 {
     struct timespec limit = {.tv_sec = timeout_ns / 1000000000,
                              .tv_nsec = timeout_ns % 1000000000};
-    syscall(SYS_futex, &bell->count, FUTEX_WAIT, seen, &limit, NULL, 0);
+    uint32_t state = atomic_load(&bell->state);
+    /* Others of the generation may come and go before the kernel compares. */
+    while (generation_of(state) == seen &&
+           syscall(SYS_futex, &bell->state, FUTEX_WAIT, state, &limit, NULL,
+                   0) != 0 &&
+           errno == EAGAIN) {
+        state = atomic_load(&bell->state);
+    }
 }
 
 void wefti_doorbell_wake(wefti_doorbell *bell)
 {
-    atomic_fetch_add(&bell->count, 1);
-    syscall(SYS_futex, &bell->count, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    uint32_t state = atomic_load(&bell->state);
+    while (!atomic_compare_exchange_weak(&bell->state, &state,
+                                         (state | ARMED_MOST) + 1)) {
+    }
+    syscall(SYS_futex, &bell->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }

@@ -7,12 +7,14 @@
  *   seen = wefti_doorbell_arm(b)       store the news (seq_cst)
  *   look for news (seq_cst loads)      wefti_doorbell_ring(b)
  *   none: wefti_doorbell_sleep(b, ..)
- *   wefti_doorbell_disarm(b)
+ *   wefti_doorbell_disarm(b, seen)
  *
- * arm raises "sleepers" before the sleeper looks; ring reads it after the news
- * is stored. All four are sequentially consistent, so either the sleeper sees
- * the news or the ringer sees the sleeper and moves the count that the kernel
- * compares. A ring with nobody asleep costs one load.
+ * One word holds a generation and how many are armed in it. arm counts its
+ * sleeper before he looks; ring reads the word after the news is stored. All
+ * four are sequentially consistent, so either the sleeper sees the news or the
+ * ringer sees that somebody is armed and begins the next generation, which the
+ * kernel compares: there nobody is armed yet. So a ring costs one load where
+ * nobody sleeps, and where those who did have been woken and are on their way.
  */
 #ifndef BASE_DOORBELL_H
 #define BASE_DOORBELL_H
@@ -21,13 +23,14 @@
 #include <stdint.h>
 
 typedef struct wefti_doorbell {
-    _Atomic uint32_t count;    /* wake -> the kernel's comparison in sleep */
-    _Atomic uint32_t sleepers; /* arm -> ring */
+    _Atomic uint32_t state; /* generation | armed, WEFTI_DOORBELL_BITS of it */
 } wefti_doorbell;
+
+enum { WEFTI_DOORBELL_BITS = 12 };
 
 void wefti_doorbell_init(wefti_doorbell *bell);
 uint32_t wefti_doorbell_arm(wefti_doorbell *bell);
-void wefti_doorbell_disarm(wefti_doorbell *bell);
+void wefti_doorbell_disarm(wefti_doorbell *bell, uint32_t seen);
 
 /* Sleeps until rung since arm returned seen, or timeout_ns (> 0) is over. */
 void wefti_doorbell_sleep(wefti_doorbell *bell, uint32_t seen,
@@ -36,9 +39,15 @@ void wefti_doorbell_sleep(wefti_doorbell *bell, uint32_t seen,
 /* Wakes all sleepers. Works across processes. */
 void wefti_doorbell_wake(wefti_doorbell *bell);
 
+/* How many may be asleep, not counting those that have been rung. */
+static inline uint32_t wefti_doorbell_armed(const wefti_doorbell *bell)
+{
+    return atomic_load(&bell->state) & ((1u << WEFTI_DOORBELL_BITS) - 1);
+}
+
 static inline void wefti_doorbell_ring(wefti_doorbell *bell)
 {
-    if (atomic_load(&bell->sleepers) != 0) {
+    if (wefti_doorbell_armed(bell) != 0) {
         wefti_doorbell_wake(bell);
     }
 }

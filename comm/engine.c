@@ -301,7 +301,7 @@ static bool park(wefti_engine *engine, bool (*done)(const void *),
         arm_net(engine)) {
         wefti_doorbell_sleep(engine->bell, seen, sleep_ns(&news, patience));
     }
-    wefti_doorbell_disarm(engine->bell);
+    wefti_doorbell_disarm(engine->bell, seen);
     return news.done;
 }
 
@@ -410,7 +410,7 @@ static void *progress(void *argument)
                 !atomic_load(&engine->stopping)) {
                 wefti_doorbell_sleep(&engine->idle, seen, 1000000000);
             }
-            wefti_doorbell_disarm(&engine->idle);
+            wefti_doorbell_disarm(&engine->idle, seen);
             continue;
         }
         if (!drives) {

@@ -100,7 +100,7 @@ void wefti_await(wefti_doorbell *bell, bool spins,
         if (!done) {
             wefti_doorbell_sleep(bell, seen, SLEEP_NS);
         }
-        wefti_doorbell_disarm(bell);
+        wefti_doorbell_disarm(bell, seen);
     }
 }
 

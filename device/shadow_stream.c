@@ -143,7 +143,7 @@ static void await_all(wefti_shadow_stream *stream)
         if (!is_drained(&wanted)) {
             wefti_doorbell_sleep(&stream->empty, seen, TEND_NS);
         }
-        wefti_doorbell_disarm(&stream->empty);
+        wefti_doorbell_disarm(&stream->empty, seen);
     }
     wefti_holds_pass(stream->holds);
 }

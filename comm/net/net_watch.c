@@ -61,7 +61,7 @@ static void rest(wefti_net_watch *watch)
     if (!atomic_load(&watch->armed) && !atomic_load(&watch->stopping)) {
         wefti_doorbell_sleep(&watch->ask, seen, lingers ? LINGER_NS : IDLE_NS);
     }
-    wefti_doorbell_disarm(&watch->ask);
+    wefti_doorbell_disarm(&watch->ask, seen);
     atomic_store(&watch->lingering, false);
     if (lingers && !atomic_load(&watch->left) && !atomic_load(&watch->armed) &&
         !atomic_load(&watch->stopping)) {

@@ -28,7 +28,8 @@
 
 enum { PLAYERS_MAX = 5, ROUNDS = 4000 };
 static const int64_t limit_ns = 20000000000;
-static const uint32_t first_count = UINT32_MAX; /* wraps at the first wake */
+/* The generation wraps at the first wake. */
+static const uint32_t last_generation = UINT32_MAX >> WEFTI_DOORBELL_BITS;
 
 /* The token is at player (turn % players); news and doorbell of each apart. */
 typedef struct table {
@@ -68,7 +69,7 @@ static bool wait_for_turn(table *t, int number, uint64_t *random)
             wefti_doorbell_sleep(bell, seen, limit_ns);
             atomic_fetch_add(&t->sleeps, 1);
         }
-        wefti_doorbell_disarm(bell);
+        wefti_doorbell_disarm(bell, seen);
         if (wefti_clock_ns() >= end_ns) {
             return false;
         }
@@ -102,7 +103,8 @@ static table *make_table(int players)
     t->seed = (unsigned)wefti_clock_ns();
     for (int p = 0; p < players; p++) {
         wefti_doorbell_init(&t->bells[p]);
-        atomic_store(&t->bells[p].count, first_count);
+        atomic_store(&t->bells[p].state,
+                     last_generation << WEFTI_DOORBELL_BITS);
     }
     return t;
 }
@@ -116,11 +118,13 @@ static void check_table(table *t)
     assert_true(t->sleeps > 0);
     uint32_t wakes = 0;
     for (int p = 0; p < t->players; p++) {
-        wakes += t->bells[p].count - first_count;
+        wakes +=
+            ((t->bells[p].state >> WEFTI_DOORBELL_BITS) - last_generation) &
+            last_generation;
     }
     assert_true(wakes > 0 && wakes <= (uint32_t)(t->players * ROUNDS));
     for (int p = 0; p < t->players; p++) {
-        assert_int_equal(t->bells[p].sleepers, 0);
+        assert_int_equal(wefti_doorbell_armed(&t->bells[p]), 0);
     }
     munmap(t, sizeof(*t));
 }
@@ -185,7 +189,7 @@ static void *sleep_in_crowd(void *argument)
         if (!atomic_load(&c->news)) {
             wefti_doorbell_sleep(&c->bell, seen, limit_ns);
         }
-        wefti_doorbell_disarm(&c->bell);
+        wefti_doorbell_disarm(&c->bell, seen);
     }
     atomic_fetch_add(&c->woken, wefti_clock_ns() < end_ns);
     return NULL;
@@ -200,7 +204,7 @@ static void test_ring_wakes_every_sleeper(void **state)
     for (int p = 0; p < PLAYERS_MAX; p++) {
         pthread_create(&threads[p], NULL, sleep_in_crowd, &c);
     }
-    while (atomic_load(&c.bell.sleepers) < PLAYERS_MAX) {
+    while (wefti_doorbell_armed(&c.bell) < PLAYERS_MAX) {
         sched_yield();
     }
     atomic_store(&c.news, 1);
@@ -217,11 +221,59 @@ static void test_ring_without_sleepers_moves_nothing(void **state)
     wefti_doorbell bell;
     wefti_doorbell_init(&bell);
     wefti_doorbell_ring(&bell);
-    assert_int_equal(bell.count, 0);
+    assert_int_equal(bell.state, 0);
     uint32_t seen = wefti_doorbell_arm(&bell);
     wefti_doorbell_ring(&bell);
-    assert_int_not_equal(bell.count, seen);
-    wefti_doorbell_disarm(&bell);
+    const uint32_t rung = bell.state;
+    assert_int_not_equal(rung >> WEFTI_DOORBELL_BITS, seen);
+    wefti_doorbell_disarm(&bell, seen);
+    assert_int_equal(bell.state, rung);
+}
+
+/* Whoever has been rung is on his way: more rings cost no call of the kernel.
+ */
+static void test_second_ring_moves_nothing_until_the_next_arm(void **state)
+{
+    (void)state;
+    wefti_doorbell bell;
+    wefti_doorbell_init(&bell);
+    const uint32_t first = wefti_doorbell_arm(&bell);
+    const uint32_t second = wefti_doorbell_arm(&bell);
+    assert_int_equal(first, second);
+    assert_int_equal(wefti_doorbell_armed(&bell), 2);
+    wefti_doorbell_ring(&bell);
+    const uint32_t rung = bell.state;
+    wefti_doorbell_ring(&bell);
+    assert_int_equal(bell.state, rung);
+    /* One of the two is quick and arms again before the other has gone. */
+    const uint32_t third = wefti_doorbell_arm(&bell);
+    wefti_doorbell_disarm(&bell, second);
+    assert_int_equal(wefti_doorbell_armed(&bell), 1);
+    wefti_doorbell_ring(&bell);
+    assert_int_not_equal(bell.state, rung);
+    wefti_doorbell_disarm(&bell, third);
+    assert_int_equal(wefti_doorbell_armed(&bell), 0);
+}
+
+/* More than are counted, and back. */
+static void test_crowd_beyond_counting_is_woken(void **state)
+{
+    (void)state;
+    wefti_doorbell bell;
+    wefti_doorbell_init(&bell);
+    uint32_t seen = 0;
+    for (int i = 0; i < 5000; i++) {
+        seen = wefti_doorbell_arm(&bell);
+    }
+    for (int i = 0; i < 4999; i++) {
+        wefti_doorbell_disarm(&bell, seen);
+    }
+    assert_int_not_equal(wefti_doorbell_armed(&bell), 0);
+    wefti_doorbell_ring(&bell);
+    assert_int_equal(wefti_doorbell_armed(&bell), 0);
+    const int64_t begin_ns = wefti_clock_ns();
+    wefti_doorbell_sleep(&bell, seen, limit_ns);
+    assert_true(wefti_clock_ns() - begin_ns < limit_ns / 2);
 }
 
 /* Rung between arm and sleep: the kernel must not let it sleep at all. */
@@ -235,7 +287,7 @@ static void test_sleep_after_a_ring_returns_at_once(void **state)
     int64_t begin_ns = wefti_clock_ns();
     wefti_doorbell_sleep(&bell, seen, limit_ns);
     assert_true(wefti_clock_ns() - begin_ns < limit_ns / 2);
-    wefti_doorbell_disarm(&bell);
+    wefti_doorbell_disarm(&bell, seen);
 }
 
 static void test_sleep_unrung_ends_with_its_timeout(void **state)
@@ -248,7 +300,7 @@ static void test_sleep_unrung_ends_with_its_timeout(void **state)
     wefti_doorbell_sleep(&bell, seen, 20000000);
     int64_t slept_ns = wefti_clock_ns() - begin_ns;
     assert_true(slept_ns >= 19000000 && slept_ns < limit_ns / 2);
-    wefti_doorbell_disarm(&bell);
+    wefti_doorbell_disarm(&bell, seen);
 }
 
 int main(void)
@@ -259,6 +311,8 @@ int main(void)
         cmocka_unit_test(test_ring_across_five_threads_loses_no_wakeup),
         cmocka_unit_test(test_ring_wakes_every_sleeper),
         cmocka_unit_test(test_ring_without_sleepers_moves_nothing),
+        cmocka_unit_test(test_second_ring_moves_nothing_until_the_next_arm),
+        cmocka_unit_test(test_crowd_beyond_counting_is_woken),
         cmocka_unit_test(test_sleep_after_a_ring_returns_at_once),
         cmocka_unit_test(test_sleep_unrung_ends_with_its_timeout),
     };

@@ -116,7 +116,7 @@ static void *take_messages(void *argument)
                 wefti_doorbell_sleep(bell, seen, 20000000000);
                 link->sleeps++;
             }
-            wefti_doorbell_disarm(bell);
+            wefti_doorbell_disarm(bell, seen);
         }
         if (!message.data) {
             continue;

@@ -56,7 +56,8 @@ static void want_lane(weft_comm *comm)
     comm->wanted = op;
 }
 
-void wefti_collectives_launch(weft_comm *comm)
+/* Gives lanes to as many as there are lanes for. */
+static void launch(weft_comm *comm)
 {
     while (comm->posted && has_lane(comm)) {
         wefti_collective *first = comm->posted;
@@ -78,8 +79,13 @@ static void fail_chunks(weft_comm *comm, const wefti_collective *self)
     }
 }
 
-void wefti_collectives_fail(weft_comm *comm)
+static void fail(weft_comm *comm)
 {
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        if (wefti_op_pending(&comm->ops[lane])) {
+            wefti_op_finish(comm, &comm->ops[lane], comm->failed);
+        }
+    }
     while (comm->posted) {
         wefti_collective *first = comm->posted;
         comm->posted = first->next;
@@ -124,7 +130,7 @@ static void submit(weft_comm *comm, wefti_request *request)
  */
 static void push(weft_comm *comm, wefti_request *request)
 {
-    wefti_collectives_launch(comm);
+    launch(comm);
     wefti_op *op = &comm->ops[comm->number % WEFTI_LANES];
     if (op->request != request) {
         return; /* others come first */
@@ -154,8 +160,51 @@ static void describe(const weft_comm *comm, const wefti_request *request,
     found_out->number = op->number;
 }
 
-static const wefti_request_kind kind = {
-    .submit = submit, .push = push, .refuse = refuse, .describe = describe};
+/* Those of a set of lanes, as long as the turn's budget lasts. */
+static bool push_lanes(weft_comm *comm, uint32_t lanes)
+{
+    bool moved = false;
+    for (uint64_t i = 1; i <= WEFTI_LANES && lanes & comm->active; i++) {
+        /* Oldest first: later ones often wait for them. */
+        size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);
+        if ((lanes & comm->active) >> lane & 1) {
+            moved |= wefti_op_advance(comm, &comm->ops[lane]);
+        }
+        if (comm->budget_bytes <= 0) {
+            break;
+        }
+    }
+    return moved;
+}
+
+static bool advance(weft_comm *comm, bool urgent)
+{
+    if (comm->posted) {
+        launch(comm);
+    }
+    bool moved = push_lanes(comm, comm->urgent);
+    if (!urgent) {
+        moved |= push_lanes(comm, ~comm->urgent);
+    }
+    return moved;
+}
+
+static bool are_done(const weft_comm *comm)
+{
+    bool done = comm->posted == NULL;
+    for (int lane = 0; done && lane < WEFTI_LANES; lane++) {
+        done = !wefti_op_pending(&comm->ops[lane]);
+    }
+    return done;
+}
+
+const wefti_request_kind wefti_collective_kind = {.submit = submit,
+                                                  .push = push,
+                                                  .refuse = refuse,
+                                                  .describe = describe,
+                                                  .advance = advance,
+                                                  .fail = fail,
+                                                  .are_done = are_done};
 
 /* One that its caller does not wait for, and all that he may take back. */
 typedef struct queued {
@@ -175,9 +224,10 @@ static queued *make_queued(const wefti_prepared *prepared, uint64_t epoch,
         return NULL;
     }
     made->prepared = *prepared;
-    made->self = (wefti_collective){.request = {.kind = &kind, .block = made},
-                                    .prepared = &made->prepared,
-                                    .epoch = epoch};
+    made->self = (wefti_collective){
+        .request = {.kind = &wefti_collective_kind, .block = made},
+        .prepared = &made->prepared,
+        .epoch = epoch};
     if (ranks) {
         wefti_extent_copy_counts(&made->prepared.desc, made->counts, nranks);
     }
@@ -194,8 +244,9 @@ weft_status wefti_collective_post(const wefti_prepared *prepared,
                                   weft_request **handle_out)
 {
     if (!stream && !handle_out) {
-        wefti_collective here = {
-            .request.kind = &kind, .prepared = prepared, .epoch = epoch};
+        wefti_collective here = {.request.kind = &wefti_collective_kind,
+                                 .prepared = prepared,
+                                 .epoch = epoch};
         return wefti_request_run(comm, &here.request);
     }
     queued *made = make_queued(prepared, epoch, comm->nranks);

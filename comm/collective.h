@@ -36,11 +36,8 @@ WEFT_NODISCARD weft_status wefti_collective_post(const wefti_prepared *prepared,
                                                  weft_stream *stream,
                                                  weft_request **handle_out);
 
-/* Gives lanes to as many as there are lanes for. Lock held. */
-void wefti_collectives_launch(weft_comm *comm);
-
-/* Ends those that have no lane with the communicator's fault. Lock held. */
-void wefti_collectives_fail(weft_comm *comm);
+/* Those that have no lane get one in turn; those that have one move. */
+extern const wefti_request_kind wefti_collective_kind;
 
 /* The number that one without a lane will get which reduces by redop; 0: none
  * does. Lock held. */

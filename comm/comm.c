@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/collective.h"
 #include "comm/control/fault.h"
 #include "comm/copies.h"
 #include "comm/engine.h"
@@ -233,6 +234,10 @@ static void tear(weft_comm *comm)
     free(comm);
 }
 
+/* In the order in which they have their turns. */
+static const wefti_request_kind *const kinds[] = {
+    &wefti_collective_kind, &wefti_batch_kind, &wefti_mem_op_kind, NULL};
+
 weft_status wefti_comm_build(const wefti_comm_parts *parts,
                              weft_comm **comm_out)
 {
@@ -245,6 +250,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         (size_t)parts->nranks * (sizeof(wefti_verdict) + sizeof(*comm->peers) +
                                  sizeof(wefti_doorbell *));
     wefti_tickets_init(comm);
+    comm->kinds = kinds;
     comm->head_word = WEFTI_LIVE_WORD;
     comm->tail_word = WEFTI_LIVE_WORD;
     comm->home = parts->engine->home;
@@ -308,17 +314,6 @@ typedef struct leaving {
     int64_t until_ns;
 } leaving;
 
-static bool has_operations(const weft_comm *comm)
-{
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        if (wefti_op_pending(&comm->ops[lane])) {
-            return true;
-        }
-    }
-    return atomic_load(&comm->inbox) || comm->posted ||
-           comm->letters_pending > 0 || comm->mem_ops;
-}
-
 /* Whether nothing is left to wait for; what takes too long is ended. */
 static bool is_quiet(const void *context)
 {
@@ -327,7 +322,7 @@ static bool is_quiet(const void *context)
     if (comm->failed != WEFT_OK) {
         return comm->released;
     }
-    if (!has_operations(comm)) {
+    if (wefti_requests_are_done(comm)) {
         return wefti_copies_are_over(comm);
     }
     if (wefti_clock_ns() > own->until_ns) {

@@ -259,6 +259,7 @@ struct weft_comm {
     uint64_t completed;  /* all up to this are done */
     uint64_t settled;    /* and seen to be the same on all ranks */
     uint64_t peers_done; /* everybody has completed this, as last seen */
+    const struct wefti_request_kind *const *kinds; /* NULL after the last */
     /* Posted and not taken in: pushed by any thread, released; taken in under
      * the lock. */
     wefti_request *_Atomic inbox;

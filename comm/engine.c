@@ -19,16 +19,13 @@
 #include "base/relax.h"
 #include "base/settings.h"
 #include "base/thread.h"
-#include "comm/collective.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/copies.h"
 #include "comm/hosts.h"
 #include "comm/live.h"
-#include "comm/mem/mem.h"
 #include "comm/net/net.h"
-#include "comm/op.h"
-#include "comm/p2p/letters.h"
+#include "comm/request.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -128,45 +125,6 @@ void wefti_engine_release(wefti_engine *engine)
     free(engine);
 }
 
-/* Those of a set of lanes, as long as the turn's budget lasts. */
-static bool push_lanes(weft_comm *comm, uint32_t lanes)
-{
-    bool moved = false;
-    for (uint64_t i = 1; i <= WEFTI_LANES && lanes & comm->active; i++) {
-        /* Oldest first: later ones often wait for them. */
-        size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);
-        if ((lanes & comm->active) >> lane & 1) {
-            moved |= wefti_op_advance(comm, &comm->ops[lane]);
-        }
-        if (comm->budget_bytes <= 0) {
-            break;
-        }
-    }
-    return moved;
-}
-
-static bool push_urgent(weft_comm *comm)
-{
-    if (comm->posted) {
-        wefti_collectives_launch(comm);
-    }
-    return push_lanes(comm, comm->urgent);
-}
-
-static bool push_ops(weft_comm *comm, int64_t budget_bytes)
-{
-    comm->budget_bytes = budget_bytes;
-    bool moved = push_urgent(comm);
-    moved |= push_lanes(comm, ~comm->urgent);
-    if (comm->letters_pending) {
-        moved |= wefti_letters_advance(comm);
-    }
-    if (comm->mem_ops || comm->mems_engaged) {
-        moved |= wefti_mem_ops_advance(comm);
-    }
-    return moved;
-}
-
 static bool push_comm(weft_comm *comm)
 {
     wefti_requests_take_in(comm);
@@ -174,12 +132,13 @@ static bool push_comm(weft_comm *comm)
         return wefti_fault_release(comm);
     }
     if (!wefti_fault_is_published(comm)) {
-        return push_ops(comm, TURN_BYTES);
+        return wefti_requests_advance(comm, TURN_BYTES);
     }
     /* What had all it needs before the fault still ends well: a rank that is
      * slow to leave an operation does not lose it to a fault in the next. */
     bool moved = false;
-    for (int i = 0; i < LAST_PUSHES && push_ops(comm, INT64_MAX); i++) {
+    for (int i = 0; i < LAST_PUSHES && wefti_requests_advance(comm, INT64_MAX);
+         i++) {
         moved = true;
     }
     return (wefti_fault_is_ripe(comm, moved) && wefti_fault_act(comm)) || moved;
@@ -187,14 +146,12 @@ static bool push_comm(weft_comm *comm)
 
 /* A communicator has used up its turn: what compute waits for does not wait for
  * the turns of all the others. */
-static bool push_urgent_of_all(wefti_engine *engine)
+static bool urge_all(wefti_engine *engine)
 {
     bool moved = false;
     for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
         if (comm->failed == WEFT_OK && !wefti_fault_is_published(comm)) {
-            wefti_requests_take_in(comm);
-            comm->budget_bytes = TURN_BYTES;
-            moved |= push_urgent(comm);
+            moved |= wefti_requests_urge(comm, TURN_BYTES);
         }
     }
     return moved;
@@ -211,7 +168,7 @@ bool wefti_engine_push(wefti_engine *engine)
     for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
         moved |= push_comm(comm);
         if (comm->budget_bytes <= 0) {
-            moved |= push_urgent_of_all(engine);
+            moved |= urge_all(engine);
         }
     }
     return moved;

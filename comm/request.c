@@ -95,6 +95,45 @@ void wefti_requests_take_in(weft_comm *comm)
     }
 }
 
+static bool advance(weft_comm *comm, bool urgent, int64_t budget_bytes)
+{
+    bool moved = false;
+    comm->budget_bytes = budget_bytes;
+    for (int i = 0; comm->kinds[i]; i++) {
+        moved |= comm->kinds[i]->advance(comm, urgent);
+    }
+    return moved;
+}
+
+bool wefti_requests_advance(weft_comm *comm, int64_t budget_bytes)
+{
+    return advance(comm, false, budget_bytes);
+}
+
+bool wefti_requests_urge(weft_comm *comm, int64_t budget_bytes)
+{
+    wefti_requests_take_in(comm);
+    return advance(comm, true, budget_bytes);
+}
+
+void wefti_requests_fail(weft_comm *comm)
+{
+    for (int i = 0; comm->kinds[i]; i++) {
+        comm->kinds[i]->fail(comm);
+    }
+    /* Last: whoever waited for a stream may now destroy his gates. */
+    wefti_tickets_fail(comm);
+}
+
+bool wefti_requests_are_done(const weft_comm *comm)
+{
+    bool done = atomic_load(&comm->inbox) == NULL;
+    for (int i = 0; done && comm->kinds[i]; i++) {
+        done = comm->kinds[i]->are_done(comm);
+    }
+    return done;
+}
+
 static bool is_done(const void *context)
 {
     return ((const wefti_request *)context)->done;

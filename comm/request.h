@@ -19,11 +19,20 @@
 #include "weft/request.h"
 
 /*
+ * Of one request:
+ *
  * submit    put it into its queue.
  * push      move what can move now, while its caller has the processor.
  * refuse    comm has failed and it will not be submitted: whoever waits for its
  *           chunks must not wait for ever. NULL: nobody can.
  * describe  what waits while its stream has not come to it: signature, number.
+ *
+ * Of all of the kind on a communicator:
+ *
+ * advance   move them once, as far as comm->budget_bytes lasts; whether
+ *           anything moved. urgent: only those that compute waits for soon.
+ * fail      end them with the communicator's fault.
+ * are_done  whether none is pending.
  *
  * The engine's lock is held in all.
  */
@@ -33,6 +42,9 @@ typedef struct wefti_request_kind {
     void (*refuse)(weft_comm *comm, const wefti_request *request);
     void (*describe)(const weft_comm *comm, const wefti_request *request,
                      wefti_wait_record *found_out);
+    bool (*advance)(weft_comm *comm, bool urgent);
+    void (*fail)(weft_comm *comm);
+    bool (*are_done)(const weft_comm *comm);
 } wefti_request_kind;
 
 struct wefti_request {
@@ -70,9 +82,23 @@ WEFT_NODISCARD weft_status wefti_request_queue(weft_comm *comm,
  * Returns OK | ERR_INVALID. */
 WEFT_NODISCARD weft_status wefti_request_check_out(weft_request **request_out);
 
-/* What has been posted goes to the queues of its kinds, in the order of
- * posting. Lock held. */
+/*
+ * wefti_requests_take_in  - what has been posted goes to the queues of its
+ *                           kinds, in the order of posting.
+ * wefti_requests_advance  - one turn of all kinds; at most budget_bytes move,
+ *                           and one step more. Whether anything moved.
+ * wefti_requests_urge     - one more for those that compute waits for soon.
+ * wefti_requests_fail     - end all with the communicator's fault, and let the
+ *                           streams go on.
+ * wefti_requests_are_done - whether none is pending.
+ *
+ * Lock held.
+ */
 void wefti_requests_take_in(weft_comm *comm);
+bool wefti_requests_advance(weft_comm *comm, int64_t budget_bytes);
+bool wefti_requests_urge(weft_comm *comm, int64_t budget_bytes);
+void wefti_requests_fail(weft_comm *comm);
+bool wefti_requests_are_done(const weft_comm *comm);
 
 /* Whether it may begin: its stream has come to it. Lock held. */
 bool wefti_request_reached(weft_comm *comm, const wefti_request *request);

@@ -11,17 +11,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/sized.h"
-#include "comm/collective.h"
 #include "comm/control/channel.h"
 #include "comm/control/diagnosis.h"
 #include "comm/copies.h"
 #include "comm/fabric/remote.h"
 #include "comm/live.h"
-#include "comm/mem/mem.h"
 #include "comm/net/net.h"
-#include "comm/op.h"
-#include "comm/p2p/letters.h"
-#include "comm/ticket.h"
+#include "comm/request.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -204,16 +200,7 @@ bool wefti_fault_release(weft_comm *comm)
         comm->engine->looks = true;
         return false;
     }
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        if (wefti_op_pending(&comm->ops[lane])) {
-            wefti_op_finish(comm, &comm->ops[lane], comm->failed);
-        }
-    }
-    wefti_collectives_fail(comm);
-    wefti_letters_fail(comm);
-    wefti_mem_ops_fail(comm);
-    /* Last: whoever waited for a stream may now destroy the gates above. */
-    wefti_tickets_fail(comm);
+    wefti_requests_fail(comm);
     comm->released = true;
     return true;
 }

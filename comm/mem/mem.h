@@ -72,11 +72,8 @@ typedef struct wefti_mem_op {
     wefti_stall stall;
 } wefti_mem_op;
 
-/* One push of what is pending, and of what far peers have sent. */
-bool wefti_mem_ops_advance(weft_comm *comm);
-
-/* Ends all that is pending with the communicator's fault. */
-void wefti_mem_ops_fail(weft_comm *comm);
+/* Moves what is pending, and what far peers have sent. */
+extern const wefti_request_kind wefti_mem_op_kind;
 
 /*
  * wefti_mem_far_put - hand over as much of op's bytes as the peer's ring has

@@ -294,8 +294,12 @@ static void end(weft_comm *comm, wefti_mem_op **link, weft_status status)
     wefti_request_end(comm, &op->request, status);
 }
 
-bool wefti_mem_ops_advance(weft_comm *comm)
+/* In the order of posting, so none is more urgent than another. */
+static bool advance(weft_comm *comm, bool urgent)
 {
+    if (urgent) {
+        return false;
+    }
     bool moved = comm->mems_engaged && wefti_mem_far_receive(comm);
     wefti_mem_op **link = &comm->mem_ops;
     while (*link) {
@@ -310,7 +314,7 @@ bool wefti_mem_ops_advance(weft_comm *comm)
     return moved;
 }
 
-void wefti_mem_ops_fail(weft_comm *comm)
+static void fail(weft_comm *comm)
 {
     while (comm->mem_ops) {
         end(comm, &comm->mem_ops, comm->failed);
@@ -332,11 +336,20 @@ static void submit(weft_comm *comm, wefti_request *request)
 static void push_all(weft_comm *comm, wefti_request *request)
 {
     (void)request;
-    wefti_mem_ops_advance(comm);
+    advance(comm, false);
 }
 
-static const wefti_request_kind mem_op_kind = {
-    .submit = submit, .push = push_all, .describe = describe};
+static bool are_done(const weft_comm *comm)
+{
+    return comm->mem_ops == NULL;
+}
+
+const wefti_request_kind wefti_mem_op_kind = {.submit = submit,
+                                              .push = push_all,
+                                              .describe = describe,
+                                              .advance = advance,
+                                              .fail = fail,
+                                              .are_done = are_done};
 
 /* Another operation may be what the fault tells of: then it also says what
  * this rank waited for. */
@@ -356,7 +369,7 @@ static weft_status tell_fault(weft_comm *comm, const wefti_mem_op *op)
 static weft_status post(wefti_mem_op *op, weft_stream *stream)
 {
     weft_comm *comm = op->mem->comm;
-    op->request.kind = &mem_op_kind;
+    op->request.kind = &wefti_mem_op_kind;
     if (!stream) {
         weft_status status = wefti_request_run(comm, &op->request);
         return status == WEFT_OK || !op->request.done ? status

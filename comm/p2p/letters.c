@@ -315,13 +315,21 @@ static bool advance_queue(weft_comm *comm, wefti_letters *queue)
     return moved;
 }
 
-bool wefti_letters_advance(weft_comm *comm)
+static bool is_urgent(const wefti_letters *queue)
+{
+    return wefti_class_is_urgent(queue->first->desc.class_id);
+}
+
+/* One push for all pairs. */
+static bool advance(weft_comm *comm, bool urgent)
 {
     bool moved = false;
     wefti_letters **link = &comm->busy_queues;
     while (*link) {
         wefti_letters *queue = *link;
-        moved |= advance_queue(comm, queue);
+        if (!urgent || is_urgent(queue)) {
+            moved |= advance_queue(comm, queue);
+        }
         if (queue->first) {
             link = &queue->next_busy;
         } else {
@@ -335,13 +343,10 @@ bool wefti_letters_advance(weft_comm *comm)
 static void push(weft_comm *comm, wefti_request *request)
 {
     (void)request;
-    wefti_letters_advance(comm);
+    advance(comm, false);
 }
 
-const wefti_request_kind wefti_batch_kind = {
-    .submit = submit, .push = push, .refuse = refuse, .describe = describe};
-
-void wefti_letters_fail(weft_comm *comm)
+static void fail(weft_comm *comm)
 {
     for (wefti_letters *queue = comm->busy_queues; queue;
          queue = queue->next_busy) {
@@ -359,3 +364,16 @@ void wefti_letters_fail(weft_comm *comm)
         }
     }
 }
+
+static bool are_done(const weft_comm *comm)
+{
+    return comm->letters_pending == 0;
+}
+
+const wefti_request_kind wefti_batch_kind = {.submit = submit,
+                                             .push = push,
+                                             .refuse = refuse,
+                                             .describe = describe,
+                                             .advance = advance,
+                                             .fail = fail,
+                                             .are_done = are_done};

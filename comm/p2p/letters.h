@@ -44,10 +44,4 @@ void wefti_letters_fini(weft_comm *comm);
  */
 extern const wefti_request_kind wefti_batch_kind;
 
-/* One push for all pairs; returns whether anything moved. */
-bool wefti_letters_advance(weft_comm *comm);
-
-/* Ends all with the communicator's fault. */
-void wefti_letters_fail(weft_comm *comm);
-
 #endif

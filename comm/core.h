@@ -132,6 +132,7 @@ typedef struct wefti_op {
     size_t send_elems, recv_elems; /* of the whole buffers */
     size_t blocks;                 /* of a rank's part, of gate_elems each */
     size_t gate_elems;             /* elements per gate chunk; >= 1 */
+    bool gate_per_rank;            /* instead: a chunk is a rank's part */
     uint64_t *gate_arrived; /* [WEFTI_GATE_CHUNKS_MAX] elements written */
     wefti_gate_watcher watcher;
 

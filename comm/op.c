@@ -104,8 +104,14 @@ static void cut_blocks(wefti_op *op)
 {
     const weft_op *desc = &op->desc;
     op->blocks = 1;
+    op->gate_per_rank = false;
     if (op->role.shape->varied) {
-        op->gate_elems = SIZE_MAX; /* one chunk, whatever its span */
+        op->gate_per_rank = desc->gate_elems == WEFT_GATE_PER_RANK;
+        op->gate_elems = SIZE_MAX; /* else one chunk, whatever its span */
+        if (desc->arrived && op->gate_per_rank) {
+            memset(op->gate_arrived, 0,
+                   (size_t)op->problem.nranks * sizeof(*op->gate_arrived));
+        }
         return;
     }
     size_t send = op->send_elems, recv = op->recv_elems;
@@ -153,9 +159,36 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     }
 }
 
-/* Also of nothing there is one. */
-static size_t gate_chunks(const wefti_op *op, size_t elems)
+size_t wefti_op_send_chunk(const wefti_op *op, int rank)
 {
+    return op->role.shape->send_parts ? (size_t)rank : 0;
+}
+
+size_t wefti_op_recv_chunk(const wefti_op *op, int rank)
+{
+    return op->role.shape->recv_parts ? (size_t)rank : 0;
+}
+
+static size_t send_part(const wefti_op *op, int rank)
+{
+    return op->role.shape->send_parts && op->desc.send_counts
+               ? op->desc.send_counts[rank]
+               : op->send_elems;
+}
+
+size_t wefti_op_recv_part(const wefti_op *op, int rank)
+{
+    return op->role.shape->recv_parts && op->desc.recv_counts
+               ? op->desc.recv_counts[rank]
+               : op->recv_elems;
+}
+
+/* Also of nothing there is one. */
+static size_t gate_chunks(const wefti_op *op, size_t elems, bool parts)
+{
+    if (op->gate_per_rank) {
+        return parts ? (size_t)op->problem.nranks : 1;
+    }
     return elems <= op->gate_elems ? 1 : (elems - 1) / op->gate_elems + 1;
 }
 
@@ -164,9 +197,11 @@ bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out)
     if (!op->desc.ready || !op->role.sends) {
         return false;
     }
-    size_t chunks = gate_chunks(op, op->send_elems);
+    size_t chunks = gate_chunks(op, op->send_elems, op->role.shape->send_parts);
     for (size_t chunk = 0; chunk < chunks; chunk++) {
-        if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
+        const bool empty = op->gate_per_rank && !send_part(op, (int)chunk);
+        if (!empty &&
+            !wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
                                 op->epoch)) {
             *chunk_out = chunk;
             return true;
@@ -181,17 +216,33 @@ bool wefti_op_all_ready(const wefti_op *op)
     return !wefti_op_find_shut(op, &chunk);
 }
 
+void wefti_op_raise_arrived(const wefti_op *op, size_t chunk)
+{
+    weft_status status = weft_gate_signal(
+        op->desc.arrived, op->desc.arrived_chunk + chunk, op->epoch, NULL);
+    WEFTI_ASSERT(status == WEFT_OK);
+    (void)status;
+}
+
 void wefti_op_all_arrived(wefti_op *op)
 {
     if (!op->desc.arrived) {
         return;
     }
-    size_t chunks = gate_chunks(op, op->recv_elems);
+    size_t chunks = gate_chunks(op, op->recv_elems, op->role.shape->recv_parts);
     for (size_t chunk = 0; chunk < chunks; chunk++) {
-        weft_status status = weft_gate_signal(
-            op->desc.arrived, op->desc.arrived_chunk + chunk, op->epoch, NULL);
-        WEFTI_ASSERT(status == WEFT_OK);
-        (void)status;
+        wefti_op_raise_arrived(op, chunk);
+    }
+}
+
+/* Parts that nothing will come of are there at once. */
+static void empty_arrived(const wefti_op *op)
+{
+    const int parts = op->role.shape->recv_parts ? op->problem.nranks : 1;
+    for (int part = 0; part < parts; part++) {
+        if (wefti_op_recv_part(op, part) == 0) {
+            wefti_op_raise_arrived(op, (size_t)part);
+        }
     }
 }
 
@@ -288,6 +339,10 @@ static void enter(weft_comm *comm, wefti_op *op)
         wefti_op_piece_open(op);
     }
     size_t declared_bytes = 0;
+    if (op->gate_per_rank && op->desc.arrived && op->role.receives &&
+        op->desc.recv) {
+        empty_arrived(op);
+    }
     if (op->role.shape->varied) {
         wefti_op_declare_counts(comm, op);
         declared_bytes = (size_t)comm->nranks * sizeof(uint64_t);
@@ -446,7 +501,9 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
         bool receives = op->role.receives && op->desc.recv;
         if (status != WEFT_OK) {
             wefti_gate_fail(op->desc.arrived, status, comm->fault.text);
-        } else if (op->desc.count == 0 || op->role.shape->varied || !receives) {
+        } else if (!receives ||
+                   (!op->gate_per_rank &&
+                    (op->desc.count == 0 || op->role.shape->varied))) {
             wefti_op_all_arrived(op);
         }
     }

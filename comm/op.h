@@ -42,13 +42,22 @@ size_t wefti_op_recv_elems(const wefti_op *op);
 /* Of the lanes, and then the queues of letters, which one it is. */
 size_t wefti_op_index(const weft_comm *comm, const wefti_op *op);
 
+/*
+ * The gate chunk of the send, or of the receive, buffer that rank's part is,
+ * where a chunk is a rank's part; and how much that part has.
+ */
+size_t wefti_op_send_chunk(const wefti_op *op, int rank);
+size_t wefti_op_recv_chunk(const wefti_op *op, int rank);
+size_t wefti_op_recv_part(const wefti_op *op, int rank);
+
 /* The first chunk of the send buffer that is not ready; false: none. */
 bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out);
 
 /* Whether all of the send buffer is ready. */
 bool wefti_op_all_ready(const wefti_op *op);
 
-/* Announces all chunks of the receive buffer. */
+/* Announces one chunk of the receive buffer, or all. */
+void wefti_op_raise_arrived(const wefti_op *op, size_t chunk);
 void wefti_op_all_arrived(wefti_op *op);
 
 /* 'all_reduce #417 on "world"' */

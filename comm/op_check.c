@@ -209,11 +209,20 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
                                const wefti_role *role, const weft_comm *comm)
 {
     bool varied = role->shape->varied;
-    if (varied && op->gate_elems) {
+    bool per_rank = op->gate_elems == WEFT_GATE_PER_RANK;
+    if (varied && op->gate_elems && !per_rank) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "gate_elems %zu in %s: allowed is 0, for its parts "
-                           "have no common length",
+                           "gate_elems %zu in %s: allowed is 0 or "
+                           "WEFT_GATE_PER_RANK, for its parts have no common "
+                           "length",
                            op->gate_elems,
+                           weft_collective_text(op->collective));
+    }
+    if (!varied && per_rank) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "gate_elems WEFT_GATE_PER_RANK in %s: allowed is "
+                           "the elements of a chunk, for its parts have one "
+                           "length",
                            weft_collective_text(op->collective));
     }
     if (!op->ready && !op->arrived) {
@@ -225,16 +234,21 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
             (unsigned long long)epoch, (unsigned long long)WEFT_EPOCH_MAX);
     }
     size_t send_elems = 0, recv_elems = 0; /* one chunk */
-    if (!varied) {
+    size_t gate_elems = op->gate_elems;
+    if (varied && per_rank) { /* as many chunks as parts */
+        gate_elems = 1;
+        send_elems = role->shape->send_parts ? (size_t)comm->nranks : 1;
+        recv_elems = role->shape->recv_parts ? (size_t)comm->nranks : 1;
+    } else if (!varied) {
         send_elems = wefti_role_send_elems(role, op->count, comm->nranks);
         recv_elems = wefti_role_recv_elems(role, op->count, comm->nranks);
     }
-    weft_status status = check_gate("ready", op->ready, op->ready_chunk,
-                                    send_elems, op->gate_elems);
+    weft_status status =
+        check_gate("ready", op->ready, op->ready_chunk, send_elems, gate_elems);
     return status != WEFT_OK
                ? status
                : check_gate("arrived", op->arrived, op->arrived_chunk,
-                            recv_elems, op->gate_elems);
+                            recv_elems, gate_elems);
 }
 
 /* The v forms declare a count to each rank in their entry. */

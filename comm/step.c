@@ -85,6 +85,12 @@ static bool is_copied(weft_comm *comm, const wefti_op *op,
     return wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, way));
 }
 
+/* Whose part a step of a v form moves: to or from whom, or this rank's own. */
+static int part_of(const wefti_op *op, const wefti_step *step)
+{
+    return step->peer == WEFTI_ALL_PEERS ? op->problem.rank : step->peer;
+}
+
 bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
                           size_t *chunk_out)
 {
@@ -93,6 +99,9 @@ bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
     }
     size_t first = step->src_elem / op->gate_elems;
     size_t last = (step->src_elem + step->elems - 1) / op->gate_elems;
+    if (op->gate_per_rank) {
+        first = last = wefti_op_send_chunk(op, part_of(op, step));
+    }
     for (size_t chunk = first; chunk <= last; chunk++) {
         if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
                                 op->epoch)) {
@@ -115,11 +124,27 @@ static bool source_ready(weft_comm *comm, const wefti_op *op,
     return !shut && !wefti_op_find_failed(comm, op, op->desc.ready);
 }
 
+static void part_arrived(wefti_op *op, const wefti_step *step)
+{
+    const int rank = part_of(op, step);
+    const size_t chunk = wefti_op_recv_chunk(op, rank);
+    op->gate_arrived[chunk] += step->elems;
+    if (op->gate_arrived[chunk] == wefti_op_recv_part(op, rank)) {
+        wefti_op_raise_arrived(op, chunk);
+    }
+}
+
 /* Counts what has been written and announces gate chunks that are complete. */
 static void result_arrived(wefti_op *op, const wefti_step *step)
 {
-    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV ||
-        op->gate_elems == SIZE_MAX) {
+    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV) {
+        return;
+    }
+    if (op->gate_per_rank) {
+        part_arrived(op, step);
+        return;
+    }
+    if (op->gate_elems == SIZE_MAX) {
         return;
     }
     size_t total = wefti_op_recv_elems(op);
@@ -134,11 +159,7 @@ static void result_arrived(wefti_op *op, const wefti_step *step)
         size_t stop = end < chunk_end ? end : chunk_end;
         op->gate_arrived[chunk] += stop - at;
         if (op->gate_arrived[chunk] == chunk_end - chunk_begin) {
-            weft_status status = weft_gate_signal(
-                op->desc.arrived, op->desc.arrived_chunk + chunk, op->epoch,
-                NULL);
-            WEFTI_ASSERT(status == WEFT_OK);
-            (void)status;
+            wefti_op_raise_arrived(op, chunk);
         }
         at = stop;
     }

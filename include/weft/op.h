@@ -47,8 +47,14 @@ extern "C" {
  * gate_elems     elements of the buffer per gate chunk, counted from its
  *                start; 0: the whole buffer is one chunk. Messages end there,
  *                so it is the same on all ranks, also on those without gates.
- *                v forms: 0, nothing else. A rank that receives nothing of a
- *                GATHER raises one chunk of its arrived gate at the end.
+ *                v forms: 0, or WEFT_GATE_PER_RANK: chunk p is the part that
+ *                goes to rank p, or comes from it (an empty one need not be
+ *                ready and arrives at once); where a buffer has no parts it is
+ *                one chunk. Each rank decides that for itself. What is to be
+ *                sent goes out in the order rank + 1, rank + 2, .. all the
+ *                same, so a chunk waits for those before it.
+ *                A rank that receives nothing of a GATHER raises one chunk of
+ *                its arrived gate at the end.
  * ready_chunk    the gate's chunk that belongs to element 0 of send.
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP. TP, CP, EP and PP
@@ -61,6 +67,8 @@ extern "C" {
  *                ranks, as after its own timeout_ms; 0: that one. Where ranks
  *                differ the shortest counts. UINT64_MAX: never.
  */
+#define WEFT_GATE_PER_RANK ((size_t)-2)
+
 typedef struct weft_op {
     size_t size_bytes;
     weft_collective collective;

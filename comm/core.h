@@ -13,11 +13,11 @@
 
 #include "base/doorbell.h"
 #include "base/memory_limit.h"
-#include "comm/bootstrap/bootstrap.h"
 #include "comm/control/board.h"
 #include "comm/fabric/fabric.h"
 #include "comm/fabric/mapping.h"
 #include "comm/observer.h"
+#include "comm/oob/bootstrap.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 #include "comm/reduction.h"

@@ -4,14 +4,14 @@
  */
 #include "perf/info_job.h"
 
-#include "comm/bootstrap/source.h"
+#include "comm/oob/source.h"
 
 #include <stdio.h>
 
 bool wefti_info_job_is_there(void)
 {
     int rank, nranks = 1;
-    if (wefti_source_look(&rank, &nranks) != WEFT_OK) {
+    if (wefti_launch_source_find_rank(&rank, &nranks) != WEFT_OK) {
         fprintf(stderr, "weft-info: not as a rank of a job: %s\n",
                 weft_error_text());
         return false;

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/endpoint.h"
+#include "comm/oob/endpoint.h"
 #include "perf/run_binding.h"
 
 #include <errno.h>

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "comm/bootstrap/ranks.h"
+#include "comm/oob/ranks.h"
 #include "weft/version.h"
 
 #include <signal.h>

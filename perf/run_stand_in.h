@@ -6,9 +6,9 @@
 #ifndef PERF_RUN_STAND_IN_H
 #define PERF_RUN_STAND_IN_H
 
-#include "comm/bootstrap/endpoint.h"
-#include "comm/bootstrap/secret.h"
-#include "comm/bootstrap/server.h"
+#include "comm/oob/endpoint.h"
+#include "comm/oob/secret.h"
+#include "comm/oob/server.h"
 
 /* endpoint, secret: of the job's meeting; server: NULL while rank 0 runs. */
 typedef struct run_stand_in {

@@ -17,7 +17,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/launcher.h"
+#include "comm/oob/launcher.h"
 #include "perf/run_label.h"
 #include "perf/run_report.h"
 
@@ -147,7 +147,7 @@ static void tell_ended(const run_job *job, int index)
                                .wait_status =
                                    job->processes[index].wait_status};
     /* A pipe that is full is one that nobody reads: rank 0 has gone. */
-    (void)wefti_launcher_tell(job->ended_fds[1], &ended);
+    (void)wefti_launcher_write(job->ended_fds[1], &ended);
 }
 
 /* first_pid: who died first of those not yet waited for; 0: not known. */

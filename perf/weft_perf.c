@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "base/output.h"
 #include "base/settings.h"
-#include "comm/bootstrap/source.h"
 #include "comm/control/flight.h"
+#include "comm/oob/source.h"
 #include "perf/perf_hiding.h"
 #include "perf/perf_measure.h"
 #include "weft/version.h"
@@ -249,7 +249,8 @@ static weft_status read_world(job *world, int *count_out, weft_unique_id *id)
                                     &world->emulated_GBps);
     }
     if (status == WEFT_OK) {
-        status = wefti_source_look(&world->first_rank, &world->nranks);
+        status =
+            wefti_launch_source_find_rank(&world->first_rank, &world->nranks);
     }
     if (status == WEFT_OK && world->nranks == 1) {
         world->nranks = (int)per_process;

@@ -11,7 +11,7 @@
 #include "trainer/run_state.h"
 
 #include "base/error.h"
-#include "comm/bootstrap/source.h"
+#include "comm/oob/source.h"
 #include "trainer/agreement.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/pipe/pipe_schedule.h"
@@ -25,7 +25,7 @@ static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
 {
     int rank;
     if (how->nranks == 0) {
-        return wefti_source_look(&rank, nranks_out);
+        return wefti_launch_source_find_rank(&rank, nranks_out);
     }
     *nranks_out = how->nranks;
     return WEFT_OK;

@@ -6,7 +6,7 @@
 #include "base/descriptors.h"
 #include "base/output.h"
 #include "base/settings.h"
-#include "comm/bootstrap/source.h"
+#include "comm/oob/source.h"
 #include "trainer/run.h"
 #include "weft/version.h"
 
@@ -30,7 +30,8 @@ static bool run_rank(const wefti_run_config *config)
         return true;
     }
     int rank = config->rank, nranks;
-    if (config->nranks == 0 && wefti_source_look(&rank, &nranks) != WEFT_OK) {
+    if (config->nranks == 0 &&
+        wefti_launch_source_find_rank(&rank, &nranks) != WEFT_OK) {
         rank = 0;
     }
     if (!everywhere || rank == 0) {
@@ -85,7 +86,7 @@ static int run_ranks(const wefti_options *options, wefti_flight *flight)
         return run_rank(&config) ? 0 : EXIT_FAILED;
     }
     if (status == WEFT_OK) {
-        status = wefti_source_look(&first, &nranks);
+        status = wefti_launch_source_find_rank(&first, &nranks);
     }
     if (status == WEFT_OK && nranks == 1) { /* these are the whole job */
         nranks = (int)per_process;

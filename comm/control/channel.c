@@ -49,7 +49,7 @@ static void tear(wefti_control *control)
     for (int i = 0; control->contacts && i < control->contact_count; i++) {
         wefti_contact_close(&control->contacts[i]);
     }
-    wefti_strangers_fini(&control->strangers);
+    wefti_unauthenticated_fini(&control->unauthenticated);
     if (control->listen_fd >= 0) {
         close(control->listen_fd);
     }
@@ -79,7 +79,7 @@ static bool allocate(wefti_control *control, size_t ranks)
     control->contact_count = CONTACTS_EACH * (int)ranks + CONTACTS_MORE;
     /* Strangers, contacts, processes, and the two of our own. */
     control->polled_room =
-        WEFTI_STRANGERS_MOST + control->contact_count + (int)ranks + 2;
+        WEFTI_UNAUTHENTICATED_MOST + control->contact_count + (int)ranks + 2;
     const size_t room = (size_t)control->polled_room;
     control->domains = calloc(ranks, sizeof(*control->domains));
     control->endpoints = calloc(ranks, sizeof(*control->endpoints));
@@ -111,7 +111,7 @@ weft_status wefti_control_open(wefti_engine *engine,
     wefti_secret_init(&control->self.secret, membership->job_key,
                       WEFTI_JOB_KEY_BYTES);
     pthread_mutex_init(&control->lock, NULL);
-    wefti_strangers_init(&control->strangers);
+    wefti_unauthenticated_init(&control->unauthenticated);
     weft_status status = allocate(control, (size_t)membership->nranks)
                              ? listen_on(control, address)
                              : wefti_error(WEFT_ERR_NO_MEMORY,

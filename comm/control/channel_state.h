@@ -35,7 +35,7 @@ typedef struct wefti_errand {
 typedef enum wefti_polled_kind {
     WEFTI_POLLED_WAKE,
     WEFTI_POLLED_LISTEN,
-    WEFTI_POLLED_STRANGER,
+    WEFTI_POLLED_UNAUTHENTICATED,
     WEFTI_POLLED_CONTACT,
     WEFTI_POLLED_PROCESS
 } wefti_polled_kind;
@@ -63,7 +63,7 @@ struct wefti_control {
     wefti_errand *inbox, **inbox_end;
 
     /* The thread's. */
-    wefti_strangers strangers;
+    wefti_unauthenticated unauthenticated;
     wefti_contact *contacts; /* [contact_count] */
     int contact_count;
     int64_t *lost_ns; /* [nranks] since when contacts end; 0: the last opened */

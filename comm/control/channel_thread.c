@@ -18,7 +18,8 @@ enum {
     UNANSWERED_LOOK_NS = 20000000
 };
 
-/* Then somebody else listens there; a crowd of strangers does not last. */
+/* Then somebody else listens there; a crowd of unauthenticated peers does not
+ * last. */
 static const int64_t lost_most_ns = 5 * INT64_C(1000000000);
 
 static const char *fate_text(wefti_fate fate)
@@ -224,9 +225,10 @@ static void add(wefti_control *control, int fd, short events,
     }
 }
 
-static short wants(const wefti_link *link)
+static short wants(const wefti_oob_connection *connection)
 {
-    return wefti_link_has_output(link) ? POLLIN | POLLOUT : POLLIN;
+    return wefti_oob_connection_has_output(connection) ? POLLIN | POLLOUT
+                                                       : POLLIN;
 }
 
 /* Only what is open: poll counts the others against the limit on files. */
@@ -238,16 +240,19 @@ static void watch(wefti_control *control)
         return;
     }
     add(control, control->listen_fd, POLLIN, WEFTI_POLLED_LISTEN, 0);
-    for (int i = 0; i < WEFTI_STRANGERS_MOST; i++) {
-        const wefti_link *link = &control->strangers.places[i].link;
-        add(control, link->fd, wants(link), WEFTI_POLLED_STRANGER, i);
+    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
+        const wefti_oob_connection *connection =
+            &control->unauthenticated.places[i].connection;
+        add(control, connection->fd, wants(connection),
+            WEFTI_POLLED_UNAUTHENTICATED, i);
     }
     for (int i = 0; i < control->contact_count; i++) {
         const wefti_contact *contact = &control->contacts[i];
         if (contact->state != WEFTI_CONTACT_NONE) {
-            add(control, contact->link.fd,
-                contact->state == WEFTI_CONTACT_CALLING ? POLLOUT
-                                                        : wants(&contact->link),
+            add(control, contact->connection.fd,
+                contact->state == WEFTI_CONTACT_CALLING
+                    ? POLLOUT
+                    : wants(&contact->connection),
                 WEFTI_POLLED_CONTACT, i);
         }
     }
@@ -259,19 +264,19 @@ static void watch(wefti_control *control)
     }
 }
 
-static void hear_stranger(wefti_control *control, int index, short revents,
-                          int64_t now_ns)
+static void read_peer(wefti_control *control, int index, short revents,
+                      int64_t now_ns)
 {
-    wefti_stranger *stranger = &control->strangers.places[index];
+    wefti_unauthenticated_peer *peer = &control->unauthenticated.places[index];
     wefti_contact *place = find_place(control);
-    if (stranger->link.fd < 0) {
+    if (peer->connection.fd < 0) {
         return;
     }
     if (revents & POLLOUT) {
-        wefti_link_flush(&stranger->link);
+        wefti_oob_connection_flush(&peer->connection);
     }
     if (revents & ~POLLOUT &&
-        wefti_contact_admit(place, stranger, &control->self)) {
+        wefti_contact_admit(place, peer, &control->self)) {
         control->lost_ns[place->peer] = 0;
         tell_fates(control, place);
         look_at(control, place, now_ns);
@@ -295,11 +300,11 @@ static void attend(wefti_control *control, int64_t now_ns)
             break;
         }
         case WEFTI_POLLED_LISTEN:
-            wefti_strangers_accept(&control->strangers, control->listen_fd,
-                                   false);
+            wefti_unauthenticated_accept(&control->unauthenticated,
+                                         control->listen_fd, false);
             break;
-        case WEFTI_POLLED_STRANGER:
-            hear_stranger(control, index, polled->revents, now_ns);
+        case WEFTI_POLLED_UNAUTHENTICATED:
+            read_peer(control, index, polled->revents, now_ns);
             break;
         case WEFTI_POLLED_CONTACT:
             wefti_contact_attend(&control->contacts[index], polled->revents);
@@ -325,7 +330,7 @@ static int64_t least(int64_t a, int64_t b)
 static int64_t advance(wefti_control *control, int64_t now_ns)
 {
     int64_t next_ns = INT64_MAX;
-    wefti_strangers_expire(&control->strangers, now_ns);
+    wefti_unauthenticated_expire(&control->unauthenticated, now_ns);
     for (int i = 0; i < control->contact_count; i++) {
         look_at(control, &control->contacts[i], now_ns);
     }
@@ -334,7 +339,8 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
     }
     wefti_errands_take(control, now_ns);
     next_ns = least(next_ns, wefti_errands_advance(control, now_ns));
-    next_ns = least(next_ns, wefti_strangers_next_ns(&control->strangers));
+    next_ns = least(next_ns,
+                    wefti_unauthenticated_next_ns(&control->unauthenticated));
     for (int i = 0; i < control->contact_count; i++) {
         wefti_contact *contact = &control->contacts[i];
         /* What was just said may be owed an acknowledgement. */

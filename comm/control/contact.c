@@ -38,13 +38,13 @@ static void try_to_call(wefti_contact *contact, int64_t now_ns)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (connect(fd, (struct sockaddr *)&where, sizeof(where)) != 0 &&
         errno != EINPROGRESS) {
-        contact->link.failure = errno;
+        contact->connection.failure = errno;
         close(fd);
         return;
     }
-    if (wefti_link_init(&contact->link, fd, WEFTI_MESSAGE_CLIENT_MOST) !=
-        WEFT_OK) {
-        contact->link.fd = -1; /* and again later */
+    if (wefti_oob_connection_init(&contact->connection, fd,
+                                  WEFTI_OOB_CLIENT_MOST) != WEFT_OK) {
+        contact->connection.fd = -1; /* and again later */
     }
 }
 
@@ -54,7 +54,7 @@ void wefti_contact_call(wefti_contact *contact, int peer, wefti_endpoint4 to,
     *contact = (wefti_contact){.state = WEFTI_CONTACT_CALLING,
                                .peer = peer,
                                .to = to,
-                               .link.fd = -1,
+                               .connection.fd = -1,
                                .since_ns = at_ns,
                                .retry_ns = at_ns};
     if (at_ns <= now_ns) {
@@ -65,19 +65,19 @@ void wefti_contact_call(wefti_contact *contact, int peer, wefti_endpoint4 to,
 void wefti_contact_close(wefti_contact *contact)
 {
     if (contact->state != WEFTI_CONTACT_NONE) {
-        wefti_link_fini(&contact->link);
-        wefti_session_fini(&contact->session);
+        wefti_oob_connection_fini(&contact->connection);
+        wefti_oob_session_fini(&contact->session);
         contact->state = WEFTI_CONTACT_NONE;
     }
 }
 
 void wefti_contact_say(wefti_contact *contact, const wefti_note *note)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_NOTE};
+    wefti_oob_message message = {.kind = WEFTI_OOB_NOTE};
     wefti_note_encode(note, &message);
-    if (wefti_link_post(&contact->link, &contact->session, &message) !=
-        WEFT_OK) {
-        contact->link.ended = true; /* no memory: as if it had broken */
+    if (wefti_oob_connection_post(&contact->connection, &contact->session,
+                                  &message) != WEFT_OK) {
+        contact->connection.ended = true; /* no memory: as if it had broken */
     }
 }
 
@@ -87,115 +87,118 @@ static void present(wefti_contact *contact, const wefti_contact_self *self)
     wefti_contact_say(contact, &note);
 }
 
-static void answer_hello(wefti_stranger *stranger,
-                         const wefti_message_hello *hello)
+static void answer_hello(wefti_unauthenticated_peer *peer,
+                         const wefti_oob_message_hello *hello)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_CHALLENGE,
-                             .as.hello.version = wefti_version_own()};
+    wefti_oob_message message = {.kind = WEFTI_OOB_CHALLENGE,
+                                 .as.hello.version = wefti_version_own()};
     randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
-    stranger->hello = *hello;
-    stranger->challenge = message.as.hello;
-    stranger->challenged = true;
+    peer->hello = *hello;
+    peer->challenge = message.as.hello;
+    peer->challenged = true;
     if (!wefti_version_is_own(hello->version) ||
-        wefti_link_post(&stranger->link, NULL, &message) != WEFT_OK) {
-        wefti_link_fini(&stranger->link);
+        wefti_oob_connection_post(&peer->connection, NULL, &message) !=
+            WEFT_OK) {
+        wefti_oob_connection_fini(&peer->connection);
     }
 }
 
-/* Whether a stranger's first note shows a rank of this job. */
-static bool prove(wefti_contact *out, const wefti_stranger *stranger,
+/* Whether an unauthenticated peer's first note shows a rank of this job. */
+static bool prove(wefti_contact *out, const wefti_unauthenticated_peer *peer,
                   const wefti_contact_self *self, const unsigned char *frame,
-                  size_t frame_bytes, const wefti_message *message)
+                  size_t frame_bytes, const wefti_oob_message *message)
 {
     wefti_note note;
-    *out = (wefti_contact){.state = WEFTI_CONTACT_NONE, .link.fd = -1};
-    wefti_session_init(&out->session, WEFTI_SIDE_SERVER, &self->secret,
-                       &stranger->hello, &stranger->challenge);
-    if (!wefti_session_verify(&out->session, frame, frame_bytes) ||
+    *out = (wefti_contact){.state = WEFTI_CONTACT_NONE, .connection.fd = -1};
+    wefti_oob_session_init(&out->session, WEFTI_SIDE_SERVER, &self->secret,
+                           &peer->hello, &peer->challenge);
+    if (!wefti_oob_session_verify(&out->session, frame, frame_bytes) ||
         !wefti_note_decode(message, &note) || note.kind != WEFTI_NOTE_PRESENT ||
         note.rank >= self->nranks || note.rank == self->rank) {
-        wefti_session_fini(&out->session);
+        wefti_oob_session_fini(&out->session);
         return false;
     }
     out->peer = note.rank;
     return true;
 }
 
-bool wefti_contact_admit(wefti_contact *free_place, wefti_stranger *stranger,
+bool wefti_contact_admit(wefti_contact *free_place,
+                         wefti_unauthenticated_peer *peer,
                          const wefti_contact_self *self)
 {
     const unsigned char *frame;
     size_t frame_bytes;
-    wefti_message message;
-    wefti_link_receive(&stranger->link);
-    while (stranger->link.fd >= 0) {
-        const unsigned allowed = WEFTI_KIND_BIT(
-            stranger->challenged ? WEFTI_MESSAGE_NOTE : WEFTI_MESSAGE_HELLO);
-        wefti_arrival arrival =
-            wefti_link_next(&stranger->link, allowed, &frame, &frame_bytes);
-        if (arrival == WEFTI_ARRIVAL_NONE) {
+    wefti_oob_message message;
+    wefti_oob_connection_receive(&peer->connection);
+    while (peer->connection.fd >= 0) {
+        const unsigned allowed =
+            WEFTI_KIND_BIT(peer->challenged ? WEFTI_OOB_NOTE : WEFTI_OOB_HELLO);
+        wefti_oob_arrival arrival = wefti_oob_connection_next(
+            &peer->connection, allowed, &frame, &frame_bytes);
+        if (arrival == WEFTI_OOB_ARRIVAL_NONE) {
             return false;
         }
-        if (arrival != WEFTI_ARRIVAL_FRAME ||
-            !wefti_message_decode(frame, frame_bytes, &message)) {
+        if (arrival != WEFTI_OOB_ARRIVAL_FRAME ||
+            !wefti_oob_message_decode(frame, frame_bytes, &message)) {
             break;
         }
-        if (message.kind == WEFTI_MESSAGE_HELLO) {
-            answer_hello(stranger, &message.as.hello);
+        if (message.kind == WEFTI_OOB_HELLO) {
+            answer_hello(peer, &message.as.hello);
             continue;
         }
         if (!free_place ||
-            !prove(free_place, stranger, self, frame, frame_bytes, &message)) {
+            !prove(free_place, peer, self, frame, frame_bytes, &message)) {
             break;
         }
         free_place->state = WEFTI_CONTACT_OPEN;
         free_place->since_ns = INT64_MAX;
-        free_place->link = stranger->link;
-        stranger->link = (wefti_link){.fd = -1};
+        free_place->connection = peer->connection;
+        peer->connection = (wefti_oob_connection){.fd = -1};
         present(free_place, self);
         return true;
     }
-    wefti_link_fini(&stranger->link);
+    wefti_oob_connection_fini(&peer->connection);
     return false;
 }
 
 /* The connection stands: greet. */
 static void greet(wefti_contact *contact)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_HELLO,
-                             .as.hello.version = wefti_version_own()};
+    wefti_oob_message message = {.kind = WEFTI_OOB_HELLO,
+                                 .as.hello.version = wefti_version_own()};
     randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
     contact->hello = message.as.hello;
     contact->state = WEFTI_CONTACT_GREETING;
     contact->since_ns = INT64_MAX;
-    if (wefti_link_post(&contact->link, NULL, &message) != WEFT_OK) {
-        contact->link.ended = true;
+    if (wefti_oob_connection_post(&contact->connection, NULL, &message) !=
+        WEFT_OK) {
+        contact->connection.ended = true;
     }
 }
 
 void wefti_contact_attend(wefti_contact *contact, short revents)
 {
-    if (contact->link.fd < 0) {
+    if (contact->connection.fd < 0) {
         return;
     }
     if (contact->state == WEFTI_CONTACT_CALLING) {
         int failure = 0;
         socklen_t failure_bytes = sizeof(failure);
-        (void)getsockopt(contact->link.fd, SOL_SOCKET, SO_ERROR, &failure,
+        (void)getsockopt(contact->connection.fd, SOL_SOCKET, SO_ERROR, &failure,
                          &failure_bytes);
         if (failure) {
-            wefti_link_fini(&contact->link);
-            contact->link.failure = failure;
+            wefti_oob_connection_fini(&contact->connection);
+            contact->connection.failure = failure;
         } else if (revents & POLLOUT) {
             greet(contact);
         }
         return;
     }
     if (revents & POLLOUT) {
-        wefti_link_flush(&contact->link);
+        wefti_oob_connection_flush(&contact->connection);
     }
     if (revents & ~POLLOUT) {
-        wefti_link_receive(&contact->link);
+        wefti_oob_connection_receive(&contact->connection);
     }
 }
 
@@ -210,20 +213,20 @@ static wefti_contact_news look_at_call(wefti_contact *contact,
                                        const wefti_contact_self *self,
                                        int64_t now_ns)
 {
-    const int failure = contact->link.failure;
-    if (contact->link.fd < 0 && failure == ECONNREFUSED) {
+    const int failure = contact->connection.failure;
+    if (contact->connection.fd < 0 && failure == ECONNREFUSED) {
         return WEFTI_CONTACT_REFUSED;
     }
     if (now_ns - contact->since_ns > self->silent_ns) {
         /* Perhaps it was this process that stood still. */
-        struct pollfd late = {.fd = contact->link.fd, .events = POLLOUT};
-        if (contact->link.fd < 0 || poll(&late, 1, 0) != 1) {
+        struct pollfd late = {.fd = contact->connection.fd, .events = POLLOUT};
+        if (contact->connection.fd < 0 || poll(&late, 1, 0) != 1) {
             return WEFTI_CONTACT_SILENT;
         }
         wefti_contact_attend(contact, late.revents);
         return WEFTI_CONTACT_QUIET;
     }
-    if (contact->link.fd < 0 && now_ns >= contact->retry_ns) {
+    if (contact->connection.fd < 0 && now_ns >= contact->retry_ns) {
         try_to_call(contact, now_ns);
     }
     return WEFTI_CONTACT_QUIET;
@@ -234,11 +237,12 @@ static bool is_silent(wefti_contact *contact, const wefti_contact_self *self,
                       int64_t now_ns)
 {
     int unsent = 0;
-    if (ioctl(contact->link.fd, SIOCOUTQ, &unsent) != 0 || unsent == 0) {
+    if (ioctl(contact->connection.fd, SIOCOUTQ, &unsent) != 0 || unsent == 0) {
         contact->unheard_ns = 0;
         return false;
     }
-    const uint64_t acked_bytes = contact->link.sent_bytes - (uint64_t)unsent;
+    const uint64_t acked_bytes =
+        contact->connection.sent_bytes - (uint64_t)unsent;
     if (contact->unheard_ns == 0 || acked_bytes != contact->acked_bytes) {
         contact->unheard_ns = now_ns;
         contact->acked_bytes = acked_bytes;
@@ -258,20 +262,21 @@ static bool take_frame(wefti_contact *contact, const wefti_contact_self *self,
                        const unsigned char *frame, size_t frame_bytes,
                        wefti_note *note_out)
 {
-    wefti_message message;
+    wefti_oob_message message;
     if (contact->state == WEFTI_CONTACT_GREETING) {
-        if (!wefti_message_decode(frame, frame_bytes, &message) ||
+        if (!wefti_oob_message_decode(frame, frame_bytes, &message) ||
             !wefti_version_is_own(message.as.hello.version)) {
             return false;
         }
-        wefti_session_init(&contact->session, WEFTI_SIDE_CLIENT, &self->secret,
-                           &contact->hello, &message.as.hello);
+        wefti_oob_session_init(&contact->session, WEFTI_SIDE_CLIENT,
+                               &self->secret, &contact->hello,
+                               &message.as.hello);
         contact->state = WEFTI_CONTACT_PROVING;
         present(contact, self);
         return true;
     }
-    return wefti_session_verify(&contact->session, frame, frame_bytes) &&
-           wefti_message_decode(frame, frame_bytes, &message) &&
+    return wefti_oob_session_verify(&contact->session, frame, frame_bytes) &&
+           wefti_oob_message_decode(frame, frame_bytes, &message) &&
            wefti_note_decode(&message, note_out) && fits(note_out, self);
 }
 
@@ -287,19 +292,20 @@ wefti_contact_news wefti_contact_look(wefti_contact *contact,
     for (;;) {
         const wefti_contact_state before = contact->state;
         const unsigned allowed = WEFTI_KIND_BIT(before == WEFTI_CONTACT_GREETING
-                                                    ? WEFTI_MESSAGE_CHALLENGE
-                                                    : WEFTI_MESSAGE_NOTE);
-        wefti_arrival arrival =
-            wefti_link_next(&contact->link, allowed, &frame, &frame_bytes);
-        if (arrival == WEFTI_ARRIVAL_NONE) {
+                                                    ? WEFTI_OOB_CHALLENGE
+                                                    : WEFTI_OOB_NOTE);
+        wefti_oob_arrival arrival = wefti_oob_connection_next(
+            &contact->connection, allowed, &frame, &frame_bytes);
+        if (arrival == WEFTI_OOB_ARRIVAL_NONE) {
             return is_silent(contact, self, now_ns) ? WEFTI_CONTACT_SILENT
                                                     : WEFTI_CONTACT_QUIET;
         }
-        if (arrival == WEFTI_ARRIVAL_ENDED) {
-            return is_unreachable(contact->link.failure) ? WEFTI_CONTACT_SILENT
-                                                         : WEFTI_CONTACT_LOST;
+        if (arrival == WEFTI_OOB_ARRIVAL_ENDED) {
+            return is_unreachable(contact->connection.failure)
+                       ? WEFTI_CONTACT_SILENT
+                       : WEFTI_CONTACT_LOST;
         }
-        if (arrival != WEFTI_ARRIVAL_FRAME ||
+        if (arrival != WEFTI_OOB_ARRIVAL_FRAME ||
             !take_frame(contact, self, frame, frame_bytes, note_out)) {
             return WEFTI_CONTACT_LOST;
         }
@@ -322,7 +328,7 @@ int64_t wefti_contact_next_ns(const wefti_contact *contact,
 {
     if (contact->state == WEFTI_CONTACT_CALLING) {
         int64_t limit_ns = contact->since_ns + self->silent_ns + 1;
-        return contact->link.fd < 0 && contact->retry_ns < limit_ns
+        return contact->connection.fd < 0 && contact->retry_ns < limit_ns
                    ? contact->retry_ns
                    : limit_ns;
     }

@@ -3,7 +3,8 @@
  * comm/control/contact.h - one authenticated connection to a rank of another
  * domain, from the first packet to its end. Nothing here blocks.
  *
- *   who calls                         who listens (a stranger until then)
+ *   who calls                         who listens (an unauthenticated peer
+ * until then)
  *     |---- HELLO ----------------------->|
  *     |<--- CHALLENGE --------------------|
  *     |---- NOTE present, sealed -------->|  now it is a contact
@@ -13,8 +14,8 @@
 #ifndef COMM_CONTROL_CONTACT_H
 #define COMM_CONTROL_CONTACT_H
 
-#include "comm/bootstrap/stranger.h"
 #include "comm/control/note.h"
+#include "comm/oob/unauthenticated.h"
 
 /* Where a rank listens: IPv4, both in network order. */
 typedef struct wefti_endpoint4 {
@@ -23,8 +24,8 @@ typedef struct wefti_endpoint4 {
 } wefti_endpoint4;
 
 typedef enum wefti_contact_state {
-    WEFTI_CONTACT_NONE,     /* the place is free */
-    WEFTI_CONTACT_CALLING,  /* connecting; link.fd -1: to be tried again */
+    WEFTI_CONTACT_NONE,    /* the place is free */
+    WEFTI_CONTACT_CALLING, /* connecting; connection.fd -1: to be tried again */
     WEFTI_CONTACT_GREETING, /* HELLO sent */
     WEFTI_CONTACT_PROVING,  /* PRESENT sent */
     WEFTI_CONTACT_OPEN
@@ -41,9 +42,9 @@ typedef struct wefti_contact {
     wefti_contact_state state;
     int peer;
     wefti_endpoint4 to;
-    wefti_link link;
-    wefti_session session;
-    wefti_message_hello hello;
+    wefti_oob_connection connection;
+    wefti_oob_session session;
+    wefti_oob_message_hello hello;
     int64_t since_ns, retry_ns, unheard_ns;
     uint64_t acked_bytes;
     bool leaving;
@@ -71,12 +72,14 @@ void wefti_contact_call(wefti_contact *contact, int peer, wefti_endpoint4 to,
                         int64_t at_ns, int64_t now_ns);
 
 /*
- * wefti_contact_admit - a stranger has something to read. Once it has proved
- * who it is, it becomes a contact, in free_place, which is OPEN then.
+ * wefti_contact_admit - an unauthenticated peer has something to read. Once it
+ * has proved who it is, it becomes a contact, in free_place, which is OPEN
+ * then.
  *
  * Returns     whether it did.
  */
-bool wefti_contact_admit(wefti_contact *free_place, wefti_stranger *stranger,
+bool wefti_contact_admit(wefti_contact *free_place,
+                         wefti_unauthenticated_peer *peer,
                          const wefti_contact_self *self);
 
 /* Takes what poll said of the contact's descriptor. */

@@ -155,7 +155,8 @@ static bool is_delivered(wefti_control *control, const wefti_errand *errand)
             ? wefti_control_find_contact(control, errand->ranks[errand->at])
             : NULL;
     return contact && contact->state == WEFTI_CONTACT_OPEN && errand->said &&
-           !wefti_link_has_output(&contact->link) && contact->unheard_ns == 0;
+           !wefti_oob_connection_has_output(&contact->connection) &&
+           contact->unheard_ns == 0;
 }
 
 /* A question whose asker goes; a fault that its own rank shall hear. */

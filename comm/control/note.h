@@ -5,15 +5,15 @@
  *
  *     | kind, 1 | serial, 4 | the kind's fields |
  *
- * A note travels sealed inside a NOTE message (comm/bootstrap/message.h).
+ * A note travels sealed inside a NOTE message (comm/oob/message.h).
  * Every kind has one size, but for the text of a FAULT; a field out of range,
  * or a byte too many, and it is no note.
  */
 #ifndef COMM_CONTROL_NOTE_H
 #define COMM_CONTROL_NOTE_H
 
-#include "comm/bootstrap/message.h"
 #include "comm/fabric/shared.h"
+#include "comm/oob/message.h"
 
 /*
  * PRESENT   rank: who speaks; the first of each side
@@ -55,9 +55,9 @@ typedef struct wefti_note {
     wefti_vote vote;
 } wefti_note;
 
-void wefti_note_encode(const wefti_note *note, wefti_message *message_out);
+void wefti_note_encode(const wefti_note *note, wefti_oob_message *message_out);
 
 /* True and the note if message holds one. */
-bool wefti_note_decode(const wefti_message *message, wefti_note *note_out);
+bool wefti_note_decode(const wefti_oob_message *message, wefti_note *note_out);
 
 #endif

@@ -188,21 +188,21 @@ static weft_status prepare(void *context, const wefti_membership *members)
     return name_limit(status, &tuning, members->nranks);
 }
 
-static weft_status make_card(void *context, const wefti_membership *members,
+static weft_status make_info(void *context, const wefti_membership *members,
                              int round,
-                             unsigned char card_out[WEFTI_CARD_BYTES],
-                             size_t *card_bytes_out)
+                             unsigned char info_out[WEFTI_INFO_BYTES],
+                             size_t *info_bytes_out)
 {
     building *own = context;
-    return wefti_net_make_card(own->engine, members, round, card_out,
-                               card_bytes_out);
+    return wefti_net_make_info(own->engine, members, round, info_out,
+                               info_bytes_out);
 }
 
-static weft_status take_card(void *context, int round, int rank,
-                             const unsigned char *card, size_t card_bytes)
+static weft_status take_info(void *context, int round, int rank,
+                             const unsigned char *info, size_t info_bytes)
 {
     building *own = context;
-    return wefti_net_take_card(own->engine, round, rank, card, card_bytes);
+    return wefti_net_take_info(own->engine, round, rank, info, info_bytes);
 }
 
 /* Meets the other ranks; the engine then owns the membership. */
@@ -216,7 +216,7 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
                                        .refused_text = own->early_text,
                                        .warn_ms = config->warn_ms,
                                        .timeout_ms = config->timeout_ms,
-                                       .exchange = {make_card, take_card},
+                                       .exchange = {make_info, take_info},
                                        .prepare = prepare,
                                        .context = own};
     _Static_assert(sizeof(*tuning) <= sizeof(request.tuning),

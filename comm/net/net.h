@@ -45,27 +45,27 @@ struct wefti_net {
     bool news;    /* a message came */
     bool strange; /* a foreign one has been warned about */
     uint64_t sent_bytes, received_bytes; /* payload */
-    wefti_reach *reach;                  /* while cards are traded */
+    wefti_reach *reach;                  /* while infos are traded */
     wefti_interface_use use;
     wefti_mapping **kept; /* [kept_count] */
     size_t kept_count;
 };
 
 /*
- * wefti_net_make_card, _take_card - the two rounds of a meeting of several
+ * wefti_net_make_info, _take_card - the two rounds of a meeting of several
  * domains: addresses to try, then the port's address. The first makes the
  * engine's net, which is the engine's from then on.
  *
- * Returns     as wefti_card_exchange; OK | ERR_UNSUPPORTED (no module) |
+ * Returns     as wefti_info_exchange; OK | ERR_UNSUPPORTED (no module) |
  *             ERR_BOOTSTRAP | ERR_SYSTEM | ERR_NO_MEMORY | ERR_INVALID.
  */
-WEFT_NODISCARD weft_status wefti_net_make_card(
+WEFT_NODISCARD weft_status wefti_net_make_info(
     wefti_engine *engine, const wefti_membership *membership, int round,
-    unsigned char card_out[WEFTI_CARD_BYTES], size_t *card_bytes_out);
-WEFT_NODISCARD weft_status wefti_net_take_card(wefti_engine *engine, int round,
+    unsigned char info_out[WEFTI_INFO_BYTES], size_t *info_bytes_out);
+WEFT_NODISCARD weft_status wefti_net_take_info(wefti_engine *engine, int round,
                                                int rank,
-                                               const unsigned char *card,
-                                               size_t card_bytes);
+                                               const unsigned char *info,
+                                               size_t info_bytes);
 
 /* What the port calls; context is the net. */
 void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
@@ -79,7 +79,7 @@ void wefti_net_lost(void *context, int peer, const char *why);
  */
 WEFT_NODISCARD weft_status wefti_net_start(wefti_net *net);
 
-/* The cards are traded: nobody looks for us any more. */
+/* The infos are traded: nobody looks for us any more. */
 void wefti_net_settle(wefti_net *net);
 
 /* Says farewell and waits a moment for that of others. NULL is legal. */

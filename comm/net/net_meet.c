@@ -17,8 +17,8 @@
 enum { ENDPOINT_BYTES = sizeof(uint32_t) + sizeof(uint16_t) };
 
 _Static_assert((int)WEFTI_PORT_ADDRESS_BYTES + (int)ENDPOINT_BYTES <=
-                   (int)WEFTI_CARD_BYTES,
-               "an address must fit on a card");
+                   (int)WEFTI_INFO_BYTES,
+               "an address must fit on a info");
 
 /* What all ranks of the job have in common for a purpose, and nobody else. */
 static void derive(const wefti_membership *membership, const char *purpose,
@@ -65,7 +65,7 @@ static weft_status begin(wefti_engine *engine,
 /* The control channel listens on the first interface in use. */
 static weft_status open_control(wefti_net *net,
                                 const wefti_membership *membership,
-                                unsigned char *card)
+                                unsigned char *info)
 {
     wefti_interface list[WEFTI_INTERFACES_MOST];
     int count, used = 0;
@@ -88,16 +88,16 @@ static weft_status open_control(wefti_net *net,
     if (status == WEFT_OK) {
         const wefti_endpoint4 own =
             wefti_control_get_endpoint(net->engine->control);
-        memcpy(card, &own.address, sizeof(own.address));
-        memcpy(card + sizeof(own.address), &own.port, sizeof(own.port));
+        memcpy(info, &own.address, sizeof(own.address));
+        memcpy(info + sizeof(own.address), &own.port, sizeof(own.port));
     }
     return status;
 }
 
 /* Round 1: the port, on the interfaces that lead somewhere. */
 static weft_status open_port(wefti_net *net, const wefti_membership *membership,
-                             unsigned char card_out[WEFTI_CARD_BYTES],
-                             size_t *card_bytes_out)
+                             unsigned char info_out[WEFTI_INFO_BYTES],
+                             size_t *info_bytes_out)
 {
     char why[256] = "";
     unsigned char proof[WEFTI_PORT_PROOF_BYTES];
@@ -120,13 +120,13 @@ static weft_status open_port(wefti_net *net, const wefti_membership *membership,
     if (refused) {
         return wefti_error(WEFT_ERR_SYSTEM, "cannot open the network: %s", why);
     }
-    status = open_control(net, membership, card_out);
+    status = open_control(net, membership, info_out);
     if (status != WEFT_OK) {
         return status;
     }
     size_t address_bytes =
-        net->table->address(net->port, card_out + ENDPOINT_BYTES);
-    *card_bytes_out = ENDPOINT_BYTES + address_bytes;
+        net->table->address(net->port, info_out + ENDPOINT_BYTES);
+    *info_bytes_out = ENDPOINT_BYTES + address_bytes;
     return address_bytes
                ? WEFT_OK
                : wefti_error(WEFT_ERR_SYSTEM,
@@ -135,45 +135,45 @@ static weft_status open_port(wefti_net *net, const wefti_membership *membership,
                              net->use.names, WEFTI_PORT_ADDRESS_BYTES);
 }
 
-weft_status wefti_net_make_card(wefti_engine *engine,
+weft_status wefti_net_make_info(wefti_engine *engine,
                                 const wefti_membership *membership, int round,
-                                unsigned char card_out[WEFTI_CARD_BYTES],
-                                size_t *card_bytes_out)
+                                unsigned char info_out[WEFTI_INFO_BYTES],
+                                size_t *info_bytes_out)
 {
     if (round > 0) {
-        return open_port(engine->net, membership, card_out, card_bytes_out);
+        return open_port(engine->net, membership, info_out, info_bytes_out);
     }
     weft_status status = begin(engine, membership);
     return status == WEFT_OK
-               ? wefti_reach_offer(engine->net->reach, card_out, card_bytes_out)
+               ? wefti_reach_offer(engine->net->reach, info_out, info_bytes_out)
                : status;
 }
 
-weft_status wefti_net_take_card(wefti_engine *engine, int round, int rank,
-                                const unsigned char *card, size_t card_bytes)
+weft_status wefti_net_take_info(wefti_engine *engine, int round, int rank,
+                                const unsigned char *info, size_t info_bytes)
 {
     wefti_net *net = engine->net;
     if (round == 0) {
-        return wefti_reach_take(net->reach, rank, card, card_bytes);
+        return wefti_reach_take(net->reach, rank, info, info_bytes);
     }
     wefti_net_peer *peer = &net->peers[rank];
-    if (peer->address || card_bytes <= ENDPOINT_BYTES) {
+    if (peer->address || info_bytes <= ENDPOINT_BYTES) {
         return wefti_error(WEFT_ERR_BOOTSTRAP,
-                           "rank %d's card holds no address", rank);
+                           "rank %d's info holds no address", rank);
     }
     wefti_endpoint4 there;
-    memcpy(&there.address, card, sizeof(there.address));
-    memcpy(&there.port, card + sizeof(there.address), sizeof(there.port));
+    memcpy(&there.address, info, sizeof(there.address));
+    memcpy(&there.port, info + sizeof(there.address), sizeof(there.port));
     wefti_control_learn(engine->control, rank, there);
-    card += ENDPOINT_BYTES;
-    card_bytes -= ENDPOINT_BYTES;
-    peer->address = malloc(card_bytes);
+    info += ENDPOINT_BYTES;
+    info_bytes -= ENDPOINT_BYTES;
+    peer->address = malloc(info_bytes);
     if (!peer->address) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for an address");
     }
-    memcpy(peer->address, card, card_bytes);
+    memcpy(peer->address, info, info_bytes);
     char why[256] = "";
-    return net->table->connect(net->port, rank, peer->address, card_bytes, why,
+    return net->table->connect(net->port, rank, peer->address, info_bytes, why,
                                sizeof(why)) == 0
                ? WEFT_OK
                : wefti_error(WEFT_ERR_SYSTEM, "cannot connect to rank %d: %s",

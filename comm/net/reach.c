@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/thread.h"
-#include "comm/bootstrap/cursor.h"
+#include "comm/oob/cursor.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -204,13 +204,13 @@ static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
 }
 
 weft_status wefti_reach_offer(wefti_reach *reach,
-                              unsigned char card_out[WEFTI_CARD_BYTES],
-                              size_t *card_bytes_out)
+                              unsigned char info_out[WEFTI_INFO_BYTES],
+                              size_t *info_bytes_out)
 {
     const wefti_membership *membership = reach->membership;
-    wefti_writer writer = {card_out, WEFTI_CARD_BYTES, false};
+    wefti_oob_writer writer = {info_out, WEFTI_INFO_BYTES, false};
     uint16_t port;
-    *card_bytes_out = 0;
+    *info_bytes_out = 0;
     if (membership->members[membership->rank].domain != membership->rank) {
         return WEFT_OK;
     }
@@ -218,35 +218,35 @@ weft_status wefti_reach_offer(wefti_reach *reach,
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_writer_number(&writer, port, 2);
-    wefti_writer_number(&writer, (uint32_t)reach->own_count, 1);
+    wefti_oob_writer_number(&writer, port, 2);
+    wefti_oob_writer_number(&writer, (uint32_t)reach->own_count, 1);
     for (int i = 0; i < reach->own_count; i++) {
         const wefti_interface *own = &reach->own[i];
-        wefti_writer_bytes(&writer, &own->address, sizeof(own->address));
-        wefti_writer_bytes(&writer, own->name, sizeof(own->name));
+        wefti_oob_writer_bytes(&writer, &own->address, sizeof(own->address));
+        wefti_oob_writer_bytes(&writer, own->name, sizeof(own->name));
     }
-    *card_bytes_out = WEFTI_CARD_BYTES - writer.left_bytes;
+    *info_bytes_out = WEFTI_INFO_BYTES - writer.left_bytes;
     return WEFT_OK;
 }
 
 weft_status wefti_reach_take(wefti_reach *reach, int rank,
-                             const unsigned char *card, size_t card_bytes)
+                             const unsigned char *info, size_t info_bytes)
 {
     target offer = {.rank = rank};
-    wefti_reader reader = {card, card_bytes, false};
-    offer.port = (uint16_t)wefti_reader_number(&reader, 2);
-    offer.count = (int)wefti_reader_number(&reader, 1);
+    wefti_oob_reader reader = {info, info_bytes, false};
+    offer.port = (uint16_t)wefti_oob_reader_number(&reader, 2);
+    offer.count = (int)wefti_oob_reader_number(&reader, 1);
     for (int i = 0; i < offer.count && i < WEFTI_INTERFACES_MOST; i++) {
         wefti_interface *address = &offer.addresses[i];
-        wefti_reader_bytes(&reader, &address->address,
-                           sizeof(address->address));
-        wefti_reader_bytes(&reader, address->name, sizeof(address->name));
+        wefti_oob_reader_bytes(&reader, &address->address,
+                               sizeof(address->address));
+        wefti_oob_reader_bytes(&reader, address->name, sizeof(address->name));
         address->name[sizeof(address->name) - 1] = '\0';
     }
     if (reader.bad || reader.left_bytes || offer.port == 0 ||
         offer.count > WEFTI_INTERFACES_MOST) {
         return wefti_error(WEFT_ERR_BOOTSTRAP,
-                           "rank %d's card names no addresses", rank);
+                           "rank %d's info names no addresses", rank);
     }
     /* The next few in rank order, so that not all try the same ones. */
     int place = reach->target_count;

@@ -10,8 +10,8 @@
 #ifndef COMM_NET_REACH_H
 #define COMM_NET_REACH_H
 
-#include "comm/bootstrap/bootstrap.h"
 #include "comm/net/interface.h"
+#include "comm/oob/bootstrap.h"
 
 typedef struct wefti_reach wefti_reach;
 
@@ -25,19 +25,19 @@ WEFT_NODISCARD weft_status wefti_reach_open(const wefti_membership *membership,
 void wefti_reach_close(wefti_reach *reach); /* NULL is legal */
 
 /*
- * wefti_reach_offer - this rank's card: where it answers, from now on. Empty
+ * wefti_reach_offer - this rank's info: where it answers, from now on. Empty
  * for all but the lowest rank of a domain.
  *
  * Returns     OK | ERR_SYSTEM | ERR_INVALID (WEFT_NET_INTERFACE).
  */
 WEFT_NODISCARD weft_status
-wefti_reach_offer(wefti_reach *reach, unsigned char card_out[WEFTI_CARD_BYTES],
-                  size_t *card_bytes_out);
+wefti_reach_offer(wefti_reach *reach, unsigned char info_out[WEFTI_INFO_BYTES],
+                  size_t *info_bytes_out);
 
 /* Takes rank's offer. Returns     OK | ERR_BOOTSTRAP: it is none. */
 WEFT_NODISCARD weft_status wefti_reach_take(wefti_reach *reach, int rank,
-                                            const unsigned char *card,
-                                            size_t card_bytes);
+                                            const unsigned char *info,
+                                            size_t info_bytes);
 
 /*
  * wefti_reach_choose - try, say what came of it (level info), and choose.

@@ -5,7 +5,7 @@
 #ifndef TESTS_COMM_CROWD_H
 #define TESTS_COMM_CROWD_H
 
-#include "comm/bootstrap/bootstrap.h"
+#include "comm/oob/bootstrap.h"
 
 #include <netinet/in.h>
 #include <pthread.h>

@@ -6,23 +6,23 @@
 #ifndef TESTS_COMM_MESSAGE_SAMPLES_H
 #define TESTS_COMM_MESSAGE_SAMPLES_H
 
-#include "comm/bootstrap/message.h"
+#include "comm/oob/message.h"
 
 #include <string.h>
 
 enum { MESSAGE_SAMPLE_COUNT = 25 };
 
-static inline void sample_hello(wefti_message *message, bool challenge)
+static inline void sample_hello(wefti_oob_message *message, bool challenge)
 {
-    message->kind = challenge ? WEFTI_MESSAGE_CHALLENGE : WEFTI_MESSAGE_HELLO;
+    message->kind = challenge ? WEFTI_OOB_CHALLENGE : WEFTI_OOB_HELLO;
     message->as.hello.version = wefti_version_own();
     memset(message->as.hello.nonce, challenge ? 0xc1 : 0x1c, WEFTI_NONCE_BYTES);
 }
 
-static inline void sample_join(wefti_message *message, uint32_t rank,
+static inline void sample_join(wefti_oob_message *message, uint32_t rank,
                                uint32_t nranks)
 {
-    message->kind = WEFTI_MESSAGE_JOIN;
+    message->kind = WEFTI_OOB_JOIN;
     message->as.join.rank = rank;
     message->as.join.nranks = nranks;
     message->as.join.pid = nranks == 1 ? 1 : INT32_MAX;
@@ -31,9 +31,9 @@ static inline void sample_join(wefti_message *message, uint32_t rank,
     memset(message->as.join.tuning, 0x70, WEFTI_TUNING_BYTES);
 }
 
-static inline void sample_welcome(wefti_message *message, uint32_t nranks)
+static inline void sample_welcome(wefti_oob_message *message, uint32_t nranks)
 {
-    message->kind = WEFTI_MESSAGE_WELCOME;
+    message->kind = WEFTI_OOB_WELCOME;
     message->as.welcome.nranks = nranks;
     for (uint32_t i = 0; i < nranks; i++) {
         message->as.welcome.pids[i] = 1000 + i;
@@ -45,40 +45,43 @@ static inline void sample_welcome(wefti_message *message, uint32_t nranks)
     memset(message->as.welcome.box, 0x73, WEFTI_BOX_BYTES);
 }
 
-static inline void sample_claim(wefti_message *message, wefti_message_kind kind)
+static inline void sample_claim(wefti_oob_message *message,
+                                wefti_oob_message_kind kind)
 {
     message->kind = kind;
     message->as.claim.rank = WEFTI_BOOTSTRAP_RANKS_MOST - 1;
     memset(message->as.claim.token, 0x74, WEFTI_TOKEN_BYTES);
 }
 
-static inline void sample_report(wefti_message *message, wefti_outcome outcome)
+static inline void sample_report(wefti_oob_message *message,
+                                 wefti_outcome outcome)
 {
-    message->kind = WEFTI_MESSAGE_REPORT;
+    message->kind = WEFTI_OOB_REPORT;
     message->as.report.outcome = outcome;
     message->as.report.subject = 3;
     message->as.report.error_number = 4095;
 }
 
-static inline void sample_card(wefti_message *message, uint32_t round,
+static inline void sample_card(wefti_oob_message *message, uint32_t round,
                                uint32_t bytes)
 {
-    message->kind = WEFTI_MESSAGE_CARD;
-    message->as.card.round = round;
-    message->as.card.rank = WEFTI_BOOTSTRAP_RANKS_MOST - 1;
-    message->as.card.used_bytes = bytes;
-    memset(message->as.card.bytes, 0x75, bytes);
+    message->kind = WEFTI_OOB_INFO;
+    message->as.info.round = round;
+    message->as.info.rank = WEFTI_BOOTSTRAP_RANKS_MOST - 1;
+    message->as.info.used_bytes = bytes;
+    memset(message->as.info.bytes, 0x75, bytes);
 }
 
-static inline void sample_note(wefti_message *message, uint32_t bytes)
+static inline void sample_note(wefti_oob_message *message, uint32_t bytes)
 {
-    message->kind = WEFTI_MESSAGE_NOTE;
+    message->kind = WEFTI_OOB_NOTE;
     message->as.note.used_bytes = bytes;
     memset(message->as.note.bytes, 0x76, bytes);
 }
 
-static inline void sample_text(wefti_message *message, wefti_message_kind kind,
-                               weft_status status, size_t characters)
+static inline void sample_text(wefti_oob_message *message,
+                               wefti_oob_message_kind kind, weft_status status,
+                               size_t characters)
 {
     message->kind = kind;
     message->as.verdict.status = status;
@@ -88,7 +91,7 @@ static inline void sample_text(wefti_message *message, wefti_message_kind kind,
 }
 
 /* Sample index of MESSAGE_SAMPLE_COUNT. */
-static inline void message_sample(int index, wefti_message *message)
+static inline void message_sample(int index, wefti_oob_message *message)
 {
     memset(message, 0, sizeof(*message));
     switch (index) {
@@ -103,10 +106,10 @@ static inline void message_sample(int index, wefti_message *message)
         sample_join(message, (1 << 20) - 1, 1 << 20);
         break;
     case 4:
-        message->kind = WEFTI_MESSAGE_REFUSAL;
+        message->kind = WEFTI_OOB_REFUSAL;
         break;
     case 5:
-        message->kind = WEFTI_MESSAGE_ACCEPTED;
+        message->kind = WEFTI_OOB_ACCEPTED;
         break;
     case 6:
     case 7:
@@ -114,8 +117,7 @@ static inline void message_sample(int index, wefti_message *message)
         break;
     case 8:
     case 9:
-        sample_claim(message,
-                     index == 8 ? WEFTI_MESSAGE_CLAIM : WEFTI_MESSAGE_HANDED);
+        sample_claim(message, index == 8 ? WEFTI_OOB_CLAIM : WEFTI_OOB_HANDED);
         break;
     case 10:
     case 11:
@@ -130,7 +132,7 @@ static inline void message_sample(int index, wefti_message *message)
         sample_card(message, 0, 0);
         break;
     case 22:
-        sample_card(message, WEFTI_CARD_ROUNDS - 1, WEFTI_CARD_BYTES);
+        sample_card(message, WEFTI_INFO_ROUNDS - 1, WEFTI_INFO_BYTES);
         break;
     case 23:
         sample_note(message, 0);
@@ -139,20 +141,20 @@ static inline void message_sample(int index, wefti_message *message)
         sample_note(message, WEFTI_NOTE_BYTES);
         break;
     case 14:
-        sample_text(message, WEFTI_MESSAGE_NOTICE, WEFT_OK, 40);
+        sample_text(message, WEFTI_OOB_NOTICE, WEFT_OK, 40);
         break;
     case 15:
-        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_OK, 0);
+        sample_text(message, WEFTI_OOB_VERDICT, WEFT_OK, 0);
         break;
     case 16:
-        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_ERR_TIMEOUT,
-                    WEFTI_MESSAGE_TEXT_MOST);
+        sample_text(message, WEFTI_OOB_VERDICT, WEFT_ERR_TIMEOUT,
+                    WEFTI_OOB_TEXT_MOST);
         break;
     case 17:
-        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_ERR_SYSTEM, 1);
+        sample_text(message, WEFTI_OOB_VERDICT, WEFT_ERR_SYSTEM, 1);
         break;
     case 18:
-        sample_text(message, WEFTI_MESSAGE_VERDICT, WEFT_ERR_INVALID, 95);
+        sample_text(message, WEFTI_OOB_VERDICT, WEFT_ERR_INVALID, 95);
         break;
     default: /* another version: only its beginning is looked at */
         sample_hello(message, false);

@@ -6,7 +6,7 @@
 #ifndef TESTS_COMM_RAW_PEER_H
 #define TESTS_COMM_RAW_PEER_H
 
-#include "comm/bootstrap/session.h"
+#include "comm/oob/session.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,9 +21,9 @@ enum { RAW_LIMIT_S = 20 };
 
 typedef struct raw_peer {
     int fd;
-    wefti_message_hello hello, challenge;
-    wefti_session session;
-    wefti_message message; /* the last one received */
+    wefti_oob_message_hello hello, challenge;
+    wefti_oob_session session;
+    wefti_oob_message message; /* the last one received */
 } raw_peer;
 
 static inline void raw_require(bool condition)
@@ -33,7 +33,7 @@ static inline void raw_require(bool condition)
     }
 }
 
-/* Where an id says: see comm/bootstrap/unique_id.c. */
+/* Where an id says: see comm/oob/unique_id.c. */
 static inline int raw_id_port(const weft_unique_id *id)
 {
     return id->bytes[47] << 8 | id->bytes[48];
@@ -71,13 +71,13 @@ static inline void raw_send(int fd, const void *bytes, size_t count)
 }
 
 /* Encoded, and sealed if session is not NULL. */
-static inline void raw_say(int fd, wefti_session *session,
-                           const wefti_message *message)
+static inline void raw_say(int fd, wefti_oob_session *session,
+                           const wefti_oob_message *message)
 {
-    unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
-    size_t bytes = wefti_message_encode(message, frame);
+    unsigned char frame[WEFTI_OOB_FRAME_MOST];
+    size_t bytes = wefti_oob_message_encode(message, frame);
     if (session) {
-        wefti_session_seal(session, frame, bytes);
+        wefti_oob_session_seal(session, frame, bytes);
     }
     raw_send(fd, frame, bytes);
 }
@@ -95,22 +95,22 @@ static inline bool raw_read(int fd, unsigned char *bytes, size_t count)
 }
 
 /* The next message; with session it must be sealed. False: no more. */
-static inline bool raw_hear(int fd, wefti_session *session,
-                            wefti_message *message_out)
+static inline bool raw_hear(int fd, wefti_oob_session *session,
+                            wefti_oob_message *message_out)
 {
-    unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
-    if (!raw_read(fd, frame, WEFTI_MESSAGE_HEADER_BYTES)) {
+    unsigned char frame[WEFTI_OOB_FRAME_MOST];
+    if (!raw_read(fd, frame, WEFTI_OOB_HEADER_BYTES)) {
         return false;
     }
-    long bytes = wefti_message_measure(frame, WEFTI_MESSAGE_HEADER_BYTES, ~0u);
+    long bytes = wefti_oob_message_measure(frame, WEFTI_OOB_HEADER_BYTES, ~0u);
     raw_require(bytes > 0);
-    if (!raw_read(fd, frame + WEFTI_MESSAGE_HEADER_BYTES,
-                  (size_t)bytes - WEFTI_MESSAGE_HEADER_BYTES)) {
+    if (!raw_read(fd, frame + WEFTI_OOB_HEADER_BYTES,
+                  (size_t)bytes - WEFTI_OOB_HEADER_BYTES)) {
         return false;
     }
     raw_require(!session ||
-                wefti_session_verify(session, frame, (size_t)bytes));
-    raw_require(wefti_message_decode(frame, (size_t)bytes, message_out));
+                wefti_oob_session_verify(session, frame, (size_t)bytes));
+    raw_require(wefti_oob_message_decode(frame, (size_t)bytes, message_out));
     return true;
 }
 
@@ -118,7 +118,7 @@ static inline bool raw_hear(int fd, wefti_session *session,
 static inline bool raw_greet(raw_peer *peer, int port,
                              const wefti_secret *secret)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_HELLO};
+    wefti_oob_message message = {.kind = WEFTI_OOB_HELLO};
     message.as.hello.version = wefti_version_own();
     randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
     peer->hello = message.as.hello;
@@ -130,16 +130,16 @@ static inline bool raw_greet(raw_peer *peer, int port,
     if (!raw_hear(peer->fd, NULL, &peer->message)) {
         return false;
     }
-    raw_require(peer->message.kind == WEFTI_MESSAGE_CHALLENGE);
+    raw_require(peer->message.kind == WEFTI_OOB_CHALLENGE);
     peer->challenge = peer->message.as.hello;
-    wefti_session_init(&peer->session, WEFTI_SIDE_CLIENT, secret, &peer->hello,
-                       &peer->challenge);
+    wefti_oob_session_init(&peer->session, WEFTI_SIDE_CLIENT, secret,
+                           &peer->hello, &peer->challenge);
     return true;
 }
 
-static inline wefti_message raw_join_message(uint32_t rank, uint32_t nranks)
+static inline wefti_oob_message raw_join_message(uint32_t rank, uint32_t nranks)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_JOIN};
+    wefti_oob_message message = {.kind = WEFTI_OOB_JOIN};
     message.as.join.rank = rank;
     message.as.join.nranks = nranks;
     message.as.join.pid = (uint32_t)getpid();
@@ -155,7 +155,7 @@ static inline void raw_join(raw_peer *peer, const weft_unique_id *id,
                             uint32_t rank, uint32_t nranks)
 {
     wefti_secret secret = raw_id_secret(id);
-    const wefti_message join = raw_join_message(rank, nranks);
+    const wefti_oob_message join = raw_join_message(rank, nranks);
     raw_require(raw_greet(peer, raw_id_port(id), &secret));
     raw_say(peer->fd, &peer->session, &join);
     raw_require(raw_hear(peer->fd, &peer->session, &peer->message));

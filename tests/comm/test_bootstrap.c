@@ -8,7 +8,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/bootstrap.h"
+#include "comm/oob/bootstrap.h"
 #include "tests/comm/crowd.h"
 
 #include <arpa/inet.h>

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal    strangers at the control channel change nothing: not noise, not a
- *         crowd of connections, not a wrong key, not what a rank once said,
- *         said again, nor a rank that the job has not; and who knows the key
- *         is heard.
- * Method  ranks as threads in two domains; one throws all that at another's
- *         port while all of them work, and in the end shows, with the job's
+ * Goal    unauthenticated peers at the control channel change nothing: not
+ * noise, not a crowd of connections, not a wrong key, not what a rank once
+ * said, said again, nor a rank that the job has not; and who knows the key is
+ * heard. Method  ranks as threads in two domains; one throws all that at
+ * another's port while all of them work, and in the end shows, with the job's
  *         key, that a fault comes in by the same door. Threads and descriptors
  *         are counted before and after.
  */
@@ -39,9 +38,9 @@ static wefti_secret key_of(const weft_comm *comm)
     return secret;
 }
 
-static wefti_message fault_of(const weft_comm *comm, const char *text)
+static wefti_oob_message fault_of(const weft_comm *comm, const char *text)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_NOTE};
+    wefti_oob_message message = {.kind = WEFTI_OOB_NOTE};
     wefti_note note = {.kind = WEFTI_NOTE_FAULT,
                        .serial = 1,
                        .comm = comm->fabric.id,
@@ -52,9 +51,9 @@ static wefti_message fault_of(const weft_comm *comm, const char *text)
     return message;
 }
 
-static wefti_message presence_of(int rank)
+static wefti_oob_message presence_of(int rank)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_NOTE};
+    wefti_oob_message message = {.kind = WEFTI_OOB_NOTE};
     const wefti_note note = {.kind = WEFTI_NOTE_PRESENT, .rank = rank};
     wefti_note_encode(&note, &message);
     return message;
@@ -84,8 +83,8 @@ static void lie(const weft_comm *comm, int port)
     wefti_secret secret;
     raw_peer peer;
     wefti_secret_init(&secret, "not the key of the job", 22);
-    wefti_message hello = presence_of(0);
-    wefti_message fault = fault_of(comm, "a lie");
+    wefti_oob_message hello = presence_of(0);
+    wefti_oob_message fault = fault_of(comm, "a lie");
     if (raw_greet(&peer, port, &secret)) {
         raw_say(peer.fd, &peer.session, &hello);
         raw_say(peer.fd, &peer.session, &fault);
@@ -99,11 +98,11 @@ static void replay(const weft_comm *comm, int port)
 {
     const wefti_secret secret = key_of(comm);
     raw_peer first, second;
-    unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
-    const wefti_message hello = presence_of(0);
+    unsigned char frame[WEFTI_OOB_FRAME_MOST];
+    const wefti_oob_message hello = presence_of(0);
     raw_require(raw_greet(&first, port, &secret));
-    size_t bytes = wefti_message_encode(&hello, frame);
-    wefti_session_seal(&first.session, frame, bytes);
+    size_t bytes = wefti_oob_message_encode(&hello, frame);
+    wefti_oob_session_seal(&first.session, frame, bytes);
     raw_require(raw_greet(&second, port, &secret));
     raw_send(second.fd, frame, bytes);
     raw_require(!raw_hear(second.fd, &second.session, &second.message));
@@ -117,8 +116,8 @@ static void tell(const weft_comm *comm, int port)
     const wefti_secret secret = key_of(comm);
     raw_peer peer;
     wefti_note note;
-    const wefti_message hello = presence_of(0);
-    const wefti_message fault = fault_of(comm, "told by rank 0");
+    const wefti_oob_message hello = presence_of(0);
+    const wefti_oob_message fault = fault_of(comm, "told by rank 0");
     raw_require(raw_greet(&peer, port, &secret));
     raw_say(peer.fd, &peer.session, &hello);
     raw_require(raw_hear(peer.fd, &peer.session, &peer.message));
@@ -142,7 +141,7 @@ static void tell_of_nobody(const weft_comm *comm, int port)
     raw_peer peer;
     raw_require(raw_greet(&peer, port, &secret));
     for (int i = 0; i < 3; i++) {
-        wefti_message message = {.kind = WEFTI_MESSAGE_NOTE};
+        wefti_oob_message message = {.kind = WEFTI_OOB_NOTE};
         wefti_note_encode(&notes[i], &message);
         raw_say(peer.fd, &peer.session, &message);
     }
@@ -190,7 +189,7 @@ static int endure(weft_comm *comm, void *context)
     return failures;
 }
 
-static void test_control_strangers_change_nothing(void **state)
+static void test_control_unauthenticated_peers_change_nothing(void **state)
 {
     (void)state;
     struct world world = {.nranks = RANKS, .call = endure};
@@ -234,7 +233,7 @@ int main(void)
     setenv("WEFT_DOMAIN", "a,a,b,b", 1);
     setenv("WEFT_NET_INTERFACE", "lo", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_control_strangers_change_nothing),
+        cmocka_unit_test(test_control_unauthenticated_peers_change_nothing),
         cmocka_unit_test(test_control_leaves_no_thread_and_no_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

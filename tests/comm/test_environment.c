@@ -7,9 +7,9 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/endpoint.h"
-#include "comm/bootstrap/secret.h"
 #include "comm/control/board.h"
+#include "comm/oob/endpoint.h"
+#include "comm/oob/secret.h"
 #include "tests/comm/crowd.h"
 
 #include <fcntl.h>

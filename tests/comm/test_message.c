@@ -21,43 +21,43 @@
 
 #include <cmocka.h>
 
-enum { HEADER = WEFTI_MESSAGE_HEADER_BYTES, MAC = WEFTI_MESSAGE_MAC_BYTES };
+enum { HEADER = WEFTI_OOB_HEADER_BYTES, MAC = WEFTI_OOB_MAC_BYTES };
 
 typedef struct input {
-    unsigned char bytes[2 * WEFTI_MESSAGE_FRAME_MOST];
+    unsigned char bytes[2 * WEFTI_OOB_FRAME_MOST];
     size_t used;
 } input;
 
 /* A fresh copy of exactly the right size, so that sanitizers see overruns. */
 static bool decode(const unsigned char *frame, size_t frame_bytes,
-                   wefti_message *message_out)
+                   wefti_oob_message *message_out)
 {
     unsigned char *exact = malloc(frame_bytes ? frame_bytes : 1);
     assert_non_null(exact);
     memcpy(exact, frame, frame_bytes);
     memset(message_out, 0xa5, sizeof(*message_out));
-    bool good = wefti_message_decode(exact, frame_bytes, message_out);
+    bool good = wefti_oob_message_decode(exact, frame_bytes, message_out);
     free(exact);
     return good;
 }
 
-static bool is_foreign_hello(const wefti_message *message)
+static bool is_foreign_hello(const wefti_oob_message *message)
 {
-    return (message->kind == WEFTI_MESSAGE_HELLO ||
-            message->kind == WEFTI_MESSAGE_CHALLENGE) &&
+    return (message->kind == WEFTI_OOB_HELLO ||
+            message->kind == WEFTI_OOB_CHALLENGE) &&
            !wefti_version_is_own(message->as.hello.version);
 }
 
 /* Where decode succeeds, encode gives the same bytes, but for the MAC. */
 static bool check_inverse(const unsigned char *frame, size_t frame_bytes)
 {
-    unsigned char again[WEFTI_MESSAGE_FRAME_MOST];
-    wefti_message message;
+    unsigned char again[WEFTI_OOB_FRAME_MOST];
+    wefti_oob_message message;
     if (!decode(frame, frame_bytes, &message)) {
         return false;
     }
     if (!is_foreign_hello(&message)) {
-        size_t again_bytes = wefti_message_encode(&message, again);
+        size_t again_bytes = wefti_oob_message_encode(&message, again);
         assert_int_equal(again_bytes, frame_bytes);
         size_t compared =
             frame_bytes > HEADER + MAC ? frame_bytes - MAC : HEADER;
@@ -69,20 +69,20 @@ static bool check_inverse(const unsigned char *frame, size_t frame_bytes)
 static void test_message_every_kind_survives(void **state)
 {
     (void)state;
-    bool seen[WEFTI_MESSAGE_KIND_END] = {false};
+    bool seen[WEFTI_OOB_KIND_END] = {false};
     for (int i = 0; i < MESSAGE_SAMPLE_COUNT; i++) {
-        unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
-        wefti_message message;
+        unsigned char frame[WEFTI_OOB_FRAME_MOST];
+        wefti_oob_message message;
         message_sample(i, &message);
-        size_t bytes = wefti_message_encode(&message, frame);
+        size_t bytes = wefti_oob_message_encode(&message, frame);
         assert_true(check_inverse(frame, bytes));
-        assert_int_equal(wefti_message_measure(frame, HEADER, ~0u), bytes);
-        assert_int_equal(
-            wefti_message_measure(frame, bytes, ~WEFTI_KIND_BIT(message.kind)),
-            -1);
+        assert_int_equal(wefti_oob_message_measure(frame, HEADER, ~0u), bytes);
+        assert_int_equal(wefti_oob_message_measure(
+                             frame, bytes, ~WEFTI_KIND_BIT(message.kind)),
+                         -1);
         seen[message.kind] = true;
     }
-    for (int kind = 1; kind < WEFTI_MESSAGE_KIND_END; kind++) {
+    for (int kind = 1; kind < WEFTI_OOB_KIND_END; kind++) {
         assert_true(seen[kind]);
     }
 }
@@ -91,17 +91,17 @@ static void test_message_cut_or_stretched_is_none(void **state)
 {
     (void)state;
     for (int i = 0; i < MESSAGE_SAMPLE_COUNT; i++) {
-        unsigned char frame[2 * WEFTI_MESSAGE_FRAME_MOST] = {0};
-        wefti_message message, found;
+        unsigned char frame[2 * WEFTI_OOB_FRAME_MOST] = {0};
+        wefti_oob_message message, found;
         message_sample(i, &message);
-        size_t bytes = wefti_message_encode(&message, frame);
+        size_t bytes = wefti_oob_message_encode(&message, frame);
         for (size_t cut = 0; cut < bytes; cut++) {
             assert_false(decode(frame, cut, &found));
         }
         assert_false(decode(frame, bytes + 1, &found));
         /* The same with a length that agrees. */
         for (size_t cut = 0; cut <= bytes - HEADER + 8; cut++) {
-            unsigned char other[2 * WEFTI_MESSAGE_FRAME_MOST] = {0};
+            unsigned char other[2 * WEFTI_OOB_FRAME_MOST] = {0};
             memcpy(other, frame, bytes);
             for (int b = 0; b < 4; b++) {
                 other[b] = (unsigned char)(cut >> (8 * b));
@@ -122,8 +122,8 @@ static void test_message_length_beyond_kind_is_refused_early(void **state)
     for (int kind = 0; kind <= 255; kind++) {
         unsigned char header[HEADER] = {0xff, 0xff, 0xff, 0x7f,
                                         (unsigned char)kind};
-        assert_int_equal(wefti_message_measure(header, HEADER, ~0u), -1);
-        assert_int_equal(wefti_message_measure(header, HEADER - 1, ~0u), 0);
+        assert_int_equal(wefti_oob_message_measure(header, HEADER, ~0u), -1);
+        assert_int_equal(wefti_oob_message_measure(header, HEADER - 1, ~0u), 0);
     }
 }
 
@@ -131,10 +131,10 @@ static void test_message_length_beyond_kind_is_refused_early(void **state)
 static bool decode_patched(int sample, size_t offset, uint32_t value,
                            int value_bytes)
 {
-    unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
-    wefti_message message;
+    unsigned char frame[WEFTI_OOB_FRAME_MOST];
+    wefti_oob_message message;
     message_sample(sample, &message);
-    size_t bytes = wefti_message_encode(&message, frame);
+    size_t bytes = wefti_oob_message_encode(&message, frame);
     for (int b = 0; b < value_bytes; b++) {
         frame[HEADER + offset + (size_t)b] = (unsigned char)(value >> (8 * b));
     }
@@ -193,14 +193,16 @@ static void test_message_field_out_of_range_is_none(void **state)
 static void test_message_text_is_made_printable_and_cut(void **state)
 {
     (void)state;
-    wefti_message message = {.kind = WEFTI_MESSAGE_VERDICT}, found;
-    unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
+    wefti_oob_message message = {.kind = WEFTI_OOB_VERDICT}, found;
+    unsigned char frame[WEFTI_OOB_FRAME_MOST];
     strcpy(message.as.verdict.text, "a\nb\xc3\xa4");
-    assert_true(decode(frame, wefti_message_encode(&message, frame), &found));
+    assert_true(
+        decode(frame, wefti_oob_message_encode(&message, frame), &found));
     assert_string_equal(found.as.verdict.text, "a?b??");
     memset(message.as.verdict.text, 'x', sizeof(message.as.verdict.text));
-    assert_true(decode(frame, wefti_message_encode(&message, frame), &found));
-    assert_int_equal(strlen(found.as.verdict.text), WEFTI_MESSAGE_TEXT_MOST);
+    assert_true(
+        decode(frame, wefti_oob_message_encode(&message, frame), &found));
+    assert_int_equal(strlen(found.as.verdict.text), WEFTI_OOB_TEXT_MOST);
 }
 
 /* Every file of the corpus, up to most. */
@@ -217,7 +219,7 @@ static int load_corpus(input *inputs, int most)
             FILE *file = fopen(path, "rb");
             assert_non_null(file);
             inputs[count].used =
-                fread(inputs[count].bytes, 1, WEFTI_MESSAGE_FRAME_MOST, file);
+                fread(inputs[count].bytes, 1, WEFTI_OOB_FRAME_MOST, file);
             fclose(file);
             count++;
         }
@@ -247,8 +249,8 @@ static void mutate(input *data, uint64_t *seed)
             break;
         default:
             data->used += random_next(seed) % 64;
-            if (data->used > WEFTI_MESSAGE_FRAME_MOST) {
-                data->used = WEFTI_MESSAGE_FRAME_MOST;
+            if (data->used > WEFTI_OOB_FRAME_MOST) {
+                data->used = WEFTI_OOB_FRAME_MOST;
             }
         }
     }
@@ -278,11 +280,11 @@ static void test_message_changed_corpus_stays_harmless(void **state)
 static int write_corpus(const char *folder)
 {
     for (int i = 0; i < MESSAGE_SAMPLE_COUNT; i++) {
-        unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
+        unsigned char frame[WEFTI_OOB_FRAME_MOST];
         char path[4096];
-        wefti_message message;
+        wefti_oob_message message;
         message_sample(i, &message);
-        size_t bytes = wefti_message_encode(&message, frame);
+        size_t bytes = wefti_oob_message_encode(&message, frame);
         snprintf(path, sizeof(path), "%s/sample_%02d", folder, i);
         FILE *file = fopen(path, "wb");
         if (!file || fwrite(frame, 1, bytes, file) != bytes || fclose(file)) {

@@ -8,7 +8,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/bootstrap/handover.h"
+#include "comm/oob/handover.h"
 #include "tests/comm/crowd.h"
 #include "tests/comm/raw_peer.h"
 
@@ -32,28 +32,28 @@ static void scene_begin(scene *s)
     crowd_init(&s->all, 3, &s->id);
     s->all.ranks[2].absent = true;
     raw_join(&s->raw, &s->id, 2, 3);
-    assert_int_equal(s->raw.message.kind, WEFTI_MESSAGE_ACCEPTED);
+    assert_int_equal(s->raw.message.kind, WEFTI_OOB_ACCEPTED);
 }
 
 static void hear_welcome(scene *s)
 {
     assert_true(raw_hear(s->raw.fd, &s->raw.session, &s->raw.message));
-    assert_int_equal(s->raw.message.kind, WEFTI_MESSAGE_WELCOME);
+    assert_int_equal(s->raw.message.kind, WEFTI_OOB_WELCOME);
 }
 
 /* From the welcome's job key. */
 static wefti_tokens tokens_of(scene *s)
 {
     unsigned char job_key[WEFTI_JOB_KEY_BYTES];
-    assert_true(wefti_session_unbox(&s->raw.session,
-                                    s->raw.message.as.welcome.box, job_key));
+    assert_true(wefti_oob_session_unbox(
+        &s->raw.session, s->raw.message.as.welcome.box, job_key));
     return wefti_handover_tokens(job_key, 2);
 }
 
 /* The raw rank does all that a member has to do. */
 static void complete(scene *s)
 {
-    const wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
+    const wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
     int memory_fd;
     const char *call;
     hear_welcome(s);
@@ -65,14 +65,14 @@ static void complete(scene *s)
     close(memory_fd);
     raw_say(s->raw.fd, &s->raw.session, &report);
     assert_true(raw_hear(s->raw.fd, &s->raw.session, &s->raw.message));
-    assert_int_equal(s->raw.message.kind, WEFTI_MESSAGE_VERDICT);
+    assert_int_equal(s->raw.message.kind, WEFTI_OOB_VERDICT);
     assert_int_equal(s->raw.message.as.verdict.status, WEFT_OK);
 }
 
 static void hear_verdict(scene *s, const char *text)
 {
     assert_true(raw_hear(s->raw.fd, &s->raw.session, &s->raw.message));
-    assert_int_equal(s->raw.message.kind, WEFTI_MESSAGE_VERDICT);
+    assert_int_equal(s->raw.message.kind, WEFTI_OOB_VERDICT);
     assert_int_equal(s->raw.message.as.verdict.status, WEFT_ERR_BOOTSTRAP);
     assert_non_null(strstr(s->raw.message.as.verdict.text, text));
 }
@@ -130,7 +130,7 @@ static void test_rendezvous_other_job_size_is_refused(void **state)
         raw_peer other;
         scene_begin(&s);
         raw_join(&other, &s.id, wrong[i].rank, wrong[i].nranks);
-        assert_int_equal(other.message.kind, WEFTI_MESSAGE_VERDICT);
+        assert_int_equal(other.message.kind, WEFTI_OOB_VERDICT);
         assert_int_equal(other.message.as.verdict.status, WEFT_ERR_BOOTSTRAP);
         assert_non_null(strstr(other.message.as.verdict.text, wrong[i].text));
         assert_false(raw_hear(other.fd, NULL, &other.message));
@@ -170,13 +170,13 @@ static void test_rendezvous_other_version_is_told_and_dropped(void **state)
     (void)state;
     scene s;
     scene_begin(&s);
-    wefti_message message = {.kind = WEFTI_MESSAGE_HELLO};
+    wefti_oob_message message = {.kind = WEFTI_OOB_HELLO};
     message.as.hello.version = wefti_version_own();
     message.as.hello.version.minor++;
     int fd = raw_connect(raw_id_port(&s.id));
     raw_say(fd, NULL, &message);
     assert_true(raw_hear(fd, NULL, &message));
-    assert_int_equal(message.kind, WEFTI_MESSAGE_CHALLENGE);
+    assert_int_equal(message.kind, WEFTI_OOB_CHALLENGE);
     assert_true(wefti_version_is_own(message.as.hello.version));
     assert_false(raw_hear(fd, NULL, &message));
     close(fd);
@@ -211,10 +211,10 @@ static void test_rendezvous_member_that_left_is_named_to_waiters(void **state)
     raw_peer other;
     scene_begin(&s);
     raw_join(&other, &s.id, 0, 3);
-    assert_int_equal(other.message.kind, WEFTI_MESSAGE_ACCEPTED);
+    assert_int_equal(other.message.kind, WEFTI_OOB_ACCEPTED);
     close(s.raw.fd);
     assert_true(raw_hear(other.fd, &other.session, &other.message));
-    assert_int_equal(other.message.kind, WEFTI_MESSAGE_VERDICT);
+    assert_int_equal(other.message.kind, WEFTI_OOB_VERDICT);
     assert_int_equal(other.message.as.verdict.status, WEFT_ERR_BOOTSTRAP);
     assert_string_equal(other.message.as.verdict.text,
                         "rank 2 left during bootstrap");
@@ -227,7 +227,7 @@ static void test_rendezvous_member_that_babbles_is_named(void **state)
     for (int kind = 0; kind < 3; kind++) {
         scene s;
         scene_begin(&s);
-        wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
+        wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
         crowd_start(&s.all);
         hear_welcome(&s);
         if (kind == 0) {
@@ -246,7 +246,7 @@ static void test_rendezvous_member_that_babbles_is_named(void **state)
 static void test_rendezvous_report_of_trouble_reaches_all(void **state)
 {
     static const struct {
-        wefti_message_report report;
+        wefti_oob_message_report report;
         weft_status status;
         const char *text;
     } cases[] = {
@@ -269,8 +269,8 @@ static void test_rendezvous_report_of_trouble_reaches_all(void **state)
         scene_begin(&s);
         crowd_start(&s.all);
         hear_welcome(&s);
-        const wefti_message report = {.kind = WEFTI_MESSAGE_REPORT,
-                                      .as.report = cases[i].report};
+        const wefti_oob_message report = {.kind = WEFTI_OOB_REPORT,
+                                          .as.report = cases[i].report};
         raw_say(s.raw.fd, &s.raw.session, &report);
         scene_end(&s, cases[i].status, cases[i].text);
     }
@@ -301,7 +301,7 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
         WEFTI_OUTCOME_SYSTEM);
     assert_int_equal(errno, EPROTO);
     assert_string_equal(call, "recvmsg");
-    const wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
+    const wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
     raw_say(s.raw.fd, &s.raw.session, &report);
     scene_end(&s, WEFT_OK, NULL);
 }
@@ -363,17 +363,17 @@ typedef struct false_server {
 static void *run_false_server(void *argument)
 {
     false_server *server = argument;
-    wefti_message message;
+    wefti_oob_message message;
     int fd = accept(server->listen_fd, NULL, NULL);
     raw_require(raw_hear(fd, NULL, &message));
-    message.kind = WEFTI_MESSAGE_CHALLENGE;
+    message.kind = WEFTI_OOB_CHALLENGE;
     if (server->script == 0) { /* another version */
         message.as.hello.version.major++;
         raw_say(fd, NULL, &message);
     } else if (server->script == 1) { /* something else */
         raw_send(fd, "220 mail.example ESMTP\r\n", 24);
     } else { /* pretends to know the secret */
-        const wefti_message accepted = {.kind = WEFTI_MESSAGE_ACCEPTED};
+        const wefti_oob_message accepted = {.kind = WEFTI_OOB_ACCEPTED};
         raw_say(fd, NULL, &message);
         raw_require(raw_hear(fd, NULL, &message));
         raw_say(fd, NULL, &accepted);

@@ -7,9 +7,9 @@
  *         changed in turn; frames are repeated, swapped, sent back; rank sets
  *         are compared with texts.
  */
-#include "comm/bootstrap/handover.h"
-#include "comm/bootstrap/ranks.h"
-#include "comm/bootstrap/session.h"
+#include "comm/oob/handover.h"
+#include "comm/oob/ranks.h"
+#include "comm/oob/session.h"
 
 #include <setjmp.h>
 #include <sodium.h>
@@ -21,8 +21,8 @@
 
 typedef struct pair {
     wefti_secret secret;
-    wefti_message_hello hello, challenge;
-    wefti_session client, server;
+    wefti_oob_message_hello hello, challenge;
+    wefti_oob_session client, server;
 } pair;
 
 static void make_pair(pair *p)
@@ -31,17 +31,17 @@ static void make_pair(pair *p)
     p->hello.version = p->challenge.version = wefti_version_own();
     randombytes_buf(p->hello.nonce, WEFTI_NONCE_BYTES);
     randombytes_buf(p->challenge.nonce, WEFTI_NONCE_BYTES);
-    wefti_session_init(&p->client, WEFTI_SIDE_CLIENT, &p->secret, &p->hello,
-                       &p->challenge);
-    wefti_session_init(&p->server, WEFTI_SIDE_SERVER, &p->secret, &p->hello,
-                       &p->challenge);
+    wefti_oob_session_init(&p->client, WEFTI_SIDE_CLIENT, &p->secret, &p->hello,
+                           &p->challenge);
+    wefti_oob_session_init(&p->server, WEFTI_SIDE_SERVER, &p->secret, &p->hello,
+                           &p->challenge);
 }
 
-static size_t seal_report(wefti_session *session, unsigned char *frame)
+static size_t seal_report(wefti_oob_session *session, unsigned char *frame)
 {
-    const wefti_message report = {.kind = WEFTI_MESSAGE_REPORT};
-    size_t bytes = wefti_message_encode(&report, frame);
-    wefti_session_seal(session, frame, bytes);
+    const wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
+    size_t bytes = wefti_oob_message_encode(&report, frame);
+    wefti_oob_session_seal(session, frame, bytes);
     return bytes;
 }
 
@@ -49,31 +49,31 @@ static void test_session_seal_holds_for_every_byte(void **state)
 {
     (void)state;
     pair p;
-    unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
+    unsigned char frame[WEFTI_OOB_FRAME_MOST];
     make_pair(&p);
     size_t bytes = seal_report(&p.client, frame);
     for (size_t at = 0; at < bytes; at++) {
         frame[at] ^= 0x10;
-        assert_false(wefti_session_verify(&p.server, frame, bytes));
+        assert_false(wefti_oob_session_verify(&p.server, frame, bytes));
         frame[at] ^= 0x10;
     }
-    assert_true(wefti_session_verify(&p.server, frame, bytes));
+    assert_true(wefti_oob_session_verify(&p.server, frame, bytes));
 }
 
 static void test_session_seal_counts_and_has_a_direction(void **state)
 {
     (void)state;
     pair p;
-    unsigned char first[WEFTI_MESSAGE_FRAME_MOST];
-    unsigned char second[WEFTI_MESSAGE_FRAME_MOST];
+    unsigned char first[WEFTI_OOB_FRAME_MOST];
+    unsigned char second[WEFTI_OOB_FRAME_MOST];
     make_pair(&p);
     size_t bytes = seal_report(&p.client, first);
     (void)seal_report(&p.client, second);
-    assert_false(wefti_session_verify(&p.client, first, bytes));
-    assert_false(wefti_session_verify(&p.server, second, bytes));
-    assert_true(wefti_session_verify(&p.server, first, bytes));
-    assert_false(wefti_session_verify(&p.server, first, bytes));
-    assert_true(wefti_session_verify(&p.server, second, bytes));
+    assert_false(wefti_oob_session_verify(&p.client, first, bytes));
+    assert_false(wefti_oob_session_verify(&p.server, second, bytes));
+    assert_true(wefti_oob_session_verify(&p.server, first, bytes));
+    assert_false(wefti_oob_session_verify(&p.server, first, bytes));
+    assert_true(wefti_oob_session_verify(&p.server, second, bytes));
 }
 
 static void test_session_other_conversation_shares_nothing(void **state)
@@ -81,25 +81,25 @@ static void test_session_other_conversation_shares_nothing(void **state)
     (void)state;
     for (int change = 0; change < 3; change++) {
         pair p;
-        wefti_session other;
-        unsigned char frame[WEFTI_MESSAGE_FRAME_MOST];
+        wefti_oob_session other;
+        unsigned char frame[WEFTI_OOB_FRAME_MOST];
         unsigned char box[WEFTI_BOX_BYTES], key[WEFTI_JOB_KEY_BYTES] = {7};
         unsigned char found[WEFTI_JOB_KEY_BYTES];
         make_pair(&p);
         p.secret.key[5] ^= change == 0;
         p.hello.nonce[31] ^= change == 1;
         p.challenge.nonce[0] ^= change == 2;
-        wefti_session_init(&other, WEFTI_SIDE_SERVER, &p.secret, &p.hello,
-                           &p.challenge);
+        wefti_oob_session_init(&other, WEFTI_SIDE_SERVER, &p.secret, &p.hello,
+                               &p.challenge);
         size_t bytes = seal_report(&p.client, frame);
-        assert_false(wefti_session_verify(&other, frame, bytes));
-        wefti_session_box(&other, key, box);
-        assert_false(wefti_session_unbox(&p.client, box, found));
-        wefti_session_box(&p.server, key, box);
-        assert_true(wefti_session_unbox(&p.client, box, found));
+        assert_false(wefti_oob_session_verify(&other, frame, bytes));
+        wefti_oob_session_box(&other, key, box);
+        assert_false(wefti_oob_session_unbox(&p.client, box, found));
+        wefti_oob_session_box(&p.server, key, box);
+        assert_true(wefti_oob_session_unbox(&p.client, box, found));
         assert_memory_equal(found, key, sizeof(key));
         box[40] ^= 1;
-        assert_false(wefti_session_unbox(&p.client, box, found));
+        assert_false(wefti_oob_session_unbox(&p.client, box, found));
     }
 }
 

@@ -12,7 +12,7 @@
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
-#include "comm/bootstrap/bootstrap.h"
+#include "comm/oob/bootstrap.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -22,7 +22,7 @@ static void require(bool condition)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes)
 {
-    wefti_message message = {.kind = WEFTI_MESSAGE_NOTE}, again;
+    wefti_oob_message message = {.kind = WEFTI_OOB_NOTE}, again;
     wefti_note note;
     if (data_bytes > WEFTI_NOTE_BYTES) {
         return 0;

@@ -37,7 +37,7 @@ FORBIDDEN = [
     (re.compile(r"\b(exit|_exit|abort|quick_exit)\s*\("), "ending the process",
      ()),
     (re.compile(r"\b(signal|sigaction|atexit|pthread_atfork)\s*\("),
-     "a process-wide hook", ("comm/bootstrap/pmix_source.c",
+     "a process-wide hook", ("comm/oob/pmix_source.c",
                              "comm/net/port_guard.c")),  # puts them back
     (re.compile(r"\bgetenv\s*\("), "getenv", ("base/settings.c",)),
 ]

@@ -13,8 +13,8 @@
  *     run_helper watch     meet; the last process leaves, the others see it go
  */
 #include "base/settings.h"
-#include "comm/bootstrap/bootstrap.h"
 #include "comm/control/board.h"
+#include "comm/oob/bootstrap.h"
 #include "weft/mem.h"
 #include "weft/op.h"
 #include "weft/p2p.h"

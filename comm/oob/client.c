@@ -1,0 +1,600 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/client.c - the member's side of a bootstrap.
+ *
+ * Until the server has ACCEPTED this rank, a lost connection means only that
+ * the server was crowded: knock again. From then on it means that the server
+ * has died. Every wait ends with the request's time limit; a member gives the
+ * server, which watches the same limit, a second more, so that on a busy
+ * machine all still hear one verdict.
+ */
+#include "comm/oob/client.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/oob/handover.h"
+#include "comm/oob/membership.h"
+#include "comm/oob/memory_source.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { KNOCK_FIRST_MS = 2, KNOCK_MOST_MS = 100 };
+enum { MARGIN_MOST_MS = 250, VERDICT_GRACE_MS = 1000 };
+
+typedef struct client {
+    const wefti_endpoint *endpoint;
+    const wefti_secret *secret;
+    const wefti_bootstrap_request *request;
+    int64_t limit_ns;    /* of a member */
+    int64_t deadline_ns; /* of what is under way */
+    int64_t warn_at_ns;  /* INT64_MAX once warned, or accepted */
+    bool challenged;     /* a server has answered at least once */
+    bool accepted;
+    bool judged;      /* has heard a verdict */
+    int last_failure; /* errno of the last connect, 0: it succeeded */
+    wefti_oob_connection connection;
+    wefti_oob_session session;
+    wefti_memory_source memory_source; /* if this rank leads its domain */
+    unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
+    bool warned_refused;
+    wefti_oob_message message; /* the last one received */
+} client;
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static weft_status fail_by_time(const client *self)
+{
+    const long long limit_ms = (long long)self->request->timeout_ms;
+    char reason[96];
+    if (self->last_failure) {
+        return wefti_error(
+            WEFT_ERR_TIMEOUT, "rank %d: %s cannot be reached: %s, for %lld ms",
+            self->request->rank, self->endpoint->name,
+            strerror_r(self->last_failure, reason, sizeof(reason)), limit_ms);
+    }
+    return wefti_error(WEFT_ERR_TIMEOUT, "rank %d: %s %s within %lld ms",
+                       self->request->rank, self->endpoint->name,
+                       self->accepted ? "fell silent, no verdict"
+                                      : "did not answer",
+                       limit_ms);
+}
+
+static weft_status fail_by_close(const client *self)
+{
+    return wefti_error(WEFT_ERR_BOOTSTRAP, "rank %d: %s closed",
+                       self->request->rank, self->endpoint->name);
+}
+
+static weft_status fail_by_language(const client *self)
+{
+    return wefti_error(WEFT_ERR_BOOTSTRAP,
+                       "rank %d: what listens at %s does not speak as weft's "
+                       "rendezvous does",
+                       self->request->rank, self->endpoint->text);
+}
+
+/* Says once that the server is not there, or silent. */
+static void warn_if_due(client *self)
+{
+    if (wefti_clock_ns() >= self->warn_at_ns) {
+        self->warn_at_ns = INT64_MAX;
+        wefti_log(WEFTI_LOG_WARN, self->request->rank, "waits for %s",
+                  self->endpoint->name);
+    }
+}
+
+/* A rank that asked for the memory and may not have it: the server decides. */
+static weft_status report_refused(client *self)
+{
+    wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
+    if (self->memory_source.refused < 0 || self->warned_refused) {
+        return WEFT_OK;
+    }
+    self->warned_refused = true;
+    report.as.report.outcome = WEFTI_OUTCOME_REFUSED;
+    report.as.report.subject = (uint32_t)self->memory_source.refused;
+    return wefti_oob_connection_post(&self->connection, &self->session,
+                                     &report);
+}
+
+/*
+ * The next frame of an allowed kind, decoded into self->message.
+ *
+ * Returns     OK | ERR_TIMEOUT | INPROGRESS: the connection is gone |
+ *             ERR_BOOTSTRAP: what came is not weft's.
+ */
+static weft_status await_frame(client *self, unsigned allowed, bool sealed)
+{
+    for (;;) {
+        const unsigned char *frame;
+        size_t frame_bytes;
+        switch (wefti_oob_connection_next(&self->connection, allowed, &frame,
+                                          &frame_bytes)) {
+        case WEFTI_OOB_ARRIVAL_FRAME:
+            if (sealed && frame[4] != WEFTI_OOB_REFUSAL &&
+                !wefti_oob_session_verify(&self->session, frame, frame_bytes)) {
+                return wefti_error(WEFT_ERR_BOOTSTRAP,
+                                   "rank %d: %s does not prove that it knows "
+                                   "the secret",
+                                   self->request->rank, self->endpoint->name);
+            }
+            return wefti_oob_message_decode(frame, frame_bytes, &self->message)
+                       ? WEFT_OK
+                       : fail_by_language(self);
+        case WEFTI_OOB_ARRIVAL_BAD:
+            return fail_by_language(self);
+        case WEFTI_OOB_ARRIVAL_ENDED:
+            return WEFT_INPROGRESS;
+        case WEFTI_OOB_ARRIVAL_NONE:
+            break;
+        }
+        warn_if_due(self);
+        int64_t now_ns = wefti_clock_ns();
+        if (now_ns >= self->deadline_ns) {
+            self->last_failure = 0;
+            return fail_by_time(self);
+        }
+        int64_t wait_ns = least(self->deadline_ns, self->warn_at_ns) - now_ns;
+        const bool sends = wefti_oob_connection_has_output(&self->connection);
+        short events = sends ? POLLIN | POLLOUT : POLLIN;
+        struct pollfd wait[1 + WEFTI_MEMORY_SOURCE_POLLED];
+        wait[0] = (struct pollfd){.fd = self->connection.fd, .events = events};
+        wefti_memory_source_watch(&self->memory_source, wait + 1);
+        /* poll refuses more places than there may be descriptors. */
+        nfds_t places = 1 + WEFTI_MEMORY_SOURCE_POLLED;
+        while (places > 1 && wait[places - 1].fd < 0) {
+            places--;
+        }
+        (void)poll(wait, places, (int)least(wait_ns / 1000000 + 1, 3600000));
+        if (wait[0].revents & POLLOUT) {
+            wefti_oob_connection_flush(&self->connection);
+        }
+        if (wait[0].revents & ~POLLOUT) {
+            wefti_oob_connection_receive(&self->connection);
+        }
+        wefti_memory_source_serve(&self->memory_source, wait + 1);
+        weft_status refused = report_refused(self);
+        if (refused != WEFT_OK) {
+            return refused;
+        }
+    }
+}
+
+/* As await_frame, for a member: notices are logged, a bad verdict is final. */
+static weft_status await_as_member(client *self, wefti_oob_message_kind kind)
+{
+    const unsigned allowed = WEFTI_KIND_BIT(WEFTI_OOB_NOTICE) |
+                             WEFTI_KIND_BIT(WEFTI_OOB_VERDICT) |
+                             WEFTI_KIND_BIT(kind);
+    for (;;) {
+        weft_status status = await_frame(self, allowed, true);
+        if (status == WEFT_INPROGRESS) {
+            return fail_by_close(self);
+        }
+        if (status != WEFT_OK) {
+            return status;
+        }
+        const wefti_oob_message_verdict *said = &self->message.as.verdict;
+        if (self->message.kind == WEFTI_OOB_NOTICE) {
+            wefti_log(WEFTI_LOG_WARN, self->request->rank, "waits: %s",
+                      said->text);
+        } else if (self->message.kind == WEFTI_OOB_VERDICT &&
+                   said->status != WEFT_OK) {
+            self->judged = true;
+            return wefti_error(said->status, "%s", said->text);
+        } else if (self->message.kind == kind) {
+            return WEFT_OK;
+        } else {
+            return wefti_error(WEFT_ERR_BOOTSTRAP,
+                               "rank %d: %s ended the bootstrap too early",
+                               self->request->rank, self->endpoint->name);
+        }
+    }
+}
+
+static weft_status say_hello(client *self, wefti_oob_message_hello *hello_out)
+{
+    wefti_oob_message message = {.kind = WEFTI_OOB_HELLO};
+    message.as.hello.version = wefti_version_own();
+    randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
+    *hello_out = message.as.hello;
+    return wefti_oob_connection_post(&self->connection, NULL, &message);
+}
+
+static weft_status check_version(const client *self)
+{
+    const wefti_version theirs = self->message.as.hello.version;
+    const wefti_version own = wefti_version_own();
+    if (wefti_version_is_own(theirs)) {
+        return WEFT_OK;
+    }
+    return wefti_error(WEFT_ERR_BOOTSTRAP,
+                       "rank %d runs weft %u.%u.%u, %s runs weft %u.%u.%u: all "
+                       "ranks must run the same version",
+                       self->request->rank, own.major, own.minor, own.patch,
+                       self->endpoint->name, theirs.major, theirs.minor,
+                       theirs.patch);
+}
+
+/* The server decides first, so that all hear the same. */
+static uint32_t server_limit_ms(const client *self)
+{
+    int64_t left_ms = (self->limit_ns - wefti_clock_ns()) / 1000000;
+    int64_t margin_ms = least(self->request->timeout_ms / 8, MARGIN_MOST_MS);
+    return left_ms > margin_ms ? (uint32_t)(left_ms - margin_ms) : 0;
+}
+
+static weft_status ask_to_join(client *self)
+{
+    wefti_oob_message message = {.kind = WEFTI_OOB_JOIN};
+    wefti_oob_message_join *join = &message.as.join;
+    join->rank = (uint32_t)self->request->rank;
+    join->nranks = (uint32_t)self->request->nranks;
+    join->pid = (uint32_t)getpid();
+    join->warn_ms = (uint32_t)self->request->warn_ms;
+    join->timeout_ms = server_limit_ms(self);
+    memcpy(join->tuning, self->request->tuning, sizeof(join->tuning));
+    weft_status status = wefti_place_find(self->request->rank, &join->place);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    memcpy(join->socket_name, self->socket_name, sizeof(join->socket_name));
+    return wefti_oob_connection_post(&self->connection, &self->session,
+                                     &message);
+}
+
+/* Over a fresh connection. INPROGRESS: it was lost, knock again. */
+static weft_status introduce(client *self)
+{
+    wefti_oob_message_hello hello;
+    weft_status status = say_hello(self, &hello);
+    if (status == WEFT_OK) {
+        status = await_frame(self, WEFTI_KIND_BIT(WEFTI_OOB_CHALLENGE), false);
+    }
+    if (status == WEFT_OK) {
+        self->challenged = true;
+        status = check_version(self);
+    }
+    if (status == WEFT_OK) {
+        wefti_oob_session_init(&self->session, WEFTI_SIDE_CLIENT, self->secret,
+                               &hello, &self->message.as.hello);
+        status = ask_to_join(self);
+    }
+    if (status == WEFT_OK) {
+        status = await_frame(self,
+                             WEFTI_KIND_BIT(WEFTI_OOB_REFUSAL) |
+                                 WEFTI_KIND_BIT(WEFTI_OOB_VERDICT) |
+                                 WEFTI_KIND_BIT(WEFTI_OOB_ACCEPTED),
+                             true);
+    }
+    if (status == WEFT_OK && self->message.kind == WEFTI_OOB_REFUSAL) {
+        if (self->request->foreign_out) {
+            *self->request->foreign_out = true;
+        }
+        status = wefti_error(WEFT_ERR_BOOTSTRAP,
+                             "rank %d: refused by %s: the secret differs",
+                             self->request->rank, self->endpoint->name);
+    } else if (status == WEFT_OK && self->message.kind == WEFTI_OOB_VERDICT) {
+        self->judged = true;
+        status = wefti_error(WEFT_ERR_BOOTSTRAP, "%s",
+                             self->message.as.verdict.text);
+    }
+    return status;
+}
+
+/* One try. INPROGRESS: another may succeed. */
+static weft_status knock(client *self)
+{
+    int fd = wefti_endpoint_connect(self->endpoint, self->deadline_ns);
+    if (fd < 0) {
+        self->last_failure = -fd;
+        bool listened_before = self->challenged || !self->endpoint->patient;
+        if (fd == -ECONNREFUSED && listened_before) {
+            return fail_by_close(self);
+        }
+        return fd == -EACCES || fd == -EPERM || fd == -EMFILE || fd == -ENFILE
+                   ? wefti_error(
+                         WEFT_ERR_SYSTEM, "cannot connect to %s (%s): %s",
+                         self->endpoint->name,
+                         fd == -EMFILE || fd == -ENFILE ? "socket" : "connect",
+                         strerror(-fd))
+                   : WEFT_INPROGRESS;
+    }
+    self->last_failure = 0;
+    weft_status status =
+        wefti_oob_connection_init(&self->connection, fd, WEFTI_OOB_FRAME_MOST);
+    if (status == WEFT_OK) {
+        status = introduce(self);
+    }
+    if (status != WEFT_OK) {
+        wefti_oob_connection_fini(&self->connection);
+    }
+    return status;
+}
+
+static weft_status enter(client *self)
+{
+    int64_t pause_ms = KNOCK_FIRST_MS;
+    for (;;) {
+        weft_status status = knock(self);
+        if (status != WEFT_INPROGRESS) {
+            return status;
+        }
+        warn_if_due(self);
+        if (wefti_clock_ns() + pause_ms * 1000000 >= self->deadline_ns) {
+            return fail_by_time(self);
+        }
+        (void)poll(NULL, 0, (int)pause_ms);
+        pause_ms = least(2 * pause_ms, KNOCK_MOST_MS);
+    }
+}
+
+/* What only this rank has run into: its own verdict, in place of a report. */
+static void refuse_part(wefti_oob_message *report, weft_status status)
+{
+    if (status != WEFT_OK) {
+        *report = (wefti_oob_message){.kind = WEFTI_OOB_VERDICT,
+                                      .as.verdict.status = status};
+        snprintf(report->as.verdict.text, WEFTI_OOB_REASON_MOST + 1, "%s",
+                 weft_error_text());
+    }
+}
+
+static bool is_complete(const wefti_oob_message *report)
+{
+    return report->kind == WEFTI_OOB_REPORT &&
+           report->as.report.outcome == WEFTI_OUTCOME_COMPLETE;
+}
+
+/* The domain's memory: made here, or fetched from the domain's leader. */
+static weft_status get_memory(client *self,
+                              const wefti_oob_message_welcome *welcome,
+                              wefti_membership *membership,
+                              wefti_oob_message_report *report)
+{
+    const uint32_t rank = (uint32_t)self->request->rank;
+    const char *call = "";
+    if (welcome->domains[rank] == rank) {
+        return wefti_memory_source_start(&self->memory_source, (int)rank,
+                                         membership->job_key, welcome,
+                                         &membership->memory_fd);
+    }
+    wefti_memory_source_close(&self->memory_source);
+    wefti_tokens tokens = wefti_handover_tokens(membership->job_key, rank);
+    report->outcome =
+        wefti_handover_fetch(welcome->socket_name, rank, &tokens,
+                             self->deadline_ns, &membership->memory_fd, &call);
+    sodium_memzero(&tokens, sizeof(tokens));
+    return report->outcome == WEFTI_OUTCOME_SYSTEM
+               ? wefti_error_system("cannot take the descriptors of the job "
+                                    "(%s)",
+                                    call)
+               : WEFT_OK;
+}
+
+/* After WELCOME: the memory and the pidfds; what went wrong goes in message. */
+static weft_status collect(client *self, wefti_membership *membership,
+                           wefti_oob_message *message)
+{
+    const wefti_oob_message_welcome *welcome = &self->message.as.welcome;
+    wefti_oob_message_report *report = &message->as.report;
+    *report = (wefti_oob_message_report){0};
+    if ((int)welcome->nranks != self->request->nranks ||
+        welcome->pids[self->request->rank] != (uint32_t)getpid() ||
+        !wefti_oob_session_unbox(&self->session, welcome->box,
+                                 membership->job_key)) {
+        return wefti_error(WEFT_ERR_BOOTSTRAP,
+                           "rank %d: the welcome of %s does not fit",
+                           self->request->rank, self->endpoint->name);
+    }
+    memcpy(membership->tuning, welcome->tuning, sizeof(membership->tuning));
+    for (int rank = 0; rank < membership->nranks; rank++) {
+        wefti_member *member = &membership->members[rank];
+        member->pid = (pid_t)welcome->pids[rank];
+        member->domain = welcome->domains[rank];
+        member->host = welcome->hosts[rank];
+    }
+    refuse_part(message, get_memory(self, welcome, membership, report));
+    if (!is_complete(message)) {
+        return WEFT_OK;
+    }
+    if (self->request->refused != WEFT_OK) {
+        refuse_part(message, wefti_error(self->request->refused, "%s",
+                                         self->request->refused_text));
+        return WEFT_OK;
+    }
+    int subject = wefti_membership_watch(membership);
+    if (subject >= 0 && errno == ESRCH) {
+        report->subject = (uint32_t)subject;
+        report->outcome = WEFTI_OUTCOME_GONE;
+    } else if (subject >= 0) {
+        refuse_part(message,
+                    wefti_error_system("cannot watch rank %d's process "
+                                       "(pidfd_open; a seccomp profile may "
+                                       "forbid it)",
+                                       subject));
+    }
+    return WEFT_OK;
+}
+
+/* How many infos of other domains a round brings this rank. */
+static int count_infos(const wefti_membership *membership, int round)
+{
+    int infos = 0;
+    for (int rank = 0; rank < membership->nranks; rank++) {
+        infos += !wefti_membership_is_near(membership, rank) &&
+                 (round > 0 || membership->members[rank].domain == rank);
+    }
+    return infos;
+}
+
+/* One round: this rank's info out, the others' in. */
+static weft_status trade_infos(client *self, const wefti_membership *membership,
+                               int round, wefti_oob_message *report)
+{
+    const wefti_info_exchange *exchange = &self->request->exchange;
+    WEFTI_ASSERT(exchange->make && exchange->take);
+    wefti_oob_message message = {.kind = WEFTI_OOB_INFO};
+    wefti_oob_message_info *info = &message.as.info;
+    size_t info_bytes = 0;
+    refuse_part(report, exchange->make(self->request->context, membership,
+                                       round, info->bytes, &info_bytes));
+    if (!is_complete(report)) {
+        return WEFT_OK;
+    }
+    info->round = (uint32_t)round;
+    info->rank = (uint32_t)membership->rank;
+    info->used_bytes = (uint32_t)info_bytes;
+    weft_status status =
+        wefti_oob_connection_post(&self->connection, &self->session, &message);
+    int awaited = count_infos(membership, round);
+    for (int i = 0; i < awaited && status == WEFT_OK; i++) {
+        status = await_as_member(self, WEFTI_OOB_INFO);
+        const wefti_oob_message_info *theirs = &self->message.as.info;
+        if (status == WEFT_OK && ((int)theirs->round != round ||
+                                  (int)theirs->rank >= membership->nranks)) {
+            status = fail_by_language(self);
+        }
+        if (status == WEFT_OK && is_complete(report)) {
+            refuse_part(report, exchange->take(self->request->context, round,
+                                               (int)theirs->rank, theirs->bytes,
+                                               theirs->used_bytes));
+        }
+    }
+    return status;
+}
+
+/* How ranks of other domains are reached, if there are any. */
+static weft_status trade_all_infos(client *self,
+                                   const wefti_membership *membership,
+                                   wefti_oob_message *report)
+{
+    weft_status status = WEFT_OK;
+    if (count_infos(membership, 1) == 0) {
+        return WEFT_OK;
+    }
+    if (!self->request->exchange.make) {
+        refuse_part(report, wefti_error(WEFT_ERR_BOOTSTRAP,
+                                        "not all ranks share memory"));
+    }
+    for (int round = 0;
+         round < WEFTI_INFO_ROUNDS && status == WEFT_OK && is_complete(report);
+         round++) {
+        status = trade_infos(self, membership, round, report);
+    }
+    return status;
+}
+
+/* A member from here on. */
+static weft_status take_part(client *self, wefti_membership *membership)
+{
+    const wefti_bootstrap_request *request = self->request;
+    wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
+    self->accepted = true;
+    self->deadline_ns = self->limit_ns + VERDICT_GRACE_MS * INT64_C(1000000);
+    self->warn_at_ns = INT64_MAX; /* the server warns now */
+    weft_status status = await_as_member(self, WEFTI_OOB_WELCOME);
+    if (status == WEFT_OK) {
+        status = collect(self, membership, &report);
+    }
+    if (status == WEFT_OK && is_complete(&report)) {
+        status = trade_all_infos(self, membership, &report);
+    }
+    if (status == WEFT_OK && is_complete(&report) && request->prepare) {
+        refuse_part(&report, request->prepare(request->context, membership));
+    }
+    if (status == WEFT_OK) {
+        status = wefti_oob_connection_post(&self->connection, &self->session,
+                                           &report);
+    }
+    if (status == WEFT_OK) {
+        status = await_as_member(self, WEFTI_OOB_VERDICT);
+    }
+    return status;
+}
+
+/* accepted_out: whether the others have heard, or will hear, of this rank. */
+static weft_status join_all(const wefti_endpoint *endpoint,
+                            const wefti_secret *secret,
+                            const wefti_bootstrap_request *request,
+                            bool *accepted_out,
+                            wefti_membership *membership_out)
+{
+    const int64_t start_ns = wefti_clock_ns();
+    const int64_t stay_ms =
+        request->stay_ms ? request->stay_ms : request->timeout_ms;
+    client *self = calloc(1, sizeof(*self)); /* too large for small stacks */
+    if (!self) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to join: %zu bytes",
+                           sizeof(*self));
+    }
+    self->endpoint = endpoint;
+    self->secret = secret;
+    self->request = request;
+    self->limit_ns = start_ns + stay_ms * 1000000;
+    self->deadline_ns = start_ns + request->timeout_ms * 1000000;
+    self->warn_at_ns = start_ns + request->warn_ms * 1000000;
+    self->connection.fd = -1;
+    wefti_membership membership;
+    weft_status status =
+        wefti_membership_init(&membership, request->rank, request->nranks);
+    weft_status opened =
+        wefti_memory_source_open(&self->memory_source, self->socket_name);
+    if (status == WEFT_OK) {
+        status = opened;
+    }
+    if (status == WEFT_OK) {
+        status = enter(self);
+    }
+    if (status == WEFT_OK) {
+        status = take_part(self, &membership);
+    }
+    const bool judged = self->judged;
+    if (request->judged_out) {
+        *request->judged_out = judged;
+    }
+    *accepted_out = self->accepted || judged;
+    wefti_memory_source_close(&self->memory_source);
+    wefti_oob_connection_fini(&self->connection);
+    wefti_oob_session_fini(&self->session);
+    free(self);
+    if (status != WEFT_OK) {
+        wefti_membership_fini(&membership);
+        return request->refused != WEFT_OK && !judged
+                   ? wefti_error(request->refused, "%s", request->refused_text)
+                   : status;
+    }
+    *membership_out = membership;
+    return WEFT_OK;
+}
+
+weft_status wefti_client_join(const wefti_endpoint *endpoint,
+                              const wefti_secret *secret,
+                              const wefti_bootstrap_request *request,
+                              wefti_membership *membership_out)
+{
+    bool accepted = false;
+    char reason[512];
+    weft_status status =
+        join_all(endpoint, secret, request, &accepted, membership_out);
+    if (accepted || request->refused != WEFT_OK ||
+        (status != WEFT_ERR_NO_MEMORY && status != WEFT_ERR_SYSTEM)) {
+        return status;
+    }
+    /* What it lacked to take part may suffice to tell the others so. */
+    snprintf(reason, sizeof(reason), "%s", weft_error_text());
+    const wefti_bootstrap_request telling =
+        wefti_bootstrap_refuse(request, status, reason);
+    return join_all(endpoint, secret, &telling, &accepted, membership_out);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/client.h - a rank's own way into the job.
+ */
+#ifndef COMM_OOB_CLIENT_H
+#define COMM_OOB_CLIENT_H
+
+#include "comm/oob/bootstrap.h"
+#include "comm/oob/endpoint.h"
+#include "comm/oob/secret.h"
+
+/*
+ * wefti_client_join - find the server, prove who this is, and take part until
+ * the verdict.
+ *
+ * request   its id is not looked at; rank and nranks are set.
+ *
+ * Returns     as wefti_bootstrap_join; *membership_out is set by OK only.
+ */
+WEFT_NODISCARD weft_status wefti_client_join(
+    const wefti_endpoint *endpoint, const wefti_secret *secret,
+    const wefti_bootstrap_request *request, wefti_membership *membership_out);
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/endpoint.c - addresses as text, listening, connecting.
+ */
+#include "comm/oob/endpoint.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void set_name(wefti_endpoint *endpoint)
+{
+    snprintf(endpoint->name, sizeof(endpoint->name), "the rendezvous at %s%s",
+             endpoint->text, endpoint->patient ? " (rank 0)" : "");
+}
+
+/* Splits host:port; false if text has another form. */
+static bool split(const char *text, char *host, size_t host_room,
+                  const char **port_out)
+{
+    const char *colon = strrchr(text, ':');
+    if (!colon || colon == text || !colon[1]) {
+        return false;
+    }
+    const char *from = text;
+    size_t characters = (size_t)(colon - text);
+    if (text[0] == '[') {
+        if (characters < 3 || colon[-1] != ']') {
+            return false;
+        }
+        from++;
+        characters -= 2;
+    } else if (memchr(text, ':', characters)) {
+        return false;
+    }
+    if (characters >= host_room) {
+        return false;
+    }
+    memcpy(host, from, characters);
+    host[characters] = '\0';
+    *port_out = colon + 1;
+    return true;
+}
+
+static bool is_port(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    long port = digits >= 1 && digits <= 5 ? strtol(text, NULL, 10) : 0;
+    return !text[digits] && port >= 1 && port <= 65535;
+}
+
+static bool is_any_address(const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)address;
+        return v4->sin_addr.s_addr == htonl(INADDR_ANY);
+    }
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    return IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+}
+
+weft_status wefti_endpoint_parse(const char *source, const char *text,
+                                 wefti_endpoint *endpoint_out)
+{
+    char host[64];
+    const char *port;
+    if (!split(text, host, sizeof(host), &port) || !is_port(port)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is host:port or [host]:port with a "
+                           "port from 1 to 65535",
+                           source, text);
+    }
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int failure = getaddrinfo(host, port, &hints, &found);
+    if (failure) {
+        return wefti_error(WEFT_ERR_INVALID, "%s=%s: %s", source, text,
+                           gai_strerror(failure));
+    }
+    *endpoint_out =
+        (wefti_endpoint){.address_bytes = found->ai_addrlen, .patient = true};
+    memcpy(&endpoint_out->address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    if (is_any_address(&endpoint_out->address)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is one address of rank 0's machine, "
+                           "not all of them",
+                           source, text);
+    }
+    snprintf(endpoint_out->text, sizeof(endpoint_out->text), "%s", text);
+    set_name(endpoint_out);
+    return WEFT_OK;
+}
+
+/* From the address: 127.0.0.1:5555 or [::1]:5555. */
+static void set_text(wefti_endpoint *endpoint)
+{
+    char host[INET6_ADDRSTRLEN] = "?";
+    bool v4 = endpoint->address.ss_family == AF_INET;
+    const struct sockaddr_in *as_v4 = (const void *)&endpoint->address;
+    const struct sockaddr_in6 *as_v6 = (const void *)&endpoint->address;
+    (void)inet_ntop(endpoint->address.ss_family,
+                    v4 ? (const void *)&as_v4->sin_addr
+                       : (const void *)&as_v6->sin6_addr,
+                    host, sizeof(host));
+    snprintf(endpoint->text, sizeof(endpoint->text), v4 ? "%s:%u" : "[%s]:%u",
+             host, (unsigned)ntohs(v4 ? as_v4->sin_port : as_v6->sin6_port));
+    set_name(endpoint);
+}
+
+void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons(port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    *endpoint_out = (wefti_endpoint){.address_bytes = sizeof(address)};
+    memcpy(&endpoint_out->address, &address, sizeof(address));
+    set_text(endpoint_out);
+}
+
+weft_status wefti_endpoint_host(const char *source, const char *host,
+                                wefti_endpoint *endpoint_out)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int failure = getaddrinfo(host, NULL, &hints, &found);
+    if (failure) {
+        return wefti_error(WEFT_ERR_INVALID, "%s=%s: %s", source, host,
+                           gai_strerror(failure));
+    }
+    *endpoint_out = (wefti_endpoint){.address_bytes = found->ai_addrlen};
+    memcpy(&endpoint_out->address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    if (is_any_address(&endpoint_out->address)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is one address of this machine, not "
+                           "all of them",
+                           source, host);
+    }
+    set_text(endpoint_out);
+    return WEFT_OK;
+}
+
+void wefti_endpoint_pack(const wefti_endpoint *endpoint,
+                         unsigned char bytes_out[WEFTI_ADDRESS_BYTES])
+{
+    const bool v4 = endpoint->address.ss_family == AF_INET;
+    const struct sockaddr_in *as_v4 = (const void *)&endpoint->address;
+    const struct sockaddr_in6 *as_v6 = (const void *)&endpoint->address;
+    memset(bytes_out, 0, WEFTI_ADDRESS_BYTES);
+    bytes_out[0] = v4 ? 4 : 6;
+    memcpy(bytes_out + 1, v4 ? &as_v4->sin_port : &as_v6->sin6_port, 2);
+    memcpy(bytes_out + 3,
+           v4 ? (const void *)&as_v4->sin_addr
+              : (const void *)&as_v6->sin6_addr,
+           v4 ? 4 : 16);
+}
+
+bool wefti_endpoint_unpack(const unsigned char bytes[WEFTI_ADDRESS_BYTES],
+                           wefti_endpoint *endpoint_out)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    *endpoint_out = (wefti_endpoint){.address_bytes = 0};
+    if (bytes[0] == 4) {
+        memcpy(&v4.sin_port, bytes + 1, 2);
+        memcpy(&v4.sin_addr, bytes + 3, 4);
+        memcpy(&endpoint_out->address, &v4, sizeof(v4));
+        endpoint_out->address_bytes = sizeof(v4);
+    } else if (bytes[0] == 6) {
+        memcpy(&v6.sin6_port, bytes + 1, 2);
+        memcpy(&v6.sin6_addr, bytes + 3, 16);
+        memcpy(&endpoint_out->address, &v6, sizeof(v6));
+        endpoint_out->address_bytes = sizeof(v6);
+    }
+    if (!endpoint_out->address_bytes || !(bytes[1] | bytes[2]) ||
+        is_any_address(&endpoint_out->address)) {
+        return false;
+    }
+    set_text(endpoint_out);
+    return true;
+}
+
+bool wefti_endpoint_is_loopback(const wefti_endpoint *endpoint)
+{
+    if (endpoint->address.ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)&endpoint->address;
+        return (ntohl(v4->sin_addr.s_addr) >> 24) == IN_LOOPBACKNET;
+    }
+    const struct sockaddr_in6 *v6 = (const void *)&endpoint->address;
+    return IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
+}
+
+static bool same_address(const struct sockaddr_storage *a,
+                         const struct sockaddr_storage *b)
+{
+    if (a->ss_family != b->ss_family) {
+        return false;
+    }
+    if (a->ss_family == AF_INET) {
+        struct sockaddr_in left, right;
+        memcpy(&left, a, sizeof(left));
+        memcpy(&right, b, sizeof(right));
+        return left.sin_port == right.sin_port &&
+               left.sin_addr.s_addr == right.sin_addr.s_addr;
+    }
+    struct sockaddr_in6 left, right;
+    memcpy(&left, a, sizeof(left));
+    memcpy(&right, b, sizeof(right));
+    return left.sin6_port == right.sin6_port &&
+           memcmp(&left.sin6_addr, &right.sin6_addr, sizeof(left.sin6_addr)) ==
+               0;
+}
+
+static int open_socket(const wefti_endpoint *endpoint, int flags)
+{
+    return socket(endpoint->address.ss_family,
+                  SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
+}
+
+static weft_status learn_port(wefti_endpoint *endpoint, int fd)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t bound_bytes = sizeof(bound);
+    if (getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) != 0) {
+        return wefti_error_system("address of the rendezvous (getsockname)");
+    }
+    if (!same_address(&endpoint->address, &bound)) { /* it had port 0 */
+        memcpy(&endpoint->address, &bound, bound_bytes);
+        endpoint->address_bytes = bound_bytes;
+        set_text(endpoint);
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int *fd_out)
+{
+    const int on = 1;
+    int fd = open_socket(endpoint, SOCK_NONBLOCK);
+    if (fd < 0) {
+        return wefti_error_system("socket for %s", endpoint->name);
+    }
+    weft_status status = WEFT_OK;
+    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+        bind(fd, (const struct sockaddr *)&endpoint->address,
+             endpoint->address_bytes) != 0 ||
+        listen(fd, SOMAXCONN) != 0) {
+        status = wefti_error_system("cannot listen for %s (bind, listen)",
+                                    endpoint->name);
+    }
+    if (status == WEFT_OK) {
+        status = learn_port(endpoint, fd);
+    }
+    if (status != WEFT_OK) {
+        const int cause = errno;
+        close(fd);
+        errno = cause;
+        return status;
+    }
+    *fd_out = fd;
+    return WEFT_OK;
+}
+
+bool wefti_endpoint_is_listened_by(const wefti_endpoint *endpoint, int fd)
+{
+    int listens = 0;
+    socklen_t listens_bytes = sizeof(listens);
+    struct sockaddr_storage bound = {0};
+    socklen_t bound_bytes = sizeof(bound);
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens,
+                      &listens_bytes) == 0 &&
+           listens &&
+           getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) == 0 &&
+           same_address(&bound, &endpoint->address);
+}
+
+/* Waits for a connection under way; 0 or an errno. */
+static int await_connection(int fd, int64_t deadline_ns)
+{
+    struct pollfd wait = {.fd = fd, .events = POLLOUT};
+    int64_t left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
+    int ready;
+    do {
+        ready = poll(&wait, 1, left_ms > 0 ? (int)left_ms + 1 : 0);
+        left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
+    } while (ready < 0 && errno == EINTR);
+    if (ready <= 0) {
+        return ETIMEDOUT;
+    }
+    int failure = 0;
+    socklen_t failure_bytes = sizeof(failure);
+    (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &failure_bytes);
+    return failure;
+}
+
+/*
+ * A connection to a free port of this machine may be given that same port as
+ * its source, and then reaches itself.
+ */
+static bool reached_itself(int fd, const wefti_endpoint *endpoint)
+{
+    struct sockaddr_storage own = {0};
+    socklen_t own_bytes = sizeof(own);
+    return getsockname(fd, (struct sockaddr *)&own, &own_bytes) == 0 &&
+           same_address(&own, &endpoint->address);
+}
+
+int wefti_endpoint_connect(const wefti_endpoint *endpoint, int64_t deadline_ns)
+{
+    const int on = 1;
+    int fd = open_socket(endpoint, SOCK_NONBLOCK);
+    if (fd < 0) {
+        return -errno;
+    }
+    int failure = 0;
+    if (connect(fd, (const struct sockaddr *)&endpoint->address,
+                endpoint->address_bytes) != 0) {
+        failure = errno == EINPROGRESS || errno == EINTR
+                      ? await_connection(fd, deadline_ns)
+                      : errno;
+    }
+    if (!failure && reached_itself(fd, endpoint)) {
+        failure = ECONNREFUSED;
+    }
+    if (failure) {
+        close(fd);
+        return -failure;
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return fd;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/handover.h - the descriptor of a domain's shared memory, from
+ * its lowest rank to each other over an abstract unix socket, which exists only
+ * inside one network namespace of one host.
+ *
+ * Whoever fetches proves itself by its claim token and by the kernel's word for
+ * its process and user; whoever hands out, by the answer.
+ */
+#ifndef COMM_OOB_HANDOVER_H
+#define COMM_OOB_HANDOVER_H
+
+#include "comm/oob/message.h"
+
+/*
+ * wefti_handover_listen - a socket under a random name.
+ *
+ * Returns     OK | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_handover_listen(
+    unsigned char name_out[WEFTI_SOCKET_NAME_BYTES], int *fd_out);
+
+/* What proves rank, and what proves who hands it the memory. */
+typedef struct wefti_tokens {
+    unsigned char claim[WEFTI_TOKEN_BYTES];
+    unsigned char answer[WEFTI_TOKEN_BYTES];
+} wefti_tokens;
+
+wefti_tokens
+wefti_handover_tokens(const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
+                      uint32_t rank);
+
+/*
+ * wefti_handover_send - answer a claim that was found right, on its socket.
+ *
+ * Returns     whether the kernel took it.
+ */
+bool wefti_handover_send(int fd, uint32_t rank, const wefti_tokens *tokens,
+                         int memory_fd);
+
+/*
+ * wefti_handover_fetch - claim the memory.
+ *
+ * Returns     COMPLETE with *memory_fd_out (close-on-exec) | ELSEWHERE |
+ *             SYSTEM with errno, and in *call_out which call set it.  Blocks:
+ * until deadline_ns.
+ */
+wefti_outcome
+wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
+                     uint32_t rank, const wefti_tokens *tokens,
+                     int64_t deadline_ns, int *memory_fd_out,
+                     const char **call_out);
+
+#endif

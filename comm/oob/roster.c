@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/roster.c - seats, and what is said to all of them.
+ */
+#include "comm/oob/roster.h"
+
+#include "base/error.h"
+#include "comm/oob/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+weft_status wefti_roster_init(wefti_roster *roster, int nranks)
+{
+    *roster = (wefti_roster){.nranks = nranks};
+    roster->seats = calloc((size_t)nranks, sizeof(*roster->seats));
+    roster->flags = calloc((size_t)nranks, sizeof(*roster->flags));
+    if (!roster->seats || !roster->flags) {
+        free(roster->seats);
+        free(roster->flags);
+        *roster = (wefti_roster){0};
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for a roster of %d ranks", nranks);
+    }
+    for (int rank = 0; rank < nranks; rank++) {
+        roster->seats[rank].connection.fd = -1;
+    }
+    return WEFT_OK;
+}
+
+void wefti_roster_fini(wefti_roster *roster)
+{
+    for (int rank = 0; rank < roster->nranks; rank++) {
+        wefti_oob_connection_fini(&roster->seats[rank].connection);
+        wefti_oob_session_fini(&roster->seats[rank].session);
+        free(roster->seats[rank].info);
+    }
+    free(roster->seats);
+    free(roster->flags);
+    *roster = (wefti_roster){0};
+}
+
+void wefti_roster_missing(const wefti_roster *roster, char *text_out,
+                          size_t text_bytes)
+{
+    char absent[WEFTI_RANKS_TEXT_BYTES], present[WEFTI_RANKS_TEXT_BYTES];
+    const bool gathering = roster->joined_count < roster->nranks;
+    if (roster->nranks == 0) {
+        snprintf(text_out, text_bytes, "no rank has joined");
+        return;
+    }
+    for (int rank = 0; rank < roster->nranks; rank++) {
+        const wefti_seat *seat = &roster->seats[rank];
+        roster->flags[rank] = gathering ? seat->pid != 0 : seat->complete;
+    }
+    int missing =
+        wefti_ranks_text(roster->flags, roster->nranks, false, absent);
+    int here = wefti_ranks_text(roster->flags, roster->nranks, true, present);
+    if (gathering) {
+        snprintf(text_out, text_bytes, "%s %s not joined (%s %s here)", absent,
+                 missing == 1 ? "has" : "have", present,
+                 here > 1 ? "are" : "is");
+    } else {
+        snprintf(text_out, text_bytes,
+                 "%s joined but %s not finished the bootstrap (%s %s)", absent,
+                 missing == 1 ? "has" : "have", present,
+                 here > 1 ? "have" : "has");
+    }
+}
+
+void wefti_roster_send_verdict(wefti_roster *roster, weft_status status,
+                               const char *text)
+{
+    wefti_oob_message message = {.kind = WEFTI_OOB_VERDICT,
+                                 .as.verdict.status = status};
+    snprintf(message.as.verdict.text, sizeof(message.as.verdict.text), "%s",
+             text);
+    for (int rank = 0; rank < roster->nranks; rank++) {
+        wefti_seat *seat = &roster->seats[rank];
+        if (seat->connection.fd >= 0 &&
+            wefti_oob_connection_post(&seat->connection, &seat->session,
+                                      &message) != WEFT_OK) {
+            /* It learns from the closed connection that something is wrong. */
+            continue;
+        }
+    }
+}
+
+/* The lowest rank whose key equals that of rank. */
+static int first_alike(const wefti_roster *roster, int rank, bool domain)
+{
+    const wefti_place *own = &roster->seats[rank].place;
+    for (int first = 0; first < rank; first++) {
+        const wefti_place *place = &roster->seats[first].place;
+        if (memcmp(domain ? place->domain : place->host,
+                   domain ? own->domain : own->host,
+                   WEFTI_PLACE_KEY_BYTES) == 0) {
+            return first;
+        }
+    }
+    return rank;
+}
+
+/* Who shares memory with whom; makes room for infos if not all do. */
+static weft_status find_leaders(wefti_roster *roster)
+{
+    for (int rank = 0; rank < roster->nranks; rank++) {
+        roster->seats[rank].leader = first_alike(roster, rank, true);
+        roster->seats[rank].host = first_alike(roster, rank, false);
+        roster->parted |= roster->seats[rank].leader != 0;
+    }
+    for (int rank = 0; rank < roster->nranks && roster->parted; rank++) {
+        roster->seats[rank].info = malloc(WEFTI_INFO_BYTES);
+        if (!roster->seats[rank].info) {
+            return wefti_error(WEFT_ERR_NO_MEMORY,
+                               "no memory for the infos of %d ranks",
+                               roster->nranks);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status
+wefti_roster_welcome(wefti_roster *roster,
+                     const unsigned char tuning[WEFTI_TUNING_BYTES],
+                     const unsigned char job_key[WEFTI_JOB_KEY_BYTES])
+{
+    wefti_oob_message message = {.kind = WEFTI_OOB_WELCOME};
+    wefti_oob_message_welcome *welcome = &message.as.welcome;
+    weft_status status = find_leaders(roster);
+    welcome->nranks = (uint32_t)roster->nranks;
+    for (int rank = 0; rank < roster->nranks; rank++) {
+        welcome->pids[rank] = roster->seats[rank].pid;
+        welcome->domains[rank] = (uint16_t)roster->seats[rank].leader;
+        welcome->hosts[rank] = (uint16_t)roster->seats[rank].host;
+    }
+    memcpy(welcome->tuning, tuning, WEFTI_TUNING_BYTES);
+    for (int rank = 0; rank < roster->nranks && status == WEFT_OK; rank++) {
+        wefti_seat *seat = &roster->seats[rank];
+        memcpy(welcome->socket_name, roster->seats[seat->leader].socket_name,
+               WEFTI_SOCKET_NAME_BYTES);
+        wefti_oob_session_box(&seat->session, job_key, welcome->box);
+        status = wefti_oob_connection_post(&seat->connection, &seat->session,
+                                           &message);
+    }
+    return status;
+}
+
+int wefti_roster_leader(const wefti_roster *roster, int rank)
+{
+    return roster->seats[rank].leader;
+}
+
+bool wefti_roster_keep_info(wefti_roster *roster, int rank,
+                            const wefti_oob_message_info *info)
+{
+    wefti_seat *seat = &roster->seats[rank];
+    if (!roster->parted || seat->info_came || (int)info->rank != rank ||
+        (int)info->round != roster->info_round) {
+        return false;
+    }
+    memcpy(seat->info, info->bytes, info->used_bytes);
+    seat->info_bytes = info->used_bytes;
+    seat->info_came = true;
+    roster->info_count++;
+    return true;
+}
+
+/* The infos of the current round that are for rank. */
+static weft_status deal_to(wefti_roster *roster, int rank)
+{
+    wefti_seat *seat = &roster->seats[rank];
+    wefti_oob_message message = {.kind = WEFTI_OOB_INFO};
+    wefti_oob_message_info *info = &message.as.info;
+    weft_status status = WEFT_OK;
+    info->round = (uint32_t)roster->info_round;
+    for (int other = 0; other < roster->nranks && status == WEFT_OK; other++) {
+        const wefti_seat *from = &roster->seats[other];
+        if (from->leader == seat->leader ||
+            (info->round == 0 && from->leader != other)) {
+            continue;
+        }
+        info->rank = (uint32_t)other;
+        info->used_bytes = (uint32_t)from->info_bytes;
+        memcpy(info->bytes, from->info, from->info_bytes);
+        status = wefti_oob_connection_post(&seat->connection, &seat->session,
+                                           &message);
+    }
+    return status;
+}
+
+weft_status wefti_roster_send_infos(wefti_roster *roster)
+{
+    weft_status status = WEFT_OK;
+    if (!roster->parted || roster->info_count < roster->nranks) {
+        return WEFT_OK;
+    }
+    for (int rank = 0; rank < roster->nranks && status == WEFT_OK; rank++) {
+        status = deal_to(roster, rank);
+        roster->seats[rank].info_came = false;
+    }
+    roster->info_count = 0;
+    roster->info_round++;
+    return status;
+}

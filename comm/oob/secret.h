@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/secret.h - what every rank of one job knows, and nobody else.
+ */
+#ifndef COMM_OOB_SECRET_H
+#define COMM_OOB_SECRET_H
+
+#include "weft/status.h"
+
+#include <stddef.h>
+
+enum { WEFTI_SECRET_BYTES = 32 };
+
+/* Derived from what the user gave; wiped by fini. */
+typedef struct wefti_secret {
+    unsigned char key[WEFTI_SECRET_BYTES];
+} wefti_secret;
+
+/* From any bytes. */
+void wefti_secret_init(wefti_secret *secret, const void *bytes,
+                       size_t bytes_count);
+void wefti_secret_fini(wefti_secret *secret);
+
+/*
+ * wefti_secret_load - from WEFT_SECRET, else from the file that
+ * WEFT_SECRET_FILE names; a line end after the secret is not part of it.
+ *
+ * Returns     OK | ERR_INVALID (there is none; shorter than 16 or longer than
+ *             256 characters; the file belongs to or can be read by others) |
+ *             ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_secret_load(wefti_secret *secret_out);
+
+#endif

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/server.c - the thread and its poll loop. Nothing here blocks
+ * but poll.
+ */
+#include "comm/oob/server.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/thread.h"
+#include "comm/oob/server_state.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    POLL_STOP,
+    POLL_LISTEN,
+    POLL_LAUNCHER,
+    POLL_UNAUTHENTICATED,
+    POLL_MEMBERS = POLL_UNAUTHENTICATED + WEFTI_UNAUTHENTICATED_MOST,
+    POLL_MOST = POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST,
+    FAREWELL_MS = 500
+};
+
+struct wefti_server {
+    wefti_server_state state;
+    pthread_t thread;
+    bool detached;
+    int stop_fd; /* an event: the home rank has left; -1 if detached */
+    struct pollfd polled[POLL_MOST];
+};
+
+static struct pollfd watch_link(const wefti_oob_connection *connection)
+{
+    short events =
+        wefti_oob_connection_has_output(connection) ? POLLIN | POLLOUT : POLLIN;
+    return (struct pollfd){.fd = connection->fd, .events = events};
+}
+
+/* Fills polled; poll skips descriptors that are -1. Returns how many. */
+static nfds_t watch(wefti_server *server)
+{
+    wefti_server_state *state = &server->state;
+    struct pollfd *polled = server->polled;
+    polled[POLL_STOP] =
+        (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
+    polled[POLL_LISTEN] =
+        (struct pollfd){.fd = state->config.listen_fd, .events = POLLIN};
+    polled[POLL_LAUNCHER] = (struct pollfd){
+        .fd = wefti_server_state_is_gathering(state) ? state->config.launcher_fd
+                                                     : -1,
+        .events = POLLIN};
+    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
+        polled[POLL_UNAUTHENTICATED + i] =
+            watch_link(&state->unauthenticated.places[i].connection);
+    }
+    for (int rank = 0; rank < state->roster.nranks; rank++) {
+        polled[POLL_MEMBERS + rank] =
+            watch_link(&state->roster.seats[rank].connection);
+    }
+    return (nfds_t)(POLL_MEMBERS + state->roster.nranks);
+}
+
+/* One connection's news; true if it has something to read. */
+static bool attend_link(wefti_oob_connection *connection,
+                        const struct pollfd *news)
+{
+    if (connection->fd < 0 || news->fd != connection->fd) {
+        return false;
+    }
+    if (news->revents & POLLOUT) {
+        wefti_oob_connection_flush(connection);
+    }
+    return news->revents & ~POLLOUT;
+}
+
+/* polled_ranks: how many members there were when poll was asked. */
+static void attend(wefti_server *server, int polled_ranks)
+{
+    wefti_server_state *state = &server->state;
+    const struct pollfd *polled = server->polled;
+    if (polled[POLL_STOP].revents) {
+        uint64_t count;
+        ssize_t taken = read(server->stop_fd, &count, sizeof(count));
+        (void)taken; /* whoever comes late is still told why it failed */
+        wefti_server_state_conclude(state, WEFT_ERR_BOOTSTRAP,
+                                    "rank %d left during bootstrap",
+                                    state->config.home_rank);
+        if (state->config.stays) {
+            wefti_server_state_end(state);
+        }
+    }
+    for (int rank = 0; rank < polled_ranks && state->phase != WEFTI_PHASE_ENDED;
+         rank++) {
+        if (attend_link(&state->roster.seats[rank].connection,
+                        &polled[POLL_MEMBERS + rank])) {
+            wefti_server_state_read_member(state, rank);
+        }
+    }
+    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
+        if (attend_link(&state->unauthenticated.places[i].connection,
+                        &polled[POLL_UNAUTHENTICATED + i])) {
+            wefti_server_state_read_peer(state,
+                                         &state->unauthenticated.places[i]);
+        }
+    }
+    if (polled[POLL_LAUNCHER].revents) {
+        wefti_server_state_read_launcher(state);
+    }
+    if (polled[POLL_LISTEN].revents && state->config.listen_fd >= 0) {
+        wefti_unauthenticated_accept(&state->unauthenticated,
+                                     state->config.listen_fd, false);
+    }
+}
+
+static int wait_ms(int64_t until_ns)
+{
+    int64_t left_ns = until_ns - wefti_clock_ns();
+    if (left_ns <= 0) {
+        return 0;
+    }
+    return left_ns > 3600 * INT64_C(1000000000) ? 3600000
+                                                : (int)(left_ns / 1000000) + 1;
+}
+
+/*
+ * Everybody gets the verdict before its connection closes. After a failure
+ * members may still be sending, and a connection that closes on unread bytes
+ * takes the verdict with it: so read until they have closed, for a while.
+ */
+static void farewell(wefti_server *server)
+{
+    wefti_server_state *state = &server->state;
+    const bool good = state->verdict == WEFT_OK;
+    const int64_t until_ns = wefti_clock_ns() + FAREWELL_MS * INT64_C(1000000);
+    bool waiting = true;
+    while (waiting && wefti_clock_ns() < until_ns) {
+        waiting = false;
+        for (int rank = 0; rank < state->roster.nranks; rank++) {
+            wefti_oob_connection *connection =
+                &state->roster.seats[rank].connection;
+            if (connection->fd < 0) {
+                continue;
+            }
+            wefti_oob_connection_flush(connection);
+            if (!wefti_oob_connection_has_output(connection)) {
+                (void)shutdown(connection->fd, SHUT_WR);
+                connection->in_bytes = 0;
+                connection->in_taken_bytes = 0;
+                wefti_oob_connection_receive(connection);
+                if (good || connection->ended) {
+                    wefti_oob_connection_fini(connection);
+                    continue;
+                }
+            }
+            waiting = true;
+        }
+        if (waiting) {
+            (void)poll(server->polled, watch(server), wait_ms(until_ns));
+        }
+    }
+}
+
+static void destroy(wefti_server *server)
+{
+    wefti_server_state_fini(&server->state);
+    if (server->stop_fd >= 0) {
+        close(server->stop_fd);
+    }
+    free(server);
+}
+
+static void *serve(void *argument)
+{
+    wefti_server *server = argument;
+    wefti_server_state *state = &server->state;
+    while (state->phase != WEFTI_PHASE_ENDED) {
+        const int polled_ranks = state->roster.nranks;
+        const int news = poll(server->polled, watch(server),
+                              wait_ms(wefti_server_state_next_ns(state)));
+        if (news > 0) {
+            attend(server, polled_ranks);
+        } else if (news < 0 && errno == EINVAL) { /* and so for ever */
+            wefti_server_state_conclude(
+                state, WEFT_ERR_SYSTEM,
+                "%s: the limit on open files "
+                "(RLIMIT_NOFILE, ulimit -n) is too low to "
+                "watch %d ranks",
+                state->config.endpoint.name, polled_ranks);
+        }
+        wefti_server_state_check_time(state, wefti_clock_ns());
+        wefti_server_state_advance(state);
+    }
+    farewell(server);
+    if (server->detached) {
+        destroy(server);
+    }
+    return NULL;
+}
+
+/* poll refuses more places than there may be descriptors. */
+static weft_status check_places(int nranks)
+{
+    const rlim_t needed = (rlim_t)POLL_MEMBERS + (rlim_t)nranks;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
+        return wefti_error(WEFT_ERR_SYSTEM,
+                           "the limit on open files (RLIMIT_NOFILE, ulimit -n) "
+                           "is %llu; a state of %d ranks needs %llu",
+                           (unsigned long long)limit.rlim_cur, nranks,
+                           (unsigned long long)needed);
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_server_start(const wefti_server_config *config,
+                               wefti_server **server_out)
+{
+    wefti_server *server = calloc(1, sizeof(*server));
+    if (!server) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for the rendezvous: %zu bytes",
+                           sizeof(*server));
+    }
+    server->detached = !server_out;
+    server->stop_fd = -1;
+    weft_status status = wefti_server_state_init(&server->state, config);
+    if (status == WEFT_OK) {
+        status = check_places(config->nranks);
+    }
+    if (status != WEFT_OK) {
+        goto err_destroy;
+    }
+    if (server_out) {
+        server->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        if (server->stop_fd < 0) {
+            status = wefti_error_system("event of the rendezvous (eventfd)");
+            goto err_destroy;
+        }
+    }
+    /* A detached server may be gone, and freed, before this returns. */
+    if (wefti_thread_start(serve, server,
+                           server_out ? &server->thread : NULL) != 0) {
+        status =
+            wefti_error_system("thread of the rendezvous (pthread_create)");
+        goto err_destroy;
+    }
+    if (server_out) { /* else it may be gone already */
+        *server_out = server;
+    }
+    return WEFT_OK;
+
+err_destroy:
+    server->state.config.listen_fd = -1; /* still the caller's */
+    destroy(server);
+    return status;
+}
+
+void wefti_server_stop(wefti_server *server)
+{
+    const uint64_t one = 1;
+    /* Its only failure is a full counter, and then it is set as well. */
+    ssize_t written = write(server->stop_fd, &one, sizeof(one));
+    (void)written;
+    (void)pthread_join(server->thread, NULL);
+    destroy(server);
+}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # libweft.so for users, and weft_inside: the same objects with their internal
 # names, for weft's own programs and tests.
-set(weft_folders base device kernels_wire comm overlap)
+set(weft_folders base device kernels_wire comm_oob comm overlap)
 set(weft_objects)
 foreach(folder ${weft_folders})
     list(APPEND weft_objects $<TARGET_OBJECTS:weft_${folder}>)

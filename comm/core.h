@@ -17,7 +17,7 @@
 #include "comm/fabric/fabric.h"
 #include "comm/fabric/mapping.h"
 #include "comm/observer.h"
-#include "comm/oob/bootstrap.h"
+#include "comm/oob/membership.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 #include "comm/reduction.h"

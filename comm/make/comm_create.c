@@ -16,6 +16,7 @@
 #include "comm/engine.h"
 #include "comm/hosts.h"
 #include "comm/net/net.h"
+#include "comm/oob/bootstrap.h"
 #include "comm/post.h"
 
 #include <sched.h>

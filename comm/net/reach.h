@@ -11,7 +11,7 @@
 #define COMM_NET_REACH_H
 
 #include "comm/net/interface.h"
-#include "comm/oob/bootstrap.h"
+#include "comm/oob/membership.h"
 
 typedef struct wefti_reach wefti_reach;
 

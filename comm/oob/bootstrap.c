@@ -16,10 +16,6 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
-/* How long a rank that cannot take part tries to find a server: rank 0 may
- * have the same limit, and then there is none. */
-enum { TELL_MS = 1000 };
-
 static weft_status check_limit(const char *name, int64_t limit_ms)
 {
     if (limit_ms < 1 || limit_ms > INT32_MAX) {
@@ -64,22 +60,6 @@ static weft_status check_descriptors(int nranks)
                            (unsigned long long)needed);
     }
     return WEFT_OK;
-}
-
-wefti_bootstrap_request
-wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
-                       weft_status status, const char *reason)
-{
-    wefti_bootstrap_request refused = *request;
-    refused.refused = status;
-    refused.refused_text = reason;
-    if (refused.stay_ms == 0) {
-        refused.stay_ms = request->timeout_ms;
-    }
-    if (refused.timeout_ms > TELL_MS) {
-        refused.timeout_ms = TELL_MS;
-    }
-    return refused;
 }
 
 weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,

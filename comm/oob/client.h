@@ -5,8 +5,8 @@
 #ifndef COMM_OOB_CLIENT_H
 #define COMM_OOB_CLIENT_H
 
-#include "comm/oob/bootstrap.h"
 #include "comm/oob/endpoint.h"
+#include "comm/oob/join_request.h"
 #include "comm/oob/secret.h"
 
 /*

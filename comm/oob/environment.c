@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/oob/rendezvous.h"
-#include "comm/oob/source.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -117,7 +116,7 @@ static weft_status join_alone(const wefti_bootstrap_request *request,
     if (fd >= 0) {
         close(fd);
     }
-    return wefti_launch_source_join_alone(request, membership_out);
+    return wefti_bootstrap_alone(request, membership_out);
 }
 
 weft_status wefti_environment_join(const wefti_bootstrap_request *request,

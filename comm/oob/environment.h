@@ -5,7 +5,7 @@
 #ifndef COMM_OOB_ENVIRONMENT_H
 #define COMM_OOB_ENVIRONMENT_H
 
-#include "comm/oob/bootstrap.h"
+#include "comm/oob/join_request.h"
 
 /*
  * wefti_environment_find_rank - this rank and how many there are, from

@@ -9,7 +9,6 @@
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
 
@@ -60,25 +59,6 @@ int wefti_membership_watch(wefti_membership *membership)
         }
     }
     return -1;
-}
-
-weft_status
-wefti_membership_alone(const unsigned char tuning[WEFTI_TUNING_BYTES],
-                       wefti_membership *membership_out)
-{
-    weft_status status = wefti_membership_init(membership_out, 0, 1);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    membership_out->members[0].pid = getpid();
-    memcpy(membership_out->tuning, tuning, WEFTI_TUNING_BYTES);
-    randombytes_buf(membership_out->job_key, WEFTI_JOB_KEY_BYTES);
-    membership_out->memory_fd = memfd_create("weft", MFD_CLOEXEC);
-    if (membership_out->memory_fd < 0) {
-        status = wefti_error_system("memory of the job (memfd_create)");
-        wefti_membership_fini(membership_out);
-    }
-    return status;
 }
 
 void wefti_membership_fini(wefti_membership *membership)

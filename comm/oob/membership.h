@@ -1,11 +1,51 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/membership.h - making what bootstrap.h hands out.
+ * comm/oob/membership.h - who is in the job, and the memory that a domain
+ * shares: what a rank holds once it has joined.
  */
 #ifndef COMM_OOB_MEMBERSHIP_H
 #define COMM_OOB_MEMBERSHIP_H
 
-#include "comm/oob/bootstrap.h"
+#include "comm/oob/limits.h"
+#include "weft/status.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/*
+ * A member of the job. domain: the lowest rank that it shares memory with;
+ * host: the lowest rank on its host. pid counts within one domain only. pidfd:
+ * readable once the process has ended; -1 for members of this process and of
+ * other domains. Owned by the membership.
+ */
+typedef struct wefti_member {
+    pid_t pid;
+    int pidfd;
+    int domain;
+    int host;
+} wefti_member;
+
+/*
+ * memory_fd    anonymous memory shared by all members of this rank's domain,
+ *              empty: the caller sizes it. Owned, close-on-exec.
+ * job_key      random, the same on all members, never sent in clear text.
+ */
+typedef struct wefti_membership {
+    int rank;
+    int nranks;
+    wefti_member *members; /* [nranks] */
+    int memory_fd;
+    unsigned char tuning[WEFTI_TUNING_BYTES];
+    unsigned char job_key[WEFTI_JOB_KEY_BYTES];
+} wefti_membership;
+
+/* Whether other shares this rank's memory. */
+static inline bool wefti_membership_is_near(const wefti_membership *membership,
+                                            int other)
+{
+    return membership->members[other].domain ==
+           membership->members[membership->rank].domain;
+}
 
 /*
  * wefti_membership_init - nobody watched, no memory (memory_fd -1).
@@ -23,14 +63,6 @@ WEFT_NODISCARD weft_status wefti_membership_init(wefti_membership *membership,
  * Returns     -1, or the rank whose process could not be watched (errno).
  */
 int wefti_membership_watch(wefti_membership *membership);
-
-/*
- * wefti_membership_alone - a job of one rank, without any socket.
- *
- * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
- */
-WEFT_NODISCARD weft_status
-wefti_membership_alone(const unsigned char tuning[WEFTI_TUNING_BYTES],
-                       wefti_membership *membership_out);
+void wefti_membership_fini(wefti_membership *membership);
 
 #endif

@@ -16,7 +16,7 @@
 #ifndef COMM_OOB_MESSAGE_H
 #define COMM_OOB_MESSAGE_H
 
-#include "comm/oob/bootstrap.h"
+#include "comm/oob/limits.h"
 #include "comm/oob/place.h"
 
 #include <stdbool.h>
@@ -24,7 +24,6 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_BOOTSTRAP_RANKS_MOST = 1024,
     WEFTI_OOB_HEADER_BYTES = 5,
     WEFTI_OOB_MAC_BYTES = 32,
     WEFTI_OOB_TEXT_MOST = 400,    /* characters */

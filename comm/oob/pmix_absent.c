@@ -31,9 +31,8 @@ static weft_status look(int *rank_out, int *nranks_out)
 static weft_status join(const wefti_bootstrap_request *request,
                         wefti_membership *membership_out)
 {
-    return request->nranks == 1
-               ? wefti_launch_source_join_alone(request, membership_out)
-               : refuse();
+    return request->nranks == 1 ? wefti_bootstrap_alone(request, membership_out)
+                                : refuse();
 }
 
 const wefti_launch_source wefti_launch_source_pmix = {

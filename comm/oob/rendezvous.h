@@ -6,8 +6,8 @@
 #ifndef COMM_OOB_RENDEZVOUS_H
 #define COMM_OOB_RENDEZVOUS_H
 
-#include "comm/oob/bootstrap.h"
 #include "comm/oob/endpoint.h"
+#include "comm/oob/join_request.h"
 #include "comm/oob/secret.h"
 
 enum { WEFTI_INVITATION_BYTES = 160 };

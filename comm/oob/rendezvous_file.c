@@ -280,7 +280,7 @@ static weft_status join(const wefti_bootstrap_request *request,
         return status;
     }
     if (request->nranks == 1) {
-        return wefti_launch_source_join_alone(request, membership_out);
+        return wefti_bootstrap_alone(request, membership_out);
     }
     return request->rank == 0 ? serve(request, path, membership_out)
                               : come(request, path, membership_out);

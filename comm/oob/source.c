@@ -6,13 +6,9 @@
 #include "comm/oob/source.h"
 
 #include "base/check.h"
-#include "base/error.h"
 #include "base/log.h"
-#include "base/plain_number.h"
 #include "base/settings.h"
 #include "comm/oob/environment.h"
-#include "comm/oob/membership.h"
-#include "comm/oob/message.h"
 #include "comm/oob/unique_id.h"
 
 #include <stdlib.h>
@@ -38,39 +34,6 @@ weft_status wefti_launch_source_find_rank(int *rank_out, int *nranks_out)
 {
     const wefti_bootstrap_request open = {0};
     return wefti_launch_source_find(&open)->find_rank(rank_out, nranks_out);
-}
-
-weft_status
-wefti_launch_source_join_alone(const wefti_bootstrap_request *request,
-                               wefti_membership *membership_out)
-{
-    if (request->refused != WEFT_OK) {
-        return wefti_error(request->refused, "%s", request->refused_text);
-    }
-    weft_status status =
-        wefti_membership_alone(request->tuning, membership_out);
-    if (status == WEFT_OK && request->prepare) {
-        status = request->prepare(request->context, membership_out);
-        if (status != WEFT_OK) {
-            wefti_membership_fini(membership_out);
-        }
-    }
-    return status;
-}
-
-weft_status wefti_launch_source_number(const char *name, int least, int most,
-                                       int *value_out)
-{
-    const char *text = wefti_setting_foreign(name);
-    int64_t value;
-    if (!text || !wefti_plain_int(text, &value) || value < least ||
-        value > most) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s=%s: allowed is a whole number from %d to %d",
-                           name, text ? text : "(not set)", least, most);
-    }
-    *value_out = (int)value;
-    return WEFT_OK;
 }
 
 /* ---- the plainest three -------------------------------------------------- */

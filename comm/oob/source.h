@@ -9,7 +9,7 @@
 #ifndef COMM_OOB_SOURCE_H
 #define COMM_OOB_SOURCE_H
 
-#include "comm/oob/bootstrap.h"
+#include "comm/oob/join_request.h"
 
 #include <stdbool.h>
 
@@ -49,14 +49,5 @@ wefti_launch_source_find(const wefti_bootstrap_request *request);
  */
 WEFT_NODISCARD weft_status wefti_launch_source_find_rank(int *rank_out,
                                                          int *nranks_out);
-
-/* A job of one rank; no socket, no launcher is needed. */
-WEFT_NODISCARD weft_status wefti_launch_source_join_alone(
-    const wefti_bootstrap_request *request, wefti_membership *membership_out);
-
-/* A number that a foreign launcher leaves in the environment. */
-WEFT_NODISCARD weft_status wefti_launch_source_number(const char *name,
-                                                      int least, int most,
-                                                      int *value_out);
 
 #endif

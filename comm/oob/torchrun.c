@@ -11,13 +11,29 @@
  * be set.
  */
 #include "base/error.h"
+#include "base/plain_number.h"
 #include "base/settings.h"
-#include "comm/oob/message.h"
 #include "comm/oob/rendezvous.h"
 #include "comm/oob/source.h"
 
 #include <stdio.h>
 #include <string.h>
+
+/* A number that a foreign launcher leaves in the environment. */
+static weft_status read_number(const char *name, int least, int most,
+                               int *value_out)
+{
+    const char *text = wefti_setting_foreign(name);
+    int64_t value;
+    if (!text || !wefti_plain_int(text, &value) || value < least ||
+        value > most) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s=%s: allowed is a whole number from %d to %d",
+                           name, text ? text : "(not set)", least, most);
+    }
+    *value_out = (int)value;
+    return WEFT_OK;
+}
 
 static bool applies(const wefti_bootstrap_request *request)
 {
@@ -29,10 +45,9 @@ static bool applies(const wefti_bootstrap_request *request)
 
 static weft_status look(int *rank_out, int *nranks_out)
 {
-    weft_status status = wefti_launch_source_number(
-        "WORLD_SIZE", 1, WEFTI_BOOTSTRAP_RANKS_MOST, nranks_out);
-    return status == WEFT_OK ? wefti_launch_source_number(
-                                   "RANK", 0, *nranks_out - 1, rank_out)
+    weft_status status =
+        read_number("WORLD_SIZE", 1, WEFTI_BOOTSTRAP_RANKS_MOST, nranks_out);
+    return status == WEFT_OK ? read_number("RANK", 0, *nranks_out - 1, rank_out)
                              : status;
 }
 
@@ -44,8 +59,7 @@ static weft_status find_port(int *port_out)
         *port_out = (int)port;
         return status;
     }
-    weft_status status =
-        wefti_launch_source_number("MASTER_PORT", 1, 65534, port_out);
+    weft_status status = read_number("MASTER_PORT", 1, 65534, port_out);
     ++*port_out;
     return status;
 }
@@ -95,7 +109,7 @@ static weft_status join(const wefti_bootstrap_request *request,
     wefti_endpoint endpoint;
     wefti_secret secret;
     if (request->nranks == 1) {
-        return wefti_launch_source_join_alone(request, membership_out);
+        return wefti_bootstrap_alone(request, membership_out);
     }
     weft_status status = find_endpoint(&endpoint);
     if (status == WEFT_OK) {

@@ -5,7 +5,7 @@
 #ifndef COMM_OOB_UNIQUE_ID_H
 #define COMM_OOB_UNIQUE_ID_H
 
-#include "comm/oob/bootstrap.h"
+#include "comm/oob/join_request.h"
 
 /* As wefti_bootstrap_join for a request with an id. */
 WEFT_NODISCARD weft_status wefti_unique_id_join(

@@ -6,7 +6,8 @@ Goal: an include goes one way only, from a folder to those below it.
 Method: for every pair of folders, compile a file that includes one header of
 the second with the very flags (from compile_commands.json) that the first
 folder's sources are built with. It must succeed where the layers allow it and
-the build says so, and fail with "no such file" everywhere else. Each header
+the build says so, and fail with "no such file" everywhere else. Who sees a
+folder sees those in it, but not the other way round. Each header
 must also compile alone under its own folder's flags. Then no source may name a
 path with ../ in an include, which would step around the roots.
 
@@ -27,6 +28,7 @@ MAY_SEE = {
     "device": ["base"],
     "kernels/wire": ["device", "base"],
     "kernels/math": ["device", "base"],
+    "comm/oob": ["base"],
     "comm": ["kernels/wire", "topo", "device", "base"],
     "overlap": ["comm", "kernels/wire", "device", "base"],
     "trainer": ["overlap", "comm", "kernels/math", "kernels/wire", "topo",
@@ -41,7 +43,8 @@ MUST_SEE = {
     "device": ["device", "base"],
     "kernels/wire": ["kernels/wire", "base"],
     "kernels/math": ["kernels/math", "base"],
-    "comm": ["comm", "kernels/wire", "device", "base"],
+    "comm/oob": ["comm/oob", "base"],
+    "comm": ["comm", "comm/oob", "kernels/wire", "device", "base"],
     "overlap": ["overlap", "comm"],
     "trainer": ["overlap", "comm", "kernels/math", "base"],
     "perf": ["perf", "comm", "base"],
@@ -65,6 +68,17 @@ def sources_under(top, ends):
                 yield os.path.join(folder, name)
 
 
+def folder_of(path):
+    """The innermost of the folders that path lies in; None: it is in none."""
+    return max((f for f in MAY_SEE if path.startswith(f + "/")), key=len,
+               default=None)
+
+
+def is_allowed(folder, other):
+    return any(other == seen or other.startswith(seen + "/")
+               for seen in [folder] + MAY_SEE[folder])
+
+
 def compile_flags(source_dir, build_dir):
     """For each folder, the command that compiles its first source."""
     with open(os.path.join(build_dir, "compile_commands.json")) as file:
@@ -72,15 +86,13 @@ def compile_flags(source_dir, build_dir):
     commands = {}
     for entry in sorted(entries, key=lambda e: e["file"]):
         path = os.path.relpath(entry["file"], source_dir)
-        for folder in MAY_SEE:
-            if (path.startswith(folder + "/") and path.endswith(".c")
-                    and folder not in commands):
-                words = shlex.split(entry["command"])
-                # Without "-o object" and "-c source".
-                commands[folder] = [
-                    w for i, w in enumerate(words)
-                    if w not in ("-o", "-c") and words[i - 1] not in
-                    ("-o", "-c")]
+        folder = folder_of(path)
+        if folder and path.endswith(".c") and folder not in commands:
+            words = shlex.split(entry["command"])
+            # Without "-o object" and "-c source".
+            commands[folder] = [
+                w for i, w in enumerate(words)
+                if w not in ("-o", "-c") and words[i - 1] not in ("-o", "-c")]
     return commands
 
 
@@ -103,7 +115,7 @@ def check_pairs(source_dir, build_dir):
     for folder, command in commands.items():
         for other, header in headers.items():
             pairs += 1
-            allowed = other == folder or other in MAY_SEE[folder]
+            allowed = is_allowed(folder, other)
             complaint = compile_include(command, header, build_dir)
             # Only the header itself counts: what it includes in turn may be
             # hidden from this folder.
@@ -121,10 +133,12 @@ def check_pairs(source_dir, build_dir):
 
 
 def check_headers(source_dir, build_dir, commands):
-    headers = [(command, os.path.relpath(path, source_dir))
-               for folder, command in commands.items()
-               for path in sources_under(os.path.join(source_dir, folder),
-                                         ".h")]
+    headers = [(commands[folder_of(header)], header)
+               for folder in commands if "/" not in folder
+               or os.path.dirname(folder) not in commands
+               for header in (
+                   os.path.relpath(path, source_dir) for path in
+                   sources_under(os.path.join(source_dir, folder), ".h"))]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         complaints = pool.map(
             lambda pair: compile_include(*pair, build_dir), headers)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/oob/join_request.h - what a rank asks for when it joins a job.
+ */
+#ifndef COMM_OOB_JOIN_REQUEST_H
+#define COMM_OOB_JOIN_REQUEST_H
+
+#include "comm/oob/membership.h"
+#include "weft/comm.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * How ranks of different domains learn to reach each other, if there are any:
+ * in every round each rank makes a info, and takes those of ranks of other
+ * domains (in round 0 only of each domain's lowest rank). What make or take
+ * refuses ends the bootstrap, for all with its text.
+ */
+typedef struct wefti_info_exchange {
+    weft_status (*make)(void *context, const wefti_membership *membership,
+                        int round, unsigned char info_out[WEFTI_INFO_BYTES],
+                        size_t *info_bytes_out);
+    weft_status (*take)(void *context, int round, int rank,
+                        const unsigned char *info, size_t info_bytes);
+} wefti_info_exchange;
+
+/*
+ * id           NULL: from WEFT_RENDEZVOUS, WEFT_SECRET or WEFT_SECRET_FILE.
+ * rank         with id NULL and nranks 0: from WEFT_RANK, WEFT_NRANKS.
+ * tuning       opaque; everybody receives rank 0's.
+ * refused      OK; or why this rank will not take part, whatever the others
+ *              bring: it meets them only to tell them refused_text (borrowed),
+ *              and prepare is not called.
+ * stay_ms      if not 0, a member's time limit in place of timeout_ms, which
+ *              then is for becoming one.
+ * foreign_out  set where the server that answers has another secret; NULL: not
+ *              asked for.
+ * judged_out   set where a server that has the secret gave a verdict; NULL: not
+ *              asked for.
+ * warn_ms      whoever waits logs (warn) which ranks are missing.
+ * timeout_ms   and gives up.
+ * prepare      what has to succeed on every rank before any rank returns OK:
+ *              called once this rank holds its membership (borrowed); where
+ *              one fails, all get its status and its text. NULL: nothing.
+ * exchange     before prepare; make NULL: all ranks must be of one domain.
+ * context      of prepare, make and take.
+ */
+typedef struct wefti_bootstrap_request {
+    const weft_unique_id *id;
+    int rank;
+    int nranks;
+    unsigned char tuning[WEFTI_TUNING_BYTES];
+    weft_status refused;
+    const char *refused_text;
+    int64_t stay_ms;
+    bool *foreign_out;
+    bool *judged_out;
+    int64_t warn_ms;
+    int64_t timeout_ms;
+    weft_status (*prepare)(void *context, const wefti_membership *membership);
+    wefti_info_exchange exchange;
+    void *context;
+} wefti_bootstrap_request;
+
+/*
+ * wefti_bootstrap_refuse - request as a rank makes it that cannot take part,
+ * to tell the others why; reason is borrowed. It looks for a server for a
+ * moment only: rank 0 may lack the same.
+ */
+wefti_bootstrap_request
+wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
+                       weft_status status, const char *reason);
+
+/*
+ * wefti_bootstrap_alone - a job of one rank; no socket, no launcher is needed.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM | what prepare returns.
+ */
+WEFT_NODISCARD weft_status wefti_bootstrap_alone(
+    const wefti_bootstrap_request *request, wefti_membership *membership_out);
+
+#endif

@@ -8,11 +8,8 @@
 #include "base/error.h"
 #include "base/thread.h"
 
-#include <errno.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -25,23 +22,19 @@ static const int64_t silent_most_ns = 10 * INT64_C(1000000000);
 
 static weft_status listen_on(wefti_control *control, uint32_t address)
 {
-    struct sockaddr_in where = {.sin_family = AF_INET,
-                                .sin_addr.s_addr = address};
-    socklen_t where_bytes = sizeof(where);
-    control->listen_fd =
-        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    wefti_endpoint own;
+    int fd;
     control->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (control->listen_fd < 0 || control->wake_fd < 0 ||
-        bind(control->listen_fd, (struct sockaddr *)&where, sizeof(where)) !=
-            0 ||
-        listen(control->listen_fd, SOMAXCONN) != 0 ||
-        getsockname(control->listen_fd, (struct sockaddr *)&where,
-                    &where_bytes) != 0) {
-        return wefti_error_system(
-            "control channel (eventfd, socket, bind, listen)");
+    if (control->wake_fd < 0) {
+        return wefti_error_system("control channel (eventfd)");
     }
-    control->own = (wefti_endpoint4){address, where.sin_port};
-    return WEFT_OK;
+    wefti_endpoint_v4("the control channel", address, 0, &own);
+    weft_status status = wefti_endpoint_listen(&own, &fd);
+    if (status == WEFT_OK) {
+        wefti_oob_listener_init(&control->listener, fd, &control->self.secret);
+        wefti_endpoint_pack(&own, control->addresses[control->self.rank]);
+    }
+    return status;
 }
 
 static void tear(wefti_control *control)
@@ -49,10 +42,7 @@ static void tear(wefti_control *control)
     for (int i = 0; control->contacts && i < control->contact_count; i++) {
         wefti_contact_close(&control->contacts[i]);
     }
-    wefti_unauthenticated_fini(&control->unauthenticated);
-    if (control->listen_fd >= 0) {
-        close(control->listen_fd);
-    }
+    wefti_oob_listener_close(&control->listener);
     if (control->wake_fd >= 0) {
         close(control->wake_fd);
     }
@@ -65,7 +55,7 @@ static void tear(wefti_control *control)
     pthread_mutex_destroy(&control->lock);
     wefti_secret_fini(&control->self.secret);
     free(control->domains);
-    free(control->endpoints);
+    free(control->addresses);
     free(control->contacts);
     free(control->lost_ns);
     free(control->watched);
@@ -77,19 +67,19 @@ static void tear(wefti_control *control)
 static bool allocate(wefti_control *control, size_t ranks)
 {
     control->contact_count = CONTACTS_EACH * (int)ranks + CONTACTS_MORE;
-    /* Strangers, contacts, processes, and the two of our own. */
-    control->polled_room =
-        WEFTI_UNAUTHENTICATED_MOST + control->contact_count + (int)ranks + 2;
+    /* Contacts, processes, our own bell, and the listener's. */
+    control->polled_room = control->contact_count + (int)ranks + 1;
     const size_t room = (size_t)control->polled_room;
     control->domains = calloc(ranks, sizeof(*control->domains));
-    control->endpoints = calloc(ranks, sizeof(*control->endpoints));
+    control->addresses = calloc(ranks, sizeof(*control->addresses));
     control->contacts =
         calloc((size_t)control->contact_count, sizeof(*control->contacts));
     control->lost_ns = calloc(ranks, sizeof(*control->lost_ns));
     control->watched = calloc(ranks, sizeof(*control->watched));
-    control->polled = calloc(room, sizeof(*control->polled));
+    control->polled =
+        calloc(room + WEFTI_OOB_LISTENER_POLLED, sizeof(*control->polled));
     control->polled_as = calloc(room, sizeof(*control->polled_as));
-    return control->domains && control->endpoints && control->contacts &&
+    return control->domains && control->addresses && control->contacts &&
            control->lost_ns && control->watched && control->polled &&
            control->polled_as;
 }
@@ -104,14 +94,14 @@ weft_status wefti_control_open(wefti_engine *engine,
                            "no memory for the control channel");
     }
     control->engine = engine;
-    control->listen_fd = control->wake_fd = -1;
+    control->wake_fd = -1;
     control->inbox_end = &control->inbox;
     control->self.rank = membership->rank;
     control->self.nranks = membership->nranks;
     wefti_secret_init(&control->self.secret, membership->job_key,
                       WEFTI_JOB_KEY_BYTES);
     pthread_mutex_init(&control->lock, NULL);
-    wefti_unauthenticated_init(&control->unauthenticated);
+    wefti_oob_listener_init(&control->listener, -1, NULL);
     weft_status status = allocate(control, (size_t)membership->nranks)
                              ? listen_on(control, address)
                              : wefti_error(WEFT_ERR_NO_MEMORY,
@@ -127,15 +117,9 @@ weft_status wefti_control_open(wefti_engine *engine,
     return WEFT_OK;
 }
 
-wefti_endpoint4 wefti_control_get_endpoint(const wefti_control *control)
+unsigned char *wefti_control_get_address(wefti_control *control, int rank)
 {
-    return control->own;
-}
-
-void wefti_control_learn(wefti_control *control, int rank,
-                         wefti_endpoint4 endpoint)
-{
-    control->endpoints[rank] = endpoint;
+    return control->addresses[rank];
 }
 
 weft_status wefti_control_start(wefti_control *control)

@@ -26,10 +26,9 @@ WEFT_NODISCARD weft_status
 wefti_control_open(wefti_engine *engine, const wefti_membership *membership,
                    uint32_t address, wefti_control **control_out);
 
-/* Where this rank listens; where rank, of another domain, does. */
-wefti_endpoint4 wefti_control_get_endpoint(const wefti_control *control);
-void wefti_control_learn(wefti_control *control, int rank,
-                         wefti_endpoint4 endpoint);
+/* Where rank listens, as packed (WEFTI_ADDRESS_BYTES): this one's from open
+ * on, those of other domains from their infos, written here before start. */
+unsigned char *wefti_control_get_address(wefti_control *control, int rank);
 
 /*
  * wefti_control_start - its thread, which does nothing yet.

@@ -34,8 +34,6 @@ typedef struct wefti_errand {
 /* What each pollfd belongs to. */
 typedef enum wefti_polled_kind {
     WEFTI_POLLED_WAKE,
-    WEFTI_POLLED_LISTEN,
-    WEFTI_POLLED_UNAUTHENTICATED,
     WEFTI_POLLED_CONTACT,
     WEFTI_POLLED_PROCESS
 } wefti_polled_kind;
@@ -48,9 +46,9 @@ typedef struct wefti_polled {
 struct wefti_control {
     wefti_engine *engine;
     wefti_contact_self self;
-    int *domains; /* [nranks] */
-    wefti_endpoint4 own, *endpoints;
-    int listen_fd, wake_fd;
+    int *domains;                                    /* [nranks] */
+    unsigned char (*addresses)[WEFTI_ADDRESS_BYTES]; /* [nranks] */
+    int wake_fd;
     pthread_t thread;
     bool started;
     _Atomic bool active;  /* stored after what activate sets; loaded first */
@@ -63,7 +61,7 @@ struct wefti_control {
     wefti_errand *inbox, **inbox_end;
 
     /* The thread's. */
-    wefti_unauthenticated unauthenticated;
+    wefti_oob_listener listener;
     wefti_contact *contacts; /* [contact_count] */
     int contact_count;
     int64_t *lost_ns; /* [nranks] since when contacts end; 0: the last opened */
@@ -71,9 +69,10 @@ struct wefti_control {
     wefti_errand *errands;
     uint32_t serial;
     int64_t began_ns, closing_ns;
-    struct pollfd *polled; /* [polled_room] */
+    struct pollfd *polled; /* [polled_room], then the listener's */
     wefti_polled *polled_as;
     int polled_count, polled_room;
+    nfds_t listener_polled;
 };
 
 /* Runs until closing; argument is the control. */

@@ -84,8 +84,8 @@ void wefti_control_call(wefti_control *control, int rank, int64_t at_ns)
 {
     wefti_contact *place = find_place(control);
     if (place) {
-        wefti_contact_call(place, rank, control->endpoints[rank], at_ns,
-                           wefti_clock_ns());
+        wefti_contact_call(place, rank, control->addresses[rank],
+                           &control->self, at_ns, wefti_clock_ns());
     }
 }
 
@@ -225,34 +225,20 @@ static void add(wefti_control *control, int fd, short events,
     }
 }
 
-static short wants(const wefti_oob_connection *connection)
-{
-    return wefti_oob_connection_has_output(connection) ? POLLIN | POLLOUT
-                                                       : POLLIN;
-}
-
 /* Only what is open: poll counts the others against the limit on files. */
 static void watch(wefti_control *control)
 {
     control->polled_count = 0;
+    control->listener_polled = 0;
     add(control, control->wake_fd, POLLIN, WEFTI_POLLED_WAKE, 0);
     if (!atomic_load(&control->active)) {
         return;
-    }
-    add(control, control->listen_fd, POLLIN, WEFTI_POLLED_LISTEN, 0);
-    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
-        const wefti_oob_connection *connection =
-            &control->unauthenticated.places[i].connection;
-        add(control, connection->fd, wants(connection),
-            WEFTI_POLLED_UNAUTHENTICATED, i);
     }
     for (int i = 0; i < control->contact_count; i++) {
         const wefti_contact *contact = &control->contacts[i];
         if (contact->state != WEFTI_CONTACT_NONE) {
             add(control, contact->connection.fd,
-                contact->state == WEFTI_CONTACT_CALLING
-                    ? POLLOUT
-                    : wants(&contact->connection),
+                wefti_oob_connection_events(&contact->connection),
                 WEFTI_POLLED_CONTACT, i);
         }
     }
@@ -262,28 +248,22 @@ static void watch(wefti_control *control)
                 WEFTI_POLLED_PROCESS, rank);
         }
     }
+    control->listener_polled = wefti_oob_listener_watch(
+        &control->listener, control->polled + control->polled_count);
 }
 
-static void read_peer(wefti_control *control, int index, short revents,
-                      int64_t now_ns)
+static void read_peer(void *context, wefti_oob_connection *peer)
 {
-    wefti_unauthenticated_peer *peer = &control->unauthenticated.places[index];
+    wefti_control *control = context;
     wefti_contact *place = find_place(control);
-    if (peer->connection.fd < 0) {
-        return;
-    }
-    if (revents & POLLOUT) {
-        wefti_oob_connection_flush(&peer->connection);
-    }
-    if (revents & ~POLLOUT &&
-        wefti_contact_admit(place, peer, &control->self)) {
+    if (wefti_contact_admit(place, peer, &control->self)) {
         control->lost_ns[place->peer] = 0;
         tell_fates(control, place);
-        look_at(control, place, now_ns);
+        look_at(control, place, wefti_clock_ns());
     }
 }
 
-static void attend(wefti_control *control, int64_t now_ns)
+static void attend(wefti_control *control)
 {
     bool ended = false;
     for (int i = 0; i < control->polled_count; i++) {
@@ -299,15 +279,9 @@ static void attend(wefti_control *control, int64_t now_ns)
             (void)got;
             break;
         }
-        case WEFTI_POLLED_LISTEN:
-            wefti_unauthenticated_accept(&control->unauthenticated,
-                                         control->listen_fd, false);
-            break;
-        case WEFTI_POLLED_UNAUTHENTICATED:
-            read_peer(control, index, polled->revents, now_ns);
-            break;
         case WEFTI_POLLED_CONTACT:
-            wefti_contact_attend(&control->contacts[index], polled->revents);
+            wefti_oob_connection_serve(&control->contacts[index].connection,
+                                       polled->revents);
             break;
         case WEFTI_POLLED_PROCESS:
             control->watched[index] = false;
@@ -316,6 +290,9 @@ static void attend(wefti_control *control, int64_t now_ns)
             break;
         }
     }
+    wefti_oob_listener_serve(&control->listener,
+                             control->polled + control->polled_count,
+                             control->listener_polled, read_peer, control);
     if (ended) {
         tell_fates_to_all(control);
     }
@@ -330,7 +307,7 @@ static int64_t least(int64_t a, int64_t b)
 static int64_t advance(wefti_control *control, int64_t now_ns)
 {
     int64_t next_ns = INT64_MAX;
-    wefti_unauthenticated_expire(&control->unauthenticated, now_ns);
+    wefti_oob_listener_expire(&control->listener, now_ns);
     for (int i = 0; i < control->contact_count; i++) {
         look_at(control, &control->contacts[i], now_ns);
     }
@@ -339,8 +316,7 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
     }
     wefti_errands_take(control, now_ns);
     next_ns = least(next_ns, wefti_errands_advance(control, now_ns));
-    next_ns = least(next_ns,
-                    wefti_unauthenticated_next_ns(&control->unauthenticated));
+    next_ns = least(next_ns, wefti_oob_listener_next_ns(&control->listener));
     for (int i = 0; i < control->contact_count; i++) {
         wefti_contact *contact = &control->contacts[i];
         /* What was just said may be owed an acknowledgement. */
@@ -409,9 +385,10 @@ void *wefti_control_run(void *argument)
             next_ns = least(next_ns, now_ns + UNANSWERED_LOOK_NS);
         }
         watch(control);
-        if (poll(control->polled, (nfds_t)control->polled_count,
+        if (poll(control->polled,
+                 (nfds_t)control->polled_count + control->listener_polled,
                  wait_ms(next_ns, now_ns)) > 0) {
-            attend(control, wefti_clock_ns());
+            attend(control);
         }
     }
     if (atomic_load(&control->active)) {

@@ -15,24 +15,19 @@
 #define COMM_CONTROL_CONTACT_H
 
 #include "comm/control/note.h"
-#include "comm/oob/unauthenticated.h"
-
-/* Where a rank listens: IPv4, both in network order. */
-typedef struct wefti_endpoint4 {
-    uint32_t address;
-    uint16_t port;
-} wefti_endpoint4;
+#include "comm/oob/listener.h"
 
 typedef enum wefti_contact_state {
     WEFTI_CONTACT_NONE,    /* the place is free */
-    WEFTI_CONTACT_CALLING, /* connecting; connection.fd -1: to be tried again */
-    WEFTI_CONTACT_GREETING, /* HELLO sent */
-    WEFTI_CONTACT_PROVING,  /* PRESENT sent */
+    WEFTI_CONTACT_CALLING, /* until the keys stand; connection.fd -1: to be
+                              tried again */
+    WEFTI_CONTACT_PROVING, /* PRESENT sent */
     WEFTI_CONTACT_OPEN
 } wefti_contact_state;
 
 /*
- * since_ns       when the calling began; INT64_MAX once connected
+ * to             where the peer listens (wefti_endpoint_pack)
+ * since_ns       when the calling began
  * unheard_ns     since when the peer's kernel has owed an acknowledgement and
  *                given none; 0: it owes none. It has acknowledged so far
  *                acked_bytes
@@ -41,10 +36,8 @@ typedef enum wefti_contact_state {
 typedef struct wefti_contact {
     wefti_contact_state state;
     int peer;
-    wefti_endpoint4 to;
+    unsigned char to[WEFTI_ADDRESS_BYTES];
     wefti_oob_connection connection;
-    wefti_oob_session session;
-    wefti_oob_message_hello hello;
     int64_t since_ns, retry_ns, unheard_ns;
     uint64_t acked_bytes;
     bool leaving;
@@ -68,22 +61,20 @@ typedef struct wefti_contact_self {
 } wefti_contact_self;
 
 /* Begins to call peer, from at_ns on; look tells what comes of it. */
-void wefti_contact_call(wefti_contact *contact, int peer, wefti_endpoint4 to,
-                        int64_t at_ns, int64_t now_ns);
+void wefti_contact_call(wefti_contact *contact, int peer,
+                        const unsigned char to[WEFTI_ADDRESS_BYTES],
+                        const wefti_contact_self *self, int64_t at_ns,
+                        int64_t now_ns);
 
 /*
- * wefti_contact_admit - an unauthenticated peer has something to read. Once it
- * has proved who it is, it becomes a contact, in free_place, which is OPEN
- * then.
+ * wefti_contact_admit - a peer of the listener has something to read. Once it
+ * has proved which rank it is, it becomes a contact, in free_place, which is
+ * OPEN then; NULL: there is no room.
  *
  * Returns     whether it did.
  */
-bool wefti_contact_admit(wefti_contact *free_place,
-                         wefti_unauthenticated_peer *peer,
+bool wefti_contact_admit(wefti_contact *free_place, wefti_oob_connection *peer,
                          const wefti_contact_self *self);
-
-/* Takes what poll said of the contact's descriptor. */
-void wefti_contact_attend(wefti_contact *contact, short revents);
 
 /* The next piece of news; note_out with SAID. */
 wefti_contact_news wefti_contact_look(wefti_contact *contact,

@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* Where the control channel answers stands before the port's address. */
-enum { ENDPOINT_BYTES = sizeof(uint32_t) + sizeof(uint16_t) };
+enum { ENDPOINT_BYTES = WEFTI_ADDRESS_BYTES };
 
 _Static_assert((int)WEFTI_PORT_ADDRESS_BYTES + (int)ENDPOINT_BYTES <=
                    (int)WEFTI_INFO_BYTES,
@@ -86,10 +86,8 @@ static weft_status open_control(wefti_net *net,
     status = wefti_control_open(net->engine, membership, list[used].address,
                                 &net->engine->control);
     if (status == WEFT_OK) {
-        const wefti_endpoint4 own =
-            wefti_control_get_endpoint(net->engine->control);
-        memcpy(info, &own.address, sizeof(own.address));
-        memcpy(info + sizeof(own.address), &own.port, sizeof(own.port));
+        memcpy(info, wefti_control_get_address(net->engine->control, net->rank),
+               WEFTI_ADDRESS_BYTES);
     }
     return status;
 }
@@ -157,14 +155,14 @@ weft_status wefti_net_take_info(wefti_engine *engine, int round, int rank,
         return wefti_reach_take(net->reach, rank, info, info_bytes);
     }
     wefti_net_peer *peer = &net->peers[rank];
-    if (peer->address || info_bytes <= ENDPOINT_BYTES) {
+    wefti_endpoint there;
+    if (peer->address || info_bytes <= ENDPOINT_BYTES ||
+        !wefti_endpoint_unpack(info, &there)) {
         return wefti_error(WEFT_ERR_BOOTSTRAP,
                            "rank %d's info holds no address", rank);
     }
-    wefti_endpoint4 there;
-    memcpy(&there.address, info, sizeof(there.address));
-    memcpy(&there.port, info + sizeof(there.address), sizeof(there.port));
-    wefti_control_learn(engine->control, rank, there);
+    memcpy(wefti_control_get_address(engine->control, rank), info,
+           ENDPOINT_BYTES);
     info += ENDPOINT_BYTES;
     info_bytes -= ENDPOINT_BYTES;
     peer->address = malloc(info_bytes);

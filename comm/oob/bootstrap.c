@@ -10,7 +10,7 @@
 #include "comm/oob/message.h"
 #include "comm/oob/place.h"
 #include "comm/oob/source.h"
-#include "comm/oob/unauthenticated.h"
+#include "comm/oob/listener.h"
 
 #include <sodium.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static weft_status check_descriptors(int nranks)
 {
     /* For each a connection and a pidfd; room for unauthenticated peers, whom
      * poll counts whether they are there or not; own files. */
-    enum { EACH = 2, OTHERS = 16 + WEFTI_UNAUTHENTICATED_MOST };
+    enum { EACH = 2, OTHERS = 16 + WEFTI_OOB_UNPROVEN_MOST };
     const rlim_t needed = (rlim_t)EACH * (rlim_t)nranks + OTHERS;
     struct rlimit limit;
     if (nranks > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&

@@ -3,7 +3,7 @@
  * comm/oob/client.c - the member's side of a bootstrap.
  *
  * Until the server has ACCEPTED this rank, a lost connection means only that
- * the server was crowded: knock again. From then on it means that the server
+ * the server was crowded: try again. From then on it means that the server
  * has died. Every wait ends with the request's time limit; a member gives the
  * server, which watches the same limit, a second more, so that on a busy
  * machine all still hear one verdict.
@@ -26,7 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KNOCK_FIRST_MS = 2, KNOCK_MOST_MS = 100 };
+enum { RETRY_FIRST_MS = 2, RETRY_MOST_MS = 100 };
 enum { MARGIN_MOST_MS = 250, VERDICT_GRACE_MS = 1000 };
 
 typedef struct client {
@@ -41,7 +41,6 @@ typedef struct client {
     bool judged;      /* has heard a verdict */
     int last_failure; /* errno of the last connect, 0: it succeeded */
     wefti_oob_connection connection;
-    wefti_oob_session session;
     wefti_memory_source memory_source; /* if this rank leads its domain */
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
     bool warned_refused;
@@ -104,34 +103,60 @@ static weft_status report_refused(client *self)
     self->warned_refused = true;
     report.as.report.outcome = WEFTI_OUTCOME_REFUSED;
     report.as.report.subject = (uint32_t)self->memory_source.refused;
-    return wefti_oob_connection_post(&self->connection, &self->session,
-                                     &report);
+    return wefti_oob_connection_post(&self->connection, &report);
+}
+
+static weft_status fail_by_version(const client *self)
+{
+    const wefti_version theirs = self->message.as.hello.version;
+    const wefti_version own = wefti_version_own();
+    return wefti_error(WEFT_ERR_BOOTSTRAP,
+                       "rank %d runs weft %u.%u.%u, %s runs weft %u.%u.%u: all "
+                       "ranks must run the same version",
+                       self->request->rank, own.major, own.minor, own.patch,
+                       self->endpoint->name, theirs.major, theirs.minor,
+                       theirs.patch);
+}
+
+/* Until something has come, or something else is due. */
+static void poll_once(client *self, int64_t now_ns)
+{
+    const int64_t wait_ns = least(self->deadline_ns, self->warn_at_ns) - now_ns;
+    struct pollfd polled[1 + WEFTI_OOB_LISTENER_POLLED];
+    polled[0] = (struct pollfd){
+        .fd = self->connection.fd,
+        .events = wefti_oob_connection_events(&self->connection)};
+    const nfds_t others =
+        wefti_memory_source_watch(&self->memory_source, polled + 1);
+    if (poll(polled, 1 + others, (int)least(wait_ns / 1000000 + 1, 3600000)) >
+        0) {
+        wefti_oob_connection_serve(&self->connection, polled[0].revents);
+        wefti_memory_source_serve(&self->memory_source, polled + 1, others);
+    }
 }
 
 /*
- * The next frame of an allowed kind, decoded into self->message.
+ * The next message of an allowed kind in self->message, or none if the keys
+ * stand now.
  *
  * Returns     OK | ERR_TIMEOUT | INPROGRESS: the connection is gone |
  *             ERR_BOOTSTRAP: what came is not weft's.
  */
-static weft_status await_frame(client *self, unsigned allowed, bool sealed)
+static weft_status await_message(client *self, unsigned allowed)
 {
     for (;;) {
-        const unsigned char *frame;
-        size_t frame_bytes;
-        switch (wefti_oob_connection_next(&self->connection, allowed, &frame,
-                                          &frame_bytes)) {
-        case WEFTI_OOB_ARRIVAL_FRAME:
-            if (sealed && frame[4] != WEFTI_OOB_REFUSAL &&
-                !wefti_oob_session_verify(&self->session, frame, frame_bytes)) {
-                return wefti_error(WEFT_ERR_BOOTSTRAP,
-                                   "rank %d: %s does not prove that it knows "
-                                   "the secret",
-                                   self->request->rank, self->endpoint->name);
-            }
-            return wefti_oob_message_decode(frame, frame_bytes, &self->message)
-                       ? WEFT_OK
-                       : fail_by_language(self);
+        switch (wefti_oob_connection_next(&self->connection, allowed,
+                                          &self->message)) {
+        case WEFTI_OOB_ARRIVAL_READY:
+        case WEFTI_OOB_ARRIVAL_MESSAGE:
+            return WEFT_OK;
+        case WEFTI_OOB_ARRIVAL_VERSION:
+            return fail_by_version(self);
+        case WEFTI_OOB_ARRIVAL_UNPROVEN:
+            return wefti_error(WEFT_ERR_BOOTSTRAP,
+                               "rank %d: %s does not prove that it knows the "
+                               "secret",
+                               self->request->rank, self->endpoint->name);
         case WEFTI_OOB_ARRIVAL_BAD:
             return fail_by_language(self);
         case WEFTI_OOB_ARRIVAL_ENDED:
@@ -140,30 +165,12 @@ static weft_status await_frame(client *self, unsigned allowed, bool sealed)
             break;
         }
         warn_if_due(self);
-        int64_t now_ns = wefti_clock_ns();
+        const int64_t now_ns = wefti_clock_ns();
         if (now_ns >= self->deadline_ns) {
             self->last_failure = 0;
             return fail_by_time(self);
         }
-        int64_t wait_ns = least(self->deadline_ns, self->warn_at_ns) - now_ns;
-        const bool sends = wefti_oob_connection_has_output(&self->connection);
-        short events = sends ? POLLIN | POLLOUT : POLLIN;
-        struct pollfd wait[1 + WEFTI_MEMORY_SOURCE_POLLED];
-        wait[0] = (struct pollfd){.fd = self->connection.fd, .events = events};
-        wefti_memory_source_watch(&self->memory_source, wait + 1);
-        /* poll refuses more places than there may be descriptors. */
-        nfds_t places = 1 + WEFTI_MEMORY_SOURCE_POLLED;
-        while (places > 1 && wait[places - 1].fd < 0) {
-            places--;
-        }
-        (void)poll(wait, places, (int)least(wait_ns / 1000000 + 1, 3600000));
-        if (wait[0].revents & POLLOUT) {
-            wefti_oob_connection_flush(&self->connection);
-        }
-        if (wait[0].revents & ~POLLOUT) {
-            wefti_oob_connection_receive(&self->connection);
-        }
-        wefti_memory_source_serve(&self->memory_source, wait + 1);
+        poll_once(self, now_ns);
         weft_status refused = report_refused(self);
         if (refused != WEFT_OK) {
             return refused;
@@ -171,14 +178,15 @@ static weft_status await_frame(client *self, unsigned allowed, bool sealed)
     }
 }
 
-/* As await_frame, for a member: notices are logged, a bad verdict is final. */
+/* As await_message, for a member: notices are logged, a bad verdict is final.
+ */
 static weft_status await_as_member(client *self, wefti_oob_message_kind kind)
 {
     const unsigned allowed = WEFTI_KIND_BIT(WEFTI_OOB_NOTICE) |
                              WEFTI_KIND_BIT(WEFTI_OOB_VERDICT) |
                              WEFTI_KIND_BIT(kind);
     for (;;) {
-        weft_status status = await_frame(self, allowed, true);
+        weft_status status = await_message(self, allowed);
         if (status == WEFT_INPROGRESS) {
             return fail_by_close(self);
         }
@@ -201,30 +209,6 @@ static weft_status await_as_member(client *self, wefti_oob_message_kind kind)
                                self->request->rank, self->endpoint->name);
         }
     }
-}
-
-static weft_status say_hello(client *self, wefti_oob_message_hello *hello_out)
-{
-    wefti_oob_message message = {.kind = WEFTI_OOB_HELLO};
-    message.as.hello.version = wefti_version_own();
-    randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
-    *hello_out = message.as.hello;
-    return wefti_oob_connection_post(&self->connection, NULL, &message);
-}
-
-static weft_status check_version(const client *self)
-{
-    const wefti_version theirs = self->message.as.hello.version;
-    const wefti_version own = wefti_version_own();
-    if (wefti_version_is_own(theirs)) {
-        return WEFT_OK;
-    }
-    return wefti_error(WEFT_ERR_BOOTSTRAP,
-                       "rank %d runs weft %u.%u.%u, %s runs weft %u.%u.%u: all "
-                       "ranks must run the same version",
-                       self->request->rank, own.major, own.minor, own.patch,
-                       self->endpoint->name, theirs.major, theirs.minor,
-                       theirs.patch);
 }
 
 /* The server decides first, so that all hear the same. */
@@ -250,33 +234,21 @@ static weft_status ask_to_join(client *self)
         return status;
     }
     memcpy(join->socket_name, self->socket_name, sizeof(join->socket_name));
-    return wefti_oob_connection_post(&self->connection, &self->session,
-                                     &message);
+    return wefti_oob_connection_post(&self->connection, &message);
 }
 
-/* Over a fresh connection. INPROGRESS: it was lost, knock again. */
+/* Over a fresh connection. INPROGRESS: it was lost, try again. */
 static weft_status introduce(client *self)
 {
-    wefti_oob_message_hello hello;
-    weft_status status = say_hello(self, &hello);
-    if (status == WEFT_OK) {
-        status = await_frame(self, WEFTI_KIND_BIT(WEFTI_OOB_CHALLENGE), false);
-    }
+    weft_status status = await_message(self, 0);
     if (status == WEFT_OK) {
         self->challenged = true;
-        status = check_version(self);
-    }
-    if (status == WEFT_OK) {
-        wefti_oob_session_init(&self->session, WEFTI_SIDE_CLIENT, self->secret,
-                               &hello, &self->message.as.hello);
         status = ask_to_join(self);
     }
     if (status == WEFT_OK) {
-        status = await_frame(self,
-                             WEFTI_KIND_BIT(WEFTI_OOB_REFUSAL) |
-                                 WEFTI_KIND_BIT(WEFTI_OOB_VERDICT) |
-                                 WEFTI_KIND_BIT(WEFTI_OOB_ACCEPTED),
-                             true);
+        status = await_message(self, WEFTI_KIND_BIT(WEFTI_OOB_REFUSAL) |
+                                         WEFTI_KIND_BIT(WEFTI_OOB_VERDICT) |
+                                         WEFTI_KIND_BIT(WEFTI_OOB_ACCEPTED));
     }
     if (status == WEFT_OK && self->message.kind == WEFTI_OOB_REFUSAL) {
         if (self->request->foreign_out) {
@@ -293,30 +265,36 @@ static weft_status introduce(client *self)
     return status;
 }
 
-/* One try. INPROGRESS: another may succeed. */
-static weft_status knock(client *self)
+/* What a connection that could not be made means. INPROGRESS: try again. */
+static weft_status judge_failure(client *self)
 {
-    int fd = wefti_endpoint_connect(self->endpoint, self->deadline_ns);
-    if (fd < 0) {
-        self->last_failure = -fd;
-        bool listened_before = self->challenged || !self->endpoint->patient;
-        if (fd == -ECONNREFUSED && listened_before) {
-            return fail_by_close(self);
-        }
-        return fd == -EACCES || fd == -EPERM || fd == -EMFILE || fd == -ENFILE
-                   ? wefti_error(
-                         WEFT_ERR_SYSTEM, "cannot connect to %s (%s): %s",
-                         self->endpoint->name,
-                         fd == -EMFILE || fd == -ENFILE ? "socket" : "connect",
-                         strerror(-fd))
-                   : WEFT_INPROGRESS;
+    const int failure = self->connection.failure;
+    const bool full = failure == EMFILE || failure == ENFILE;
+    const bool listened_before = self->challenged || !self->endpoint->patient;
+    self->last_failure = failure;
+    if (failure == ECONNREFUSED && listened_before) {
+        return fail_by_close(self);
+    }
+    return failure == EACCES || failure == EPERM || full
+               ? wefti_error(WEFT_ERR_SYSTEM, "cannot connect to %s (%s): %s",
+                             self->endpoint->name, full ? "socket" : "connect",
+                             strerror(failure))
+               : WEFT_INPROGRESS;
+}
+
+/* One try. INPROGRESS: another may succeed. */
+static weft_status try_once(client *self)
+{
+    weft_status status = wefti_oob_connection_open(
+        &self->connection, self->endpoint, self->secret, WEFTI_OOB_FRAME_MOST);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (!wefti_oob_connection_wait(&self->connection, self->deadline_ns)) {
+        return judge_failure(self);
     }
     self->last_failure = 0;
-    weft_status status =
-        wefti_oob_connection_init(&self->connection, fd, WEFTI_OOB_FRAME_MOST);
-    if (status == WEFT_OK) {
-        status = introduce(self);
-    }
+    status = introduce(self);
     if (status != WEFT_OK) {
         wefti_oob_connection_fini(&self->connection);
     }
@@ -325,9 +303,9 @@ static weft_status knock(client *self)
 
 static weft_status enter(client *self)
 {
-    int64_t pause_ms = KNOCK_FIRST_MS;
+    int64_t pause_ms = RETRY_FIRST_MS;
     for (;;) {
-        weft_status status = knock(self);
+        weft_status status = try_once(self);
         if (status != WEFT_INPROGRESS) {
             return status;
         }
@@ -336,7 +314,7 @@ static weft_status enter(client *self)
             return fail_by_time(self);
         }
         (void)poll(NULL, 0, (int)pause_ms);
-        pause_ms = least(2 * pause_ms, KNOCK_MOST_MS);
+        pause_ms = least(2 * pause_ms, RETRY_MOST_MS);
     }
 }
 
@@ -392,7 +370,7 @@ static weft_status collect(client *self, wefti_membership *membership,
     *report = (wefti_oob_message_report){0};
     if ((int)welcome->nranks != self->request->nranks ||
         welcome->pids[self->request->rank] != (uint32_t)getpid() ||
-        !wefti_oob_session_unbox(&self->session, welcome->box,
+        !wefti_oob_session_unbox(&self->connection.session, welcome->box,
                                  membership->job_key)) {
         return wefti_error(WEFT_ERR_BOOTSTRAP,
                            "rank %d: the welcome of %s does not fit",
@@ -456,8 +434,7 @@ static weft_status trade_infos(client *self, const wefti_membership *membership,
     info->round = (uint32_t)round;
     info->rank = (uint32_t)membership->rank;
     info->used_bytes = (uint32_t)info_bytes;
-    weft_status status =
-        wefti_oob_connection_post(&self->connection, &self->session, &message);
+    weft_status status = wefti_oob_connection_post(&self->connection, &message);
     int awaited = count_infos(membership, round);
     for (int i = 0; i < awaited && status == WEFT_OK; i++) {
         status = await_as_member(self, WEFTI_OOB_INFO);
@@ -515,8 +492,7 @@ static weft_status take_part(client *self, wefti_membership *membership)
         refuse_part(&report, request->prepare(request->context, membership));
     }
     if (status == WEFT_OK) {
-        status = wefti_oob_connection_post(&self->connection, &self->session,
-                                           &report);
+        status = wefti_oob_connection_post(&self->connection, &report);
     }
     if (status == WEFT_OK) {
         status = await_as_member(self, WEFTI_OOB_VERDICT);
@@ -567,7 +543,6 @@ static weft_status join_all(const wefti_endpoint *endpoint,
     *accepted_out = self->accepted || judged;
     wefti_memory_source_close(&self->memory_source);
     wefti_oob_connection_fini(&self->connection);
-    wefti_oob_session_fini(&self->session);
     free(self);
     if (status != WEFT_OK) {
         wefti_membership_fini(&membership);

@@ -1,27 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/connection.c - buffers of one connection.
+ * comm/oob/connection.c - connecting, greeting, buffers.
  */
 #include "comm/oob/connection.h"
 
-#include "base/check.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-weft_status wefti_oob_connection_init(wefti_oob_connection *connection, int fd,
-                                      size_t in_room_bytes)
+static weft_status init(wefti_oob_connection *connection, int fd,
+                        wefti_side side, const wefti_secret *secret,
+                        size_t in_room_bytes)
 {
-    *connection =
-        (wefti_oob_connection){.fd = fd, .in_room_bytes = in_room_bytes};
-    int flags = fcntl(fd, F_GETFL);
-    (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-    connection->out_room_bytes = WEFTI_OOB_FRAME_MOST;
+    const int on = 1;
+    *connection = (wefti_oob_connection){
+        .fd = fd,
+        .side = side,
+        .stage = secret ? WEFTI_OOB_STAGE_GREETING : WEFTI_OOB_STAGE_OPEN,
+        .secret = secret,
+        .since_ns = wefti_clock_ns(),
+        .in_room_bytes = in_room_bytes,
+        .out_room_bytes = WEFTI_OOB_FRAME_MOST};
     connection->in = malloc(in_room_bytes);
     connection->out = malloc(connection->out_room_bytes);
     if (!connection->in || !connection->out) {
@@ -30,7 +38,104 @@ weft_status wefti_oob_connection_init(wefti_oob_connection *connection, int fd,
                            "no memory for messages of the bootstrap: %zu bytes",
                            in_room_bytes + WEFTI_OOB_FRAME_MOST);
     }
+    if (secret) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    }
     return WEFT_OK;
+}
+
+static void fail(wefti_oob_connection *connection, int failure)
+{
+    wefti_oob_connection_fini(connection);
+    connection->ended = true;
+    connection->failure = failure;
+}
+
+weft_status wefti_oob_connection_open(wefti_oob_connection *connection,
+                                      const wefti_endpoint *endpoint,
+                                      const wefti_secret *secret,
+                                      size_t in_room_bytes)
+{
+    *connection = (wefti_oob_connection){.fd = -1};
+    int fd = socket(endpoint->address.ss_family,
+                    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        fail(connection, errno);
+        return WEFT_OK;
+    }
+    weft_status status =
+        init(connection, fd, WEFTI_SIDE_CLIENT, secret, in_room_bytes);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    connection->stage = WEFTI_OOB_STAGE_CONNECTING;
+    if (connect(fd, (const struct sockaddr *)&endpoint->address,
+                endpoint->address_bytes) != 0 &&
+        errno != EINPROGRESS && errno != EINTR) {
+        fail(connection, errno);
+    }
+    return WEFT_OK;
+}
+
+/*
+ * A connection to a free port of this machine may be given that same port as
+ * its source, and then reaches itself.
+ */
+static bool reached_itself(int fd)
+{
+    struct sockaddr_storage own = {0}, peer = {0};
+    socklen_t own_bytes = sizeof(own), peer_bytes = sizeof(peer);
+    return getsockname(fd, (struct sockaddr *)&own, &own_bytes) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) == 0 &&
+           own_bytes == peer_bytes && memcmp(&own, &peer, own_bytes) == 0;
+}
+
+/* The network has answered: greet, or know why not. */
+static void finish_connect(wefti_oob_connection *connection)
+{
+    wefti_oob_message message = {.kind = WEFTI_OOB_HELLO,
+                                 .as.hello.version = wefti_version_own()};
+    int failure = 0;
+    socklen_t failure_bytes = sizeof(failure);
+    (void)getsockopt(connection->fd, SOL_SOCKET, SO_ERROR, &failure,
+                     &failure_bytes);
+    if (!failure && reached_itself(connection->fd)) {
+        failure = ECONNREFUSED;
+    }
+    if (failure) {
+        fail(connection, failure);
+        return;
+    }
+    randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
+    connection->hello = message.as.hello;
+    connection->stage = WEFTI_OOB_STAGE_GREETING;
+    if (wefti_oob_connection_post(connection, &message) != WEFT_OK) {
+        fail(connection, ENOMEM);
+    }
+}
+
+bool wefti_oob_connection_wait(wefti_oob_connection *connection,
+                               int64_t deadline_ns)
+{
+    while (connection->fd >= 0 &&
+           connection->stage == WEFTI_OOB_STAGE_CONNECTING) {
+        struct pollfd wait = {.fd = connection->fd, .events = POLLOUT};
+        const int64_t left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
+        const int ready = poll(&wait, 1, left_ms > 0 ? (int)left_ms + 1 : 0);
+        if (ready > 0) {
+            finish_connect(connection);
+        } else if (ready == 0 || errno != EINTR) {
+            fail(connection, ETIMEDOUT);
+        }
+    }
+    return connection->fd >= 0;
+}
+
+weft_status wefti_oob_connection_accept(wefti_oob_connection *connection,
+                                        int fd, const wefti_secret *secret)
+{
+    return init(connection, fd, WEFTI_SIDE_SERVER, secret,
+                WEFTI_OOB_CLIENT_MOST);
 }
 
 void wefti_oob_connection_fini(wefti_oob_connection *connection)
@@ -40,22 +145,35 @@ void wefti_oob_connection_fini(wefti_oob_connection *connection)
     }
     free(connection->in);
     free(connection->out);
+    wefti_oob_session_fini(&connection->session);
     *connection = (wefti_oob_connection){.fd = -1};
 }
 
-static void discard_taken(wefti_oob_connection *connection)
+short wefti_oob_connection_events(const wefti_oob_connection *connection)
 {
-    if (connection->in_taken_bytes > 0) {
-        connection->in_bytes -= connection->in_taken_bytes;
-        memmove(connection->in, connection->in + connection->in_taken_bytes,
-                connection->in_bytes);
-        connection->in_taken_bytes = 0;
+    return connection->stage == WEFTI_OOB_STAGE_CONNECTING ? POLLOUT
+           : wefti_oob_connection_has_output(connection)   ? POLLIN | POLLOUT
+                                                           : POLLIN;
+}
+
+void wefti_oob_connection_serve(wefti_oob_connection *connection, short revents)
+{
+    if (connection->stage == WEFTI_OOB_STAGE_CONNECTING) {
+        if (revents) {
+            finish_connect(connection);
+        }
+        return;
+    }
+    if (revents & POLLOUT) {
+        wefti_oob_connection_flush(connection);
+    }
+    if (revents & ~POLLOUT) {
+        wefti_oob_connection_receive(connection);
     }
 }
 
 void wefti_oob_connection_receive(wefti_oob_connection *connection)
 {
-    discard_taken(connection);
     if (connection->in_bytes == connection->in_room_bytes ||
         connection->ended) {
         return;
@@ -71,29 +189,83 @@ void wefti_oob_connection_receive(wefti_oob_connection *connection)
     }
 }
 
-wefti_oob_arrival wefti_oob_connection_next(wefti_oob_connection *connection,
-                                            unsigned allowed,
-                                            const unsigned char **frame_out,
-                                            size_t *frame_bytes_out)
+void wefti_oob_connection_drain(wefti_oob_connection *connection)
 {
-    discard_taken(connection);
-    long frame_bytes = wefti_oob_message_measure(connection->in,
-                                                 connection->in_bytes, allowed);
-    if (frame_bytes < 0 || (size_t)frame_bytes > connection->in_room_bytes) {
+    connection->in_bytes = 0;
+    wefti_oob_connection_receive(connection);
+}
+
+/* The frame at the front, checked and decoded, is taken out. */
+static wefti_oob_arrival take(wefti_oob_connection *connection,
+                              unsigned allowed, wefti_oob_message *message_out)
+{
+    const long measured = wefti_oob_message_measure(
+        connection->in, connection->in_bytes, allowed);
+    const size_t frame_bytes = (size_t)measured;
+    if (measured < 0 || frame_bytes > connection->in_room_bytes) {
         return WEFTI_OOB_ARRIVAL_BAD;
     }
-    if (frame_bytes == 0 || (size_t)frame_bytes > connection->in_bytes) {
+    if (measured == 0 || frame_bytes > connection->in_bytes) {
         return connection->ended ? WEFTI_OOB_ARRIVAL_ENDED
                                  : WEFTI_OOB_ARRIVAL_NONE;
     }
-    connection->in_taken_bytes = (size_t)frame_bytes;
-    *frame_out = connection->in;
-    *frame_bytes_out = (size_t)frame_bytes;
-    return WEFTI_OOB_ARRIVAL_FRAME;
+    if (wefti_oob_message_is_sealed(connection->in) &&
+        !wefti_oob_session_verify(&connection->session, connection->in,
+                                  frame_bytes)) {
+        return WEFTI_OOB_ARRIVAL_UNPROVEN;
+    }
+    if (!wefti_oob_message_decode(connection->in, frame_bytes, message_out)) {
+        return WEFTI_OOB_ARRIVAL_BAD;
+    }
+    connection->in_bytes -= frame_bytes;
+    memmove(connection->in, connection->in + frame_bytes, connection->in_bytes);
+    return WEFTI_OOB_ARRIVAL_MESSAGE;
+}
+
+/* HELLO: answer with our version and nonce; the keys stand. */
+static bool answer_hello(wefti_oob_connection *connection,
+                         const wefti_oob_message_hello *hello)
+{
+    wefti_oob_message message = {.kind = WEFTI_OOB_CHALLENGE,
+                                 .as.hello.version = wefti_version_own()};
+    randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
+    wefti_oob_session_init(&connection->session, connection->side,
+                           connection->secret, hello, &message.as.hello);
+    return wefti_oob_connection_post(connection, &message) == WEFT_OK;
+}
+
+wefti_oob_arrival wefti_oob_connection_next(wefti_oob_connection *connection,
+                                            unsigned allowed,
+                                            wefti_oob_message *message_out)
+{
+    const bool client = connection->side == WEFTI_SIDE_CLIENT;
+    if (connection->stage == WEFTI_OOB_STAGE_OPEN) {
+        return take(connection, allowed, message_out);
+    }
+    wefti_oob_arrival arrival =
+        take(connection,
+             WEFTI_KIND_BIT(client ? WEFTI_OOB_CHALLENGE : WEFTI_OOB_HELLO),
+             message_out);
+    if (arrival != WEFTI_OOB_ARRIVAL_MESSAGE) {
+        return arrival;
+    }
+    const wefti_oob_message_hello *theirs = &message_out->as.hello;
+    if (!client && !answer_hello(connection, theirs)) {
+        return WEFTI_OOB_ARRIVAL_BAD;
+    }
+    if (!wefti_version_is_own(theirs->version)) {
+        return WEFTI_OOB_ARRIVAL_VERSION;
+    }
+    connection->stage = WEFTI_OOB_STAGE_OPEN;
+    if (!client) {
+        return take(connection, allowed, message_out);
+    }
+    wefti_oob_session_init(&connection->session, connection->side,
+                           connection->secret, &connection->hello, theirs);
+    return WEFTI_OOB_ARRIVAL_READY;
 }
 
 weft_status wefti_oob_connection_post(wefti_oob_connection *connection,
-                                      wefti_oob_session *session,
                                       const wefti_oob_message *message)
 {
     unsigned char frame[WEFTI_OOB_FRAME_MOST];
@@ -110,8 +282,9 @@ weft_status wefti_oob_connection_post(wefti_oob_connection *connection,
         connection->out = out;
         connection->out_room_bytes = room;
     }
-    if (session) { /* which counts what it seals: only what is sent */
-        wefti_oob_session_seal(session, frame, frame_bytes);
+    /* It counts what it seals: only what is sent. */
+    if (wefti_oob_message_is_sealed(frame)) {
+        wefti_oob_session_seal(&connection->session, frame, frame_bytes);
     }
     memcpy(connection->out + connection->out_bytes, frame, frame_bytes);
     connection->out_bytes += frame_bytes;

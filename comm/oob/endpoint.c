@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/endpoint.c - addresses as text, listening, connecting.
+ * comm/oob/endpoint.c - addresses as text, listening.
  */
 #include "comm/oob/endpoint.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +17,9 @@
 
 static void set_name(wefti_endpoint *endpoint)
 {
-    snprintf(endpoint->name, sizeof(endpoint->name), "the rendezvous at %s%s",
-             endpoint->text, endpoint->patient ? " (rank 0)" : "");
+    snprintf(endpoint->name, sizeof(endpoint->name), "%s at %s%s",
+             endpoint->what ? endpoint->what : "the rendezvous", endpoint->text,
+             endpoint->patient ? " (rank 0)" : "");
 }
 
 /* Splits host:port; false if text has another form. */
@@ -118,14 +116,20 @@ static void set_text(wefti_endpoint *endpoint)
     set_name(endpoint);
 }
 
+void wefti_endpoint_v4(const char *what, uint32_t address, uint16_t port,
+                       wefti_endpoint *endpoint_out)
+{
+    const struct sockaddr_in v4 = {.sin_family = AF_INET,
+                                   .sin_port = htons(port),
+                                   .sin_addr.s_addr = address};
+    *endpoint_out = (wefti_endpoint){.address_bytes = sizeof(v4), .what = what};
+    memcpy(&endpoint_out->address, &v4, sizeof(v4));
+    set_text(endpoint_out);
+}
+
 void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_port = htons(port),
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    *endpoint_out = (wefti_endpoint){.address_bytes = sizeof(address)};
-    memcpy(&endpoint_out->address, &address, sizeof(address));
-    set_text(endpoint_out);
+    wefti_endpoint_v4(NULL, htonl(INADDR_LOOPBACK), port, endpoint_out);
 }
 
 weft_status wefti_endpoint_host(const char *source, const char *host,
@@ -222,12 +226,6 @@ static bool same_address(const struct sockaddr_storage *a,
                0;
 }
 
-static int open_socket(const wefti_endpoint *endpoint, int flags)
-{
-    return socket(endpoint->address.ss_family,
-                  SOCK_STREAM | SOCK_CLOEXEC | flags, 0);
-}
-
 static weft_status learn_port(wefti_endpoint *endpoint, int fd)
 {
     struct sockaddr_storage bound = {0};
@@ -246,7 +244,8 @@ static weft_status learn_port(wefti_endpoint *endpoint, int fd)
 weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int *fd_out)
 {
     const int on = 1;
-    int fd = open_socket(endpoint, SOCK_NONBLOCK);
+    int fd = socket(endpoint->address.ss_family,
+                    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
         return wefti_error_system("socket for %s", endpoint->name);
     }
@@ -282,60 +281,4 @@ bool wefti_endpoint_is_listened_by(const wefti_endpoint *endpoint, int fd)
            listens &&
            getsockname(fd, (struct sockaddr *)&bound, &bound_bytes) == 0 &&
            same_address(&bound, &endpoint->address);
-}
-
-/* Waits for a connection under way; 0 or an errno. */
-static int await_connection(int fd, int64_t deadline_ns)
-{
-    struct pollfd wait = {.fd = fd, .events = POLLOUT};
-    int64_t left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
-    int ready;
-    do {
-        ready = poll(&wait, 1, left_ms > 0 ? (int)left_ms + 1 : 0);
-        left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
-    } while (ready < 0 && errno == EINTR);
-    if (ready <= 0) {
-        return ETIMEDOUT;
-    }
-    int failure = 0;
-    socklen_t failure_bytes = sizeof(failure);
-    (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &failure, &failure_bytes);
-    return failure;
-}
-
-/*
- * A connection to a free port of this machine may be given that same port as
- * its source, and then reaches itself.
- */
-static bool reached_itself(int fd, const wefti_endpoint *endpoint)
-{
-    struct sockaddr_storage own = {0};
-    socklen_t own_bytes = sizeof(own);
-    return getsockname(fd, (struct sockaddr *)&own, &own_bytes) == 0 &&
-           same_address(&own, &endpoint->address);
-}
-
-int wefti_endpoint_connect(const wefti_endpoint *endpoint, int64_t deadline_ns)
-{
-    const int on = 1;
-    int fd = open_socket(endpoint, SOCK_NONBLOCK);
-    if (fd < 0) {
-        return -errno;
-    }
-    int failure = 0;
-    if (connect(fd, (const struct sockaddr *)&endpoint->address,
-                endpoint->address_bytes) != 0) {
-        failure = errno == EINPROGRESS || errno == EINTR
-                      ? await_connection(fd, deadline_ns)
-                      : errno;
-    }
-    if (!failure && reached_itself(fd, endpoint)) {
-        failure = ECONNREFUSED;
-    }
-    if (failure) {
-        close(fd);
-        return -failure;
-    }
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    return fd;
 }

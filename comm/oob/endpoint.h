@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 /*
+ * what       what it is: the rendezvous
  * text       as people write it, such as 127.0.0.1:5555
  * name       what messages call it: "the rendezvous at 127.0.0.1:5555 (rank 0)"
  * patient    nobody may listen there yet
@@ -20,6 +21,7 @@
 typedef struct wefti_endpoint {
     struct sockaddr_storage address;
     socklen_t address_bytes;
+    const char *what;
     char text[80];
     char name[128];
     bool patient;
@@ -36,6 +38,10 @@ typedef struct wefti_endpoint {
 WEFT_NODISCARD weft_status wefti_endpoint_parse(const char *source,
                                                 const char *text,
                                                 wefti_endpoint *endpoint_out);
+
+/* An IPv4 address in network order, here; what: for messages. port 0: any. */
+void wefti_endpoint_v4(const char *what, uint32_t address, uint16_t port,
+                       wefti_endpoint *endpoint_out);
 
 /* A loopback address, IPv4; port 0: any. */
 void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out);
@@ -75,13 +81,5 @@ WEFT_NODISCARD weft_status wefti_endpoint_listen(wefti_endpoint *endpoint,
 
 /* Whether fd is a socket that listens there. */
 bool wefti_endpoint_is_listened_by(const wefti_endpoint *endpoint, int fd);
-
-/*
- * wefti_endpoint_connect - one try.
- *
- * Returns     a connected socket, close-on-exec, or -errno; -ETIMEDOUT when
- *             deadline_ns came first.
- */
-int wefti_endpoint_connect(const wefti_endpoint *endpoint, int64_t deadline_ns);
 
 #endif

@@ -6,7 +6,6 @@
  */
 #include "comm/oob/memory_source.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "comm/oob/handover.h"
 
@@ -21,24 +20,17 @@ weft_status
 wefti_memory_source_open(wefti_memory_source *memory_source,
                          unsigned char name_out[WEFTI_SOCKET_NAME_BYTES])
 {
-    memory_source->unix_fd = -1;
     memory_source->memory_fd = -1;
     memory_source->refused = -1;
     memory_source->pids = NULL;
     memory_source->domains = NULL;
-    wefti_unauthenticated_init(&memory_source->unauthenticated);
-    return wefti_handover_listen(name_out, &memory_source->unix_fd);
+    wefti_oob_listener_init(&memory_source->listener, -1, NULL);
+    return wefti_handover_listen(name_out, &memory_source->listener.fd);
 }
 
 void wefti_memory_source_close(wefti_memory_source *memory_source)
 {
-    if (memory_source->unix_fd >= 0) {
-        /* A copy that a forked child holds must not listen on either. */
-        (void)shutdown(memory_source->unix_fd, SHUT_RDWR);
-        close(memory_source->unix_fd);
-        memory_source->unix_fd = -1;
-    }
-    wefti_unauthenticated_fini(&memory_source->unauthenticated);
+    wefti_oob_listener_close(&memory_source->listener);
     free(memory_source->pids);
     free(memory_source->domains);
     memory_source->pids = NULL;
@@ -100,55 +92,32 @@ static void judge(wefti_memory_source *memory_source, int fd,
     sodium_memzero(&tokens, sizeof(tokens));
 }
 
-static void hear(wefti_memory_source *memory_source,
-                 wefti_oob_connection *connection)
+static void read_claim(void *context, wefti_oob_connection *peer)
 {
-    const unsigned char *frame;
-    size_t frame_bytes;
     wefti_oob_message message;
-    wefti_oob_connection_receive(connection);
     wefti_oob_arrival arrival = wefti_oob_connection_next(
-        connection, WEFTI_KIND_BIT(WEFTI_OOB_CLAIM), &frame, &frame_bytes);
+        peer, WEFTI_KIND_BIT(WEFTI_OOB_CLAIM), &message);
     if (arrival == WEFTI_OOB_ARRIVAL_NONE) {
         return;
     }
-    if (arrival == WEFTI_OOB_ARRIVAL_FRAME &&
-        wefti_oob_message_decode(frame, frame_bytes, &message)) {
-        judge(memory_source, connection->fd, &message.as.claim);
+    if (arrival == WEFTI_OOB_ARRIVAL_MESSAGE) {
+        judge(context, peer->fd, &message.as.claim);
     }
-    wefti_oob_connection_fini(connection);
+    wefti_oob_connection_fini(peer);
 }
 
-void wefti_memory_source_watch(
-    const wefti_memory_source *memory_source,
-    struct pollfd polled_out[WEFTI_MEMORY_SOURCE_POLLED])
+nfds_t
+wefti_memory_source_watch(const wefti_memory_source *memory_source,
+                          struct pollfd polled_out[WEFTI_OOB_LISTENER_POLLED])
 {
-    const bool gives = memory_source->memory_fd >= 0;
-    polled_out[0] = (struct pollfd){.fd = gives ? memory_source->unix_fd : -1,
-                                    .events = POLLIN};
-    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
-        polled_out[1 + i] = (struct pollfd){
-            .fd = gives ? memory_source->unauthenticated.places[i].connection.fd
-                        : -1,
-            .events = POLLIN};
-    }
+    return memory_source->memory_fd >= 0
+               ? wefti_oob_listener_watch(&memory_source->listener, polled_out)
+               : 0;
 }
 
-void wefti_memory_source_serve(
-    wefti_memory_source *memory_source,
-    const struct pollfd polled[WEFTI_MEMORY_SOURCE_POLLED])
+void wefti_memory_source_serve(wefti_memory_source *memory_source,
+                               const struct pollfd *polled, nfds_t count)
 {
-    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
-        wefti_oob_connection *connection =
-            &memory_source->unauthenticated.places[i].connection;
-        if (polled[1 + i].revents && connection->fd == polled[1 + i].fd) {
-            hear(memory_source, connection);
-        }
-    }
-    if (polled[0].revents && memory_source->unix_fd >= 0) {
-        wefti_unauthenticated_accept(&memory_source->unauthenticated,
-                                     memory_source->unix_fd, true);
-    }
-    wefti_unauthenticated_expire(&memory_source->unauthenticated,
-                                 wefti_clock_ns());
+    wefti_oob_listener_serve(&memory_source->listener, polled, count,
+                             read_claim, memory_source);
 }

@@ -6,25 +6,20 @@
 #ifndef COMM_OOB_MEMORY_SOURCE_H
 #define COMM_OOB_MEMORY_SOURCE_H
 
-#include "comm/oob/unauthenticated.h"
-
-#include <poll.h>
-
-enum { WEFTI_MEMORY_SOURCE_POLLED = 1 + WEFTI_UNAUTHENTICATED_MOST };
+#include "comm/oob/listener.h"
 
 /*
  * memory_fd   borrowed; -1: nothing is handed out, connections wait
  * refused     the first rank that may not have it; -1: none
  */
 typedef struct wefti_memory_source {
-    int unix_fd;
     int memory_fd;
     int rank, nranks;
     int refused;
     const unsigned char *job_key;
     uint32_t *pids;    /* [nranks] */
     uint16_t *domains; /* [nranks] */
-    wefti_unauthenticated unauthenticated;
+    wefti_oob_listener listener;
 } wefti_memory_source;
 
 /*
@@ -52,12 +47,12 @@ WEFT_NODISCARD weft_status wefti_memory_source_start(
     const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
     const wefti_oob_message_welcome *welcome, int *memory_fd_out);
 
-/* What to poll for, and what to do with what came. Neither blocks. */
-void wefti_memory_source_watch(
-    const wefti_memory_source *memory_source,
-    struct pollfd polled_out[WEFTI_MEMORY_SOURCE_POLLED]);
-void wefti_memory_source_serve(
-    wefti_memory_source *memory_source,
-    const struct pollfd polled[WEFTI_MEMORY_SOURCE_POLLED]);
+/* What to poll for (returns how many), and what to do with what came. Neither
+ * blocks. */
+nfds_t
+wefti_memory_source_watch(const wefti_memory_source *memory_source,
+                          struct pollfd polled_out[WEFTI_OOB_LISTENER_POLLED]);
+void wefti_memory_source_serve(wefti_memory_source *memory_source,
+                               const struct pollfd *polled, nfds_t count);
 
 #endif

@@ -453,6 +453,11 @@ static bool read_body(wefti_oob_reader *reader, wefti_oob_message *message)
     return true;
 }
 
+bool wefti_oob_message_is_sealed(const unsigned char *frame)
+{
+    return kinds[frame[4]].sealed;
+}
+
 bool wefti_oob_message_decode(const unsigned char *frame, size_t frame_bytes,
                               wefti_oob_message *message_out)
 {

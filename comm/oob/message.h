@@ -183,6 +183,9 @@ size_t wefti_oob_message_encode(const wefti_oob_message *message,
 long wefti_oob_message_measure(const unsigned char *bytes, size_t have_bytes,
                                unsigned allowed);
 
+/* Whether a frame that has been measured ends in a MAC. */
+bool wefti_oob_message_is_sealed(const unsigned char *frame);
+
 /* True and the message if frame is one whole, valid message. */
 bool wefti_oob_message_decode(const unsigned char *frame, size_t frame_bytes,
                               wefti_oob_message *message_out);

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "comm/oob/connection.h"
 #include "comm/oob/environment.h"
 #include "comm/oob/rendezvous.h"
 #include "comm/oob/source.h"
@@ -110,15 +111,17 @@ static weft_status read_file(const char *path,
 }
 
 /* Whether somebody listens there; a stale file mostly points at nobody. */
-static bool is_answered(const wefti_endpoint *endpoint)
+static bool is_answered(const wefti_endpoint *endpoint,
+                        const wefti_secret *secret)
 {
-    int fd = wefti_endpoint_connect(
-        endpoint, wefti_clock_ns() + CONNECT_MS * INT64_C(1000000));
-    if (fd < 0) {
-        return false;
-    }
-    close(fd);
-    return true;
+    wefti_oob_connection there;
+    const int64_t until_ns = wefti_clock_ns() + CONNECT_MS * INT64_C(1000000);
+    const bool answered =
+        wefti_oob_connection_open(&there, endpoint, secret,
+                                  WEFTI_OOB_CLIENT_MOST) == WEFT_OK &&
+        wefti_oob_connection_wait(&there, until_ns);
+    wefti_oob_connection_fini(&there);
+    return answered;
 }
 
 /* What is in the file may be of a rank 0 that is still there. */
@@ -132,7 +135,7 @@ static weft_status ask_first(const wefti_bootstrap_request *request,
         wefti_invitation_read(path, text, &endpoint, &secret) != WEFT_OK) {
         return WEFT_OK; /* it is replaced */
     }
-    weft_status status = is_answered(&endpoint)
+    weft_status status = is_answered(&endpoint, &secret)
                              ? wefti_rendezvous_ask(request, &endpoint, &secret)
                              : WEFT_OK;
     sodium_memzero(text, sizeof(text));
@@ -217,7 +220,7 @@ static weft_status accept_invitation(const wefti_bootstrap_request *request,
     if (status != WEFT_OK) {
         return WEFT_INPROGRESS;
     }
-    if (!is_answered(&endpoint)) {
+    if (!is_answered(&endpoint, &secret)) {
         status = WEFT_INPROGRESS;
     } else {
         bool foreign = false;

@@ -33,7 +33,6 @@ void wefti_roster_fini(wefti_roster *roster)
 {
     for (int rank = 0; rank < roster->nranks; rank++) {
         wefti_oob_connection_fini(&roster->seats[rank].connection);
-        wefti_oob_session_fini(&roster->seats[rank].session);
         free(roster->seats[rank].info);
     }
     free(roster->seats);
@@ -79,8 +78,7 @@ void wefti_roster_send_verdict(wefti_roster *roster, weft_status status,
     for (int rank = 0; rank < roster->nranks; rank++) {
         wefti_seat *seat = &roster->seats[rank];
         if (seat->connection.fd >= 0 &&
-            wefti_oob_connection_post(&seat->connection, &seat->session,
-                                      &message) != WEFT_OK) {
+            wefti_oob_connection_post(&seat->connection, &message) != WEFT_OK) {
             /* It learns from the closed connection that something is wrong. */
             continue;
         }
@@ -140,9 +138,8 @@ wefti_roster_welcome(wefti_roster *roster,
         wefti_seat *seat = &roster->seats[rank];
         memcpy(welcome->socket_name, roster->seats[seat->leader].socket_name,
                WEFTI_SOCKET_NAME_BYTES);
-        wefti_oob_session_box(&seat->session, job_key, welcome->box);
-        status = wefti_oob_connection_post(&seat->connection, &seat->session,
-                                           &message);
+        wefti_oob_session_box(&seat->connection.session, job_key, welcome->box);
+        status = wefti_oob_connection_post(&seat->connection, &message);
     }
     return status;
 }
@@ -184,8 +181,7 @@ static weft_status deal_to(wefti_roster *roster, int rank)
         info->rank = (uint32_t)other;
         info->used_bytes = (uint32_t)from->info_bytes;
         memcpy(info->bytes, from->info, from->info_bytes);
-        status = wefti_oob_connection_post(&seat->connection, &seat->session,
-                                           &message);
+        status = wefti_oob_connection_post(&seat->connection, &message);
     }
     return status;
 }

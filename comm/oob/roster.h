@@ -17,7 +17,6 @@
  */
 typedef struct wefti_seat {
     wefti_oob_connection connection;
-    wefti_oob_session session;
     uint32_t pid;
     bool complete;
     wefti_place place;

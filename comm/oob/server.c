@@ -22,11 +22,10 @@
 
 enum {
     POLL_STOP,
-    POLL_LISTEN,
     POLL_LAUNCHER,
-    POLL_UNAUTHENTICATED,
-    POLL_MEMBERS = POLL_UNAUTHENTICATED + WEFTI_UNAUTHENTICATED_MOST,
-    POLL_MOST = POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST,
+    POLL_MEMBERS, /* and behind them the listener's */
+    POLL_MOST =
+        POLL_MEMBERS + WEFTI_BOOTSTRAP_RANKS_MOST + WEFTI_OOB_LISTENER_POLLED,
     FAREWELL_MS = 500
 };
 
@@ -38,58 +37,43 @@ struct wefti_server {
     struct pollfd polled[POLL_MOST];
 };
 
-static struct pollfd watch_link(const wefti_oob_connection *connection)
-{
-    short events =
-        wefti_oob_connection_has_output(connection) ? POLLIN | POLLOUT : POLLIN;
-    return (struct pollfd){.fd = connection->fd, .events = events};
-}
-
 /* Fills polled; poll skips descriptors that are -1. Returns how many. */
 static nfds_t watch(wefti_server *server)
 {
-    wefti_server_state *state = &server->state;
+    const wefti_server_state *state = &server->state;
     struct pollfd *polled = server->polled;
+    const nfds_t members_end = POLL_MEMBERS + (nfds_t)state->roster.nranks;
     polled[POLL_STOP] =
         (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
-    polled[POLL_LISTEN] =
-        (struct pollfd){.fd = state->config.listen_fd, .events = POLLIN};
     polled[POLL_LAUNCHER] = (struct pollfd){
         .fd = wefti_server_state_is_gathering(state) ? state->config.launcher_fd
                                                      : -1,
         .events = POLLIN};
-    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
-        polled[POLL_UNAUTHENTICATED + i] =
-            watch_link(&state->unauthenticated.places[i].connection);
-    }
     for (int rank = 0; rank < state->roster.nranks; rank++) {
+        const wefti_oob_connection *connection =
+            &state->roster.seats[rank].connection;
         polled[POLL_MEMBERS + rank] =
-            watch_link(&state->roster.seats[rank].connection);
+            (struct pollfd){.fd = connection->fd,
+                            .events = wefti_oob_connection_events(connection)};
     }
-    return (nfds_t)(POLL_MEMBERS + state->roster.nranks);
+    return members_end +
+           wefti_oob_listener_watch(&state->listener, polled + members_end);
 }
 
-/* One connection's news; true if it has something to read. */
-static bool attend_link(wefti_oob_connection *connection,
-                        const struct pollfd *news)
+static void read_peer(void *context, wefti_oob_connection *peer)
 {
-    if (connection->fd < 0 || news->fd != connection->fd) {
-        return false;
-    }
-    if (news->revents & POLLOUT) {
-        wefti_oob_connection_flush(connection);
-    }
-    return news->revents & ~POLLOUT;
+    wefti_server_state_read_peer(context, peer);
 }
 
-/* polled_ranks: how many members there were when poll was asked. */
-static void attend(wefti_server *server, int polled_ranks)
+/* count: of what was polled; ranks: how many members there were then. */
+static void serve_polled(wefti_server *server, nfds_t count, int ranks)
 {
     wefti_server_state *state = &server->state;
     const struct pollfd *polled = server->polled;
+    const nfds_t members_end = POLL_MEMBERS + (nfds_t)ranks;
     if (polled[POLL_STOP].revents) {
-        uint64_t count;
-        ssize_t taken = read(server->stop_fd, &count, sizeof(count));
+        uint64_t stops;
+        ssize_t taken = read(server->stop_fd, &stops, sizeof(stops));
         (void)taken; /* whoever comes late is still told why it failed */
         wefti_server_state_conclude(state, WEFT_ERR_BOOTSTRAP,
                                     "rank %d left during bootstrap",
@@ -98,26 +82,22 @@ static void attend(wefti_server *server, int polled_ranks)
             wefti_server_state_end(state);
         }
     }
-    for (int rank = 0; rank < polled_ranks && state->phase != WEFTI_PHASE_ENDED;
+    for (int rank = 0; rank < ranks && state->phase != WEFTI_PHASE_ENDED;
          rank++) {
-        if (attend_link(&state->roster.seats[rank].connection,
-                        &polled[POLL_MEMBERS + rank])) {
-            wefti_server_state_read_member(state, rank);
+        const struct pollfd *news = &polled[POLL_MEMBERS + rank];
+        wefti_oob_connection *connection =
+            &state->roster.seats[rank].connection;
+        if (news->fd >= 0 && news->fd == connection->fd && news->revents) {
+            wefti_oob_connection_serve(connection, news->revents);
+            if (news->revents & ~POLLOUT) {
+                wefti_server_state_read_member(state, rank);
+            }
         }
     }
-    for (int i = 0; i < WEFTI_UNAUTHENTICATED_MOST; i++) {
-        if (attend_link(&state->unauthenticated.places[i].connection,
-                        &polled[POLL_UNAUTHENTICATED + i])) {
-            wefti_server_state_read_peer(state,
-                                         &state->unauthenticated.places[i]);
-        }
-    }
+    wefti_oob_listener_serve(&state->listener, polled + members_end,
+                             count - members_end, read_peer, state);
     if (polled[POLL_LAUNCHER].revents) {
         wefti_server_state_read_launcher(state);
-    }
-    if (polled[POLL_LISTEN].revents && state->config.listen_fd >= 0) {
-        wefti_unauthenticated_accept(&state->unauthenticated,
-                                     state->config.listen_fd, false);
     }
 }
 
@@ -153,9 +133,7 @@ static void farewell(wefti_server *server)
             wefti_oob_connection_flush(connection);
             if (!wefti_oob_connection_has_output(connection)) {
                 (void)shutdown(connection->fd, SHUT_WR);
-                connection->in_bytes = 0;
-                connection->in_taken_bytes = 0;
-                wefti_oob_connection_receive(connection);
+                wefti_oob_connection_drain(connection);
                 if (good || connection->ended) {
                     wefti_oob_connection_fini(connection);
                     continue;
@@ -184,10 +162,11 @@ static void *serve(void *argument)
     wefti_server_state *state = &server->state;
     while (state->phase != WEFTI_PHASE_ENDED) {
         const int polled_ranks = state->roster.nranks;
-        const int news = poll(server->polled, watch(server),
+        const nfds_t count = watch(server);
+        const int news = poll(server->polled, count,
                               wait_ms(wefti_server_state_next_ns(state)));
         if (news > 0) {
-            attend(server, polled_ranks);
+            serve_polled(server, count, polled_ranks);
         } else if (news < 0 && errno == EINVAL) { /* and so for ever */
             wefti_server_state_conclude(
                 state, WEFT_ERR_SYSTEM,
@@ -209,7 +188,8 @@ static void *serve(void *argument)
 /* poll refuses more places than there may be descriptors. */
 static weft_status check_places(int nranks)
 {
-    const rlim_t needed = (rlim_t)POLL_MEMBERS + (rlim_t)nranks;
+    const rlim_t needed =
+        (rlim_t)POLL_MEMBERS + WEFTI_OOB_LISTENER_POLLED + (rlim_t)nranks;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
         return wefti_error(WEFT_ERR_SYSTEM,
@@ -259,7 +239,7 @@ weft_status wefti_server_start(const wefti_server_config *config,
     return WEFT_OK;
 
 err_destroy:
-    server->state.config.listen_fd = -1; /* still the caller's */
+    server->state.listener.fd = -1; /* still the caller's */
     destroy(server);
     return status;
 }

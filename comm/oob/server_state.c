@@ -21,23 +21,6 @@
 
 enum { WARNINGS_MOST = 8, LINGER_MS = 1000 };
 
-static void close_once(int *fd)
-{
-    if (*fd >= 0) {
-        close(*fd);
-        *fd = -1;
-    }
-}
-
-/* A copy that a forked child holds must not listen on either. */
-static void close_listener(int *fd)
-{
-    if (*fd >= 0) {
-        (void)shutdown(*fd, SHUT_RDWR);
-    }
-    close_once(fd);
-}
-
 weft_status wefti_server_state_init(wefti_server_state *state,
                                     const wefti_server_config *config)
 {
@@ -45,7 +28,8 @@ weft_status wefti_server_state_init(wefti_server_state *state,
                                   .deadline_ns =
                                       wefti_clock_ns() +
                                       config->timeout_ms * INT64_C(1000000)};
-    wefti_unauthenticated_init(&state->unauthenticated);
+    wefti_oob_listener_init(&state->listener, config->listen_fd,
+                            &state->config.secret);
     return config->nranks > 0
                ? wefti_roster_init(&state->roster, config->nranks)
                : WEFT_OK;
@@ -53,8 +37,7 @@ weft_status wefti_server_state_init(wefti_server_state *state,
 
 void wefti_server_state_fini(wefti_server_state *state)
 {
-    close_listener(&state->config.listen_fd);
-    wefti_unauthenticated_fini(&state->unauthenticated);
+    wefti_oob_listener_close(&state->listener);
     wefti_roster_fini(&state->roster);
     wefti_secret_fini(&state->config.secret);
 }
@@ -62,8 +45,7 @@ void wefti_server_state_fini(wefti_server_state *state)
 void wefti_server_state_end(wefti_server_state *state)
 {
     state->phase = WEFTI_PHASE_ENDED;
-    close_listener(&state->config.listen_fd);
-    wefti_unauthenticated_fini(&state->unauthenticated);
+    wefti_oob_listener_close(&state->listener);
 }
 
 void wefti_server_state_conclude(wefti_server_state *state, weft_status status,
@@ -95,12 +77,12 @@ void wefti_server_state_conclude(wefti_server_state *state, weft_status status,
  * Turn away somebody who holds the secret, and say why. It is a rank of this
  * job, and will not come again: its reason is everybody's verdict.
  */
-static void refuse(wefti_server_state *state, wefti_unauthenticated_peer *peer,
-                   wefti_oob_session *session, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+static void refuse(wefti_server_state *state, wefti_oob_connection *peer,
+                   const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
-static void refuse(wefti_server_state *state, wefti_unauthenticated_peer *peer,
-                   wefti_oob_session *session, const char *format, ...)
+static void refuse(wefti_server_state *state, wefti_oob_connection *peer,
+                   const char *format, ...)
 {
     wefti_oob_message message = {.kind = WEFTI_OOB_VERDICT,
                                  .as.verdict.status = WEFT_ERR_BOOTSTRAP};
@@ -111,11 +93,10 @@ static void refuse(wefti_server_state *state, wefti_unauthenticated_peer *peer,
     va_end(args);
     wefti_log(state->config.stays ? WEFTI_LOG_DEBUG : WEFTI_LOG_WARN,
               state->config.home_rank, "refused: %s", message.as.verdict.text);
-    if (wefti_oob_connection_post(&peer->connection, session, &message) ==
-        WEFT_OK) {
-        (void)shutdown(peer->connection.fd, SHUT_WR);
+    if (wefti_oob_connection_post(peer, &message) == WEFT_OK) {
+        (void)shutdown(peer->fd, SHUT_WR);
     }
-    wefti_oob_connection_fini(&peer->connection);
+    wefti_oob_connection_fini(peer);
     wefti_server_state_conclude(state, WEFT_ERR_BOOTSTRAP, "%s",
                                 message.as.verdict.text);
 }
@@ -133,52 +114,31 @@ static void warn_about_peer(wefti_server_state *state, const char *text)
                   : "");
 }
 
-/* HELLO: answer with our version and nonce. */
-static void challenge(wefti_server_state *state,
-                      wefti_unauthenticated_peer *peer,
-                      const wefti_oob_message_hello *hello)
+static void warn_about_version(wefti_server_state *state, wefti_version theirs)
 {
-    wefti_oob_message message = {.kind = WEFTI_OOB_CHALLENGE};
-    message.as.hello.version = wefti_version_own();
-    randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
-    peer->hello = *hello;
-    peer->challenge = message.as.hello;
-    peer->challenged = true;
-    bool same = wefti_version_is_own(hello->version);
-    if (wefti_oob_connection_post(&peer->connection, NULL, &message) !=
-            WEFT_OK ||
-        !same) {
-        wefti_oob_connection_fini(&peer->connection);
-    }
-    if (!same) {
-        char text[64];
-        snprintf(text, sizeof(text), "it runs weft %u.%u.%u, not %u.%u.%u",
-                 hello->version.major, hello->version.minor,
-                 hello->version.patch, message.as.hello.version.major,
-                 message.as.hello.version.minor,
-                 message.as.hello.version.patch);
-        warn_about_peer(state, text);
-    }
+    const wefti_version own = wefti_version_own();
+    char text[64];
+    snprintf(text, sizeof(text), "it runs weft %u.%u.%u, not %u.%u.%u",
+             theirs.major, theirs.minor, theirs.patch, own.major, own.minor,
+             own.patch);
+    warn_about_peer(state, text);
 }
 
 /* False if it was refused. */
-static bool check_join(wefti_server_state *state,
-                       wefti_unauthenticated_peer *peer,
-                       wefti_oob_session *session,
+static bool check_join(wefti_server_state *state, wefti_oob_connection *peer,
                        const wefti_oob_message_join *join)
 {
     const wefti_roster *roster = &state->roster;
     if ((int)join->nranks != roster->nranks) {
-        refuse(state, peer, session,
+        refuse(state, peer,
                "rank %u says nranks %u, but this job at %s has %d ranks",
                join->rank, join->nranks, state->config.endpoint.text,
                roster->nranks);
     } else if (join->rank >= join->nranks) {
-        refuse(state, peer, session,
-               "rank %u: allowed is 0..%u in a job of %u ranks", join->rank,
-               join->nranks - 1, join->nranks);
+        refuse(state, peer, "rank %u: allowed is 0..%u in a job of %u ranks",
+               join->rank, join->nranks - 1, join->nranks);
     } else if (roster->seats[join->rank].pid) {
-        refuse(state, peer, session,
+        refuse(state, peer,
                "rank %u of process %u: process %u has already joined as rank "
                "%u",
                join->rank, join->pid, roster->seats[join->rank].pid,
@@ -190,36 +150,34 @@ static bool check_join(wefti_server_state *state,
 }
 
 /* JOIN with a right seal: an unauthenticated peer becomes a member. */
-static void admit(wefti_server_state *state, wefti_unauthenticated_peer *peer,
-                  wefti_oob_session *session,
+static void admit(wefti_server_state *state, wefti_oob_connection *peer,
                   const wefti_oob_message_join *join)
 {
     wefti_roster *roster = &state->roster;
     if (join->nranks > WEFTI_BOOTSTRAP_RANKS_MOST) {
-        refuse(state, peer, session, "nranks %u: allowed is 1..%d",
-               join->nranks, WEFTI_BOOTSTRAP_RANKS_MOST);
+        refuse(state, peer, "nranks %u: allowed is 1..%d", join->nranks,
+               WEFTI_BOOTSTRAP_RANKS_MOST);
         return;
     }
     if (roster->nranks == 0 &&
         wefti_roster_init(roster, (int)join->nranks) != WEFT_OK) {
-        refuse(state, peer, session, "the rendezvous: %s", weft_error_text());
+        refuse(state, peer, "the rendezvous: %s", weft_error_text());
         return;
     }
-    if (!check_join(state, peer, session, join)) {
+    if (!check_join(state, peer, join)) {
         return;
     }
     wefti_seat *seat = &roster->seats[join->rank];
     if (state->phase == WEFTI_PHASE_LINGER) {
         seat->pid = join->pid;
         roster->joined_count++;
-        refuse(state, peer, session, "%s", state->verdict_text);
+        refuse(state, peer, "%s", state->verdict_text);
         return;
     }
     const int64_t now_ns = wefti_clock_ns();
     const wefti_oob_message accepted = {.kind = WEFTI_OOB_ACCEPTED};
-    seat->connection = peer->connection;
-    peer->connection = (wefti_oob_connection){.fd = -1};
-    seat->session = *session;
+    seat->connection = *peer;
+    *peer = (wefti_oob_connection){.fd = -1};
     seat->pid = join->pid;
     seat->place = join->place;
     memcpy(seat->socket_name, join->socket_name, sizeof(seat->socket_name));
@@ -231,63 +189,40 @@ static void admit(wefti_server_state *state, wefti_unauthenticated_peer *peer,
     if (join->rank == 0) {
         memcpy(state->tuning, join->tuning, sizeof(state->tuning));
     }
-    if (wefti_oob_connection_post(&seat->connection, &seat->session,
-                                  &accepted) != WEFT_OK) {
+    if (wefti_oob_connection_post(&seat->connection, &accepted) != WEFT_OK) {
         wefti_server_state_conclude(state, WEFT_ERR_SYSTEM,
                                     "the rendezvous has no memory");
     }
 }
 
-/* JOIN: only the seal says whether it holds the secret. */
-static void judge_join(wefti_server_state *state,
-                       wefti_unauthenticated_peer *peer,
-                       const unsigned char *frame, size_t frame_bytes,
-                       const wefti_oob_message_join *join)
-{
-    wefti_oob_session session;
-    wefti_oob_session_init(&session, WEFTI_SIDE_SERVER, &state->config.secret,
-                           &peer->hello, &peer->challenge);
-    if (wefti_oob_session_verify(&session, frame, frame_bytes)) {
-        admit(state, peer, &session, join);
-    } else {
-        const wefti_oob_message refusal = {.kind = WEFTI_OOB_REFUSAL};
-        if (wefti_oob_connection_post(&peer->connection, NULL, &refusal) ==
-            WEFT_OK) {
-            (void)shutdown(peer->connection.fd, SHUT_WR);
-        }
-        wefti_oob_connection_fini(&peer->connection);
-        warn_about_peer(state, "wrong secret");
-    }
-    wefti_oob_session_fini(&session);
-}
-
+/* Only the seal of a JOIN says whether a peer holds the secret. */
 void wefti_server_state_read_peer(wefti_server_state *state,
-                                  wefti_unauthenticated_peer *peer)
+                                  wefti_oob_connection *peer)
 {
-    const unsigned char *frame;
-    size_t frame_bytes;
+    const wefti_oob_message refusal = {.kind = WEFTI_OOB_REFUSAL};
     wefti_oob_message message;
-    wefti_oob_connection_receive(&peer->connection);
-    while (peer->connection.fd >= 0) {
-        unsigned allowed =
-            WEFTI_KIND_BIT(peer->challenged ? WEFTI_OOB_JOIN : WEFTI_OOB_HELLO);
-        wefti_oob_arrival arrival = wefti_oob_connection_next(
-            &peer->connection, allowed, &frame, &frame_bytes);
-        if (arrival == WEFTI_OOB_ARRIVAL_NONE) {
-            return;
+    switch (wefti_oob_connection_next(peer, WEFTI_KIND_BIT(WEFTI_OOB_JOIN),
+                                      &message)) {
+    case WEFTI_OOB_ARRIVAL_NONE:
+        return;
+    case WEFTI_OOB_ARRIVAL_MESSAGE:
+        admit(state, peer, &message.as.join);
+        return; /* a member, or gone */
+    case WEFTI_OOB_ARRIVAL_VERSION:
+        warn_about_version(state, message.as.hello.version);
+        break;
+    case WEFTI_OOB_ARRIVAL_UNPROVEN:
+        if (wefti_oob_connection_post(peer, &refusal) == WEFT_OK) {
+            (void)shutdown(peer->fd, SHUT_WR);
         }
-        if (arrival != WEFTI_OOB_ARRIVAL_FRAME ||
-            !wefti_oob_message_decode(frame, frame_bytes, &message)) {
-            wefti_oob_connection_fini(&peer->connection);
-            return;
-        }
-        if (message.kind == WEFTI_OOB_HELLO) {
-            challenge(state, peer, &message.as.hello);
-        } else {
-            judge_join(state, peer, frame, frame_bytes, &message.as.join);
-            return; /* a member, or gone */
-        }
+        warn_about_peer(state, "wrong secret");
+        break;
+    case WEFTI_OOB_ARRIVAL_READY:
+    case WEFTI_OOB_ARRIVAL_BAD:
+    case WEFTI_OOB_ARRIVAL_ENDED:
+        break;
     }
+    wefti_oob_connection_fini(peer);
 }
 
 static void judge_report(wefti_server_state *state, int rank,
@@ -340,46 +275,58 @@ static void judge_refusal(wefti_server_state *state, int rank,
                                 verdict->text);
 }
 
+static void judge_nonsense(wefti_server_state *state, int rank)
+{
+    wefti_server_state_conclude(
+        state, WEFT_ERR_BOOTSTRAP,
+        "rank %d sent what is no message of a bootstrap", rank);
+}
+
+static void judge_message(wefti_server_state *state, int rank,
+                          const wefti_oob_message *message)
+{
+    if (message->kind == WEFTI_OOB_VERDICT) {
+        judge_refusal(state, rank, &message->as.verdict);
+    } else if (message->kind == WEFTI_OOB_REPORT) {
+        judge_report(state, rank, &message->as.report);
+    } else if (!wefti_roster_keep_info(&state->roster, rank,
+                                       &message->as.info)) {
+        judge_nonsense(state, rank);
+    }
+}
+
 void wefti_server_state_read_member(wefti_server_state *state, int rank)
 {
-    wefti_seat *seat = &state->roster.seats[rank];
-    const unsigned char *frame;
-    size_t frame_bytes;
+    wefti_oob_connection *connection = &state->roster.seats[rank].connection;
     wefti_oob_message message;
-    wefti_oob_connection_receive(&seat->connection);
+    wefti_oob_connection_receive(connection);
     if (state->phase == WEFTI_PHASE_LINGER) {
         wefti_oob_connection_fini(
-            &seat->connection); /* it has its verdict, and goes */
+            connection); /* it has its verdict, and goes */
     }
     while (state->phase < WEFTI_PHASE_LINGER) {
-        unsigned allowed = state->phase == WEFTI_PHASE_HANDOVER
-                               ? WEFTI_KIND_BIT(WEFTI_OOB_REPORT) |
-                                     WEFTI_KIND_BIT(WEFTI_OOB_INFO) |
-                                     WEFTI_KIND_BIT(WEFTI_OOB_VERDICT)
-                               : 0;
-        wefti_oob_arrival arrival = wefti_oob_connection_next(
-            &seat->connection, allowed, &frame, &frame_bytes);
-        if (arrival == WEFTI_OOB_ARRIVAL_NONE) {
+        const unsigned allowed = state->phase == WEFTI_PHASE_HANDOVER
+                                     ? WEFTI_KIND_BIT(WEFTI_OOB_REPORT) |
+                                           WEFTI_KIND_BIT(WEFTI_OOB_INFO) |
+                                           WEFTI_KIND_BIT(WEFTI_OOB_VERDICT)
+                                     : 0;
+        switch (wefti_oob_connection_next(connection, allowed, &message)) {
+        case WEFTI_OOB_ARRIVAL_NONE:
             return;
-        }
-        if (arrival == WEFTI_OOB_ARRIVAL_ENDED) {
-            wefti_oob_connection_fini(&seat->connection);
+        case WEFTI_OOB_ARRIVAL_MESSAGE:
+            judge_message(state, rank, &message);
+            break;
+        case WEFTI_OOB_ARRIVAL_ENDED:
+            wefti_oob_connection_fini(connection);
             wefti_server_state_conclude(state, WEFT_ERR_BOOTSTRAP,
                                         "rank %d left during bootstrap", rank);
-        } else if (arrival == WEFTI_OOB_ARRIVAL_BAD ||
-                   !wefti_oob_session_verify(&seat->session, frame,
-                                             frame_bytes) ||
-                   !wefti_oob_message_decode(frame, frame_bytes, &message) ||
-                   (message.kind == WEFTI_OOB_INFO &&
-                    !wefti_roster_keep_info(&state->roster, rank,
-                                            &message.as.info))) {
-            wefti_server_state_conclude(
-                state, WEFT_ERR_BOOTSTRAP,
-                "rank %d sent what is no message of a bootstrap", rank);
-        } else if (message.kind == WEFTI_OOB_VERDICT) {
-            judge_refusal(state, rank, &message.as.verdict);
-        } else if (message.kind == WEFTI_OOB_REPORT) {
-            judge_report(state, rank, &message.as.report);
+            break;
+        case WEFTI_OOB_ARRIVAL_READY:
+        case WEFTI_OOB_ARRIVAL_VERSION:
+        case WEFTI_OOB_ARRIVAL_UNPROVEN:
+        case WEFTI_OOB_ARRIVAL_BAD:
+            judge_nonsense(state, rank);
+            break;
         }
     }
 }
@@ -388,8 +335,7 @@ void wefti_server_state_read_member(wefti_server_state *state, int rank)
 static void begin_handover(wefti_server_state *state)
 {
     unsigned char job_key[WEFTI_JOB_KEY_BYTES];
-    close_listener(&state->config.listen_fd);
-    wefti_unauthenticated_fini(&state->unauthenticated);
+    wefti_oob_listener_close(&state->listener);
     randombytes_buf(job_key, sizeof(job_key));
     state->phase = WEFTI_PHASE_HANDOVER;
     weft_status status =
@@ -475,8 +421,7 @@ static void notify(wefti_server_state *state, wefti_seat *seat)
                          sizeof(message.as.verdict.text));
     seat->warn_wait_ns *= 2;
     seat->warn_at_ns += seat->warn_wait_ns;
-    if (wefti_oob_connection_post(&seat->connection, &seat->session,
-                                  &message) != WEFT_OK) {
+    if (wefti_oob_connection_post(&seat->connection, &message) != WEFT_OK) {
         wefti_server_state_conclude(state, WEFT_ERR_SYSTEM,
                                     "the rendezvous has no memory");
     }
@@ -487,7 +432,7 @@ void wefti_server_state_check_time(wefti_server_state *state, int64_t now_ns)
 {
     char missing[WEFTI_OOB_TEXT_MOST];
     wefti_roster *roster = &state->roster;
-    wefti_unauthenticated_expire(&state->unauthenticated, now_ns);
+    wefti_oob_listener_expire(&state->listener, now_ns);
     if (state->phase == WEFTI_PHASE_LINGER) {
         if (now_ns >= state->deadline_ns) {
             wefti_server_state_end(state);
@@ -513,7 +458,7 @@ void wefti_server_state_check_time(wefti_server_state *state, int64_t now_ns)
 
 int64_t wefti_server_state_next_ns(const wefti_server_state *state)
 {
-    int64_t next = wefti_unauthenticated_next_ns(&state->unauthenticated);
+    int64_t next = wefti_oob_listener_next_ns(&state->listener);
     next = next < state->deadline_ns ? next : state->deadline_ns;
     for (int rank = 0;
          rank < state->roster.nranks && state->phase != WEFTI_PHASE_LINGER;

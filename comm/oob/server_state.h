@@ -17,10 +17,8 @@
 #ifndef COMM_OOB_SERVER_STATE_H
 #define COMM_OOB_SERVER_STATE_H
 
-#include "comm/oob/endpoint.h"
+#include "comm/oob/listener.h"
 #include "comm/oob/roster.h"
-#include "comm/oob/secret.h"
-#include "comm/oob/unauthenticated.h"
 
 /*
  * listen_fd    taken, unless start fails
@@ -59,7 +57,7 @@ typedef struct wefti_server_state {
     int warning_count;   /* about unauthenticated */
     unsigned char tuning[WEFTI_TUNING_BYTES];
     wefti_roster roster;
-    wefti_unauthenticated unauthenticated;
+    wefti_oob_listener listener;
 } wefti_server_state;
 
 /* Returns     OK | ERR_NO_MEMORY; config->listen_fd is taken either way. */
@@ -70,7 +68,7 @@ void wefti_server_state_fini(
 
 /* Read and judge what has come from one of them. */
 void wefti_server_state_read_peer(wefti_server_state *state,
-                                  wefti_unauthenticated_peer *peer);
+                                  wefti_oob_connection *peer);
 void wefti_server_state_read_member(wefti_server_state *state, int rank);
 
 /* A rank that has ended and has not joined fails the bootstrap. */

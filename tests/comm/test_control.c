@@ -27,7 +27,8 @@ enum { RANKS = 4, CROWD = 300 };
 
 static int port_of(const weft_comm *comm, int rank)
 {
-    return ntohs(comm->engine->control->endpoints[rank].port);
+    const unsigned char *packed = comm->engine->control->addresses[rank];
+    return packed[1] << 8 | packed[2];
 }
 
 static wefti_secret key_of(const weft_comm *comm)

@@ -11,12 +11,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/collective.h"
+#include "comm/consensus.h"
 #include "comm/control/fault.h"
 #include "comm/copies.h"
 #include "comm/engine.h"
 #include "comm/fabric/remote.h"
+#include "comm/key_count.h"
 #include "comm/live.h"
-#include "comm/make/group.h"
 #include "comm/mem/mem.h"
 #include "comm/net/net.h"
 #include "comm/op.h"
@@ -226,7 +227,7 @@ static void tear(weft_comm *comm)
     free(comm->op_arrays);
     free(comm->bells);
     free(comm->peers);
-    free(comm->cards);
+    free(comm->group);
     free(comm->table);
     /* Not plain stores: nobody may read them, so a compiler drops those. */
     explicit_bzero(&comm->head_word, sizeof(comm->head_word));
@@ -246,9 +247,9 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a communicator");
     }
     comm->heap_bytes =
-        sizeof(*comm) + wefti_split_cards_bytes(parts->nranks) +
-        (size_t)parts->nranks * (sizeof(wefti_verdict) + sizeof(*comm->peers) +
-                                 sizeof(wefti_doorbell *));
+        sizeof(*comm) + (size_t)parts->nranks *
+                            (sizeof(*comm->group) + sizeof(wefti_verdict) +
+                             sizeof(*comm->peers) + sizeof(wefti_doorbell *));
     wefti_tickets_init(comm);
     comm->kinds = kinds;
     comm->head_word = WEFTI_LIVE_WORD;
@@ -265,11 +266,11 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     snprintf(comm->name, sizeof(comm->name), "%s", parts->name);
     comm->bells = calloc((size_t)comm->nranks, sizeof(wefti_doorbell *));
     comm->peers = calloc((size_t)comm->nranks, sizeof(*comm->peers));
-    comm->cards = calloc(1, wefti_split_cards_bytes(comm->nranks));
+    comm->group = calloc((size_t)comm->nranks, sizeof(*comm->group));
     comm->table = calloc((size_t)comm->nranks, sizeof(wefti_verdict));
     weft_status status =
-        comm->bells && comm->peers && comm->cards && comm->table
-            ? wefti_group_prepare(comm->engine)
+        comm->bells && comm->peers && comm->group && comm->table
+            ? wefti_key_count_prepare(comm->engine)
             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
                           comm->nranks);
     if (status == WEFT_OK) {

@@ -43,9 +43,6 @@ WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
 /* Address space that one rank's end of a communicator maps. */
 size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks);
 
-/* Bytes of comm->cards. */
-size_t wefti_split_cards_bytes(int nranks);
-
 /*
  * wefti_comm_read_config - config (NULL: all defaults) with every zero
  * replaced by the environment's value or the default.

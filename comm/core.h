@@ -206,7 +206,7 @@ typedef struct wefti_engine {
     wefti_shown_wait shown;
     bool failed;               /* some communicator of it has */
     wefti_memory_limit memory; /* as it was when the ranks met */
-    wefti_list *lists;         /* [list_count]; see comm/make/group.c */
+    wefti_list *lists;         /* [list_count]; see comm/key_count.h */
     size_t list_count, list_room;
     wefti_membership *members;      /* NULL: a job of one rank */
     wefti_mapping *mapping;         /* holds the bell while the thread lives */
@@ -253,8 +253,8 @@ struct weft_comm {
     wefti_doorbell **bells; /* [nranks] */
     wefti_peer *peers;      /* [nranks] */
     /* Of calls that make communicators, so that these need no memory. */
-    unsigned char *cards; /* wefti_split_cards_bytes */
-    void *table;          /* [nranks] of wefti_verdict */
+    int *group;  /* [nranks], room for split and shrink */
+    void *table; /* [nranks] of wefti_verdict */
 
     uint64_t number;     /* last that has a lane */
     uint64_t completed;  /* all up to this are done */

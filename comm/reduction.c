@@ -10,8 +10,8 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "comm/collective.h"
+#include "comm/consensus.h"
 #include "comm/live.h"
-#include "comm/make/group.h"
 #include "kernels/wire/fold_level.h"
 
 #include <stdio.h>
@@ -21,15 +21,13 @@
 enum { BLOCK_BYTES = 4096 };
 
 /* What each rank says about its call. */
-typedef struct card {
-    uint64_t used; /* bit set of the numbers that are taken here */
+typedef struct info {
     int32_t status;
     char name[32];
-} card;
+    uint64_t used; /* bit set of the numbers that are taken here */
+} info;
 
-_Static_assert(sizeof(card) <= sizeof(wefti_verdict),
-               "comm->table has a verdict's room for each rank");
-_Static_assert(WEFTI_REDUCTIONS == 64, "card.used has a bit for each");
+_Static_assert(WEFTI_REDUCTIONS == 64, "info.used has a bit for each");
 
 wefti_reduction *wefti_reduction_get(const weft_comm *comm, weft_redop redop)
 {
@@ -79,7 +77,7 @@ void wefti_reduction_text(const weft_comm *comm, weft_redop redop,
 static weft_status check(const char *name, weft_redop_function function,
                          const weft_redop *redop_out)
 {
-    if (!name || !name[0] || strlen(name) >= sizeof(((card *)0)->name)) {
+    if (!name || !name[0] || strlen(name) >= sizeof(((info *)0)->name)) {
         return wefti_error(
             WEFT_ERR_INVALID, "name %s%.40s%s: allowed is 1 to 31 bytes",
             name ? "\"" : "", name ? name : "NULL", name ? "\"" : "");
@@ -106,47 +104,42 @@ static weft_status make(const char *name, weft_redop_function function,
     return WEFT_OK;
 }
 
-/* All ranks see the same cards and come to the same end. */
+/* All ranks see the same and come to the same end. */
 static weft_status agree(weft_comm *comm, weft_status refused, const char *name,
                          int *number_out)
 {
-    card mine = {.status = refused};
-    const card *cards = comm->table;
+    wefti_consensus consensus = {.comm = comm,
+                                 .purpose = WEFTI_PURPOSE_REDOP,
+                                 .refused = " could not begin"};
+    info own = {.status = refused};
     uint64_t used = 0;
     for (int i = 0; i < WEFTI_REDUCTIONS; i++) {
-        mine.used |= (uint64_t)(comm->reductions[i] != NULL) << i;
+        own.used |= (uint64_t)(comm->reductions[i] != NULL) << i;
     }
-    snprintf(mine.name, sizeof(mine.name), "%s",
-             refused == WEFT_OK ? name : "");
-    char why[160];
-    snprintf(why, sizeof(why), "%s",
-             refused == WEFT_OK ? "" : weft_error_text());
-    weft_status status = weft_allgather(&mine, comm->table, sizeof(mine),
-                                        WEFT_DTYPE_U8, comm, NULL);
-    if (status != WEFT_OK || refused != WEFT_OK) {
-        return status != WEFT_OK ? status : wefti_error(refused, "%s", why);
-    }
-    for (int rank = 0; rank < comm->nranks; rank++) {
-        weft_status theirs = (weft_status)cards[rank].status;
-        if (theirs != WEFT_OK) {
-            return wefti_error(theirs, "rank %d could not begin: %s", rank,
-                               weft_status_text(theirs));
+    snprintf(own.name, sizeof(own.name), "%s", refused == WEFT_OK ? name : "");
+    weft_status status =
+        wefti_consensus_exchange(&consensus, &own, sizeof(own));
+    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
+        const info *first = wefti_consensus_get(&consensus, 0);
+        const info *theirs = wefti_consensus_get(&consensus, rank);
+        used |= theirs->used;
+        if (strcmp(theirs->name, first->name) != 0) {
+            status = wefti_error(WEFT_ERR_MISMATCH,
+                                 "a reduction's name: rank 0 has \"%s\", rank "
+                                 "%d \"%s\": allowed is the same on all ranks",
+                                 first->name, rank, theirs->name);
         }
-        if (strcmp(cards[rank].name, cards[0].name) != 0) {
-            return wefti_error(WEFT_ERR_MISMATCH,
-                               "a reduction's name: rank 0 has \"%s\", rank %d "
-                               "\"%s\": allowed is the same on all ranks",
-                               cards[0].name, rank, cards[rank].name);
-        }
-        used |= cards[rank].used;
     }
-    if (used == UINT64_MAX) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "\"%s\" has %d reductions: allowed is %d at a time",
-                           comm->name, WEFTI_REDUCTIONS, WEFTI_REDUCTIONS);
+    if (status == WEFT_OK && used == UINT64_MAX) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "\"%s\" has %d reductions: allowed is %d at a "
+                             "time",
+                             comm->name, WEFTI_REDUCTIONS, WEFTI_REDUCTIONS);
     }
-    *number_out = __builtin_ctzll(~used);
-    return WEFT_OK;
+    if (status == WEFT_OK) {
+        *number_out = __builtin_ctzll(~used);
+    }
+    return status;
 }
 
 weft_status weft_redop_create_user(weft_comm *comm, const char *name,

@@ -3,25 +3,14 @@
  * comm/make/group.h - a new communicator of some ranks of an old one, once they
  * have agreed who belongs to it.
  *
- * One member of each domain sets memory aside and tells the domain's others
- * where; each then builds
- * its end; then they tell each other whether all have. How they talk is the
- * caller's: split.c by collectives of the parent, create_from.c by messages
- * between members, shrink.c through shared memory, since the parent has failed.
+ * split.c and create_from.c agree by comm/consensus.h; shrink.c through shared
+ * memory, since the parent has failed.
  */
 #ifndef COMM_MAKE_GROUP_H
 #define COMM_MAKE_GROUP_H
 
 #include "comm/comm.h"
-
-/* How one rank's building ended, as it travels. */
-typedef struct wefti_verdict {
-    int32_t status;
-    char text[124];
-} wefti_verdict;
-
-/* From status and, unless it is OK, the thread's error text. */
-wefti_verdict wefti_verdict_of(weft_status status);
+#include "comm/consensus.h"
 
 /*
  * wefti_group_read_config - config with what it leaves open taken from parent.
@@ -31,43 +20,6 @@ wefti_verdict wefti_verdict_of(weft_status status);
 WEFT_NODISCARD weft_status
 wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
                         weft_comm_config *config_out);
-
-/*
- * wefti_group_prepare - make room for what is remembered of communicators that
- * come of those there are. With each communicator, so that it cannot lack when
- * ranks count together.
- *
- * Returns     OK | ERR_NO_MEMORY.
- */
-WEFT_NODISCARD weft_status wefti_group_prepare(wefti_engine *engine);
-
-/*
- * wefti_group_count - how often this rank's engine has seen key, this time
- * included; 0: no memory to know it.
- */
-uint64_t wefti_group_count(wefti_engine *engine, uint64_t key);
-
-/* One word more in a key, or in an id. */
-uint64_t wefti_group_mix(uint64_t digest, uint64_t word);
-
-/*
- * wefti_group_placer - of parent's ranks[count], the first one that shares
- * memory with rank: it sets memory aside for all of them.
- */
-int wefti_group_placer(const weft_comm *parent, const int *ranks, int count,
-                       int rank);
-
-/*
- * wefti_group_reserve - set bytes aside in this rank's domain; returns where.
- * wefti_group_release gives them back, when nobody uses them any more.
- *
- * Threads     any.
- */
-uint64_t wefti_group_reserve(weft_comm *parent, uint64_t bytes);
-void wefti_group_release(weft_comm *parent, uint64_t offset, uint64_t bytes);
-
-/* The same for a communicator of nranks ranks. */
-uint64_t wefti_group_place(weft_comm *parent, int nranks);
 
 /*
  * wefti_group_build - this rank's end of the new communicator.
@@ -81,5 +33,20 @@ WEFT_NODISCARD weft_status wefti_group_build(weft_comm *parent,
                                              int nranks, uint64_t offset,
                                              const weft_comm_config *config,
                                              weft_comm **comm_out);
+
+/*
+ * wefti_group_make - the members of consensus agree on the memory, build, and
+ * see whether all have; members of other groups take part, with count 0 those
+ * that are in none. *comm_out is NULL before, and after a failure.
+ *
+ * Returns     OK | as wefti_group_build | as a collective.
+ */
+WEFT_NODISCARD weft_status wefti_group_make(wefti_consensus *consensus,
+                                            const weft_comm_config *config,
+                                            weft_comm **comm_out);
+
+/* parent's name and suffix, cut before it; "#3" for the third time. */
+void wefti_group_name(const weft_comm *parent, const char *suffix,
+                      uint64_t times, char *name_out, size_t name_bytes);
 
 #endif

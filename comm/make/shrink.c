@@ -15,7 +15,7 @@
  *             gone, swap the outcome in, and vote on it: all of it, once more
  *             without who was lost, or failed
  *
- * Swaps are what makes it an agreement: whatever each has seen, one view wins,
+ * Agreement rests on compare-and-swap: whatever each has seen, one view wins,
  * and nobody has to stay alive for it. A rank that is only slow is waited for
  * as long as the parent's time limit; then the others go on without it, and it
  * learns that from the list. Domains that were cut off from each other would
@@ -36,6 +36,7 @@
 #include "comm/engine.h"
 #include "comm/live.h"
 #include "comm/make/group.h"
+#include "comm/reserve.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -235,10 +236,10 @@ static uint64_t place(const shrinking *own)
     _Atomic uint64_t *offset = &round_of(own)->offset;
     uint64_t none = 0;
     if (atomic_load(offset) == 0) {
-        uint64_t mine = wefti_group_place(own->comm, own->count);
+        const size_t bytes = wefti_layout_plan(own->count).total_bytes;
+        uint64_t mine = wefti_reserve(own->comm->engine, bytes);
         if (!atomic_compare_exchange_strong(offset, &none, mine + 1)) {
-            wefti_group_release(own->comm, mine,
-                                wefti_layout_plan(own->count).total_bytes);
+            wefti_unreserve(own->comm->engine, mine, bytes);
         }
     }
     return atomic_load(offset) - 1;
@@ -423,7 +424,7 @@ weft_status weft_comm_shrink(weft_comm *comm, weft_comm **comm_out)
     }
     *comm_out = NULL;
     /* The room that a split would need: a rank cannot lack it here. */
-    shrinking own = {.comm = comm, .members = (int *)(void *)comm->cards};
+    shrinking own = {.comm = comm, .members = comm->group};
     /* Whoever is inside an operation comes out of it, and here. */
     wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
                         "rank %d shrinks \"%s\"", comm->rank, comm->name);

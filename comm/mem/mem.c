@@ -10,24 +10,21 @@
 
 #include "base/error.h"
 #include "comm/comm.h"
+#include "comm/consensus.h"
 #include "comm/copies.h"
 #include "comm/engine.h"
 #include "comm/live.h"
-#include "comm/make/group.h"
-#include "comm/post.h"
+#include "comm/reserve.h"
 
 #include <stdlib.h>
 
 enum { PAGE_BYTES = 4096 };
 
 /* What each rank says about its call. */
-typedef struct card {
+typedef struct info {
     int32_t status;
     uint64_t bytes;
-} card;
-
-_Static_assert(sizeof(card) <= sizeof(wefti_verdict),
-               "comm->table has a verdict's room for each rank");
+} info;
 
 /* The domain's page of a memory. */
 typedef struct header {
@@ -89,57 +86,30 @@ static weft_status plan(const weft_comm *comm, size_t bytes, weft_mem *mem)
     return WEFT_OK;
 }
 
-static weft_status exchange(weft_comm *comm, const void *mine, size_t bytes)
+/* All ranks see the same and come to the same end. */
+static weft_status compare(wefti_consensus *consensus, weft_status refused,
+                           size_t bytes)
 {
-    return wefti_post_exchange(WEFTI_PURPOSE_MEM_CREATE, mine, comm->table,
-                               bytes, comm);
-}
-
-/* All ranks see the same cards and come to the same end. */
-static weft_status compare(weft_comm *comm, weft_status refused, size_t bytes)
-{
-    card mine = {.status = refused, .bytes = bytes};
-    const card *cards = comm->table;
-    weft_status status = exchange(comm, &mine, sizeof(mine));
-    if (status != WEFT_OK || refused != WEFT_OK) {
-        return status != WEFT_OK ? status : refused;
-    }
-    for (int rank = 0; rank < comm->nranks; rank++) {
-        weft_status theirs = (weft_status)cards[rank].status;
-        if (theirs != WEFT_OK) {
-            return wefti_error(theirs, "rank %d could not begin: %s", rank,
-                               weft_status_text(theirs));
-        }
-        if (cards[rank].bytes != cards[0].bytes) {
-            return wefti_error(WEFT_ERR_INVALID,
-                               "bytes: rank 0 has %llu, rank %d %llu: allowed "
-                               "is the same on all ranks",
-                               (unsigned long long)cards[0].bytes, rank,
-                               (unsigned long long)cards[rank].bytes);
+    const info own = {.status = refused, .bytes = bytes};
+    weft_status status = wefti_consensus_exchange(consensus, &own, sizeof(own));
+    for (int rank = 1; rank < consensus->comm->nranks && status == WEFT_OK;
+         rank++) {
+        const info *first = wefti_consensus_get(consensus, 0);
+        const info *theirs = wefti_consensus_get(consensus, rank);
+        if (theirs->bytes != first->bytes) {
+            status = wefti_error(WEFT_ERR_INVALID,
+                                 "bytes: rank 0 has %llu, rank %d %llu: "
+                                 "allowed is the same on all ranks",
+                                 (unsigned long long)first->bytes, rank,
+                                 (unsigned long long)theirs->bytes);
         }
     }
-    return WEFT_OK;
+    return status;
 }
 
 static bool shares_memory(const weft_comm *comm)
 {
     return comm->engine->members && comm->engine->members->nranks > 1;
-}
-
-/* The first rank of each domain sets its range aside. */
-static weft_status place(weft_comm *comm, weft_mem *mem)
-{
-    int placer = 0;
-    while (!is_near(comm, placer)) {
-        placer++; /* this rank itself, at the latest */
-    }
-    uint64_t mine = 0;
-    if (placer == comm->rank && shares_memory(comm)) {
-        mine = wefti_group_reserve(comm, mem->total_bytes);
-    }
-    weft_status status = exchange(comm, &mine, sizeof(mine));
-    mem->offset = ((const uint64_t *)comm->table)[placer];
-    return status;
 }
 
 static weft_status map(weft_comm *comm, weft_mem *mem)
@@ -158,25 +128,6 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
     }
     if (status == WEFT_OK && comm->near_count < comm->nranks) {
         status = wefti_engine_start(comm->engine);
-    }
-    return status;
-}
-
-static weft_status agree(weft_comm *comm, weft_status mapped)
-{
-    wefti_verdict mine = wefti_verdict_of(mapped);
-    const wefti_verdict *verdicts = comm->table;
-    weft_status status = exchange(comm, &mine, sizeof(mine));
-    if (mapped != WEFT_OK) {
-        return wefti_error(mapped, "%s", mine.text);
-    }
-    for (int rank = 0; rank < comm->nranks && status == WEFT_OK; rank++) {
-        if (verdicts[rank].status != WEFT_OK) {
-            status = wefti_error((weft_status)verdicts[rank].status,
-                                 "rank %d could not map the memory: %.*s", rank,
-                                 (int)sizeof(verdicts[rank].text) - 1,
-                                 verdicts[rank].text);
-        }
     }
     return status;
 }
@@ -220,7 +171,7 @@ static void leave(weft_comm *comm, weft_mem *mem)
     header *domain = wefti_mapping_get_base(mem->mapping);
     int gone = (int)atomic_fetch_add(&domain->gone, 1) + 1;
     if (gone == comm->near_count && shares_memory(comm)) {
-        wefti_group_release(comm, mem->offset, mem->total_bytes);
+        wefti_unreserve(comm->engine, mem->offset, mem->total_bytes);
     }
     wefti_copies_unpin(comm, mem->mapping);
     wefti_mapping_close(mem->mapping);
@@ -240,14 +191,19 @@ weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
     weft_status refused =
         mem ? plan(comm, bytes, mem)
             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a weft_mem");
-    weft_status status = compare(comm, refused, bytes);
+    wefti_consensus consensus = {.comm = comm,
+                                 .purpose = WEFTI_PURPOSE_MEM_CREATE,
+                                 .what = "map the memory",
+                                 .refused = " could not begin"};
+    weft_status status = compare(&consensus, refused, bytes);
     if (status != WEFT_OK) {
         free(mem);
         return status;
     }
     mem->comm = comm;
     mem->id = ++comm->mems_made;
-    status = place(comm, mem);
+    status = wefti_consensus_reserve(
+        &consensus, shares_memory(comm) ? mem->total_bytes : 0, &mem->offset);
     if (status != WEFT_OK) {
         free(mem);
         return status;
@@ -256,7 +212,7 @@ weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
     if (mapped == WEFT_OK) {
         enlist(comm, mem);
     }
-    status = agree(comm, mapped);
+    status = wefti_consensus_conclude(&consensus, mapped);
     if (status != WEFT_OK) {
         if (mapped == WEFT_OK) {
             delist(comm, mem);

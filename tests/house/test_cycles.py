@@ -20,9 +20,9 @@ import sys
 FILES_MOST = 7
 
 # Only grows. "" is comm itself, without its folders.
-COVERED = ["oob", "pattern"]
+COVERED = ["make", "oob", "pattern"]
 # Only shrinks: not yet in layers.
-OPEN = ["", "cluster", "control", "fabric", "make", "mem", "net", "p2p"]
+OPEN = ["", "cluster", "control", "fabric", "mem", "net", "p2p"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"comm/([^"]+)"', re.M)
 

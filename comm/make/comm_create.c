@@ -164,19 +164,22 @@ static weft_status check_memory(wefti_engine *engine,
 }
 
 /* Between the welcome and the verdict: everything that can still fail. */
-static weft_status prepare(void *context, const wefti_membership *members)
+static weft_status prepare(void *context, const wefti_membership *members,
+                           wefti_client *client)
 {
     building *own = context;
     wefti_tuning tuning;
     memcpy(&tuning, members->tuning, sizeof(tuning));
-    if (members->nranks > 1) {
-        weft_status status = size_memory(members->memory_fd);
-        if (status != WEFT_OK) {
-            return status;
-        }
+    weft_status status =
+        client ? wefti_net_join(own->engine, members, client) : WEFT_OK;
+    if (status == WEFT_OK && members->nranks > 1) {
+        status = size_memory(members->memory_fd);
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     own->engine->crowded = is_crowded(members);
-    weft_status status = check_memory(own->engine, members);
+    status = check_memory(own->engine, members);
     if (status == WEFT_OK) {
         status = build_world(own, members, &tuning, &own->comm);
     }
@@ -187,23 +190,6 @@ static weft_status prepare(void *context, const wefti_membership *members)
         }
     }
     return name_limit(status, &tuning, members->nranks);
-}
-
-static weft_status make_info(void *context, const wefti_membership *members,
-                             int round,
-                             unsigned char info_out[WEFTI_INFO_BYTES],
-                             size_t *info_bytes_out)
-{
-    building *own = context;
-    return wefti_net_make_info(own->engine, members, round, info_out,
-                               info_bytes_out);
-}
-
-static weft_status take_info(void *context, int round, int rank,
-                             const unsigned char *info, size_t info_bytes)
-{
-    building *own = context;
-    return wefti_net_take_info(own->engine, round, rank, info, info_bytes);
 }
 
 /* Meets the other ranks; the engine then owns the membership. */
@@ -217,7 +203,6 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
                                        .refused_text = own->early_text,
                                        .warn_ms = config->warn_ms,
                                        .timeout_ms = config->timeout_ms,
-                                       .exchange = {make_info, take_info},
                                        .prepare = prepare,
                                        .context = own};
     _Static_assert(sizeof(*tuning) <= sizeof(request.tuning),

@@ -15,6 +15,7 @@
 #include "comm/net/port.h"
 #include "comm/net/reach.h"
 #include "comm/net/wire.h"
+#include "comm/oob/client.h"
 
 /*
  * address    how it is reached; borrowed by the port
@@ -52,20 +53,16 @@ struct wefti_net {
 };
 
 /*
- * wefti_net_make_info, _take_card - the two rounds of a meeting of several
- * domains: addresses to try, then the port's address. The first makes the
- * engine's net, which is the engine's from then on.
+ * wefti_net_join - in two rounds of infos with the ranks of other domains:
+ * addresses to try, then the port's address. It makes the engine's net, which
+ * is the engine's from then on.
  *
- * Returns     as wefti_info_exchange; OK | ERR_UNSUPPORTED (no module) |
- *             ERR_BOOTSTRAP | ERR_SYSTEM | ERR_NO_MEMORY | ERR_INVALID.
+ * Returns     OK | ERR_UNSUPPORTED (no module) | ERR_SYSTEM | ERR_NO_MEMORY |
+ *             ERR_INVALID | as wefti_client_exchange.
  */
-WEFT_NODISCARD weft_status wefti_net_make_info(
-    wefti_engine *engine, const wefti_membership *membership, int round,
-    unsigned char info_out[WEFTI_INFO_BYTES], size_t *info_bytes_out);
-WEFT_NODISCARD weft_status wefti_net_take_info(wefti_engine *engine, int round,
-                                               int rank,
-                                               const unsigned char *info,
-                                               size_t info_bytes);
+WEFT_NODISCARD weft_status wefti_net_join(wefti_engine *engine,
+                                          const wefti_membership *membership,
+                                          wefti_client *client);
 
 /* What the port calls; context is the net. */
 void wefti_net_arrived(void *context, const void *header, size_t header_bytes,

@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "base/thread.h"
 #include "comm/oob/cursor.h"
+#include "comm/oob/endpoint.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -181,22 +182,20 @@ static void *answer(void *argument)
 
 static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t address_bytes = sizeof(address);
+    unsigned char packed[WEFTI_ADDRESS_BYTES];
+    wefti_endpoint own;
     make_token(reach->membership, reach->membership->rank, reach->token);
     reach->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    reach->listen_fd =
-        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (reach->stop_fd < 0 || reach->listen_fd < 0 ||
-        bind(reach->listen_fd, (struct sockaddr *)&address, sizeof(address)) !=
-            0 ||
-        listen(reach->listen_fd, SOMAXCONN) != 0 ||
-        getsockname(reach->listen_fd, (struct sockaddr *)&address,
-                    &address_bytes) != 0) {
-        return wefti_error_system(
-            "to be found by others (eventfd, socket, bind, listen)");
+    if (reach->stop_fd < 0) {
+        return wefti_error_system("to be found by others (eventfd)");
     }
-    *port_out = ntohs(address.sin_port);
+    wefti_endpoint_v4("the search for interfaces", htonl(INADDR_ANY), 0, &own);
+    weft_status status = wefti_endpoint_listen(&own, &reach->listen_fd);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_endpoint_pack(&own, packed);
+    *port_out = (uint16_t)(packed[1] << 8 | packed[2]);
     reach->answering = wefti_thread_start(answer, reach, &reach->thread) == 0;
     return reach->answering
                ? WEFT_OK

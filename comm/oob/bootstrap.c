@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/oob/listener.h"
 #include "comm/oob/message.h"
 #include "comm/oob/place.h"
 #include "comm/oob/source.h"
-#include "comm/oob/listener.h"
 
 #include <sodium.h>
 #include <stdio.h>

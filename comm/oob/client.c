@@ -29,7 +29,7 @@
 enum { RETRY_FIRST_MS = 2, RETRY_MOST_MS = 100 };
 enum { MARGIN_MOST_MS = 250, VERDICT_GRACE_MS = 1000 };
 
-typedef struct client {
+struct wefti_client {
     const wefti_endpoint *endpoint;
     const wefti_secret *secret;
     const wefti_bootstrap_request *request;
@@ -44,15 +44,16 @@ typedef struct client {
     wefti_memory_source memory_source; /* if this rank leads its domain */
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
     bool warned_refused;
+    int round;                 /* of infos */
     wefti_oob_message message; /* the last one received */
-} client;
+};
 
 static int64_t least(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static weft_status fail_by_time(const client *self)
+static weft_status fail_by_time(const wefti_client *self)
 {
     const long long limit_ms = (long long)self->request->timeout_ms;
     char reason[96];
@@ -69,13 +70,13 @@ static weft_status fail_by_time(const client *self)
                        limit_ms);
 }
 
-static weft_status fail_by_close(const client *self)
+static weft_status fail_by_close(const wefti_client *self)
 {
     return wefti_error(WEFT_ERR_BOOTSTRAP, "rank %d: %s closed",
                        self->request->rank, self->endpoint->name);
 }
 
-static weft_status fail_by_language(const client *self)
+static weft_status fail_by_language(const wefti_client *self)
 {
     return wefti_error(WEFT_ERR_BOOTSTRAP,
                        "rank %d: what listens at %s does not speak as weft's "
@@ -84,7 +85,7 @@ static weft_status fail_by_language(const client *self)
 }
 
 /* Says once that the server is not there, or silent. */
-static void warn_if_due(client *self)
+static void warn_if_due(wefti_client *self)
 {
     if (wefti_clock_ns() >= self->warn_at_ns) {
         self->warn_at_ns = INT64_MAX;
@@ -94,7 +95,7 @@ static void warn_if_due(client *self)
 }
 
 /* A rank that asked for the memory and may not have it: the server decides. */
-static weft_status report_refused(client *self)
+static weft_status report_refused(wefti_client *self)
 {
     wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
     if (self->memory_source.refused < 0 || self->warned_refused) {
@@ -106,7 +107,7 @@ static weft_status report_refused(client *self)
     return wefti_oob_connection_post(&self->connection, &report);
 }
 
-static weft_status fail_by_version(const client *self)
+static weft_status fail_by_version(const wefti_client *self)
 {
     const wefti_version theirs = self->message.as.hello.version;
     const wefti_version own = wefti_version_own();
@@ -119,7 +120,7 @@ static weft_status fail_by_version(const client *self)
 }
 
 /* Until something has come, or something else is due. */
-static void poll_once(client *self, int64_t now_ns)
+static void poll_once(wefti_client *self, int64_t now_ns)
 {
     const int64_t wait_ns = least(self->deadline_ns, self->warn_at_ns) - now_ns;
     struct pollfd polled[1 + WEFTI_OOB_LISTENER_POLLED];
@@ -142,7 +143,7 @@ static void poll_once(client *self, int64_t now_ns)
  * Returns     OK | ERR_TIMEOUT | INPROGRESS: the connection is gone |
  *             ERR_BOOTSTRAP: what came is not weft's.
  */
-static weft_status await_message(client *self, unsigned allowed)
+static weft_status await_message(wefti_client *self, unsigned allowed)
 {
     for (;;) {
         switch (wefti_oob_connection_next(&self->connection, allowed,
@@ -180,7 +181,8 @@ static weft_status await_message(client *self, unsigned allowed)
 
 /* As await_message, for a member: notices are logged, a bad verdict is final.
  */
-static weft_status await_as_member(client *self, wefti_oob_message_kind kind)
+static weft_status await_as_member(wefti_client *self,
+                                   wefti_oob_message_kind kind)
 {
     const unsigned allowed = WEFTI_KIND_BIT(WEFTI_OOB_NOTICE) |
                              WEFTI_KIND_BIT(WEFTI_OOB_VERDICT) |
@@ -212,14 +214,14 @@ static weft_status await_as_member(client *self, wefti_oob_message_kind kind)
 }
 
 /* The server decides first, so that all hear the same. */
-static uint32_t server_limit_ms(const client *self)
+static uint32_t server_limit_ms(const wefti_client *self)
 {
     int64_t left_ms = (self->limit_ns - wefti_clock_ns()) / 1000000;
     int64_t margin_ms = least(self->request->timeout_ms / 8, MARGIN_MOST_MS);
     return left_ms > margin_ms ? (uint32_t)(left_ms - margin_ms) : 0;
 }
 
-static weft_status ask_to_join(client *self)
+static weft_status ask_to_join(wefti_client *self)
 {
     wefti_oob_message message = {.kind = WEFTI_OOB_JOIN};
     wefti_oob_message_join *join = &message.as.join;
@@ -238,7 +240,7 @@ static weft_status ask_to_join(client *self)
 }
 
 /* Over a fresh connection. INPROGRESS: it was lost, try again. */
-static weft_status introduce(client *self)
+static weft_status introduce(wefti_client *self)
 {
     weft_status status = await_message(self, 0);
     if (status == WEFT_OK) {
@@ -266,7 +268,7 @@ static weft_status introduce(client *self)
 }
 
 /* What a connection that could not be made means. INPROGRESS: try again. */
-static weft_status judge_failure(client *self)
+static weft_status judge_failure(wefti_client *self)
 {
     const int failure = self->connection.failure;
     const bool full = failure == EMFILE || failure == ENFILE;
@@ -283,7 +285,7 @@ static weft_status judge_failure(client *self)
 }
 
 /* One try. INPROGRESS: another may succeed. */
-static weft_status try_once(client *self)
+static weft_status try_once(wefti_client *self)
 {
     weft_status status = wefti_oob_connection_open(
         &self->connection, self->endpoint, self->secret, WEFTI_OOB_FRAME_MOST);
@@ -301,7 +303,7 @@ static weft_status try_once(client *self)
     return status;
 }
 
-static weft_status enter(client *self)
+static weft_status enter(wefti_client *self)
 {
     int64_t pause_ms = RETRY_FIRST_MS;
     for (;;) {
@@ -336,7 +338,7 @@ static bool is_complete(const wefti_oob_message *report)
 }
 
 /* The domain's memory: made here, or fetched from the domain's leader. */
-static weft_status get_memory(client *self,
+static weft_status get_memory(wefti_client *self,
                               const wefti_oob_message_welcome *welcome,
                               wefti_membership *membership,
                               wefti_oob_message_report *report)
@@ -362,7 +364,7 @@ static weft_status get_memory(client *self,
 }
 
 /* After WELCOME: the memory and the pidfds; what went wrong goes in message. */
-static weft_status collect(client *self, wefti_membership *membership,
+static weft_status collect(wefti_client *self, wefti_membership *membership,
                            wefti_oob_message *message)
 {
     const wefti_oob_message_welcome *welcome = &self->message.as.welcome;
@@ -417,64 +419,42 @@ static int count_infos(const wefti_membership *membership, int round)
     return infos;
 }
 
-/* One round: this rank's info out, the others' in. */
-static weft_status trade_infos(client *self, const wefti_membership *membership,
-                               int round, wefti_oob_message *report)
+weft_status wefti_client_exchange(wefti_client *self,
+                                  const wefti_membership *membership,
+                                  const unsigned char *info, size_t info_bytes,
+                                  weft_status (*take)(void *context, int rank,
+                                                      const unsigned char *info,
+                                                      size_t info_bytes),
+                                  void *context)
 {
-    const wefti_info_exchange *exchange = &self->request->exchange;
-    WEFTI_ASSERT(exchange->make && exchange->take);
-    wefti_oob_message message = {.kind = WEFTI_OOB_INFO};
-    wefti_oob_message_info *info = &message.as.info;
-    size_t info_bytes = 0;
-    refuse_part(report, exchange->make(self->request->context, membership,
-                                       round, info->bytes, &info_bytes));
-    if (!is_complete(report)) {
-        return WEFT_OK;
-    }
-    info->round = (uint32_t)round;
-    info->rank = (uint32_t)membership->rank;
-    info->used_bytes = (uint32_t)info_bytes;
+    wefti_oob_message message = {
+        .kind = WEFTI_OOB_INFO,
+        .as.info = {.round = (uint32_t)self->round,
+                    .rank = (uint32_t)membership->rank,
+                    .used_bytes = (uint32_t)info_bytes}};
+    WEFTI_ASSERT(self->round < WEFTI_INFO_ROUNDS &&
+                 info_bytes <= WEFTI_INFO_BYTES);
+    memcpy(message.as.info.bytes, info, info_bytes);
+    weft_status taken = WEFT_OK;
     weft_status status = wefti_oob_connection_post(&self->connection, &message);
-    int awaited = count_infos(membership, round);
-    for (int i = 0; i < awaited && status == WEFT_OK; i++) {
+    for (int left = count_infos(membership, self->round);
+         left > 0 && status == WEFT_OK; left--) {
         status = await_as_member(self, WEFTI_OOB_INFO);
         const wefti_oob_message_info *theirs = &self->message.as.info;
-        if (status == WEFT_OK && ((int)theirs->round != round ||
+        if (status == WEFT_OK && ((int)theirs->round != self->round ||
                                   (int)theirs->rank >= membership->nranks)) {
             status = fail_by_language(self);
-        }
-        if (status == WEFT_OK && is_complete(report)) {
-            refuse_part(report, exchange->take(self->request->context, round,
-                                               (int)theirs->rank, theirs->bytes,
-                                               theirs->used_bytes));
+        } else if (status == WEFT_OK && taken == WEFT_OK) {
+            taken = take(context, (int)theirs->rank, theirs->bytes,
+                         theirs->used_bytes);
         }
     }
-    return status;
-}
-
-/* How ranks of other domains are reached, if there are any. */
-static weft_status trade_all_infos(client *self,
-                                   const wefti_membership *membership,
-                                   wefti_oob_message *report)
-{
-    weft_status status = WEFT_OK;
-    if (count_infos(membership, 1) == 0) {
-        return WEFT_OK;
-    }
-    if (!self->request->exchange.make) {
-        refuse_part(report, wefti_error(WEFT_ERR_BOOTSTRAP,
-                                        "not all ranks share memory"));
-    }
-    for (int round = 0;
-         round < WEFTI_INFO_ROUNDS && status == WEFT_OK && is_complete(report);
-         round++) {
-        status = trade_infos(self, membership, round, report);
-    }
-    return status;
+    self->round++;
+    return status == WEFT_OK ? taken : status;
 }
 
 /* A member from here on. */
-static weft_status take_part(client *self, wefti_membership *membership)
+static weft_status take_part(wefti_client *self, wefti_membership *membership)
 {
     const wefti_bootstrap_request *request = self->request;
     wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
@@ -486,10 +466,17 @@ static weft_status take_part(client *self, wefti_membership *membership)
         status = collect(self, membership, &report);
     }
     if (status == WEFT_OK && is_complete(&report)) {
-        status = trade_all_infos(self, membership, &report);
-    }
-    if (status == WEFT_OK && is_complete(&report) && request->prepare) {
-        refuse_part(&report, request->prepare(request->context, membership));
+        const bool parted = count_infos(membership, 1) > 0;
+        weft_status prepared =
+            request->prepare ? request->prepare(request->context, membership,
+                                                parted ? self : NULL)
+            : parted
+                ? wefti_error(WEFT_ERR_BOOTSTRAP, "not all ranks share memory")
+                : WEFT_OK;
+        if (self->judged) {
+            return prepared;
+        }
+        refuse_part(&report, prepared);
     }
     if (status == WEFT_OK) {
         status = wefti_oob_connection_post(&self->connection, &report);
@@ -510,7 +497,8 @@ static weft_status join_all(const wefti_endpoint *endpoint,
     const int64_t start_ns = wefti_clock_ns();
     const int64_t stay_ms =
         request->stay_ms ? request->stay_ms : request->timeout_ms;
-    client *self = calloc(1, sizeof(*self)); /* too large for small stacks */
+    wefti_client *self =
+        calloc(1, sizeof(*self)); /* too large for small stacks */
     if (!self) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory to join: %zu bytes",
                            sizeof(*self));

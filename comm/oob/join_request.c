@@ -59,7 +59,7 @@ weft_status wefti_bootstrap_alone(const wefti_bootstrap_request *request,
     }
     weft_status status = init_alone(request->tuning, membership_out);
     if (status == WEFT_OK && request->prepare) {
-        status = request->prepare(request->context, membership_out);
+        status = request->prepare(request->context, membership_out, NULL);
         if (status != WEFT_OK) {
             wefti_membership_fini(membership_out);
         }

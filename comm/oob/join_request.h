@@ -11,19 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * How ranks of different domains learn to reach each other, if there are any:
- * in every round each rank makes a info, and takes those of ranks of other
- * domains (in round 0 only of each domain's lowest rank). What make or take
- * refuses ends the bootstrap, for all with its text.
- */
-typedef struct wefti_info_exchange {
-    weft_status (*make)(void *context, const wefti_membership *membership,
-                        int round, unsigned char info_out[WEFTI_INFO_BYTES],
-                        size_t *info_bytes_out);
-    weft_status (*take)(void *context, int round, int rank,
-                        const unsigned char *info, size_t info_bytes);
-} wefti_info_exchange;
+typedef struct wefti_client wefti_client;
 
 /*
  * id           NULL: from WEFT_RENDEZVOUS, WEFT_SECRET or WEFT_SECRET_FILE.
@@ -42,9 +30,10 @@ typedef struct wefti_info_exchange {
  * timeout_ms   and gives up.
  * prepare      what has to succeed on every rank before any rank returns OK:
  *              called once this rank holds its membership (borrowed); where
- *              one fails, all get its status and its text. NULL: nothing.
- * exchange     before prepare; make NULL: all ranks must be of one domain.
- * context      of prepare, make and take.
+ *              one fails, all get its status and its text. client: to exchange
+ *              infos with ranks of other domains (comm/oob/client.h); NULL if
+ *              there are none. NULL: nothing, and all must be of one domain.
+ * context      of prepare
  */
 typedef struct wefti_bootstrap_request {
     const weft_unique_id *id;
@@ -58,8 +47,8 @@ typedef struct wefti_bootstrap_request {
     bool *judged_out;
     int64_t warn_ms;
     int64_t timeout_ms;
-    weft_status (*prepare)(void *context, const wefti_membership *membership);
-    wefti_info_exchange exchange;
+    weft_status (*prepare)(void *context, const wefti_membership *membership,
+                           wefti_client *client);
     void *context;
 } wefti_bootstrap_request;
 

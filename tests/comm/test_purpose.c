@@ -79,6 +79,27 @@ static int split_or_mem(weft_comm *comm, void *context)
                                    "rank 1 posted weft_mem_create (");
 }
 
+static void keep(void *context, void *inout, const void *in, size_t count,
+                 weft_dtype dtype)
+{
+    (void)context, (void)inout, (void)in, (void)count, (void)dtype;
+}
+
+static int redop_or_mem(weft_comm *comm, void *context)
+{
+    (void)context;
+    weft_redop redop;
+    weft_mem *mem;
+    weft_status status =
+        weft_comm_get_rank(comm) == 0
+            ? weft_redop_create_user(comm, "keep", keep, NULL, &redop)
+            : weft_mem_create(comm, 64, &mem);
+    int failures = status != WEFT_ERR_MISMATCH;
+    return failures + expect_fault(comm, WEFT_ERR_MISMATCH,
+                                   "rank 0 posted weft_redop_create_user (",
+                                   "rank 1 posted weft_mem_create (");
+}
+
 static int mem_or_nothing(weft_comm *comm, void *context)
 {
     (void)context;
@@ -102,8 +123,10 @@ static void test_purpose_other_call_both_named(void **state)
     static const struct {
         world_rank_call call;
         int64_t timeout_ms;
-    } scenes[] = {
-        {split_or_gather, 20000}, {split_or_mem, 20000}, {mem_or_nothing, 300}};
+    } scenes[] = {{split_or_gather, 20000},
+                  {split_or_mem, 20000},
+                  {redop_or_mem, 20000},
+                  {mem_or_nothing, 300}};
     (void)state;
     for (size_t i = 0; i < WEFTI_COUNT_OF(scenes); i++) {
         struct world world = {.nranks = 2,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/net/net_meet.c - a net comes to be while ranks meet: the module is
+ * comm/net/net_join.c - a net comes to be while ranks join: the module is
  * opened, an interface chosen, the port's address told.
  */
 #include "base/error.h"
@@ -38,7 +38,7 @@ static uint64_t derive_key(const wefti_membership *membership)
     return key;
 }
 
-/* Round 0: the net, and where this rank answers. */
+/* The net, and the interfaces that it may use. */
 static weft_status begin(wefti_engine *engine,
                          const wefti_membership *membership)
 {
@@ -92,7 +92,7 @@ static weft_status open_control(wefti_net *net,
     return status;
 }
 
-/* Round 1: the port, on the interfaces that lead somewhere. */
+/* The port, on the interfaces that lead somewhere. */
 static weft_status open_port(wefti_net *net, const wefti_membership *membership,
                              unsigned char info_out[WEFTI_INFO_BYTES],
                              size_t *info_bytes_out)
@@ -133,27 +133,17 @@ static weft_status open_port(wefti_net *net, const wefti_membership *membership,
                              net->use.names, WEFTI_PORT_ADDRESS_BYTES);
 }
 
-weft_status wefti_net_make_info(wefti_engine *engine,
-                                const wefti_membership *membership, int round,
-                                unsigned char info_out[WEFTI_INFO_BYTES],
-                                size_t *info_bytes_out)
+static weft_status take_offer(void *context, int rank,
+                              const unsigned char *info, size_t info_bytes)
 {
-    if (round > 0) {
-        return open_port(engine->net, membership, info_out, info_bytes_out);
-    }
-    weft_status status = begin(engine, membership);
-    return status == WEFT_OK
-               ? wefti_reach_offer(engine->net->reach, info_out, info_bytes_out)
-               : status;
+    const wefti_net *net = context;
+    return wefti_reach_take(net->reach, rank, info, info_bytes);
 }
 
-weft_status wefti_net_take_info(wefti_engine *engine, int round, int rank,
+static weft_status take_address(void *context, int rank,
                                 const unsigned char *info, size_t info_bytes)
 {
-    wefti_net *net = engine->net;
-    if (round == 0) {
-        return wefti_reach_take(net->reach, rank, info, info_bytes);
-    }
+    wefti_net *net = context;
     wefti_net_peer *peer = &net->peers[rank];
     wefti_endpoint there;
     if (peer->address || info_bytes <= ENDPOINT_BYTES ||
@@ -161,7 +151,7 @@ weft_status wefti_net_take_info(wefti_engine *engine, int round, int rank,
         return wefti_error(WEFT_ERR_BOOTSTRAP,
                            "rank %d's info holds no address", rank);
     }
-    memcpy(wefti_control_get_address(engine->control, rank), info,
+    memcpy(wefti_control_get_address(net->engine->control, rank), info,
            ENDPOINT_BYTES);
     info += ENDPOINT_BYTES;
     info_bytes -= ENDPOINT_BYTES;
@@ -176,6 +166,30 @@ weft_status wefti_net_take_info(wefti_engine *engine, int round, int rank,
                ? WEFT_OK
                : wefti_error(WEFT_ERR_SYSTEM, "cannot connect to rank %d: %s",
                              rank, why);
+}
+
+weft_status wefti_net_join(wefti_engine *engine,
+                           const wefti_membership *membership,
+                           wefti_client *client)
+{
+    unsigned char info[WEFTI_INFO_BYTES];
+    size_t info_bytes = 0;
+    weft_status status = begin(engine, membership);
+    if (status == WEFT_OK) {
+        status = wefti_reach_offer(engine->net->reach, info, &info_bytes);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_client_exchange(client, membership, info, info_bytes,
+                                       take_offer, engine->net);
+    }
+    if (status == WEFT_OK) {
+        status = open_port(engine->net, membership, info, &info_bytes);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_client_exchange(client, membership, info, info_bytes,
+                                       take_address, engine->net);
+    }
+    return status;
 }
 
 weft_status wefti_net_start(wefti_net *net)

@@ -361,15 +361,6 @@ static void say_farewell(wefti_control *control)
     }
 }
 
-static int wait_ms(int64_t until_ns, int64_t now_ns)
-{
-    const int64_t left_ns = until_ns - now_ns;
-    return until_ns == INT64_MAX            ? -1
-           : left_ns <= 0                   ? 0
-           : left_ns > INT64_C(60000000000) ? 60000
-                                            : (int)(left_ns / 1000000) + 1;
-}
-
 void *wefti_control_run(void *argument)
 {
     wefti_control *control = argument;
@@ -387,7 +378,7 @@ void *wefti_control_run(void *argument)
         watch(control);
         if (poll(control->polled,
                  (nfds_t)control->polled_count + control->listener_polled,
-                 wait_ms(next_ns, now_ns)) > 0) {
+                 wefti_clock_poll_ms(next_ns)) > 0) {
             attend(control);
         }
     }

@@ -120,17 +120,16 @@ static weft_status fail_by_version(const wefti_client *self)
 }
 
 /* Until something has come, or something else is due. */
-static void poll_once(wefti_client *self, int64_t now_ns)
+static void poll_once(wefti_client *self)
 {
-    const int64_t wait_ns = least(self->deadline_ns, self->warn_at_ns) - now_ns;
+    const int64_t until_ns = least(self->deadline_ns, self->warn_at_ns);
     struct pollfd polled[1 + WEFTI_OOB_LISTENER_POLLED];
     polled[0] = (struct pollfd){
         .fd = self->connection.fd,
         .events = wefti_oob_connection_events(&self->connection)};
     const nfds_t others =
         wefti_memory_source_watch(&self->memory_source, polled + 1);
-    if (poll(polled, 1 + others, (int)least(wait_ns / 1000000 + 1, 3600000)) >
-        0) {
+    if (poll(polled, 1 + others, wefti_clock_poll_ms(until_ns)) > 0) {
         wefti_oob_connection_serve(&self->connection, polled[0].revents);
         wefti_memory_source_serve(&self->memory_source, polled + 1, others);
     }
@@ -166,12 +165,11 @@ static weft_status await_message(wefti_client *self, unsigned allowed)
             break;
         }
         warn_if_due(self);
-        const int64_t now_ns = wefti_clock_ns();
-        if (now_ns >= self->deadline_ns) {
+        if (wefti_clock_ns() >= self->deadline_ns) {
             self->last_failure = 0;
             return fail_by_time(self);
         }
-        poll_once(self, now_ns);
+        poll_once(self);
         weft_status refused = report_refused(self);
         if (refused != WEFT_OK) {
             return refused;
@@ -271,15 +269,15 @@ static weft_status introduce(wefti_client *self)
 static weft_status judge_failure(wefti_client *self)
 {
     const int failure = self->connection.failure;
-    const bool full = failure == EMFILE || failure == ENFILE;
     const bool listened_before = self->challenged || !self->endpoint->patient;
     self->last_failure = failure;
     if (failure == ECONNREFUSED && listened_before) {
         return fail_by_close(self);
     }
-    return failure == EACCES || failure == EPERM || full
+    return failure == EACCES || failure == EPERM || failure == EMFILE ||
+                   failure == ENFILE
                ? wefti_error(WEFT_ERR_SYSTEM, "cannot connect to %s (%s): %s",
-                             self->endpoint->name, full ? "socket" : "connect",
+                             self->endpoint->name, self->connection.failed_call,
                              strerror(failure))
                : WEFT_INPROGRESS;
 }

@@ -44,11 +44,13 @@ static weft_status init(wefti_oob_connection *connection, int fd,
     return WEFT_OK;
 }
 
-static void fail(wefti_oob_connection *connection, int failure)
+static void fail(wefti_oob_connection *connection, const char *call,
+                 int failure)
 {
     wefti_oob_connection_fini(connection);
     connection->ended = true;
     connection->failure = failure;
+    connection->failed_call = call;
 }
 
 weft_status wefti_oob_connection_open(wefti_oob_connection *connection,
@@ -60,7 +62,7 @@ weft_status wefti_oob_connection_open(wefti_oob_connection *connection,
     int fd = socket(endpoint->address.ss_family,
                     SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) {
-        fail(connection, errno);
+        fail(connection, "socket", errno);
         return WEFT_OK;
     }
     weft_status status =
@@ -72,7 +74,7 @@ weft_status wefti_oob_connection_open(wefti_oob_connection *connection,
     if (connect(fd, (const struct sockaddr *)&endpoint->address,
                 endpoint->address_bytes) != 0 &&
         errno != EINPROGRESS && errno != EINTR) {
-        fail(connection, errno);
+        fail(connection, "connect", errno);
     }
     return WEFT_OK;
 }
@@ -103,14 +105,18 @@ static void finish_connect(wefti_oob_connection *connection)
         failure = ECONNREFUSED;
     }
     if (failure) {
-        fail(connection, failure);
+        fail(connection, "connect", failure);
+        return;
+    }
+    if (!connection->secret) {
+        connection->stage = WEFTI_OOB_STAGE_OPEN;
         return;
     }
     randombytes_buf(message.as.hello.nonce, WEFTI_NONCE_BYTES);
     connection->hello = message.as.hello;
     connection->stage = WEFTI_OOB_STAGE_GREETING;
     if (wefti_oob_connection_post(connection, &message) != WEFT_OK) {
-        fail(connection, ENOMEM);
+        fail(connection, "realloc", ENOMEM);
     }
 }
 
@@ -120,12 +126,11 @@ bool wefti_oob_connection_wait(wefti_oob_connection *connection,
     while (connection->fd >= 0 &&
            connection->stage == WEFTI_OOB_STAGE_CONNECTING) {
         struct pollfd wait = {.fd = connection->fd, .events = POLLOUT};
-        const int64_t left_ms = (deadline_ns - wefti_clock_ns()) / 1000000;
-        const int ready = poll(&wait, 1, left_ms > 0 ? (int)left_ms + 1 : 0);
+        const int ready = poll(&wait, 1, wefti_clock_poll_ms(deadline_ns));
         if (ready > 0) {
             finish_connect(connection);
         } else if (ready == 0 || errno != EINTR) {
-            fail(connection, ETIMEDOUT);
+            fail(connection, "connect", ETIMEDOUT);
         }
     }
     return connection->fd >= 0;
@@ -142,6 +147,9 @@ void wefti_oob_connection_fini(wefti_oob_connection *connection)
 {
     if (connection->fd >= 0) {
         close(connection->fd);
+    }
+    if (connection->passed) {
+        close(connection->passed_fd);
     }
     free(connection->in);
     free(connection->out);
@@ -172,20 +180,54 @@ void wefti_oob_connection_serve(wefti_oob_connection *connection, short revents)
     }
 }
 
+/* Room for one descriptor, aligned as the kernel wants it. */
+typedef union descriptor_room {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr header;
+} descriptor_room;
+
+/* Keeps the one descriptor that a message may carry. False: the kernel has
+ * dropped it, as this process has no room for it. */
+static bool keep_passed(wefti_oob_connection *connection, struct msghdr *header)
+{
+    struct cmsghdr *control = CMSG_FIRSTHDR(header);
+    if (control && control->cmsg_level == SOL_SOCKET &&
+        control->cmsg_type == SCM_RIGHTS &&
+        control->cmsg_len == CMSG_LEN(sizeof(int))) {
+        if (connection->passed) {
+            close(connection->passed_fd);
+        }
+        memcpy(&connection->passed_fd, CMSG_DATA(control), sizeof(int));
+        connection->passed = true;
+    }
+    return !(header->msg_flags & MSG_CTRUNC);
+}
+
 void wefti_oob_connection_receive(wefti_oob_connection *connection)
 {
-    if (connection->in_bytes == connection->in_room_bytes ||
-        connection->ended) {
+    const bool may_pass =
+        connection->side == WEFTI_SIDE_CLIENT && !connection->secret;
+    descriptor_room room = {{0}};
+    struct iovec data = {connection->in + connection->in_bytes,
+                         connection->in_room_bytes - connection->in_bytes};
+    struct msghdr header = {.msg_iov = &data,
+                            .msg_iovlen = 1,
+                            .msg_control = may_pass ? room.bytes : NULL,
+                            .msg_controllen = may_pass ? sizeof(room) : 0};
+    if (data.iov_len == 0 || connection->ended) {
         return;
     }
-    ssize_t got = recv(connection->fd, connection->in + connection->in_bytes,
-                       connection->in_room_bytes - connection->in_bytes, 0);
+    ssize_t got = recvmsg(connection->fd, &header, MSG_CMSG_CLOEXEC);
+    int failure = got < 0 ? errno : 0;
     if (got > 0) {
         connection->in_bytes += (size_t)got;
-    } else if (got == 0 ||
-               (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+        failure = may_pass && !keep_passed(connection, &header) ? EMFILE : 0;
+    }
+    if (got == 0 || (failure && failure != EAGAIN && failure != EWOULDBLOCK &&
+                     failure != EINTR)) {
         connection->ended = true;
-        connection->failure = got < 0 ? errno : 0;
+        connection->failure = failure;
+        connection->failed_call = "recvmsg";
     }
 }
 
@@ -290,6 +332,28 @@ weft_status wefti_oob_connection_post(wefti_oob_connection *connection,
     connection->out_bytes += frame_bytes;
     wefti_oob_connection_flush(connection);
     return WEFT_OK;
+}
+
+bool wefti_oob_connection_pass(wefti_oob_connection *connection,
+                               const wefti_oob_message *message, int passed_fd)
+{
+    unsigned char frame[WEFTI_OOB_FRAME_MOST];
+    struct iovec data = {frame, wefti_oob_message_encode(message, frame)};
+    descriptor_room room = {{0}};
+    struct msghdr header = {.msg_iov = &data,
+                            .msg_iovlen = 1,
+                            .msg_control = room.bytes,
+                            .msg_controllen = sizeof(room.bytes)};
+    struct cmsghdr *control = CMSG_FIRSTHDR(&header);
+    control->cmsg_level = SOL_SOCKET;
+    control->cmsg_type = SCM_RIGHTS;
+    control->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(control), &passed_fd, sizeof(int));
+    ssize_t sent;
+    do {
+        sent = sendmsg(connection->fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)data.iov_len;
 }
 
 void wefti_oob_connection_flush(wefti_oob_connection *connection)

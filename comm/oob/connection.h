@@ -21,7 +21,7 @@ typedef enum wefti_oob_stage {
 } wefti_oob_stage;
 
 /*
- * fd -1: there is no connection. Owns fd and buffers.
+ * fd -1: there is no connection. Owns fd, buffers and what was passed.
  *
  * secret      borrowed; NULL: a unix socket, without greeting and seals
  * since_ns    when it was begun
@@ -38,9 +38,12 @@ typedef struct wefti_oob_connection {
     size_t in_bytes, in_room_bytes;
     unsigned char *out; /* room for any one frame, from the beginning */
     size_t out_room_bytes, out_bytes, out_sent_bytes;
-    bool ended;          /* the peer has closed, or the connection broke */
-    uint64_t sent_bytes; /* in all */
-    int failure;         /* errno of what broke it; 0: it was closed */
+    bool ended;              /* the peer has closed, or the connection broke */
+    uint64_t sent_bytes;     /* in all */
+    int failure;             /* errno of what broke it; 0: it was closed */
+    const char *failed_call; /* which set it */
+    bool passed;             /* a client's: a descriptor has come, passed_fd */
+    int passed_fd;
 } wefti_oob_connection;
 
 typedef enum wefti_oob_arrival {
@@ -110,6 +113,15 @@ wefti_oob_arrival wefti_oob_connection_next(wefti_oob_connection *connection,
  */
 WEFT_NODISCARD weft_status wefti_oob_connection_post(
     wefti_oob_connection *connection, const wefti_oob_message *message);
+
+/*
+ * wefti_oob_connection_pass - message with a descriptor, over a unix socket on
+ * which nothing is queued.
+ *
+ * Returns     whether the kernel took it.
+ */
+bool wefti_oob_connection_pass(wefti_oob_connection *connection,
+                               const wefti_oob_message *message, int passed_fd);
 
 /* Send more of what is queued. */
 void wefti_oob_connection_flush(wefti_oob_connection *connection);

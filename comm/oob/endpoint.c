@@ -10,9 +10,11 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static void set_name(wefti_endpoint *endpoint)
@@ -130,6 +132,22 @@ void wefti_endpoint_v4(const char *what, uint32_t address, uint16_t port,
 void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out)
 {
     wefti_endpoint_v4(NULL, htonl(INADDR_LOOPBACK), port, endpoint_out);
+}
+
+void wefti_endpoint_unix(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
+                         wefti_endpoint *endpoint_out)
+{
+    char text[8 + 2 * WEFTI_SOCKET_NAME_BYTES + 1] = "weft-";
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    for (int i = 0; i < WEFTI_SOCKET_NAME_BYTES; i++) {
+        snprintf(text + 5 + 2 * i, 3, "%02x", name[i]);
+    }
+    memcpy(address.sun_path + 1, text, strlen(text));
+    *endpoint_out = (wefti_endpoint){
+        .address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+                                     1 + strlen(text)),
+        .name = "a unix socket"};
+    memcpy(&endpoint_out->address, &address, sizeof(address));
 }
 
 weft_status wefti_endpoint_host(const char *source, const char *host,
@@ -257,7 +275,7 @@ weft_status wefti_endpoint_listen(wefti_endpoint *endpoint, int *fd_out)
         status = wefti_error_system("cannot listen for %s (bind, listen)",
                                     endpoint->name);
     }
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK && endpoint->address.ss_family != AF_UNIX) {
         status = learn_port(endpoint, fd);
     }
     if (status != WEFT_OK) {

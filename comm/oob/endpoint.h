@@ -6,6 +6,7 @@
 #ifndef COMM_OOB_ENDPOINT_H
 #define COMM_OOB_ENDPOINT_H
 
+#include "comm/oob/limits.h"
 #include "weft/status.h"
 
 #include <stdbool.h>
@@ -45,6 +46,11 @@ void wefti_endpoint_v4(const char *what, uint32_t address, uint16_t port,
 
 /* A loopback address, IPv4; port 0: any. */
 void wefti_endpoint_loopback(uint16_t port, wefti_endpoint *endpoint_out);
+
+/* A unix socket without a file, which exists only inside one network namespace
+ * of one host. */
+void wefti_endpoint_unix(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
+                         wefti_endpoint *endpoint_out);
 
 /*
  * wefti_endpoint_host - an address of this machine, port 0: any.

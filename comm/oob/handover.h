@@ -10,15 +10,7 @@
 #ifndef COMM_OOB_HANDOVER_H
 #define COMM_OOB_HANDOVER_H
 
-#include "comm/oob/message.h"
-
-/*
- * wefti_handover_listen - a socket under a random name.
- *
- * Returns     OK | ERR_SYSTEM.
- */
-WEFT_NODISCARD weft_status wefti_handover_listen(
-    unsigned char name_out[WEFTI_SOCKET_NAME_BYTES], int *fd_out);
+#include "comm/oob/connection.h"
 
 /* What proves rank, and what proves who hands it the memory. */
 typedef struct wefti_tokens {
@@ -31,12 +23,12 @@ wefti_handover_tokens(const unsigned char job_key[WEFTI_JOB_KEY_BYTES],
                       uint32_t rank);
 
 /*
- * wefti_handover_send - answer a claim that was found right, on its socket.
+ * wefti_handover_send - answer a claim that was found right, on its connection.
  *
  * Returns     whether the kernel took it.
  */
-bool wefti_handover_send(int fd, uint32_t rank, const wefti_tokens *tokens,
-                         int memory_fd);
+bool wefti_handover_send(wefti_oob_connection *connection, uint32_t rank,
+                         const wefti_tokens *tokens, int memory_fd);
 
 /*
  * wefti_handover_fetch - claim the memory.

@@ -25,7 +25,10 @@ wefti_memory_source_open(wefti_memory_source *memory_source,
     memory_source->pids = NULL;
     memory_source->domains = NULL;
     wefti_oob_listener_init(&memory_source->listener, -1, NULL);
-    return wefti_handover_listen(name_out, &memory_source->listener.fd);
+    wefti_endpoint own;
+    randombytes_buf(name_out, WEFTI_SOCKET_NAME_BYTES);
+    wefti_endpoint_unix(name_out, &own);
+    return wefti_endpoint_listen(&own, &memory_source->listener.fd);
 }
 
 void wefti_memory_source_close(wefti_memory_source *memory_source)
@@ -64,14 +67,16 @@ wefti_memory_source_start(wefti_memory_source *memory_source, int rank,
                : WEFT_OK;
 }
 
-static void judge(wefti_memory_source *memory_source, int fd,
+static void judge(wefti_memory_source *memory_source,
+                  wefti_oob_connection *connection,
                   const wefti_oob_message_claim *claim)
 {
     const int rank = (int)claim->rank;
     struct ucred peer = {0};
     socklen_t peer_bytes = sizeof(peer);
     if (rank >= memory_source->nranks ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_bytes) != 0) {
+        getsockopt(connection->fd, SOL_SOCKET, SO_PEERCRED, &peer,
+                   &peer_bytes) != 0) {
         return;
     }
     wefti_tokens tokens =
@@ -83,7 +88,7 @@ static void judge(wefti_memory_source *memory_source, int fd,
                          memory_source->domains[memory_source->rank];
         if (right) {
             /* If the answer is lost, the member comes again. */
-            (void)wefti_handover_send(fd, claim->rank, &tokens,
+            (void)wefti_handover_send(connection, claim->rank, &tokens,
                                       memory_source->memory_fd);
         } else if (memory_source->refused < 0) {
             memory_source->refused = rank;
@@ -101,7 +106,7 @@ static void read_claim(void *context, wefti_oob_connection *peer)
         return;
     }
     if (arrival == WEFTI_OOB_ARRIVAL_MESSAGE) {
-        judge(context, peer->fd, &message.as.claim);
+        judge(context, peer, &message.as.claim);
     }
     wefti_oob_connection_fini(peer);
 }

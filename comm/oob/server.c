@@ -101,16 +101,6 @@ static void serve_polled(wefti_server *server, nfds_t count, int ranks)
     }
 }
 
-static int wait_ms(int64_t until_ns)
-{
-    int64_t left_ns = until_ns - wefti_clock_ns();
-    if (left_ns <= 0) {
-        return 0;
-    }
-    return left_ns > 3600 * INT64_C(1000000000) ? 3600000
-                                                : (int)(left_ns / 1000000) + 1;
-}
-
 /*
  * Everybody gets the verdict before its connection closes. After a failure
  * members may still be sending, and a connection that closes on unread bytes
@@ -142,7 +132,8 @@ static void farewell(wefti_server *server)
             waiting = true;
         }
         if (waiting) {
-            (void)poll(server->polled, watch(server), wait_ms(until_ns));
+            (void)poll(server->polled, watch(server),
+                       wefti_clock_poll_ms(until_ns));
         }
     }
 }
@@ -163,8 +154,9 @@ static void *serve(void *argument)
     while (state->phase != WEFTI_PHASE_ENDED) {
         const int polled_ranks = state->roster.nranks;
         const nfds_t count = watch(server);
-        const int news = poll(server->polled, count,
-                              wait_ms(wefti_server_state_next_ns(state)));
+        const int news =
+            poll(server->polled, count,
+                 wefti_clock_poll_ms(wefti_server_state_next_ns(state)));
         if (news > 0) {
             serve_polled(server, count, polled_ranks);
         } else if (news < 0 && errno == EINVAL) { /* and so for ever */

@@ -102,5 +102,7 @@ weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
     }
     wefti_log(WEFTI_LOG_INFO, own.rank, "rank %d of %d, by %s: %s", own.rank,
               own.nranks, source->name, source->sign);
-    return source->join(&own, membership_out);
+    return own.nranks > 1 || source->alone_too
+               ? source->join(&own, membership_out)
+               : wefti_bootstrap_alone(&own, membership_out);
 }

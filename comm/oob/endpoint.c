@@ -69,6 +69,29 @@ static bool is_any_address(const struct sockaddr_storage *address)
     return IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
 }
 
+/* whose: the machine that the address is of. */
+static weft_status resolve(const char *source, const char *text,
+                           const char *host, const char *port,
+                           const char *whose, wefti_endpoint *endpoint_out)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    int failure = getaddrinfo(host, port, &hints, &found);
+    if (failure) {
+        return wefti_error(WEFT_ERR_INVALID, "%s=%s: %s", source, text,
+                           gai_strerror(failure));
+    }
+    *endpoint_out = (wefti_endpoint){.address_bytes = found->ai_addrlen};
+    memcpy(&endpoint_out->address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return is_any_address(&endpoint_out->address)
+               ? wefti_error(WEFT_ERR_INVALID,
+                             "%s=%s: allowed is one address of %s machine, not "
+                             "all of them",
+                             source, text, whose)
+               : WEFT_OK;
+}
+
 weft_status wefti_endpoint_parse(const char *source, const char *text,
                                  wefti_endpoint *endpoint_out)
 {
@@ -80,26 +103,14 @@ weft_status wefti_endpoint_parse(const char *source, const char *text,
                            "port from 1 to 65535",
                            source, text);
     }
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *found;
-    int failure = getaddrinfo(host, port, &hints, &found);
-    if (failure) {
-        return wefti_error(WEFT_ERR_INVALID, "%s=%s: %s", source, text,
-                           gai_strerror(failure));
+    weft_status status =
+        resolve(source, text, host, port, "rank 0's", endpoint_out);
+    if (status == WEFT_OK) {
+        endpoint_out->patient = true;
+        snprintf(endpoint_out->text, sizeof(endpoint_out->text), "%s", text);
+        set_name(endpoint_out);
     }
-    *endpoint_out =
-        (wefti_endpoint){.address_bytes = found->ai_addrlen, .patient = true};
-    memcpy(&endpoint_out->address, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    if (is_any_address(&endpoint_out->address)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s=%s: allowed is one address of rank 0's machine, "
-                           "not all of them",
-                           source, text);
-    }
-    snprintf(endpoint_out->text, sizeof(endpoint_out->text), "%s", text);
-    set_name(endpoint_out);
-    return WEFT_OK;
+    return status;
 }
 
 /* From the address: 127.0.0.1:5555 or [::1]:5555. */
@@ -153,24 +164,12 @@ void wefti_endpoint_unix(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
 weft_status wefti_endpoint_host(const char *source, const char *host,
                                 wefti_endpoint *endpoint_out)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *found;
-    int failure = getaddrinfo(host, NULL, &hints, &found);
-    if (failure) {
-        return wefti_error(WEFT_ERR_INVALID, "%s=%s: %s", source, host,
-                           gai_strerror(failure));
+    weft_status status =
+        resolve(source, host, host, NULL, "this", endpoint_out);
+    if (status == WEFT_OK) {
+        set_text(endpoint_out);
     }
-    *endpoint_out = (wefti_endpoint){.address_bytes = found->ai_addrlen};
-    memcpy(&endpoint_out->address, found->ai_addr, found->ai_addrlen);
-    freeaddrinfo(found);
-    if (is_any_address(&endpoint_out->address)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "%s=%s: allowed is one address of this machine, not "
-                           "all of them",
-                           source, host);
-    }
-    set_text(endpoint_out);
-    return WEFT_OK;
+    return status;
 }
 
 void wefti_endpoint_pack(const wefti_endpoint *endpoint,

@@ -5,10 +5,13 @@
 #include "comm/oob/environment.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/settings.h"
 #include "comm/oob/rendezvous.h"
+#include "comm/oob/source.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 weft_status wefti_environment_find_rank(int *rank_out, int *nranks_out)
@@ -119,9 +122,60 @@ static weft_status join_alone(const wefti_bootstrap_request *request,
     return wefti_bootstrap_alone(request, membership_out);
 }
 
-weft_status wefti_environment_join(const wefti_bootstrap_request *request,
-                                   wefti_membership *membership_out)
+static weft_status join(const wefti_bootstrap_request *request,
+                        wefti_membership *membership_out)
 {
     return request->nranks == 1 ? join_alone(request, membership_out)
                                 : join_all(request, membership_out);
 }
+
+static bool has_variables(const wefti_bootstrap_request *request)
+{
+    (void)request;
+    return wefti_setting_given(WEFTI_SETTING_RENDEZVOUS) ||
+           wefti_setting_given(WEFTI_SETTING_NRANKS) ||
+           wefti_setting_given(WEFTI_SETTING_RANK);
+}
+
+static bool always(const wefti_bootstrap_request *request)
+{
+    (void)request;
+    return true;
+}
+
+/*
+ * Half of what torchrun sets is no launcher's trace, but mostly somebody's
+ * mistake: each rank would be a job of its own without a word.
+ */
+static weft_status join_nobody(const wefti_bootstrap_request *request,
+                               wefti_membership *membership_out)
+{
+    const char *size = wefti_setting_foreign("WORLD_SIZE");
+    const char *rank = wefti_setting_foreign("RANK");
+    if (size && strcmp(size, "1") != 0) {
+        wefti_log(WEFTI_LOG_WARN, -1,
+                  "WORLD_SIZE=%.40s is set, but %s is not: this rank is a job "
+                  "of its own; set RANK, WORLD_SIZE and MASTER_ADDR, or "
+                  "WEFT_NRANKS=1 to say that it is meant",
+                  size, rank ? "MASTER_ADDR" : "RANK");
+    }
+    return join(request, membership_out);
+}
+
+const wefti_launch_source wefti_launch_source_environment = {
+    .name = "WEFT_* variables",
+    .sign = "WEFT_RENDEZVOUS, WEFT_NRANKS or WEFT_RANK is set",
+    .alone_too = true,
+    .applies = has_variables,
+    .find_rank = wefti_environment_find_rank,
+    .join = join,
+};
+
+const wefti_launch_source wefti_launch_source_alone = {
+    .name = "nobody",
+    .sign = "no launcher has left a trace",
+    .alone_too = true,
+    .applies = always,
+    .find_rank = wefti_environment_find_rank,
+    .join = join_nobody,
+};

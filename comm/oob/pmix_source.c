@@ -334,9 +334,6 @@ static weft_status join(const wefti_bootstrap_request *request,
 {
     static _Atomic uint64_t bootstraps; /* alone: a number for each */
     launcher *self;
-    if (request->nranks == 1) {
-        return wefti_bootstrap_alone(request, membership_out);
-    }
     weft_status status = launcher_open(&self);
     if (status != WEFT_OK) {
         return status;

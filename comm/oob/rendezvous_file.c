@@ -282,9 +282,6 @@ static weft_status join(const wefti_bootstrap_request *request,
     if (status != WEFT_OK) {
         return status;
     }
-    if (request->nranks == 1) {
-        return wefti_bootstrap_alone(request, membership_out);
-    }
     return request->rank == 0 ? serve(request, path, membership_out)
                               : come(request, path, membership_out);
 }

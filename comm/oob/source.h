@@ -17,13 +17,15 @@
  * name      for people
  * sign      what was found that speaks for it
  * applies   by looking at the request and the environment alone
- * look      this rank and how many there are; for a request that leaves them
+ * find_rank this rank and how many there are; for a request that leaves them
  *           open (nranks 0)
+ * alone_too join is called for one rank too, which else needs no other
  * join      join; rank and nranks of the request are set
  */
 typedef struct wefti_launch_source {
     const char *name;
     const char *sign;
+    bool alone_too;
     bool (*applies)(const wefti_bootstrap_request *request);
     weft_status (*find_rank)(int *rank_out, int *nranks_out);
     weft_status (*join)(const wefti_bootstrap_request *request,

@@ -108,9 +108,6 @@ static weft_status join(const wefti_bootstrap_request *request,
 {
     wefti_endpoint endpoint;
     wefti_secret secret;
-    if (request->nranks == 1) {
-        return wefti_bootstrap_alone(request, membership_out);
-    }
     weft_status status = find_endpoint(&endpoint);
     if (status == WEFT_OK) {
         status = find_secret(&endpoint, &secret);

@@ -7,8 +7,6 @@
  *
  * The address is this host's loopback, or what WEFT_HOST names of it.
  */
-#include "comm/oob/unique_id.h"
-
 #include "base/descriptors.h"
 #include "base/error.h"
 #include "base/settings.h"
@@ -16,6 +14,7 @@
 #include "comm/oob/cursor.h"
 #include "comm/oob/message.h"
 #include "comm/oob/server.h"
+#include "comm/oob/source.h"
 
 #include <sodium.h>
 #include <unistd.h>
@@ -121,8 +120,21 @@ weft_status weft_unique_id_create(weft_unique_id *id_out)
     return status;
 }
 
-weft_status wefti_unique_id_join(const wefti_bootstrap_request *request,
-                                 wefti_membership *membership_out)
+static bool has_id(const wefti_bootstrap_request *request)
+{
+    return request->id != NULL;
+}
+
+/* A request with an id is refused earlier unless it says its rank. */
+static weft_status look_in_request(int *rank_out, int *nranks_out)
+{
+    *rank_out = 0;
+    *nranks_out = 1;
+    return WEFT_OK;
+}
+
+static weft_status join(const wefti_bootstrap_request *request,
+                        wefti_membership *membership_out)
 {
     wefti_endpoint endpoint;
     wefti_secret secret;
@@ -133,3 +145,12 @@ weft_status wefti_unique_id_join(const wefti_bootstrap_request *request,
     wefti_secret_fini(&secret);
     return status;
 }
+
+const wefti_launch_source wefti_launch_source_unique_id = {
+    .name = "a unique id",
+    .sign = "the config has one",
+    .alone_too = true,
+    .applies = has_id,
+    .find_rank = look_in_request,
+    .join = join,
+};

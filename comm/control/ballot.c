@@ -119,7 +119,7 @@ static void tell(wefti_ballot *ballot, const wefti_ballot_place *place,
     for (int rank = 0; rank < comm->nranks; rank++) {
         if (comm->peers[rank].first == rank &&
             rank != comm->peers[comm->rank].first && votes(ballot, rank)) {
-            wefti_control_tell(comm, rank, &note);
+            wefti_control_notify(comm, rank, &note);
         }
     }
 }

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 enum {
-    CONTACTS_EACH = 2, /* two may call each other at once */
-    CONTACTS_MORE = 16,
+    PROBES_EACH = 2, /* two may call each other at once */
+    PROBES_MORE = 16,
     SILENT_LEAST_NS = 250000000,
     SILENT_PART = 4 /* of the time limit */
 };
@@ -39,24 +39,24 @@ static weft_status listen_on(wefti_control *control, uint32_t address)
 
 static void tear(wefti_control *control)
 {
-    for (int i = 0; control->contacts && i < control->contact_count; i++) {
-        wefti_contact_close(&control->contacts[i]);
+    for (int i = 0; control->probes && i < control->probe_count; i++) {
+        wefti_peer_probe_close(&control->probes[i]);
     }
     wefti_oob_listener_close(&control->listener);
     if (control->wake_fd >= 0) {
         close(control->wake_fd);
     }
-    wefti_errands_take(control, 0);
-    while (control->errands) {
-        wefti_errand *next = control->errands->next;
-        free(control->errands);
-        control->errands = next;
+    wefti_notices_take(control, 0);
+    while (control->notices) {
+        wefti_notice *next = control->notices->next;
+        free(control->notices);
+        control->notices = next;
     }
     pthread_mutex_destroy(&control->lock);
     wefti_secret_fini(&control->self.secret);
     free(control->domains);
     free(control->addresses);
-    free(control->contacts);
+    free(control->probes);
     free(control->lost_ns);
     free(control->watched);
     free(control->polled);
@@ -66,20 +66,20 @@ static void tear(wefti_control *control)
 
 static bool allocate(wefti_control *control, size_t ranks)
 {
-    control->contact_count = CONTACTS_EACH * (int)ranks + CONTACTS_MORE;
+    control->probe_count = PROBES_EACH * (int)ranks + PROBES_MORE;
     /* Contacts, processes, our own bell, and the listener's. */
-    control->polled_room = control->contact_count + (int)ranks + 1;
+    control->polled_room = control->probe_count + (int)ranks + 1;
     const size_t room = (size_t)control->polled_room;
     control->domains = calloc(ranks, sizeof(*control->domains));
     control->addresses = calloc(ranks, sizeof(*control->addresses));
-    control->contacts =
-        calloc((size_t)control->contact_count, sizeof(*control->contacts));
+    control->probes =
+        calloc((size_t)control->probe_count, sizeof(*control->probes));
     control->lost_ns = calloc(ranks, sizeof(*control->lost_ns));
     control->watched = calloc(ranks, sizeof(*control->watched));
     control->polled =
         calloc(room + WEFTI_OOB_LISTENER_POLLED, sizeof(*control->polled));
     control->polled_as = calloc(room, sizeof(*control->polled_as));
-    return control->domains && control->addresses && control->contacts &&
+    return control->domains && control->addresses && control->probes &&
            control->lost_ns && control->watched && control->polled &&
            control->polled_as;
 }
@@ -95,7 +95,7 @@ weft_status wefti_control_open(wefti_engine *engine,
     }
     control->engine = engine;
     control->wake_fd = -1;
-    control->inbox_end = &control->inbox;
+    control->posted_end = &control->posted;
     control->self.rank = membership->rank;
     control->self.nranks = membership->nranks;
     wefti_secret_init(&control->self.secret, membership->job_key,

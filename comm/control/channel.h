@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/channel.h - the control channel between domains: who has died
- * there, whether a host still answers, and what every domain must hear of.
+ * comm/control/channel.h - the control channel between domains: which ranks
+ * have died there, whether a host still answers, and what every domain must
+ * know.
  *
  * The lowest rank of each domain that lives leads it; leaders are meshed. A
- * leader sees the processes of its domain end, and says so; a leader's own end
- * closes its connections, and the others then call the next rank of its domain.
- * Any rank that has something to tell a domain calls a rank of it, and another
- * one if that does not hear. While all is well nothing is sent.
+ * leader sees the processes of its domain end, and reports it; a leader's own
+ * end closes its connections, and the others then connect to the next rank of
+ * its domain. Any rank that has a notice for a domain connects to a rank of it,
+ * and to another one if that does not acknowledge it. While all is well nothing
+ * is sent.
  *
  * One thread per rank, which sleeps; only jobs of several domains have it.
  */
 #ifndef COMM_CONTROL_CHANNEL_H
 #define COMM_CONTROL_CHANNEL_H
 
-#include "comm/control/contact.h"
+#include "comm/control/peer_probe.h"
 #include "comm/core.h"
 
 /*
- * wefti_control_open - listen on address (network order), while ranks meet.
+ * wefti_control_open - listen on address (network order), while ranks join.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
@@ -40,22 +42,23 @@ WEFT_NODISCARD weft_status wefti_control_start(wefti_control *control);
 /* The ranks have met, and the engine has its members and its memory. */
 void wefti_control_activate(wefti_control *control, int64_t timeout_ns);
 
-/* Lets go out what was told, for half a second at most. NULL is legal. */
+/* Lets go out what was posted, for half a second at most. NULL is legal. */
 void wefti_control_close(wefti_control *control);
 
 /*
- * wefti_control_tell - see that some rank of comm in peer's domain hears note.
- * control NULL: nothing happens. Without memory the note is lost, and logged.
+ * wefti_control_notify - see that some rank of comm in peer's domain hears
+ * note. control NULL: nothing happens. Without memory the note is lost, and
+ * logged.
  *
  * Threads     any, with or without the engine's lock.
  */
-void wefti_control_tell(weft_comm *comm, int peer, const wefti_note *note);
+void wefti_control_notify(weft_comm *comm, int peer, const wefti_note *note);
 
 /* The same for each other domain of comm. */
-void wefti_control_tell_all(weft_comm *comm, const wefti_note *note);
+void wefti_control_notify_all(weft_comm *comm, const wefti_note *note);
 
-/* Ask whether peer's host still answers; its fate tells. */
-void wefti_control_ask(weft_comm *comm, int peer);
+/* Ask whether peer's host still answers; its fate shows. */
+void wefti_control_ping(weft_comm *comm, int peer);
 
 /* What is known of rank of the job. Threads: any. */
 wefti_fate wefti_control_get_fate(const wefti_control *control, int rank);

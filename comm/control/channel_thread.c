@@ -13,7 +13,7 @@
 enum {
     GLARE_NS = 300000000, /* the lower rank waits to be called so long */
     LOST_PAUSE_NS = 5000000,
-    CLOSING_NS = 1000000000,   /* for what is still to be told */
+    CLOSING_NS = 1000000000,   /* for notices still on their way */
     UNANSWERED_NS = 200000000, /* for answers to what has been delivered */
     UNANSWERED_LOOK_NS = 20000000
 };
@@ -56,41 +56,40 @@ static int find_leader(const wefti_control *control, int domain)
     return -1;
 }
 
-wefti_contact *wefti_control_find_contact(wefti_control *control, int rank)
+wefti_peer_probe *wefti_control_find_probe(wefti_control *control, int rank)
 {
-    wefti_contact *found = NULL;
-    for (int i = 0; i < control->contact_count; i++) {
-        wefti_contact *contact = &control->contacts[i];
-        if (contact->state != WEFTI_CONTACT_NONE && contact->peer == rank &&
-            !contact->leaving &&
-            (!found || contact->state == WEFTI_CONTACT_OPEN)) {
-            found = contact;
+    wefti_peer_probe *found = NULL;
+    for (int i = 0; i < control->probe_count; i++) {
+        wefti_peer_probe *probe = &control->probes[i];
+        if (probe->state != WEFTI_PEER_NONE && probe->peer == rank &&
+            !probe->leaving && (!found || probe->state == WEFTI_PEER_OPEN)) {
+            found = probe;
         }
     }
     return found;
 }
 
-static wefti_contact *find_place(wefti_control *control)
+static wefti_peer_probe *find_place(wefti_control *control)
 {
-    for (int i = 0; i < control->contact_count; i++) {
-        if (control->contacts[i].state == WEFTI_CONTACT_NONE) {
-            return &control->contacts[i];
+    for (int i = 0; i < control->probe_count; i++) {
+        if (control->probes[i].state == WEFTI_PEER_NONE) {
+            return &control->probes[i];
         }
     }
     return NULL;
 }
 
-void wefti_control_call(wefti_control *control, int rank, int64_t at_ns)
+void wefti_control_connect(wefti_control *control, int rank, int64_t at_ns)
 {
-    wefti_contact *place = find_place(control);
+    wefti_peer_probe *place = find_place(control);
     if (place) {
-        wefti_contact_call(place, rank, control->addresses[rank],
-                           &control->self, at_ns, wefti_clock_ns());
+        wefti_peer_probe_open(place, rank, control->addresses[rank],
+                              &control->self, at_ns, wefti_clock_ns());
     }
 }
 
 /* What has become of this domain's ranks, to who asks. */
-static void tell_fates(wefti_control *control, wefti_contact *contact)
+static void send_fates(wefti_control *control, wefti_peer_probe *probe)
 {
     for (int rank = 0; rank < control->self.nranks; rank++) {
         wefti_fate fate = wefti_control_get_fate(control, rank);
@@ -98,16 +97,16 @@ static void tell_fates(wefti_control *control, wefti_contact *contact)
             fate != WEFTI_FATE_NONE) {
             const wefti_note note = {
                 .kind = WEFTI_NOTE_FATE, .rank = rank, .fate = (uint32_t)fate};
-            wefti_contact_say(contact, &note);
+            wefti_peer_probe_send(probe, &note);
         }
     }
 }
 
-static void tell_fates_to_all(wefti_control *control)
+static void send_fates_to_all(wefti_control *control)
 {
-    for (int i = 0; i < control->contact_count; i++) {
-        if (control->contacts[i].state == WEFTI_CONTACT_OPEN) {
-            tell_fates(control, &control->contacts[i]);
+    for (int i = 0; i < control->probe_count; i++) {
+        if (control->probes[i].state == WEFTI_PEER_OPEN) {
+            send_fates(control, &control->probes[i]);
         }
     }
 }
@@ -123,20 +122,20 @@ static void cut_domain(wefti_control *control, int domain)
 }
 
 /*
- * A contact has ended. Closed or reset, its process has most likely ended, but
+ * A probe has ended. Closed or reset, its process has most likely ended, but
  * only its kernel's refusal proves that: so it is called once more.
  */
-static void lose(wefti_control *control, wefti_contact *contact,
-                 wefti_contact_news news, int64_t now_ns)
+static void lose(wefti_control *control, wefti_peer_probe *probe,
+                 wefti_peer_probe_news news, int64_t now_ns)
 {
-    const int peer = contact->peer;
-    const bool left = contact->leaving;
-    wefti_contact_close(contact);
-    wefti_errands_lost(control, peer);
+    const int peer = probe->peer;
+    const bool left = probe->leaving;
+    wefti_peer_probe_close(probe);
+    wefti_notices_lost(control, peer);
     if (wefti_control_get_fate(control, peer) != WEFTI_FATE_NONE || left) {
         return;
     }
-    if (news == WEFTI_CONTACT_SILENT) {
+    if (news == WEFTI_PEER_SILENT) {
         cut_domain(control, control->domains[peer]);
         return;
     }
@@ -144,51 +143,50 @@ static void lose(wefti_control *control, wefti_contact *contact,
     if (!again) {
         control->lost_ns[peer] = now_ns;
     }
-    if (news == WEFTI_CONTACT_REFUSED ||
+    if (news == WEFTI_PEER_REFUSED ||
         now_ns - control->lost_ns[peer] > lost_most_ns) {
         set_fate(control, peer, WEFTI_FATE_DEAD);
-    } else if (!wefti_control_find_contact(control, peer)) {
-        wefti_control_call(control, peer,
-                           again ? now_ns + LOST_PAUSE_NS : now_ns);
+    } else if (!wefti_control_find_probe(control, peer)) {
+        wefti_control_connect(control, peer,
+                              again ? now_ns + LOST_PAUSE_NS : now_ns);
     }
 }
 
-static void look_at(wefti_control *control, wefti_contact *contact,
-                    int64_t now_ns)
+static void read_probe(wefti_control *control, wefti_peer_probe *probe,
+                       int64_t now_ns)
 {
     wefti_note note;
-    while (contact->state != WEFTI_CONTACT_NONE) {
-        wefti_contact_news news =
-            wefti_contact_look(contact, &control->self, now_ns, &note);
+    while (probe->state != WEFTI_PEER_NONE) {
+        wefti_peer_probe_news news =
+            wefti_peer_probe_next(probe, &control->self, now_ns, &note);
         switch (news) {
-        case WEFTI_CONTACT_QUIET:
+        case WEFTI_PEER_QUIET:
             return;
-        case WEFTI_CONTACT_READY:
-            control->lost_ns[contact->peer] = 0;
-            tell_fates(control, contact);
+        case WEFTI_PEER_READY:
+            control->lost_ns[probe->peer] = 0;
+            send_fates(control, probe);
             break;
-        case WEFTI_CONTACT_SAID:
-            if (note.kind == WEFTI_NOTE_FATE && note.rank != contact->peer &&
-                control->domains[note.rank] ==
-                    control->domains[contact->peer]) {
+        case WEFTI_PEER_NOTE:
+            if (note.kind == WEFTI_NOTE_FATE && note.rank != probe->peer &&
+                control->domains[note.rank] == control->domains[probe->peer]) {
                 set_fate(control, note.rank, (wefti_fate)note.fate);
             } else if (note.kind == WEFTI_NOTE_BYE) {
-                contact->leaving = true;
-                set_fate(control, contact->peer, WEFTI_FATE_LEFT);
+                probe->leaving = true;
+                set_fate(control, probe->peer, WEFTI_FATE_LEFT);
             } else {
-                wefti_control_hear(control, contact, &note);
+                wefti_control_receive(control, probe, &note);
             }
             break;
-        case WEFTI_CONTACT_LOST:
-        case WEFTI_CONTACT_REFUSED:
-        case WEFTI_CONTACT_SILENT:
-            lose(control, contact, news, now_ns);
+        case WEFTI_PEER_LOST:
+        case WEFTI_PEER_REFUSED:
+        case WEFTI_PEER_SILENT:
+            lose(control, probe, news, now_ns);
             return;
         }
     }
 }
 
-/* A leader holds a contact with each other one. Returns when to look again. */
+/* A leader holds a probe with each other one. Returns when to look again. */
 static int64_t keep_mesh(wefti_control *control, int64_t now_ns)
 {
     const int own = control->self.rank;
@@ -201,12 +199,12 @@ static int64_t keep_mesh(wefti_control *control, int64_t now_ns)
             continue;
         }
         int leader = find_leader(control, domain);
-        if (leader < 0 || wefti_control_find_contact(control, leader)) {
+        if (leader < 0 || wefti_control_find_probe(control, leader)) {
             continue;
         }
         /* Of two that may call each other, the higher one does. */
         if (own > leader || now_ns >= control->began_ns + GLARE_NS) {
-            wefti_control_call(control, leader, now_ns);
+            wefti_control_connect(control, leader, now_ns);
         } else {
             next_ns = control->began_ns + GLARE_NS;
         }
@@ -234,12 +232,12 @@ static void watch(wefti_control *control)
     if (!atomic_load(&control->active)) {
         return;
     }
-    for (int i = 0; i < control->contact_count; i++) {
-        const wefti_contact *contact = &control->contacts[i];
-        if (contact->state != WEFTI_CONTACT_NONE) {
-            add(control, contact->connection.fd,
-                wefti_oob_connection_events(&contact->connection),
-                WEFTI_POLLED_CONTACT, i);
+    for (int i = 0; i < control->probe_count; i++) {
+        const wefti_peer_probe *probe = &control->probes[i];
+        if (probe->state != WEFTI_PEER_NONE) {
+            add(control, probe->connection.fd,
+                wefti_oob_connection_events(&probe->connection),
+                WEFTI_POLLED_PROBE, i);
         }
     }
     for (int rank = 0; rank < control->self.nranks; rank++) {
@@ -255,11 +253,11 @@ static void watch(wefti_control *control)
 static void read_peer(void *context, wefti_oob_connection *peer)
 {
     wefti_control *control = context;
-    wefti_contact *place = find_place(control);
-    if (wefti_contact_admit(place, peer, &control->self)) {
+    wefti_peer_probe *place = find_place(control);
+    if (wefti_peer_probe_accept(place, peer, &control->self)) {
         control->lost_ns[place->peer] = 0;
-        tell_fates(control, place);
-        look_at(control, place, wefti_clock_ns());
+        send_fates(control, place);
+        read_probe(control, place, wefti_clock_ns());
     }
 }
 
@@ -279,8 +277,8 @@ static void attend(wefti_control *control)
             (void)got;
             break;
         }
-        case WEFTI_POLLED_CONTACT:
-            wefti_oob_connection_serve(&control->contacts[index].connection,
+        case WEFTI_POLLED_PROBE:
+            wefti_oob_connection_serve(&control->probes[index].connection,
                                        polled->revents);
             break;
         case WEFTI_POLLED_PROCESS:
@@ -294,7 +292,7 @@ static void attend(wefti_control *control)
                              control->polled + control->polled_count,
                              control->listener_polled, read_peer, control);
     if (ended) {
-        tell_fates_to_all(control);
+        send_fates_to_all(control);
     }
 }
 
@@ -308,30 +306,30 @@ static int64_t advance(wefti_control *control, int64_t now_ns)
 {
     int64_t next_ns = INT64_MAX;
     wefti_oob_listener_expire(&control->listener, now_ns);
-    for (int i = 0; i < control->contact_count; i++) {
-        look_at(control, &control->contacts[i], now_ns);
+    for (int i = 0; i < control->probe_count; i++) {
+        read_probe(control, &control->probes[i], now_ns);
     }
     if (!atomic_load(&control->closing)) {
         next_ns = keep_mesh(control, now_ns);
     }
-    wefti_errands_take(control, now_ns);
-    next_ns = least(next_ns, wefti_errands_advance(control, now_ns));
+    wefti_notices_take(control, now_ns);
+    next_ns = least(next_ns, wefti_notices_advance(control, now_ns));
     next_ns = least(next_ns, wefti_oob_listener_next_ns(&control->listener));
-    for (int i = 0; i < control->contact_count; i++) {
-        wefti_contact *contact = &control->contacts[i];
-        /* What was just said may be owed an acknowledgement. */
-        look_at(control, contact, now_ns);
-        if (contact->state != WEFTI_CONTACT_NONE) {
+    for (int i = 0; i < control->probe_count; i++) {
+        wefti_peer_probe *probe = &control->probes[i];
+        /* What was just sent may be owed an acknowledgement. */
+        read_probe(control, probe, now_ns);
+        if (probe->state != WEFTI_PEER_NONE) {
             next_ns =
                 least(next_ns,
-                      wefti_contact_next_ns(contact, &control->self, now_ns));
+                      wefti_peer_probe_next_ns(probe, &control->self, now_ns));
         }
     }
     return next_ns;
 }
 
 /*
- * Whether the channel may end: nothing is to be told, or it took too long. A
+ * Whether the channel may end: no notice is on its way, or it took too long. A
  * rank that has been stopped does not answer for what lies in its socket; it
  * will find it there. One that is stopped takes no call either, and is mostly
  * whom the fault is about.
@@ -345,18 +343,18 @@ static bool is_over(wefti_control *control, int64_t now_ns)
         control->closing_ns = now_ns;
     }
     const int64_t since_ns = now_ns - control->closing_ns;
-    return !atomic_load(&control->active) || !control->errands ||
+    return !atomic_load(&control->active) || !control->notices ||
            since_ns > CLOSING_NS ||
-           (since_ns > UNANSWERED_NS && wefti_errands_may_end(control));
+           (since_ns > UNANSWERED_NS && wefti_notices_may_end(control));
 }
 
-static void say_farewell(wefti_control *control)
+static void send_farewell(wefti_control *control)
 {
     const wefti_note bye = {.kind = WEFTI_NOTE_BYE};
     set_fate(control, control->self.rank, WEFTI_FATE_LEFT);
-    for (int i = 0; i < control->contact_count; i++) {
-        if (control->contacts[i].state == WEFTI_CONTACT_OPEN) {
-            wefti_contact_say(&control->contacts[i], &bye);
+    for (int i = 0; i < control->probe_count; i++) {
+        if (control->probes[i].state == WEFTI_PEER_OPEN) {
+            wefti_peer_probe_send(&control->probes[i], &bye);
         }
     }
 }
@@ -383,7 +381,7 @@ void *wefti_control_run(void *argument)
         }
     }
     if (atomic_load(&control->active)) {
-        say_farewell(control);
+        send_farewell(control);
     }
     return NULL;
 }

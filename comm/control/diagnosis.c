@@ -266,7 +266,7 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
         if (wefti_remote_is(&comm->fabric, peer) &&
             awaits(comm, context, peer) && comm->peers[peer].first != asked) {
             asked = comm->peers[peer].first;
-            wefti_control_ask(comm, peer);
+            wefti_control_ping(comm, peer);
         }
     }
 }

@@ -157,7 +157,7 @@ static void tell_other_domains(weft_comm *comm)
                            .op_number = comm->fault.op_number,
                            .completed = most_completed(comm)};
         memcpy(note.text, comm->fault.text, sizeof(note.text));
-        wefti_control_tell_all(comm, &note);
+        wefti_control_notify_all(comm, &note);
     }
 }
 

@@ -302,7 +302,7 @@ static bool all_gone(const wefti_net *net)
  * what the peer has not read either. So nobody closes before all have said that
  * they will send no more, or a while has passed.
  */
-static void say_farewell(wefti_net *net)
+static void send_farewell(wefti_net *net)
 {
     bool failed = false;
     for (int peer = 0; peer < net->nranks; peer++) {
@@ -337,7 +337,7 @@ void wefti_net_close(wefti_net *net)
     wefti_net_settle(net);
     wefti_net_watch_stop(net->watch);
     if (net->port) {
-        say_farewell(net);
+        send_farewell(net);
         net->table->close(net->port, CLOSE_MS);
     }
     for (int peer = 0; peer < net->nranks; peer++) {

@@ -46,7 +46,7 @@ static weft_status check_ranks(const wefti_bootstrap_request *request)
  */
 static weft_status check_descriptors(int nranks)
 {
-    /* For each a connection and a pidfd; room for unauthenticated peers, whom
+    /* For each a connection and a pidfd; room for unauthenticated peers, which
      * poll counts whether they are there or not; own files. */
     enum { EACH = 2, OTHERS = 16 + WEFTI_OOB_UNPROVEN_MOST };
     const rlim_t needed = (rlim_t)EACH * (rlim_t)nranks + OTHERS;
@@ -87,7 +87,8 @@ weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,
     weft_status lacking =
         status == WEFT_OK ? check_descriptors(own.nranks) : WEFT_OK;
     if (status != WEFT_OK || (lacking != WEFT_OK && own.rank == 0)) {
-        return status != WEFT_OK ? status : lacking; /* nobody could be told */
+        return status != WEFT_OK ? status
+                                 : lacking; /* no other rank could learn it */
     }
     if (lacking != WEFT_OK) {
         snprintf(reason, sizeof(reason), "%s", weft_error_text());

@@ -3,7 +3,7 @@
  * comm/oob/bootstrap.h - bring the ranks of a job together, once.
  *
  *   rank r                                   server (thread of one process)
- *     | TCP, loopback unless told otherwise      |
+ *     | TCP, loopback unless set otherwise      |
  *     |---- hello: magic, version, nonce ------->|
  *     |<--- challenge: version, nonce -----------|
  *     |---- join: rank, nranks, pid, MAC ------->|   ... until all have joined
@@ -11,7 +11,8 @@
  *     |     (the lowest rank of each domain hands its memory to the others
  *     |      of the domain: a token over a unix socket, a descriptor back)
  *     |<--> infos, if there are several domains -|
- *     |---- report: I have built mine, or why not|   ... until all have said so
+ *     |---- report: I have built mine, or why not|   ... until all have
+ * reported
  *     |<--- verdict: the same for all -----------|
  *
  * Ranks are of one domain if they run on the same kernel, in the same network
@@ -21,7 +22,7 @@
  * The server is a thread of rank 0's process (environment) or of the process
  * that made the unique id. It accepts only holders of the secret, bounds every
  * message, serves unauthenticated peers without blocking members, and ends when
- * all have met or the time is over; then nothing listens any more.
+ * all have joined or the time is over; then nothing listens any more.
  */
 #ifndef COMM_OOB_BOOTSTRAP_H
 #define COMM_OOB_BOOTSTRAP_H
@@ -29,7 +30,7 @@
 #include "comm/oob/join_request.h"
 
 /*
- * wefti_bootstrap_join - meet all other ranks.
+ * wefti_bootstrap_join - join the job, with all other ranks.
  *
  * Returns     OK | ERR_INVALID | ERR_BOOTSTRAP | ERR_TIMEOUT | ERR_SYSTEM |
  *             ERR_NO_MEMORY; the text says which rank is missing, has died, or

@@ -6,7 +6,7 @@
  * the server was crowded: try again. From then on it means that the server
  * has died. Every wait ends with the request's time limit; a member gives the
  * server, which watches the same limit, a second more, so that on a busy
- * machine all still hear one verdict.
+ * machine all still get one verdict.
  */
 #include "comm/oob/client.h"
 
@@ -38,7 +38,7 @@ struct wefti_client {
     int64_t warn_at_ns;  /* INT64_MAX once warned, or accepted */
     bool challenged;     /* a server has answered at least once */
     bool accepted;
-    bool judged;      /* has heard a verdict */
+    bool judged;      /* has got a verdict */
     int last_failure; /* errno of the last connect, 0: it succeeded */
     wefti_oob_connection connection;
     wefti_memory_source memory_source; /* if this rank leads its domain */
@@ -211,7 +211,7 @@ static weft_status await_as_member(wefti_client *self,
     }
 }
 
-/* The server decides first, so that all hear the same. */
+/* The server decides first, so that all get the same. */
 static uint32_t server_limit_ms(const wefti_client *self)
 {
     int64_t left_ms = (self->limit_ns - wefti_clock_ns()) / 1000000;
@@ -485,7 +485,7 @@ static weft_status take_part(wefti_client *self, wefti_membership *membership)
     return status;
 }
 
-/* accepted_out: whether the others have heard, or will hear, of this rank. */
+/* accepted_out: whether the others know, or will know, of this rank. */
 static weft_status join_all(const wefti_endpoint *endpoint,
                             const wefti_secret *secret,
                             const wefti_bootstrap_request *request,
@@ -553,7 +553,7 @@ weft_status wefti_client_join(const wefti_endpoint *endpoint,
         (status != WEFT_ERR_NO_MEMORY && status != WEFT_ERR_SYSTEM)) {
         return status;
     }
-    /* What it lacked to take part may suffice to tell the others so. */
+    /* What it lacked to take part may suffice to send the others the reason. */
     snprintf(reason, sizeof(reason), "%s", weft_error_text());
     const wefti_bootstrap_request telling =
         wefti_bootstrap_refuse(request, status, reason);

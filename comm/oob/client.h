@@ -10,8 +10,8 @@
 #include "comm/oob/secret.h"
 
 /*
- * wefti_client_join - find the server, prove who this is, and take part until
- * the verdict.
+ * wefti_client_join - find the server, prove which rank this is, and take part
+ * until the verdict.
  *
  * request   its id is not looked at; rank and nranks are set.
  *

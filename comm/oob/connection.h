@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/connection.h - one connection of a job: how it comes to be, who is
- * at the other end, messages in and out. Nothing here blocks, but for one wait.
+ * comm/oob/connection.h - one connection of a job: how it comes to be, how
+ * its peer is authenticated, messages in and out. Nothing here blocks, but for
+ * one wait.
  *
  *   client                          server
  *     |---- HELLO --------------------->|
@@ -48,7 +49,7 @@ typedef struct wefti_oob_connection {
 
 typedef enum wefti_oob_arrival {
     WEFTI_OOB_ARRIVAL_NONE,     /* not yet a whole message */
-    WEFTI_OOB_ARRIVAL_READY,    /* a client's keys stand: it speaks first */
+    WEFTI_OOB_ARRIVAL_READY,    /* a client's keys stand: it sends first */
     WEFTI_OOB_ARRIVAL_MESSAGE,  /* one, from the holder of the keys if sealed */
     WEFTI_OOB_ARRIVAL_VERSION,  /* the peer's, as.hello.version, is another */
     WEFTI_OOB_ARRIVAL_UNPROVEN, /* a wrong seal */

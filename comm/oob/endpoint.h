@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/endpoint.h - where ranks meet: an address that one listens on
+ * comm/oob/endpoint.h - where ranks connect: an address that one listens on
  * and the others connect to.
  */
 #ifndef COMM_OOB_ENDPOINT_H
@@ -17,7 +17,7 @@
  * what       what it is: the rendezvous
  * text       as people write it, such as 127.0.0.1:5555
  * name       what messages call it: "the rendezvous at 127.0.0.1:5555 (rank 0)"
- * patient    nobody may listen there yet
+ * patient    no process may listen there yet
  */
 typedef struct wefti_endpoint {
     struct sockaddr_storage address;

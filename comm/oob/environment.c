@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/environment.c - who am I, where do we meet, who listens.
+ * comm/oob/environment.c - which rank this is, where the job gathers, which
+ * process listens.
  */
 #include "comm/oob/environment.h"
 
@@ -144,7 +145,7 @@ static bool always(const wefti_bootstrap_request *request)
 }
 
 /*
- * Half of what torchrun sets is no launcher's trace, but mostly somebody's
+ * Half of what torchrun sets is no launcher's trace, but mostly a user's
  * mistake: each rank would be a job of its own without a word.
  */
 static weft_status join_nobody(const wefti_bootstrap_request *request,

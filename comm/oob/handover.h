@@ -5,14 +5,14 @@
  * inside one network namespace of one host.
  *
  * Whoever fetches proves itself by its claim token and by the kernel's word for
- * its process and user; whoever hands out, by the answer.
+ * its process and user; the rank that hands out, by the answer.
  */
 #ifndef COMM_OOB_HANDOVER_H
 #define COMM_OOB_HANDOVER_H
 
 #include "comm/oob/connection.h"
 
-/* What proves rank, and what proves who hands it the memory. */
+/* What proves rank, and what proves the rank that hands it the memory. */
 typedef struct wefti_tokens {
     unsigned char claim[WEFTI_TOKEN_BYTES];
     unsigned char answer[WEFTI_TOKEN_BYTES];

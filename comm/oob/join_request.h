@@ -16,9 +16,9 @@ typedef struct wefti_client wefti_client;
 /*
  * id           NULL: from WEFT_RENDEZVOUS, WEFT_SECRET or WEFT_SECRET_FILE.
  * rank         with id NULL and nranks 0: from WEFT_RANK, WEFT_NRANKS.
- * tuning       opaque; everybody receives rank 0's.
+ * tuning       opaque; all receive rank 0's.
  * refused      OK; or why this rank will not take part, whatever the others
- *              bring: it meets them only to tell them refused_text (borrowed),
+ *              bring: it joins only to send them refused_text (borrowed),
  *              and prepare is not called.
  * stay_ms      if not 0, a member's time limit in place of timeout_ms, which
  *              then is for becoming one.
@@ -26,7 +26,7 @@ typedef struct wefti_client wefti_client;
  *              asked for.
  * judged_out   set where a server that has the secret gave a verdict; NULL: not
  *              asked for.
- * warn_ms      whoever waits logs (warn) which ranks are missing.
+ * warn_ms      a rank that waits logs (warn) which ranks are missing.
  * timeout_ms   and gives up.
  * prepare      what has to succeed on every rank before any rank returns OK:
  *              called once this rank holds its membership (borrowed); where
@@ -54,8 +54,8 @@ typedef struct wefti_bootstrap_request {
 
 /*
  * wefti_bootstrap_refuse - request as a rank makes it that cannot take part,
- * to tell the others why; reason is borrowed. It looks for a server for a
- * moment only: rank 0 may lack the same.
+ * to send the others the reason; reason is borrowed. It looks for a server for
+ * a moment only: rank 0 may lack the same.
  */
 wefti_bootstrap_request
 wefti_bootstrap_refuse(const wefti_bootstrap_request *request,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/oob/listener.h - a socket that listens, and the connections that it has
- * brought whose peers have not shown who they are: few, for a short time, and
+ * brought whose peers are not authenticated: few, for a short time, and
  * the oldest makes room for the next.
  */
 #ifndef COMM_OOB_LISTENER_H
@@ -43,8 +43,9 @@ wefti_oob_listener_watch(const wefti_oob_listener *listener,
 
 /*
  * wefti_oob_listener_serve - what poll said of them: hands each peer that has
- * sent something to read, accepts those who wait, some at a time, so that those
- * inside are served between, and drops those who have been here too long.
+ * sent something to read, accepts those that wait, some at a time, so that
+ * those inside are served between, and drops those that have been here too
+ * long.
  *
  * read   takes messages (wefti_oob_connection_next); a peer that it wants to
  *        keep it moves out, one that it does not want it ends. It may close
@@ -54,7 +55,7 @@ void wefti_oob_listener_serve(
     wefti_oob_listener *listener, const struct pollfd *polled, nfds_t count,
     void (*read)(void *context, wefti_oob_connection *peer), void *context);
 
-/* Drop those who have been here too long. */
+/* Drop those that have been here too long. */
 void wefti_oob_listener_expire(wefti_oob_listener *listener, int64_t now_ns);
 
 /* When the next one will have been; INT64_MAX if there are none. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/membership.h - who is in the job, and the memory that a domain
+ * comm/oob/membership.h - the members of the job, and the memory that a domain
  * shares: what a rank holds once it has joined.
  */
 #ifndef COMM_OOB_MEMBERSHIP_H

@@ -8,7 +8,7 @@
  * least and a most size, checked before anything is stored; numbers are
  * little-endian; a message with a field out of range, or a byte too many, is
  * no message. HELLO and CHALLENGE begin alike in all versions for ever, so
- * that two versions can tell each other who they are.
+ * that two versions can name themselves to each other.
  *
  * The MAC is session.h's business: encode leaves room for it, decode steps
  * over it.
@@ -39,21 +39,20 @@ enum {
 /*
  * C: to the server, S: to a member; sealed ones end in a MAC.
  * HELLO C, CHALLENGE S  versions and nonces
- * JOIN C                sealed: who I am, rank 0's tuning
- * REFUSAL S             the secret is wrong: nothing else is said
+ * JOIN C                sealed: which rank this is, rank 0's tuning
+ * REFUSAL S             the secret is wrong: nothing else is sent
  * ACCEPTED S            sealed: you are a member, wait
- * NOTICE S              sealed: a text worth a warning, such as who is missing
- * WELCOME S             sealed: all are here; where the memory can be fetched
- * CLAIM                 over a leader's unix socket: rank and token
+ * NOTICE S              sealed: a text worth a warning, such as which ranks are
+ * missing WELCOME S             sealed: all are here; where the memory can be
+ * fetched CLAIM                 over a leader's unix socket: rank and token
  * HANDED                back: token, and the descriptor
  * CARD C, S             sealed: how I, or a rank of another domain, is reached
  * REPORT C              sealed: I have it all, or what is missing
  * VERDICT S             sealed: the end, good or bad, the same for all
  * VERDICT C             sealed: I cannot take part, in my own words; at most
  *                       WEFTI_OOB_REASON_MOST characters
- * NOTE                  sealed: between ranks that have met, after a HELLO and
- *                       a CHALLENGE of their own; comm/control/note.h says
- *                       what is in it
+ * NOTE                  sealed: between ranks that have joined, after a HELLO
+ * and a CHALLENGE of their own; comm/control/note.h says what is in it
  */
 typedef enum wefti_oob_message_kind {
     WEFTI_OOB_HELLO = 1,
@@ -156,7 +155,7 @@ typedef struct wefti_oob_message {
     } as;
 } wefti_oob_message;
 
-/* A set of kinds, for those who accept only some. */
+/* A set of kinds, for readers that accept only some. */
 #define WEFTI_KIND_BIT(kind) (1u << (kind))
 
 /*

@@ -2,8 +2,8 @@
 /*
  * comm/oob/place.c - keys from what the kernel says of this process.
  *
- * Equal keys promise nothing: they say whom to ask for memory, and only who
- * gets it shares it.
+ * Equal keys promise nothing: they say which rank to ask for memory, and only a
+ * rank that gets it shares it.
  */
 #include "comm/oob/place.h"
 

@@ -21,7 +21,7 @@ static weft_status refuse(void)
                        "and WEFT_RENDEZVOUS, or give a unique id");
 }
 
-static weft_status look(int *rank_out, int *nranks_out)
+static weft_status find_rank(int *rank_out, int *nranks_out)
 {
     (void)rank_out;
     (void)nranks_out;
@@ -39,6 +39,6 @@ const wefti_launch_source wefti_launch_source_pmix = {
     .name = "PMIx",
     .sign = "PMIX_RANK is set",
     .applies = applies,
-    .find_rank = look,
+    .find_rank = find_rank,
     .join = join,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/oob/pmix_source.c - under mpirun, srun --mpi=pmix, or any other
- * launcher that speaks PMIx: it says who we are, and carries rank 0's
+ * launcher that speaks PMIx: it knows which rank this is, and carries rank 0's
  * invitation to the others.
  *
  *   rank 0: listen, put "weft.<n>", commit     all: fence     get it from rank
@@ -10,7 +10,7 @@
  * PMIx belongs to the process, and so does what is kept here, from the first
  * meeting to the process's end: leaving and coming back would race with the
  * others' fences. A rank is a process, and bootstraps are counted: the n-th of
- * a process is the n-th of all, and no key is used twice. PMIx counts who uses
+ * a process is the n-th of all, and no key is used twice. PMIx counts its users
  * it, so MPI may do so too, before or after.
  *
  * Source: PMIx Standard 4.1, chapters 5 to 7.
@@ -41,7 +41,7 @@ typedef struct launcher {
     bool one_host;
 } launcher;
 
-/* A fence under way; whoever drops it last frees it. */
+/* A fence under way; the one that drops it last frees it. */
 typedef struct fence {
     pthread_mutex_t lock;
     pthread_cond_t ended;
@@ -142,7 +142,7 @@ static weft_status launcher_open(launcher **launcher_out)
     return status;
 }
 
-static weft_status look(int *rank_out, int *nranks_out)
+static weft_status find_rank(int *rank_out, int *nranks_out)
 {
     launcher *self;
     weft_status status = launcher_open(&self);
@@ -288,7 +288,7 @@ static const char *find_host(const launcher *self, char *room,
     return room;
 }
 
-/* Rank 0 invites, the others learn; then all meet. */
+/* Rank 0 invites, the others read the invitation; then all join. */
 static weft_status join_all(launcher *self,
                             const wefti_bootstrap_request *request,
                             uint64_t bootstrap,
@@ -308,7 +308,7 @@ static weft_status join_all(launcher *self,
             status = put(self, key, text);
         }
     }
-    /* The others wait there, whatever rank 0 has met with. */
+    /* The others wait there, whatever rank 0 has run into. */
     weft_status fenced = pass_fence(self, request);
     status = status == WEFT_OK ? fenced : status;
     if (status == WEFT_OK && request->rank != 0) {
@@ -354,6 +354,6 @@ const wefti_launch_source wefti_launch_source_pmix = {
     .name = "PMIx",
     .sign = "PMIX_RANK and PMIX_NAMESPACE are set",
     .applies = applies,
-    .find_rank = look,
+    .find_rank = find_rank,
     .join = join,
 };

@@ -21,12 +21,12 @@ int wefti_ranks_text(const bool *in, int nranks, bool wanted,
                      char text_out[WEFTI_RANKS_TEXT_BYTES])
 {
     const int total = count(in, nranks, wanted);
-    int told = 0;
+    int written = 0;
     int used = snprintf(text_out, WEFTI_RANKS_TEXT_BYTES, "%s",
                         total == 0   ? "no rank"
                         : total == 1 ? "rank"
                                      : "ranks");
-    for (int rank = 0; rank < nranks && told < total;) {
+    for (int rank = 0; rank < nranks && written < total;) {
         int end = rank;
         while (end < nranks && in[end] == wanted) {
             end++;
@@ -38,7 +38,7 @@ int wefti_ranks_text(const bool *in, int nranks, bool wanted,
         }
         if (used > CHARACTERS_MOST) {
             snprintf(text_out + used, WEFTI_RANKS_TEXT_BYTES - (size_t)used,
-                     " and %d more", total - told);
+                     " and %d more", total - written);
             break;
         }
         if (run < RUN_LEAST) {
@@ -46,7 +46,7 @@ int wefti_ranks_text(const bool *in, int nranks, bool wanted,
         }
         used += snprintf(text_out + used, WEFTI_RANKS_TEXT_BYTES - (size_t)used,
                          run == 1 ? " %d" : " %d-%d", rank, rank + run - 1);
-        told += run;
+        written += run;
         rank += run;
     }
     return total;

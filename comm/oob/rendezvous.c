@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long rank 0 waits for a port that somebody else holds, and how long for
+/* How long rank 0 waits for a port that another process holds, and how long for
  * an answer of the one that listens there. */
 enum {
     PORT_WAIT_MS = 5000,
@@ -53,7 +53,7 @@ weft_status wefti_rendezvous_ask(const wefti_bootstrap_request *request,
 
 /*
  * Where the address is taken, or is another machine's, another process may have
- * come as rank 0: it is told so, and so is this one. Else whoever holds the
+ * come as rank 0: both get that as their error. Else the process that holds the
  * port for a moment is waited for.
  */
 static weft_status listen_as_first(const wefti_bootstrap_request *request,

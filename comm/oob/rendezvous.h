@@ -16,7 +16,7 @@ enum { WEFTI_INVITATION_BYTES = 160 };
  * wefti_rendezvous_join - rank 0 serves and takes part, the others take part.
  *
  * listen_fd   rank 0: a socket that listens at the endpoint, taken; -1: one is
- *             opened, waiting a while for a port that somebody else holds.
+ *             opened, waiting a while for a port that another process holds.
  *
  * Returns     as wefti_bootstrap_join.
  */

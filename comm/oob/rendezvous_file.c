@@ -2,11 +2,11 @@
 /*
  * comm/oob/rendezvous_file.c - WEFT_RENDEZVOUS=file:/path: rank 0 leaves
  * an invitation in a file that all ranks can read, and removes it when they
- * have met.
+ * have joined.
  *
  * The file appears whole (written beside, then renamed) and is its owner's
  * alone (0600). One that an earlier job left behind points at a port where
- * nobody answers, or at somebody who does not know its secret: a rank that
+ * nothing answers, or at a process that does not know its secret: a rank that
  * finds either looks at the file again until it has changed or time is over.
  */
 #include "base/clock.h"
@@ -110,7 +110,8 @@ static weft_status read_file(const char *path,
     return status;
 }
 
-/* Whether somebody listens there; a stale file mostly points at nobody. */
+/* Whether a process listens there; at a stale file's address mostly none does.
+ */
 static bool is_answered(const wefti_endpoint *endpoint,
                         const wefti_secret *secret)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/roster.c - seats, and what is said to all of them.
+ * comm/oob/roster.c - seats, and what is sent to all of them.
  */
 #include "comm/oob/roster.h"
 
@@ -100,7 +100,7 @@ static int first_alike(const wefti_roster *roster, int rank, bool domain)
     return rank;
 }
 
-/* Who shares memory with whom; makes room for infos if not all do. */
+/* Which ranks share memory; makes room for infos if not all do. */
 static weft_status find_leaders(wefti_roster *roster)
 {
     for (int rank = 0; rank < roster->nranks; rank++) {

@@ -13,7 +13,7 @@
  * complete     has confirmed that it holds every descriptor
  * leader, host the lowest ranks of its domain and host, from the welcome on
  * info         of the current round; used_bytes of it; infos: whether it came
- * warn_at_ns   when it hears again whom it waits for; the wait doubles
+ * warn_at_ns   when it is sent again which ranks it waits for; the wait doubles
  */
 typedef struct wefti_seat {
     wefti_oob_connection connection;
@@ -44,21 +44,21 @@ WEFT_NODISCARD weft_status wefti_roster_init(wefti_roster *roster, int nranks);
 void wefti_roster_fini(wefti_roster *roster);
 
 /*
- * wefti_roster_missing - who has not joined, or, once all have, who has not
- * completed: "rank 3 has not joined (ranks 0 1 2 are here)".
+ * wefti_roster_missing - which ranks have not joined, or, once all have, have
+ * not completed: "rank 3 has not joined (ranks 0 1 2 are here)".
  */
 void wefti_roster_missing(const wefti_roster *roster, char *text_out,
                           size_t text_bytes);
 
 /*
- * wefti_roster_send_verdict - the verdict to everybody, as far as they can be
- * reached; the rank about whom it is may be told too.
+ * wefti_roster_send_verdict - the verdict to all, as far as they can be
+ * reached; the rank that it is about may get it too.
  */
 void wefti_roster_send_verdict(wefti_roster *roster, weft_status status,
                                const char *text);
 
 /*
- * wefti_roster_welcome - all have joined: to each, who is here and where the
+ * wefti_roster_welcome - all have joined: to each, the members and where the
  * memory of its domain can be fetched.
  *
  * Returns     OK | ERR_NO_MEMORY.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/secret.h - what every rank of one job knows, and nobody else.
+ * comm/oob/secret.h - what every rank of one job knows, and nothing else does.
  */
 #ifndef COMM_OOB_SECRET_H
 #define COMM_OOB_SECRET_H

@@ -74,7 +74,7 @@ static void serve_polled(wefti_server *server, nfds_t count, int ranks)
     if (polled[POLL_STOP].revents) {
         uint64_t stops;
         ssize_t taken = read(server->stop_fd, &stops, sizeof(stops));
-        (void)taken; /* whoever comes late is still told why it failed */
+        (void)taken; /* a late rank is still sent why it failed */
         wefti_server_state_conclude(state, WEFT_ERR_BOOTSTRAP,
                                     "rank %d left during bootstrap",
                                     state->config.home_rank);

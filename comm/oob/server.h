@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/server.h - the one who brings the ranks together: a thread
+ * comm/oob/server.h - what brings the ranks together: a thread
  * that sees a job from its first connection to the verdict.
  */
 #ifndef COMM_OOB_SERVER_H
@@ -13,7 +13,7 @@ typedef struct wefti_server wefti_server;
 /*
  * wefti_server_start - begin to serve.
  *
- * server_out   NULL: nobody waits for it, it frees itself when it has ended.
+ * server_out   NULL: nothing waits for it, it frees itself when it has ended.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */

@@ -67,15 +67,15 @@ void wefti_server_state_conclude(wefti_server_state *state, weft_status status,
             state->deadline_ns = until_ns;
         }
     } else {
-        /* Before anybody knows: a member that returns finds nothing open. */
+        /* Before any member knows: a member that returns finds nothing open. */
         wefti_server_state_end(state);
     }
     wefti_roster_send_verdict(&state->roster, status, state->verdict_text);
 }
 
 /*
- * Turn away somebody who holds the secret, and say why. It is a rank of this
- * job, and will not come again: its reason is everybody's verdict.
+ * Refuse a peer that holds the secret, and send the reason. It is a rank of
+ * this job, and will not come again: its reason is the verdict for all.
  */
 static void refuse(wefti_server_state *state, wefti_oob_connection *peer,
                    const char *format, ...)
@@ -265,7 +265,7 @@ static void judge_report(wefti_server_state *state, int rank,
     }
 }
 
-/* A member that cannot take part says why; it is everybody's verdict. */
+/* A member that cannot take part says why; it is the verdict for all. */
 static void judge_refusal(wefti_server_state *state, int rank,
                           const wefti_oob_message_verdict *verdict)
 {
@@ -413,7 +413,7 @@ void wefti_server_state_advance(wefti_server_state *state)
     }
 }
 
-/* Tell a member whom it waits for. */
+/* Send a member which ranks it waits for. */
 static void notify(wefti_server_state *state, wefti_seat *seat)
 {
     wefti_oob_message message = {.kind = WEFTI_OOB_NOTICE};

@@ -6,13 +6,13 @@
  *     GATHER    unauthenticated peers become members     all here: WELCOME
  *     HANDOVER  members hand out memory, and infos through the server
  *                                            all complete: VERDICT OK
- *     LINGER    failed while gathering: late ranks hear why, for a moment
+ *     LINGER    failed while gathering: late ranks get the reason, for a moment
  *     ENDED     the verdict is on its way
  *
  * Whatever a member does wrong, its death included, ends the bootstrap for all
  * with its name; whatever an unauthenticated peer does ends its own connection.
- * TCP listening ends before HANDOVER, so that ranks that already meet anew at
- * the same port find the next server, not this one.
+ * TCP listening ends before HANDOVER, so that ranks that already join another
+ * job at the same port find the next server, not this one.
  */
 #ifndef COMM_OOB_SERVER_STATE_H
 #define COMM_OOB_SERVER_STATE_H
@@ -23,11 +23,11 @@
 /*
  * listen_fd    taken, unless start fails
  * nranks       0: as the first member says
- * home_rank    whose lines the server logs; -1: nobody's
+ * home_rank    whose lines the server logs; -1: no rank's
  * launcher_fd  where weft-run tells of ended ranks, borrowed; -1: it does not
  * timeout_ms   the bootstrap fails then, whatever its members' limits are
- * stays        a verdict from before all have come is told until then, not only
- *              to those who come within a second, or until wefti_server_stop
+ * stays        a verdict from before all have come is sent until then, not only
+ *              to those that come within a second, or until wefti_server_stop
  */
 typedef struct wefti_server_config {
     int listen_fd;
@@ -76,7 +76,7 @@ void wefti_server_state_read_launcher(wefti_server_state *state);
 
 bool wefti_server_state_is_gathering(const wefti_server_state *state);
 
-/* To the next phase, if everybody is ready for it. */
+/* To the next phase, if all are ready for it. */
 void wefti_server_state_advance(wefti_server_state *state);
 
 /* What is due because time has passed, and when that will be next. */
@@ -84,7 +84,7 @@ void wefti_server_state_check_time(wefti_server_state *state, int64_t now_ns);
 int64_t wefti_server_state_next_ns(const wefti_server_state *state);
 
 /*
- * The end, for everybody; the first verdict counts. A bootstrap that has not
+ * The end, for all; the first verdict counts. A bootstrap that has not
  * gathered lingers, unless time is what it lacked.
  */
 void wefti_server_state_conclude(wefti_server_state *state, weft_status status,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/oob/source.c - the table of sources, in the order in which they
- * are asked: what is said to weft comes before what is said to others.
+ * are asked: what is set for weft comes before what is set for others.
  */
 #include "comm/oob/source.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/source.h - where a rank learns who it is and where its job
- * meets. The first source of the table that applies is taken.
+ * comm/oob/source.h - where a rank learns its number and where its job
+ * gathers. The first source of the table that applies is taken.
  *
  * To add one: a file with its three functions, a row in source.c, a line in
  * docs/launching.md.
@@ -15,7 +15,7 @@
 
 /*
  * name      for people
- * sign      what was found that speaks for it
+ * sign      what was found that shows it
  * applies   by looking at the request and the environment alone
  * find_rank this rank and how many there are; for a request that leaves them
  *           open (nranks 0)
@@ -45,7 +45,7 @@ wefti_launch_source_find(const wefti_bootstrap_request *request);
 
 /*
  * wefti_launch_source_find_rank - for programs that must know before the ranks
- * meet: who this process is and how many ranks there are.
+ * join: which rank this process is and how many ranks there are.
  *
  * Returns     OK | what the source that applies finds wrong.
  */

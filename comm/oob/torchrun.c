@@ -43,7 +43,7 @@ static bool applies(const wefti_bootstrap_request *request)
            wefti_setting_foreign("MASTER_ADDR");
 }
 
-static weft_status look(int *rank_out, int *nranks_out)
+static weft_status find_rank(int *rank_out, int *nranks_out)
 {
     weft_status status =
         read_number("WORLD_SIZE", 1, WEFTI_BOOTSTRAP_RANKS_MOST, nranks_out);
@@ -124,6 +124,6 @@ const wefti_launch_source wefti_launch_source_torchrun = {
     .name = "torchrun's variables",
     .sign = "RANK, WORLD_SIZE and MASTER_ADDR are set",
     .applies = applies,
-    .find_rank = look,
+    .find_rank = find_rank,
     .join = join,
 };

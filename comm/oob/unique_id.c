@@ -126,7 +126,7 @@ static bool has_id(const wefti_bootstrap_request *request)
 }
 
 /* A request with an id is refused earlier unless it says its rank. */
-static weft_status look_in_request(int *rank_out, int *nranks_out)
+static weft_status find_rank_in_request(int *rank_out, int *nranks_out)
 {
     *rank_out = 0;
     *nranks_out = 1;
@@ -151,6 +151,6 @@ const wefti_launch_source wefti_launch_source_unique_id = {
     .sign = "the config has one",
     .alone_too = true,
     .applies = has_id,
-    .find_rank = look_in_request,
+    .find_rank = find_rank_in_request,
     .join = join,
 };

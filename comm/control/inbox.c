@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/hearing.c - what another domain says of a communicator: into the
+ * comm/control/inbox.c - what another domain says of a communicator: into the
  * memory that all ranks of this domain see.
  */
 #include "comm/control/ballot.h"
@@ -32,7 +32,7 @@ static bool take_fault(weft_comm *comm, const wefti_note *note)
 }
 
 /* Only a domain itself votes for it. */
-static bool take_ballot(weft_comm *comm, const wefti_contact *contact,
+static bool take_ballot(weft_comm *comm, const wefti_peer_probe *probe,
                         const wefti_note *note)
 {
     const int domain = (int)note->place.domain;
@@ -40,20 +40,20 @@ static bool take_ballot(weft_comm *comm, const wefti_contact *contact,
         const int *domains = comm->engine->control->domains;
         const int world_rank = comm->peers[domain].world_rank;
         if (comm->peers[domain].first == domain &&
-            domains[world_rank] == domains[contact->peer]) {
+            domains[world_rank] == domains[probe->peer]) {
             wefti_ballot_take(comm, &note->place, &note->vote);
         }
     }
     return true;
 }
 
-void wefti_control_hear(wefti_control *control, wefti_contact *contact,
-                        const wefti_note *note)
+void wefti_control_receive(wefti_control *control, wefti_peer_probe *probe,
+                           const wefti_note *note)
 {
     wefti_engine *engine = control->engine;
     wefti_note heard = {.kind = WEFTI_NOTE_HEARD, .serial = note->serial};
     if (note->kind == WEFTI_NOTE_HEARD) {
-        wefti_errands_heard(control, note);
+        wefti_notices_acknowledge(control, note);
         return;
     }
     pthread_mutex_lock(&engine->lock);
@@ -63,10 +63,10 @@ void wefti_control_hear(wefti_control *control, wefti_contact *contact,
     } else if (comm && note->kind == WEFTI_NOTE_FAULT) {
         heard.known = take_fault(comm, note);
     } else if (comm && note->kind == WEFTI_NOTE_BALLOT) {
-        heard.known = take_ballot(comm, contact, note);
+        heard.known = take_ballot(comm, probe, note);
     }
     pthread_mutex_unlock(&engine->lock);
     if (note->kind != WEFTI_NOTE_PRESENT) {
-        wefti_contact_say(contact, &heard);
+        wefti_peer_probe_send(probe, &heard);
     }
 }

@@ -10,7 +10,7 @@
 #include "base/settings.h"
 #include "base/thread.h"
 #include "comm/oob/cursor.h"
-#include "comm/oob/endpoint.h"
+#include "comm/oob/listener.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -27,7 +27,6 @@
 
 enum {
     TARGETS_MOST = 4, /* domains that a rank tries */
-    TOKEN_BYTES = 16,
     TRIES_MOST = TARGETS_MOST * WEFTI_INTERFACES_MOST,
     LIMIT_MS = 3000,
     GRACE_MS = 50 /* for further answers, once every target has given one */
@@ -36,18 +35,20 @@ enum {
 /* A domain's lowest rank, and where it says it answers. */
 typedef struct target {
     int rank;
+    wefti_secret secret; /* the rank's */
     uint16_t port;
     int count;
     wefti_interface addresses[WEFTI_INTERFACES_MOST];
     bool answered;
 } target;
 
-/* One connection; fd -1: it has ended. own: index of the interface it took. */
+/* One connection. own: index of the interface it took. */
 typedef struct
 try {
-    int fd, target, address, own;
-    bool connected, answered;
-    int64_t begun_ns, took_ns;
+    wefti_oob_connection connection;
+    int target, address, own;
+    bool answered;
+    int64_t took_ns;
 }
 try;
 
@@ -57,20 +58,23 @@ struct wefti_reach {
     wefti_interface own[WEFTI_INTERFACES_MOST];
     int target_count;
     target targets[TARGETS_MOST];
-    int listen_fd, stop_fd;
-    unsigned char token[TOKEN_BYTES];
-    bool answering;
+    int stop_fd;
+    wefti_oob_listener listener;
+    wefti_secret secret;
     pthread_t thread;
+    bool answering;
 };
 
-static void make_token(const wefti_membership *membership, int rank,
-                       unsigned char token_out[TOKEN_BYTES])
+/* The key that a rank seals its answers with: of the job's, and its number. */
+static void derive_secret(const wefti_membership *membership, int rank,
+                          wefti_secret *secret_out)
 {
-    unsigned char said[16] = "weft answers";
-    said[12] = (unsigned char)rank;
-    said[13] = (unsigned char)(rank >> 8);
-    crypto_generichash(token_out, TOKEN_BYTES, said, sizeof(said),
-                       membership->job_key, WEFTI_JOB_KEY_BYTES);
+    unsigned char seed[WEFTI_JOB_KEY_BYTES + 2];
+    memcpy(seed, membership->job_key, WEFTI_JOB_KEY_BYTES);
+    seed[WEFTI_JOB_KEY_BYTES] = (unsigned char)rank;
+    seed[WEFTI_JOB_KEY_BYTES + 1] = (unsigned char)(rank >> 8);
+    wefti_secret_init(secret_out, seed, sizeof(seed));
+    sodium_memzero(seed, sizeof(seed));
 }
 
 /* Leaves only those that WEFT_NET_INTERFACE names. */
@@ -119,7 +123,8 @@ weft_status wefti_reach_open(const wefti_membership *membership,
                            "no memory to look for interfaces");
     }
     reach->membership = membership;
-    reach->listen_fd = reach->stop_fd = -1;
+    reach->stop_fd = -1;
+    wefti_oob_listener_init(&reach->listener, -1, &reach->secret);
     weft_status status = wefti_interface_list(reach->own, &reach->own_count);
     if (status == WEFT_OK && wefti_setting_given(WEFTI_SETTING_NET_INTERFACE)) {
         status = keep_named(reach);
@@ -143,40 +148,47 @@ void wefti_reach_close(wefti_reach *reach)
         (void)written;
         pthread_join(reach->thread, NULL);
     }
-    if (reach->listen_fd >= 0) {
-        close(reach->listen_fd);
-    }
+    wefti_oob_listener_close(&reach->listener);
     if (reach->stop_fd >= 0) {
         close(reach->stop_fd);
     }
+    sodium_memzero(reach, sizeof(*reach)); /* its keys */
     free(reach);
 }
 
-/* Whoever connects gets the token, and the connection is closed. */
+/* A sealed message proves this rank; a peer that has greeted gets one. */
+static void prove(void *context, wefti_oob_connection *peer)
+{
+    const wefti_oob_message accepted = {.kind = WEFTI_OOB_ACCEPTED};
+    wefti_oob_message message;
+    (void)context;
+    const wefti_oob_arrival arrival =
+        wefti_oob_connection_next(peer, 0, &message);
+    if (peer->stage == WEFTI_OOB_STAGE_OPEN) {
+        weft_status status = wefti_oob_connection_post(peer, &accepted);
+        (void)status; /* without it the peer tries again */
+    } else if (arrival == WEFTI_OOB_ARRIVAL_NONE) {
+        return;
+    }
+    wefti_oob_connection_fini(peer);
+}
+
 static void *answer(void *argument)
 {
-    const wefti_reach *reach = argument;
+    wefti_reach *reach = argument;
     for (;;) {
-        struct pollfd wait[2] = {{.fd = reach->stop_fd, .events = POLLIN},
-                                 {.fd = reach->listen_fd, .events = POLLIN}};
-        if (poll(wait, 2, -1) < 0 && errno != EINTR) {
+        struct pollfd polled[1 + WEFTI_OOB_LISTENER_POLLED];
+        polled[0] = (struct pollfd){.fd = reach->stop_fd, .events = POLLIN};
+        const nfds_t count =
+            wefti_oob_listener_watch(&reach->listener, polled + 1);
+        const int news = poll(
+            polled, 1 + count,
+            wefti_clock_poll_ms(wefti_oob_listener_next_ns(&reach->listener)));
+        if ((news < 0 && errno != EINTR) || (news > 0 && polled[0].revents)) {
             return NULL;
         }
-        if (wait[0].revents) {
-            return NULL;
-        }
-        if (!wait[1].revents) {
-            continue;
-        }
-        int fd =
-            accept4(reach->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd >= 0) {
-            ssize_t sent = send(fd, reach->token, TOKEN_BYTES, MSG_NOSIGNAL);
-            (void)sent;
-            close(fd);
-        } else if (errno == EMFILE || errno == ENFILE) {
-            (void)poll(NULL, 0, 5);
-        }
+        wefti_oob_listener_serve(&reach->listener, polled + 1,
+                                 news > 0 ? count : 0, prove, NULL);
     }
 }
 
@@ -184,16 +196,18 @@ static weft_status start_answering(wefti_reach *reach, uint16_t *port_out)
 {
     unsigned char packed[WEFTI_ADDRESS_BYTES];
     wefti_endpoint own;
-    make_token(reach->membership, reach->membership->rank, reach->token);
+    int fd;
+    derive_secret(reach->membership, reach->membership->rank, &reach->secret);
     reach->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (reach->stop_fd < 0) {
         return wefti_error_system("to be found by others (eventfd)");
     }
     wefti_endpoint_v4("the search for interfaces", htonl(INADDR_ANY), 0, &own);
-    weft_status status = wefti_endpoint_listen(&own, &reach->listen_fd);
+    weft_status status = wefti_endpoint_listen(&own, &fd);
     if (status != WEFT_OK) {
         return status;
     }
+    wefti_oob_listener_init(&reach->listener, fd, &reach->secret);
     wefti_endpoint_pack(&own, packed);
     *port_out = (uint16_t)(packed[1] << 8 | packed[2]);
     reach->answering = wefti_thread_start(answer, reach, &reach->thread) == 0;
@@ -247,6 +261,7 @@ weft_status wefti_reach_take(wefti_reach *reach, int rank,
         return wefti_error(WEFT_ERR_BOOTSTRAP,
                            "rank %d's info names no addresses", rank);
     }
+    derive_secret(reach->membership, rank, &offer.secret);
     /* The next few in rank order, so that not all try the same ones. */
     int place = reach->target_count;
     if (place == TARGETS_MOST) {
@@ -275,27 +290,17 @@ static weft_status begin_try(const wefti_reach *reach, int which, int address,
                              try *out)
 {
     const target *to = &reach->targets[which];
-    struct sockaddr_in where = {.sin_family = AF_INET,
-                                .sin_port = htons(to->port),
-                                .sin_addr.s_addr =
-                                    to->addresses[address].address};
+    wefti_endpoint where;
+    wefti_endpoint_v4(NULL, to->addresses[address].address, to->port, &where);
     *out = (try){.target = which, .address = address, .own = -1};
-    out->begun_ns = wefti_clock_ns();
-    out->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (out->fd < 0) {
-        return wefti_error_system("to look for interfaces (socket)");
+    weft_status status = wefti_oob_connection_open(
+        &out->connection, &where, &to->secret, WEFTI_OOB_CLIENT_MOST);
+    if (status == WEFT_OK && is_lack(out->connection.failure)) {
+        errno = out->connection.failure;
+        status = wefti_error_system("to look for interfaces (%s)",
+                                    out->connection.failed_call);
     }
-    if (connect(out->fd, (struct sockaddr *)&where, sizeof(where)) != 0 &&
-        errno != EINPROGRESS) {
-        weft_status status =
-            is_lack(errno)
-                ? wefti_error_system("to look for interfaces (connect)")
-                : WEFT_OK;
-        close(out->fd);
-        out->fd = -1;
-        return status;
-    }
-    return WEFT_OK;
+    return status;
 }
 
 /* Which of our interfaces a connection has taken; -1: none that we know. */
@@ -314,25 +319,30 @@ static int find_own(const wefti_reach *reach, int fd)
     return -1;
 }
 
-/* A connection has news: the token, something else, or its end. */
-static void hear_try(wefti_reach *reach, try *self)
+/* A connection has news: the proof, something else, or its end. */
+static void read_try(wefti_reach *reach, try *self, short revents)
 {
-    unsigned char expected[TOKEN_BYTES], token[TOKEN_BYTES];
-    target *to = &reach->targets[self->target];
-    ssize_t got = recv(self->fd, token, sizeof(token), 0);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    wefti_oob_connection *connection = &self->connection;
+    wefti_oob_message message;
+    wefti_oob_arrival arrival;
+    wefti_oob_connection_serve(connection, revents);
+    if (connection->fd < 0) {
+        return; /* nothing listens there */
+    }
+    do {
+        arrival = wefti_oob_connection_next(
+            connection, WEFTI_KIND_BIT(WEFTI_OOB_ACCEPTED), &message);
+    } while (arrival == WEFTI_OOB_ARRIVAL_READY);
+    if (arrival == WEFTI_OOB_ARRIVAL_NONE) {
         return;
     }
-    make_token(reach->membership, to->rank, expected);
-    if (got == TOKEN_BYTES &&
-        sodium_memcmp(token, expected, TOKEN_BYTES) == 0) {
-        self->own = find_own(reach, self->fd);
+    if (arrival == WEFTI_OOB_ARRIVAL_MESSAGE) {
+        self->own = find_own(reach, connection->fd);
         self->answered = self->own >= 0;
-        self->took_ns = wefti_clock_ns() - self->begun_ns;
-        to->answered |= self->answered;
+        self->took_ns = wefti_clock_ns() - connection->since_ns;
+        reach->targets[self->target].answered |= self->answered;
     }
-    close(self->fd);
-    self->fd = -1;
+    wefti_oob_connection_fini(connection);
 }
 
 static bool all_answered(const wefti_reach *reach)
@@ -354,21 +364,23 @@ static void run_tries(wefti_reach *reach, try *tries, int count)
         struct pollfd wait[TRIES_MOST];
         int open = 0;
         for (int i = 0; i < count; i++) {
-            wait[i] = (struct pollfd){.fd = tries[i].fd, .events = POLLIN};
-            open += tries[i].fd >= 0;
+            const wefti_oob_connection *connection = &tries[i].connection;
+            wait[i] = (struct pollfd){
+                .fd = connection->fd,
+                .events = wefti_oob_connection_events(connection)};
+            open += connection->fd >= 0;
         }
         if (!content && all_answered(reach)) {
             content = true;
             until_ns = wefti_clock_ns() + GRACE_MS * INT64_C(1000000);
         }
-        int64_t left_ns = until_ns - wefti_clock_ns();
-        if (open == 0 || left_ns <= 0) {
+        if (open == 0 || wefti_clock_ns() >= until_ns) {
             return;
         }
-        (void)poll(wait, (nfds_t)count, (int)(left_ns / 1000000) + 1);
+        (void)poll(wait, (nfds_t)count, wefti_clock_poll_ms(until_ns));
         for (int i = 0; i < count; i++) {
-            if (tries[i].fd >= 0 && wait[i].revents) {
-                hear_try(reach, &tries[i]);
+            if (wait[i].fd >= 0 && wait[i].revents) {
+                read_try(reach, &tries[i], wait[i].revents);
             }
         }
     }
@@ -458,9 +470,7 @@ weft_status wefti_reach_choose(wefti_reach *reach, wefti_interface_use *use_out)
         run_tries(reach, tries, count);
     }
     for (int i = 0; i < count; i++) {
-        if (tries[i].fd >= 0) {
-            close(tries[i].fd);
-        }
+        wefti_oob_connection_fini(&tries[i].connection);
     }
     if (status != WEFT_OK) {
         return status;

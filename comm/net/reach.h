@@ -2,10 +2,11 @@
 /*
  * comm/net/reach.h - which interfaces lead to the other domains: by trying.
  *
- * The lowest rank of each domain lists its addresses and answers on them, with
- * a token, for as long as ranks meet. Every rank connects to all that it was
- * told of, and takes the interface by which it got through. An address that
- * leads to somebody else (every host has a 127.0.0.1) does not know the token.
+ * The lowest rank of each domain lists its addresses and answers on them for as
+ * long as ranks join, with the seal of a key that is derived from the job's and
+ * its number. Every rank connects to all that it knows of, and takes the
+ * interface by which it got through. An address that leads elsewhere (every
+ * host has a 127.0.0.1) does not answer so.
  */
 #ifndef COMM_NET_REACH_H
 #define COMM_NET_REACH_H

@@ -86,7 +86,7 @@ static bool find(const char *folder, wefti_startline_place *place)
 }
 
 wefti_peer_exchange *wefti_peer_exchange_open(const char *folder, int rank,
-                                            int nranks)
+                                              int nranks)
 {
     wefti_startline_place place = {0};
     wefti_peer_exchange *exchange = calloc(1, sizeof(*exchange));
@@ -134,7 +134,7 @@ bool wefti_peer_exchange_wait(wefti_peer_exchange *exchange)
 }
 
 bool wefti_peer_exchange_gather(wefti_peer_exchange *exchange, const void *mine,
-                               size_t bytes, void *all_out)
+                                size_t bytes, void *all_out)
 {
     const unsigned char *from = mine;
     unsigned char *to = all_out;

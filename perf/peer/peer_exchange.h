@@ -23,8 +23,9 @@ typedef struct wefti_peer_exchange wefti_peer_exchange;
  * Blocks      until rank 0 has come.
  */
 wefti_peer_exchange *wefti_peer_exchange_open(const char *folder, int rank,
-                                            int nranks);
-void wefti_peer_exchange_close(wefti_peer_exchange *exchange); /* NULL is legal */
+                                              int nranks);
+void wefti_peer_exchange_close(
+    wefti_peer_exchange *exchange); /* NULL is legal */
 
 /*
  * wefti_peer_exchange_wait   - a barrier: start line of timed calls.
@@ -35,6 +36,6 @@ void wefti_peer_exchange_close(wefti_peer_exchange *exchange); /* NULL is legal 
  */
 bool wefti_peer_exchange_wait(wefti_peer_exchange *exchange);
 bool wefti_peer_exchange_gather(wefti_peer_exchange *exchange, const void *mine,
-                               size_t bytes, void *all_out);
+                                size_t bytes, void *all_out);
 
 #endif

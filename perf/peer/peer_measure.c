@@ -17,8 +17,8 @@
  */
 #include "base/clock.h"
 #include "base/json.h"
-#include "perf/peer/peer_library.h"
 #include "perf/peer/peer_exchange.h"
+#include "perf/peer/peer_library.h"
 #include "perf/perf_case.h"
 #include "perf/sample.h"
 

@@ -58,9 +58,7 @@ class StandIn(unittest.TestCase):
             self.assertEqual(row["wrong"], 5, op)
 
     def test_a_call_that_does_nothing_is_wrong(self):
-        for op in can():
-            if op == "barrier":
-                continue
+        for op in ("all_reduce", "alltoallv", "broadcast"):
             done = run(op, "4000", "stale")
             self.assertEqual(done.returncode, 1, op)
             row, = json.loads(done.stdout)["rows"]

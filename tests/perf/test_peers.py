@@ -1,25 +1,32 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """
-Goal: perf/peers gives the rows that others read, its figures are what it says
-they are, and without any peer it still measures weft.
-Method: its arithmetic on made-up samples with known answers; then two short
-real runs, one with the installed peers and one with none.
+Goal: perf/peers measures every peer that is installed, names those that are
+not, and tells a peer whose results are wrong from one that is slow.
+Method: short real runs of the whole program: with all installed peers, on
+emulated hosts, with no peer, and with a stand-in that is right or broken
+(peer_stand_in.c).
+
+Usage: test_peers.py FOLDER_OF_PEERS BUILD_DIR STAND_IN
 """
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import unittest
 import xml.dom.minidom
 
-PEERS, BUILD = sys.argv.pop(1), sys.argv.pop(1)
+FOLDER, BUILD, STAND_IN = (os.path.abspath(sys.argv.pop(1))
+                           for _ in range(3))
+PEERS = os.path.join(FOLDER, "peers")
 FIELDS = {"op", "ranks", "bytes", "weft_us", "peer", "peer_us", "ratio", "low",
-          "all"}
+          "high", "all", "pairs", "modes"}
+QUICK = ("--rounds", "1", "--pilot", "1", "--iterations", "5")
 
 
 def load():
@@ -31,99 +38,146 @@ def load():
     return module
 
 
-def run(*flags, path=None):
-    environment = dict(os.environ)
-    if path is not None:
-        environment["PATH"] = path
-    return subprocess.run([sys.executable, PEERS, "--build", BUILD, *flags],
-                          capture_output=True, text=True, timeout=100,
-                          env=environment, check=False)
+def run(*flags, build=BUILD):
+    return subprocess.run([sys.executable, PEERS, "--build", build, *flags],
+                          capture_output=True, text=True, timeout=110,
+                          check=False)
 
 
-class Arithmetic(unittest.TestCase):
-    def setUp(self):
-        self.peers = load()
-
-    def test_row_takes_the_better_variant_and_the_best_peer(self):
-        sides = [("weft", "weft", None), ("a", "a, one", None),
-                 ("a", "a, two", None), ("b", "b, one", None)]
-        taken = {"weft": {8: [[1, 2, 9], [2, 2, 2], [4, 5, 6]]},
-                 "a, one": {8: [[30], [30], [30]]},
-                 "a, two": {8: [[3], [3], [3]]},
-                 "b, one": {8: [[7], [7], [7]]}}
-        row = self.peers.make_row("all_reduce", 2, 8, sides, taken,
-                                  random.Random(1))
-        self.assertEqual(row["weft_us"], 2)
-        self.assertEqual((row["peer"], row["peer_us"]), ("a", 3))
-        self.assertEqual(row["ratio"], 1.5)
-        self.assertEqual(row["all"], {"a": 3, "b": 7})
-        self.assertTrue(3 / 9 <= row["low"] <= 1.5)
-
-    def test_low_of_steady_samples_is_the_ratio(self):
-        low = self.peers.low_ratio([[6, 6]] * 3, [[2, 2]] * 3,
-                                   random.Random(1))
-        self.assertEqual(low, 3)
-
-    def test_sizes_are_whole_elements_a_rank_and_once(self):
-        sizes = self.peers.real_sizes
-        self.assertEqual(sizes("all_gather", 4, [8, 16, 100]), [16, 96])
-        self.assertEqual(sizes("scatter", 4, [8, 16, 100]), [16, 96])
-        self.assertEqual(sizes("all_reduce", 4, [3, 64]), [4, 64])
-        self.assertEqual(sizes("barrier", 4, [3, 64]), [0])
-
-    def test_geometric_mean_of_inverse_pair_is_one(self):
-        self.assertAlmostEqual(self.peers.geometric_mean([0.25, 4]), 1)
+def inside(*flags, peers=None):
+    """The same without a process of its own: (exit status, stdout, stderr)."""
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        try:
+            status = (peers or load()).main(list(flags))
+        except SystemExit as end:
+            status = end.code
+    return status, out.getvalue(), errors.getvalue()
 
 
 class Run(unittest.TestCase):
-    def test_short_run_gives_rows_and_picture(self):
+    def test_every_installed_peer_is_measured(self):
+        listed = run("--list")
+        self.assertEqual(listed.returncode, 0, listed.stderr)
+        here = [line.split(":")[1].strip()
+                for line in listed.stdout.splitlines()
+                if line.startswith("peer: ")]
         with tempfile.TemporaryDirectory() as folder:
             picture = os.path.join(folder, "p.svg")
-            done = run("--ops", "all_reduce,barrier", "--sizes", "8,2K",
-                       "--rounds", "1", "--iterations", "10", "--json", "-",
-                       "--svg", picture)
+            done = run("--sizes", "8,2K", *QUICK, "--json", "-", "--svg",
+                       picture)
             self.assertEqual(done.returncode, 0, done.stderr)
             xml.dom.minidom.parse(picture)
         document = json.loads(done.stdout)
         self.assertEqual([(row["op"], row["bytes"])
                           for row in document["rows"]],
-                         [("all_reduce", 8), ("all_reduce", 2048),
-                          ("barrier", 0)])
+                         [("all_reduce", 8), ("all_reduce", 2048)])
+        self.assertEqual(document["wrong"], {})
+        self.assertEqual(document["failed"], {})
+        self.assertEqual(list(document["peers"]), here)
         for row in document["rows"]:
             self.assertLessEqual(FIELDS, set(row))
             self.assertGreater(row["weft_us"], 0)
-            if row["all"]:
-                self.assertEqual(row["peer_us"], min(row["all"].values()))
-                self.assertEqual(row["ratio"],
-                                 row["peer_us"] / row["weft_us"])
+            for name in here:
+                self.assertGreater(row["all"][name], 0)
+            self.assertEqual(row["peer"] is None, not here)
+            self.assertEqual(row["ratio"] is None, row["pairs"] == 0)
+            if row["pairs"] == 1:
+                self.assertAlmostEqual(row["ratio"],
+                                       row["peer_us"] / row["weft_us"])
 
     def test_emulated_hosts(self):
         if os.geteuid() != 0:
             return  # nobody else may make them
-        done = run("--net-emulate", "2x1", "--sizes", "2K", "--rounds", "1",
-                   "--iterations", "5", "--json", "-")
+        done = run("--net-emulate", "2x1", "--sizes", "2K", *QUICK, "--json",
+                   "-")
         self.assertEqual(done.returncode, 0, done.stderr)
         document = json.loads(done.stdout)
         self.assertEqual(document["failed"], {})
         row, = document["rows"]
         self.assertEqual((row["ranks"], row["bytes"]), (2, 2048))
-        self.assertEqual(set(row["all"]),
-                         {"openmpi"} - set(document["absent"]))
+        can = {"openmpi": {"openmpi", "openmpi-han"}, "gloo": {"gloo"}}
+        self.assertEqual(set(row["all"]), set().union(
+            *(can.get(name, set()) for name in document["peers"])))
 
-    def test_without_peers_they_are_named_absent(self):
-        # A place with python3 and the like, but no mpirun.
-        done = run("--sizes", "8", "--rounds", "1", "--iterations", "5",
-                   path="/nowhere")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("absent: openmpi mpich", done.stdout)
+    def test_without_peers_they_are_named_with_how_to_get_them(self):
+        with tempfile.TemporaryDirectory() as build:
+            os.mkdir(os.path.join(build, "bin"))
+            for name in os.listdir(os.path.join(BUILD, "bin")):
+                if name.startswith("weft-") or name == "peers-probe":
+                    os.symlink(os.path.join(BUILD, "bin", name),
+                               os.path.join(build, "bin", name))
+            done = run("--sizes", "8", *QUICK, build=build)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for name, packages in (
+                    ("openmpi", "apt-get install openmpi-bin libopenmpi-dev"),
+                    ("mpich", "apt-get install mpich libmpich-dev"),
+                    ("gloo", "apt-get install g[+][+] libgloo-dev"),
+                    ("oneccl", "pip install oneccl-cpu-devel")):
+                self.assertRegex(done.stdout, f"absent: {name}: .*{packages}")
+            self.assertIn("no peer", done.stdout)
+            done = run("--peers", "mpich", *QUICK, build=build)
+            self.assertEqual(done.returncode, 1)
+            self.assertRegex(done.stderr, "--peers mpich: .*libmpich-dev")
 
-    def test_mistakes_are_refused(self):
-        for flags in (["--sizes", "8x"], ["--ops", "alltoallv"],
-                      ["--ranks", "0"], ["--rounds", "0"],
-                      ["--net-emulate", "2y1"]):
-            done = run(*flags)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn(flags[0], done.stderr)
+    def test_mistakes_are_refused_in_one_line(self):
+        for flags in (["--sizes", "8x"], ["--sizes", "0"], ["--sizes", "2G"],
+                      ["--sizes", ""], ["--sizes", "8,,9"],
+                      ["--sizes", "\u0668"], ["--ops", "alltoallw"],
+                      ["--ranks", "1"], ["--ranks", "257"], ["--rounds", "0"],
+                      ["--rounds", "-1"], ["--pilot", "0"],
+                      ["--iterations", "x"], ["--peers", "nccl"],
+                      ["--peers", "openmpi-han"],
+                      ["--net-emulate", "2y1"], ["--net-emulate", "1x1"],
+                      ["--build", "/nowhere"], ["--svg", "/nowhere/p.svg"],
+                      ["--frob"]):
+            with self.subTest(flags):
+                status, _, errors = inside("--build", BUILD, *flags)
+                self.assertIn(status, (1, 2))
+                self.assertIn(flags[0], errors)
+                self.assertEqual(len(errors.splitlines()), 1, errors)
+
+
+class StandIn(unittest.TestCase):
+    """perf/peers with one more peer in its table, and no other."""
+
+    def run_beside(self, broken):
+        peers = load()
+        catalog = peers.catalog
+
+        class Stand(catalog.UnderWeftRun):
+            def program(self, build):
+                return STAND_IN
+
+        self.addCleanup(setattr, catalog, "PEERS", catalog.PEERS)
+        catalog.PEERS = [Stand("stand-in", "none", [
+            catalog.Variant("stand-in", "right"),
+            catalog.Variant("stand-in", "broken",
+                            environment=(("PEER_STAND_IN", broken),))])]
+        status, out, errors = inside("--build", BUILD, "--sizes", "64", *QUICK,
+                                     "--json", "-", peers=peers)
+        return status, json.loads(out), errors
+
+    def test_wrong_results_are_reported_and_count_for_nothing(self):
+        status, document, errors = self.run_beside("wrong")
+        self.assertEqual(status, 1)
+        name = "all_reduce, 2 ranks, stand-in, broken"
+        self.assertEqual(document["wrong"], {
+            name: "all_reduce of 64 bytes: 5 elements are wrong"})
+        self.assertEqual(document["failed"], {})
+        self.assertIn("5 elements are wrong", errors)
+        row, = document["rows"]
+        self.assertEqual(row["variant"], "stand-in, right")
+
+    def test_a_peer_that_dies_is_left_out_by_name(self):
+        status, document, errors = self.run_beside("dies")
+        self.assertEqual(status, 0)
+        self.assertEqual(document["wrong"], {})
+        why, = document["failed"].values()
+        self.assertIn("it was told to", why)
+        self.assertIn("stand-in, broken", errors)
+        row, = document["rows"]
+        self.assertEqual(row["variant"], "stand-in, right")
 
 
 if __name__ == "__main__":

@@ -81,7 +81,7 @@ static bool find(const char *folder, wefti_startline_place *place)
         return false;
     }
     bool read = fread(place, sizeof(*place), 1, file) == 1;
-    fclose(file);
+    (void)fclose(file);
     return read;
 }
 

@@ -167,9 +167,9 @@ void scatter(const wefti_peer_call *it)
     guarded([=] {
         gloo::ScatterOptions options(context);
         if (it->rank == it->root) {
-            std::vector<float *> parts;
-            for (int rank = 0; rank < it->nranks; rank++) {
-                parts.push_back(it->send + (size_t)rank * it->count);
+            std::vector<float *> parts((size_t)it->nranks);
+            for (size_t rank = 0; rank < parts.size(); rank++) {
+                parts[rank] = it->send + rank * it->count;
             }
             options.setInputs(parts, it->count);
         }
@@ -200,29 +200,25 @@ void barrier(const wefti_peer_call *)
         gloo::barrier(options);
     });
 }
-
-wefti_peer_library describe()
-{
-    wefti_peer_library it = {};
-    it.version = version;
-    it.start = start;
-    it.connect = connect;
-    it.finish = finish;
-    it.all_reduce = all_reduce;
-    it.all_gather = all_gather;
-    it.broadcast = broadcast;
-    it.reduce = reduce;
-    it.alltoall = alltoall;
-    it.alltoallv = alltoallv;
-    it.gather = gather;
-    it.scatter = scatter;
-    it.sendrecv = sendrecv;
-    it.barrier = barrier;
-    return it;
-}
 } // namespace
 
 extern "C" {
 extern const wefti_peer_library wefti_peer_library_used;
-const wefti_peer_library wefti_peer_library_used = describe();
+/* In the order of its members; nullptr: it has no such operation. */
+const wefti_peer_library wefti_peer_library_used = {
+    version,
+    start,
+    connect,
+    finish,
+    all_reduce,
+    all_gather,
+    nullptr /* reduce_scatter */,
+    broadcast,
+    reduce,
+    alltoall,
+    alltoallv,
+    gather,
+    scatter,
+    sendrecv,
+    barrier};
 }

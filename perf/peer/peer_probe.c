@@ -98,7 +98,8 @@ static int by_value(const void *a, const void *b)
 static double median_us(int64_t *times_ns, size_t count, int trips)
 {
     qsort(times_ns, count, sizeof(*times_ns), by_value);
-    return (double)times_ns[count / 2] / 1e3 / trips;
+    size_t middle = count / 2;
+    return (double)times_ns[middle] / 1e3 / trips;
 }
 
 /* Both figures, of fewer trips where there is no time for all. */

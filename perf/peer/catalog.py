@@ -6,14 +6,17 @@ To add one: its calls in perf/peer/peer_NAME.c or .cc (peer_library.h says
 which), its program in perf/peer/CMakeLists.txt, its row in PEERS.
 """
 import dataclasses
-import json
 import os
 import shutil
-import subprocess
 import tempfile
+
+from peer import process
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
+
+
+LIMIT_S = 60  # for a library to say what it is
 
 
 def cores():
@@ -102,12 +105,11 @@ class Peer:
         if not os.path.exists(program):
             return (f"no bin/peers-{self.name}: {self.install}, then build "
                     "again")
-        done = subprocess.run([program, "--can"], capture_output=True,
-                              text=True, timeout=60, check=False)
-        if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        status, out, errors = process.run([program, "--can"], LIMIT_S)
+        info = process.document(out)
+        if status != 0 or not info:
+            last = (errors.strip().splitlines() or ["no message"])[-1]
             return f"bin/peers-{self.name} does not run: {last}"
-        info = json.loads(done.stdout)
         self.library, self.can = info["library"], info["can"]
         return ""
 

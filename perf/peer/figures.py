@@ -13,7 +13,6 @@ import random
 import statistics
 
 ALIKE = 1.25       # two probes of one mode differ by at most this factor
-SLOW = 1.5         # from this factor to the fastest probe on, the mode is slow
 DRAWS = 2000       # of the bootstrap
 CONFIDENCE = 0.95
 
@@ -54,10 +53,20 @@ def match(weft_runs, peer_runs):
     return sorted(pairs, key=lambda pair: pair[0].number)
 
 
-def modes(pairs, best):
-    """How many pairs were in the fast mode, and how many in slower ones."""
-    slow = sum(1 for weft, _ in pairs if weft.before.ratio(best) >= SLOW)
-    return {"fast": len(pairs) - slow, "slow": slow}
+def modes(pairs):
+    """[{pairs, line_us, hand_us}]: how many pairs were in which mode, those of
+    most pairs first; a mode is what its first probe said."""
+    found = []
+    for weft, _ in pairs:
+        probe = weft.before
+        known = [mode for mode in found if alike(mode[0], probe)]
+        if known:
+            known[0][1] += 1
+        else:
+            found.append([probe, 1])
+    return [{"pairs": count, "line_us": probe.line_us,
+             "hand_us": probe.hand_us}
+            for probe, count in sorted(found, key=lambda mode: -mode[1])]
 
 
 def bounds(ratios, seed):

@@ -120,7 +120,7 @@ def make_parser(description):
     return parser
 
 
-def read(description, arguments=None):
+def read(description, arguments):
     options = make_parser(description).parse_args(arguments)
     if options.net_emulate:
         nodes, ranks = options.net_emulate.split(",")[0].split("x")

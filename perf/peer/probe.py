@@ -32,7 +32,6 @@ class Probe:
 class Prober:
     def __init__(self, build):
         self.program = os.path.join(build, "bin", "peers-probe")
-        self.probes = []
 
     def take(self):
         status, out, errors = process.run([self.program], LIMIT_S)
@@ -40,12 +39,4 @@ class Prober:
             raise process.Failure(f"{self.program}: exit status {status}: "
                                   f"{errors.strip()}")
         info = json.loads(out)
-        self.probes.append(Probe(info["line_us"], info["hand_us"]))
-        return self.probes[-1]
-
-    def best(self):
-        """The fastest of both figures so far."""
-        return Probe(*(min((value for value in values if value is not None),
-                           default=None)
-                       for values in zip(*((probe.line_us, probe.hand_us)
-                                           for probe in self.probes))))
+        return Probe(info["line_us"], info["hand_us"])

@@ -18,19 +18,50 @@ class Wrong(Failure):
     """The library's results were not what they must be."""
 
 
+class Signals:
+    """SIGINT and SIGTERM as KeyboardInterrupt, but never while a program is
+    being started: nobody could end it yet."""
+    starting = False
+    came = False
+
+    @classmethod
+    def take(cls):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, cls.handle)
+
+    @classmethod
+    def handle(cls, _number, _frame):
+        cls.came = True
+        if not cls.starting:
+            raise KeyboardInterrupt
+
+    @classmethod
+    def started(cls):
+        cls.starting = False
+        if cls.came:
+            raise KeyboardInterrupt
+
+
 def run(command, limit_s=LIMIT_S):
     """(exit status, stdout, stderr); its whole process group ends with it."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True,
-                          start_new_session=True) as process:
-        try:
-            out, errors = process.communicate(timeout=limit_s)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt) as why:
-            end(process)
-            if isinstance(why, KeyboardInterrupt):
+    Signals.starting = True
+    try:
+        with subprocess.Popen(command, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True,
+                              errors="replace",
+                              start_new_session=True) as process:
+            try:
+                Signals.started()
+                out, errors = process.communicate(timeout=limit_s)
+            except subprocess.TimeoutExpired:
+                end(process)
+                raise Failure(f"{os.path.basename(command[0])} has not ended "
+                              f"after {limit_s} s") from None
+            except KeyboardInterrupt:
+                end(process)
                 raise
-            raise Failure(f"{os.path.basename(command[0])} has not ended "
-                          f"after {limit_s} s") from None
+    finally:
+        Signals.starting = False
     return process.returncode, out, errors
 
 
@@ -55,19 +86,19 @@ def document(out):
 def rows_of(command, limit_s=LIMIT_S):
     """[(bytes, [us, ...]), ...] in the order of the sizes asked for."""
     status, out, errors = run(command, limit_s)
-    found = document(out)
-    for row in found["rows"] if found else []:
+    rows = (document(out) or {}).get("rows", [])
+    for row in rows:
         if row["wrong"] != 0:
             raise Wrong(f"{row['op']} of {row['bytes']} bytes: {row['wrong']} "
                         "elements are wrong")
-    if status != 0 or not found:
+    if status != 0 or not rows:
         lines = [line for line in errors.splitlines() if line.strip(" -=")]
         # A peer's own line says more than its launcher's epilogue.
         info = [line for line in lines
                 if line.startswith(("peers: ", "weft-perf: "))] or lines
         raise Failure(f"exit status {status}: "
                       f"{(info or ['no message'])[-1].strip()}")
-    return [(row["bytes"], row["samples_us"]) for row in found["rows"]]
+    return [(row["bytes"], row["samples_us"]) for row in rows]
 
 
 class Load:

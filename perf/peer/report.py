@@ -17,28 +17,29 @@ def number(value, width, digits=2):
 
 
 HEAD = (f"{'op':>14} {'ranks':>5} {'bytes':>8} {'weft_us':>11} "
-        f"{'peer_us':>11} {'ratio':>6} {'low':>6} {'high':>6}  "
-        f"{'pairs, modes':<15} peer (the others, in the pilot)")
+        f"{'peer_us':>11} {'ratio':>6} {'low':>6} {'high':>6} {'pairs':>6}  "
+        "peer (the others, in the pilot); modes: line/hand-over, us")
 
 
-def modes_text(row):
-    if not row["pairs"]:
-        return f"0 of {row['rounds']}"
-    modes = row["modes"]
-    slow = f" + {modes['slow']} slow" if modes["slow"] else ""
-    few = "*" if row["few"] else ""
-    return f"{row['pairs']}{few}: {modes['fast']} fast{slow}"
+def modes_text(modes):
+    """12 at 0.11/1.8, 3 at 0.25/6.1"""
+    return ", ".join(
+        f"{mode['pairs']} at one core" if mode["line_us"] is None else
+        f"{mode['pairs']} at {mode['line_us']:.2g}/{mode['hand_us']:.2g}"
+        for mode in modes)
 
 
 def row_text(row):
     others = ", ".join(f"{name} {us:.2f}" for name, us in row["all"].items()
                        if name != row["peer"])
+    pairs = f"{row['pairs']}{'*' if row['few'] else ' '}"
     return (f"{row['op']:>14} {row['ranks']:5} {bytes_text(row['bytes']):>8} "
             f"{row['weft_us']:11.2f} {number(row['peer_us'], 11)} "
             f"{number(row['ratio'], 6)} {number(row['low'], 6)} "
-            f"{number(row['high'], 6)}  {modes_text(row):<15} "
-            f"{row['variant'] or 'no peer'}" + (f" ({others})" if others
-                                                else ""))
+            f"{number(row['high'], 6)} {pairs:>6}  "
+            f"{row['variant'] or 'no peer'}"
+            + (f" ({others})" if others else "")
+            + (f"; {modes_text(row['modes'])}" if row["modes"] else ""))
 
 
 def means(rows):

@@ -174,7 +174,7 @@ class Sides:
                "bytes": self.bytes[size], "peer": None, "variant": None,
                **figures.point(pairs, size, seed), "pairs": len(pairs),
                "rounds": len(weft_runs),
-               "modes": figures.modes(pairs, self.plan.prober.best()),
+               "modes": figures.modes(pairs),
                "all": self.all_peers(size, fastest)}
         if not pairs:
             row["weft_us"] = statistics.median(

@@ -48,7 +48,9 @@ class Matching(unittest.TestCase):
         self.assertEqual(figures.point(pairs, 8, "seed"),
                          {"weft_us": 25, "peer_us": 31.25, "ratio": 1.25,
                           "low": 1.25, "high": 1.25})
-        self.assertEqual(figures.modes(pairs, FAST), {"fast": 2, "slow": 2})
+        self.assertEqual(figures.modes(pairs), [
+            {"pairs": 2, "line_us": 0.5, "hand_us": 30.0},
+            {"pairs": 2, "line_us": 0.2, "hand_us": 8.0}])
 
     def test_a_run_whose_mode_changed_is_in_no_pair(self):
         weft = [run(1, 1, FAST, SLOW), run(3, 1)]
@@ -91,7 +93,8 @@ class Matching(unittest.TestCase):
         nothing = probe.Probe(None, None)
         pairs = figures.match([run(1, 1, nothing)], [run(2, 3, nothing)])
         self.assertEqual(numbers(pairs), [(1, 2)])
-        self.assertEqual(figures.modes(pairs, nothing), {"fast": 1, "slow": 0})
+        self.assertEqual(figures.modes(pairs), [
+            {"pairs": 1, "line_us": None, "hand_us": None}])
 
 
 class Bounds(unittest.TestCase):
@@ -167,10 +170,6 @@ class Machine:
     def take(self):
         self.mode = next(self.modes)
         return self.mode
-
-    @staticmethod
-    def best():
-        return FAST
 
     def rows_of(self, command):
         who, sizes = command

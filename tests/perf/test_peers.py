@@ -40,7 +40,7 @@ def load():
 
 def run(*flags, build=BUILD):
     return subprocess.run([sys.executable, PEERS, "--build", build, *flags],
-                          capture_output=True, text=True, timeout=110,
+                          capture_output=True, text=True, timeout=200,
                           check=False)
 
 
@@ -136,6 +136,36 @@ class Run(unittest.TestCase):
                 self.assertIn(status, (1, 2))
                 self.assertIn(flags[0], errors)
                 self.assertEqual(len(errors.splitlines()), 1, errors)
+
+
+class Process(unittest.TestCase):
+    def test_what_does_not_end_is_ended_with_all_that_it_started(self):
+        process = load().process
+        with self.assertRaisesRegex(process.Failure, "sh has not ended"):
+            # The pipe stays open until the sleeper in the background is gone.
+            process.run(["sh", "-c", "sleep 100 & sleep 100"], 0.2)
+
+    def test_a_signal_ends_the_peers_too(self):
+        with tempfile.TemporaryDirectory() as build:
+            os.mkdir(os.path.join(build, "bin"))
+            pid_path = os.path.join(build, "pid")
+            for name in ("weft-run", "weft-perf", "peers-probe"):
+                path = os.path.join(build, "bin", name)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(f"#!/bin/sh\necho $$ >{pid_path}.part\n"
+                               f"mv {pid_path}.part {pid_path}\n"
+                               "exec sleep 100\n")
+                os.chmod(path, 0o755)
+            with subprocess.Popen([sys.executable, PEERS, "--build", build],
+                                  stdout=subprocess.DEVNULL) as peers:
+                while not os.path.exists(pid_path):
+                    self.assertIsNone(peers.poll())
+                with open(pid_path, encoding="utf-8") as file:
+                    started = int(file.read())
+                peers.terminate()
+                self.assertEqual(peers.wait(60), 130)
+            with self.assertRaises(ProcessLookupError):
+                os.kill(started, 0)
 
 
 class StandIn(unittest.TestCase):

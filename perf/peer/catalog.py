@@ -122,17 +122,20 @@ class Peer:
 class OpenMpi(Peer):
     def command(self, job, variant):
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        shared = job.ranks > cores()
         if job.hosts:
+            # Each host takes the cores for its own: it must be told to yield.
+            waits = ["--mca", "mpi_yield_when_idle", "1"] if shared else []
             nodes = int(job.hosts.split("x")[0])
             return [*job.weft_run(False),
                     os.path.join(ROOT, "perf", "peers_host"), job.folder(),
                     str(nodes), str(job.ranks // nodes),
-                    shutil.which(self.launcher), *root, *variant.flags,
-                    self.program(job.build), "-", job.folder(),
+                    shutil.which(self.launcher), *root, *waits,
+                    *variant.flags, self.program(job.build), "-", job.folder(),
                     *job.measured()]
-        shared = ["--oversubscribe"] if job.ranks > cores() else []
+        waits = ["--oversubscribe"] if shared else []
         return [shutil.which(self.launcher), "-n", str(job.ranks), *root,
-                *shared, *variant.flags, self.program(job.build), "-",
+                *waits, *variant.flags, self.program(job.build), "-",
                 job.folder(), *job.measured()]
 
 

@@ -198,6 +198,10 @@ PEERS = [
 ]
 
 
+# Not a peer: what copying each element once would take, see peer_limit.c.
+LIMIT = UnderWeftRun("limit", "", [Variant("limit", "bound")])
+
+
 def names():
     """All names that --peers takes: of libraries and of ways to run them."""
     return list(dict.fromkeys(

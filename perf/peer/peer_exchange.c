@@ -128,6 +128,11 @@ void wefti_peer_exchange_close(wefti_peer_exchange *exchange)
     free(exchange);
 }
 
+int wefti_peer_exchange_ranks(const wefti_peer_exchange *exchange)
+{
+    return exchange->nranks;
+}
+
 bool wefti_peer_exchange_wait(wefti_peer_exchange *exchange)
 {
     return wefti_startline_wait(exchange->line, NULL, NULL);

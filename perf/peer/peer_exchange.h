@@ -24,8 +24,10 @@ typedef struct wefti_peer_exchange wefti_peer_exchange;
  */
 wefti_peer_exchange *wefti_peer_exchange_open(const char *folder, int rank,
                                               int nranks);
-void wefti_peer_exchange_close(
-    wefti_peer_exchange *exchange); /* NULL is legal */
+/* NULL is legal. */
+void wefti_peer_exchange_close(wefti_peer_exchange *exchange);
+
+int wefti_peer_exchange_ranks(const wefti_peer_exchange *exchange);
 
 /*
  * wefti_peer_exchange_wait   - a barrier: start line of timed calls.

@@ -220,5 +220,6 @@ const wefti_peer_library wefti_peer_library_used = {
     gather,
     scatter,
     sendrecv,
-    barrier};
+    barrier,
+    0 /* shares_buffers */};
 }

@@ -61,6 +61,9 @@ typedef struct wefti_peer_library {
     /* NULL where the library has no such operation. */
     wefti_peer_function *all_reduce, *all_gather, *reduce_scatter, *broadcast,
         *reduce, *alltoall, *alltoallv, *gather, *scatter, *sendrecv, *barrier;
+
+    /* Not 0: buffers are memory that every rank maps, see wefti_peer_remote. */
+    int shares_buffers;
 } wefti_peer_library;
 
 /* Defined by each library's file. */
@@ -79,6 +82,14 @@ void wefti_peer_fail(const char *why);
  * [nranks][bytes], holds every rank's mine. Every rank must call it.
  */
 void wefti_peer_gather(const void *mine, size_t bytes, void *all_out);
+
+/*
+ * wefti_peer_wait   - a barrier without the library.
+ * wefti_peer_remote - where rank has what mine, a place in this rank's buffers
+ *                     of the call, is here; for libraries that share buffers.
+ */
+void wefti_peer_wait(void);
+float *wefti_peer_remote(const float *mine, int rank);
 
 #ifdef __cplusplus
 }

@@ -17,6 +17,7 @@
  */
 #include "base/clock.h"
 #include "base/json.h"
+#include "perf/peer/peer_blocks.h"
 #include "perf/peer/peer_exchange.h"
 #include "perf/peer/peer_library.h"
 #include "perf/perf_case.h"
@@ -61,6 +62,8 @@ typedef struct point {
 } point;
 
 static wefti_peer_exchange *exchange;
+static wefti_peer_blocks *blocks; /* of the size at work; NULL: not shared */
+static int own_rank;
 static wefti_tile own, scratch;
 
 void wefti_peer_fail(const char *why)
@@ -69,7 +72,7 @@ void wefti_peer_fail(const char *why)
     _Exit(EXIT_FAILURE);
 }
 
-static void wait_for_all(void)
+void wefti_peer_wait(void)
 {
     if (!wefti_peer_exchange_wait(exchange)) {
         wefti_peer_fail("another rank has not come to the start");
@@ -81,6 +84,13 @@ void wefti_peer_gather(const void *mine, size_t bytes, void *all_out)
     if (!wefti_peer_exchange_gather(exchange, mine, bytes, all_out)) {
         wefti_peer_fail("another rank has not come to the exchange");
     }
+}
+
+float *wefti_peer_remote(const float *mine, int rank)
+{
+    const unsigned char *base = wefti_peer_blocks_get(blocks, own_rank);
+    size_t offset = (size_t)((const unsigned char *)mine - base);
+    return (float *)(void *)(wefti_peer_blocks_get(blocks, rank) + offset);
 }
 
 /* ---- what the library can do ------------------------------------------- */
@@ -163,7 +173,7 @@ static double call_once(point *it)
     if (wefti_perf_case_sends(subject)) {
         wefti_tile_fill(&own, buffers.send, 0, subject->send_elems, it->calls);
     }
-    wait_for_all();
+    wefti_peer_wait();
     int64_t begin_ns = wefti_clock_ns();
     it->function(&call);
     int64_t end_ns = wefti_clock_ns();
@@ -240,7 +250,13 @@ static void make_buffers(point *it)
     it->room_bytes = (wefti_perf_case_room(&it->subject) + PAGE_BYTES - 1) /
                      PAGE_BYTES * PAGE_BYTES;
     size_t all_bytes = 2 * (size_t)it->copies * it->room_bytes;
-    it->block = aligned_alloc(PAGE_BYTES, all_bytes);
+    if (wefti_peer_library_used.shares_buffers) {
+        own_rank = it->subject.rank;
+        blocks = wefti_peer_blocks_create(exchange, all_bytes);
+        it->block = blocks ? wefti_peer_blocks_get(blocks, own_rank) : NULL;
+    } else {
+        it->block = aligned_alloc(PAGE_BYTES, all_bytes);
+    }
     if (!it->block) {
         wefti_peer_fail("out of memory");
     }
@@ -323,7 +339,12 @@ static long long run(const request *asked, wefti_json *json)
             write_row(&now, json);
         }
         free(now.times_us);
-        free(now.block);
+        if (blocks) {
+            wefti_peer_blocks_destroy(blocks);
+            blocks = NULL;
+        } else {
+            free(now.block);
+        }
     }
     return wrong;
 }
@@ -400,7 +421,7 @@ int main(int argc, char **argv)
             wefti_peer_fail("stdout cannot be written");
         }
     }
-    wait_for_all();
+    wefti_peer_wait();
     wefti_peer_library_used.finish();
     wefti_peer_exchange_close(exchange);
     return wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -160,5 +160,6 @@ const wefti_peer_library wefti_peer_library_used = {version,
                                                     nullptr /* gather */,
                                                     nullptr /* scatter */,
                                                     nullptr /* sendrecv */,
-                                                    barrier};
+                                                    barrier,
+                                                    0 /* shares_buffers */};
 }

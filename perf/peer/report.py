@@ -17,7 +17,7 @@ def number(value, width, digits=2):
 
 
 HEAD = (f"{'op':>14} {'ranks':>5} {'bytes':>8} {'weft_us':>11} "
-        f"{'peer_us':>11} {'ratio':>6} {'low':>6} {'high':>6} {'pairs':>6}  "
+        f"{'peer_us':>11} {'ratio':>6} {'low':>6} {'high':>6} {'limit':>6} {'pairs':>6}  "
         "peer (the others, in the pilot); modes: line/hand-over, us")
 
 
@@ -36,7 +36,8 @@ def row_text(row):
     return (f"{row['op']:>14} {row['ranks']:5} {bytes_text(row['bytes']):>8} "
             f"{row['weft_us']:11.2f} {number(row['peer_us'], 11)} "
             f"{number(row['ratio'], 6)} {number(row['low'], 6)} "
-            f"{number(row['high'], 6)} {pairs:>6}  "
+            f"{number(row['high'], 6)} {number(row['to_limit'], 6)} "
+            f"{pairs:>6}  "
             f"{row['variant'] or 'no peer'}"
             + (f" ({others})" if others else "")
             + (f"; {modes_text(row['modes'])}" if row["modes"] else ""))

@@ -30,9 +30,10 @@ class Plan:
 class Sides:
     """weft and those that are measured beside it, at one job."""
 
-    def __init__(self, plan, job, peers):
+    def __init__(self, plan, job, peers, limit=None):
         self.plan, self.job = plan, job
         self.peers = peers      # [(peer, variant)]
+        self.limit = limit      # such a pair, or None: no such operation
         self.failed = {}        # variant's text: why
         self.wrong = {}         # variant's text: what
         self.number = 0
@@ -75,7 +76,10 @@ class Sides:
             kind = (self.wrong if isinstance(failure, process.Wrong)
                     else self.failed)
             kind[variant.text()] = str(failure)
-            self.peers.remove((peer, variant))
+            if (peer, variant) == self.limit:
+                self.limit = None
+            else:
+                self.peers.remove((peer, variant))
             return None
 
     # ---- the pilot ---------------------------------------------------------
@@ -120,8 +124,9 @@ class Sides:
         return runs
 
     def pairs(self, peer, variant, sizes):
-        """(pairs, weft's runs, the peer's runs), or None: it has failed."""
-        weft_runs, peer_runs, pairs = [], [], []
+        """(pairs, runs of weft, of the peer, of the limit), or None: the peer
+        has failed."""
+        weft_runs, peer_runs, limit_runs, pairs = [], [], [], []
         most = self.plan.rounds * ROUNDS_OF_A_PAIR
         for number in range(most):
             self.show(f"round {number + 1}, {len(pairs)} of "
@@ -134,10 +139,12 @@ class Sides:
                 if not run:
                     return None
                 peer_runs.append(run)
+            limit = self.peer(*self.limit, sizes) if self.limit else None
+            limit_runs += [limit] if limit else []
             pairs = figures.match(weft_runs, peer_runs)
             if len(pairs) >= self.plan.rounds:
                 break
-        return pairs, weft_runs, peer_runs
+        return pairs, weft_runs, peer_runs, limit_runs
 
     def show(self, text):
         self.plan.show(f"{self.job.op}, {self.job.ranks} ranks, {text}")
@@ -158,7 +165,7 @@ class Sides:
             group = [size for size in waiting
                      if self.opponent(fastest, size) == chosen]
             if chosen is None:
-                found = [], self.alone(group), []
+                found = [], self.alone(group), [], []
             else:
                 found = self.pairs(*chosen, group)
             if found:
@@ -168,14 +175,18 @@ class Sides:
         return sorted(rows, key=lambda row: row["bytes"])
 
     def row(self, size, fastest, chosen, found):
-        pairs, weft_runs, peer_runs = found
+        pairs, weft_runs, peer_runs, limit_runs = found
         seed = f"{self.job.op} {self.job.ranks} {self.bytes[size]}"
         row = {"op": self.job.op, "ranks": self.job.ranks,
                "bytes": self.bytes[size], "peer": None, "variant": None,
                **figures.point(pairs, size, seed), "pairs": len(pairs),
                "rounds": len(weft_runs),
                "modes": figures.modes(pairs),
-               "all": self.all_peers(size, fastest)}
+               "all": self.all_peers(size, fastest), "limit_us": None,
+               "to_limit": None}
+        limit = figures.point(figures.match(weft_runs, limit_runs), size, seed)
+        if limit["ratio"] is not None:
+            row.update(limit_us=limit["peer_us"], to_limit=1 / limit["ratio"])
         if not pairs:
             row["weft_us"] = statistics.median(
                 run.median_us(size) for run in weft_runs)

@@ -185,12 +185,16 @@ class Turns(unittest.TestCase):
     SIZES = [8, 64]
 
     def sides(self, machine, wanted=3, pilot=2):
-        peers = []
+        peers, limit = [], None
         for name in machine.times_us:
             if name != "weft":
                 peer = catalog.Peer(name, "", [])
                 peer.command = lambda job, variant: (variant.name, job.sizes)
-                peers.append((peer, catalog.Variant(name, "plain")))
+                pair = peer, catalog.Variant(name, "plain")
+                if name == "limit":
+                    limit = pair
+                else:
+                    peers.append(pair)
         rows_of, weft = process.rows_of, catalog.Weft.command
         self.addCleanup(setattr, process, "rows_of", rows_of)
         self.addCleanup(setattr, catalog.Weft, "command", staticmethod(weft))
@@ -199,7 +203,23 @@ class Turns(unittest.TestCase):
             lambda job, variant: ("weft", job.sizes))
         plan = rounds.Plan(wanted, pilot, machine, lambda text: None)
         return rounds.Sides(plan, catalog.Job("", "", "all_reduce", 2, ()),
-                            peers)
+                            peers, limit)
+
+    def test_limit_is_no_opponent_and_its_ratio_is_of_pairs(self):
+        machine = Machine({"weft": {8: 3}, "a": {8: 6}, "limit": {8: 2}},
+                          (FAST, FAST, FAST, FAST, FAST, FAST, SLOW))
+        row, = self.sides(machine).rows([8])
+        self.assertEqual((row["peer"], row["ratio"]), ("a", 2))
+        self.assertEqual(row["all"], {"a": 6})
+        self.assertEqual(row["to_limit"], 1.5)
+
+    def test_a_limit_that_fails_leaves_the_peers(self):
+        machine = Machine({"weft": {8: 3}, "a": {8: 6}, "limit": {8: 2}},
+                          (FAST,), {"limit": process.Failure("gone")})
+        sides = self.sides(machine)
+        row, = sides.rows([8])
+        self.assertEqual((row["ratio"], row["to_limit"]), (2, None))
+        self.assertEqual(sides.failed, {"limit, plain": "gone"})
 
     def test_pilot_picks_the_opponent_of_each_size(self):
         machine = Machine({"weft": {8: 1, 64: 10}, "a": {8: 2, 64: 30},

@@ -4,9 +4,10 @@
 Goal: the harness of the peers verifies every operation of every library: right
 results pass, a single wrong element or a call that does nothing does not.
 Method: it is linked with a stand-in for a library (peer_stand_in.c), which is
-right or broken in a known way, and run under weft-run with 3 ranks.
+right or broken in a known way, and run under weft-run with 3 ranks. So is
+peers-limit, the other one that is always there.
 
-Usage: test_peer_stand_in.py STAND_IN WEFT_RUN
+Usage: test_peer_stand_in.py STAND_IN PEERS_LIMIT WEFT_RUN
 """
 import json
 import os
@@ -15,21 +16,21 @@ import sys
 import tempfile
 import unittest
 
-STAND_IN, WEFT_RUN = sys.argv.pop(1), sys.argv.pop(1)
+STAND_IN, LIMIT, WEFT_RUN = (sys.argv.pop(1) for _ in range(3))
 RANKS = 3
 
 
-def can():
-    done = subprocess.run([STAND_IN, "--can"], capture_output=True, text=True,
+def can(program=STAND_IN):
+    done = subprocess.run([program, "--can"], capture_output=True, text=True,
                           timeout=60, check=True)
     return json.loads(done.stdout)["can"]
 
 
-def run(op, sizes, broken="", iterations=1, budget_ms=0):
+def run(op, sizes, broken="", iterations=1, budget_ms=0, program=STAND_IN):
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
             [WEFT_RUN, "-n", str(RANKS), "sh", "-c",
-             'exec "$0" "$WEFT_RANK/$WEFT_NRANKS" "$@"', STAND_IN, folder, op,
+             'exec "$0" "$WEFT_RANK/$WEFT_NRANKS" "$@"', program, folder, op,
              sizes, str(iterations), str(budget_ms)],
             capture_output=True, text=True, timeout=100, check=False,
             env=dict(os.environ, PEER_STAND_IN=broken))
@@ -46,6 +47,13 @@ class StandIn(unittest.TestCase):
                 self.assertEqual(row["op"], op)
                 self.assertEqual(row["nranks"], RANKS)
                 self.assertEqual(len(row["samples_us"]), 1)
+
+    def test_limit_is_right(self):
+        for op in can(LIMIT):
+            done = run(op, "4,200000", program=LIMIT)
+            self.assertEqual(done.returncode, 0, op + done.stderr)
+            rows = json.loads(done.stdout)["rows"]
+            self.assertEqual([row["wrong"] for row in rows], [0, 0], op)
 
     def test_one_wrong_element_is_counted(self):
         for op in can():

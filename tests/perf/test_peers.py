@@ -25,7 +25,7 @@ FOLDER, BUILD, STAND_IN = (os.path.abspath(sys.argv.pop(1))
                            for _ in range(3))
 PEERS = os.path.join(FOLDER, "peers")
 FIELDS = {"op", "ranks", "bytes", "weft_us", "peer", "peer_us", "ratio", "low",
-          "high", "all", "pairs", "modes"}
+          "high", "all", "pairs", "modes", "limit_us", "to_limit"}
 QUICK = ("--rounds", "1", "--pilot", "1", "--iterations", "5")
 
 
@@ -82,6 +82,8 @@ class Run(unittest.TestCase):
                 self.assertGreater(row["all"][name], 0)
             self.assertEqual(row["peer"] is None, not here)
             self.assertEqual(row["ratio"] is None, row["pairs"] == 0)
+            if row["to_limit"] is not None:
+                self.assertGreater(row["to_limit"], 0)
             if row["pairs"] == 1:
                 self.assertAlmostEqual(row["ratio"],
                                        row["peer_us"] / row["weft_us"])
@@ -104,7 +106,8 @@ class Run(unittest.TestCase):
         with tempfile.TemporaryDirectory() as build:
             os.mkdir(os.path.join(build, "bin"))
             for name in os.listdir(os.path.join(BUILD, "bin")):
-                if name.startswith("weft-") or name == "peers-probe":
+                if name.startswith("weft-") or name in (
+                        "peers-probe", "peers-limit"):
                     os.symlink(os.path.join(BUILD, "bin", name),
                                os.path.join(build, "bin", name))
             done = run("--sizes", "8", *QUICK, build=build)
@@ -149,7 +152,8 @@ class Process(unittest.TestCase):
         with tempfile.TemporaryDirectory() as build:
             os.mkdir(os.path.join(build, "bin"))
             pid_path = os.path.join(build, "pid")
-            for name in ("weft-run", "weft-perf", "peers-probe"):
+            for name in ("weft-run", "weft-perf", "peers-probe",
+                         "peers-limit"):
                 path = os.path.join(build, "bin", name)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(f"#!/bin/sh\necho $$ >{pid_path}.part\n"

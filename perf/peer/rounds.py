@@ -2,7 +2,8 @@
 """Who is measured when.
 
 For one operation on one number of ranks: a pilot runs weft and every variant of
-every peer, and picks each size's opponent, the variant with the fastest run.
+every peer, and picks each size's opponent, the variant with the lowest ratio
+to weft's time in pairs of one mode.
 Then weft and an opponent take turns, first the one, then the other first, until
 enough pairs of one mode have come together. A probe of the machine stands
 between any two processes, so each has one right before and right after it.
@@ -13,7 +14,8 @@ import statistics
 from peer import catalog, figures, process
 
 PILOT_BUDGET_MS = 250
-HOPELESS = 8          # times the fastest at every size: modes differ by less
+HOPELESS = 8          # times the fastest at every size
+WEFT_EVERY = 3        # variants of the pilot: one of its runs is near in time
 BUDGET_MS = 1500
 ROUNDS_OF_A_PAIR = 3  # for each pair wanted, at most
 
@@ -85,20 +87,35 @@ class Sides:
     # ---- the pilot ---------------------------------------------------------
 
     def pilot(self, sizes):
-        """{variant's text: {size: us}}, the fastest of its runs."""
-        fastest = {}
+        """{variant's text: {size: time by weft's}}, of pairs of one mode: the
+        fastest run of all may only have met the fastest mode."""
+        weft_runs, runs = [], {}
         for number in range(self.plan.pilot):
-            for peer, variant in list(self.peers):
-                if number and self.hopeless(fastest, variant, sizes):
+            for place, (peer, variant) in enumerate(list(self.peers)):
+                if number and self.hopeless(
+                        self.ratios(weft_runs, runs, sizes), variant, sizes):
                     continue
                 self.show(f"pilot {number + 1} of {self.plan.pilot}: "
                           f"{variant.text()}")
+                if place % WEFT_EVERY == 0 or not weft_runs:
+                    weft_runs.append(self.weft(sizes))
                 run = self.peer(peer, variant, sizes, PILOT_BUDGET_MS)
-                for size in sizes if run else ():
-                    times = fastest.setdefault(variant.text(), {})
-                    us = run.median_us(size)
-                    times[size] = min(times.get(size, us), us)
-        return fastest
+                if run:
+                    runs.setdefault(variant.text(), []).append(run)
+        return self.ratios(weft_runs, runs, sizes)
+
+    @staticmethod
+    def ratios(weft_runs, runs, sizes):
+        found = {}
+        for text, mine in runs.items():
+            # Without a pair the neighbour in time has to do.
+            pairs = figures.match(weft_runs, mine) or [
+                (min(weft_runs, key=lambda weft: abs(weft.number - run.number)),
+                 run) for run in mine]
+            found[text] = {size: statistics.median(
+                run.median_us(size) / weft.median_us(size)
+                for weft, run in pairs) for size in sizes}
+        return found
 
     @staticmethod
     def hopeless(fastest, variant, sizes):
@@ -107,7 +124,7 @@ class Sides:
             times[size] for times in fastest.values()) for size in sizes)
 
     def opponent(self, fastest, size):
-        """(peer, variant) with the fastest run at this size, or None."""
+        """(peer, variant) with the lowest ratio at this size, or None."""
         left = [(fastest[variant.text()][size], number)
                 for number, (_, variant) in enumerate(self.peers)
                 if variant.text() in fastest]
@@ -182,14 +199,14 @@ class Sides:
                **figures.point(pairs, size, seed), "pairs": len(pairs),
                "rounds": len(weft_runs),
                "modes": figures.modes(pairs),
-               "all": self.all_peers(size, fastest), "limit_us": None,
-               "to_limit": None}
+               "limit_us": None, "to_limit": None}
         limit = figures.point(figures.match(weft_runs, limit_runs), size, seed)
         if limit["ratio"] is not None:
             row.update(limit_us=limit["peer_us"], to_limit=1 / limit["ratio"])
         if not pairs:
             row["weft_us"] = statistics.median(
                 run.median_us(size) for run in weft_runs)
+        row["all"] = self.all_peers(size, fastest, row["weft_us"])
         if chosen:
             row.update(peer=chosen[1].name, variant=chosen[1].text())
             if not pairs:
@@ -198,11 +215,13 @@ class Sides:
             row["all"][chosen[1].name] = row["peer_us"]
         return row
 
-    def all_peers(self, size, fastest):
-        """{name: us} of the pilot, the better variant of each name."""
+    def all_peers(self, size, fastest, weft_us):
+        """{name: us}, the better variant of each name: the pilot's ratios, as
+        times in the modes that weft's was measured in."""
         best = {}
         for _, variant in self.peers:
-            us = fastest.get(variant.text(), {}).get(size)
-            if us is not None:
+            ratio = fastest.get(variant.text(), {}).get(size)
+            if ratio is not None:
+                us = ratio * weft_us
                 best[variant.name] = min(best.get(variant.name, us), us)
         return best

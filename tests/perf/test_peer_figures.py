@@ -205,6 +205,18 @@ class Turns(unittest.TestCase):
         return rounds.Sides(plan, catalog.Job("", "", "all_reduce", 2, ()),
                             peers, limit)
 
+    def test_pilot_is_not_misled_by_modes(self):
+        # b is faster than a, but is always met by the slow mode.
+        machine = Machine({"weft": {8: 1}, "a": {8: 2}, "c": {8: 9},
+                           "b": {8: 1.5}},
+                          [FAST] * 4 + [SLOW] * 3 + [FAST] + [SLOW] * 2 +
+                          [FAST] * 200)
+        row, = self.sides(machine).rows([8])
+        self.assertEqual(machine.turns[:9], ["weft", "weft", "a", "c", "b"] +
+                         ["weft", "a", "c", "b"])
+        self.assertEqual((row["peer"], row["ratio"]), ("b", 1.5))
+        self.assertEqual(row["all"]["a"], 2)
+
     def test_limit_is_no_opponent_and_its_ratio_is_of_pairs(self):
         machine = Machine({"weft": {8: 3}, "a": {8: 6}, "limit": {8: 2}},
                           (FAST, FAST, FAST, FAST, FAST, FAST, SLOW))
@@ -240,7 +252,7 @@ class Turns(unittest.TestCase):
     def test_sides_take_turns_in_both_orders(self):
         machine = Machine({"weft": {8: 1}, "a": {8: 2}})
         self.sides(machine, wanted=4, pilot=1).rows([8])
-        self.assertEqual(machine.turns, ["weft", "a"] +
+        self.assertEqual(machine.turns, ["weft", "weft", "a"] +
                          ["weft", "a", "a", "weft"] * 2)
 
     def test_rounds_end_when_no_more_pairs_come(self):

@@ -24,6 +24,7 @@
 #include "perf/sample.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -375,8 +376,18 @@ static bool read_request(char **argv, request *asked)
            iterations <= ITERATIONS_MOST && asked->budget_us >= 0;
 }
 
+/* glibc's thresholds as they become in a program that has run for a while:
+ * else what was freed before a size decides whether a library's temporary
+ * memory is mapped anew in each call, which may take six times as long. */
+static void settle_heap(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 32 << 20);
+    mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
 static void start(request *asked)
 {
+    settle_heap();
     const wefti_peer_library *library = &wefti_peer_library_used;
     library->start(&asked->rank, &asked->nranks);
     if (asked->nranks > RANKS_MOST) {

@@ -184,7 +184,9 @@ class Sides:
             if chosen is None:
                 found = [], self.alone(group), [], []
             else:
-                found = self.pairs(*chosen, group)
+                # All sizes, as in the pilot: those before a size have warmed
+                # caches of memory in the library.
+                found = self.pairs(*chosen, sizes)
             if found:
                 waiting = [size for size in waiting if size not in group]
                 rows += [self.row(size, fastest, chosen, found)

@@ -102,7 +102,8 @@ static void fold_block(const fold_task *task, void *out,
 
 static void fold_blocks(const wefti_fold_level *level, void *dst,
                         const void *const *sources, size_t source_count,
-                        size_t elems, weft_dtype dtype, weft_redop redop)
+                        size_t total_count, size_t elems, weft_dtype dtype,
+                        weft_redop redop)
 {
     fold_task task = {level, level->combine[dtype][redop], dtype,
                       weft_dtype_bytes(dtype)};
@@ -113,7 +114,29 @@ static void fold_blocks(const wefti_fold_level *level, void *dst,
         size_t now = elems - at < block_elems ? elems - at : block_elems;
         fold_block(&task, out, sources, source_count, at, now);
         wefti_narrow_by(level, (unsigned char *)dst + at * task.elem_bytes, out,
-                        source_count, now, dtype, redop);
+                        total_count, now, dtype, redop);
+    }
+}
+
+/* An average divides by total_count. */
+static void fold_over(const wefti_fold_level *level, void *dst,
+                      const void *const *sources, size_t source_count,
+                      size_t total_count, size_t elems, weft_dtype dtype,
+                      weft_redop redop)
+{
+    WEFTI_ASSERT(source_count > 0);
+    bool sums_in_place = redop == WEFT_REDOP_AVG && !level->narrow[dtype] &&
+                         level->fold[dtype][WEFT_REDOP_SUM];
+    /* The loops that average divide by their own count. */
+    bool fits = redop != WEFT_REDOP_AVG || total_count == source_count;
+    if (level->fold[dtype][redop] && fits) {
+        level->fold[dtype][redop](dst, sources, source_count, elems);
+    } else if (sums_in_place) {
+        level->fold[dtype][WEFT_REDOP_SUM](dst, sources, source_count, elems);
+        level->average[dtype](dst, dst, total_count, elems);
+    } else {
+        fold_blocks(level, dst, sources, source_count, total_count, elems,
+                    dtype, redop);
     }
 }
 
@@ -121,17 +144,8 @@ void wefti_fold_by(const wefti_fold_level *level, void *dst,
                    const void *const *sources, size_t source_count,
                    size_t elems, weft_dtype dtype, weft_redop redop)
 {
-    WEFTI_ASSERT(source_count > 0);
-    bool sums_in_place = redop == WEFT_REDOP_AVG && !level->narrow[dtype] &&
-                         level->fold[dtype][WEFT_REDOP_SUM];
-    if (level->fold[dtype][redop]) {
-        level->fold[dtype][redop](dst, sources, source_count, elems);
-    } else if (sums_in_place) {
-        level->fold[dtype][WEFT_REDOP_SUM](dst, sources, source_count, elems);
-        level->average[dtype](dst, dst, source_count, elems);
-    } else {
-        fold_blocks(level, dst, sources, source_count, elems, dtype, redop);
-    }
+    fold_over(level, dst, sources, source_count, source_count, elems, dtype,
+              redop);
 }
 
 /* Looked up once: all threads find the same, so nobody orders anything. */
@@ -152,6 +166,106 @@ void wefti_fold(void *dst, const void *const *sources, size_t source_count,
 {
     wefti_fold_by(best_level(), dst, sources, source_count, elems, dtype,
                   redop);
+}
+
+static bool is_float_average(weft_dtype dtype, weft_redop redop)
+{
+    return redop == WEFT_REDOP_AVG && weft_dtype_kind(dtype) == WEFT_KIND_FLOAT;
+}
+
+weft_redop wefti_redop_inner(weft_dtype dtype, weft_redop redop)
+{
+    bool later = redop == WEFT_REDOP_AVG && !is_float_average(dtype, redop);
+    return later ? WEFT_REDOP_SUM : redop;
+}
+
+weft_redop wefti_redop_outer(weft_dtype dtype, weft_redop redop)
+{
+    return is_float_average(dtype, redop) ? WEFT_REDOP_SUM : redop;
+}
+
+void wefti_fold_part(void *dst, const void *const *sources, size_t source_count,
+                     size_t total_count, size_t elems, weft_dtype dtype,
+                     weft_redop redop)
+{
+    fold_over(best_level(), dst, sources, source_count, total_count, elems,
+              dtype, redop);
+}
+
+static void round_by(const wefti_fold_level *level, void *wide,
+                     size_t total_count, size_t elems, weft_dtype dtype,
+                     weft_redop redop)
+{
+    redop = wefti_redop_inner(dtype, redop);
+    if (redop == WEFT_REDOP_AVG || level->narrow[dtype]) {
+        _Alignas(64) unsigned char narrow[BLOCK_BYTES];
+        WEFTI_ASSERT(elems <= BLOCK_BYTES / wefti_wide_bytes(dtype));
+        wefti_narrow_by(level, narrow, wide, total_count, elems, dtype, redop);
+        wefti_widen_by(level, wide, narrow, elems, dtype);
+    }
+}
+
+void wefti_round(void *wide, size_t total_count, size_t elems, weft_dtype dtype,
+                 weft_redop redop)
+{
+    size_t width = wefti_wide_bytes(dtype), block_elems = BLOCK_BYTES / width;
+    for (size_t at = 0; at < elems; at += block_elems) {
+        size_t now = elems - at < block_elems ? elems - at : block_elems;
+        round_by(best_level(), (unsigned char *)wide + at * width, total_count,
+                 now, dtype, redop);
+    }
+}
+
+/* The groups of one fold. */
+typedef struct group_task {
+    fold_task fold;
+    const void *const *sources;
+    const int *begins;
+    size_t total_count;
+    weft_redop redop;
+} group_task;
+
+/* out = the tree over `count` groups' results at .. at + elems, wide. */
+static void fold_group_block(const group_task *task, void *out, size_t first,
+                             size_t count, size_t at, size_t elems)
+{
+    if (count == 1) {
+        size_t begin = (size_t)task->begins[first];
+        size_t sources = (size_t)task->begins[first + 1] - begin;
+        fold_block(&task->fold, out, task->sources + begin, sources, at, elems);
+        round_by(task->fold.level, out, task->total_count, elems,
+                 task->fold.dtype, task->redop);
+        return;
+    }
+    _Alignas(64) unsigned char high[BLOCK_BYTES];
+    size_t low_count = wefti_fold_split(count);
+    fold_group_block(task, out, first, low_count, at, elems);
+    fold_group_block(task, high, first + low_count, count - low_count, at,
+                     elems);
+    task->fold.combine(out, high, elems);
+}
+
+void wefti_fold_groups(void *dst, const void *const *sources,
+                       const int *group_begins, size_t group_count,
+                       size_t elems, weft_dtype dtype, weft_redop redop)
+{
+    const wefti_fold_level *level = best_level();
+    const group_task task = {.fold = {level, level->combine[dtype][redop],
+                                      dtype, weft_dtype_bytes(dtype)},
+                             .sources = sources,
+                             .begins = group_begins,
+                             .total_count = (size_t)group_begins[group_count],
+                             .redop = redop};
+    WEFTI_ASSERT(task.fold.combine != NULL && group_count > 0);
+    _Alignas(64) unsigned char out[BLOCK_BYTES];
+    size_t block_elems = BLOCK_BYTES / wefti_wide_bytes(dtype);
+    for (size_t at = 0; at < elems; at += block_elems) {
+        size_t now = elems - at < block_elems ? elems - at : block_elems;
+        fold_group_block(&task, out, 0, group_count, at, now);
+        wefti_narrow_by(level, (unsigned char *)dst + at * task.fold.elem_bytes,
+                        out, task.total_count, now, dtype,
+                        wefti_redop_outer(dtype, redop));
+    }
 }
 
 void wefti_widen(void *wide_dst, const void *src, size_t elems,

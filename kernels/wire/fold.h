@@ -36,6 +36,35 @@ void wefti_fold(void *dst, const void *const *sources, size_t source_count,
                 size_t elems, weft_dtype dtype, weft_redop redop);
 
 /*
+ * Sums of two levels: each group of sources is folded by itself and rounded to
+ * dtype, then the groups' results are folded by the same tree.
+ *
+ * wefti_redop_inner, _outer - the reductions of the two levels. A float's
+ * average is divided at the end of the first level, so that what goes on does
+ * not overflow, an integer's at the end of the second. Both divide by
+ * total_count, the number of sources of all groups.
+ *
+ * wefti_fold_part - one level of it: wefti_fold, but that AVG divides by
+ * total_count. PREMULSUM as above.
+ *
+ * wefti_fold_groups - both levels at once. group_begins [group_count + 1]:
+ * where each group begins in sources; the last is source_count.
+ *
+ * wefti_round - ends the first level of a wide sum: wide[i] is narrowed by
+ * the inner reduction, and widened again.
+ */
+weft_redop wefti_redop_inner(weft_dtype dtype, weft_redop redop);
+weft_redop wefti_redop_outer(weft_dtype dtype, weft_redop redop);
+void wefti_fold_part(void *dst, const void *const *sources, size_t source_count,
+                     size_t total_count, size_t elems, weft_dtype dtype,
+                     weft_redop redop);
+void wefti_fold_groups(void *dst, const void *const *sources,
+                       const int *group_begins, size_t group_count,
+                       size_t elems, weft_dtype dtype, weft_redop redop);
+void wefti_round(void *wide, size_t total_count, size_t elems, weft_dtype dtype,
+                 weft_redop redop);
+
+/*
  * wefti_widen, _narrow - dtype to wide and back. narrow divides by
  * source_count for AVG and rounds once. dst may equal src only where the
  * element sizes are equal.

@@ -250,6 +250,49 @@ void reference_fold(unsigned char *dst, const unsigned char *const *sources,
     }
 }
 
+/* One host's sum of an element, as it crosses the network. */
+static void end_level(unsigned char *dst, const unsigned char *const *sources,
+                      size_t count, size_t total, size_t offset,
+                      weft_dtype dtype, weft_redop redop)
+{
+    number sum = tree(sources, count, offset, dtype, redop);
+    if (redop == WEFT_REDOP_AVG && is_float(dtype)) {
+        sum.real = wide(sum.real / (double)total, dtype);
+    }
+    store(dst, sum, dtype);
+}
+
+void reference_fold_hosts(unsigned char *dst,
+                          const unsigned char *const *sources, const int *hosts,
+                          size_t count, size_t elems, weft_dtype dtype,
+                          weft_redop redop)
+{
+    enum { MOST = 64 };
+    const unsigned char *members[MOST], *ends[MOST];
+    unsigned char sums[MOST][8];
+    size_t bytes = weft_dtype_bytes(dtype);
+    for (size_t i = 0; i < elems; i++) {
+        size_t host = 0, left = count;
+        for (; left > 0; host++) {
+            size_t found = 0;
+            for (size_t rank = 0; rank < count; rank++) {
+                if (hosts[rank] == (int)host) {
+                    members[found++] = sources[rank];
+                }
+            }
+            end_level(sums[host], members, found, count, i * bytes, dtype,
+                      redop);
+            ends[host] = sums[host];
+            left -= found;
+        }
+        number result = tree(ends, host, 0, dtype, redop);
+        if (redop == WEFT_REDOP_AVG) {
+            result.whole /= (whole)count;
+        }
+        store(dst + i * bytes, result, dtype);
+    }
+}
+
 void reference_scale(unsigned char *dst, const unsigned char *src,
                      const unsigned char *scalar, size_t elems,
                      weft_dtype dtype)

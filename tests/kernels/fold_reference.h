@@ -13,6 +13,15 @@ void reference_fold(unsigned char *dst, const unsigned char *const *sources,
                     size_t count, size_t elems, weft_dtype dtype,
                     weft_redop redop);
 
+/*
+ * The sum of two levels: hosts[i] is source i's host, numbered from 0 in the
+ * order of their first sources. Each host's sum is rounded to dtype.
+ */
+void reference_fold_hosts(unsigned char *dst,
+                          const unsigned char *const *sources, const int *hosts,
+                          size_t count, size_t elems, weft_dtype dtype,
+                          weft_redop redop);
+
 /* wefti_scale, by definition. */
 void reference_scale(unsigned char *dst, const unsigned char *src,
                      const unsigned char *scalar, size_t elems,

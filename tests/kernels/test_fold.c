@@ -289,11 +289,59 @@ static void test_copy_any_size_and_alignment_equal_and_guarded(void **state)
     free(src_block);
 }
 
+/* Both levels at once, and one after the other; groups of drawn sizes. */
+static void test_fold_groups_random_calls_equal_reference(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    for (int pair = 0; pair < WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT; pair++) {
+        weft_dtype dtype = (weft_dtype)(pair / WEFT_REDOP_COUNT);
+        weft_redop redop = (weft_redop)(pair % WEFT_REDOP_COUNT);
+        size_t count = 2 + random_next(&seed) % 9, groups = 0;
+        int hosts[11], begins[12] = {0};
+        call made;
+        if (!weft_redop_applies(redop, dtype)) {
+            continue;
+        }
+        for (size_t k = 0; k < count; k++) {
+            groups += k == 0 || random_next(&seed) % 2;
+            hosts[k] = (int)groups - 1;
+            begins[groups] = (int)k + 1;
+        }
+        call_init(&made, dtype, redop, count, random_elems(dtype, &seed),
+                  &seed);
+        reference_fold_hosts(made.expected, made.sources, hosts, count,
+                             made.elems, dtype, redop);
+        wefti_fold_groups(made.dst, (const void *const *)made.sources, begins,
+                          groups, made.elems, dtype, redop);
+        assert_result(&made, made.dst, "fold_groups");
+        assert_guards(&made);
+
+        const void *ends[11];
+        unsigned char *blocks[11] = {NULL};
+        for (size_t g = 0; g < groups; g++) {
+            ends[g] = blocks[g] = new_block(made.bytes);
+            wefti_fold_part(blocks[g],
+                            (const void *const *)made.sources + begins[g],
+                            (size_t)(begins[g + 1] - begins[g]), count,
+                            made.elems, dtype, wefti_redop_inner(dtype, redop));
+        }
+        wefti_fold_part(blocks[0], ends, groups, count, made.elems, dtype,
+                        wefti_redop_outer(dtype, redop));
+        assert_result(&made, blocks[0], "fold_part");
+        for (size_t g = 0; g < groups; g++) {
+            free(blocks[g]);
+        }
+        call_fini(&made);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fold_random_calls_equal_reference),
         cmocka_unit_test(test_fold_into_a_source_equals_reference),
+        cmocka_unit_test(test_fold_groups_random_calls_equal_reference),
         cmocka_unit_test(test_combine_up_a_tree_equals_fold),
         cmocka_unit_test(test_scale_random_calls_equal_reference),
         cmocka_unit_test(test_fold_public_call_equals_reference),

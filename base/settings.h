@@ -53,6 +53,9 @@
       "where the payload fits")                                                \
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
+    X(SUM_FLAT, TEXT, "off", 0, 0,                                             \
+      "whether sums follow one tree over all ranks, the same bits on any "     \
+      "layout of hosts: on or off")                                            \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \
       "how long a waiter spins before it yields; -1: by cores and ranks")      \
     X(MACHINES, TEXT, "on", 0, 0,                                              \

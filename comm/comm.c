@@ -42,28 +42,40 @@ static unsigned char *carve(unsigned char **at, size_t bytes)
 }
 
 /* A wide chunk, then the bounces. */
-static size_t track_bytes(const wefti_tuning *tuning, int nranks)
+static size_t track_bytes(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *grouping)
 {
-    return (1 + WEFTI_BOUNCES) * wefti_select_bounce_bytes(tuning, nranks);
+    return (1 + WEFTI_BOUNCES) *
+           wefti_select_bounce_bytes(tuning, nranks, grouping);
+}
+
+static size_t track_count(const wefti_grouping *grouping)
+{
+    return grouping ? WEFTI_TRACKS : WEFTI_FLAT_TRACKS;
 }
 
 /* No more than steps may need: with a device it is pinned. */
-static size_t arena_bytes(const wefti_tuning *tuning, int nranks)
+static size_t arena_bytes(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *grouping)
 {
-    return WEFTI_LANES * WEFTI_TRACKS * track_bytes(tuning, nranks) +
+    return WEFTI_LANES * track_count(grouping) *
+               track_bytes(tuning, nranks, grouping) +
            WEFTI_LETTER_BYTES; /* the last for what is put far */
 }
 
 size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks)
 {
-    return wefti_layout_plan(nranks).total_bytes + arena_bytes(tuning, nranks);
+    return wefti_layout_plan(nranks).total_bytes +
+           arena_bytes(tuning, nranks, NULL);
 }
 
 static void place_track(weft_comm *comm, wefti_track *track, size_t number)
 {
-    const size_t bytes = wefti_select_bounce_bytes(&comm->tuning, comm->nranks);
+    const size_t bytes =
+        wefti_select_bounce_bytes(&comm->tuning, comm->nranks, comm->grouping);
     unsigned char *at =
-        comm->arena + number * track_bytes(&comm->tuning, comm->nranks);
+        comm->arena +
+        number * track_bytes(&comm->tuning, comm->nranks, comm->grouping);
     track->scratch = at;
     for (int way = 0; way < WEFTI_BOUNCES; way++) {
         track->bounces[way] = at + (size_t)(1 + way) * bytes;
@@ -86,7 +98,8 @@ static weft_status build_ops(weft_comm *comm)
                         64 + arrived_bytes + 64;
     lane_bytes = (lane_bytes + 63) / 64 * 64;
     comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
-    comm->arena_bytes = arena_bytes(&comm->tuning, comm->nranks);
+    comm->arena_bytes =
+        arena_bytes(&comm->tuning, comm->nranks, comm->grouping);
     comm->arena = mmap(NULL, comm->arena_bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (comm->arena == MAP_FAILED) {
@@ -113,8 +126,11 @@ static weft_status build_ops(weft_comm *comm)
         }
         for (int t = 0; t < WEFTI_TRACKS; t++) {
             op->tracks[t].sources = (void *)carve(&at, source_bytes);
-            place_track(comm, &op->tracks[t],
-                        (size_t)lane * WEFTI_TRACKS + (size_t)t);
+            if ((size_t)t < track_count(comm->grouping)) {
+                place_track(comm, &op->tracks[t],
+                            (size_t)lane * track_count(comm->grouping) +
+                                (size_t)t);
+            }
         }
         op->checked = (void *)carve(&at, checked_bytes);
     }
@@ -167,6 +183,23 @@ static void find_firsts(weft_comm *comm, const wefti_member *members)
         }
         comm->peers[peer].first = first;
     }
+}
+
+/* What follows for its levels. */
+static weft_status find_grouping(weft_comm *comm)
+{
+    size_t ranks = (unsigned)comm->nranks;
+    int *firsts = calloc(ranks, sizeof(*firsts));
+    bool made = firsts != NULL;
+    for (int peer = 0; made && peer < comm->nranks; peer++) {
+        firsts[peer] = comm->peers[peer].first;
+    }
+    made = made && wefti_grouping_create(firsts, comm->nranks, &comm->grouping);
+    free(firsts);
+    return made ? WEFT_OK
+                : wefti_error(WEFT_ERR_NO_MEMORY,
+                              "no memory for the levels of %d ranks",
+                              comm->nranks);
 }
 
 static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
@@ -229,6 +262,7 @@ static void tear(weft_comm *comm)
     free(comm->peers);
     free(comm->group);
     free(comm->table);
+    free(comm->grouping);
     /* Not plain stores: nobody may read them, so a compiler drops those. */
     explicit_bzero(&comm->head_word, sizeof(comm->head_word));
     explicit_bzero(&comm->tail_word, sizeof(comm->tail_word));
@@ -280,7 +314,10 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         find_bells(comm, parts);
         if (comm->near_count < comm->nranks) {
             find_firsts(comm, parts->members->members);
+            status = find_grouping(comm);
         }
+    }
+    if (status == WEFT_OK) {
         status = build_ops(comm);
     }
     if (status == WEFT_OK) {

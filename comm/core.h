@@ -73,7 +73,8 @@ typedef struct wefti_track {
     bool loaded;
     wefti_step_phase phase;
     wefti_wait wait;
-    int peer;   /* FOLD: next source to look for; else who is awaited */
+    int place;  /* FOLD, RELAY: next source to look for */
+    int peer;   /* who is awaited */
     int way;    /* which fetch and bounce is the step's: 0 or 1 */
     bool ahead; /* the other one brings the source of a later step */
     unsigned char *scratch; /* a wide chunk */
@@ -81,10 +82,14 @@ typedef struct wefti_track {
     const void **sources; /* [nranks] of a FOLD */
 } wefti_track;
 
-/* A staged message: its slot is free when everybody addressed has read it. */
+/* A staged message: its slot is free when everybody addressed has read it.
+ * peer, owner, round and kind are its step's. */
 typedef struct wefti_staged_slot {
-    int peer;        /* or WEFTI_ALL_PEERS */
-    uint64_t number; /* to one peer: its sequence; to all: index among them */
+    int peer, owner;
+    size_t round;
+    bool relayed;
+    uint64_t number; /* to one peer: its sequence; to several: place among the
+                        channel's messages */
 } wefti_staged_slot;
 
 /* Which buffers of an operation are memory that the host must not touch. */
@@ -120,6 +125,7 @@ typedef struct wefti_op {
     /* Staging. */
     int window; /* -1: none */
     int slots[WEFTI_CHANNELS];
+    size_t slots_begin[WEFTI_CHANNELS]; /* in the window */
     size_t slot_bytes;
     uint64_t sends[WEFTI_CHANNELS];
     wefti_staged_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
@@ -249,6 +255,7 @@ struct weft_comm {
     wefti_mapping *mapping;
     uint64_t memory_offset;
     int near_count; /* members of this rank's domain, itself included */
+    wefti_grouping *grouping; /* NULL: one level */
     wefti_fabric fabric;
     wefti_doorbell **bells; /* [nranks] */
     wefti_peer *peers;      /* [nranks] */

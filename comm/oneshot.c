@@ -20,6 +20,7 @@
 #include "comm/fabric/remote.h"
 #include "comm/op.h"
 #include "comm/pattern/shape.h"
+#include "comm/sum.h"
 #include "kernels/wire/fold.h"
 
 #include <string.h>
@@ -180,11 +181,11 @@ static size_t fold(weft_comm *comm, wefti_op *op, void *result, size_t first)
 {
     const void **sources = op->tracks[0].sources;
     size_t offset = first * op->role.elem_bytes;
-    for (int rank = 0; rank < comm->nranks; rank++) {
-        sources[rank] = entry_of(comm, op, rank)->payload + offset;
+    for (int place = 0; place < comm->nranks; place++) {
+        int from = wefti_peer_at(&op->problem, WEFTI_ALL_PEERS, 0, 0, place);
+        sources[place] = entry_of(comm, op, from)->payload + offset;
     }
-    wefti_fold(result, sources, (size_t)comm->nranks, op->desc.count,
-               op->desc.dtype, op->desc.redop);
+    wefti_sum_all(op, result, sources, op->desc.count);
     return part_bytes(op);
 }
 

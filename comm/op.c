@@ -87,16 +87,19 @@ static void size_up(weft_comm *comm, wefti_op *op)
         op->recv_elems =
             wefti_role_recv_elems(&op->role, desc->count, comm->nranks);
     }
-    op->problem = (wefti_problem){.collective = desc->collective,
-                                  .rank = comm->rank,
-                                  .nranks = comm->nranks,
-                                  .root = desc->root,
-                                  .count = desc->count,
-                                  .chunk_elems = 1,
-                                  .send_counts = desc->send_counts,
-                                  .send_displs = desc->send_displs,
-                                  .recv_counts = desc->recv_counts,
-                                  .recv_displs = desc->recv_displs};
+    op->problem =
+        (wefti_problem){.collective = desc->collective,
+                        .rank = comm->rank,
+                        .nranks = comm->nranks,
+                        .root = desc->root,
+                        .count = desc->count,
+                        .chunk_elems = 1,
+                        .grouping = comm->grouping,
+                        .flat = wefti_select_is_flat(&comm->tuning, desc),
+                        .send_counts = desc->send_counts,
+                        .send_displs = desc->send_displs,
+                        .recv_counts = desc->recv_counts,
+                        .recv_displs = desc->recv_displs};
 }
 
 /* Where messages and gate chunks end. */
@@ -141,8 +144,8 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->status = WEFT_OK;
     op->window = -1;
     op->missing = 0;
-    op->sends[0] = op->sends[1] = 0;
-    op->slots[0] = op->slots[1] = 0;
+    memset(op->sends, 0, sizeof(op->sends));
+    memset(op->slots, 0, sizeof(op->slots));
     op->entered_ns = op->moved_ns = op->checked_ns = 0;
     op->warned = false;
     op->suspect = op->cause = -1;
@@ -304,11 +307,15 @@ static void open_window(weft_comm *comm, wefti_op *op)
     const wefti_pattern *pattern = op->choice.pattern;
     size_t elem = wefti_wide_bytes(op->desc.dtype);
     op->slot_bytes = (op->choice.chunk_elems * elem + 63) / 64 * 64;
-    int most = (int)(WEFTI_WINDOW_BYTES / 2 / op->slot_bytes);
+    int most = (int)(WEFTI_WINDOW_BYTES / op->slot_bytes);
+    size_t begin = 0;
     for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
         int slots = pattern->slots(&op->problem, channel);
         slots = slots < comm->slots_max ? slots : comm->slots_max;
         op->slots[channel] = slots < most ? slots : most;
+        op->slots_begin[channel] = begin;
+        begin += (size_t)op->slots[channel] * op->slot_bytes;
+        most -= op->slots[channel];
     }
     for (op->window = 0; comm->windows_used >> op->window & 1;) {
         op->window++;

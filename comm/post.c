@@ -30,8 +30,8 @@ static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
     if (status != WEFT_OK || wefti_is_letter(desc)) {
         return status;
     }
-    prepared->choice =
-        wefti_select(&comm->tuning, comm->nranks, desc, &prepared->role);
+    prepared->choice = wefti_select(&comm->tuning, comm->nranks, comm->grouping,
+                                    desc, &prepared->role);
     prepared->signature = wefti_signature_pack(desc, prepared->choice.digest);
     return WEFT_OK;
 }

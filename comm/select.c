@@ -2,11 +2,12 @@
 /*
  * comm/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). All-reduces of
- * which everybody can read everything cheaply are exchanged in one hop. Beyond,
- * direct, pairwise and uneven, each for its own collectives, move each byte
- * once and reduce at its owner; they have up to 2 (n - 1) chunks staged, so
- * chunks shrink as ranks grow.
+ * Small payloads ride in the entries (one cache-line exchange). Where some
+ * ranks share memory and others do not, hierarchical crosses the network as
+ * seldom as can be. Else all-reduces of which everybody can read everything
+ * cheaply are exchanged in one hop. Beyond, direct, pairwise and uneven, each
+ * for its own collectives, move each byte once and reduce at its owner; they
+ * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
 #include "comm/select.h"
 
@@ -16,6 +17,7 @@
 #include "comm/core.h"
 #include "comm/net/net.h"
 #include "comm/pattern/shape.h"
+#include "comm/reduction.h"
 #include "kernels/wire/fold.h"
 
 #include <stdio.h>
@@ -47,8 +49,12 @@ static const wefti_pattern *first_supporting(const wefti_problem *problem)
  */
 static int choice_of(const char *name, weft_collective collective)
 {
-    const wefti_problem problem = {
-        .collective = collective, .nranks = 2, .count = 1, .chunk_elems = 1};
+    static const wefti_grouping some; /* only that there is one counts */
+    const wefti_problem problem = {.collective = collective,
+                                   .nranks = 3,
+                                   .grouping = &some,
+                                   .count = 1,
+                                   .chunk_elems = 1};
     if (strcmp(name, "oneshot") == 0) {
         return first_supporting(&problem) &&
                        !wefti_shape_get(collective)->varied
@@ -78,72 +84,80 @@ static void list_algorithms(weft_collective collective, char *text, size_t room)
                                      used ? "|" : "", wefti_patterns[i]->name);
         }
     }
+    WEFTI_ASSERT(used < room);
 }
 
-/* The names of all collectives from c on that have c's list, and the list. */
-static size_t tell_alike(char (*lists)[LIST_BYTES], int c, char *text,
-                         size_t room)
+/* All that something can be forced for: "all_reduce|reduce|..". */
+static void list_operations(char *text, size_t room)
 {
     size_t used = 0;
-    for (int also = c; also < WEFT_COLLECTIVE_COUNT; also++) {
-        if (strcmp(lists[c], lists[also]) == 0) {
-            used += (size_t)snprintf(
-                text + used, room - used, "%s%s", also > c ? "," : "",
-                weft_collective_text((weft_collective)also));
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        char list[LIST_BYTES];
+        list_algorithms((weft_collective)c, list, sizeof(list));
+        if (list[0]) {
+            used += (size_t)snprintf(text + used, room - used, "%s%s",
+                                     used ? "|" : "",
+                                     weft_collective_text((weft_collective)c));
+            WEFTI_ASSERT(used < room);
         }
     }
-    return used + (size_t)snprintf(text + used, room - used, ":%s", lists[c]);
 }
 
-static weft_status bad_algorithm(const char *text)
+/* The collective that so many bytes name; COUNT: none. */
+static int find_collective(const char *name, size_t length)
 {
-    char lists[WEFT_COLLECTIVE_COUNT][LIST_BYTES];
-    char allowed[320] = "";
-    size_t used = 0;
-    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
-        list_algorithms((weft_collective)c, lists[c], LIST_BYTES);
-    }
-    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
-        int first = 0;
-        while (strcmp(lists[first], lists[c]) != 0) {
-            first++;
+    int c = 0;
+    while (c < WEFT_COLLECTIVE_COUNT) {
+        const char *text = weft_collective_text((weft_collective)c);
+        if (strlen(text) == length && memcmp(text, name, length) == 0) {
+            break;
         }
-        if (lists[c][0] && first == c) {
-            used += (size_t)snprintf(allowed + used, sizeof(allowed) - used,
-                                     "%s", used ? "; " : "");
-            used +=
-                tell_alike(lists, c, allowed + used, sizeof(allowed) - used);
-            WEFTI_ASSERT(used < sizeof(allowed));
+        c++;
+    }
+    return c;
+}
+
+/* One "collective:algorithm" of length bytes, part of the setting's text. */
+static weft_status read_forced(const char *text, const char *item,
+                               size_t length, wefti_tuning *tuning)
+{
+    char name[64], allowed[256] = "";
+    size_t named = strcspn(item, ":,");
+    const char *algorithm = item + named + (named < length);
+    size_t rest = (size_t)(item + length - algorithm);
+    int c = find_collective(item, named);
+    if (c < WEFT_COLLECTIVE_COUNT) {
+        list_algorithms((weft_collective)c, allowed, sizeof(allowed));
+    }
+    if (allowed[0] && rest < sizeof(name)) {
+        memcpy(name, algorithm, rest);
+        name[rest] = '\0';
+        tuning->forced[c] = (uint8_t)choice_of(name, (weft_collective)c);
+        if (tuning->forced[c]) {
+            return WEFT_OK;
         }
     }
+    if (allowed[0]) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_ALGORITHM=%.60s: allowed for %s is %s", text,
+                           weft_collective_text((weft_collective)c), allowed);
+    }
+    list_operations(allowed, sizeof(allowed));
     return wefti_error(WEFT_ERR_INVALID,
                        "WEFT_ALGORITHM=%.60s: allowed is OPERATION:ALGORITHM, "
-                       "separated by commas, of %s",
+                       "separated by commas, OPERATION of %s",
                        text, allowed);
 }
 
-/* One "collective:algorithm" of length bytes. */
-static bool read_forced(const char *text, size_t length, wefti_tuning *tuning)
+static weft_status read_switch(wefti_setting setting, const char *name,
+                               bool *on_out)
 {
-    char name[64];
-    if (length >= sizeof(name)) {
-        return false;
-    }
-    memcpy(name, text, length);
-    name[length] = 0;
-    char *colon = strchr(name, ':');
-    if (!colon) {
-        return false;
-    }
-    *colon = 0;
-    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
-        if (strcmp(weft_collective_text((weft_collective)c), name) == 0) {
-            int choice = choice_of(colon + 1, (weft_collective)c);
-            tuning->forced[c] = (uint8_t)choice;
-            return choice != 0;
-        }
-    }
-    return false;
+    const char *text = wefti_setting_text(setting);
+    *on_out = strcmp(text, "on") == 0;
+    return *on_out || strcmp(text, "off") == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID, "%s=%s: allowed is on or off",
+                             name, text);
 }
 
 weft_status wefti_tuning_read(wefti_tuning *tuning_out)
@@ -161,17 +175,21 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     if (status != WEFT_OK) {
         return status;
     }
-    const char *machines = wefti_setting_text(WEFTI_SETTING_MACHINES);
-    tuning_out->machines = strcmp(machines, "on") == 0;
-    if (!tuning_out->machines && strcmp(machines, "off") != 0) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_MACHINES=%s: allowed is on or off", machines);
+    status = read_switch(WEFTI_SETTING_MACHINES, "WEFT_MACHINES",
+                         &tuning_out->machines);
+    if (status == WEFT_OK) {
+        status = read_switch(WEFTI_SETTING_SUM_FLAT, "WEFT_SUM_FLAT",
+                             &tuning_out->sum_flat);
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     const char *text = wefti_setting_text(WEFTI_SETTING_ALGORITHM);
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, ",");
-        if (!read_forced(at, length, tuning_out)) {
-            return bad_algorithm(text);
+        status = read_forced(text, at, length, tuning_out);
+        if (status != WEFT_OK) {
+            return status;
         }
         at += length;
         at += *at == ',';
@@ -201,28 +219,46 @@ static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
                               bytes * (size_t)nranks <= ONESHOT_READ_BYTES);
 }
 
-static size_t chunk_bytes(const wefti_tuning *tuning, int nranks)
+/*
+ * The hierarchical pattern stages up to 16 chunks inside the host, and two
+ * rounds of what one rank sends to others on the network; any other up to
+ * 2 (n - 1) on its first channel, which may have half the window.
+ */
+static size_t count_chunks(int nranks, const wefti_grouping *levels)
+{
+    if (!levels) {
+        return 4 * (size_t)nranks;
+    }
+    size_t least = (size_t)levels->least_ranks;
+    size_t others = (size_t)nranks - least;
+    return 16 + 2 * (others / least + (others % least != 0) + 1);
+}
+
+/* levels: of the hierarchical pattern, NULL of others. */
+static size_t chunk_bytes(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *levels)
 {
     size_t bytes = tuning->chunk_bytes ? tuning->chunk_bytes : CHUNK_BYTES;
-    /* Half the window serves each channel, 2 (n - 1) chunks the first. */
-    size_t share = WEFTI_WINDOW_BYTES / 2 / (2 * (size_t)nranks);
+    size_t share = WEFTI_WINDOW_BYTES / count_chunks(nranks, levels) / 64 * 64;
     if (bytes > share) {
         bytes = share;
     }
     return bytes < 64 ? 64 : bytes;
 }
 
-size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks)
+size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
+                                 const wefti_grouping *grouping)
 {
-    const size_t bytes = chunk_bytes(tuning, nranks);
+    size_t bytes = chunk_bytes(tuning, nranks, NULL);
+    if (grouping && chunk_bytes(tuning, nranks, grouping) > bytes) {
+        bytes = chunk_bytes(tuning, nranks, grouping);
+    }
     return bytes > ONESHOT_READ_BYTES ? (bytes + 63) / 64 * 64
                                       : ONESHOT_READ_BYTES;
 }
 
-static size_t chunk_elems(const wefti_tuning *tuning, int nranks,
-                          weft_dtype dtype)
+static size_t chunk_elems(size_t bytes, weft_dtype dtype)
 {
-    const size_t bytes = chunk_bytes(tuning, nranks);
     /* Narrow floats travel wide in some patterns: count what they become. */
     size_t wide = wefti_wide_bytes(dtype);
     return bytes / wide ? bytes / wide : 1;
@@ -258,41 +294,54 @@ const char *wefti_choice_name(uint8_t digest)
                     : "oneshot";
 }
 
+bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
+{
+    /* Integers, minima and maxima are the same in any order. */
+    bool ordered = weft_dtype_kind(op->dtype) == WEFT_KIND_FLOAT &&
+                   op->redop != WEFT_REDOP_MIN && op->redop != WEFT_REDOP_MAX;
+    return wefti_reduction_is(op->redop) || (tuning->sum_flat && ordered);
+}
+
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const weft_op *op, const wefti_role *role)
+                          const wefti_grouping *grouping, const weft_op *op,
+                          const wefti_role *role)
 {
     wefti_choice choice = {NULL, 1, 0};
     int forced = tuning->forced[op->collective];
     if (forced <= FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
         return choice;
     }
-    choice.chunk_elems = chunk_elems(tuning, nranks, op->dtype);
     wefti_problem problem = {.collective = op->collective,
                              .nranks = nranks,
                              .root = op->root,
                              .count = op->count,
-                             .chunk_elems = choice.chunk_elems};
+                             .chunk_elems = 1,
+                             .grouping = grouping,
+                             .flat = wefti_select_is_flat(tuning, op)};
     const wefti_pattern *pattern = NULL;
     if (forced >= FORCED_PATTERN) {
         pattern = wefti_patterns[forced - FORCED_PATTERN];
-    } else if (is_cheap_to_exchange(nranks, op)) {
+    } else if (!grouping && is_cheap_to_exchange(nranks, op)) {
         pattern = &wefti_pattern_exchange;
     }
     if (!pattern || !pattern->supports(&problem)) {
         pattern = first_supporting(&problem);
     }
     if (pattern) { /* else a barrier: nothing to move */
+        bool levels = pattern == &wefti_pattern_hierarchical;
         choice.pattern = pattern;
         choice.digest = digest_of(pattern);
+        choice.chunk_elems = chunk_elems(
+            chunk_bytes(tuning, nranks, levels ? grouping : NULL), op->dtype);
     }
     return choice;
 }
 
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
-                             const weft_op *op)
+                             const wefti_grouping *grouping, const weft_op *op)
 {
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
-    wefti_choice choice = wefti_select(tuning, nranks, op, &role);
+    wefti_choice choice = wefti_select(tuning, nranks, grouping, op, &role);
     int forced = tuning->forced[op->collective];
     if (!choice.pattern) {
         return op->count == 0 ? "nothing to move: ranks only meet"
@@ -304,6 +353,18 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
     if (forced >= FORCED_PATTERN &&
         choice.pattern == wefti_patterns[forced - FORCED_PATTERN]) {
         return "WEFT_ALGORITHM asks for it";
+    }
+    if (choice.pattern == &wefti_pattern_hierarchical) {
+        return role.shape->reduces
+                   ? "a host's sum crosses the network once, by all its ranks, "
+                     "in chunks"
+                   : "a byte reaches each other host once, by all its ranks, "
+                     "in chunks";
+    }
+    if (grouping && tuning->sum_flat && role.shape->reduces &&
+        wefti_select_is_flat(tuning, op)) {
+        return "WEFT_SUM_FLAT: one tree over all ranks, so no host's sum "
+               "crosses alone";
     }
     if (choice.pattern == &wefti_pattern_exchange) {
         return "one hop: all read all of so little sooner than a second hop "
@@ -322,13 +383,27 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
     *fabric_out = wefti_fabric_name(&comm->fabric);
     wefti_role role =
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
-    wefti_choice choice = wefti_select(&comm->tuning, comm->nranks, op, &role);
+    wefti_choice choice =
+        wefti_select(&comm->tuning, comm->nranks, comm->grouping, op, &role);
     return choice.pattern ? choice.pattern->name : "oneshot";
 }
 
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
 {
     return &comm->tuning;
+}
+
+const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
+{
+    return comm->grouping;
+}
+
+const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
+                                weft_redop redop)
+{
+    const weft_op op = {.dtype = dtype, .redop = redop};
+    bool levels = comm->grouping && !wefti_select_is_flat(&comm->tuning, &op);
+    return levels ? comm->grouping->hosts : NULL;
 }
 
 int wefti_comm_rails(const weft_comm *comm)

@@ -21,6 +21,7 @@ typedef struct wefti_tuning {
     uint8_t forced[WEFT_COLLECTIVE_COUNT];
     double emulate_gbps;
     bool machines; /* hosts describe themselves */
+    bool sum_flat; /* sums ignore which ranks share memory */
 } wefti_tuning;
 
 /* pattern NULL: one-shot, inside the entries. digest: for the signature. */
@@ -31,27 +32,37 @@ typedef struct wefti_choice {
 } wefti_choice;
 
 /*
- * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES, WEFT_MACHINES and
- * WEFT_EMULATE_GBPS.
+ * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES, WEFT_MACHINES,
+ * WEFT_SUM_FLAT and WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is
  *             allowed.
  */
 WEFT_NODISCARD weft_status wefti_tuning_read(wefti_tuning *tuning_out);
 
+/* grouping: of the ranks; NULL: there is one level. */
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const weft_op *op, const wefti_role *role);
+                          const wefti_grouping *grouping, const weft_op *op,
+                          const wefti_role *role);
+
+/*
+ * Whether sums of op follow one tree over all ranks also where there are
+ * levels: WEFT_SUM_FLAT, if another order would show, and reductions of a
+ * program's own, which need not commute.
+ */
+bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op);
 
 /* What a buffer must hold for any step of any operation: a chunk, wide or not,
  * or a one-shot's result. */
-size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks);
+size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
+                                 const wefti_grouping *grouping);
 
 /* The name of the algorithm that a digest stands for. */
 const char *wefti_choice_name(uint8_t digest);
 
 /* Why wefti_select chooses as it does, in one sentence; lives for ever. */
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
-                             const weft_op *op);
+                             const wefti_grouping *grouping, const weft_op *op);
 
 /* Bytes that one rank contributes in an entry when the operation is one-shot.
  */
@@ -67,6 +78,14 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
 
 /* What was agreed when it was made. */
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
+
+/* Which of its ranks share memory; NULL: there is one level. */
+const wefti_grouping *wefti_comm_grouping(const weft_comm *comm);
+
+/* The host of each rank, from 0, where such sums on comm have two levels; NULL:
+ * one level. */
+const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
+                                weft_redop redop);
 
 /* How many network devices its messages are spread over; 0: it sends none. */
 int wefti_comm_rails(const weft_comm *comm);

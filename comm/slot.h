@@ -20,7 +20,7 @@ wefti_slot_path(const wefti_op *op, const wefti_step *step, int peer)
 
 /*
  * wefti_slot_blocker - the first peer that keeps the slot of a SEND busy; -1:
- * it is free.
+ * it is free. Here and below step is a SEND or a RELAY.
  *
  * later   how many messages of the same channel have yet to be posted before
  */

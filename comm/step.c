@@ -15,6 +15,8 @@
  *   host                | step 0: reduce, send | step 1: ...
  *   stores                              | result 0 |
  *
+ * A RELAY is a FOLD whose result is a staged message.
+ *
  * What this rank gives to a pre-multiplied sum is multiplied on its way: into
  * the staged message, or into the bounce where it is folded or widened here.
  */
@@ -25,6 +27,7 @@
 #include "comm/engine.h"
 #include "comm/op.h"
 #include "comm/slot.h"
+#include "comm/sum.h"
 #include "kernels/wire/fold.h"
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
@@ -194,7 +197,7 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
 static void take(weft_comm *comm, wefti_op *op, const wefti_step *step,
                  int peer, size_t bytes)
 {
-    op->piece.bytes += bytes;
+    op->piece.bytes += peer == comm->rank ? 0 : bytes;
     wefti_fabric_release(&comm->fabric, wefti_slot_path(op, step, peer));
 }
 
@@ -400,49 +403,87 @@ static void *result_of(const wefti_op *op, const wefti_track *track)
                : (void *)target(op, track, step->dst, step->dst_elem);
 }
 
+/* Finds the elements of all sources; own: this rank's. */
+static bool find_sources(weft_comm *comm, wefti_op *op, wefti_track *track,
+                         const void *own)
+{
+    const wefti_step *step = &track->step;
+    const int places = wefti_sum_sources(op, step);
+    for (; track->place < places; track->place++) {
+        int rank = wefti_sum_source(op, step, track->place);
+        wefti_incoming message = {.data = own};
+        if (!wefti_sum_is_own(op, step, rank) &&
+            !look_for(comm, op, step, rank, &message)) {
+            track->peer = rank;
+            return false;
+        }
+        track->sources[track->place] = message.data;
+    }
+    return true;
+}
+
+static void take_sources(weft_comm *comm, wefti_op *op, const wefti_step *step)
+{
+    const size_t bytes = step->elems * elem_bytes(op, WEFTI_BUFFER_SEND);
+    const int places = wefti_sum_sources(op, step);
+    for (int place = 0; place < places; place++) {
+        int rank = wefti_sum_source(op, step, place);
+        if (!wefti_sum_is_own(op, step, rank)) {
+            take(comm, op, step, rank, bytes);
+        }
+    }
+}
+
 static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
-    bool stored = track->phase == WEFTI_PHASE_STORE;
     void *result = NULL;
-    if (!stored) {
-        const void *own;
-        wefti_wait wait = fetch_source(comm, op, track, &own);
+    if (track->phase != WEFTI_PHASE_STORE) {
+        const void *own = NULL;
+        wefti_wait wait = step->src == WEFTI_BUFFER_NONE
+                              ? WEFTI_WAIT_NOTHING
+                              : fetch_source(comm, op, track, &own);
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
+        if (!find_sources(comm, op, track, own)) {
+            return WEFTI_WAIT_PEER;
+        }
         result = result_of(op, track);
-        if (track->peer < 0) {
-            track->peer = 0;
-        }
-        for (; track->peer < comm->nranks; track->peer++) {
-            wefti_incoming message = {.data = own};
-            if (track->peer != comm->rank &&
-                !look_for(comm, op, step, track->peer, &message)) {
-                return WEFTI_WAIT_PEER;
-            }
-            track->sources[track->peer] = message.data;
-        }
-        if (wefti_reduction_is(op->desc.redop)) {
-            wefti_reduction_fold(wefti_reduction_get(comm, op->desc.redop),
-                                 result, track->sources, (size_t)comm->nranks,
-                                 step->elems, op->desc.dtype);
-        } else {
-            wefti_fold(result, track->sources, (size_t)comm->nranks,
-                       step->elems, op->desc.dtype, op->desc.redop);
-        }
-        size_t bytes = step->elems * elem_bytes(op, WEFTI_BUFFER_SEND);
-        for (int peer = 0; peer < comm->nranks; peer++) {
-            if (peer != comm->rank) {
-                take(comm, op, step, peer, bytes);
-            }
-        }
+        wefti_sum_make(comm, op, track, result);
+        take_sources(comm, op, step);
     }
     wefti_wait wait = store_result(comm, op, track, result);
     if (wait == WEFTI_WAIT_NOTHING) {
         result_arrived(op, step);
     }
     return wait;
+}
+
+static wefti_wait relay_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    const void *own;
+    wefti_wait wait = fetch_source(comm, op, track, &own);
+    if (wait != WEFTI_WAIT_NOTHING) {
+        return wait;
+    }
+    if (!find_sources(comm, op, track, own)) {
+        return WEFTI_WAIT_PEER;
+    }
+    int blocker = wefti_slot_find_full(comm, op, step);
+    if (blocker < 0) {
+        blocker = wefti_slot_blocker(comm, op, step, 0);
+    }
+    if (blocker >= 0) {
+        track->peer = blocker;
+        return WEFTI_WAIT_PEER;
+    }
+    wefti_sum_make(comm, op, track, wefti_slot_stage(comm, op, step, 0));
+    take_sources(comm, op, step);
+    wefti_slot_post(comm, op, step,
+                    step->elems * elem_bytes(op, WEFTI_BUFFER_SEND));
+    return WEFTI_WAIT_NOTHING;
 }
 
 static wefti_wait widen_step(weft_comm *comm, wefti_op *op, wefti_track *track)
@@ -487,12 +528,8 @@ static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const wefti_step *step = &track->step;
     void *result = result_of(op, track);
-    if (wefti_reduction_is(op->desc.redop)) {
-        wefti_copy(result, track->scratch,
-                   step->elems * elem_bytes(op, step->dst));
-    } else if (track->phase != WEFTI_PHASE_STORE) {
-        wefti_narrow(result, track->scratch, (size_t)comm->nranks, step->elems,
-                     op->desc.dtype, op->desc.redop);
+    if (track->phase != WEFTI_PHASE_STORE) {
+        wefti_sum_finish(op, result, track->scratch, step->elems);
     }
     wefti_wait wait = store_result(comm, op, track, result);
     if (wait == WEFTI_WAIT_NOTHING) {
@@ -544,10 +581,15 @@ wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
         return recv_step(comm, op, track);
     case WEFTI_STEP_FOLD:
         return fold_step(comm, op, track);
+    case WEFTI_STEP_RELAY:
+        return relay_step(comm, op, track);
     case WEFTI_STEP_WIDEN:
         return widen_step(comm, op, track);
     case WEFTI_STEP_COMBINE:
         return combine_step(comm, op, track);
+    case WEFTI_STEP_ROUND:
+        wefti_sum_round(op, track->scratch, track->step.elems);
+        return WEFTI_WAIT_NOTHING;
     case WEFTI_STEP_NARROW:
         return narrow_step(comm, op, track);
     }

@@ -109,6 +109,7 @@ static bool load_step(wefti_op *op, wefti_track *track)
         get_step(op, t, &at, &track->step);
         track->loaded = true;
         track->phase = WEFTI_PHASE_START;
+        track->place = 0;
         track->peer = -1;
     }
     return true;
@@ -132,6 +133,8 @@ static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
     for (int look = 0; look < STEPS_AHEAD; look++) {
         if (step.kind == WEFTI_STEP_SEND) {
             later[step.channel]++;
+        } else if (step.kind == WEFTI_STEP_RELAY) {
+            later[step.to_channel]++;
         }
         at.next++;
         if (!settle(op, t, &at)) {
@@ -205,9 +208,12 @@ static bool waits_for_compute(const wefti_op *op)
             continue;
         }
         size_t elem = track->step.dst_elem % op->desc.count;
+        /* A FOLD of agents takes from itself too. */
+        bool takes = track->step.kind == WEFTI_STEP_RECV ||
+                     (track->step.kind == WEFTI_STEP_FOLD &&
+                      track->step.peer == WEFTI_AGENT_PEERS);
         bool asked =
-            track->wait != WEFTI_WAIT_PEER ||
-            track->step.kind != WEFTI_STEP_RECV ||
+            track->wait != WEFTI_WAIT_PEER || !takes ||
             wefti_gate_reached(op->desc.ready,
                                op->desc.ready_chunk + elem / op->gate_elems,
                                op->epoch);

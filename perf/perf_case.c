@@ -353,7 +353,7 @@ size_t wefti_perf_case_count_wrong(const wefti_perf_case *subject,
         break;
     default:
         wefti_tile_make_reduced(scratch, subject->dtype, subject->redop,
-                                subject->nranks);
+                                subject->nranks, subject->hosts);
     }
     return wefti_tile_count_wrong(scratch, recv, first, subject->recv_elems,
                                   shift);

@@ -76,6 +76,7 @@ typedef struct wefti_perf_case {
     weft_dtype dtype;
     weft_redop redop;
     int root, rank, nranks;
+    const int *hosts; /* as wefti_tile_make_reduced takes them */
     bool inplace;
     unsigned char scale[8]; /* PREMULSUM: this rank's scalar */
     size_t bytes; /* really moved: asked for, rounded to whole elements */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/settings.h"
 #include "comm/control/diagnosis.h"
+#include "comm/select.h"
 #include "device/cuda.h"
 #include "device/device.h"
 
@@ -143,13 +144,15 @@ static void count_uneven(const wefti_perf_rank *self, wefti_perf_case *subject)
 wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
 {
     const wefti_perf_options *options = self->options;
-    wefti_perf_case subject = {.op = options->op,
-                               .dtype = self->dtype,
-                               .redop = self->redop,
-                               .root = options->op->rooted ? options->root : 0,
-                               .rank = self->rank,
-                               .nranks = self->nranks,
-                               .inplace = options->inplace};
+    wefti_perf_case subject = {
+        .op = options->op,
+        .dtype = self->dtype,
+        .redop = self->redop,
+        .root = options->op->rooted ? options->root : 0,
+        .rank = self->rank,
+        .nranks = self->nranks,
+        .hosts = wefti_comm_sum_hosts(self->comm, self->dtype, self->redop),
+        .inplace = options->inplace};
     wefti_tile_make_scale(subject.scale, self->dtype, self->rank);
     wefti_perf_case_size(&subject, bytes);
     if (wefti_perf_op_is_uneven(subject.op)) {

@@ -117,18 +117,73 @@ static int factor_of(int rank)
     return 1 + rank % 2;
 }
 
-static double reduced(int64_t x, weft_dtype dtype, weft_redop redop, int nranks)
+/* What a reduction is made of, but for the place. */
+typedef struct reducing {
+    weft_dtype dtype;
+    weft_redop redop;
+    int nranks;
+    const int *hosts;
+} reducing;
+
+/* Over the ranks of one host, or all where there is one level. */
+static double reduced_by(const reducing *of, int64_t x, int host)
 {
     double result = 0;
-    for (int p = 0; p < nranks; p++) {
-        double value =
-            as_held(dtype, (double)planned(x, dtype, redop, p, nranks));
-        if (redop == WEFT_REDOP_PREMULSUM) {
-            value = as_held(dtype, value * factor_of(p));
+    bool first = true;
+    for (int p = 0; p < of->nranks; p++) {
+        if (of->hosts && of->hosts[p] != host) {
+            continue;
         }
-        result = p == 0 ? value : joined(result, value, redop);
+        double value = as_held(
+            of->dtype, (double)planned(x, of->dtype, of->redop, p, of->nranks));
+        if (of->redop == WEFT_REDOP_PREMULSUM) {
+            value = as_held(of->dtype, value * factor_of(p));
+        }
+        result = first ? value : joined(result, value, of->redop);
+        first = false;
     }
-    return redop == WEFT_REDOP_AVG ? averaged(result, dtype, nranks) : result;
+    return result;
+}
+
+/* Over the hosts first .. first + count - 1, by the tree of weft/op.h: averages
+ * of floats have fractions, so that its order matters. */
+static double reduced_hosts(const reducing *of, int64_t x, int first, int count)
+{
+    bool real = weft_dtype_kind(of->dtype) == WEFT_KIND_FLOAT;
+    if (count == 1) {
+        double value = reduced_by(of, x, first);
+        if (real && of->redop == WEFT_REDOP_AVG) {
+            value = averaged(value, of->dtype, of->nranks);
+        }
+        return as_held(of->dtype, value);
+    }
+    int low = 1;
+    while (low * 2 < count) {
+        low *= 2;
+    }
+    double sum =
+        joined(reduced_hosts(of, x, first, low),
+               reduced_hosts(of, x, first + low, count - low), of->redop);
+    return real && of->dtype != WEFT_DTYPE_F64 ? (double)(float)sum : sum;
+}
+
+static double reduced(const reducing *of, int64_t x)
+{
+    if (!of->hosts) {
+        double all = reduced_by(of, x, 0);
+        return of->redop == WEFT_REDOP_AVG
+                   ? averaged(all, of->dtype, of->nranks)
+                   : all;
+    }
+    int count = 0;
+    for (int p = 0; p < of->nranks; p++) {
+        count = of->hosts[p] >= count ? of->hosts[p] + 1 : count;
+    }
+    double all = reduced_hosts(of, x, 0, count);
+    bool whole = weft_dtype_kind(of->dtype) != WEFT_KIND_FLOAT;
+    return whole && of->redop == WEFT_REDOP_AVG
+               ? averaged(all, of->dtype, of->nranks)
+               : all;
 }
 
 void wefti_tile_make(wefti_tile *tile, weft_dtype dtype, weft_redop redop,
@@ -143,13 +198,13 @@ void wefti_tile_make(wefti_tile *tile, weft_dtype dtype, weft_redop redop,
 }
 
 void wefti_tile_make_reduced(wefti_tile *tile, weft_dtype dtype,
-                             weft_redop redop, int nranks)
+                             weft_redop redop, int nranks, const int *hosts)
 {
+    const reducing of = {dtype, redop, nranks, hosts};
     size_t elem_bytes = weft_dtype_bytes(dtype);
     tile->dtype = dtype;
     for (int64_t x = 0; x < WEFTI_TILE_ELEMS; x++) {
-        store(tile->bytes + (size_t)x * elem_bytes, dtype,
-              reduced(x, dtype, redop, nranks));
+        store(tile->bytes + (size_t)x * elem_bytes, dtype, reduced(&of, x));
     }
 }
 

@@ -29,11 +29,12 @@ typedef struct wefti_tile {
 } wefti_tile;
 
 /* What rank holds for a reduction; what the reduction over all ranks gives.
- * Where nothing is reduced, redop is SUM. */
+ * Where nothing is reduced, redop is SUM. hosts [nranks]: the host of each rank
+ * where sums have two levels (weft/op.h), from 0; NULL: one level. */
 void wefti_tile_make(wefti_tile *tile, weft_dtype dtype, weft_redop redop,
                      int rank, int nranks);
 void wefti_tile_make_reduced(wefti_tile *tile, weft_dtype dtype,
-                             weft_redop redop, int nranks);
+                             weft_redop redop, int nranks, const int *hosts);
 
 /* rank's scalar for PREMULSUM, one element of dtype: 1 or 2. */
 void wefti_tile_make_scale(void *element_out, weft_dtype dtype, int rank);

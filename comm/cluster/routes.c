@@ -39,6 +39,7 @@ typedef struct routing {
     const wefti_paths *paths;
     wefti_tuning tuning;
     wefti_levels *levels;
+    wefti_grouping *grouping; /* of what does not run */
     int nranks;
     int rails; /* of the network, where it is crossed */
 } routing;
@@ -93,7 +94,10 @@ static int compare_ints(const void *a, const void *b)
 static weft_status find_levels(const wefti_paths *paths, routing *r)
 {
     int *hosts = calloc((size_t)r->nranks, sizeof(*hosts));
-    if (!hosts) {
+    int *firsts = calloc((size_t)r->nranks, sizeof(*firsts));
+    if (!hosts || !firsts) {
+        free(hosts);
+        free(firsts);
         return wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", r->nranks);
     }
     weft_status status = WEFT_OK;
@@ -106,7 +110,16 @@ static weft_status find_levels(const wefti_paths *paths, routing *r)
     if (status == WEFT_OK) {
         status = wefti_levels_create_of(paths, hosts, r->nranks, &r->levels);
     }
+    for (int rank = 1; rank < r->nranks; rank++) { /* hosts are in order */
+        firsts[rank] = hosts[rank] == hosts[rank - 1] ? firsts[rank - 1] : rank;
+    }
+    if (status == WEFT_OK &&
+        !wefti_grouping_create(firsts, r->nranks, &r->grouping)) {
+        wefti_levels_destroy(r->levels);
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "%d ranks", r->nranks);
+    }
     free(hosts);
+    free(firsts);
     return status;
 }
 
@@ -243,14 +256,21 @@ static const char *fabric_of(const routing *r, const weft_op *op)
     return top > 0 ? "shm+net" : "net";
 }
 
+static const wefti_grouping *grouping_of(const routing *r)
+{
+    return r->job ? wefti_comm_grouping(r->job->comm) : r->grouping;
+}
+
 static route find_route(const routing *r, const weft_op *op)
 {
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
-    wefti_choice choice = wefti_select(&r->tuning, r->nranks, op, &role);
+    const wefti_grouping *grouping = grouping_of(r);
+    wefti_choice choice =
+        wefti_select(&r->tuning, r->nranks, grouping, op, &role);
     return (route){
         .algorithm = choice.pattern ? choice.pattern->name : "oneshot",
         .fabric = fabric_of(r, op),
-        .why = wefti_select_why(&r->tuning, r->nranks, op),
+        .why = wefti_select_why(&r->tuning, r->nranks, grouping, op),
         .chunk_bytes = choice.pattern
                            ? choice.chunk_elems * weft_dtype_bytes(op->dtype)
                            : 0};
@@ -388,7 +408,7 @@ static void print_all(const routing *r, FILE *file)
     const char *whys[WHYS_MOST];
     int why_count = 0;
     print_levels(r, file);
-    fprintf(file, "%-17s%-14s%-10s%-9s%12s  %s\n", "collective", "size",
+    fprintf(file, "%-17s%-14s%-13s%-9s%12s  %s\n", "collective", "size",
             "algorithm", "fabric", "chunk, bytes", "why");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         weft_collective collective = (weft_collective)c;
@@ -403,7 +423,7 @@ static void print_all(const routing *r, FILE *file)
             }
             char size[24];
             print_sizes(collective, i, next - 1, size);
-            fprintf(file, "%-17s%-14s%-10s%-9s%12zu  (%d)\n",
+            fprintf(file, "%-17s%-14s%-13s%-9s%12zu  (%d)\n",
                     i == 0 ? weft_collective_text(collective) : "", size,
                     found.algorithm, found.fabric, found.chunk_bytes,
                     note_why(found.why, whys, &why_count));
@@ -437,5 +457,6 @@ weft_status wefti_routes_show(const wefti_report *report, const char *ranks,
         print_all(&r, file);
     }
     wefti_levels_destroy(r.levels);
+    free(r.grouping);
     return WEFT_OK;
 }

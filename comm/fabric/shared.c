@@ -33,7 +33,8 @@ wefti_layout wefti_layout_plan(int nranks)
     plan.windows = round_up(end, PAGE_BYTES);
     end = plan.windows + (size_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
     plan.letters = end;
-    end += peers * WEFTI_CHANNELS * WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES;
+    end +=
+        peers * WEFTI_LETTER_CHANNELS * WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES;
     plan.region_bytes = round_up(end, PAGE_BYTES);
     plan.total_bytes = plan.header_bytes + peers * plan.region_bytes;
     return plan;

@@ -48,6 +48,7 @@ enum {
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_WINDOW_BYTES = 4 << 20,
     WEFTI_LETTER_SLOTS = 4,
+    WEFTI_LETTER_CHANNELS = 2,
     WEFTI_LETTER_BYTES = 64 << 10
 };
 

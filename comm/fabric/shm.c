@@ -17,7 +17,8 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
 {
     unsigned char *region = fabric->shared.regions[fabric->rank];
     if (path.ring == WEFTI_RING_LETTERS) {
-        size_t pair = (size_t)path.peer * WEFTI_CHANNELS + (size_t)path.channel;
+        size_t pair =
+            (size_t)path.peer * WEFTI_LETTER_CHANNELS + (size_t)path.channel;
         size_t slot = pair * WEFTI_LETTER_SLOTS + offset;
         return region + fabric->shared.layout.letters +
                slot * WEFTI_LETTER_BYTES;
@@ -54,9 +55,11 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
         (uint64_t)((const unsigned char *)outgoing->data - region);
     message->bytes = outgoing->bytes;
     message->ready_ns = outgoing->ready_ns;
-    message->visible_ns = wefti_fabric_charge(fabric, outgoing->bytes);
+    const bool away = path.peer != fabric->rank;
+    message->visible_ns =
+        away ? wefti_fabric_charge(fabric, outgoing->bytes) : 0;
     message->signature = outgoing->signature;
-    fabric->payload_bytes += outgoing->bytes;
+    fabric->payload_bytes += away ? outgoing->bytes : 0;
     atomic_store(&message->sequence, sequence);
     wefti_doorbell_ring(fabric->bells[path.peer]);
 }

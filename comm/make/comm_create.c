@@ -146,7 +146,7 @@ static weft_status name_limit(weft_status status, const wefti_tuning *tuning,
 static weft_status check_memory(wefti_engine *engine,
                                 const wefti_membership *members)
 {
-    const uint64_t each = WEFTI_WINDOW_BYTES + WEFTI_TRACKS * TRACK_BYTES;
+    const uint64_t each = WEFTI_WINDOW_BYTES + WEFTI_FLAT_TRACKS * TRACK_BYTES;
     uint64_t needed = 0;
     for (int rank = 0; rank < members->nranks; rank++) {
         needed += wefti_membership_is_near(members, rank) ? each : 0;

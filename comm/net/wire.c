@@ -55,10 +55,13 @@ static bool is_staged(uint64_t offset, size_t data_bytes, path at,
     uint64_t begin = layout->windows;
     uint64_t end = begin + (uint64_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
     if (at.ring == WEFTI_RING_LETTERS) {
+        if (at.channel >= WEFTI_LETTER_CHANNELS) {
+            return false;
+        }
         const uint64_t pair_bytes =
             (uint64_t)WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES;
         const uint64_t pair =
-            (uint64_t)view->rank * WEFTI_CHANNELS + (uint64_t)at.channel;
+            (uint64_t)view->rank * WEFTI_LETTER_CHANNELS + (uint64_t)at.channel;
         begin = layout->letters + pair * pair_bytes;
         end = begin + pair_bytes;
     }

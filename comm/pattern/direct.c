@@ -205,6 +205,9 @@ static size_t step_count(const wefti_problem *problem, int track)
     bool is_root = problem->rank == problem->root;
     size_t chunks = chunks_of(problem, problem->count);
 
+    if (track > 2) {
+        return 0;
+    }
     switch (problem->collective) {
     case WEFT_COLLECTIVE_ALLREDUCE:
         if (track == 1) {
@@ -322,7 +325,7 @@ static int slots(const wefti_problem *problem, int channel)
     size_t chunks = chunks_of(problem, problem->count);
     size_t round = (size_t)problem->nranks - 1;
 
-    if (round == 0) {
+    if (round == 0 || channel > 1) {
         return 0;
     }
     switch (problem->collective) {

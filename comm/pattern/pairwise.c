@@ -40,6 +40,9 @@ static size_t step_count(const wefti_problem *problem, int track)
 {
     int peers;
     wefti_part_side side = {problem, track == TRACK_OUT};
+    if (track > TRACK_OWN) {
+        return 0;
+    }
     if (track != TRACK_OWN) {
         return wefti_side_count(&side, &peers);
     }

@@ -1,24 +1,91 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/pattern/pattern.c - which patterns there are, and how elements are
- * dealt out.
+ * comm/pattern/pattern.c - which patterns there are, whom their steps address,
+ * and how elements are dealt out.
  */
 #include "comm/pattern/pattern.h"
 
 #include "base/check.h"
 
-const wefti_pattern *const wefti_patterns[] = {
-    &wefti_pattern_direct,   &wefti_pattern_tree,   &wefti_pattern_exchange,
-    &wefti_pattern_pairwise, &wefti_pattern_uneven, NULL};
+const wefti_pattern *const wefti_patterns[] = {&wefti_pattern_hierarchical,
+                                               &wefti_pattern_direct,
+                                               &wefti_pattern_tree,
+                                               &wefti_pattern_exchange,
+                                               &wefti_pattern_pairwise,
+                                               &wefti_pattern_uneven,
+                                               NULL};
 
-size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out)
+static int own_host(const wefti_problem *problem)
 {
-    WEFTI_ASSERT(nranks > 0 && rank >= 0 && rank < nranks);
-    size_t owners = (size_t)nranks;
-    size_t owner = (size_t)rank;
-    /* A run of 16 elements more or less must not matter. */
-    size_t unit = count / 64 >= owners ? 16 : 1;
-    size_t units = unit == 1 ? count : count / 16 + (count % 16 != 0);
+    return problem->grouping->hosts[problem->rank];
+}
+
+int wefti_peer_count(const wefti_problem *problem, int peer)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    switch (peer) {
+    case WEFTI_ALL_PEERS:
+        return problem->nranks;
+    case WEFTI_LOCAL_PEERS:
+        return wefti_grouping_ranks(grouping, own_host(problem));
+    case WEFTI_AGENT_PEERS:
+        return grouping->host_count;
+    case WEFTI_SPREAD_PEERS:
+        return wefti_grouping_ranks(grouping, own_host(problem)) +
+               grouping->host_count - 1;
+    default:
+        return 1;
+    }
+}
+
+int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
+                  size_t round, int place)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    int host, locals;
+    WEFTI_ASSERT(place >= 0 && place < wefti_peer_count(problem, peer));
+    switch (peer) {
+    case WEFTI_ALL_PEERS:
+        return wefti_problem_has_levels(problem) ? grouping->members[place]
+                                                 : place;
+    case WEFTI_LOCAL_PEERS:
+        return grouping->members[grouping->begins[own_host(problem)] + place];
+    case WEFTI_AGENT_PEERS:
+        return place == own_host(problem)
+                   ? problem->rank
+                   : wefti_grouping_agent(grouping, place, owner, round);
+    case WEFTI_SPREAD_PEERS: /* other hosts first: they are further */
+        host = own_host(problem);
+        locals = grouping->host_count - 1;
+        if (place < locals) {
+            host = (host + 1 + place) % grouping->host_count;
+            return wefti_grouping_agent(grouping, host, owner, round);
+        }
+        return grouping->members[grouping->begins[host] + place - locals];
+    default:
+        return peer;
+    }
+}
+
+bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,
+                         size_t round, int rank)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    if (peer >= 0 || peer == WEFTI_ALL_PEERS) {
+        return peer == rank || peer == WEFTI_ALL_PEERS;
+    }
+    if (grouping->hosts[rank] == own_host(problem)) {
+        return peer != WEFTI_AGENT_PEERS || rank == problem->rank;
+    }
+    return peer != WEFTI_LOCAL_PEERS &&
+           wefti_grouping_agent(grouping, grouping->hosts[rank], owner,
+                                round) == rank;
+}
+
+size_t wefti_deal(size_t count, size_t unit, size_t owners, size_t owner,
+                  size_t *begin_out)
+{
+    size_t units = count / unit + (count % unit != 0);
     size_t least = units / owners;
     /* The first so many own one unit more. */
     size_t larger = units - least * owners;
@@ -27,4 +94,12 @@ size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out)
     size_t end = begin + least + (owner < larger);
     *begin_out = begin * unit;
     return (owner + 1 == owners ? count : end * unit) - begin * unit;
+}
+
+size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out)
+{
+    WEFTI_ASSERT(nranks > 0 && rank >= 0 && rank < nranks);
+    /* A run of 16 elements more or less must not matter. */
+    size_t unit = count / 64 >= (size_t)nranks ? 16 : 1;
+    return wefti_deal(count, unit, (size_t)nranks, (size_t)rank, begin_out);
 }

@@ -20,16 +20,19 @@
 #ifndef COMM_PATTERN_PATTERN_H
 #define COMM_PATTERN_PATTERN_H
 
+#include "comm/pattern/grouping.h"
 #include "weft/types.h"
 
-#include <stdbool.h>
-
-enum { WEFTI_CHANNELS = 2, WEFTI_TRACKS = 3, WEFTI_ALL_PEERS = -1 };
+/* Without a grouping only the first FLAT_TRACKS tracks have steps. */
+enum { WEFTI_CHANNELS = 4, WEFTI_TRACKS = 5, WEFTI_FLAT_TRACKS = 3 };
 
 /*
  * Which rank's part of which collective is to be planned; counts as in op.h.
  * The four arrays, [nranks], are those of the v forms and complete: displs are
  * never NULL where counts are not.
+ *
+ * grouping   which ranks share memory; NULL: there is one level only
+ * flat       sums follow the tree over all ranks whatever the grouping
  */
 typedef struct wefti_problem {
     weft_collective collective;
@@ -38,20 +41,45 @@ typedef struct wefti_problem {
     int root;
     size_t count;
     size_t chunk_elems; /* most elements of one message; at least 1 */
+    const wefti_grouping *grouping;
+    bool flat;
     const size_t *send_counts, *send_displs;
     const size_t *recv_counts, *recv_displs;
 } wefti_problem;
 
 typedef enum wefti_step_kind {
     WEFTI_STEP_COPY,    /* dst = src */
-    WEFTI_STEP_SEND,    /* src to peer, or to all other ranks */
+    WEFTI_STEP_SEND,    /* src to peer, or to several ranks */
     WEFTI_STEP_RECV,    /* dst = message from peer */
     WEFTI_STEP_FOLD,    /* dst = tree over ranks: own src at this rank's place,
                            one message from each other rank; finished */
+    WEFTI_STEP_RELAY,   /* the tree over this host's ranks, own src and one
+                           message from each other, the level's end; staged and
+                           sent to peer on to_channel */
     WEFTI_STEP_WIDEN,   /* scratch = widened src */
     WEFTI_STEP_COMBINE, /* scratch = scratch op message from peer (wide) */
+    WEFTI_STEP_ROUND,   /* scratch, the host's sum, rounded: the level's end */
     WEFTI_STEP_NARROW   /* dst = finished scratch */
 } wefti_step_kind;
+
+/*
+ * Several ranks at once, in place of a peer. Agents are those of the step's
+ * owner and round, one for each host (comm/pattern/grouping.h).
+ *
+ * ALL      SEND: all other ranks. FOLD: all ranks, in the order of sums.
+ * LOCAL    SEND: the others of this host.
+ * AGENTS   RELAY: to all agents, of which this rank is one. FOLD: one message
+ *          from each, from itself too: there is no src.
+ * SPREAD   SEND: the others of this host and the agents of other hosts.
+ *
+ * A rank sends to itself only in a RELAY.
+ */
+enum {
+    WEFTI_ALL_PEERS = -1,
+    WEFTI_LOCAL_PEERS = -2,
+    WEFTI_AGENT_PEERS = -3,
+    WEFTI_SPREAD_PEERS = -4
+};
 
 /*
  * SCRATCH holds chunk_elems wide elements, per track, from element 0. A message
@@ -68,8 +96,11 @@ typedef enum wefti_buffer {
 typedef struct wefti_step {
     wefti_step_kind kind;
     wefti_buffer src, dst;
-    int peer; /* rank, or WEFTI_ALL_PEERS (SEND, FOLD); own rank: no message */
+    int peer;     /* rank, or one of WEFTI_*_PEERS; own rank: no message */
+    int owner;    /* of agents */
+    size_t round; /* of agents */
     int channel;
+    int to_channel; /* RELAY: its message's; channel is that of its sources */
     size_t src_elem, dst_elem; /* from the buffer's start */
     size_t elems;              /* 1 .. chunk_elems */
 } wefti_step;
@@ -83,10 +114,10 @@ typedef struct wefti_step {
  * slots        how many messages this rank must be able to have staged at once
  *              on the channel so that nobody can starve; 0: sends none.
  *
- * All are pure and cost O(1) or O(log nranks), for the v forms O(nranks log
- * count). A buffer range is written by at most one step; every element of the
- * result is written by exactly one. supports looks at the collective and at
- * nranks only.
+ * All are pure and cost O(1), O(log nranks) or O(ranks of a host), for the v
+ * forms O(nranks log count). A buffer range is written by at most one step;
+ * every element of the result is written by exactly one. supports looks at the
+ * collective, at nranks, at whether there is a grouping and at flat only.
  */
 typedef struct wefti_pattern {
     const char *name;
@@ -99,6 +130,7 @@ typedef struct wefti_pattern {
 
 /* All patterns, ended by NULL. To add one, add its file and a line here. */
 extern const wefti_pattern *const wefti_patterns[];
+extern const wefti_pattern wefti_pattern_hierarchical;
 extern const wefti_pattern wefti_pattern_direct;
 extern const wefti_pattern wefti_pattern_tree;
 extern const wefti_pattern wefti_pattern_exchange;
@@ -106,10 +138,38 @@ extern const wefti_pattern wefti_pattern_pairwise;
 extern const wefti_pattern wefti_pattern_uneven;
 
 /*
- * wefti_share - which elements rank owns when count are dealt out in nearly
- * equal runs: [*begin_out, return value). Multiples of 16 elements while count
- * is large enough, so that owners do not share cache lines.
+ * wefti_peer_count, _at - the ranks that peer, a rank or one of WEFTI_*_PEERS,
+ * stands for, place by place; _includes: whether rank is one of them. This rank
+ * is among them where it is one of ALL, LOCAL, AGENTS or SPREAD. ALL and AGENTS
+ * stand in the order of sums.
  */
+int wefti_peer_count(const wefti_problem *problem, int peer);
+int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
+                  size_t round, int place);
+bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,
+                         size_t round, int rank);
+
+/* The ranks whose elements a FOLD or RELAY adds up. */
+static inline int wefti_step_sources(const wefti_step *step)
+{
+    return step->kind == WEFTI_STEP_RELAY ? WEFTI_LOCAL_PEERS : step->peer;
+}
+
+/* Whether sums end one level on each host. */
+static inline bool wefti_problem_has_levels(const wefti_problem *problem)
+{
+    return problem->grouping && !problem->flat;
+}
+
+/*
+ * wefti_deal - which elements owner owns when count are dealt out in nearly
+ * equal runs of whole units: [*begin_out, return value).
+ *
+ * wefti_share - the same for ranks. Multiples of 16 elements while count is
+ * large enough, so that owners do not share cache lines.
+ */
+size_t wefti_deal(size_t count, size_t unit, size_t owners, size_t owner,
+                  size_t *begin_out);
 size_t wefti_share(size_t count, int nranks, int rank, size_t *begin_out);
 
 #endif

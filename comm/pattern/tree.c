@@ -14,6 +14,16 @@
  *      `-- 4 (45)
  *          `-- 5
  *
+ * Where sums have levels there is such a tree over the ranks of each host, and
+ * one over the hosts' lowest ranks. These round the host's sum before they
+ * combine it with others:
+ *
+ *      hosts 0 1 2 | 3 4      0 (01)2 round, (34)
+ *                             |-- 1
+ *                             |-- 2
+ *                             `-- 3 (34) round
+ *                                 `-- 4
+ *
  * All-reduce goes up to rank 0 and down again; reduce goes up to rank 0, which
  * hands the unfinished sum to the root; broadcast goes down a tree over
  * (rank - root) mod n. Up and down are tracks of their own, so that chunks
@@ -37,44 +47,123 @@ static size_t chunks_of(const wefti_problem *problem)
            (problem->count % problem->chunk_elems != 0);
 }
 
-/* This rank's place in the tree. */
-static unsigned node_of(const wefti_problem *problem)
+/* A rank's place in a tree: node of nodes, whose ranks are members. */
+typedef struct spot {
+    unsigned node, nodes;
+} spot;
+
+static bool reduces(const wefti_problem *problem)
 {
+    return problem->collective != WEFT_COLLECTIVE_BROADCAST;
+}
+
+/* Two trees: one over the ranks of this host, one over the hosts. */
+static bool has_hosts(const wefti_problem *problem)
+{
+    return reduces(problem) && wefti_problem_has_levels(problem);
+}
+
+/* In the tree over all ranks, or those of this host. */
+static spot local_spot(const wefti_problem *problem)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    if (has_hosts(problem)) {
+        int host = grouping->hosts[problem->rank];
+        return (spot){(unsigned)(grouping->places[problem->rank] -
+                                 grouping->begins[host]),
+                      (unsigned)wefti_grouping_ranks(grouping, host)};
+    }
     int node = problem->rank;
-    if (problem->collective == WEFT_COLLECTIVE_BROADCAST) {
+    if (!reduces(problem)) {
         node -= problem->root;
         node += node < 0 ? problem->nranks : 0;
     }
-    return (unsigned)node;
+    return (spot){(unsigned)node, (unsigned)problem->nranks};
 }
 
-static int rank_of(const wefti_problem *problem, unsigned node)
+/* In the tree over the hosts, of their lowest ranks. */
+static spot host_spot(const wefti_problem *problem)
 {
-    if (problem->collective != WEFT_COLLECTIVE_BROADCAST) {
+    if (!has_hosts(problem) || local_spot(problem).node != 0) {
+        return (spot){0, 1};
+    }
+    return (spot){(unsigned)problem->grouping->hosts[problem->rank],
+                  (unsigned)problem->grouping->host_count};
+}
+
+static int local_rank(const wefti_problem *problem, unsigned node)
+{
+    if (has_hosts(problem)) {
+        const wefti_grouping *grouping = problem->grouping;
+        int host = grouping->hosts[problem->rank];
+        return grouping->members[grouping->begins[host] + (int)node];
+    }
+    if (reduces(problem)) {
         return (int)node;
     }
     return (int)((node + (unsigned)problem->root) % (unsigned)problem->nranks);
 }
 
-static unsigned parent_of(unsigned node)
+static int host_rank(const wefti_problem *problem, unsigned node)
 {
-    return node & (node - 1);
+    const wefti_grouping *grouping = problem->grouping;
+    return grouping->members[grouping->begins[node]];
 }
 
 /* Child i is node + 2^i. */
-static unsigned count_children(const wefti_problem *problem, unsigned node)
+static unsigned count_children(spot at)
 {
     unsigned children = 0;
-    unsigned nodes = (unsigned)problem->nranks;
-    while ((node >> children & 1U) == 0 && (1U << children) < nodes - node) {
+    while ((at.node >> children & 1U) == 0 &&
+           (1U << children) < at.nodes - at.node) {
         children++;
     }
     return children;
 }
 
-static bool reduces(const wefti_problem *problem)
+/*
+ * This rank in both trees. Children are numbered upward in the order of
+ * combining: those of the host, then other hosts' lowest ranks.
+ */
+typedef struct standing {
+    spot local, host;
+    unsigned locals, hosts; /* children */
+} standing;
+
+static standing standing_of(const wefti_problem *problem)
 {
-    return problem->collective != WEFT_COLLECTIVE_BROADCAST;
+    standing own = {.local = local_spot(problem), .host = host_spot(problem)};
+    own.locals = count_children(own.local);
+    own.hosts = count_children(own.host);
+    return own;
+}
+
+static bool is_top(const standing *own)
+{
+    return own->local.node == 0 && own->host.node == 0;
+}
+
+static int child_of(const wefti_problem *problem, const standing *own,
+                    unsigned child)
+{
+    return child < own->locals
+               ? local_rank(problem, own->local.node + (1U << child))
+               : host_rank(problem,
+                           own->host.node + (1U << (child - own->locals)));
+}
+
+/* Of a rank that is not the top. */
+static int parent_of(const wefti_problem *problem, const standing *own)
+{
+    unsigned local = own->local.node, host = own->host.node;
+    return local != 0 ? local_rank(problem, local & (local - 1))
+                      : host_rank(problem, host & (host - 1));
+}
+
+/* Whether this rank ends the level of its host. */
+static bool rounds(const wefti_problem *problem, const standing *own)
+{
+    return has_hosts(problem) && own->local.node == 0;
 }
 
 /* Reduce to another root than 0: rank 0 hands over what the root finishes. */
@@ -93,25 +182,29 @@ static bool supports(const wefti_problem *problem)
 /* Steps of one track for each chunk. */
 static size_t steps_per_chunk(const wefti_problem *problem, int track)
 {
-    unsigned node = node_of(problem);
-    size_t children = count_children(problem, node);
-    bool turns = problem->collective == WEFT_COLLECTIVE_ALLREDUCE && node == 0;
+    standing own = standing_of(problem);
+    size_t children = own.locals + own.hosts;
+    bool turns =
+        problem->collective == WEFT_COLLECTIVE_ALLREDUCE && is_top(&own);
 
     switch (track) {
     case TRACK_UP: /* WIDEN, COMBINE of each child, SEND or NARROW */
         if (!reduces(problem)) {
             return 0;
         }
-        return 1 + children + 1 + (turns ? children : 0);
+        return 1 + children + rounds(problem, &own) + 1 +
+               (turns ? children : 0);
     case TRACK_DOWN: /* RECV below the top, SEND to each child */
         if (problem->collective == WEFT_COLLECTIVE_REDUCE) {
             bool finishes =
                 hands_over(problem) && problem->rank == problem->root;
             return finishes ? 2 : 0;
         }
-        return turns ? 0 : (node != 0) + children;
-    default: /* COPY */
+        return turns ? 0 : !is_top(&own) + children;
+    case TRACK_OWN: /* COPY */
         return !reduces(problem) && problem->rank == problem->root;
+    default:
+        return 0;
     }
 }
 
@@ -121,51 +214,56 @@ static size_t step_count(const wefti_problem *problem, int track)
 }
 
 /* Step of the way up: the sum of this node's subtree to whoever needs it. */
-static void set_up(const wefti_problem *problem, size_t index, wefti_step *step)
+static void set_up(const wefti_problem *problem, const standing *own,
+                   size_t index, wefti_step *step)
 {
-    unsigned node = node_of(problem);
-    size_t children = count_children(problem, node);
+    /* The level's end stands between the host's children and the hosts'. */
+    size_t round = rounds(problem, own) ? 1 + own->locals : SIZE_MAX;
+    size_t child = index - 1 - (index > round);
 
     if (index == 0) {
         step->kind = WEFTI_STEP_WIDEN;
         step->src = WEFTI_BUFFER_SEND;
         step->dst = WEFTI_BUFFER_SCRATCH;
-    } else if (index <= children) {
+    } else if (index == round) {
+        step->kind = WEFTI_STEP_ROUND;
+        step->src = step->dst = WEFTI_BUFFER_SCRATCH;
+    } else if (child < own->locals + own->hosts) {
         step->kind = WEFTI_STEP_COMBINE;
         step->dst = WEFTI_BUFFER_SCRATCH;
-        step->peer = rank_of(problem, node + (1U << (index - 1)));
+        step->peer = child_of(problem, own, (unsigned)child);
         step->channel = CHANNEL_UP;
-    } else if (node == 0 && !hands_over(problem)) {
+    } else if (is_top(own) && !hands_over(problem)) {
         step->kind = WEFTI_STEP_NARROW;
         step->src = WEFTI_BUFFER_SCRATCH;
         step->dst = WEFTI_BUFFER_RECV;
     } else {
         step->kind = WEFTI_STEP_SEND;
         step->src = WEFTI_BUFFER_SCRATCH;
-        step->peer = node == 0 ? problem->root : (int)parent_of(node);
-        step->channel = node == 0 ? CHANNEL_DOWN : CHANNEL_UP;
+        step->peer = is_top(own) ? problem->root : parent_of(problem, own);
+        step->channel = is_top(own) ? CHANNEL_DOWN : CHANNEL_UP;
     }
 }
 
-/* Step of the way down; the largest subtree goes first, it takes longest. */
-static void set_down(const wefti_problem *problem, size_t index,
-                     wefti_step *step)
+/* Step of the way down; the largest subtree goes first, it takes longest, and
+ * other hosts before this one. */
+static void set_down(const wefti_problem *problem, const standing *own,
+                     size_t index, wefti_step *step)
 {
-    unsigned node = node_of(problem);
-    unsigned children = count_children(problem, node);
+    unsigned children = own->locals + own->hosts;
 
     step->channel = CHANNEL_DOWN;
-    if (node != 0 && index == 0) {
+    if (!is_top(own) && index == 0) {
         step->kind = WEFTI_STEP_RECV;
         step->dst = WEFTI_BUFFER_RECV;
-        step->peer = rank_of(problem, parent_of(node));
+        step->peer = parent_of(problem, own);
         return;
     }
-    unsigned child = children - 1 - (unsigned)(index - (node != 0));
-    bool is_input = node == 0 && !reduces(problem);
+    unsigned child = children - 1 - (unsigned)(index - !is_top(own));
+    bool is_input = is_top(own) && !reduces(problem);
     step->kind = WEFTI_STEP_SEND;
     step->src = is_input ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_RECV;
-    step->peer = rank_of(problem, node + (1U << child));
+    step->peer = child_of(problem, own, child);
 }
 
 /* Step of a reduce's root that is not rank 0: take over and finish. */
@@ -197,6 +295,7 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
         .dst = WEFTI_BUFFER_NONE,
         .peer = problem->rank,
         .elems = left < problem->chunk_elems ? left : problem->chunk_elems};
+    standing own = standing_of(problem);
     if (track == TRACK_OWN) {
         step_out->kind = WEFTI_STEP_COPY;
         step_out->src = WEFTI_BUFFER_SEND;
@@ -205,14 +304,14 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
         if (problem->collective == WEFT_COLLECTIVE_REDUCE) {
             set_finish(place, step_out);
         } else {
-            set_down(problem, place, step_out);
+            set_down(problem, &own, place, step_out);
         }
     } else {
-        size_t up = 2 + count_children(problem, node_of(problem));
+        size_t up = 2 + own.locals + own.hosts + rounds(problem, &own);
         if (place < up) {
-            set_up(problem, place, step_out);
+            set_up(problem, &own, place, step_out);
         } else {
-            set_down(problem, place - up, step_out);
+            set_down(problem, &own, place - up, step_out);
         }
     }
     /* Scratch holds one chunk, from its start. */
@@ -229,17 +328,19 @@ static int at_most(size_t messages, size_t depth)
 
 static int slots(const wefti_problem *problem, int channel)
 {
-    unsigned node = node_of(problem);
-    size_t children = count_children(problem, node);
+    standing own = standing_of(problem);
+    size_t children = own.locals + own.hosts;
     size_t chunks = chunks_of(problem);
+    bool top = is_top(&own);
 
     if (channel == CHANNEL_UP) {
-        return reduces(problem) && node != 0 ? at_most(chunks, STAGED_DEPTH)
-                                             : 0;
+        return reduces(problem) && !top ? at_most(chunks, STAGED_DEPTH) : 0;
+    }
+    if (channel != CHANNEL_DOWN) {
+        return 0;
     }
     if (problem->collective == WEFT_COLLECTIVE_REDUCE) {
-        return hands_over(problem) && node == 0 ? at_most(chunks, STAGED_DEPTH)
-                                                : 0;
+        return hands_over(problem) && top ? at_most(chunks, STAGED_DEPTH) : 0;
     }
     return at_most(chunks * children, STAGED_DEPTH_CHILD * children);
 }

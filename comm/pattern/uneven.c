@@ -47,6 +47,9 @@ static size_t step_count(const wefti_problem *problem, int track)
     int peers;
     wefti_part_side side = {problem, track == TRACK_OUT};
     bool counts_others = gathers(problem) == (track == TRACK_IN);
+    if (track > TRACK_OWN) {
+        return 0;
+    }
     if (track == TRACK_OWN) {
         return gathers(problem) ? own_chunks(problem) : 0;
     }

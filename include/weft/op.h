@@ -11,6 +11,14 @@
  * and algorithm: additions follow a balanced tree over the rank index (split
  * at the largest power of two), floats narrower than f32 add in f32 and are
  * rounded once. weft/types.h says what each reduction gives for each type.
+ *
+ * Where some ranks share memory and others do not, sums have two levels: such a
+ * tree over the ranks of each host, rounded to the type (an average of floats
+ * is divided before that), and one over the hosts, ordered by their lowest
+ * ranks, rounded again. So a host's sum crosses the network once, in the type
+ * itself. WEFT_SUM_FLAT=on keeps the one tree over all ranks, the same bits on
+ * any layout of hosts. Integers, minima and maxima are the same either way; a
+ * program's own reductions (weft/redop.h) always follow the one tree.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H

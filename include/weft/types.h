@@ -56,18 +56,20 @@ typedef enum weft_kind {
  * ncclRedOp_t.
  *
  * "Wide" is f32 for floats narrower than that, else the type itself. Whatever
- * the reduction, a float is narrowed once, after the last step, to nearest
- * with ties to even; and a NaN result is always the canonical one (positive,
- * quiet, no payload), so that results have the same bits everywhere.
+ * the reduction, a float is narrowed once, after the last step of each level
+ * (weft/op.h), to nearest with ties to even; and a NaN result is always the
+ * canonical one (positive, quiet, no payload), so that results have the same
+ * bits everywhere.
  *
- *   sum       added in the wide type, down one tree over the ranks that depends
- *             on nothing but their number (weft/op.h). Integers wrap round
+ *   sum       added in the wide type, down one tree over the ranks, or one for
+ *             each host and one over the hosts (weft/op.h). Integers wrap round
  *             modulo 2^bits, signed ones as well.
  *   prod      multiplied likewise.
  *   min, max  one of the inputs. NaN where any input is NaN. -0 counts as less
  *             than +0, so the order of the ranks does not matter.
  *   avg       the sum, divided by the number of ranks. Floats: the wide sum,
- *             one division in the wide type (f32, or f64 for f64), narrowed.
+ *             one division in the wide type (f32, or f64 for f64), narrowed;
+ *             with two levels that of each host, and then their sum.
  *             Integers: the sum as it stands in the type, so wrapped round if
  *             it did not fit, divided with truncation towards zero; unsigned
  *             types divide as unsigned ones.

@@ -19,21 +19,29 @@ void sim_describe(const sim_state *world)
 {
     const sim_case *what = world->what;
     print_error("%s %s %s %s: %d ranks, root %d, count %zu, chunk %zu, "
-                "in place %d, order %d, seed %llu\n",
+                "in place %d, order %d, seed %llu%s\n",
                 what->pattern->name,
                 weft_collective_text(what->problem.collective),
                 weft_dtype_text(what->dtype), weft_redop_text(what->redop),
                 world->nranks, what->problem.root, what->problem.count,
                 what->problem.chunk_elems, what->in_place, what->order,
-                (unsigned long long)what->seed);
+                (unsigned long long)what->seed, what->hosts ? ", hosts" : "");
+    for (int r = 0; what->hosts && r < world->nranks; r++) {
+        print_error("%s%d", r ? " " : "  ", world->host_of[r]);
+    }
+    print_error("%s", what->hosts ? "\n" : "");
     for (int r = 0; r < world->nranks && r < 8; r++) {
         const sim_node *node = &world->nodes[r];
-        print_error("  rank %d: steps %zu/%zu %zu/%zu %zu/%zu, staged %d/%d "
-                    "%d/%d\n",
-                    r, node->next[0], node->count[0], node->next[1],
-                    node->count[1], node->next[2], node->count[2],
-                    node->channels[0].staged, node->channels[0].slots,
-                    node->channels[1].staged, node->channels[1].slots);
+        print_error("  rank %d: steps", r);
+        for (int t = 0; t < WEFTI_TRACKS; t++) {
+            print_error(" %zu/%zu", node->next[t], node->count[t]);
+        }
+        print_error(", staged");
+        for (int c = 0; c < WEFTI_CHANNELS; c++) {
+            print_error(" %d/%d", node->channels[c].staged,
+                        node->channels[c].slots);
+        }
+        print_error("\n");
     }
 }
 
@@ -169,6 +177,7 @@ static void node_init(sim_state *world, int rank)
 
     *node = (sim_node){.problem = world->what->problem};
     node->problem.rank = rank;
+    node->problem.grouping = world->grouping;
     node->arrays = calloc(4 * ranks, sizeof(*node->arrays));
     assert_non_null(node->arrays);
     node_init_counts(world, node, node->arrays, node->arrays + 2 * ranks);
@@ -202,6 +211,16 @@ static void world_init(sim_state *world, const sim_case *what)
         world->lines[i].send_track = -1;
         world->lines[i].read_track = -1;
     }
+    if (what->hosts) {
+        assert_true(
+            wefti_grouping_create(what->hosts, nranks, &world->grouping));
+    }
+    for (int r = 0, hosts = 0; r < nranks; r++) {
+        world->host_of[r] = !what->hosts ? 0
+                            : what->hosts[r] == r
+                                ? hosts++
+                                : world->host_of[what->hosts[r]];
+    }
     for (int r = 0; r < nranks; r++) {
         node_init(world, r);
     }
@@ -227,6 +246,7 @@ static void world_fini(sim_state *world)
     }
     free(world->nodes);
     free(world->lines);
+    free(world->grouping);
 }
 
 /* 0 .. count - 1 in random order. */
@@ -334,7 +354,11 @@ static void expect(const sim_state *world, sim_node *node, unsigned char *out)
     if (problem->collective == WEFT_COLLECTIVE_ALLREDUCE && problem->rank > 0) {
         return;
     }
-    if (reduces(problem->collective)) {
+    if (reduces(problem->collective) && world->grouping && !problem->flat) {
+        reference_fold_hosts(out, sources, world->host_of, ranks,
+                             problem->count, world->what->dtype,
+                             world->what->redop);
+    } else if (reduces(problem->collective)) {
         reference_fold(out, sources, (size_t)world->nranks, problem->count,
                        world->what->dtype, world->what->redop);
     } else {
@@ -375,7 +399,7 @@ static void check_lines(const sim_state *world)
     }
 }
 
-size_t sim_check(const sim_case *what)
+sim_traffic sim_check(const sim_case *what)
 {
     sim_state world;
 
@@ -395,5 +419,5 @@ size_t sim_check(const sim_case *what)
     }
     free(expected);
     world_fini(&world);
-    return world.messages;
+    return world.traffic;
 }

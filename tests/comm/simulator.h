@@ -24,6 +24,8 @@ typedef enum sim_order {
 /*
  * counts   v forms: [nranks][nranks] elements that go from rank to rank
  *          (alltoallv), or in its first row those of each rank; NULL: even.
+ * hosts    [nranks] the lowest rank that shares memory with each; NULL: one
+ *          level
  * gap      elements between the parts in both buffers, which nobody may touch;
  *          odd: the parts lie in the reverse order of the ranks.
  */
@@ -31,6 +33,7 @@ typedef struct sim_case {
     const wefti_pattern *pattern;
     wefti_problem problem; /* rank, and what counts say, are ignored */
     const size_t *counts;
+    const int *hosts;
     size_t gap;
     weft_dtype dtype;
     weft_redop redop;
@@ -39,13 +42,18 @@ typedef struct sim_case {
     uint64_t seed; /* of inputs and order: same seed, same inputs */
 } sim_case;
 
+/* What crosses the network, in messages and elements. */
+typedef struct sim_traffic {
+    size_t messages, elems;
+} sim_traffic;
+
 /*
  * sim_check - run the operation to its end; fail the running test if it
  * stops before, breaks a rule of pattern.h, or if any rank's result differs
  * from the definition in weft/op.h by one bit.
  *
- * Returns     the number of messages sent.
+ * Returns     what went from one host to another.
  */
-size_t sim_check(const sim_case *what);
+sim_traffic sim_check(const sim_case *what);
 
 #endif

@@ -57,7 +57,9 @@ typedef struct sim_state {
     const sim_case *what;
     int nranks;
     size_t elem_bytes, wide_bytes;
-    size_t messages;
+    sim_traffic traffic;
+    wefti_grouping *grouping;
+    int host_of[SIM_MOST_RANKS]; /* numbered by their lowest ranks */
     sim_node *nodes;
     sim_line *lines; /* [sender][receiver][channel] */
 } sim_state;

@@ -92,40 +92,75 @@ static void claim(const sim_state *world, int *track_used, int track)
     *track_used = track;
 }
 
+/* A free slot of the channel with so many bytes; NULL: there is none. */
+static sim_message *stage(sim_state *world, sim_node *node, int track,
+                          int number, size_t elems, bool wide)
+{
+    sim_channel *channel = &node->channels[number];
+    size_t width = wide ? world->wide_bytes : world->elem_bytes;
+    claim(world, &channel->track, track);
+    sim_require(world, channel->slots > 0, "rank %d has no slots",
+                node->problem.rank);
+    if (channel->staged == channel->slots) {
+        return NULL;
+    }
+    sim_message *message = malloc(sizeof(*message) + elems * width);
+    assert_non_null(message);
+    *message = (sim_message){.elems = elems, .wide = wide};
+    return message;
+}
+
+static void put_one(sim_state *world, int from, int to, int track, int channel,
+                    sim_message *message)
+{
+    sim_line *line = sim_line_of(world, from, to, channel);
+    claim(world, &line->send_track, track);
+    line_put(line, message);
+    message->unread++;
+    if (world->host_of[from] != world->host_of[to]) {
+        world->traffic.messages++;
+        world->traffic.elems += message->elems;
+    }
+}
+
+/* Puts a staged message on its way to all that the step addresses. */
+static void post(sim_state *world, sim_node *node, int track,
+                 const wefti_step *step, int channel, sim_message *message)
+{
+    const wefti_problem *problem = &node->problem;
+    bool relays = step->kind == WEFTI_STEP_RELAY;
+    int places = wefti_peer_count(problem, step->peer);
+    take_slot(&node->channels[channel], message);
+    for (int place = 0; place < places; place++) {
+        int to =
+            wefti_peer_at(problem, step->peer, step->owner, step->round, place);
+        sim_require(world, to >= 0 && to < world->nranks, "rank %d sends to %d",
+                    problem->rank, to);
+        sim_require(world,
+                    wefti_peer_includes(problem, step->peer, step->owner,
+                                        step->round, to),
+                    "rank %d: %d does not include %d", problem->rank,
+                    step->peer, to);
+        if (to != problem->rank || relays) {
+            put_one(world, problem->rank, to, track, channel, message);
+        }
+    }
+    sim_require(world, message->unread > 0, "rank %d sends to nobody",
+                problem->rank);
+}
+
 static bool run_send(sim_state *world, sim_node *node, int track,
                      const wefti_step *step)
 {
-    sim_channel *channel = &node->channels[step->channel];
-    int rank = node->problem.rank;
-    bool to_all = step->peer == WEFTI_ALL_PEERS;
     bool wide = step->src == WEFTI_BUFFER_SCRATCH;
-    size_t bytes = step->elems * (wide ? world->wide_bytes : world->elem_bytes);
-
-    claim(world, &channel->track, track);
-    sim_require(world, channel->slots > 0, "rank %d has no slots", rank);
-    sim_require(world,
-                to_all ? world->nranks > 1
-                       : step->peer != rank && step->peer >= 0 &&
-                             step->peer < world->nranks,
-                "rank %d sends to %d", rank, step->peer);
-    if (channel->staged == channel->slots) {
+    sim_message *message =
+        stage(world, node, track, step->channel, step->elems, wide);
+    if (message == NULL) {
         return false;
     }
-    sim_message *message = malloc(sizeof(*message) + bytes);
-    assert_non_null(message);
-    *message = (sim_message){.unread = to_all ? (unsigned)world->nranks - 1 : 1,
-                             .elems = step->elems,
-                             .wide = wide};
-    memcpy(message->bytes, source(world, node, track, step), bytes);
-    take_slot(channel, message);
-    world->messages++;
-    for (int p = 0; p < world->nranks; p++) {
-        if (p != rank && (to_all || p == step->peer)) {
-            sim_line *line = sim_line_of(world, rank, p, step->channel);
-            claim(world, &line->send_track, track);
-            line_put(line, message);
-        }
-    }
+    memcpy(message->bytes, source(world, node, track, step),
+           step->elems * (wide ? world->wide_bytes : world->elem_bytes));
+    post(world, node, track, step, step->channel, message);
     return true;
 }
 
@@ -181,31 +216,96 @@ static bool run_receive(sim_state *world, sim_node *node, int track,
     return true;
 }
 
+/* What a FOLD or RELAY adds up; false: some of it has not come. */
+static bool find_sources(sim_state *world, sim_node *node, int track,
+                         const wefti_step *step, const void **sources)
+{
+    const wefti_problem *problem = &node->problem;
+    int peers = wefti_step_sources(step);
+    for (int place = 0; place < wefti_peer_count(problem, peers); place++) {
+        int from =
+            wefti_peer_at(problem, peers, step->owner, step->round, place);
+        if (from == problem->rank && step->src != WEFTI_BUFFER_NONE) {
+            sources[place] = source(world, node, track, step);
+            continue;
+        }
+        const sim_message *message = peek(world, node, track, from, step);
+        if (message == NULL) {
+            return false;
+        }
+        sources[place] = message->bytes;
+    }
+    return true;
+}
+
+static void take_sources(sim_state *world, const sim_node *node,
+                         const wefti_step *step)
+{
+    const wefti_problem *problem = &node->problem;
+    int peers = wefti_step_sources(step);
+    for (int place = 0; place < wefti_peer_count(problem, peers); place++) {
+        int from =
+            wefti_peer_at(problem, peers, step->owner, step->round, place);
+        if (from != problem->rank || step->src == WEFTI_BUFFER_NONE) {
+            take(world, node, from, step->channel);
+        }
+    }
+}
+
+/* dst = the sum of all levels, or of one, by kernels/wire. */
+static void add_up(const sim_state *world, const sim_node *node,
+                   const wefti_step *step, const void *const *sources,
+                   void *dst)
+{
+    const wefti_problem *problem = &node->problem;
+    const sim_case *what = world->what;
+    bool all = step->kind == WEFTI_STEP_FOLD && step->peer == WEFTI_ALL_PEERS;
+    size_t nranks = (size_t)world->nranks;
+    size_t count = (size_t)wefti_peer_count(problem, wefti_step_sources(step));
+    if (all && wefti_problem_has_levels(problem)) {
+        wefti_fold_groups(dst, sources, problem->grouping->begins,
+                          (size_t)problem->grouping->host_count, step->elems,
+                          what->dtype, what->redop);
+    } else if (all) {
+        wefti_fold(dst, sources, nranks, step->elems, what->dtype, what->redop);
+    } else {
+        bool inner = step->kind == WEFTI_STEP_RELAY;
+        wefti_fold_part(dst, sources, count, nranks, step->elems, what->dtype,
+                        inner ? wefti_redop_inner(what->dtype, what->redop)
+                              : wefti_redop_outer(what->dtype, what->redop));
+    }
+}
+
 static bool run_fold(sim_state *world, sim_node *node, int track,
                      const wefti_step *step)
 {
     const void *sources[SIM_MOST_RANKS];
-    int rank = node->problem.rank;
+    sim_require(
+        world, step->peer == WEFTI_ALL_PEERS || step->peer == WEFTI_AGENT_PEERS,
+        "fold of some");
+    if (!find_sources(world, node, track, step, sources)) {
+        return false;
+    }
+    add_up(world, node, step, sources, target(world, node, track, step));
+    take_sources(world, node, step);
+    return true;
+}
 
-    sim_require(world, step->peer == WEFTI_ALL_PEERS, "fold of some");
-    for (int p = 0; p < world->nranks; p++) {
-        if (p == rank) {
-            sources[p] = source(world, node, track, step);
-            continue;
-        }
-        const sim_message *message = peek(world, node, track, p, step);
-        if (message == NULL) {
-            return false;
-        }
-        sources[p] = message->bytes;
+static bool run_relay(sim_state *world, sim_node *node, int track,
+                      const wefti_step *step)
+{
+    const void *sources[SIM_MOST_RANKS];
+    if (!find_sources(world, node, track, step, sources)) {
+        return false;
     }
-    wefti_fold(target(world, node, track, step), sources, (size_t)world->nranks,
-               step->elems, world->what->dtype, world->what->redop);
-    for (int p = 0; p < world->nranks; p++) {
-        if (p != rank) {
-            take(world, node, p, step->channel);
-        }
+    sim_message *message =
+        stage(world, node, track, step->to_channel, step->elems, false);
+    if (message == NULL) {
+        return false;
     }
+    add_up(world, node, step, sources, message->bytes);
+    take_sources(world, node, step);
+    post(world, node, track, step, step->to_channel, message);
     return true;
 }
 
@@ -223,10 +323,17 @@ static void run_local(sim_state *world, sim_node *node, int track,
         sim_require(world, to_scratch && !from_scratch, "odd widen");
         wefti_widen(dst, src, step->elems, what->dtype);
         break;
+    case WEFTI_STEP_ROUND:
+        sim_require(world, from_scratch && to_scratch, "odd round");
+        wefti_round(dst, (size_t)world->nranks, step->elems, what->dtype,
+                    what->redop);
+        break;
     case WEFTI_STEP_NARROW:
         sim_require(world, from_scratch && !to_scratch, "odd narrow");
         wefti_narrow(dst, src, (size_t)world->nranks, step->elems, what->dtype,
-                     what->redop);
+                     wefti_problem_has_levels(&node->problem)
+                         ? wefti_redop_outer(what->dtype, what->redop)
+                         : what->redop);
         break;
     default:
         sim_require(world, step->kind == WEFTI_STEP_COPY, "unknown step");
@@ -254,6 +361,8 @@ bool sim_advance(sim_state *world, int rank, int track)
                 "step of %zu elements", step.elems);
     sim_require(world, step.channel >= 0 && step.channel < WEFTI_CHANNELS,
                 "channel %d", step.channel);
+    sim_require(world, world->grouping || track < WEFTI_FLAT_TRACKS,
+                "track %d of one level", track);
     switch (step.kind) {
     case WEFTI_STEP_SEND:
         done = run_send(world, node, track, &step);
@@ -264,6 +373,9 @@ bool sim_advance(sim_state *world, int rank, int track)
         break;
     case WEFTI_STEP_FOLD:
         done = run_fold(world, node, track, &step);
+        break;
+    case WEFTI_STEP_RELAY:
+        done = run_relay(world, node, track, &step);
         break;
     default:
         run_local(world, node, track, &step);

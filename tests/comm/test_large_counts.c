@@ -98,7 +98,7 @@ static void walk(struct plan *plan, size_t chunk)
 {
     lay_out(plan);
     for (int rank = 0; rank < plan->nranks; rank++) {
-        for (int track = 0; track < WEFTI_TRACKS; track++) {
+        for (int track = 0; track < WEFTI_FLAT_TRACKS; track++) {
             walk_track(plan, rank, track, chunk);
         }
     }

@@ -10,7 +10,7 @@
  * length.
  */
 #include "base/check.h"
-#include "base/clock.h"
+#include "tests/comm/pattern_walk.h"
 #include "tests/comm/simulator.h"
 #include "tests/seed.h"
 
@@ -351,99 +351,6 @@ static void test_share_any_count_deals_out_all(void **state)
     }
 }
 
-/* Who sends what to whom, added up: equal sums of both ends, equal messages. */
-typedef struct tally {
-    uint64_t sent, read;
-    size_t sends, reads;
-    uint32_t *sent_to, *read_from; /* [rank * WEFTI_CHANNELS + channel] */
-} tally;
-
-/* Message number `place` of its line. */
-static uint64_t message_hash(int sender, int receiver, int channel,
-                             uint32_t place, const wefti_step *step)
-{
-    bool wide =
-        step->src == WEFTI_BUFFER_SCRATCH || step->dst == WEFTI_BUFFER_SCRATCH;
-    uint64_t key = ((uint64_t)sender << 32) + (uint64_t)receiver;
-    key = random_next(&key) + (uint64_t)channel * 2 + wide;
-    key = random_next(&key) + ((uint64_t)place << 32) + step->elems;
-    return random_next(&key);
-}
-
-static void tally_send(tally *sums, int rank, int peer, const wefti_step *step)
-{
-    size_t line = (size_t)peer * WEFTI_CHANNELS + (size_t)step->channel;
-    sums->sent +=
-        message_hash(rank, peer, step->channel, sums->sent_to[line]++, step);
-    sums->sends++;
-}
-
-static void tally_read(tally *sums, int rank, int peer, const wefti_step *step)
-{
-    size_t line = (size_t)peer * WEFTI_CHANNELS + (size_t)step->channel;
-    sums->read +=
-        message_hash(peer, rank, step->channel, sums->read_from[line]++, step);
-    sums->reads++;
-}
-
-static void tally_step(tally *sums, const wefti_problem *problem,
-                       const wefti_step *step)
-{
-    bool sends = step->kind == WEFTI_STEP_SEND;
-    bool reads = step->kind == WEFTI_STEP_RECV ||
-                 step->kind == WEFTI_STEP_COMBINE ||
-                 step->kind == WEFTI_STEP_FOLD;
-    bool all = step->peer == WEFTI_ALL_PEERS;
-    if (!sends && !reads) {
-        return;
-    }
-    int from = all ? 0 : step->peer;
-    int upto = all ? problem->nranks : step->peer + 1;
-    for (int p = from; p < upto; p++) {
-        if (p == problem->rank) {
-            continue;
-        }
-        if (sends) {
-            tally_send(sums, problem->rank, p, step);
-        } else {
-            tally_read(sums, problem->rank, p, step);
-        }
-    }
-}
-
-static void walk_world(const wefti_pattern *pattern, wefti_problem problem)
-{
-    size_t lines = (size_t)problem.nranks * WEFTI_CHANNELS;
-    tally sums = {.sent_to = malloc(lines * sizeof(uint32_t)),
-                  .read_from = malloc(lines * sizeof(uint32_t))};
-    size_t steps = 0;
-    int64_t start_ns = wefti_clock_ns();
-
-    assert_non_null(sums.sent_to);
-    assert_non_null(sums.read_from);
-    for (problem.rank = 0; problem.rank < problem.nranks; problem.rank++) {
-        memset(sums.sent_to, 0, lines * sizeof(uint32_t));
-        memset(sums.read_from, 0, lines * sizeof(uint32_t));
-        for (int t = 0; t < WEFTI_TRACKS; t++) {
-            size_t count = pattern->step_count(&problem, t);
-            for (size_t i = 0; i < count; i++) {
-                wefti_step step;
-                pattern->step_at(&problem, t, i, &step);
-                tally_step(&sums, &problem, &step);
-            }
-            steps += count;
-        }
-    }
-    print_message("%s %s of %d ranks: %zu steps, %zu messages, %.2f s\n",
-                  pattern->name, weft_collective_text(problem.collective),
-                  problem.nranks, steps, sums.reads,
-                  (double)(wefti_clock_ns() - start_ns) * 1e-9);
-    assert_int_equal(sums.sends, sums.reads);
-    assert_int_equal(sums.sent, sums.read);
-    free(sums.sent_to);
-    free(sums.read_from);
-}
-
 /* In the short form only the first OWNERS own a part, all send to them. */
 static void test_step_at_4096_ranks_messages_match(void **state)
 {
@@ -455,7 +362,7 @@ static void test_step_at_4096_ranks_messages_match(void **state)
                              .chunk_elems = 16384};
     for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
         if (wefti_patterns[i]->supports(&problem)) {
-            walk_world(wefti_patterns[i], problem);
+            (void)pattern_walk(wefti_patterns[i], problem);
         }
     }
 }
@@ -476,7 +383,7 @@ static void test_step_at_many_ranks_messages_match(void **state)
                 problem.chunk_elems = 1; /* exchange: a billion messages */
             }
             if (wefti_patterns[i]->supports(&problem)) {
-                walk_world(wefti_patterns[i], problem);
+                (void)pattern_walk(wefti_patterns[i], problem);
             }
         }
     }

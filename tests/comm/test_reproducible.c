@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: a sum has the same bits on every rank, in every run, whatever the
- * algorithm and the chunk size.
+ * algorithm and the chunk size; with WEFT_SUM_FLAT whatever ranks share memory.
  *
  * Method: random data of every float type whose sums depend on the order of
  * addition (shown first: the reversed order differs); every algorithm with
  * three chunk sizes, for 2 to 7 ranks, compared bitwise with the first variant
  * and with the reference of the kernels' tests. f32 and bf16 in every world,
  * the other types in 3 and 6 ranks, products and averages too; with sanitizers
- * fewer ranks.
+ * fewer ranks. Where not all ranks share memory (tests/comm/spread.h), in fewer
+ * worlds, and once more with WEFT_SUM_FLAT.
  */
 #include "base/check.h"
+#include "tests/comm/spread.h"
+#include "tests/comm/sums.h"
 #include "tests/comm/world.h"
 #include "tests/kernels/fold_reference.h"
 #include "tests/seed.h"
@@ -23,6 +26,7 @@
 
 #include <cmocka.h>
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Sanitizers slow everything down: no trees of many. */
@@ -33,17 +37,27 @@ enum { MOST_RANKS = 5 };
 #else
 enum { MOST_RANKS = 7 };
 #endif
-enum { ELEMS = 20011, VARIANTS = 9 };
+enum { ELEMS = 20011, FEW_ELEMS = 60, VARIANTS = 13 };
 
+/* few: also where worlds take their time to meet */
 static const struct variant {
     const char *algorithm;
     const char *chunk_bytes;
+    bool few;
 } variants[VARIANTS] = {
-    {"all_reduce:direct", "0"},     {"all_reduce:direct", "1000"},
-    {"all_reduce:direct", "512"},   {"all_reduce:tree", "0"},
-    {"all_reduce:exchange", "0"},   {"all_reduce:exchange", "1000"},
-    {"all_reduce:exchange", "512"}, {"all_reduce:tree", "1000"},
-    {"all_reduce:tree", "512"},
+    {"all_reduce:direct", "0", true},
+    {"all_reduce:direct", "1000", false},
+    {"all_reduce:direct", "512", false},
+    {"all_reduce:tree", "0", false},
+    {"all_reduce:exchange", "0", false},
+    {"all_reduce:exchange", "1000", true},
+    {"all_reduce:exchange", "512", false},
+    {"all_reduce:tree", "1000", true},
+    {"all_reduce:tree", "512", false},
+    {"all_reduce:hierarchical", "0", true},
+    {"all_reduce:hierarchical", "1000", false},
+    {"all_reduce:hierarchical", "512", true},
+    {"all_reduce:oneshot", "0", true},
 };
 
 enum { ELEM_BYTES = 8 };
@@ -56,6 +70,7 @@ struct sum_case {
 
 static uint64_t seed;
 static unsigned char results[MOST_RANKS][ELEMS * ELEM_BYTES];
+static unsigned char few_results[MOST_RANKS][FEW_ELEMS * ELEM_BYTES];
 static unsigned char reference[ELEMS * ELEM_BYTES];
 
 static void make_input(int rank, weft_dtype dtype, unsigned char *out)
@@ -73,6 +88,7 @@ static void make_input(int rank, weft_dtype dtype, unsigned char *out)
     }
 }
 
+/* Much, and so little that it goes in one shot: the first elements again. */
 static int sum(weft_comm *comm, void *context)
 {
     const struct sum_case *what = context;
@@ -80,8 +96,11 @@ static int sum(weft_comm *comm, void *context)
     static _Thread_local unsigned char input[ELEMS * ELEM_BYTES];
     make_input(rank, what->dtype, input);
     memset(results[rank], 0xA5, sizeof(results[rank]));
+    memset(few_results[rank], 0xA5, sizeof(few_results[rank]));
     return weft_allreduce(input, results[rank], ELEMS, what->dtype, what->redop,
-                          comm, NULL) != WEFT_OK;
+                          comm, NULL) != WEFT_OK ||
+           weft_allreduce(input, few_results[rank], FEW_ELEMS, what->dtype,
+                          what->redop, comm, NULL) != WEFT_OK;
 }
 
 /* The definition, without any rank. */
@@ -93,25 +112,35 @@ static void make_reference(int nranks, const struct sum_case *what)
         make_input(rank, what->dtype, inputs[rank]);
         sources[rank] = inputs[rank];
     }
-    reference_fold(reference, sources, (size_t)nranks, ELEMS, what->dtype,
-                   what->redop);
+    sums_reference(reference, sources, nranks, ELEMS, what->dtype, what->redop);
 }
 
 static void compare_variants(int nranks, struct sum_case what)
 {
-    size_t bytes = ELEMS * weft_dtype_bytes(what.dtype);
+    size_t width = weft_dtype_bytes(what.dtype);
     make_reference(nranks, &what);
     for (int v = 0; v < VARIANTS; v++) {
+        if (spread_is_wide() && !variants[v].few) {
+            continue;
+        }
         setenv("WEFT_ALGORITHM", variants[v].algorithm, 1);
         setenv("WEFT_CHUNK_BYTES", variants[v].chunk_bytes, 1);
         struct world world = {.nranks = nranks, .call = sum, .context = &what};
         assert_int_equal(world_run_threads(&world), 0);
         for (int rank = 0; rank < nranks; rank++) {
-            assert_memory_equal(results[rank], reference, bytes);
+            assert_memory_equal(results[rank], reference, ELEMS * width);
+            assert_memory_equal(few_results[rank], reference,
+                                FEW_ELEMS * width);
         }
     }
     unsetenv("WEFT_ALGORITHM");
     unsetenv("WEFT_CHUNK_BYTES");
+}
+
+/* Where worlds take their time to meet, the largest only. */
+static int first_world(void)
+{
+    return spread_is_wide() ? MOST_RANKS : 2;
 }
 
 static void test_data_other_order_differs(void **state)
@@ -138,7 +167,7 @@ static void test_data_other_order_differs(void **state)
 static void test_sum_f32_all_variants_same_bits(void **state)
 {
     (void)state;
-    for (int nranks = 2; nranks <= MOST_RANKS; nranks++) {
+    for (int nranks = first_world(); nranks <= MOST_RANKS; nranks++) {
         compare_variants(nranks,
                          (struct sum_case){WEFT_DTYPE_F32, WEFT_REDOP_SUM});
     }
@@ -147,7 +176,7 @@ static void test_sum_f32_all_variants_same_bits(void **state)
 static void test_sum_bf16_all_variants_same_bits(void **state)
 {
     (void)state;
-    for (int nranks = 2; nranks <= MOST_RANKS; nranks++) {
+    for (int nranks = first_world(); nranks <= MOST_RANKS; nranks++) {
         compare_variants(nranks,
                          (struct sum_case){WEFT_DTYPE_BF16, WEFT_REDOP_SUM});
     }
@@ -165,11 +194,26 @@ static void test_other_floats_all_variants_same_bits(void **state)
                                             {WEFT_DTYPE_F16, WEFT_REDOP_PROD},
                                             {WEFT_DTYPE_F32, WEFT_REDOP_PROD}};
     for (size_t i = 0; i < WEFTI_COUNT_OF(cases); i++) {
-        compare_variants(3, cases[i]);
-        if (MOST_RANKS - 1 > 3) {
+        if (spread_is_wide() && i % 2) {
+            continue;
+        }
+        compare_variants(3 + spread_is_wide(), cases[i]);
+        if (MOST_RANKS - 1 > 3 && !spread_is_wide()) {
             compare_variants(MOST_RANKS - 1, cases[i]);
         }
     }
+}
+
+static void test_sum_flat_any_hosts_same_bits(void **state)
+{
+    (void)state;
+    setenv("WEFT_SUM_FLAT", "on", 1); /* the reference is the flat one then */
+    compare_variants(MOST_RANKS,
+                     (struct sum_case){WEFT_DTYPE_BF16, WEFT_REDOP_AVG});
+    if (!spread_is_wide()) {
+        compare_variants(4, (struct sum_case){WEFT_DTYPE_F32, WEFT_REDOP_SUM});
+    }
+    unsetenv("WEFT_SUM_FLAT");
 }
 
 int main(void)
@@ -180,6 +224,7 @@ int main(void)
         cmocka_unit_test(test_sum_f32_all_variants_same_bits),
         cmocka_unit_test(test_sum_bf16_all_variants_same_bits),
         cmocka_unit_test(test_other_floats_all_variants_same_bits),
+        cmocka_unit_test(test_sum_flat_any_hosts_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

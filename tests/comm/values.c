@@ -4,6 +4,7 @@
  */
 #include "tests/comm/values.h"
 
+#include "tests/comm/sums.h"
 #include "tests/kernels/fold_reference.h"
 
 #include <string.h>
@@ -46,8 +47,7 @@ void values_init(values *made, weft_dtype dtype, weft_redop redop, int rank,
             memcpy(made->scale, scale, made->elem_bytes);
         }
     }
-    reference_fold(made->reduced, sources, (size_t)nranks, VALUES_KINDS, dtype,
-                   redop);
+    sums_reference(made->reduced, sources, nranks, VALUES_KINDS, dtype, redop);
 }
 
 /* Writes elements, each its place's kind of the table, moved on by turn. */

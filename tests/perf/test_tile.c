@@ -24,6 +24,7 @@ static void test_reduced_tile_is_reduction_of_tiles(void **state)
 {
     (void)state;
     enum { RANKS = 9 };
+    static const int hosts[RANKS] = {0, 1, 0, 2, 3, 2, 4, 0, 1};
     static wefti_tile held[RANKS], reduced;
     static unsigned char expected[WEFTI_TILE_BYTES];
     for (int pair = 0; pair < WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT; pair++) {
@@ -42,8 +43,13 @@ static void test_reduced_tile_is_reduction_of_tiles(void **state)
                 }
                 sources[p] = held[p].bytes;
             }
-            wefti_tile_make_reduced(&reduced, dtype, redop, n);
+            wefti_tile_make_reduced(&reduced, dtype, redop, n, NULL);
             reference_fold(expected, sources, (size_t)n, SEEN, dtype, redop);
+            assert_memory_equal(reduced.bytes, expected,
+                                SEEN * weft_dtype_bytes(dtype));
+            wefti_tile_make_reduced(&reduced, dtype, redop, n, hosts);
+            reference_fold_hosts(expected, sources, hosts, (size_t)n, SEEN,
+                                 dtype, redop);
             assert_memory_equal(reduced.bytes, expected,
                                 SEEN * weft_dtype_bytes(dtype));
         }
@@ -60,7 +66,7 @@ static void test_reduced_tiles_vary_and_differ_from_one_rank(void **state)
             size_t bytes = SEEN * weft_dtype_bytes((weft_dtype)dtype);
             wefti_tile_make(&one, (weft_dtype)dtype, (weft_redop)redop, 1, 3);
             wefti_tile_make_reduced(&reduced, (weft_dtype)dtype,
-                                    (weft_redop)redop, 3);
+                                    (weft_redop)redop, 3, NULL);
             assert_memory_not_equal(one.bytes, reduced.bytes, bytes);
             assert_memory_not_equal(reduced.bytes, reduced.bytes + 7 * 8,
                                     bytes - 7 * 8);

@@ -257,7 +257,7 @@ class Info(unittest.TestCase):
         self.assertEqual(tiny["algorithm"], "oneshot")
         self.assertEqual(tiny["chunk_bytes"], 0)
         large = routes["all_reduce", "large"]
-        self.assertEqual(large["algorithm"], "direct")
+        self.assertEqual(large["algorithm"], "hierarchical")
         self.assertEqual(large["fabric"], "shm+net")
         self.assertGreater(large["chunk_bytes"], 0)
         self.assertEqual([(l["name"], l["ranks"], l["fabric"])
@@ -272,6 +272,19 @@ class Info(unittest.TestCase):
                 self.assertIn((collective, size), routes)
         one = read("8xH100", "--routes", "-n", "4")["routes"][-1]
         self.assertEqual(one["fabric"], "shm")
+        self.assertEqual(routes["all_gather", "large"]["algorithm"],
+                         "hierarchical")
+        self.assertEqual(routes["alltoall", "large"]["algorithm"], "pairwise")
+        flat = run("--input", "2x(4xH100,4xCX7)", "--routes", "-n", "8",
+                   "--json", "-", WEFT_SUM_FLAT="on")
+        flat = {(r["collective"], r["size"]): r
+                for r in json.loads(flat.stdout)["routes"]}
+        self.assertEqual(flat["all_reduce", "large"]["algorithm"], "direct")
+        self.assertIn("WEFT_SUM_FLAT", flat["all_reduce", "large"]["why"])
+        self.assertEqual(flat["all_gather", "large"]["algorithm"],
+                         "hierarchical")
+        apart = read("2x(4xH100,4xCX7)", "--routes", "-n", "1")["routes"]
+        self.assertNotIn("hierarchical", [r["algorithm"] for r in apart])
         forced = run("--input", "8xH100", "--routes", "--json", "-",
                      WEFT_ALGORITHM="all_reduce:tree")
         forced = {(r["collective"], r["size"]): r

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: wherever ranks share memory in groups, every algorithm ends with the
+ * same bits, those of a sum with two levels; the hierarchical one sends no more
+ * over the network than it must.
+ *
+ * Method: the simulator of simulator.h over every way to put up to six ranks on
+ * hosts, and over drawn ones of more ranks; worlds of thousands of ranks are
+ * walked. Traffic is counted message by message and compared with the least
+ * that the collective's definition allows.
+ */
+#include "base/check.h"
+#include "tests/comm/pattern_walk.h"
+#include "tests/comm/simulator.h"
+#include "tests/seed.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static const weft_collective collectives[] = {
+    WEFT_COLLECTIVE_ALLREDUCE, WEFT_COLLECTIVE_REDUCE,
+    WEFT_COLLECTIVE_ALLGATHER, WEFT_COLLECTIVE_REDUCESCATTER,
+    WEFT_COLLECTIVE_BROADCAST};
+
+#if defined(__SANITIZE_THREAD__)
+enum { EVERY_WORLD = 4, DRAWN = 10, SUMS = 20, WALKED = 16 };
+#elif defined(__SANITIZE_ADDRESS__)
+enum { EVERY_WORLD = 5, DRAWN = 30, SUMS = 60, WALKED = 32 };
+#else
+enum { EVERY_WORLD = 6, DRAWN = 60, SUMS = 300, WALKED = 64 };
+#endif
+
+enum { MOST_RANKS = 24, LONG_WORLD = 6 };
+
+static bool is_long(void)
+{
+    return getenv("WEFT_TEST_LONG") != NULL;
+}
+
+static bool is_rooted(weft_collective collective)
+{
+    return collective == WEFT_COLLECTIVE_REDUCE ||
+           collective == WEFT_COLLECTIVE_BROADCAST;
+}
+
+static int count_hosts(const int *hosts, int nranks)
+{
+    int count = 0;
+    for (int rank = 0; rank < nranks; rank++) {
+        count += hosts[rank] == rank;
+    }
+    return count;
+}
+
+/*
+ * The least that all hosts together must send: each part of a result needs a
+ * message from every other host (sums), or reaches every other host (data).
+ */
+static size_t least_elems(const wefti_problem *problem, int hosts)
+{
+    size_t others = (size_t)hosts - 1, count = problem->count;
+    switch (problem->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+        return 2 * others * count;
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+    case WEFT_COLLECTIVE_ALLGATHER:
+        return others * count * (size_t)problem->nranks;
+    default:
+        return others * count;
+    }
+}
+
+/* With the hierarchical pattern; whether it can. */
+static bool check_traffic(sim_case what)
+{
+    wefti_grouping *grouping;
+    int nranks = what.problem.nranks;
+    assert_true(wefti_grouping_create(what.hosts, nranks, &grouping));
+    what.problem.grouping = grouping;
+    what.pattern = &wefti_pattern_hierarchical;
+    bool supports = what.pattern->supports(&what.problem);
+    free(grouping);
+    if (supports) {
+        sim_traffic traffic = sim_check(&what);
+        assert_int_equal(
+            traffic.elems,
+            least_elems(&what.problem, count_hosts(what.hosts, nranks)));
+    }
+    return supports;
+}
+
+/* The patterns of one level, which must end each host's level too. */
+static size_t check_flat_patterns(sim_case what)
+{
+    size_t checked = 0;
+    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
+        what.pattern = wefti_patterns[i];
+        if (what.pattern != &wefti_pattern_hierarchical &&
+            what.pattern->supports(&what.problem)) {
+            (void)sim_check(&what);
+            checked++;
+        }
+    }
+    return checked;
+}
+
+/* ---- every small world ----------------------------------------------------
+ */
+
+/* The next way to put ranks on hosts, in the order of hosts[1], hosts[2], ..;
+ * each entry is the lowest rank of its host. false: that was the last. */
+static bool next_hosts(int *hosts, int nranks)
+{
+    for (int rank = nranks - 1; rank > 0; rank--) {
+        if (hosts[rank] != rank) {
+            do {
+                hosts[rank]++;
+            } while (hosts[hosts[rank]] != hosts[rank]);
+            for (int later = rank + 1; later < nranks; later++) {
+                hosts[later] = 0;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t check_hosts(weft_collective collective, const int *hosts,
+                          int nranks, uint64_t *seed)
+{
+    size_t n = (size_t)nranks, checked = 0;
+    const size_t counts[] = {0, 1, n - 1, n, n + 1, 2 * n + 3, 67 * n + 5};
+    const size_t chunks[] = {1, 3, 16, 2000};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(counts); i++) {
+        uint64_t drawn = random_next(seed);
+        for (size_t j = 0; j < WEFTI_COUNT_OF(chunks); j++) {
+            /* Of long lists, and in the short form, a part. */
+            bool skipped = counts[i] / chunks[j] > 50 || (drawn >> j & 1) == 0;
+            if (skipped && !is_long()) {
+                continue;
+            }
+            for (int root = 0; root < (is_rooted(collective) ? nranks : 1);
+                 root++) {
+                sim_case what = {
+                    .problem = {.collective = collective,
+                                .nranks = nranks,
+                                .root = root,
+                                .count = counts[i],
+                                .chunk_elems = chunks[j]},
+                    .hosts = hosts,
+                    .dtype = WEFT_DTYPE_F32,
+                    .redop = drawn >> 8 & 1 ? WEFT_REDOP_SUM : WEFT_REDOP_AVG,
+                    .in_place = drawn >> 9 & 1,
+                    .order = (sim_order)((drawn >> 10) + (uint64_t)root + j) %
+                             SIM_ORDERS,
+                    .seed = drawn};
+                checked += check_traffic(what);
+                checked += root == 0 ? check_flat_patterns(what) : 0;
+            }
+        }
+    }
+    return checked;
+}
+
+static void check_every_world(weft_collective collective)
+{
+    uint64_t seed = random_seed();
+    size_t checked = 0, worlds = 0;
+    for (int nranks = 2; nranks <= (is_long() ? LONG_WORLD : EVERY_WORLD);
+         nranks++) {
+        int hosts[LONG_WORLD] = {0};
+        do {
+            int count = count_hosts(hosts, nranks);
+            if (count > 1 && count < nranks) {
+                checked += check_hosts(collective, hosts, nranks, &seed);
+                worlds++;
+            }
+        } while (next_hosts(hosts, nranks));
+    }
+    print_message("%zu runs of %zu worlds\n", checked, worlds);
+}
+
+static void test_hosts_all_ways_counted(void **state)
+{
+    (void)state;
+    /* Bell's numbers: the partitions of 1 to 7 things. */
+    static const int partitions[] = {1, 2, 5, 15, 52, 203, 877};
+    for (int nranks = 1; nranks <= 7; nranks++) {
+        int hosts[7] = {0}, found = 0;
+        do {
+            for (int rank = 0; rank < nranks; rank++) {
+                assert_int_equal(hosts[hosts[rank]], hosts[rank]);
+            }
+            found++;
+        } while (next_hosts(hosts, nranks));
+        assert_int_equal(found, partitions[nranks - 1]);
+    }
+}
+
+static void test_allreduce_every_world_exact_and_least(void **state)
+{
+    (void)state;
+    check_every_world(WEFT_COLLECTIVE_ALLREDUCE);
+}
+
+static void test_reduce_every_world_exact_and_least(void **state)
+{
+    (void)state;
+    check_every_world(WEFT_COLLECTIVE_REDUCE);
+}
+
+static void test_allgather_every_world_exact_and_least(void **state)
+{
+    (void)state;
+    check_every_world(WEFT_COLLECTIVE_ALLGATHER);
+}
+
+static void test_reducescatter_every_world_exact_and_least(void **state)
+{
+    (void)state;
+    check_every_world(WEFT_COLLECTIVE_REDUCESCATTER);
+}
+
+static void test_broadcast_every_world_exact_and_least(void **state)
+{
+    (void)state;
+    check_every_world(WEFT_COLLECTIVE_BROADCAST);
+}
+
+/* ---- drawn worlds ----------------------------------------------------------
+ */
+
+/* Up to `most` hosts, of any ranks. */
+static void draw_hosts(int *hosts, int nranks, int most, uint64_t *seed)
+{
+    int labels[MOST_RANKS], firsts[MOST_RANKS];
+    for (int label = 0; label < most; label++) {
+        firsts[label] = -1;
+    }
+    for (int rank = 0; rank < nranks; rank++) {
+        labels[rank] = (int)(random_next(seed) % (uint64_t)most);
+        if (firsts[labels[rank]] < 0) {
+            firsts[labels[rank]] = rank;
+        }
+        hosts[rank] = firsts[labels[rank]];
+    }
+}
+
+static void test_all_larger_worlds_exact_and_least(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    size_t checked = 0;
+    for (int round = 0; round < (is_long() ? 10 * DRAWN : DRAWN); round++) {
+        int hosts[MOST_RANKS];
+        int nranks = 7 + (int)(random_next(&seed) % (MOST_RANKS - 6));
+        draw_hosts(hosts, nranks, 2 + (int)(random_next(&seed) % 6), &seed);
+        for (size_t i = 0; i < WEFTI_COUNT_OF(collectives); i++) {
+            uint64_t drawn = random_next(&seed);
+            sim_case what = {.problem = {.collective = collectives[i],
+                                         .nranks = nranks,
+                                         .count = drawn % 500,
+                                         .chunk_elems = 1 + (drawn >> 16) % 90},
+                             .hosts = hosts,
+                             .dtype = WEFT_DTYPE_F16,
+                             .redop = WEFT_REDOP_SUM,
+                             .in_place = drawn >> 32 & 1,
+                             .order = (sim_order)(drawn >> 33) % SIM_ORDERS,
+                             .seed = drawn};
+            what.problem.root =
+                is_rooted(collectives[i]) ? (int)(drawn % (uint64_t)nranks) : 0;
+            checked += check_traffic(what);
+        }
+    }
+    print_message("%zu runs\n", checked);
+}
+
+/* Types and reductions; and the same inputs in one level only. */
+static void test_sums_any_type_and_pattern_same_bits(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    for (int round = 0; round < SUMS; round++) {
+        int hosts[MOST_RANKS];
+        uint64_t drawn = random_next(&seed);
+        int nranks = 3 + (int)(drawn % 7);
+        weft_dtype dtype = (weft_dtype)((drawn >> 8) % WEFT_DTYPE_COUNT);
+        weft_redop redop = (weft_redop)((drawn >> 16) % WEFT_REDOP_COUNT);
+        draw_hosts(hosts, nranks, 2 + (int)(drawn >> 24 & 15) % 3, &seed);
+        if (!weft_redop_applies(redop, dtype)) {
+            continue;
+        }
+        for (size_t i = 0; i < WEFTI_COUNT_OF(collectives); i++) {
+            sim_case what = {.problem = {.collective = collectives[i],
+                                         .nranks = nranks,
+                                         .count = 130,
+                                         .chunk_elems = 7 + drawn % 100},
+                             .hosts = hosts,
+                             .dtype = dtype,
+                             .redop = redop,
+                             .in_place = drawn >> 32 & 1,
+                             .seed = drawn};
+            (void)check_traffic(what);
+            (void)check_flat_patterns(what);
+            what.problem.flat = true;
+            (void)check_traffic(what); /* what only gathers */
+            (void)check_flat_patterns(what);
+        }
+    }
+}
+
+/* ---- very large worlds -----------------------------------------------------
+ */
+
+/* count: of each rank's part. */
+static void walk_hosts(const int *hosts, int nranks, size_t count,
+                       size_t chunk_elems)
+{
+    wefti_grouping *grouping;
+    assert_true(wefti_grouping_create(hosts, nranks, &grouping));
+    for (size_t i = 0; i < WEFTI_COUNT_OF(collectives); i++) {
+        wefti_problem problem = {
+            .collective = collectives[i],
+            .nranks = nranks,
+            .root = is_rooted(collectives[i]) ? nranks / 2 + 1 : 0,
+            .count = count,
+            .chunk_elems = chunk_elems,
+            .grouping = grouping};
+        if (collectives[i] == WEFT_COLLECTIVE_ALLREDUCE) {
+            problem.count *= (size_t)nranks;
+        }
+        size_t elems = pattern_walk(&wefti_pattern_hierarchical, problem);
+        assert_int_equal(elems,
+                         least_elems(&problem, count_hosts(hosts, nranks)));
+    }
+    free(grouping);
+}
+
+/* As many hosts as each has ranks; with 4096 ranks that takes ten seconds. */
+static void test_step_at_many_hosts_messages_match(void **state)
+{
+    (void)state;
+    static int hosts[WALKED * WALKED];
+    int side = is_long() ? WALKED : WALKED / 2;
+    for (int rank = 0; rank < side * side; rank++) {
+        hosts[rank] = rank / side * side;
+    }
+    walk_hosts(hosts, side * side, 1, 16384);
+}
+
+/* Eight uneven hosts, placed in turns: of 36 ranks host h has h + 1. */
+static void test_step_at_uneven_hosts_messages_match(void **state)
+{
+    (void)state;
+    static int hosts[WALKED * WALKED];
+    int nranks = is_long() ? WALKED * WALKED : WALKED * 8;
+    for (int rank = 0; rank < nranks; rank++) {
+        int host = 0;
+        for (int at = rank % 36; at > host; host++) {
+            at -= host + 1;
+        }
+        hosts[rank] = rank < 8 ? rank : host;
+    }
+    walk_hosts(hosts, nranks, 20, 8);
+}
+
+/* Beyond 32 bits in every number that counts elements. */
+static void test_step_of_huge_counts_messages_match(void **state)
+{
+    (void)state;
+    static const int hosts[] = {0, 1, 0, 0, 1};
+    walk_hosts(hosts, 5, ((size_t)1 << 40) + 12345, (size_t)1 << 33);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_hosts_all_ways_counted),
+        cmocka_unit_test(test_allreduce_every_world_exact_and_least),
+        cmocka_unit_test(test_reduce_every_world_exact_and_least),
+        cmocka_unit_test(test_allgather_every_world_exact_and_least),
+        cmocka_unit_test(test_reducescatter_every_world_exact_and_least),
+        cmocka_unit_test(test_broadcast_every_world_exact_and_least),
+        cmocka_unit_test(test_all_larger_worlds_exact_and_least),
+        cmocka_unit_test(test_sums_any_type_and_pattern_same_bits),
+        cmocka_unit_test(test_step_at_many_hosts_messages_match),
+        cmocka_unit_test(test_step_at_uneven_hosts_messages_match),
+        cmocka_unit_test(test_step_of_huge_counts_messages_match),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

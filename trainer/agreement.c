@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/input.h"
+#include "comm/select.h"
 #include "kernels/math/blas_lock.h"
 #include "kernels/math/math_table.h"
 #include "kernels/math/real.h"
@@ -308,6 +309,21 @@ static FILE *open_side(side *mine)
     return out;
 }
 
+/* All ranks find the same. */
+static weft_status check_levels(weft_comm *comm, const wefti_config *config,
+                                bool *everywhere)
+{
+    if (!config->train.deterministic ||
+        !wefti_comm_sum_hosts(comm, WEFT_DTYPE_F32, WEFT_REDOP_SUM)) {
+        return WEFT_OK;
+    }
+    *everywhere = true;
+    return wefti_error(WEFT_ERR_INVALID,
+                       "train.deterministic: true does not hold where several "
+                       "ranks share one of several hosts, as each host's sum "
+                       "is rounded by itself: allowed with WEFT_SUM_FLAT=on");
+}
+
 weft_status wefti_agreement_config(weft_comm *comm, weft_status own,
                                    const wefti_config *config,
                                    const wefti_options *options,
@@ -325,7 +341,8 @@ weft_status wefti_agreement_config(weft_comm *comm, weft_status own,
     if (own == WEFT_OK) {
         write_config(out, config, options);
     }
-    return close_and_compare(&mine, out);
+    weft_status status = close_and_compare(&mine, out);
+    return status == WEFT_OK ? check_levels(comm, config, everywhere) : status;
 }
 
 weft_status wefti_agreement_data(weft_comm *comm, weft_status own,

@@ -371,12 +371,19 @@ class Messages(unittest.TestCase):
                     "3 ranks", 4, "--set", "train.deterministic=true", "--set",
                     "train.global_batch_size=48")
 
-    def losses(self, nranks):
+    def test_deterministic_is_refused_where_sums_have_levels(self):
+        self.refuse("train.deterministic: true does not hold where several "
+                    "ranks share one of several hosts", 3, "--set",
+                    "train.deterministic=true", "--set",
+                    "train.global_batch_size=48", WEFT_DOMAIN="a,b,a")
+
+    def losses(self, nranks, **variables):
         metrics = self.path("metrics")
         got = self.train(nranks, "--metrics", metrics, "--set",
                          "train.deterministic=true", "--set",
                          "train.global_batch_size=48", "--set",
-                         "train.steps=3", "--set", "checkpoint.every=0")
+                         "train.steps=3", "--set", "checkpoint.every=0",
+                         **variables)
         self.assertEqual(got.returncode, 0, got.stderr)
         with open(metrics) as file:
             return [json.loads(line)["loss"] for line in file]
@@ -386,6 +393,8 @@ class Messages(unittest.TestCase):
         self.assertEqual(len(alone), 3)
         self.assertEqual(alone, self.losses(3))
         self.assertEqual(alone, self.losses(6))
+        self.assertEqual(alone, self.losses(3, WEFT_DOMAIN="a,b,a",
+                                            WEFT_SUM_FLAT="on"))
 
     # ---- ranks from the environment ----------------------------------------
 

@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/resource.h>
+#include <time.h>
 
 /* The process's default where that is enough. */
 static int size_stack(pthread_attr_t *attributes)
@@ -48,6 +50,29 @@ int wefti_thread_start(void *(*run)(void *), void *argument,
     }
     errno = failure;
     return failure;
+}
+
+void wefti_thread_work_begin(wefti_thread_work *work)
+{
+    if (pthread_getcpuclockid(pthread_self(), &work->clock) == 0) {
+        atomic_store_explicit(&work->running, 1, memory_order_release);
+    }
+}
+
+int64_t wefti_thread_work_ns(const wefti_thread_work *work)
+{
+    struct timespec used = {0};
+    if (!atomic_load_explicit(&work->running, memory_order_acquire) ||
+        clock_gettime(work->clock, &used) != 0) {
+        return 0;
+    }
+    return (int64_t)used.tv_sec * 1000000000 + used.tv_nsec;
+}
+
+int64_t wefti_thread_preemptions(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nivcsw : 0;
 }
 
 size_t wefti_thread_stack_left(void)

@@ -13,6 +13,7 @@
 
 #include "base/doorbell.h"
 #include "base/memory_limit.h"
+#include "base/thread.h"
 #include "comm/control/board.h"
 #include "comm/fabric/fabric.h"
 #include "comm/fabric/mapping.h"
@@ -195,6 +196,7 @@ typedef struct wefti_engine {
     _Atomic int drivers; /* with a net: who will look at it again */
     pthread_t thread;
     _Atomic bool thread_started;
+    wefti_thread_work work; /* the thread's; see comm/usage.h */
     weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;

@@ -248,15 +248,20 @@ static void leave_net(wefti_engine *engine)
     }
 }
 
-/* Announces the sleep, looks once more, and sleeps if there is no news. */
+/* Announces the sleep, looks once more, and sleeps if there is no news. work:
+ * of the progress thread; NULL: a caller sleeps. */
 static bool park(wefti_engine *engine, bool (*done)(const void *),
-                 const void *context, struct patience *patience)
+                 const void *context, struct patience *patience,
+                 wefti_thread_work *work)
 {
     uint32_t seen = wefti_doorbell_arm(engine->bell);
     struct news news = push_locked(engine, 1, done, context);
     if (!news.moved && !news.done && !atomic_load(&engine->stopping) &&
         arm_net(engine)) {
         wefti_doorbell_sleep(engine->bell, seen, sleep_ns(&news, patience));
+        if (work) {
+            wefti_thread_work_woken(work);
+        }
     }
     wefti_doorbell_disarm(engine->bell, seen);
     return news.done;
@@ -313,7 +318,7 @@ static void drive(wefti_engine *engine, bool (*done)(const void *),
         if (news.moved) {
             patience = (struct patience){0, 0, 0};
         } else if (!stay_awake(engine, &patience, news.due_ns, news.looks) &&
-                   park(engine, done, context, &patience)) {
+                   park(engine, done, context, &patience, NULL)) {
             return;
         }
     }
@@ -347,7 +352,7 @@ static void progress_once(wefti_engine *engine, struct patience *patience)
     if (news.looks && now_ns - patience->since_ns < look_ns(engine)) {
         sched_yield();
     } else {
-        park(engine, NULL, NULL, patience);
+        park(engine, NULL, NULL, patience, &engine->work);
     }
 }
 
@@ -356,6 +361,7 @@ static void *progress(void *argument)
     wefti_engine *engine = argument;
     struct patience patience = {0, 0, 0};
     bool drives = false;
+    wefti_thread_work_begin(&engine->work);
     while (!atomic_load(&engine->stopping)) {
         if (atomic_load(&engine->pending) == 0) {
             if (drives) {
@@ -366,6 +372,7 @@ static void *progress(void *argument)
             if (atomic_load(&engine->pending) == 0 &&
                 !atomic_load(&engine->stopping)) {
                 wefti_doorbell_sleep(&engine->idle, seen, 1000000000);
+                wefti_thread_work_woken(&engine->work);
             }
             wefti_doorbell_disarm(&engine->idle, seen);
             continue;

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "device/device.h"
 
 #include <stdlib.h>
@@ -25,6 +26,8 @@ void weft_ledger_destroy(weft_ledger *ledger)
     wefti_breakdown_fini(&ledger->breakdown);
     wefti_timeline_fini(&ledger->timeline);
     wefti_stamp_pool_fini(&ledger->stamps);
+    pthread_mutex_destroy(&ledger->lock);
+    free(ledger->engines);
     free(ledger->events);
     free(ledger->states);
     free(ledger->slots);
@@ -66,6 +69,7 @@ weft_status weft_ledger_create(size_t spans_per_step, weft_ledger **ledger_out)
         return wefti_error(WEFT_ERR_NO_MEMORY, "weft_ledger_create");
     }
     wefti_stamp_pool_init(&ledger->stamps, spans_per_step);
+    pthread_mutex_init(&ledger->lock, NULL);
     weft_status status = allocate(ledger, spans_per_step);
     if (status != WEFT_OK) {
         weft_ledger_destroy(ledger);
@@ -76,6 +80,50 @@ weft_status weft_ledger_create(size_t spans_per_step, weft_ledger **ledger_out)
     return WEFT_OK;
 }
 
+/* The entry of an engine, or of NULL: a free one; NULL: there is none. */
+static wefti_ledger_engine *find_engine(weft_ledger *ledger,
+                                        const struct wefti_engine *engine)
+{
+    for (size_t i = 0; i < ledger->engine_count; i++) {
+        if (ledger->engines[i].engine == engine) {
+            return &ledger->engines[i];
+        }
+    }
+    return NULL;
+}
+
+/* One more of an engine's communicators feeds the ledger. Lock held. */
+static weft_status add_engine(weft_ledger *ledger,
+                              const struct wefti_engine *engine)
+{
+    wefti_ledger_engine *found = find_engine(ledger, engine);
+    if (!found && !(found = find_engine(ledger, NULL))) {
+        wefti_ledger_engine *more =
+            realloc(ledger->engines,
+                    (ledger->engine_count + 1) * sizeof(*ledger->engines));
+        if (!more) {
+            return wefti_error(WEFT_ERR_NO_MEMORY, "weft_ledger_attach");
+        }
+        ledger->engines = more;
+        found = &more[ledger->engine_count++];
+        *found = (wefti_ledger_engine){0};
+    }
+    if (!found->engine) {
+        *found = (wefti_ledger_engine){
+            .engine = engine, .before = wefti_engine_get_usage(engine)};
+    }
+    found->comms++;
+    return WEFT_OK;
+}
+
+static void drop_engine(weft_ledger *ledger, const struct wefti_engine *engine)
+{
+    wefti_ledger_engine *found = find_engine(ledger, engine);
+    if (found && --found->comms == 0) {
+        *found = (wefti_ledger_engine){0};
+    }
+}
+
 weft_status weft_ledger_attach(weft_ledger *ledger, weft_comm *comm)
 {
     if (!ledger || !comm) {
@@ -84,8 +132,20 @@ weft_status weft_ledger_attach(weft_ledger *ledger, weft_comm *comm)
                            "ledger and a communicator",
                            ledger ? "comm" : "ledger");
     }
-    return wefti_comm_observe(comm,
-                              &(wefti_observer){wefti_ledger_moved, ledger});
+    weft_status status =
+        wefti_comm_observe(comm, &(wefti_observer){wefti_ledger_moved, ledger});
+    if (status != WEFT_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&ledger->lock);
+    status = add_engine(ledger, wefti_comm_get_engine(comm));
+    pthread_mutex_unlock(&ledger->lock);
+    if (status != WEFT_OK) {
+        weft_status ended = wefti_comm_observe(comm, NULL);
+        WEFTI_ASSERT(ended == WEFT_OK);
+        (void)ended;
+    }
+    return status;
 }
 
 void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm)
@@ -94,6 +154,9 @@ void weft_ledger_detach(weft_ledger *ledger, weft_comm *comm)
         weft_status status = wefti_comm_observe(comm, NULL);
         WEFTI_ASSERT(status == WEFT_OK);
         (void)status;
+        pthread_mutex_lock(&ledger->lock);
+        drop_engine(ledger, wefti_comm_get_engine(comm));
+        pthread_mutex_unlock(&ledger->lock);
     }
 }
 
@@ -127,6 +190,8 @@ static void stamp_begin(void *arg)
 {
     wefti_ledger_slot *span = arg;
     span->owner = &this_thread;
+    span->preempted =
+        span->class_id == WEFT_CLASS_COMPUTE ? wefti_thread_preemptions() : 0;
     span->begin_ns = span->ready_ns = wefti_clock_ns();
     span->cpu_ns =
         span->class_id == WEFT_CLASS_COMPUTE ? wefti_clock_thread_ns() : -1;
@@ -149,6 +214,9 @@ static void stamp_end(void *arg)
                            : -1;
     }
     span->end_ns = wefti_clock_ns();
+    if (span->cpu_ns >= 0) { /* of the same thread */
+        span->preempted = wefti_thread_preemptions() - span->preempted;
+    }
     wefti_slot_set(span, DONE);
 }
 
@@ -168,6 +236,7 @@ static bool queue_begin(wefti_ledger_slot *span, weft_stream *stream)
     weft_ledger *ledger = span->ledger;
     weft_device *device = wefti_stream_get_device(stream);
     span->owner = stream;
+    span->preempted = 0;
     span->cpu_ns = -1;
     span->stamps = wefti_stamps_take(&ledger->stamps, device);
     if (!span->stamps) {
@@ -315,6 +384,7 @@ void wefti_ledger_moved(void *context, const wefti_transfer *transfer)
     moved->begin_ns = transfer->posted_ns;
     moved->ready_ns = transfer->ready_ns;
     moved->end_ns = transfer->end_ns;
+    moved->preempted = 0;
     moved->cpu_ns = -1;
     moved->op_number = transfer->op_number;
     moved->bytes = transfer->bytes;

@@ -29,10 +29,12 @@
 #ifndef OVERLAP_LEDGER_CORE_H
 #define OVERLAP_LEDGER_CORE_H
 
+#include "comm/usage.h"
 #include "overlap/breakdown.h"
 #include "overlap/ledger.h"
 #include "overlap/stamps.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -61,10 +63,18 @@ typedef struct wefti_ledger_slot {
     int64_t begin_ns;  /* transfers: posted */
     int64_t ready_ns;  /* spans: begin */
     int64_t end_ns;
+    int64_t preempted; /* as cpu_ns; how often */
     int64_t cpu_ns; /* at OPEN the thread's clock, at DONE the use; -1: none */
     uint64_t op_number;
     size_t bytes;
 } wefti_ledger_slot;
+
+/* Threads whose work is counted: those of one engine. */
+typedef struct wefti_ledger_engine {
+    const struct wefti_engine *engine;
+    size_t comms;       /* of it that are attached */
+    wefti_usage before; /* at the last step's end */
+} wefti_ledger_engine;
 
 struct weft_ledger {
     wefti_ledger_slot *slots;
@@ -73,6 +83,9 @@ struct weft_ledger {
     _Atomic size_t next; /* where the next claim begins to look */
     _Atomic uint64_t dropped;
     wefti_stamp_pool stamps;
+    pthread_mutex_t lock;         /* of engines: attach, detach, step */
+    wefti_ledger_engine *engines; /* [engine_count] */
+    size_t engine_count;
 
     /* From here on the collector's alone. */
     wefti_timeline timeline;

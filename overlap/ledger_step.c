@@ -12,7 +12,7 @@ enum { OWNERS = 32 };
 
 /* CPU use of the outermost closed compute spans, per recording thread. */
 typedef struct cpu_sum {
-    int64_t wall_ns, cpu_ns;
+    int64_t wall_ns, cpu_ns, preempted;
     size_t owners;
     struct {
         const void *owner;
@@ -43,6 +43,7 @@ static void add_cpu(cpu_sum *sum, const wefti_ledger_slot *span,
     if (span->cpu_ns < 0 || part_ns == 0) {
         return;
     }
+    sum->preempted += span->preempted;
     sum->wall_ns += part_ns;
     sum->cpu_ns +=
         (int64_t)((double)span->cpu_ns * (double)part_ns / (double)whole_ns);
@@ -170,6 +171,7 @@ static void collect(weft_ledger *ledger, wefti_ledger_slot *record,
         add_cpu(cpu, record, part_ns);
     }
     if (record->end_ns <= now_ns) {
+        report->moved_bytes += record->bytes;
         keep_events_of(ledger, record);
         free_slot(record);
     }
@@ -184,6 +186,22 @@ static void collect_range(weft_ledger *ledger, size_t begin, size_t end,
             collect(ledger, &ledger->slots[i], cpu, report);
         }
     }
+}
+
+/* What the attached communicators' threads have done since the last step. */
+static void collect_usage(weft_ledger *ledger, weft_step_report *report)
+{
+    pthread_mutex_lock(&ledger->lock);
+    for (size_t i = 0; i < ledger->engine_count; i++) {
+        wefti_ledger_engine *one = &ledger->engines[i];
+        if (one->engine) {
+            const wefti_usage now = wefti_engine_get_usage(one->engine);
+            report->wakeups += now.wakeups - one->before.wakeups;
+            report->progress_ns += now.cpu_ns - one->before.cpu_ns;
+            one->before = now;
+        }
+    }
+    pthread_mutex_unlock(&ledger->lock);
 }
 
 weft_status weft_ledger_step(weft_ledger *ledger, weft_step_report *report_out)
@@ -212,6 +230,8 @@ weft_status weft_ledger_step(weft_ledger *ledger, weft_step_report *report_out)
     WEFTI_ASSERT(wefti_breakdown_check(&ledger->breakdown) == 0);
     report_out->cpu_share =
         cpu.wall_ns > 0 ? (double)cpu.cpu_ns / (double)cpu.wall_ns : 0.0;
+    report_out->preemptions = (uint64_t)cpu.preempted;
+    collect_usage(ledger, report_out);
     keep_event(ledger, &(wefti_trace_event){.kind = WEFTI_TRACE_STEP,
                                             .step = ledger->step,
                                             .begin_ns = window.begin_ns,

@@ -39,6 +39,7 @@ typedef struct bench {
     /* Of all ovl runs: */
     int64_t hidden_ns, moved_ns;
     int64_t compute_ns, cpu_ns;
+    int64_t wakeups, preemptions, progress_ns, moved_bytes;
     int64_t wrong;
 } bench;
 
@@ -178,6 +179,10 @@ static void note_overlap(bench *it, const weft_step_report *report)
     it->moved_ns += report->xfer_all_ns;
     it->compute_ns += report->compute_ns;
     it->cpu_ns += (int64_t)(report->cpu_share * (double)report->compute_ns);
+    it->wakeups += (int64_t)report->wakeups;
+    it->preemptions += (int64_t)report->preemptions;
+    it->progress_ns += report->progress_ns;
+    it->moved_bytes += (int64_t)report->moved_bytes;
 }
 
 /* Compute as long as the slowest rank's operation alone, in equal parts. */
@@ -280,7 +285,11 @@ static weft_status summarise(bench *it, wefti_perf_row *row,
                       median_ns(it->modes[ALONE].xfer_ns, it->iterations),
                       it->wrong,
                       it->cpu_ns,
-                      it->compute_ns};
+                      it->compute_ns,
+                      it->wakeups,
+                      it->preemptions,
+                      it->progress_ns,
+                      it->moved_bytes};
     weft_status status = wefti_perf_rank_agree(
         it->rank, sums, WEFTI_COUNT_OF(sums), WEFT_REDOP_SUM);
     if (status != WEFT_OK) {
@@ -295,6 +304,11 @@ static weft_status summarise(bench *it, wefti_perf_row *row,
                                .ovl_us = times[OVL].median_us,
                                .alone_us = times[ALONE].median_us,
                                .cpu_share = ratio(sums[7], sums[8])};
+    const double calls = (double)it->iterations * (double)it->rank->nranks;
+    out->wakeups = (double)sums[9] / calls;
+    out->preemptions = (double)sums[10] / calls;
+    out->progress_us = (double)sums[11] * 1e-3 / calls;
+    out->wakeups_per_mib = ratio(sums[9], sums[12]) * 2.0 * (1 << 20);
     row->time = times[ALONE];
     row->wrong = sums[6];
     row->checked = it->rank->options->checks > 0;

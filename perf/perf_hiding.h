@@ -14,6 +14,10 @@
  * where T_ser - T_comp is below 3 times the spread of either;
  * s_C = |C| ovl / |C| comp; s_M = |X| ovl / |X| alone. Spread: half the
  * distance from the 10th to the 90th percentile.
+ *
+ * Of ovl also what the ledger counts: wake-ups of weft's threads, for each MiB
+ * that a rank sent and received; preemptions of the compute; those threads' CPU
+ * time.
  */
 #ifndef PERF_PERF_HIDING_H
 #define PERF_PERF_HIDING_H

@@ -36,8 +36,9 @@ void wefti_perf_row_print_head(bool hiding)
            "dtype", "redop", "median_us", "p10_us", "p90_us", "algbw", "busbw",
            "wrong");
     if (hiding) {
-        printf(" %6s %6s %6s %6s %10s %10s %10s %10s", "O", "H", "s_C", "s_M",
-               "comp_us", "ser_us", "ovl_us", "alone_us");
+        printf(" %6s %6s %6s %6s %10s %10s %10s %10s %7s %7s %7s %9s", "O", "H",
+               "s_C", "s_M", "comp_us", "ser_us", "ovl_us", "alone_us", "wakes",
+               "/MiB", "preempt", "weft_us");
     }
     printf("\n");
 }
@@ -52,6 +53,10 @@ static void print_hiding(const wefti_perf_hiding *hiding)
     print_number(10, 1, hiding->ser_us);
     print_number(10, 1, hiding->ovl_us);
     print_number(10, 1, hiding->alone_us);
+    print_number(7, 1, hiding->wakeups);
+    print_number(7, 1, hiding->wakeups_per_mib);
+    print_number(7, 1, hiding->preemptions);
+    print_number(9, 1, hiding->progress_us);
     if (hiding->cpu_share < 0.9) {
         printf("  oversubscribed (cpu %.2f): proves nothing",
                hiding->cpu_share);
@@ -92,6 +97,10 @@ static void write_hiding(const wefti_perf_hiding *hiding, wefti_json *json)
     wefti_json_real(json, "alone_us", hiding->alone_us);
     wefti_json_real(json, "cpu_share", hiding->cpu_share);
     wefti_json_bool(json, "oversubscribed", hiding->cpu_share < 0.9);
+    wefti_json_real(json, "wakeups", hiding->wakeups);
+    wefti_json_real(json, "wakeups_per_MiB", hiding->wakeups_per_mib);
+    wefti_json_real(json, "preemptions", hiding->preemptions);
+    wefti_json_real(json, "progress_us", hiding->progress_us);
 }
 
 static void write_time(const wefti_sample *time, wefti_json *json)

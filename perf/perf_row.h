@@ -19,6 +19,9 @@ typedef struct wefti_perf_hiding {
     double compute_interference, transfer_interference; /* s_C, s_M */
     double comp_us, ser_us, ovl_us, alone_us;
     double cpu_share;
+    /* Of one overlapped call and rank, in the mean. per_mib: of payload out
+     * and a MiB in. */
+    double wakeups, wakeups_per_mib, preemptions, progress_us;
 } wefti_perf_hiding;
 
 typedef struct wefti_perf_row {

@@ -74,6 +74,9 @@ static wefti_metrics_step describe(const wefti_loop *loop,
     }
     step.bubble_ratio = step.bubble_ms / step.step_ms;
     step.cpu_share = report->cpu_share;
+    step.wakeups = report->wakeups;
+    step.preemptions = report->preemptions;
+    step.progress_ms = (double)report->progress_ns * ms_per_ns;
     step.memory_bytes = peak_memory_bytes();
     step.dropped = report->dropped;
     return step;

@@ -20,12 +20,22 @@ enum {
     STEPS = ROUNDS * ROUND_STEPS
 };
 
+/* What the ledger counts of weft's threads. */
+typedef enum count {
+    WAKEUPS,
+    PREEMPTIONS,
+    PROGRESS_NS,
+    MOVED_BYTES,
+    COUNTS
+} count;
+
 /* One kind's measured steps. */
 typedef struct series {
     double step_ns[STEPS]; /* the slowest rank's */
     double compute_ns[STEPS];
     double xfer_ns[STEPS];
     double hidden_ns, cpu_ns; /* totals */
+    double counted[COUNTS];   /* totals, of all ranks in the end */
 } series;
 
 static weft_status run_step(wefti_replica *replica, wefti_measure_kind kind)
@@ -49,6 +59,10 @@ static void keep(series *all, size_t index, const weft_step_report *report)
     all->xfer_ns[index] = (double)report->xfer_all_ns;
     all->hidden_ns += (double)report->hidden_all_ns;
     all->cpu_ns += report->cpu_share * (double)report->compute_ns;
+    all->counted[WAKEUPS] += (double)report->wakeups;
+    all->counted[PREEMPTIONS] += (double)report->preemptions;
+    all->counted[PROGRESS_NS] += (double)report->progress_ns;
+    all->counted[MOVED_BYTES] += (double)report->moved_bytes;
 }
 
 /* One kind's part of a round, from the state as it is. */
@@ -137,6 +151,20 @@ static double hiding_ratio(const wefti_measure_times *times)
            (times[WEFTI_MEASURE_OVERLAPPED].median_ms - comp->median_ms) / gain;
 }
 
+static weft_status count_all(weft_comm *comm, double counted[COUNTS],
+                             wefti_measure_result *result)
+{
+    weft_status status = weft_allreduce(
+        counted, counted, COUNTS, WEFT_DTYPE_F64, WEFT_REDOP_SUM, comm, NULL);
+    const double steps = (double)STEPS * weft_comm_get_nranks(comm);
+    result->wakeups = counted[WAKEUPS] / steps;
+    result->preemptions = counted[PREEMPTIONS] / steps;
+    result->progress_ms = counted[PROGRESS_NS] * 1e-6 / steps;
+    result->wakeups_per_mib =
+        ratio(counted[WAKEUPS], counted[MOVED_BYTES]) * 2 * (1 << 20);
+    return status;
+}
+
 static void compare(series kinds[WEFTI_MEASURE_KINDS],
                     wefti_measure_result *result)
 {
@@ -184,6 +212,8 @@ weft_status wefti_measure_run(wefti_replica *replica,
     wefti_numbers_restore(before);
     if (status == WEFT_OK) {
         compare(kinds, result_out);
+        status = count_all(replica->config.comm,
+                           kinds[WEFTI_MEASURE_OVERLAPPED].counted, result_out);
     }
     free(kinds);
 
@@ -220,4 +250,11 @@ void wefti_measure_print(const wefti_measure_result *result, FILE *file)
     fprintf(file, "%s\n",
             result->cpu_share < 0.9 ? "  (oversubscribed: proves nothing)"
                                     : "");
+    fprintf(file, "  a step and rank:  %.0f wake-ups", result->wakeups);
+    if (!isnan(result->wakeups_per_mib)) {
+        fprintf(file, " (%.1f a MiB out and in)", result->wakeups_per_mib);
+    }
+    fprintf(file,
+            "  %.0f preemptions of compute  %.2f ms of progress threads\n",
+            result->preemptions, result->progress_ms);
 }

@@ -45,6 +45,9 @@ typedef struct wefti_measure_result {
     double s_C;
     double s_M;
     double cpu_share; /* of this rank's compute in ovl */
+    /* Of a step in ovl, in the mean over steps and ranks: what weft's threads
+     * cost; wakeups_per_mib: of payload out and a MiB in. */
+    double wakeups, wakeups_per_mib, preemptions, progress_ms;
 } wefti_measure_result;
 
 /*

@@ -29,7 +29,6 @@
 
 #include "base/doorbell.h"
 #include "base/error.h"
-#include "base/thread.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -50,6 +49,7 @@ struct wefti_net_watch {
     _Atomic bool lingering;
     _Atomic bool stopping; /* stored before ask is rung */
     pthread_t thread;
+    wefti_thread_work work;
 };
 
 /* Until the port is armed; news, once somebody has left and nobody since. */
@@ -60,6 +60,7 @@ static void rest(wefti_net_watch *watch)
     atomic_store(&watch->lingering, lingers);
     if (!atomic_load(&watch->armed) && !atomic_load(&watch->stopping)) {
         wefti_doorbell_sleep(&watch->ask, seen, lingers ? LINGER_NS : IDLE_NS);
+        wefti_thread_work_woken(&watch->work);
     }
     wefti_doorbell_disarm(&watch->ask, seen);
     atomic_store(&watch->lingering, false);
@@ -72,6 +73,7 @@ static void rest(wefti_net_watch *watch)
 static void *watch_port(void *argument)
 {
     wefti_net_watch *watch = argument;
+    wefti_thread_work_begin(&watch->work);
     while (!atomic_load(&watch->stopping)) {
         if (!atomic_load(&watch->armed)) {
             rest(watch);
@@ -79,7 +81,9 @@ static void *watch_port(void *argument)
         }
         struct pollfd wait[2] = {{.fd = watch->event_fd, .events = POLLIN},
                                  {.fd = watch->stop_fd, .events = POLLIN}};
-        if (poll(wait, 2, -1) > 0 && wait[0].revents) {
+        const int ready = poll(wait, 2, -1);
+        wefti_thread_work_woken(&watch->work);
+        if (ready > 0 && wait[0].revents) {
             atomic_store(&watch->armed, false);
             watch->news(watch->context);
         }
@@ -128,6 +132,11 @@ void wefti_net_watch_stop(wefti_net_watch *watch)
     pthread_join(watch->thread, NULL);
     close(watch->stop_fd);
     free(watch);
+}
+
+const wefti_thread_work *wefti_net_watch_get_work(const wefti_net_watch *watch)
+{
+    return &watch->work;
 }
 
 void wefti_net_watch_arm(wefti_net_watch *watch)

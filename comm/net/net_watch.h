@@ -7,6 +7,7 @@
 #ifndef COMM_NET_NET_WATCH_H
 #define COMM_NET_NET_WATCH_H
 
+#include "base/thread.h"
 #include "weft/status.h"
 
 typedef struct wefti_net_watch wefti_net_watch;
@@ -21,6 +22,9 @@ WEFT_NODISCARD weft_status wefti_net_watch_start(int event_fd,
                                                  void *context,
                                                  wefti_net_watch **watch_out);
 void wefti_net_watch_stop(wefti_net_watch *watch); /* NULL is legal */
+
+/* What the thread has done; valid until stop. */
+const wefti_thread_work *wefti_net_watch_get_work(const wefti_net_watch *watch);
 
 /*
  * wefti_net_watch_arm - after the caller has armed the bell, if it will sleep,

@@ -42,6 +42,13 @@ typedef struct weft_span {
  * share cores, and hidden_ns proves nothing. The converse does not hold: spans
  * much shorter than the scheduler's slices run whole, however many ranks wait.
  *
+ * What hiding costs the compute: wakeups, how often the threads of the attached
+ * communicators' ranks that drive operations returned from a sleep, each
+ * counted where it happens; progress_ns, the CPU time of these threads;
+ * preemptions, how often the kernel took the core from a thread within its
+ * outermost compute spans that closed in this step. moved_bytes: payload of the
+ * transfers that ended in this step, as this rank sent and received it.
+ *
  * dropped counts what is missing from this report: spans and transfers for
  * which there was no room, and calls of weft_span_open and _close that were
  * not allowed.
@@ -64,6 +71,10 @@ typedef struct weft_step_report {
     uint64_t dropped;                    /* not recorded; 0 if all is well */
     uint64_t carried;                    /* begun in a step already reported */
     int64_t carried_ns;                  /* their time in those steps */
+    uint64_t moved_bytes;                /* payload sent and received */
+    uint64_t wakeups;                    /* of the library's threads */
+    int64_t progress_ns;                 /* CPU time of these threads */
+    uint64_t preemptions;                /* of threads while they compute */
 } weft_step_report;
 
 /*

@@ -40,6 +40,7 @@ void wefti_metrics_step_init(wefti_metrics_step *step)
                                  .overlap_ratio = none,
                                  .bubble_ratio = none,
                                  .cpu_share = none,
+                                 .progress_ms = none,
                                  .mfu = none,
                                  .hiding_ratio = none,
                                  .s_C = none,
@@ -188,6 +189,9 @@ static void write_fields(wefti_json *json, const wefti_metrics_step *step)
     wefti_json_real(json, "overlap_ratio", step->overlap_ratio);
     wefti_json_real(json, "bubble_ratio", step->bubble_ratio);
     wefti_json_real(json, "cpu_share", step->cpu_share);
+    wefti_json_uint(json, "wakeups", step->wakeups);
+    wefti_json_uint(json, "preemptions", step->preemptions);
+    wefti_json_real(json, "progress_ms", step->progress_ms);
     wefti_json_real(json, "mfu", step->mfu);
     wefti_json_uint(json, "memory_bytes", step->memory_bytes);
     wefti_json_uint(json, "dropped", step->dropped);

@@ -39,6 +39,9 @@ typedef struct wefti_metrics_step {
     double overlap_ratio;      /* O: hidden / transferring, all classes */
     double bubble_ratio;       /* bubble / step */
     double cpu_share;          /* thread CPU / wall over compute */
+    uint64_t wakeups;          /* of weft's threads: rank 0's, as all here */
+    uint64_t preemptions;      /* of its compute */
+    double progress_ms;        /* CPU time of those threads */
     double mfu;
     uint64_t memory_bytes; /* rank 0's peak resident */
     uint64_t dropped;      /* records the ledger lacks: the times are too */

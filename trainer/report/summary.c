@@ -269,6 +269,10 @@ static void write_measured(const wefti_measure_result *result, wefti_json *json)
     wefti_json_real(json, "s_C", result->s_C);
     wefti_json_real(json, "s_M", result->s_M);
     wefti_json_real(json, "cpu_share", result->cpu_share);
+    wefti_json_real(json, "wakeups", result->wakeups);
+    wefti_json_real(json, "wakeups_per_MiB", result->wakeups_per_mib);
+    wefti_json_real(json, "preemptions", result->preemptions);
+    wefti_json_real(json, "progress_ms", result->progress_ms);
     wefti_json_object_close(json);
 }
 

@@ -41,6 +41,16 @@ static weft_p2p list_part(const wefti_perf_case *subject, weft_p2p_kind kind,
                       .label = subject->op->name};
 }
 
+/* Ties both parts of sendrecv's list to the gate, which opens the first. */
+static void gate_list(weft_p2p list[2], const wefti_perf_gate *gate)
+{
+    list[0].ready = gate->ready;
+    for (int i = 0; i < 2; i++) {
+        list[i].gate_elems = gate->part_elems;
+        list[i].epoch = gate->epoch;
+    }
+}
+
 /* Writes the parts of sendrecv, 2, or of sendrecv_list, 2 a rank. */
 static size_t make_list(const wefti_perf_case *subject,
                         wefti_perf_buffers buffers, weft_p2p *list)
@@ -157,6 +167,27 @@ static weft_status post(const wefti_perf_pool *pool, size_t call,
     }
     weft_op op = wefti_perf_call_op(subject, buffers);
     return weft_op_post(&op, 0, comm, stream);
+}
+
+weft_status wefti_perf_call_post_gated(const wefti_perf_pool *pool, size_t call,
+                                       const wefti_perf_gate *gate,
+                                       weft_comm *comm, weft_stream *stream)
+{
+    const wefti_perf_case *subject = &pool->subject;
+    wefti_perf_buffers buffers = wefti_perf_pool_at(pool, call);
+    if (subject->count == 0) {
+        return post(pool, call, comm, stream);
+    }
+    if (subject->op->kind == WEFTI_PERF_SENDRECV) {
+        weft_p2p list[2];
+        (void)make_list(subject, buffers, list);
+        gate_list(list, gate);
+        return weft_p2p_post(list, 2, comm, stream);
+    }
+    weft_op op = wefti_perf_call_op(subject, buffers);
+    op.ready = gate->ready;
+    op.gate_elems = gate->part_elems;
+    return weft_op_post(&op, gate->epoch, comm, stream);
 }
 
 weft_status wefti_perf_call_run(const wefti_perf_pool *pool, size_t call,

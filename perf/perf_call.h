@@ -11,6 +11,19 @@
 weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                            wefti_perf_buffers buffers);
 
+/* The gate that says which parts of the send buffer are made. */
+typedef struct wefti_perf_gate {
+    weft_gate *ready;
+    size_t part_elems;
+    uint64_t epoch;
+} wefti_perf_gate;
+
+/* Posts the operation on stream, tied to the gate. Also where this rank sends
+ * nothing: all cut alike. Not for puts and v forms. */
+WEFT_NODISCARD weft_status wefti_perf_call_post_gated(
+    const wefti_perf_pool *pool, size_t call, const wefti_perf_gate *gate,
+    weft_comm *comm, weft_stream *stream);
+
 /*
  * wefti_perf_call_plan - a plan for each of the pool's buffers, which calls
  * then post. Not for puts.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/select.h"
 #include "perf/grind.h"
+#include "perf/perf_bare.h"
 #include "perf/perf_call.h"
 
 #include <math.h>
@@ -17,7 +18,8 @@
 
 enum { PARTS = 16, LEDGER_ROOM = 1 << 15, ITERATIONS = 20, TRIAL_CALLS = 5 };
 
-typedef enum mode { COMP, SER, OVL, ALONE, MODES } mode;
+/* The last two by bare sockets, if asked for. */
+typedef enum mode { COMP, SER, OVL, ALONE, BARE_SER, BARE_OVL, MODES } mode;
 
 /* What one iteration of one mode gave on this rank. */
 typedef struct figures {
@@ -29,6 +31,7 @@ typedef struct bench {
     wefti_perf_pool pool;
     weft_gate *ready;
     weft_ledger *ledger;
+    wefti_perf_bare *bare; /* NULL: not asked for */
     wefti_grind grind;
     size_t part_elems;
     size_t part_rows; /* of compute to each part */
@@ -39,6 +42,7 @@ typedef struct bench {
     /* Of all ovl runs: */
     int64_t hidden_ns, moved_ns;
     int64_t compute_ns, cpu_ns;
+    int64_t bare_cpu_ns, bare_bytes;
     int64_t wakeups, preemptions, progress_ns, moved_bytes;
     int64_t wrong;
 } bench;
@@ -50,8 +54,9 @@ static size_t count_parts(const bench *it)
     return (elems + it->part_elems - 1) / it->part_elems;
 }
 
-/* Makes the send buffer part by part, and says so at the gate. */
-static weft_status compute(bench *it)
+/* Makes the send buffer part by part, and says so at the gate, and to the bare
+ * sockets' sender if they are at work. */
+static weft_status compute(bench *it, bool bare)
 {
     size_t elems = it->pool.subject.send_elems;
     for (size_t part = 0; part < count_parts(it); part++) {
@@ -70,6 +75,9 @@ static weft_status compute(bench *it)
         if (status != WEFT_OK) {
             return status;
         }
+        if (bare) {
+            wefti_perf_bare_signal(it->bare);
+        }
     }
     return WEFT_OK;
 }
@@ -87,28 +95,58 @@ static weft_status make_all(bench *it)
 
 static weft_status post(bench *it)
 {
+    const wefti_perf_gate gate = {it->ready, it->part_elems, it->call + 1};
+    return wefti_perf_call_post_gated(&it->pool, it->call, &gate,
+                                      it->rank->comm, it->rank->stream);
+}
+
+static size_t wire_bytes(const wefti_perf_case *subject)
+{
+    return (size_t)((double)subject->bytes *
+                    wefti_perf_op_bus_factor(subject->op, subject->nranks));
+}
+
+static void begin_bare(bench *it)
+{
     const wefti_perf_case *subject = &it->pool.subject;
-    wefti_perf_buffers buffers = wefti_perf_pool_at(&it->pool, it->call);
-    /* On every rank, also where nothing is sent: all cut alike. */
-    bool gated = subject->count > 0;
-    weft_op op = wefti_perf_call_op(subject, buffers);
-    if (gated) {
-        op.ready = it->ready;
-        op.gate_elems = it->part_elems;
+    const size_t elem_bytes = weft_dtype_bytes(subject->dtype);
+    wefti_perf_bare_begin(
+        it->bare, &(wefti_perf_bare_round){
+                      .send = wefti_perf_pool_at(&it->pool, it->call).send,
+                      .send_bytes = subject->send_elems * elem_bytes,
+                      .part_bytes = it->part_elems * elem_bytes,
+                      .wire_bytes = wire_bytes(subject)});
+}
+
+/* As ser or ovl, the operation being the bare sockets' exchange. */
+static weft_status run_bare(bench *it, mode which)
+{
+    if (which == BARE_OVL) {
+        begin_bare(it);
     }
-    return weft_op_post(&op, gated ? it->call + 1 : 0, it->rank->comm,
-                        it->rank->stream);
+    weft_status status = compute(it, which == BARE_OVL);
+    if (which == BARE_SER) {
+        begin_bare(it);
+        for (size_t part = 0; part < count_parts(it); part++) {
+            wefti_perf_bare_signal(it->bare);
+        }
+    }
+    weft_status waited = wefti_perf_bare_wait(it->bare);
+    return status == WEFT_OK ? waited : status;
 }
 
 /* The timed part of a run. */
 static weft_status run_mode(bench *it, mode which)
 {
     weft_status status = WEFT_OK;
+    if (which == BARE_SER || which == BARE_OVL) {
+        return run_bare(it, which);
+    }
     if (which == OVL) {
         status = post(it);
     }
     if (status == WEFT_OK && which != ALONE) {
-        status = compute(it);
+        status = compute(it, false);
     }
     if (status == WEFT_OK && (which == SER || which == ALONE)) {
         status = post(it);
@@ -134,8 +172,8 @@ static weft_status prepare(bench *it, mode which)
 static weft_status check(bench *it, mode which)
 {
     int64_t wrong = 0;
-    if (which == COMP || it->rank->options->checks == 0) {
-        return WEFT_OK;
+    if (which == COMP || which >= BARE_SER || it->rank->options->checks == 0) {
+        return WEFT_OK; /* no output of weft's */
     }
     weft_status status =
         wefti_perf_pool_check(&it->pool, it->rank, it->call, &wrong);
@@ -211,20 +249,34 @@ static weft_status calibrate(bench *it)
     return WEFT_OK;
 }
 
+static wefti_perf_bare_usage bare_usage(const bench *it)
+{
+    return it->bare ? wefti_perf_bare_get_usage(it->bare)
+                    : (wefti_perf_bare_usage){0};
+}
+
+/* The mode that turn i of all rounds runs: each comes after each other. */
+static mode mode_at(int i, int modes)
+{
+    return (mode)((i + i / modes) % modes);
+}
+
 static weft_status run_all(bench *it)
 {
+    const int modes = it->bare ? MODES : BARE_SER;
     weft_step_report report;
     int64_t ignored_ns;
-    for (int i = 0; i < MODES; i++) { /* warm */
+    for (int i = 0; i < modes; i++) { /* warm */
         weft_status status = run_once(it, (mode)i, &ignored_ns, &report);
         if (status != WEFT_OK) {
             return status;
         }
     }
-    for (int i = 0; i < it->iterations * MODES; i++) {
-        int round = i / MODES;
-        mode which = (mode)((i + round) % MODES); /* each mode after each */
+    for (int i = 0; i < it->iterations * modes; i++) {
+        const int round = i / modes;
+        const mode which = mode_at(i, modes);
         figures *to = &it->modes[which];
+        const wefti_perf_bare_usage before = bare_usage(it);
         weft_status status = run_once(it, which, &to->time_ns[round], &report);
         if (status != WEFT_OK) {
             return status;
@@ -233,6 +285,12 @@ static weft_status run_all(bench *it)
         to->xfer_ns[round] = report.xfer_all_ns;
         if (which == OVL) {
             note_overlap(it, &report);
+        }
+        if (which == BARE_OVL) {
+            const wefti_perf_bare_usage after = bare_usage(it);
+            it->bare_cpu_ns += after.cpu_ns - before.cpu_ns;
+            it->bare_bytes +=
+                (int64_t)(after.received_bytes - before.received_bytes);
         }
     }
     return WEFT_OK;
@@ -252,16 +310,17 @@ static double ratio(int64_t above, int64_t below)
     return below > 0 ? (double)above / (double)below : (double)NAN;
 }
 
-static double hiding_ratio(const wefti_sample *times)
+static double hiding_ratio(const wefti_sample *times, mode serial,
+                           mode overlapped)
 {
-    double gain_us = times[SER].median_us - times[COMP].median_us;
-    double spread_us = fmax(times[SER].p90_us - times[SER].p10_us,
-                            times[COMP].p90_us - times[COMP].p10_us) /
-                       2.0;
+    const wefti_sample *comp = &times[COMP], *ser = &times[serial];
+    double gain_us = ser->median_us - comp->median_us;
+    double spread_us =
+        fmax(ser->p90_us - ser->p10_us, comp->p90_us - comp->p10_us) / 2.0;
     if (gain_us <= 3.0 * spread_us || gain_us <= 0.0) {
         return (double)NAN;
     }
-    return 1.0 - (times[OVL].median_us - times[COMP].median_us) / gain_us;
+    return 1.0 - (times[overlapped].median_us - comp->median_us) / gain_us;
 }
 
 static weft_status summarise(bench *it, wefti_perf_row *row,
@@ -269,7 +328,7 @@ static weft_status summarise(bench *it, wefti_perf_row *row,
 {
     size_t count = (size_t)it->iterations;
     wefti_sample times[MODES];
-    for (int i = 0; i < MODES; i++) {
+    for (int i = 0; i < (it->bare ? MODES : BARE_SER); i++) {
         weft_status status = wefti_perf_rank_agree(
             it->rank, it->modes[i].time_ns, count, WEFT_REDOP_MAX);
         if (status != WEFT_OK) {
@@ -289,14 +348,16 @@ static weft_status summarise(bench *it, wefti_perf_row *row,
                       it->wakeups,
                       it->preemptions,
                       it->progress_ns,
-                      it->moved_bytes};
+                      it->moved_bytes,
+                      it->bare_cpu_ns,
+                      it->bare_bytes};
     weft_status status = wefti_perf_rank_agree(
         it->rank, sums, WEFTI_COUNT_OF(sums), WEFT_REDOP_SUM);
     if (status != WEFT_OK) {
         return status;
     }
     *out = (wefti_perf_hiding){.overlap_ratio = ratio(sums[0], sums[1]),
-                               .hiding_ratio = hiding_ratio(times),
+                               .hiding_ratio = hiding_ratio(times, SER, OVL),
                                .compute_interference = ratio(sums[2], sums[3]),
                                .transfer_interference = ratio(sums[4], sums[5]),
                                .comp_us = times[COMP].median_us,
@@ -308,6 +369,14 @@ static weft_status summarise(bench *it, wefti_perf_row *row,
     out->wakeups = (double)sums[9] / calls;
     out->preemptions = (double)sums[10] / calls;
     out->progress_us = (double)sums[11] * 1e-3 / calls;
+    if (it->bare) {
+        out->bare = true;
+        out->bare_ratio = hiding_ratio(times, BARE_SER, BARE_OVL);
+        out->bare_ser_us = times[BARE_SER].median_us;
+        out->bare_ovl_us = times[BARE_OVL].median_us;
+        out->bare_cpu_us = (double)sums[13] * 1e-3 / calls;
+        out->bare_bytes = (double)sums[14] / calls;
+    }
     out->wakeups_per_mib = ratio(sums[9], sums[12]) * 2.0 * (1 << 20);
     row->time = times[ALONE];
     row->wrong = sums[6];
@@ -322,6 +391,7 @@ static weft_status summarise(bench *it, wefti_perf_row *row,
 static void fini(bench *it)
 {
     free(it->values);
+    wefti_perf_bare_close(it->bare);
     weft_ledger_destroy(it->ledger);
     weft_gate_destroy(it->ready);
     wefti_perf_pool_fini(&it->pool, it->rank);
@@ -345,6 +415,9 @@ static weft_status init(bench *it, wefti_perf_rank *rank,
                         : wefti_error(WEFT_ERR_NO_MEMORY, "%zu times", count);
     if (status == WEFT_OK) {
         status = weft_ledger_create(LEDGER_ROOM, &it->ledger);
+    }
+    if (status == WEFT_OK && rank->options->bare) {
+        status = wefti_perf_bare_open(rank, wire_bytes(subject), &it->bare);
     }
     if (status != WEFT_OK) {
         fini(it);

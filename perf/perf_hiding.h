@@ -18,6 +18,9 @@
  * Of ovl also what the ledger counts: wake-ups of weft's threads, for each MiB
  * that a rank sent and received; preemptions of the compute; those threads' CPU
  * time.
+ *
+ * With --bare two more, of bare sockets that move as many bytes: bare_ser,
+ * bare_ovl, and from them H_bare.
  */
 #ifndef PERF_PERF_HIDING_H
 #define PERF_PERF_HIDING_H

@@ -21,6 +21,7 @@ enum {
     INPLACE,
     MEMORY,
     OVERLAP,
+    BARE,
     PLAN,
     SAMPLES,
     SIZES,
@@ -46,6 +47,7 @@ static const struct option long_flags[] = {
     {"device", required_argument, NULL, DEVICE},
     {"memory", required_argument, NULL, MEMORY},
     {"overlap", no_argument, NULL, OVERLAP},
+    {"bare", no_argument, NULL, BARE},
     {"plan", no_argument, NULL, PLAN},
     {"samples", no_argument, NULL, SAMPLES},
     {"sizes", required_argument, NULL, SIZES},
@@ -88,6 +90,13 @@ static const char flags_text[] =
     "                   of an overlapped call and rank: wake-ups of weft's\n"
     "                   threads (also a MiB out and in), preemptions of the\n"
     "                   compute, CPU time of these threads\n"
+    "  --bare           with --overlap, in the same rounds: two blocking "
+    "threads\n"
+    "                   on plain TCP sockets move as many bytes behind the "
+    "same\n"
+    "                   compute, each rank to the next; H_bare, H / H_bare, "
+    "and\n"
+    "                   their CPU time\n"
     "  --plan           calls post plans made beforehand; not of puts\n"
     "  --samples        every single time in the JSON too\n"
     "  --unregistered   buffers nobody registered: the only kind there is yet\n"
@@ -110,6 +119,9 @@ static const char flags_text[] =
     "  weft-run -n 2 weft-perf all_reduce -b 8 -e 64M -f 4\n"
     "  weft-run -n 4 weft-perf reduce_scatter -b 1M -e 1M -d bf16 -J out.json\n"
     "  weft-run -n 2 weft-perf all_reduce -b 16M -e 16M --overlap\n"
+    "  weft-run -n 2 --bind core --net-emulate 2x1,1gbit weft-perf all_gather "
+    "-b 4M\n"
+    "      -e 16M -f 4 --overlap --bare\n"
     "  weft-run -n 3 weft-perf all_reduce -d all -o all -b 1M -e 1M -n 5\n"
     "  weft-run -n 2 weft-perf all_gather --memory cuda -z 0 -e 256M\n"
     "  weft-run -n 2 weft-perf put_round -b 8 -e 64K\n"
@@ -315,6 +327,7 @@ static weft_status read_flag(int flag, const char *value,
     default:
         options->inplace |= flag == INPLACE;
         options->overlap |= flag == OVERLAP;
+        options->bare |= flag == BARE;
         options->plan |= flag == PLAN;
         options->samples |= flag == SAMPLES;
         options->version |= flag == VERSION;
@@ -397,14 +410,20 @@ static weft_status check_together(wefti_perf_options *options)
                            options->op->name);
     }
     if (options->overlap &&
-        (kind == WEFTI_PERF_SENDRECV || kind == WEFTI_PERF_BARRIER ||
-         kind == WEFTI_PERF_GATHER || kind == WEFTI_PERF_SCATTER ||
-         kind == WEFTI_PERF_SENDRECV_LIST || puts ||
-         wefti_perf_op_is_uneven(options->op))) {
+        (kind == WEFTI_PERF_BARRIER || kind == WEFTI_PERF_GATHER ||
+         kind == WEFTI_PERF_SCATTER || kind == WEFTI_PERF_SENDRECV_LIST ||
+         puts || wefti_perf_op_is_uneven(options->op))) {
         return wefti_error(WEFT_ERR_INVALID,
                            "--overlap: %s is not measured in parts; allowed "
                            "is all_reduce all_gather reduce_scatter broadcast "
-                           "reduce alltoall",
+                           "reduce alltoall sendrecv",
+                           options->op->name);
+    }
+    if (options->bare && (!options->overlap || options->op->rooted)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--bare %s: allowed is with --overlap, of "
+                           "all_reduce all_gather reduce_scatter alltoall "
+                           "sendrecv",
                            options->op->name);
     }
     if (options->plan && (puts || options->overlap)) {

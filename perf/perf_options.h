@@ -25,6 +25,7 @@ typedef struct wefti_perf_options {
     bool blocking;
     bool inplace;
     bool overlap;
+    bool bare;
     bool plan;
     bool samples;
     const char *memory;    /* a device kind: host, cuda or shadow */

@@ -30,7 +30,7 @@ static void print_number(int width, int digits, double value)
     }
 }
 
-void wefti_perf_row_print_head(bool hiding)
+void wefti_perf_row_print_head(bool hiding, bool bare)
 {
     printf("%12s %11s %6s %9s %11s %11s %11s %9s %9s %7s", "bytes", "count",
            "dtype", "redop", "median_us", "p10_us", "p90_us", "algbw", "busbw",
@@ -39,6 +39,10 @@ void wefti_perf_row_print_head(bool hiding)
         printf(" %6s %6s %6s %6s %10s %10s %10s %10s %7s %7s %7s %9s", "O", "H",
                "s_C", "s_M", "comp_us", "ser_us", "ovl_us", "alone_us", "wakes",
                "/MiB", "preempt", "weft_us");
+    }
+    if (bare) {
+        printf(" %6s %6s %10s %10s %9s", "H_bare", "ratio", "bare_ser",
+               "bare_ovl", "bare_us");
     }
     printf("\n");
 }
@@ -57,6 +61,13 @@ static void print_hiding(const wefti_perf_hiding *hiding)
     print_number(7, 1, hiding->wakeups_per_mib);
     print_number(7, 1, hiding->preemptions);
     print_number(9, 1, hiding->progress_us);
+    if (hiding->bare) {
+        print_number(6, 3, hiding->bare_ratio);
+        print_number(6, 3, hiding->hiding_ratio / hiding->bare_ratio);
+        print_number(10, 1, hiding->bare_ser_us);
+        print_number(10, 1, hiding->bare_ovl_us);
+        print_number(9, 1, hiding->bare_cpu_us);
+    }
     if (hiding->cpu_share < 0.9) {
         printf("  oversubscribed (cpu %.2f): proves nothing",
                hiding->cpu_share);
@@ -101,6 +112,15 @@ static void write_hiding(const wefti_perf_hiding *hiding, wefti_json *json)
     wefti_json_real(json, "wakeups_per_MiB", hiding->wakeups_per_mib);
     wefti_json_real(json, "preemptions", hiding->preemptions);
     wefti_json_real(json, "progress_us", hiding->progress_us);
+    if (hiding->bare) {
+        wefti_json_real(json, "H_bare", hiding->bare_ratio);
+        wefti_json_real(json, "H_of_bare",
+                        hiding->hiding_ratio / hiding->bare_ratio);
+        wefti_json_real(json, "bare_ser_us", hiding->bare_ser_us);
+        wefti_json_real(json, "bare_ovl_us", hiding->bare_ovl_us);
+        wefti_json_real(json, "bare_cpu_us", hiding->bare_cpu_us);
+        wefti_json_real(json, "bare_bytes", hiding->bare_bytes);
+    }
 }
 
 static void write_time(const wefti_sample *time, wefti_json *json)

@@ -22,6 +22,10 @@ typedef struct wefti_perf_hiding {
     /* Of one overlapped call and rank, in the mean. per_mib: of payload out
      * and a MiB in. */
     double wakeups, wakeups_per_mib, preemptions, progress_us;
+    /* Of bare sockets in the same rounds: H, times, CPU time, bytes that came
+     * in. */
+    bool bare;
+    double bare_ratio, bare_ser_us, bare_ovl_us, bare_cpu_us, bare_bytes;
 } wefti_perf_hiding;
 
 typedef struct wefti_perf_row {
@@ -37,7 +41,7 @@ typedef struct wefti_perf_row {
     const wefti_perf_hiding *hiding; /* NULL: without --overlap */
 } wefti_perf_row;
 
-void wefti_perf_row_print_head(bool hiding);
+void wefti_perf_row_print_head(bool hiding, bool bare);
 void wefti_perf_row_print(const wefti_perf_row *row);
 void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json);
 

@@ -82,7 +82,7 @@ static weft_status open_output(output *out, const job *world,
                    "GB/s; these are not this machine's own figures\n",
                    world->emulated_GBps);
         }
-        wefti_perf_row_print_head(options->overlap);
+        wefti_perf_row_print_head(options->overlap, options->bare);
     }
     if (out->has_json) {
         wefti_json_init(&out->json, out->file.file);

@@ -154,6 +154,8 @@ static void test_read_bad_lines_are_refused_by_name(void **state)
                 {"alltoall --inplace", "alltoall"},
                 {"alltoallv --inplace", "alltoallv"},
                 {"gather --overlap", "gather"},
+                {"all_gather --bare", "--overlap"},
+                {"broadcast --overlap --bare", "alltoall sendrecv"},
                 {"barrier --overlap", "barrier"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         wefti_perf_options options;

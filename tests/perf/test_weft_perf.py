@@ -24,7 +24,7 @@ OPS = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce",
 PUTS = ["put", "put_round"]
 IN_PLACE = OPS[:5] + ["gather", "scatter", "gatherv", "scatterv",
                       "all_gatherv", "reduce_scatterv"]
-OVERLAPPED = OPS[:6]
+OVERLAPPED = OPS[:6] + ["sendrecv"]
 BUS = {"all_reduce": lambda n: 2 * (n - 1) / n,
        "all_gather": lambda n: (n - 1) / n,
        "reduce_scatter": lambda n: (n - 1) / n,
@@ -161,6 +161,24 @@ class WeftPerf(unittest.TestCase):
             self.assertGreater(each_way, 50000)
             self.assertLess(each_way, 220000)
 
+    def test_bare_sockets_move_as_much_as_the_operation(self):
+        # Two ranks; each way, of all_reduce half of the buffer twice.
+        for op, share in (("all_reduce", 1), ("all_gather", 0.5),
+                          ("reduce_scatter", 0.5), ("alltoall", 0.5),
+                          ("sendrecv", 1)):
+            row, = rows_of([PERF, op, "--sizes", "1048576", "--overlap",
+                            "--bare", "-n", "2"], threads=2)
+            self.check_row(row, op, 2)
+            self.assertEqual(row["bare_bytes"], share * 1048576)
+            self.assertGreater(row["bare_cpu_us"], 0)
+            self.assertGreater(row["bare_ser_us"], 0)
+            self.assertGreater(row["bare_ovl_us"], 0)
+            if row["H"] is not None and row["H_bare"]:
+                self.assertAlmostEqual(row["H_of_bare"],
+                                       row["H"] / row["H_bare"])
+            else:
+                self.assertIsNone(row["H_of_bare"])
+
     def test_unchecked_row_does_not_claim_to_be_right(self):
         row, = rows_of([PERF, "all_reduce", "-b", "8", "-e", "8", "-n", "2",
                         "-c", "0"], threads=2)
@@ -183,6 +201,9 @@ class WeftPerf(unittest.TestCase):
                             (["reduce", "--plan", "--overlap"], "--plan"),
                             (["alltoall", "--inplace"], "no form in place"),
                             (["gather", "--overlap"], "allowed is"),
+                            (["all_reduce", "--bare"], "with --overlap"),
+                            (["reduce", "--overlap", "--bare"],
+                             "--bare reduce: allowed is"),
                             (["all_reduce", "--memory", "cuda"], "cuda"),
                             (["broadcast", "-r", "2"], "0 to 1"),
                             (["all_reduce", "-J", "/nowhere/x"], "/nowhere"),

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_PORT_VERSION = 3,
+    WEFTI_PORT_VERSION = 4,
     WEFTI_PORT_ADDRESS_BYTES = 600,
     WEFTI_PORT_HEADER_BYTES = 128,
     WEFTI_PORT_PROOF_BYTES = 32
@@ -40,18 +40,25 @@ typedef enum wefti_port_memory {
  * transports   as the network library names them, such as tcp
  * devices      between commas, such as eth0,eth1
  * rails        how many devices one message may use
- * npeers       peers are 0 .. npeers - 1
+ * rank, npeers this one is rank; peers are 0 .. npeers - 1
  * proof        what only ranks of the job can show to each other; copied
- * arrived      a message; header and data are valid during the call
+ * place        where the data of a message that is on its way belong, if they
+ *              have such a place, else NULL; asked before each time some of
+ *              them are received, as it may have gone. A port that cannot
+ *              receive there need not ask.
+ * arrived      a message; header and data are valid during the call. data lies
+ *              in its place if it was received there.
  * lost         a peer cannot be reached any more; called once per peer
  */
 typedef struct wefti_port_config {
     const char *transports;
     const char *devices;
     int rails;
-    int npeers;
+    int rank, npeers;
     const unsigned char *proof; /* [WEFTI_PORT_PROOF_BYTES] */
     void *context;
+    void *(*place)(void *context, const void *header, size_t header_bytes,
+                   size_t data_bytes);
     void (*arrived)(void *context, const void *header, size_t header_bytes,
                     const void *data, size_t data_bytes);
     void (*lost)(void *context, int peer, const char *why);
@@ -89,6 +96,8 @@ typedef void wefti_port_say(wefti_port_tone tone, const char *text);
  * connect    borrows address; the connection is made by the first send. 0, or
  *            -1 with the reason in why_out.
  * send       never blocks; to a lost peer it does nothing.
+ * hold       true: messages may be kept back, to go out together with the
+ *            next hold(false).
  * progress   whether anything moved.
  * arm        true: event_fd becomes readable with the next news; false: there
  *            is news already.
@@ -107,6 +116,7 @@ struct wefti_port_table {
     int (*connect)(wefti_port *port, int peer, const unsigned char *address,
                    size_t address_bytes, char *why_out, size_t why_bytes);
     void (*send)(wefti_port *port, const wefti_port_message *message);
+    void (*hold)(wefti_port *port, bool on);
     bool (*progress)(wefti_port *port);
     bool (*arm)(wefti_port *port);
     int (*event_fd)(wefti_port *port);

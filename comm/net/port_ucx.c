@@ -455,6 +455,13 @@ static void send_message(wefti_port *port, const wefti_port_message *message)
     }
 }
 
+/* UCX sends each by itself. */
+static void hold(wefti_port *port, bool on)
+{
+    (void)port;
+    (void)on;
+}
+
 static bool progress(wefti_port *port)
 {
     return ucp_worker_progress(port->worker) != 0;
@@ -526,6 +533,7 @@ const wefti_port_table wefti_port_module = {
     .address = get_address,
     .connect = connect_peer,
     .send = send_message,
+    .hold = hold,
     .progress = progress,
     .arm = arm,
     .event_fd = get_event_fd,

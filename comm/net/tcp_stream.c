@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/tcp_stream.c - queueing, and receiving without a copy.
+ *
+ * The queue: [the message that has begun] [small ones] [large ones]. A read
+ * goes straight to the place of the message under way, and what comes behind it
+ * into `ahead`, where the next frames are looked for.
+ */
+#include "comm/net/tcp_stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum {
+    SMALL_BYTES = 8192,     /* that overtake */
+    RUN = 16,               /* messages in one call */
+    READ_MOST = 2 << 20,    /* bytes in a row, then others have a turn */
+    LOWAT_LEAST = 16 << 10, /* below, waiting for more gains nothing */
+    LOWAT_BYTES = 256 << 10
+};
+
+struct wefti_tcp_record {
+    wefti_tcp_record *next;
+    const unsigned char *data;
+    size_t head_bytes, data_bytes; /* head: frame and header */
+    size_t sent_bytes;             /* of both */
+    struct {
+        wefti_tcp_frame frame;
+        unsigned char header[WEFTI_PORT_HEADER_BYTES];
+    } head;
+};
+
+_Static_assert(sizeof(wefti_tcp_frame) == 16, "what goes over the wire");
+
+void wefti_tcp_stream_init(wefti_tcp_stream *stream,
+                           const wefti_port_config *config)
+{
+    memset(stream, 0, sizeof(*stream));
+    stream->fd = -1;
+    stream->config = config;
+    stream->lowat = 1;
+}
+
+static void free_list(wefti_tcp_record *first)
+{
+    while (first) {
+        wefti_tcp_record *next = first->next;
+        free(first);
+        first = next;
+    }
+}
+
+void wefti_tcp_stream_fini(wefti_tcp_stream *stream)
+{
+    free_list(stream->first);
+    free_list(stream->free);
+    free(stream->spill);
+    if (stream->fd >= 0) {
+        close(stream->fd);
+    }
+    wefti_tcp_stream_init(stream, stream->config);
+}
+
+/* ---- sending ---------------------------------------------------------------
+ */
+
+static bool is_small(const wefti_tcp_record *record)
+{
+    return record->data_bytes <= SMALL_BYTES;
+}
+
+bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
+                          const wefti_port_message *message)
+{
+    wefti_tcp_record *record = stream->free;
+    if (record) {
+        stream->free = record->next;
+    } else if (!(record = malloc(sizeof(*record)))) {
+        return false;
+    }
+    record->data = message->data;
+    record->data_bytes = message->data_bytes;
+    record->head_bytes = sizeof(record->head.frame) + message->header_bytes;
+    record->sent_bytes = 0;
+    record->head.frame =
+        (wefti_tcp_frame){.header_bytes = (uint32_t)message->header_bytes,
+                          .data_bytes = (uint32_t)message->data_bytes};
+    memcpy(record->head.header, message->header, message->header_bytes);
+    wefti_tcp_record **at = &stream->first;
+    while (*at &&
+           ((*at)->sent_bytes > 0 || !is_small(record) || is_small(*at))) {
+        at = &(*at)->next;
+    }
+    record->next = *at;
+    *at = record;
+    stream->unsent++;
+    stream->unsent_bytes += record->head_bytes + record->data_bytes;
+    return true;
+}
+
+/* What is left of a message, as up to 2 parts. */
+static int list_parts(wefti_tcp_record *record, struct iovec parts[2])
+{
+    int count = 0;
+    size_t sent = record->sent_bytes;
+    if (sent < record->head_bytes) {
+        parts[count++] = (struct iovec){(unsigned char *)&record->head + sent,
+                                        record->head_bytes - sent};
+        sent = 0;
+    } else {
+        sent -= record->head_bytes;
+    }
+    if (sent < record->data_bytes) {
+        /* sendmsg only reads it. */
+        parts[count++] =
+            (struct iovec){(unsigned char *)(uintptr_t)record->data + sent,
+                           record->data_bytes - sent};
+    }
+    return count;
+}
+
+/* The next messages, in order; each says what is queued behind it. */
+static int gather(wefti_tcp_stream *stream, struct iovec parts[2 * RUN])
+{
+    int count = 0;
+    size_t behind_bytes = stream->unsent_bytes;
+    wefti_tcp_record *record = stream->first;
+    for (int i = 0; i < RUN && record; i++, record = record->next) {
+        behind_bytes -=
+            record->head_bytes + record->data_bytes - record->sent_bytes;
+        if (record->sent_bytes == 0) {
+            record->head.frame.behind_bytes = behind_bytes;
+        }
+        count += list_parts(record, parts + count);
+    }
+    return count;
+}
+
+/* The kernel has taken so many bytes off the queue. */
+static void retire(wefti_tcp_stream *stream, size_t bytes)
+{
+    stream->unsent_bytes -= bytes;
+    while (bytes > 0) {
+        wefti_tcp_record *record = stream->first;
+        const size_t left =
+            record->head_bytes + record->data_bytes - record->sent_bytes;
+        if (bytes < left) {
+            record->sent_bytes += bytes;
+            return;
+        }
+        bytes -= left;
+        stream->first = record->next;
+        record->next = stream->free;
+        stream->free = record;
+        stream->unsent--;
+    }
+}
+
+wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
+{
+    wefti_tcp_result result = WEFTI_TCP_NOTHING;
+    while (stream->first) {
+        struct iovec parts[2 * RUN];
+        struct msghdr run = {.msg_iov = parts,
+                             .msg_iovlen = (size_t)gather(stream, parts)};
+        ssize_t sent = sendmsg(stream->fd, &run, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) {
+            continue;
+        }
+        if (sent < 0) {
+            stream->full = errno == EAGAIN;
+            return stream->full ? result : WEFTI_TCP_BROKEN;
+        }
+        retire(stream, (size_t)sent);
+        result = WEFTI_TCP_MOVED;
+    }
+    stream->full = false;
+    return result;
+}
+
+/* ---- receiving -------------------------------------------------------------
+ */
+
+/* Where the rest of the message's data goes. What had a place and has lost it
+ * is dropped; NULL: no memory. */
+static unsigned char *place_of(wefti_tcp_stream *stream)
+{
+    const wefti_port_config *config = stream->config;
+    const size_t bytes = stream->frame.data_bytes;
+    unsigned char *place = NULL;
+    if (!stream->dropped && (stream->placed || stream->got_bytes == 0)) {
+        place = config->place(config->context, stream->header,
+                              stream->frame.header_bytes, bytes);
+        stream->dropped = stream->placed && !place;
+        stream->placed = place != NULL;
+    }
+    if (place) {
+        return place + stream->got_bytes;
+    }
+    if (stream->spill_bytes < bytes) {
+        free(stream->spill);
+        stream->spill = malloc(bytes);
+        stream->spill_bytes = stream->spill ? bytes : 0;
+    }
+    return stream->spill ? stream->spill + stream->got_bytes : NULL;
+}
+
+/* All of it is there. */
+static void deliver(wefti_tcp_stream *stream)
+{
+    const wefti_port_config *config = stream->config;
+    const size_t bytes = stream->frame.data_bytes;
+    const unsigned char *data = NULL;
+    if (bytes > 0) {
+        const unsigned char *end = place_of(stream);
+        data = end ? end - bytes : NULL;
+    }
+    stream->reading = false;
+    if (!stream->dropped && (data || bytes == 0)) {
+        config->arrived(config->context, stream->header,
+                        stream->frame.header_bytes, data, bytes);
+    }
+}
+
+static void note_data(wefti_tcp_stream *stream, size_t bytes)
+{
+    stream->got_bytes += bytes;
+    if (stream->got_bytes == stream->frame.data_bytes) {
+        deliver(stream);
+    }
+}
+
+/* Begins the next message if its head lies ahead whole. */
+static bool begin_message(wefti_tcp_stream *stream)
+{
+    const size_t there = stream->ahead_end - stream->ahead_begin;
+    const unsigned char *at = stream->ahead + stream->ahead_begin;
+    if (there < sizeof(stream->frame)) {
+        return true;
+    }
+    wefti_tcp_frame frame;
+    memcpy(&frame, at, sizeof(frame));
+    if (frame.header_bytes > WEFTI_PORT_HEADER_BYTES ||
+        frame.data_bytes > WEFTI_TCP_DATA_MOST) {
+        errno = EPROTO;
+        return false;
+    }
+    if (there < sizeof(frame) + frame.header_bytes) {
+        return true;
+    }
+    stream->frame = frame;
+    memcpy(stream->header, at + sizeof(frame), frame.header_bytes);
+    stream->ahead_begin += sizeof(frame) + frame.header_bytes;
+    stream->reading = true;
+    stream->placed = stream->dropped = false;
+    stream->got_bytes = 0;
+    if (frame.data_bytes == 0) {
+        deliver(stream);
+    }
+    return true;
+}
+
+/* Copies what lies ahead of the message under way. */
+static bool take_ahead(wefti_tcp_stream *stream)
+{
+    const size_t there = stream->ahead_end - stream->ahead_begin;
+    const size_t left = stream->frame.data_bytes - stream->got_bytes;
+    const size_t bytes = there < left ? there : left;
+    unsigned char *place = place_of(stream);
+    if (!place) {
+        errno = ENOMEM;
+        return false;
+    }
+    memcpy(place, stream->ahead + stream->ahead_begin, bytes);
+    stream->ahead_begin += bytes;
+    note_data(stream, bytes);
+    return true;
+}
+
+/* Until nothing ahead is of use; the rest is moved to the front. */
+static bool consume(wefti_tcp_stream *stream)
+{
+    for (;;) {
+        const size_t before = stream->ahead_begin;
+        if (stream->ahead_begin < stream->ahead_end &&
+            !(stream->reading ? take_ahead(stream) : begin_message(stream))) {
+            return false;
+        }
+        if (stream->ahead_begin == before) {
+            break;
+        }
+    }
+    const size_t rest = stream->ahead_end - stream->ahead_begin;
+    memmove(stream->ahead, stream->ahead + stream->ahead_begin, rest);
+    stream->ahead_begin = 0;
+    stream->ahead_end = rest;
+    return true;
+}
+
+/*
+ * To be woken when the message is whole, or, of several that are queued behind
+ * each other, for half of what is still to come: the sender may wait for these
+ * to be read before it sends more.
+ */
+static void set_lowat(wefti_tcp_stream *stream)
+{
+    size_t left = 0, coming = stream->frame.behind_bytes;
+    if (stream->reading) {
+        left = stream->frame.data_bytes - stream->got_bytes;
+        coming += left;
+    } else {
+        coming -= coming < stream->ahead_end ? coming : stream->ahead_end;
+    }
+    size_t wanted = coming / 2 > left ? coming / 2 : left;
+    wanted = wanted > LOWAT_BYTES ? LOWAT_BYTES : wanted;
+    wanted = wanted < LOWAT_LEAST ? 1 : wanted;
+    const int value = (int)wanted;
+    if (wanted != stream->lowat &&
+        setsockopt(stream->fd, SOL_SOCKET, SO_RCVLOWAT, &value,
+                   sizeof(value)) == 0) {
+        stream->lowat = wanted;
+    }
+}
+
+/* One read; *asked_out: for how many bytes. */
+static ssize_t read_once(wefti_tcp_stream *stream, size_t *asked_out)
+{
+    struct iovec parts[2];
+    struct msghdr run = {.msg_iov = parts, .msg_iovlen = 0};
+    size_t data_bytes = 0;
+    if (stream->reading) {
+        unsigned char *place = place_of(stream);
+        if (!place) {
+            errno = ENOMEM;
+            return -1;
+        }
+        data_bytes = stream->frame.data_bytes - stream->got_bytes;
+        parts[run.msg_iovlen++] = (struct iovec){place, data_bytes};
+    }
+    const size_t room = sizeof(stream->ahead) - stream->ahead_end;
+    parts[run.msg_iovlen++] =
+        (struct iovec){stream->ahead + stream->ahead_end, room};
+    *asked_out = data_bytes + room;
+    ssize_t got = recvmsg(stream->fd, &run, MSG_DONTWAIT);
+    if (got > 0) {
+        const size_t bytes = (size_t)got;
+        const size_t data = bytes < data_bytes ? bytes : data_bytes;
+        stream->ahead_end += bytes - data;
+        if (data > 0) {
+            note_data(stream, data);
+        }
+    }
+    return got;
+}
+
+wefti_tcp_result wefti_tcp_stream_read(wefti_tcp_stream *stream)
+{
+    wefti_tcp_result result = WEFTI_TCP_NOTHING;
+    for (size_t bytes = 0; bytes < READ_MOST;) {
+        size_t asked = 0;
+        ssize_t got = read_once(stream, &asked);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got < 0 && errno == EAGAIN) {
+            break;
+        }
+        if (got == 0) {
+            errno = ECONNRESET;
+        }
+        if (got <= 0 || !consume(stream)) {
+            return WEFTI_TCP_BROKEN;
+        }
+        result = WEFTI_TCP_MOVED;
+        bytes += (size_t)got;
+        if ((size_t)got < asked) {
+            break; /* there was no more */
+        }
+    }
+    set_lowat(stream);
+    return result;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/tcp_stream.h - messages over one TCP connection.
+ *
+ *   frame | header | data | frame | header | frame | header | data ...
+ *
+ * Data go from the sender's memory to the kernel, and from there to where the
+ * receiver wants them. Small messages overtake large ones that have not begun.
+ * A frame also says how many bytes are queued behind it, so that the receiver
+ * can ask the kernel to be woken for many of them at once (SO_RCVLOWAT), and
+ * never for more than is sure to come.
+ */
+#ifndef COMM_NET_TCP_STREAM_H
+#define COMM_NET_TCP_STREAM_H
+
+#include "comm/net/port.h"
+
+enum {
+    WEFTI_TCP_AHEAD_BYTES = 8192,
+    WEFTI_TCP_DATA_MOST = 8 << 20 /* of one message */
+};
+
+typedef struct wefti_tcp_frame {
+    uint32_t header_bytes;
+    uint32_t data_bytes;
+    uint64_t behind_bytes;
+} wefti_tcp_frame;
+
+typedef struct wefti_tcp_record wefti_tcp_record;
+
+/*
+ * unsent     messages not yet handed to the kernel, unsent_bytes theirs
+ * full       the kernel takes no more for now
+ * ahead      [ahead_begin, ahead_end): received and not yet looked at
+ * reading    a message of which got_bytes of the data have come
+ * spill      for data that have no other place
+ * lowat      as it is set on the socket
+ */
+typedef struct wefti_tcp_stream {
+    int fd;
+    const wefti_port_config *config;
+    wefti_tcp_record *first, *free;
+    size_t unsent, unsent_bytes;
+    bool full;
+    bool reading, placed, dropped;
+    wefti_tcp_frame frame;
+    unsigned char header[WEFTI_PORT_HEADER_BYTES];
+    size_t got_bytes;
+    unsigned char *spill;
+    size_t spill_bytes;
+    size_t lowat;
+    size_t ahead_begin, ahead_end;
+    unsigned char ahead[WEFTI_TCP_AHEAD_BYTES];
+} wefti_tcp_stream;
+
+typedef enum wefti_tcp_result {
+    WEFTI_TCP_NOTHING,
+    WEFTI_TCP_MOVED,
+    WEFTI_TCP_BROKEN /* errno says why; EPROTO: the peer sends nonsense */
+} wefti_tcp_result;
+
+/* fd -1: messages queue up until it is set. */
+void wefti_tcp_stream_init(wefti_tcp_stream *stream,
+                           const wefti_port_config *config);
+
+/* Drops what is queued; closes fd. */
+void wefti_tcp_stream_fini(wefti_tcp_stream *stream);
+
+/* Queues a message; false: no memory. */
+bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
+                          const wefti_port_message *message);
+
+/* Hands to the kernel what it takes. */
+wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream);
+
+/* Receives what has come, within reason; arrived() is called from here. */
+wefti_tcp_result wefti_tcp_stream_read(wefti_tcp_stream *stream);
+
+#endif

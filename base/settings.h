@@ -41,7 +41,8 @@
     X(NET_INTERFACE, TEXT, "", 0, 0,                                           \
       "interfaces that carry messages between hosts, such as eth0,eth1")       \
     X(NET_TRANSPORT, TEXT, "tcp", 0, 0,                                        \
-      "what carries them, as UCX names it: tcp, or rc,ud for RDMA")            \
+      "what carries them: tcp, weft's own on one interface; or as UCX names "  \
+      "it, rc,ud for RDMA, ucx:tcp for its tcp")                               \
     X(WARN_MS, INT, "10000", 1, 86400000,                                      \
       "a waiter names whom it waits for after this long")                      \
     X(TIMEOUT_MS, INT, "600000", 1, 86400000,                                  \

@@ -185,7 +185,8 @@ typedef struct wefti_shown_wait {
  *            between arm and sleep (base/doorbell.h)
  * stopping   wefti_engine_release -> progress, likewise
  * drivers    whoever takes it to 0 arms the network's watcher; the watcher
- *            loads it after it has drained: alone
+ *            loads it under the lock: alone
+ * callers    of these, those that wait inside a call; likewise
  */
 typedef struct wefti_engine {
     pthread_mutex_t lock;
@@ -194,10 +195,11 @@ typedef struct wefti_engine {
     _Atomic int pending;  /* stream operations not yet done */
     _Atomic bool stopping;
     _Atomic int drivers; /* with a net: who will look at it again */
+    _Atomic int callers;
     pthread_t thread;
     _Atomic bool thread_started;
     wefti_thread_work work; /* the thread's; see comm/usage.h */
-    weft_device *host; /* for gates of communicators without a device */
+    weft_device *host;      /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
     bool crowded;           /* more ranks than cores */

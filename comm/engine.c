@@ -164,12 +164,16 @@ bool wefti_engine_push(wefti_engine *engine)
     engine->looks = false;
     if (engine->net) {
         moved = wefti_net_drain(engine->net);
+        wefti_net_hold(engine->net, true);
     }
     for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
         moved |= push_comm(comm);
         if (comm->budget_bytes <= 0) {
             moved |= urge_all(engine);
         }
+    }
+    if (engine->net) {
+        wefti_net_hold(engine->net, false);
     }
     return moved;
 }
@@ -331,8 +335,10 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
         drive(engine, done, context);
         return;
     }
+    atomic_fetch_add(&engine->callers, 1);
     atomic_fetch_add(&engine->drivers, 1);
     drive(engine, done, context);
+    atomic_fetch_sub(&engine->callers, 1);
     leave_net(engine);
 }
 

@@ -90,7 +90,7 @@ weft_status wefti_hosts_read(wefti_engine *engine,
     }
     char why[512] = "";
     if (members->members[members->rank].domain == members->rank &&
-        describe(engine->net->table, &hosts->own, why, sizeof(why)) != 0) {
+        describe(engine->net->library, &hosts->own, why, sizeof(why)) != 0) {
         hosts->unreadable = true;
         wefti_log(WEFTI_LOG_WARN, members->rank,
                   "this host cannot be described to the others: %s", why);

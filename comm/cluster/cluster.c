@@ -66,7 +66,7 @@ static weft_status pack_own(const weft_comm *comm,
     weft_status status = wefti_topo_open_live(live, &own);
     if (status == WEFT_OK) {
         if (comm->fabric.net) {
-            wefti_transports_list(comm->engine->net->table, &transports);
+            wefti_transports_list(comm->engine->net->library, &transports);
             wefti_transports_note(&transports, own);
         }
         status = wefti_topo_pack(own, bytes_out, byte_count_out);

@@ -44,7 +44,7 @@ enum {
     WEFTI_LANES = 16,
     WEFTI_RINGS = WEFTI_LANES + 1,
     WEFTI_RING_LETTERS = WEFTI_LANES,
-    WEFTI_DEPTH = 4,          /* messages per ring not yet read */
+    WEFTI_DEPTH = 16,         /* messages per ring not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_WINDOW_BYTES = 4 << 20,
     WEFTI_LETTER_SLOTS = 4,

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
+#include "comm/engine.h"
 #include "comm/fabric/remote.h"
 
 #include <poll.h>
@@ -84,23 +85,34 @@ static void note_leaving(weft_comm *comm, const wefti_wire *wire)
     }
 }
 
+/* Whether the message is from a rank that this one reaches by the network. */
+static bool is_known(const weft_comm *comm, const wefti_wire *wire)
+{
+    return wire->from < (uint32_t)comm->nranks &&
+           comm->fabric.tables[wire->from] == &wefti_fabric_net;
+}
+
+static wefti_wire_view view_of(const weft_comm *comm, const wefti_wire *wire)
+{
+    const wefti_fabric *fabric = &comm->fabric;
+    const wefti_fabric_path path = {.peer = (int)wire->from};
+    const size_t first = wefti_fabric_cell(&path);
+    return (wefti_wire_view){.shared = &fabric->shared,
+                             .rank = comm->rank,
+                             .completed = comm->settled,
+                             .posted = fabric->posted + first,
+                             .taken = fabric->taken + first};
+}
+
 static void deliver(wefti_net *net, weft_comm *comm, const wefti_wire *wire,
                     const void *data, size_t data_bytes)
 {
-    wefti_fabric *fabric = &comm->fabric;
     const wefti_fabric_path path = {.peer = (int)wire->from};
-    const bool known = wire->from < (uint32_t)comm->nranks &&
-                       fabric->tables[wire->from] == &wefti_fabric_net;
-    if (!known) {
+    if (!is_known(comm, wire)) {
         warn_strange(net);
         return;
     }
-    const size_t first = wefti_fabric_cell(&path);
-    const wefti_wire_view view = {.shared = &fabric->shared,
-                                  .rank = comm->rank,
-                                  .completed = comm->settled,
-                                  .posted = fabric->posted + first,
-                                  .taken = fabric->taken + first};
+    const wefti_wire_view view = view_of(comm, wire);
     if (!wefti_wire_check(wire, data_bytes, &view)) {
         wefti_fault_publish(comm, WEFT_ERR_PEER, path.peer, 0,
                             "rank %d got a message of kind %d from rank %d on "
@@ -144,6 +156,25 @@ void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
     }
 }
 
+void *wefti_net_place(void *context, const void *header, size_t header_bytes,
+                      size_t data_bytes)
+{
+    const wefti_net *net = context;
+    wefti_wire wire;
+    if (!wefti_wire_decode(header, header_bytes, &wire) ||
+        wire.key != net->key || wire.kind == WEFTI_WIRE_BYE) {
+        return NULL;
+    }
+    const weft_comm *comm = find_comm(net, wire.comm);
+    if (!comm || !is_known(comm, &wire)) {
+        return NULL;
+    }
+    const wefti_wire_view view = view_of(comm, &wire);
+    return wefti_wire_check(&wire, data_bytes, &view)
+               ? wefti_wire_place(&wire, &view)
+               : NULL;
+}
+
 void wefti_net_lost(void *context, int peer, const char *why)
 {
     wefti_net *net = context;
@@ -183,6 +214,11 @@ bool wefti_net_drain(wefti_net *net)
         moves++;
     }
     return moves > 0;
+}
+
+void wefti_net_hold(wefti_net *net, bool on)
+{
+    net->table->hold(net->port, on);
 }
 
 void wefti_net_flush(wefti_net *net, int64_t limit_ns)
@@ -243,18 +279,32 @@ void wefti_net_leave(wefti_net *net)
     }
 }
 
+/*
+ * The watcher carries operations on by itself, so that news wake one thread,
+ * not two. It arms the port again unless a caller waits, which is woken
+ * instead: it is to see what it waits for, and mostly has more to do with the
+ * network.
+ */
 void wefti_net_attend(void *context)
 {
     wefti_net *net = context;
     wefti_engine *engine = net->engine;
-    pthread_mutex_lock(&engine->lock);
-    (void)wefti_net_drain(net);
-    if (atomic_load(&engine->drivers) == 0) {
-        hand_over(net);
+    bool again = true, wake = false;
+    while (again) {
+        pthread_mutex_lock(&engine->lock);
+        const bool driven = atomic_load(&engine->drivers) > 0;
+        const bool awaited = atomic_load(&engine->callers) > 0;
+        again = driven ? wefti_engine_push(engine) : wefti_net_drain(net);
+        wake = driven && (awaited || engine->looks || engine->copies_asked ||
+                          engine->due_ns != INT64_MAX);
+        if (!again && !awaited) {
+            again = !wefti_net_arm(net);
+        }
+        wefti_engine_unlock(engine);
     }
-    wefti_doorbell *bell = engine->bell;
-    pthread_mutex_unlock(&engine->lock);
-    wefti_doorbell_wake(bell);
+    if (wake) {
+        wefti_doorbell_wake(engine->bell);
+    }
 }
 
 /*

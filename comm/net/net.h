@@ -36,8 +36,9 @@ typedef struct wefti_net_peer {
 } wefti_net_peer;
 
 struct wefti_net {
-    const wefti_port_table *table;
-    wefti_port *port; /* NULL until it is opened */
+    const wefti_port_table *library; /* what lists transports */
+    const wefti_port_table *table;   /* the port's */
+    wefti_port *port;                /* NULL until it is opened */
     wefti_engine *engine;
     int rank, nranks;
     uint64_t key;          /* of the job */
@@ -65,6 +66,8 @@ WEFT_NODISCARD weft_status wefti_net_join(wefti_engine *engine,
                                           wefti_client *client);
 
 /* What the port calls; context is the net. */
+void *wefti_net_place(void *context, const void *header, size_t header_bytes,
+                      size_t data_bytes);
 void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
                        const void *data, size_t data_bytes);
 void wefti_net_lost(void *context, int peer, const char *why);
@@ -95,13 +98,17 @@ bool wefti_net_progress(wefti_net *net);
  */
 bool wefti_net_drain(wefti_net *net);
 
+/* What is sent from now on goes out together, with hold(false). */
+void wefti_net_hold(wefti_net *net, bool on);
+
 /* Sends what is left, for at most limit_ns. */
 void wefti_net_flush(wefti_net *net, int64_t limit_ns);
 
 /* Keeps a mapping while messages to be sent may lie in it. */
 void wefti_net_keep(wefti_net *net, wefti_mapping *mapping);
 
-/* The watcher's: takes the engine's lock, and rings its bell. */
+/* The watcher's: carries operations on, or wakes the caller that waits. Takes
+ * the engine's lock. */
 void wefti_net_attend(void *net);
 
 /* Nobody may drive the engine for a while: the watcher does, with the next

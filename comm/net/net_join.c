@@ -8,6 +8,7 @@
 #include "comm/control/channel.h"
 #include "comm/net/net.h"
 #include "comm/net/port_library.h"
+#include "comm/net/port_tcp.h"
 
 #include <sodium.h>
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static weft_status begin(wefti_engine *engine,
     net->key = derive_key(membership);
     net->peers = peers;
     engine->net = net;
-    weft_status status = wefti_port_library_open(&net->table);
+    weft_status status = wefti_port_library_open(&net->library);
     return status == WEFT_OK ? wefti_reach_open(membership, &net->reach)
                              : status;
 }
@@ -92,6 +93,21 @@ static weft_status open_control(wefti_net *net,
     return status;
 }
 
+/* weft's own sockets carry tcp over one interface; all else is the network
+ * library's, also tcp where it is named ucx:tcp. */
+static const wefti_port_table *choose_table(const wefti_net *net,
+                                            const char **transports)
+{
+    static const char ucx[] = "ucx:";
+    if (strcmp(*transports, "tcp") == 0 && net->use.count == 1) {
+        return &wefti_port_tcp;
+    }
+    if (strncmp(*transports, ucx, sizeof(ucx) - 1) == 0) {
+        *transports += sizeof(ucx) - 1;
+    }
+    return net->library;
+}
+
 /* The port, on the interfaces that lead somewhere. */
 static weft_status open_port(wefti_net *net, const wefti_membership *membership,
                              unsigned char info_out[WEFTI_INFO_BYTES],
@@ -104,15 +120,18 @@ static weft_status open_port(wefti_net *net, const wefti_membership *membership,
         return status;
     }
     derive(membership, "weft port", proof, sizeof(proof));
-    const wefti_port_config config = {
-        .transports = wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT),
-        .devices = net->use.names,
-        .rails = net->use.count,
-        .npeers = net->nranks,
-        .proof = proof,
-        .context = net,
-        .arrived = wefti_net_arrived,
-        .lost = wefti_net_lost};
+    const char *transports = wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT);
+    net->table = choose_table(net, &transports);
+    const wefti_port_config config = {.transports = transports,
+                                      .devices = net->use.names,
+                                      .rails = net->use.count,
+                                      .rank = net->rank,
+                                      .npeers = net->nranks,
+                                      .proof = proof,
+                                      .context = net,
+                                      .place = wefti_net_place,
+                                      .arrived = wefti_net_arrived,
+                                      .lost = wefti_net_lost};
     const int refused = net->table->open(&config, &net->port, why, sizeof(why));
     sodium_memzero(proof, sizeof(proof));
     if (refused) {

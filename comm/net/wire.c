@@ -155,11 +155,18 @@ static void apply_message(const wefti_wire *wire, const void *data,
     message->visible_ns = 0;
     message->signature =
         (wefti_signature){wire->words[4], wire->words[5], wire->words[6]};
-    if (data_bytes) {
-        memcpy(view->shared->regions[wire->from] + message->offset, data,
-               data_bytes);
+    unsigned char *place = view->shared->regions[wire->from] + message->offset;
+    if (data_bytes && data != place) {
+        memcpy(place, data, data_bytes);
     }
     atomic_store(&message->sequence, sequence);
+}
+
+void *wefti_wire_place(const wefti_wire *wire, const wefti_wire_view *view)
+{
+    return wire->kind == WEFTI_WIRE_MESSAGE
+               ? view->shared->regions[wire->from] + wire->words[2]
+               : NULL;
 }
 
 /* Since when it waits is not told: since the first word of it. */

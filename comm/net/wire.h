@@ -80,11 +80,16 @@ bool wefti_wire_decode(const void *header, size_t header_bytes,
 bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                       const wefti_wire_view *view);
 
+/* Where the data of a message that was found right belong in the mirror; NULL:
+ * a message of another kind, which apply copies. */
+void *wefti_wire_place(const wefti_wire *wire, const wefti_wire_view *view);
+
 /*
  * wefti_wire_apply - write a message that was found right into the mirror of
  * its sender: data first, and last, as a release, the flag that publishes it.
  * LEFT changes no mirror; it is the caller's.
  *
+ * data       may lie in its place already
  * skew_ns    what to add to the sender's clock to get the receiver's
  * now_ns     the receiver's clock
  */

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/port_tcp.c - one connection per pair of ranks, made by the first of
+ * them that has something to send.
+ *
+ *   connects                               listens
+ *   HELLO {rank, proof} ----------------->  of this job, and no better one?
+ *   messages <----------------- WELCOME     then this is the pair's connection
+ *
+ * Nothing but the greeting is sent before WELCOME, so none is lost where both
+ * connect at once: the attempt of the lower rank stays, that of the higher is
+ * told ELSEWHERE. Who shows no proof is never heard; the oldest such visitor
+ * goes when all places are taken, and where that was a rank, it tries again.
+ *
+ * event_fd is an epoll set of all sockets, level-triggered.
+ */
+#include "comm/net/port_tcp.h"
+
+#include "comm/net/interface.h"
+#include "comm/net/tcp_stream.h"
+#include "comm/net/tcp_visitors.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    ATTEMPTS = 8, /* to connect, where the other end hangs up on us */
+    NEWS_MOST = 64,
+    LISTENER = -1 /* in an event's place of a peer */
+};
+
+typedef enum answer { WELCOME = 'w', ELSEWHERE = 'e' } answer;
+
+/*
+ * NONE      nothing was sent
+ * CONNECTS  the kernel does
+ * GREETS    HELLO is sent, or being sent; the answer is awaited
+ * AWAITED   the other rank connects
+ */
+typedef enum peer_state {
+    NONE,
+    CONNECTS,
+    GREETS,
+    AWAITED,
+    UP,
+    LOST
+} peer_state;
+
+typedef struct peer {
+    peer_state state;
+    int attempts;
+    const unsigned char *address;
+    wefti_tcp_stream stream;
+    uint32_t watched; /* events asked of the epoll set */
+    bool dirty;       /* in the port's list: has something to flush */
+    struct peer *next_dirty;
+} peer;
+
+/* How others reach a port; of the network's byte order. */
+typedef struct tcp_address {
+    uint32_t magic;
+    uint32_t address;
+    uint16_t port;
+} tcp_address;
+
+struct wefti_port {
+    wefti_port_config config;
+    unsigned char proof[WEFTI_PORT_PROOF_BYTES];
+    tcp_address own;
+    int listen_fd, epoll_fd;
+    peer *peers; /* [npeers] */
+    peer *dirty;
+    bool held; /* what is dirty stays so */
+    size_t unsent;
+    wefti_tcp_visitors visitors;
+};
+
+/* ---- the epoll set ---------------------------------------------------------
+ * An event's word: a peer, LISTENER, or below it a visitor.
+ */
+
+static int64_t word_of_visitor(int index)
+{
+    return (int64_t)LISTENER - 1 - index;
+}
+
+static bool watch(wefti_port *port, int fd, int64_t word, uint32_t events,
+                  bool known)
+{
+    struct epoll_event event = {.events = events, .data.u64 = (uint64_t)word};
+    return epoll_ctl(port->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd,
+                     &event) == 0;
+}
+
+static void watch_peer(wefti_port *port, peer *self, uint32_t events)
+{
+    if (self->watched != events &&
+        watch(port, self->stream.fd, self - port->peers, events,
+              self->watched != 0)) {
+        self->watched = events;
+    }
+}
+
+/* ---- peers -----------------------------------------------------------------
+ */
+
+/* Closes the socket; what is queued stays. */
+static void hang_up(peer *self)
+{
+    if (self->stream.fd >= 0) {
+        close(self->stream.fd);
+        self->stream.fd = -1;
+    }
+    self->watched = 0;
+}
+
+static void lose(wefti_port *port, peer *self, const char *why)
+{
+    if (self->state != LOST) {
+        self->state = LOST;
+        port->unsent -= self->stream.unsent;
+        wefti_tcp_stream_fini(&self->stream);
+        self->watched = 0;
+        port->config.lost(port->config.context, (int)(self - port->peers), why);
+    }
+}
+
+static void mark_dirty(wefti_port *port, peer *self)
+{
+    if (!self->dirty) {
+        self->dirty = true;
+        self->next_dirty = port->dirty;
+        port->dirty = self;
+    }
+}
+
+/* Sends what the kernel takes, and asks to be told when it takes more. */
+static bool flush(wefti_port *port, peer *self)
+{
+    const size_t before = self->stream.unsent;
+    wefti_tcp_result result = wefti_tcp_stream_flush(&self->stream);
+    if (result == WEFTI_TCP_BROKEN) {
+        lose(port, self, strerror(errno));
+        return true;
+    }
+    port->unsent -= before - self->stream.unsent;
+    watch_peer(port, self, EPOLLIN | (self->stream.full ? EPOLLOUT : 0));
+    return result == WEFTI_TCP_MOVED;
+}
+
+static void be_up(wefti_port *port, peer *self)
+{
+    self->state = UP;
+    watch_peer(port, self, EPOLLIN);
+    mark_dirty(port, self);
+}
+
+static int new_socket(void)
+{
+    const int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Begins to connect, from the interface in use. */
+static void begin_connect(wefti_port *port, peer *self)
+{
+    tcp_address to;
+    memcpy(&to, self->address, sizeof(to));
+    const struct sockaddr_in there = {.sin_family = AF_INET,
+                                      .sin_addr.s_addr = to.address,
+                                      .sin_port = to.port};
+    const struct sockaddr_in here = {.sin_family = AF_INET,
+                                     .sin_addr.s_addr = port->own.address};
+    int fd = new_socket();
+    self->stream.fd = fd;
+    self->attempts++;
+    if (fd < 0 || bind(fd, (const void *)&here, sizeof(here)) != 0 ||
+        (connect(fd, (const void *)&there, sizeof(there)) != 0 &&
+         errno != EINPROGRESS)) {
+        lose(port, self, strerror(errno));
+        return;
+    }
+    self->state = CONNECTS;
+    watch_peer(port, self, EPOLLOUT);
+}
+
+/* The other end hung up before it answered: once more, or that was all. */
+static void retry(wefti_port *port, peer *self, const char *why)
+{
+    if (self->attempts >= ATTEMPTS) {
+        lose(port, self, why);
+        return;
+    }
+    hang_up(self);
+    begin_connect(port, self);
+}
+
+static void greet(wefti_port *port, peer *self)
+{
+    int error = 0;
+    socklen_t bytes = sizeof(error);
+    wefti_tcp_hello say = {.magic = WEFTI_TCP_MAGIC,
+                           .rank = (uint32_t)port->config.rank};
+    memcpy(say.proof, port->proof, sizeof(say.proof));
+    (void)getsockopt(self->stream.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+    if (error) {
+        lose(port, self, strerror(error));
+        return;
+    }
+    /* The first bytes of a connection: there is room. */
+    if (send(self->stream.fd, &say, sizeof(say), MSG_NOSIGNAL) !=
+        (ssize_t)sizeof(say)) {
+        retry(port, self, "it takes no greeting");
+        return;
+    }
+    self->state = GREETS;
+    watch_peer(port, self, EPOLLIN);
+}
+
+static void hear_answer(wefti_port *port, peer *self)
+{
+    unsigned char said;
+    ssize_t got = recv(self->stream.fd, &said, 1, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    if (got == 1 && said == WELCOME) {
+        be_up(port, self);
+    } else if (got == 1 && said == ELSEWHERE) {
+        hang_up(self);
+        self->state = AWAITED;
+    } else {
+        retry(port, self, got < 0 ? strerror(errno) : "it hangs up");
+    }
+}
+
+static bool handle_peer(wefti_port *port, peer *self, uint32_t events)
+{
+    switch (self->state) {
+    case CONNECTS:
+        greet(port, self);
+        return true;
+    case GREETS:
+        hear_answer(port, self);
+        return true;
+    case UP:
+        break;
+    case NONE:
+    case AWAITED:
+    case LOST:
+        return false; /* of a socket closed since */
+    }
+    bool moved = false;
+    if (events & EPOLLOUT) {
+        moved = flush(port, self);
+    }
+    if (self->state == UP && events & ~(uint32_t)EPOLLOUT) {
+        wefti_tcp_result result = wefti_tcp_stream_read(&self->stream);
+        if (result == WEFTI_TCP_BROKEN) {
+            lose(port, self, strerror(errno));
+        }
+        moved |= result != WEFTI_TCP_NOTHING;
+    }
+    return moved;
+}
+
+/* ---- who connects
+ * --------------------------------------------------------------
+ */
+
+static bool let_in(wefti_port *port)
+{
+    const int index =
+        wefti_tcp_visitors_accept(&port->visitors, port->listen_fd);
+    if (index >= 0 && !watch(port, port->visitors.list[index].fd,
+                             word_of_visitor(index), EPOLLIN, false)) {
+        wefti_tcp_visitors_dismiss(&port->visitors, index);
+    }
+    return index >= 0;
+}
+
+/* A rank of the job has shown itself: its connection, unless ours is better. */
+static void take_in(wefti_port *port, int index, int rank)
+{
+    peer *self = &port->peers[rank];
+    const bool ours = self->state == CONNECTS || self->state == GREETS;
+    const bool better = ours && port->config.rank < rank;
+    const bool fits = self->state != UP && self->state != LOST && !better;
+    const unsigned char say = fits ? WELCOME : ELSEWHERE;
+    const int fd = port->visitors.list[index].fd;
+    if (send(fd, &say, 1, MSG_NOSIGNAL) != 1 || !fits) {
+        wefti_tcp_visitors_dismiss(&port->visitors, index);
+        return;
+    }
+    hang_up(self);
+    self->stream.fd = wefti_tcp_visitors_take(&port->visitors, index);
+    self->watched = EPOLLIN; /* as a visitor; now as a peer */
+    if (!watch(port, self->stream.fd, rank, EPOLLIN, true)) {
+        lose(port, self, strerror(errno));
+        return;
+    }
+    be_up(port, self);
+}
+
+static void hear_visitor(wefti_port *port, int index)
+{
+    const wefti_tcp_hello *said =
+        wefti_tcp_visitors_hear(&port->visitors, index);
+    if (!said) {
+        return;
+    }
+    const bool known =
+        said->magic == WEFTI_TCP_MAGIC &&
+        said->rank < (uint32_t)port->config.npeers &&
+        (int)said->rank != port->config.rank &&
+        sodium_memcmp(said->proof, port->proof, sizeof(said->proof)) == 0;
+    if (known) {
+        take_in(port, index, (int)said->rank);
+    } else {
+        wefti_tcp_visitors_dismiss(&port->visitors, index);
+    }
+}
+
+/* ---- the table -------------------------------------------------------------
+ */
+
+static void log_to(wefti_port_say *say)
+{
+    (void)say; /* what happens is said by lost */
+}
+
+static void tear(wefti_port *port)
+{
+    for (int i = 0; i < port->config.npeers; i++) {
+        wefti_tcp_stream_fini(&port->peers[i].stream);
+    }
+    wefti_tcp_visitors_fini(&port->visitors);
+    if (port->listen_fd >= 0) {
+        close(port->listen_fd);
+    }
+    if (port->epoll_fd >= 0) {
+        close(port->epoll_fd);
+    }
+    sodium_memzero(port->proof, sizeof(port->proof));
+    free(port->peers);
+    free(port);
+}
+
+/* The address of the one device; false: it has none. */
+static bool find_device(const char *name, uint32_t *address_out)
+{
+    wefti_interface list[WEFTI_INTERFACES_MOST];
+    int count;
+    if (wefti_interface_list(list, &count) != WEFT_OK) {
+        return false;
+    }
+    for (int i = 0; i < count; i++) {
+        if (strcmp(list[i].name, name) == 0) {
+            *address_out = list[i].address;
+            return true;
+        }
+    }
+    errno = ENODEV;
+    return false;
+}
+
+static bool begin_to_listen(wefti_port *port)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET};
+    socklen_t bytes = sizeof(own);
+    if (!find_device(port->config.devices, &own.sin_addr.s_addr)) {
+        return false;
+    }
+    port->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    port->listen_fd = new_socket();
+    if (port->epoll_fd < 0 || port->listen_fd < 0 ||
+        bind(port->listen_fd, (const void *)&own, sizeof(own)) != 0 ||
+        listen(port->listen_fd, SOMAXCONN) != 0 ||
+        getsockname(port->listen_fd, (void *)&own, &bytes) != 0 ||
+        !watch(port, port->listen_fd, LISTENER, EPOLLIN, false)) {
+        return false;
+    }
+    port->own = (tcp_address){.magic = WEFTI_TCP_MAGIC,
+                              .address = own.sin_addr.s_addr,
+                              .port = own.sin_port};
+    return true;
+}
+
+static int open_port(const wefti_port_config *config, wefti_port **port_out,
+                     char *why_out, size_t why_bytes)
+{
+    wefti_port *port = calloc(1, sizeof(*port));
+    peer *peers = calloc((size_t)config->npeers, sizeof(*peers));
+    if (!port || !peers) {
+        free(port);
+        free(peers);
+        snprintf(why_out, why_bytes, "no memory for %d peers", config->npeers);
+        return -1;
+    }
+    port->config = *config;
+    port->peers = peers;
+    port->listen_fd = port->epoll_fd = -1;
+    memcpy(port->proof, config->proof, sizeof(port->proof));
+    for (int i = 0; i < config->npeers; i++) {
+        wefti_tcp_stream_init(&peers[i].stream, &port->config);
+    }
+    wefti_tcp_visitors_init(&port->visitors);
+    if (!begin_to_listen(port)) {
+        snprintf(why_out, why_bytes, "tcp on %s: %s", config->devices,
+                 strerror(errno));
+        tear(port);
+        return -1;
+    }
+    *port_out = port;
+    return 0;
+}
+
+static size_t get_address(wefti_port *port,
+                          unsigned char address_out[WEFTI_PORT_ADDRESS_BYTES])
+{
+    memcpy(address_out, &port->own, sizeof(port->own));
+    return sizeof(port->own);
+}
+
+static int connect_peer(wefti_port *port, int peer_index,
+                        const unsigned char *address, size_t address_bytes,
+                        char *why_out, size_t why_bytes)
+{
+    tcp_address there = {0};
+    if (address_bytes == sizeof(there)) {
+        memcpy(&there, address, sizeof(there));
+    }
+    if (there.magic != WEFTI_TCP_MAGIC) {
+        snprintf(why_out, why_bytes,
+                 "it uses another network library, as one does on several "
+                 "interfaces: name as many in WEFT_NET_INTERFACE on all ranks");
+        return -1;
+    }
+    port->peers[peer_index].address = address;
+    return 0;
+}
+
+static bool flush_all(wefti_port *port)
+{
+    bool moved = false;
+    while (port->dirty) {
+        peer *self = port->dirty;
+        port->dirty = self->next_dirty;
+        self->dirty = false;
+        if (self->state == UP) {
+            moved |= flush(port, self);
+        }
+    }
+    return moved;
+}
+
+static void send_message(wefti_port *port, const wefti_port_message *message)
+{
+    peer *to = &port->peers[message->peer];
+    if (to->state == LOST) {
+        return;
+    }
+    if (message->memory != WEFTI_PORT_MEMORY_HOST ||
+        !wefti_tcp_stream_put(&to->stream, message)) {
+        lose(port, to, "a message could not be queued");
+        return;
+    }
+    port->unsent++;
+    if (to->state == NONE) {
+        begin_connect(port, to);
+    } else if (to->state == UP && !to->stream.full) {
+        mark_dirty(port, to);
+        if (!port->held) {
+            (void)flush_all(port);
+        }
+    }
+}
+
+static void hold(wefti_port *port, bool on)
+{
+    port->held = on;
+    if (!on) {
+        (void)flush_all(port);
+    }
+}
+
+static bool progress(wefti_port *port)
+{
+    struct epoll_event news[NEWS_MOST];
+    bool moved = flush_all(port);
+    int count = epoll_wait(port->epoll_fd, news, NEWS_MOST, 0);
+    for (int i = 0; i < count; i++) {
+        const int64_t word = (int64_t)news[i].data.u64;
+        if (word >= 0) {
+            moved |= handle_peer(port, &port->peers[word], news[i].events);
+        } else if (word == LISTENER) {
+            moved |= let_in(port);
+        } else {
+            hear_visitor(port, (int)(LISTENER - 1 - word));
+            moved = true;
+        }
+    }
+    return flush_all(port) || moved;
+}
+
+static bool arm(wefti_port *port)
+{
+    struct pollfd news = {.fd = port->epoll_fd, .events = POLLIN};
+    return !flush_all(port) && poll(&news, 1, 0) == 0;
+}
+
+static int get_event_fd(wefti_port *port)
+{
+    return port->epoll_fd;
+}
+
+static size_t count_unsent(wefti_port *port)
+{
+    return port->unsent;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void close_port(wefti_port *port, int linger_ms)
+{
+    const int64_t until_ms = now_ms() + linger_ms;
+    while (port->unsent > 0 && now_ms() < until_ms) {
+        struct pollfd news = {.fd = port->epoll_fd, .events = POLLIN};
+        if (!progress(port)) {
+            (void)poll(&news, 1, 1);
+        }
+    }
+    tear(port);
+}
+
+static void list(wefti_port_found *found, void *context)
+{
+    wefti_interface all[WEFTI_INTERFACES_MOST];
+    int count = 0;
+    if (wefti_interface_list(all, &count) == WEFT_OK) {
+        for (int i = 0; i < count; i++) {
+            found(context, "tcp", all[i].name, !all[i].loopback);
+        }
+    }
+}
+
+const wefti_port_table wefti_port_tcp = {
+    .version = WEFTI_PORT_VERSION,
+    .name = "tcp",
+    .log_to = log_to,
+    .open = open_port,
+    .address = get_address,
+    .connect = connect_peer,
+    .send = send_message,
+    .hold = hold,
+    .progress = progress,
+    .arm = arm,
+    .event_fd = get_event_fd,
+    .unsent = count_unsent,
+    .close = close_port,
+    .list = list,
+};

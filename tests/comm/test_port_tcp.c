@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: two ports on weft's own sockets exchange messages whole and once, also
+ * when both connect at once; large ones keep their order and small ones may
+ * overtake; a message whose place goes while it comes is dropped, and those
+ * behind it are not; who speaks nonsense is lost, and nobody else.
+ * Method: ports in one process over the loopback, pushed in turns; each message
+ * carries its number and is filled from it; sizes drawn, with a printed seed.
+ */
+#include "comm/net/port_tcp.h"
+
+#include "base/clock.h"
+#include "tests/seed.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+    MESSAGES = 400,
+    MOST_BYTES = 600000,
+    SMALL_BYTES = 8192, /* those may overtake */
+    LIMIT_S = 30
+};
+
+/* What goes over the wire as a port's address; comm/net/port_tcp.c. */
+typedef struct address {
+    uint32_t magic;
+    uint32_t address;
+    uint16_t port;
+} address;
+
+typedef struct note {
+    uint32_t number, bytes;
+} note;
+
+typedef struct end {
+    wefti_port *port;
+    unsigned char place[MOST_BYTES];
+    unsigned got[MESSAGES]; /* how often */
+    int arrived, lost;
+    uint32_t last_large;
+    uint32_t withdrawn; /* the number of a message that has no place any more */
+    bool asked;
+    bool disorder, wrong;
+} end;
+
+static unsigned char byte_at(uint32_t number, size_t at)
+{
+    return (unsigned char)(number * 31 + at * 7 + at / 251);
+}
+
+static void *place(void *context, const void *header, size_t header_bytes,
+                   size_t data_bytes)
+{
+    end *self = context;
+    note what;
+    assert_int_equal(header_bytes, sizeof(what));
+    memcpy(&what, header, sizeof(what));
+    assert_int_equal(what.bytes, data_bytes);
+    if (what.number == self->withdrawn && self->asked) {
+        return NULL;
+    }
+    self->asked = what.number == self->withdrawn;
+    return what.number % 3 == 0 ? NULL : self->place; /* spilled, or placed */
+}
+
+static void arrived(void *context, const void *header, size_t header_bytes,
+                    const void *data, size_t data_bytes)
+{
+    end *self = context;
+    note what;
+    assert_int_equal(header_bytes, sizeof(what));
+    memcpy(&what, header, sizeof(what));
+    const unsigned char *bytes = data;
+    for (size_t i = 0; i < data_bytes; i++) {
+        self->wrong |= bytes[i] != byte_at(what.number, i);
+    }
+    self->wrong |= what.bytes != data_bytes;
+    if (data_bytes > SMALL_BYTES) {
+        self->disorder |= what.number < self->last_large;
+        self->last_large = what.number;
+    }
+    self->got[what.number]++;
+    self->arrived++;
+}
+
+static void lost(void *context, int peer, const char *why)
+{
+    end *self = context;
+    (void)peer;
+    assert_non_null(why);
+    self->lost++;
+}
+
+static void open_end(end *self, int rank, address *address_out)
+{
+    char why[200] = "";
+    unsigned char proof[WEFTI_PORT_PROOF_BYTES], own[WEFTI_PORT_ADDRESS_BYTES];
+    memset(self, 0, sizeof(*self));
+    self->withdrawn = UINT32_MAX;
+    memset(proof, 0x5c, sizeof(proof));
+    const wefti_port_config config = {.transports = "tcp",
+                                      .devices = "lo",
+                                      .rails = 1,
+                                      .rank = rank,
+                                      .npeers = 2,
+                                      .proof = proof,
+                                      .context = self,
+                                      .place = place,
+                                      .arrived = arrived,
+                                      .lost = lost};
+    assert_int_equal(
+        wefti_port_tcp.open(&config, &self->port, why, sizeof(why)), 0);
+    assert_int_equal(wefti_port_tcp.address(self->port, own),
+                     sizeof(*address_out));
+    memcpy(address_out, own, sizeof(*address_out));
+}
+
+static void send_one(end *from, int to, uint32_t number,
+                     const unsigned char *data, size_t bytes)
+{
+    const note what = {number, (uint32_t)bytes};
+    wefti_port_tcp.send(from->port,
+                        &(wefti_port_message){.peer = to,
+                                              .header = &what,
+                                              .header_bytes = sizeof(what),
+                                              .data = data,
+                                              .data_bytes = bytes});
+}
+
+static void connect_ends(end ends[2], address addresses[2])
+{
+    char why[200];
+    for (int i = 0; i < 2; i++) {
+        open_end(&ends[i], i, &addresses[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(
+            wefti_port_tcp.connect(ends[i].port, 1 - i,
+                                   (const unsigned char *)&addresses[1 - i],
+                                   sizeof(addresses[0]), why, sizeof(why)),
+            0);
+    }
+}
+
+/* Pushes both until each has got so many, sleeping as a rank does. */
+static void push(end ends[2], const int wanted[2])
+{
+    const int64_t until_ns = wefti_clock_ns() + LIMIT_S * INT64_C(1000000000);
+    while (ends[0].arrived < wanted[0] || ends[1].arrived < wanted[1]) {
+        bool moved = false;
+        struct pollfd news[2];
+        assert_true(wefti_clock_ns() < until_ns);
+        for (int i = 0; i < 2; i++) {
+            moved |= wefti_port_tcp.progress(ends[i].port);
+            moved |= !wefti_port_tcp.arm(ends[i].port);
+            news[i] = (struct pollfd){
+                .fd = wefti_port_tcp.event_fd(ends[i].port), .events = POLLIN};
+        }
+        if (!moved) {
+            assert_true(poll(news, 2, LIMIT_S * 1000) > 0);
+        }
+    }
+}
+
+static void close_ends(end ends[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (ends[i].port) {
+            wefti_port_tcp.close(ends[i].port, 100);
+        }
+    }
+    free(ends);
+}
+
+static size_t draw_bytes(uint64_t *seed)
+{
+    const uint64_t kind = random_next(seed) % 4;
+    const uint64_t most = kind == 0 ? 1 : kind == 1 ? 5000 : MOST_BYTES;
+    return (size_t)(random_next(seed) % most);
+}
+
+static void test_messages_both_ways_come_whole_and_once(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    end *ends = calloc(2, sizeof(*ends));
+    address addresses[2];
+    unsigned char *data[2][MESSAGES];
+    assert_non_null(ends);
+    connect_ends(ends, addresses);
+    for (uint32_t number = 0; number < MESSAGES; number++) {
+        for (int i = 0; i < 2; i++) {
+            const size_t bytes = draw_bytes(&seed);
+            unsigned char *at = data[i][number] = malloc(bytes + 1);
+            assert_non_null(at);
+            for (size_t k = 0; k < bytes; k++) {
+                at[k] = byte_at(number, k);
+            }
+            wefti_port_tcp.hold(ends[i].port, number % 16 != 15);
+            send_one(&ends[i], 1 - i, number, at, bytes);
+        }
+        if (number % 64 == 40) { /* mostly far behind, at times caught up */
+            const int most = (int)number + 1;
+            wefti_port_tcp.hold(ends[0].port, false);
+            wefti_port_tcp.hold(ends[1].port, false);
+            push(ends, number % 128 == 40 ? (int[2]){most, most}
+                                          : (int[2]){most / 2, most / 2});
+        }
+    }
+    push(ends, (int[2]){MESSAGES, MESSAGES});
+    for (int i = 0; i < 2; i++) {
+        assert_false(ends[i].wrong || ends[i].disorder || ends[i].lost);
+        assert_int_equal(wefti_port_tcp.unsent(ends[i].port), 0);
+        for (int number = 0; number < MESSAGES; number++) {
+            assert_int_equal(ends[i].got[number], 1);
+            free(data[i][number]);
+        }
+    }
+    close_ends(ends);
+}
+
+static void test_message_without_its_place_is_dropped(void **state)
+{
+    (void)state;
+    end *ends = calloc(2, sizeof(*ends));
+    address addresses[2];
+    unsigned char *data = calloc(3, MOST_BYTES);
+    assert_true(ends && data);
+    connect_ends(ends, addresses);
+    ends[1].withdrawn = 4;
+    for (uint32_t number = 3; number < 6; number++) {
+        unsigned char *at = data + (number - 3) * MOST_BYTES;
+        for (size_t k = 0; k < MOST_BYTES; k++) {
+            at[k] = byte_at(number, k);
+        }
+        send_one(&ends[0], 1, number, at, MOST_BYTES);
+    }
+    push(ends, (int[2]){0, 2});
+    assert_int_equal(ends[1].got[3], 1);
+    assert_int_equal(ends[1].got[4], 0);
+    assert_int_equal(ends[1].got[5], 1);
+    assert_false(ends[1].wrong || ends[1].lost);
+    free(data);
+    close_ends(ends);
+}
+
+/* With the proof, or without. */
+static int speak(const address *to, const void *words, size_t bytes)
+{
+    const struct sockaddr_in there = {.sin_family = AF_INET,
+                                      .sin_addr.s_addr = to->address,
+                                      .sin_port = to->port};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const void *)&there, sizeof(there)), 0);
+    assert_int_equal(send(fd, words, bytes, MSG_NOSIGNAL), bytes);
+    return fd;
+}
+
+static void test_nonsense_loses_the_one_who_speaks_it(void **state)
+{
+    (void)state;
+    struct {
+        uint32_t magic, rank;
+        unsigned char proof[WEFTI_PORT_PROOF_BYTES];
+        uint32_t header_bytes, data_bytes;
+    } words = {.rank = 1, .header_bytes = 8, .data_bytes = UINT32_MAX};
+    end *ends = calloc(2, sizeof(*ends));
+    address addresses[2];
+    assert_non_null(ends);
+    connect_ends(ends, addresses);
+    words.magic = addresses[0].magic;
+    memset(words.proof, 0x11, sizeof(words.proof)); /* not the job's */
+    int stranger = speak(&addresses[0], &words, sizeof(words));
+    const unsigned char data[] = {byte_at(1, 0)};
+    send_one(&ends[1], 0, 1, data, 1);
+    push(ends, (int[2]){1, 0});
+    assert_int_equal(ends[0].lost + ends[1].lost, 0);
+    close(stranger);
+    close_ends(ends);
+
+    ends = calloc(2, sizeof(*ends));
+    assert_non_null(ends);
+    connect_ends(ends, addresses);
+    memset(words.proof, 0x5c, sizeof(words.proof));
+    unsigned char frame[sizeof(words) + 8] = {0};
+    memcpy(frame, &words, sizeof(words));
+    stranger = speak(&addresses[0], frame, sizeof(frame));
+    const int64_t until_ns = wefti_clock_ns() + LIMIT_S * INT64_C(1000000000);
+    while (ends[0].lost == 0) {
+        assert_true(wefti_clock_ns() < until_ns);
+        struct pollfd news = {.fd = wefti_port_tcp.event_fd(ends[0].port),
+                              .events = POLLIN};
+        assert_true(poll(&news, 1, LIMIT_S * 1000) > 0);
+        (void)wefti_port_tcp.progress(ends[0].port);
+    }
+    assert_int_equal(ends[0].arrived, 0);
+    close(stranger);
+    close_ends(ends);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_messages_both_ways_come_whole_and_once),
+        cmocka_unit_test(test_message_without_its_place_is_dropped),
+        cmocka_unit_test(test_nonsense_loses_the_one_who_speaks_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

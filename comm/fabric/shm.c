@@ -40,7 +40,9 @@ static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
 
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 {
-    return posted(fabric, path) - read_by(fabric, path) < WEFTI_DEPTH;
+    const uint64_t most =
+        path.ring == WEFTI_RING_LETTERS ? WEFTI_LETTER_SLOTS : WEFTI_DEPTH;
+    return posted(fabric, path) - read_by(fabric, path) < most;
 }
 
 static void post(wefti_fabric *fabric, wefti_fabric_path path,

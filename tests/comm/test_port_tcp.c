@@ -173,7 +173,7 @@ static void push(end ends[2], const int wanted[2])
     }
 }
 
-static void close_ends(end ends[2])
+static void close_ends(end *ends)
 {
     for (int i = 0; i < 2; i++) {
         if (ends[i].port) {

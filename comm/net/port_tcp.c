@@ -16,6 +16,7 @@
  */
 #include "comm/net/port_tcp.h"
 
+#include "base/clock.h"
 #include "comm/net/interface.h"
 #include "comm/net/tcp_stream.h"
 #include "comm/net/tcp_visitors.h"
@@ -30,7 +31,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -176,25 +176,37 @@ static int new_socket(void)
     return fd;
 }
 
-/* Begins to connect, from the interface in use. */
+/* A socket that connects, from the interface in use; -1, and errno. */
+static int try_connect(const wefti_port *port, const tcp_address *to)
+{
+    const struct sockaddr_in there = {.sin_family = AF_INET,
+                                      .sin_addr.s_addr = to->address,
+                                      .sin_port = to->port};
+    const struct sockaddr_in here = {.sin_family = AF_INET,
+                                     .sin_addr.s_addr = port->own.address};
+    int fd = new_socket();
+    if (fd >= 0 && (bind(fd, (const void *)&here, sizeof(here)) != 0 ||
+                    (connect(fd, (const void *)&there, sizeof(there)) != 0 &&
+                     errno != EINPROGRESS))) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* What this host refuses may be short for a moment only: again, a few times. */
 static void begin_connect(wefti_port *port, peer *self)
 {
     tcp_address to;
     memcpy(&to, self->address, sizeof(to));
-    const struct sockaddr_in there = {.sin_family = AF_INET,
-                                      .sin_addr.s_addr = to.address,
-                                      .sin_port = to.port};
-    const struct sockaddr_in here = {.sin_family = AF_INET,
-                                     .sin_addr.s_addr = port->own.address};
-    int fd = new_socket();
-    self->stream.fd = fd;
-    self->attempts++;
-    if (fd < 0 || bind(fd, (const void *)&here, sizeof(here)) != 0 ||
-        (connect(fd, (const void *)&there, sizeof(there)) != 0 &&
-         errno != EINPROGRESS)) {
+    do {
+        self->stream.fd = try_connect(port, &to);
+    } while (self->stream.fd < 0 && self->attempts++ < ATTEMPTS);
+    if (self->stream.fd < 0) {
         lose(port, self, strerror(errno));
         return;
     }
+    self->attempts++;
     self->state = CONNECTS;
     watch_peer(port, self, EPOLLOUT);
 }
@@ -379,26 +391,34 @@ static bool find_device(const char *name, uint32_t *address_out)
     return false;
 }
 
-static bool begin_to_listen(wefti_port *port)
+/* NULL, or which call was refused. */
+static const char *begin_to_listen(wefti_port *port)
 {
     struct sockaddr_in own = {.sin_family = AF_INET};
     socklen_t bytes = sizeof(own);
     if (!find_device(port->config.devices, &own.sin_addr.s_addr)) {
-        return false;
+        return "getifaddrs";
     }
     port->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (port->epoll_fd < 0) {
+        return "epoll_create1";
+    }
     port->listen_fd = new_socket();
-    if (port->epoll_fd < 0 || port->listen_fd < 0 ||
-        bind(port->listen_fd, (const void *)&own, sizeof(own)) != 0 ||
-        listen(port->listen_fd, SOMAXCONN) != 0 ||
-        getsockname(port->listen_fd, (void *)&own, &bytes) != 0 ||
-        !watch(port, port->listen_fd, LISTENER, EPOLLIN, false)) {
-        return false;
+    if (port->listen_fd < 0) {
+        return "socket";
+    }
+    if (bind(port->listen_fd, (const void *)&own, sizeof(own)) != 0) {
+        return "bind";
+    }
+    if (listen(port->listen_fd, SOMAXCONN) != 0 ||
+        getsockname(port->listen_fd, (void *)&own, &bytes) != 0) {
+        return "listen";
     }
     port->own = (tcp_address){.magic = WEFTI_TCP_MAGIC,
                               .address = own.sin_addr.s_addr,
                               .port = own.sin_port};
-    return true;
+    return watch(port, port->listen_fd, LISTENER, EPOLLIN, false) ? NULL
+                                                                  : "epoll_ctl";
 }
 
 static int open_port(const wefti_port_config *config, wefti_port **port_out,
@@ -420,9 +440,10 @@ static int open_port(const wefti_port_config *config, wefti_port **port_out,
         wefti_tcp_stream_init(&peers[i].stream, &port->config);
     }
     wefti_tcp_visitors_init(&port->visitors);
-    if (!begin_to_listen(port)) {
-        snprintf(why_out, why_bytes, "tcp on %s: %s", config->devices,
-                 strerror(errno));
+    const char *refused = begin_to_listen(port);
+    if (refused) {
+        snprintf(why_out, why_bytes, "tcp on %s: %s (%s)", config->devices,
+                 strerror(errno), refused);
         tear(port);
         return -1;
     }
@@ -452,6 +473,10 @@ static int connect_peer(wefti_port *port, int peer_index,
         return -1;
     }
     port->peers[peer_index].address = address;
+    if (!wefti_tcp_stream_reserve(&port->peers[peer_index].stream)) {
+        snprintf(why_out, why_bytes, "no memory for its messages");
+        return -1;
+    }
     return 0;
 }
 
@@ -534,17 +559,10 @@ static size_t count_unsent(wefti_port *port)
     return port->unsent;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void close_port(wefti_port *port, int linger_ms)
 {
-    const int64_t until_ms = now_ms() + linger_ms;
-    while (port->unsent > 0 && now_ms() < until_ms) {
+    const int64_t until_ns = wefti_clock_ns() + linger_ms * INT64_C(1000000);
+    while (port->unsent > 0 && wefti_clock_ns() < until_ns) {
         struct pollfd news = {.fd = port->epoll_fd, .events = POLLIN};
         if (!progress(port)) {
             (void)poll(&news, 1, 1);

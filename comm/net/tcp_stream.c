@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 enum {
+    RESERVED = 4,           /* messages */
     SMALL_BYTES = 8192,     /* that overtake */
     RUN = 16,               /* messages in one call */
     READ_MOST = 2 << 20,    /* bytes in a row, then others have a turn */
@@ -43,6 +44,21 @@ void wefti_tcp_stream_init(wefti_tcp_stream *stream,
     stream->fd = -1;
     stream->config = config;
     stream->lowat = 1;
+}
+
+bool wefti_tcp_stream_reserve(wefti_tcp_stream *stream)
+{
+    for (int i = 0; i < RESERVED; i++) {
+        wefti_tcp_record *record = malloc(sizeof(*record));
+        if (!record) {
+            return false;
+        }
+        record->next = stream->free;
+        stream->free = record;
+    }
+    stream->spill = malloc(SMALL_BYTES);
+    stream->spill_bytes = stream->spill ? SMALL_BYTES : 0;
+    return stream->spill != NULL;
 }
 
 static void free_list(wefti_tcp_record *first)
@@ -172,7 +188,9 @@ wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
             continue;
         }
         if (sent < 0) {
-            stream->full = errno == EAGAIN;
+            /* Also what this host is short of for a moment. */
+            stream->full =
+                errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM;
             return stream->full ? result : WEFTI_TCP_BROKEN;
         }
         retire(stream, (size_t)sent);

@@ -63,6 +63,10 @@ typedef enum wefti_tcp_result {
 void wefti_tcp_stream_init(wefti_tcp_stream *stream,
                            const wefti_port_config *config);
 
+/* Memory for a few small messages each way, so that these need none later;
+ * false: there is none. */
+bool wefti_tcp_stream_reserve(wefti_tcp_stream *stream);
+
 /* Drops what is queued; closes fd. */
 void wefti_tcp_stream_fini(wefti_tcp_stream *stream);
 

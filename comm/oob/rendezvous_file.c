@@ -283,13 +283,15 @@ static weft_status join(const wefti_bootstrap_request *request,
     if (status != WEFT_OK) {
         return status;
     }
-    return request->rank == 0 ? serve(request, path, membership_out)
-                              : come(request, path, membership_out);
+    return request->nranks == 1 ? wefti_bootstrap_alone(request, membership_out)
+           : request->rank == 0 ? serve(request, path, membership_out)
+                                : come(request, path, membership_out);
 }
 
 const wefti_launch_source wefti_launch_source_file = {
     .name = "a file",
     .sign = "WEFT_RENDEZVOUS begins with file:",
+    .alone_too = true, /* a wrong path is told */
     .applies = applies,
     .find_rank = wefti_environment_find_rank,
     .join = join,

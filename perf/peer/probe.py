@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""In which mode the machine is: what bin/peers-probe measures.
+"""In which mode the machine is: what bin/peers-mode measures.
 
 A virtual machine's cores move between physical ones every few seconds, and the
 way from one to the other is then several times as long. A process may spend all
@@ -31,7 +31,7 @@ class Probe:
 
 class Prober:
     def __init__(self, build):
-        self.program = os.path.join(build, "bin", "peers-probe")
+        self.program = os.path.join(build, "bin", "peers-mode")
 
     def take(self):
         status, out, errors = process.run([self.program], LIMIT_S)

@@ -107,7 +107,7 @@ class Run(unittest.TestCase):
             os.mkdir(os.path.join(build, "bin"))
             for name in os.listdir(os.path.join(BUILD, "bin")):
                 if name.startswith("weft-") or name in (
-                        "peers-probe", "peers-limit"):
+                        "peers-mode", "peers-limit"):
                     os.symlink(os.path.join(BUILD, "bin", name),
                                os.path.join(build, "bin", name))
             done = run("--sizes", "8", *QUICK, build=build)
@@ -152,7 +152,7 @@ class Process(unittest.TestCase):
         with tempfile.TemporaryDirectory() as build:
             os.mkdir(os.path.join(build, "bin"))
             pid_path = os.path.join(build, "pid")
-            for name in ("weft-run", "weft-perf", "peers-probe",
+            for name in ("weft-run", "weft-perf", "peers-mode",
                          "peers-limit"):
                 path = os.path.join(build, "bin", name)
                 with open(path, "w", encoding="utf-8") as file:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * perf/peer/peer_probe.c - bin/peers-probe: in which mode the machine is.
+ * perf/peer/peer_mode.c - bin/peers-mode: in which mode the machine is.
  *
  * Virtual cores are moved between physical ones, and what one core has written
  * then takes longer to reach the other. Two threads on the first two cores that
@@ -153,7 +153,7 @@ int main(void)
         shared.core = cores[1];
         bind_to(cores[0]);
         if (pthread_create(&other, NULL, answer, &shared) != 0) {
-            fprintf(stderr, "peers-probe: no second thread\n");
+            fprintf(stderr, "peers-mode: no second thread\n");
             return EXIT_FAILURE;
         }
         measure(&shared, &line_us, &hand_us);

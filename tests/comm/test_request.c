@@ -199,7 +199,7 @@ static int begin_each_kind(weft_comm *comm, void *context)
     memset(counts, 0xff, sizeof(counts));
     memset(list, 0xff, sizeof(list));
     scale = -1;
-    failures += CHECK(weft_request_test(requests[3]) == WEFT_OK) +
+    failures += CHECK(weft_request_wait(requests[3]) == WEFT_OK) +
                 CHECK(weft_allreduce(&plain, &plain, 1, WEFT_DTYPE_I64,
                                      WEFT_REDOP_SUM, comm, NULL) == WEFT_OK) +
                 CHECK(plain == nranks);

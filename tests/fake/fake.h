@@ -116,6 +116,7 @@ typedef struct fake_state {
     pthread_mutex_t lock;
     pthread_cond_t progress; /* work was done, or an error came */
     atomic_int pid;          /* of the process that has initialised; else 0 */
+    CUresult dying;          /* no work touches memory any more */
     CUresult sticky;         /* what all calls return from now on */
     uint64_t allocations, operations, next_id, chance;
     fake_device devices[FAKE_MOST_DEVICES];
@@ -136,7 +137,9 @@ CUresult fake_enter_context(void); /* needs a current context too */
 void fake_set_in_function(bool inside);
 CUcontext fake_current(void); /* after fake_enter_context: not NULL */
 
-/* Makes an error sticky: the first stays. Without the lock. */
+/* Makes an error sticky: the first stays. It becomes visible only when nothing
+ * touches memory any more, which the program may then take away; a driver's
+ * pinned pages would outlive it. Without the lock. */
 void fake_fail(CUresult error);
 /* Waits for progress, or for a moment: others' memory changes silently. */
 void fake_wait_locked(uint64_t *backoff_ns);
@@ -160,13 +163,16 @@ fake_range *fake_range_find(CUdeviceptr address, size_t bytes);
 /* The range that overlaps these bytes, or NULL. */
 fake_range *fake_range_touching(CUdeviceptr address, size_t bytes);
 bool fake_range_reachable(const fake_range *range, int ordinal);
+/* Whether an operation is at work in any. */
+bool fake_range_any_used(void);
 /* Waits until no operation uses it. */
 void fake_range_await_unused(fake_range *range);
 
 /*
  * fake_range_use - where an operation of a device finds memory, until
  * fake_range_done; host memory that the driver does not know is itself, where
- * allowed. NULL: the address is illegal for the device, and a line says so.
+ * allowed. NULL: the address is illegal for the device, and a line says so; or
+ * an error is about to become visible.
  * Without the lock.
  */
 void *fake_range_use(int ordinal, CUdeviceptr address, size_t bytes,

@@ -179,8 +179,14 @@ CUresult fake_enter_context(void)
 
 void fake_fail(CUresult error)
 {
+    uint64_t backoff_ns = 0;
     pthread_mutex_lock(&fake.lock);
-    if (fake.sticky == CUDA_SUCCESS) {
+    if (fake.dying == CUDA_SUCCESS) {
+        fake.dying = error;
+        pthread_cond_broadcast(&fake.progress);
+        while (fake_range_any_used()) {
+            fake_wait_locked(&backoff_ns);
+        }
         fake.sticky = error;
     }
     pthread_cond_broadcast(&fake.progress);

@@ -153,7 +153,7 @@ static CUresult run_wait(CUstream stream, fake_work *work)
     uint64_t backoff_ns = 0;
     pthread_mutex_lock(&fake.lock);
     while (!is_complete(work->event, work->mark) &&
-           fake.sticky == CUDA_SUCCESS) {
+           fake.dying == CUDA_SUCCESS) {
         fake_wait_locked(&backoff_ns);
     }
     pthread_mutex_unlock(&fake.lock);

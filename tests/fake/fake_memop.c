@@ -55,7 +55,7 @@ static void await(const void *at, const fake_value_params *value)
 {
     uint64_t backoff_ns = 0;
     pthread_mutex_lock(&fake.lock);
-    while (!is_met(at, value) && fake.sticky == CUDA_SUCCESS) {
+    while (!is_met(at, value) && fake.dying == CUDA_SUCCESS) {
         fake_wait_locked(&backoff_ns);
     }
     pthread_mutex_unlock(&fake.lock);

@@ -93,6 +93,16 @@ bool fake_range_reachable(const fake_range *range, int ordinal)
            (fake.devices[ordinal].primary.peers >> range->owner & 1);
 }
 
+bool fake_range_any_used(void)
+{
+    for (size_t i = 0; i < fake.range_count; i++) {
+        if (fake.ranges[i]->users != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void fake_range_await_unused(fake_range *range)
 {
     uint64_t backoff_ns = 0;
@@ -107,7 +117,9 @@ void *fake_range_use(int ordinal, CUdeviceptr address, size_t bytes,
     void *found = NULL;
     pthread_mutex_lock(&fake.lock);
     fake_range *range = fake_range_find(address, bytes ? bytes : 1);
-    if (!range) {
+    if (fake.dying != CUDA_SUCCESS) {
+        /* too late for more work */
+    } else if (!range) {
         fake_say("%s: %#llx to %#llx is not memory of a device, or no longer",
                  what, address, address + bytes);
     } else if (range->kind == FAKE_MAPPED ? !range->reach : false) {

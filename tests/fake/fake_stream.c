@@ -94,6 +94,20 @@ static CUresult demanded_error(void)
     return now ? (CUresult)settings->error : CUDA_SUCCESS;
 }
 
+/* The sticky error; waits for one that is about to become it, so that nobody
+ * takes work that it ended for work that was done. */
+static CUresult settled_error(void)
+{
+    uint64_t backoff_ns = 0;
+    pthread_mutex_lock(&fake.lock);
+    while (fake.sticky != fake.dying) {
+        fake_wait_locked(&backoff_ns);
+    }
+    CUresult result = fake.sticky;
+    pthread_mutex_unlock(&fake.lock);
+    return result;
+}
+
 /* After an error nothing runs, host functions neither (cuLaunchHostFunc). */
 static void run_work(CUstream stream, fake_work *work)
 {
@@ -101,9 +115,7 @@ static void run_work(CUstream stream, fake_work *work)
     if (!work->writes_value) {
         fake_stream_land(stream);
     }
-    pthread_mutex_lock(&fake.lock);
-    CUresult result = fake.sticky;
-    pthread_mutex_unlock(&fake.lock);
+    CUresult result = settled_error();
     if (result == CUDA_SUCCESS) {
         result = demanded_error();
         if (result == CUDA_SUCCESS) {
@@ -112,6 +124,7 @@ static void run_work(CUstream stream, fake_work *work)
         if (result != CUDA_SUCCESS) {
             fake_fail(result);
         }
+        (void)settled_error(); /* of another stream: it may have ended a wait */
     }
     if (work->writes_value) {
         fake_delay(&stream->seed);

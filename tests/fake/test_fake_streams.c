@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -521,6 +522,46 @@ static void test_illegal_address_is_sticky(void **state)
     assert_true(ended[0] > 0 && ended[FREE_WAITED] > 0);
 }
 
+enum { LARGE_BYTES = 16 << 20 };
+
+/* Once an error is reported, a copy of another stream touches the host's memory
+ * no more, which may be unmapped then. The third operation fails: the fill,
+ * most often while the copy is at work, or the copy. */
+static void check_copies_end(void *arg)
+{
+    (void)arg;
+    open_device(0);
+    CUstream copying = new_stream(), failing = new_stream();
+    CUdeviceptr memory = new_memory(LARGE_BYTES), other = new_memory(BYTES);
+    void *host = mmap(NULL, LARGE_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(host != MAP_FAILED);
+    CHECK_OK(cuMemHostRegister_v2(host, LARGE_BYTES, 0));
+    CHECK_OK(cuMemsetD8Async(memory, 2, LARGE_BYTES, copying));
+    CHECK_OK(cuStreamSynchronize(copying));
+    CHECK_OK(cuMemcpyDtoHAsync_v2(host, memory, LARGE_BYTES, copying));
+    CHECK_OK(cuMemsetD8Async(other, 3, BYTES, failing));
+    CUresult result = cuStreamSynchronize(failing);
+    if (result == CUDA_SUCCESS) { /* the copy was the third */
+        result = cuStreamSynchronize(copying);
+    }
+    CHECK(result == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(munmap(host, LARGE_BYTES) == 0);
+    struct timespec pause = {0, 50000000}; /* longer than a copy's parts */
+    nanosleep(&pause, NULL);
+}
+
+static void test_nothing_is_copied_after_an_error(void **state)
+{
+    (void)state;
+    for (int i = 1; i <= 8; i++) {
+        char seed[16];
+        snprintf(seed, sizeof(seed), "%d", i);
+        in_child(check_copies_end, NULL, "WEFT_FAKE_GPU_ERROR", "700@3",
+                 "WEFT_FAKE_GPU_SEED", seed, NULL);
+    }
+}
+
 static void call_driver(void *arg)
 {
     int count;
@@ -581,6 +622,7 @@ int main(void)
         cmocka_unit_test(test_values_out_of_reach_are_refused),
         cmocka_unit_test(test_remote_writes_need_a_flush),
         cmocka_unit_test(test_illegal_address_is_sticky),
+        cmocka_unit_test(test_nothing_is_copied_after_an_error),
         cmocka_unit_test(test_host_functions_may_be_serialised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

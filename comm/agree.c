@@ -3,8 +3,8 @@
  * comm/agree.c - comparing what ranks have entered, sent and expect.
  *
  * A peer's entry is read after its number was loaded, which pairs with the
- * store in comm/oneshot.c; nobody writes over it before this rank has settled
- * the operation (comm/op.c).
+ * store in comm/oneshot.c; nobody writes over it before this rank has
+ * settled the operation (comm/op.c).
  */
 #include "comm/agree.h"
 
@@ -12,6 +12,8 @@
 #include "comm/op.h"
 #include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
+#include "comm/select.h"
+#include "comm/signature_text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/agree.h - are all ranks in the same operation, and do senders send what
- * receivers expect? Whoever finds that not to be so fails the communicator,
- * with a text that has both sides.
+ * comm/agree.h - are all ranks in the same operation, and do senders send
+ * what receivers expect? Whoever finds that not to be so fails the
+ * communicator, with a text that has both sides.
  */
 #ifndef COMM_AGREE_H
 #define COMM_AGREE_H

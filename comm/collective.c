@@ -7,10 +7,11 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/relax.h"
-#include "comm/engine.h"
 #include "comm/extent.h"
 #include "comm/oneshot.h"
 #include "comm/op.h"
+#include "comm/op_life.h"
+#include "comm/wake.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,15 +150,13 @@ static void push(weft_comm *comm, wefti_request *request)
     }
 }
 
-static void describe(const weft_comm *comm, const wefti_request *request,
-                     wefti_wait_record *found_out)
+static wefti_title describe(const weft_comm *comm, const wefti_request *request)
 {
     const wefti_op *op = comm->ops;
     while (op->request != request) { /* it has a lane, or nobody would ask */
         op++;
     }
-    found_out->signature = op->signature.kind;
-    found_out->number = op->number;
+    return (wefti_title){op->signature.kind, op->number};
 }
 
 /* Those of a set of lanes, as long as the turn's budget lasts. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/collective.h - collectives that have been posted: each gets its number
- * and its lane in the order of posting, as soon as the lane is free.
+ * comm/collective.h - collectives that have been posted: each gets its
+ * number and its lane in the order of posting, as soon as the lane is free.
  */
 #ifndef COMM_COLLECTIVE_H
 #define COMM_COLLECTIVE_H

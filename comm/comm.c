@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "comm/collective.h"
 #include "comm/consensus.h"
+#include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
 #include "comm/copies.h"
 #include "comm/engine.h"
@@ -22,6 +23,8 @@
 #include "comm/net/net.h"
 #include "comm/op.h"
 #include "comm/p2p/letters.h"
+#include "comm/reduction.h"
+#include "comm/reserve.h"
 #include "comm/ticket.h"
 
 #include <fcntl.h>
@@ -166,7 +169,7 @@ static void find_bells(weft_comm *comm, const wefti_comm_parts *parts)
     for (int peer = 0; peer < comm->nranks; peer++) {
         comm->peers[peer].world_rank = parts->world_ranks[peer];
         comm->bells[peer] =
-            parts->parent && !wefti_remote_is(&comm->fabric, peer)
+            parts->parent && !wefti_fabric_is_far(&comm->fabric, peer)
                 ? parts->parent->bells[parts->parent_ranks[peer]]
                 : &wefti_shared_get_page(&comm->fabric.shared, peer)->bell;
     }
@@ -286,6 +289,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
                              sizeof(*comm->peers) + sizeof(wefti_doorbell *));
     wefti_tickets_init(comm);
     comm->kinds = kinds;
+    comm->watch = &wefti_diagnosis;
     comm->head_word = WEFTI_LIVE_WORD;
     comm->tail_word = WEFTI_LIVE_WORD;
     comm->home = parts->engine->home;

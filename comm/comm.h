@@ -7,9 +7,6 @@
 
 #include "comm/core.h"
 
-/* Address space of the job's memory file; pages exist once touched. */
-#define WEFTI_MEMORY_REACH_BYTES ((uint64_t)1 << 44)
-
 /*
  * What a communicator is made of. members: of the job. world_ranks[nranks]: who
  * its members are in the job. memory_fd -1: one rank, private memory. Borrowed

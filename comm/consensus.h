@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/consensus.h - ranks that make something together: a communicator, memory
- * that peers write into, a reduction. All succeed, or all learn which one did
- * not, and why.
+ * comm/consensus.h - ranks that make something together: a communicator,
+ * memory that peers write into, a reduction. All succeed, or all learn which
+ * one did not, and why.
  *
  *   exchange   what each says of itself: all get all
  *   reserve    one rank of each domain sets memory aside, the others learn

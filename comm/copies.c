@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/copies.c - places, a queue of those with a request, and the streams.
+ * comm/copies.c - places, a queue of those with a request, and the
+ * streams.
  *
  * Each place has at most one request, so the queue has room for all. One
  * thread hands over at a time: the order of asking is that of the streams.
@@ -13,8 +14,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/control/fault.h"
-#include "comm/engine.h"
 #include "comm/op.h"
+#include "comm/wake.h"
 #include "device/failure.h"
 
 #include <sched.h>

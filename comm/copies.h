@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/copies.h - copies between a device's memory and the host's staging, for
- * a communicator whose device has memory that the host must not touch.
+ * comm/copies.h - copies between a device's memory and the host's
+ * staging, for a communicator whose device has memory that the host must not
+ * touch.
  *
  *   engine's lock held               not held                       held
  *   wefti_copies_ask --> requests --> wefti_copies_hand_over --> wefti_copies_

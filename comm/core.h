@@ -21,7 +21,6 @@
 #include "comm/oob/membership.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
-#include "comm/reduction.h"
 #include "comm/select.h"
 #include "device/device.h"
 #include "weft/mem.h"
@@ -32,7 +31,8 @@
 
 enum {
     WEFTI_GATE_CHUNKS_MAX = 4096, /* of one operation */
-    WEFTI_BOUNCES = 2 /* of a track: one for the step, one runs ahead */
+    WEFTI_BOUNCES = 2, /* of a track: one for the step, one runs ahead */
+    WEFTI_REDUCTIONS = WEFT_REDOP_USER_END - WEFT_REDOP_USER
 };
 
 /*
@@ -159,6 +159,17 @@ typedef struct wefti_letter wefti_letter;
 typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
 
+/*
+ * Who asks why something stands still (comm/control/diagnosis.c). Lock held.
+ *
+ * stalled   each time op could not move
+ * stands    each time the stream of a request has not come to it
+ */
+typedef struct wefti_watch {
+    void (*stalled)(weft_comm *comm, wefti_op *op);
+    void (*stands)(weft_comm *comm, const wefti_request *request);
+} wefti_watch;
+
 typedef struct wefti_net wefti_net;
 typedef struct wefti_control wefti_control;
 typedef struct wefti_hosts wefti_hosts;
@@ -178,8 +189,8 @@ typedef struct wefti_shown_wait {
 } wefti_shown_wait;
 
 /*
- * Its flags (each pairs with loads in comm/engine.c; the work itself is under
- * the lock):
+ * Its flags (each pairs with loads in comm/engine.c; the work itself is
+ * under the lock):
  *
  * pending    raised before the progress thread's bell is rung, loaded by it
  *            between arm and sleep (base/doorbell.h)
@@ -213,6 +224,7 @@ typedef struct wefti_engine {
     wefti_net *net;         /* NULL: all ranks share memory */
     wefti_control *control; /* with a net */
     wefti_hosts *hosts;     /* NULL: nothing is known of them */
+    void (*hosts_close)(wefti_hosts *hosts); /* if there are any */
     wefti_shown_wait shown;
     bool failed;               /* some communicator of it has */
     wefti_memory_limit memory; /* as it was when the ranks met */
@@ -255,6 +267,7 @@ struct weft_comm {
     int ops_in_flight;
     wefti_tuning tuning;
     wefti_observer observer;
+    const wefti_watch *watch;
 
     wefti_mapping *mapping;
     uint64_t memory_offset;
@@ -319,11 +332,12 @@ struct weft_comm {
     /* This rank must tell other domains of it: stored before the fault page's
      * state, loaded after it. */
     _Atomic bool fault_told;
-    /* wefti_fault_act -> weft_comm_get_fault: a copy is in fault. */
+    /* wefti_fault_learn -> weft_comm_get_fault: a copy is in fault. */
     _Atomic uint32_t fault_seen;
     weft_fault fault;
 
-    wefti_reduction *reductions[WEFTI_REDUCTIONS]; /* NULL: a free number */
+    /* A NULL is a free number. */
+    struct wefti_reduction *reductions[WEFTI_REDUCTIONS];
     uint64_t tail_word;
 };
 

@@ -22,7 +22,6 @@
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/copies.h"
-#include "comm/hosts.h"
 #include "comm/live.h"
 #include "comm/net/net.h"
 #include "comm/request.h"
@@ -111,7 +110,9 @@ void wefti_engine_release(wefti_engine *engine)
     }
     wefti_net_close(engine->net);
     wefti_control_close(engine->control);
-    wefti_hosts_close(engine->hosts);
+    if (engine->hosts) {
+        engine->hosts_close(engine->hosts);
+    }
     free(engine->lists);
     wefti_board_close(engine->board);
     wefti_mapping_close(engine->mapping);
@@ -129,7 +130,7 @@ static bool push_comm(weft_comm *comm)
 {
     wefti_requests_take_in(comm);
     if (comm->failed != WEFT_OK) {
-        return wefti_fault_release(comm);
+        return wefti_requests_release(comm);
     }
     if (!wefti_fault_is_published(comm)) {
         return wefti_requests_advance(comm, TURN_BYTES);
@@ -141,7 +142,8 @@ static bool push_comm(weft_comm *comm)
          i++) {
         moved = true;
     }
-    return (wefti_fault_is_ripe(comm, moved) && wefti_fault_act(comm)) || moved;
+    return (wefti_fault_is_ripe(comm, moved) && wefti_requests_stop(comm)) ||
+           moved;
 }
 
 /* A communicator has used up its turn: what compute waits for does not wait for
@@ -269,11 +271,6 @@ static bool park(wefti_engine *engine, bool (*done)(const void *),
     }
     wefti_doorbell_disarm(engine->bell, seen);
     return news.done;
-}
-
-bool wefti_engine_spins(const wefti_engine *engine)
-{
-    return !engine->crowded && engine->spin_ns > 0;
 }
 
 /* How long a device is looked at without a sleep. */
@@ -411,15 +408,30 @@ weft_status wefti_engine_start(wefti_engine *engine)
                    : WEFT_OK;
 }
 
-void wefti_engine_wake(wefti_engine *engine)
+/*
+ * The watcher carries operations on by itself, so that news wake one thread,
+ * not two. It arms the port again unless a caller waits, which is woken
+ * instead: it is to see what it waits for, and mostly has more to do with the
+ * network.
+ */
+void wefti_engine_attend(void *argument)
 {
-    wefti_doorbell_ring(&engine->idle);
-    if (engine->bell != &engine->idle) {
-        wefti_doorbell_ring(engine->bell);
+    wefti_engine *engine = argument;
+    bool again = true, wake = false;
+    while (again) {
+        pthread_mutex_lock(&engine->lock);
+        const bool driven = atomic_load(&engine->drivers) > 0;
+        const bool awaited = atomic_load(&engine->callers) > 0;
+        again =
+            driven ? wefti_engine_push(engine) : wefti_net_drain(engine->net);
+        wake = driven && (awaited || engine->looks || engine->copies_asked ||
+                          engine->due_ns != INT64_MAX);
+        if (!again && !awaited) {
+            again = !wefti_net_arm(engine->net);
+        }
+        wefti_engine_unlock(engine);
     }
-}
-
-void wefti_engine_woken(void *engine)
-{
-    wefti_engine_wake(engine);
+    if (wake) {
+        wefti_doorbell_wake(engine->bell);
+    }
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/extent.h - which bytes of its buffers one rank uses in an operation.
+ * comm/extent.h - which bytes of its buffers one rank uses in an
+ * operation.
  */
 #ifndef COMM_EXTENT_H
 #define COMM_EXTENT_H

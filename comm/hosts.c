@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/hosts.c - hosts of the same make say the same: of equal descriptions
- * only the first travels.
+ * comm/hosts.c - a host's description: read, kept, found.
  */
 #include "comm/hosts.h"
 
@@ -10,49 +9,15 @@
 #include "base/module.h"
 #include "comm/cluster/host_module.h"
 #include "comm/net/net.h"
-#include "comm/post.h"
 
 #include <dlfcn.h>
-#include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Beyond any machine. */
-#define DESCRIPTION_BYTES_MOST ((uint64_t)64 << 20)
-
-/* In place of a size: this rank's host could not be read. */
-#define UNREADABLE UINT64_MAX
-
-/* What each rank says: bytes is 0 where another rank speaks for the host. */
-typedef struct heading {
-    uint64_t bytes;
-    uint64_t digest[2];
-} heading;
-
-enum { HEADING_WORDS = sizeof(heading) / sizeof(uint64_t) };
-
-typedef struct description {
-    unsigned char *bytes;
-    size_t byte_count;
-} description;
-
-/* list[rank]: by whoever was the first to say it. */
-struct wefti_hosts {
-    int nranks;
-    bool complete;
-    description own; /* until it is traded */
-    bool unreadable;
-    heading *headings; /* [nranks] */
-    int *same_as;      /* [nranks] the first rank that says the same; -1 */
-    description *list; /* [nranks] */
-};
-
-/* ---- reading --------------------------------------------------------------
- */
-
 /* 0, or -1 with the reason. */
-static int describe(const wefti_port_table *net, description *own, char *why,
-                    size_t why_bytes)
+static int describe(const wefti_port_table *net, wefti_host_text *own,
+                    char *why, size_t why_bytes)
 {
     char path[PATH_MAX];
     wefti_host_module_call *call;
@@ -72,12 +37,25 @@ static int describe(const wefti_port_table *net, description *own, char *why,
                 why, why_bytes);
 }
 
+static void close_hosts(wefti_hosts *hosts)
+{
+    for (int rank = 0; rank < hosts->nranks && hosts->list; rank++) {
+        free(hosts->list[rank].bytes);
+    }
+    free(hosts->own.bytes);
+    free(hosts->headings);
+    free(hosts->same_as);
+    free(hosts->list);
+    free(hosts);
+}
+
 weft_status wefti_hosts_read(wefti_engine *engine,
                              const wefti_membership *members)
 {
     size_t ranks = (size_t)members->nranks;
     wefti_hosts *hosts = calloc(1, sizeof(*hosts));
     engine->hosts = hosts;
+    engine->hosts_close = close_hosts;
     if (hosts) {
         hosts->nranks = members->nranks;
         hosts->headings = calloc(ranks, sizeof(*hosts->headings));
@@ -98,86 +76,6 @@ weft_status wefti_hosts_read(wefti_engine *engine,
     return WEFT_OK;
 }
 
-/* ---- trading --------------------------------------------------------------
- */
-
-static heading head_own(const wefti_hosts *hosts)
-{
-    heading own = {.bytes =
-                       hosts->unreadable ? UNREADABLE : hosts->own.byte_count};
-    if (hosts->own.bytes) {
-        (void)crypto_generichash((unsigned char *)own.digest,
-                                 sizeof(own.digest), hosts->own.bytes,
-                                 hosts->own.byte_count, NULL, 0);
-    }
-    return own;
-}
-
-/* Who speaks for whom; false where a host is missing. */
-static bool compare(wefti_hosts *hosts)
-{
-    for (int rank = 0; rank < hosts->nranks; rank++) {
-        const heading *own = &hosts->headings[rank];
-        int first = 0;
-        if (own->bytes > DESCRIPTION_BYTES_MOST) {
-            return false;
-        }
-        while (memcmp(&hosts->headings[first], own, sizeof(*own)) != 0) {
-            first++;
-        }
-        hosts->same_as[rank] = own->bytes == 0 ? -1 : first;
-    }
-    return true;
-}
-
-/* One description from the rank that has it to all. */
-static weft_status pass_on(weft_comm *world, wefti_hosts *hosts, int from)
-{
-    description *one = &hosts->list[from];
-    one->byte_count = (size_t)hosts->headings[from].bytes;
-    if (from == world->rank) {
-        one->bytes = hosts->own.bytes;
-        hosts->own.bytes = NULL;
-    } else {
-        one->bytes = malloc(one->byte_count);
-    }
-    if (!one->bytes) {
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "no memory for a description of %zu bytes",
-                           one->byte_count);
-    }
-    const weft_op op = {.size_bytes = sizeof(op),
-                        .collective = WEFT_COLLECTIVE_BROADCAST,
-                        .send = one->bytes,
-                        .recv = one->bytes,
-                        .count = one->byte_count,
-                        .dtype = WEFT_DTYPE_U8,
-                        .root = from};
-    return wefti_post_for(WEFTI_PURPOSE_CREATE, &op, world);
-}
-
-weft_status wefti_hosts_trade(weft_comm *world)
-{
-    wefti_hosts *hosts = world->engine->hosts;
-    if (!hosts) {
-        return WEFT_OK;
-    }
-    heading own = head_own(hosts);
-    weft_status status = wefti_post_exchange(
-        WEFTI_PURPOSE_CREATE, &own, hosts->headings, sizeof(own), world);
-    bool whole = status == WEFT_OK && compare(hosts);
-    for (int rank = 0; rank < hosts->nranks && whole; rank++) {
-        if (hosts->same_as[rank] == rank) {
-            status = pass_on(world, hosts, rank);
-            whole = status == WEFT_OK;
-        }
-    }
-    free(hosts->own.bytes);
-    hosts->own.bytes = NULL;
-    hosts->complete = whole;
-    return status == WEFT_ERR_NO_MEMORY ? status : WEFT_OK;
-}
-
 const unsigned char *wefti_hosts_find(const wefti_engine *engine, int leader,
                                       size_t *byte_count_out)
 {
@@ -185,22 +83,7 @@ const unsigned char *wefti_hosts_find(const wefti_engine *engine, int leader,
     if (!hosts || !hosts->complete || hosts->same_as[leader] < 0) {
         return NULL;
     }
-    const description *one = &hosts->list[hosts->same_as[leader]];
+    const wefti_host_text *one = &hosts->list[hosts->same_as[leader]];
     *byte_count_out = one->byte_count;
     return one->bytes;
-}
-
-void wefti_hosts_close(wefti_hosts *hosts)
-{
-    if (!hosts) {
-        return;
-    }
-    for (int rank = 0; rank < hosts->nranks && hosts->list; rank++) {
-        free(hosts->list[rank].bytes);
-    }
-    free(hosts->own.bytes);
-    free(hosts->headings);
-    free(hosts->same_as);
-    free(hosts->list);
-    free(hosts);
 }

@@ -19,6 +19,28 @@
 
 #include "comm/core.h"
 
+/* What each rank says: bytes is 0 where another rank speaks for the host. */
+typedef struct wefti_host_heading {
+    uint64_t bytes;
+    uint64_t digest[2];
+} wefti_host_heading;
+
+typedef struct wefti_host_text {
+    unsigned char *bytes;
+    size_t byte_count;
+} wefti_host_text;
+
+/* list[rank]: by whoever was the first to say it. */
+struct wefti_hosts {
+    int nranks;
+    bool complete;
+    wefti_host_text own; /* until it is traded */
+    bool unreadable;
+    wefti_host_heading *headings; /* [nranks] */
+    int *same_as;          /* [nranks] the first rank that says the same; -1 */
+    wefti_host_text *list; /* [nranks] */
+};
+
 /*
  * wefti_hosts_read - before the meeting's verdict: the lowest rank of a domain
  * describes its host. What it cannot read it logs; the job goes on without.
@@ -29,22 +51,11 @@ WEFT_NODISCARD weft_status wefti_hosts_read(wefti_engine *engine,
                                             const wefti_membership *members);
 
 /*
- * wefti_hosts_trade - collective over the first communicator, after its
- * barrier. A fault on the way is the communicator's: its next operation says
- * so.
- *
- * Returns     OK | ERR_NO_MEMORY: this rank cannot go on.
- */
-WEFT_NODISCARD weft_status wefti_hosts_trade(weft_comm *world);
-
-/*
  * wefti_hosts_find - the description of the host of a domain, by the domain's
  * lowest rank in the world; NULL: not all hosts have described themselves, the
  * same on all ranks.
  */
 const unsigned char *wefti_hosts_find(const wefti_engine *engine, int leader,
                                       size_t *byte_count_out);
-
-void wefti_hosts_close(wefti_hosts *hosts); /* takes NULL */
 
 #endif

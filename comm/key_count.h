@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/key_count.h - how often something has been made that all its ranks count
- * alike: groups of one list, splits of one color.
+ * comm/key_count.h - how often something has been made that all its ranks
+ * count alike: groups of one list, splits of one color.
  */
 #ifndef COMM_KEY_COUNT_H
 #define COMM_KEY_COUNT_H

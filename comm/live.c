@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/live.c - the page that children do not inherit, and what is wrong with
- * a communicator.
+ * comm/live.c - the page that children do not inherit, and what is wrong
+ * with a communicator.
  */
 #include "comm/live.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/observer.h - how a ledger learns of operations, without comm knowing
- * that ledgers exist.
+ * comm/observer.h - how a ledger learns of operations, without comm
+ * knowing that ledgers exist.
  */
 #ifndef COMM_OBSERVER_H
 #define COMM_OBSERVER_H

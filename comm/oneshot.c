@@ -16,9 +16,11 @@
 #include "comm/oneshot.h"
 
 #include "base/clock.h"
+#include "comm/agree.h"
 #include "comm/copies.h"
 #include "comm/fabric/remote.h"
 #include "comm/op.h"
+#include "comm/op_life.h"
 #include "comm/pattern/shape.h"
 #include "comm/sum.h"
 #include "kernels/wire/fold.h"

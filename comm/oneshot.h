@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oneshot.h - small operations inside the entries: every rank writes its
- * payload beside its signature, once, and reads those it needs. One cache-line
- * exchange; no staging, no acknowledgement.
+ * comm/oneshot.h - small operations inside the entries: every rank writes
+ * its payload beside its signature, once, and reads those it needs. One
+ * cache-line exchange; no staging, no acknowledgement.
  */
 #ifndef COMM_ONESHOT_H
 #define COMM_ONESHOT_H

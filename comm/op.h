@@ -1,25 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/op.h - the life of one operation inside the engine.
+ * comm/op.h - what one operation is: its texts, its buffers, its gates.
  */
 #ifndef COMM_OP_H
 #define COMM_OP_H
 
-#include "comm/agree.h"
 #include "comm/core.h"
-
-/*
- * wefti_op_init - fill a free operation from what was posted; counts its
- * chunks, chooses nothing.
- */
-void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
-                   const wefti_role *role, uint64_t epoch);
-
-/* One push: returns whether anything moved. */
-bool wefti_op_advance(weft_comm *comm, wefti_op *op);
-
-/* Ends op for its poster; what peers still read keeps its window. */
-void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
 
 /* Publishes a fault that names op. */
 void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/extent.h"
 #include "comm/pattern/shape.h"
+#include "comm/reduction.h"
 
 static weft_status check_enums(const weft_op *op)
 {
@@ -19,7 +20,7 @@ static weft_status check_enums(const weft_op *op)
                            op->dtype, WEFT_DTYPE_COUNT - 1);
     }
     if ((unsigned)op->redop >= WEFT_REDOP_COUNT &&
-        !wefti_reduction_is(op->redop)) {
+        !wefti_redop_is_user(op->redop)) {
         return wefti_error(WEFT_ERR_INVALID,
                            "redop %d: allowed is 0..%d, or one that "
                            "weft_redop_create_user has made",
@@ -60,7 +61,7 @@ static weft_status check_reduction(const weft_op *op, const weft_comm *comm,
                                    wefti_role *role)
 {
     if (!weft_redop_applies(op->redop, op->dtype)) {
-        if (wefti_reduction_is(op->redop)) {
+        if (wefti_redop_is_user(op->redop)) {
             return check_own_reduction(op, comm, role);
         }
         return wefti_error(WEFT_ERR_INVALID,
@@ -139,7 +140,7 @@ static weft_status check_places(const weft_op *op, const weft_comm *comm,
                         "the host's",
                         op->scale, wefti_device_get_table(comm->device)->kind);
     }
-    if (status == WEFT_OK && wefti_reduction_is(op->redop) &&
+    if (status == WEFT_OK && wefti_redop_is_user(op->redop) &&
         (places->send || places->recv)) {
         status = wefti_error(
             WEFT_ERR_INVALID,

@@ -6,6 +6,7 @@
  * posts of one plan may overlap, and nothing in flight refers to it.
  */
 #include "weft/plan.h"
+#include "comm/reduction.h"
 
 #include "base/error.h"
 #include "comm/live.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/reduction.h - reductions that a program has made itself: kept here, and
- * applied where kernels/wire/fold.h has no arithmetic for them.
+ * comm/reduction.h - reductions that a program has made itself: kept
+ * here, and applied where kernels/wire/fold.h has no arithmetic for them.
  *
- * They never ride in entries (comm/oneshot.c): comm/op_check.c gives them a
- * shape that moves step by step, so that small built-in operations need not ask
- * which kind they are.
+ * They never ride in entries (comm/oneshot.c): comm/op_check.c gives
+ * them a shape that moves step by step, so that small built-in operations need
+ * not ask which kind they are.
  */
 #ifndef COMM_REDUCTION_H
 #define COMM_REDUCTION_H
@@ -13,9 +13,6 @@
 #include "weft/redop.h"
 
 #include <stdatomic.h>
-#include <stdbool.h>
-
-enum { WEFTI_REDUCTIONS = WEFT_REDOP_USER_END - WEFT_REDOP_USER };
 
 /* Counted by its holders: the communicator, and plans, which may outlive it. */
 typedef struct wefti_reduction {
@@ -24,12 +21,6 @@ typedef struct wefti_reduction {
     void *context;
     char name[32];
 } wefti_reduction;
-
-static inline bool wefti_reduction_is(weft_redop redop)
-{
-    return (unsigned)redop >= WEFT_REDOP_USER &&
-           (unsigned)redop < WEFT_REDOP_USER_END;
-}
 
 /* NULL: comm has none of that number, or redop is a built-in one. */
 wefti_reduction *wefti_reduction_get(const weft_comm *comm, weft_redop redop);

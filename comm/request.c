@@ -4,13 +4,17 @@
  */
 #include "comm/request.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/control/fault.h"
+#include "comm/copies.h"
 #include "comm/engine.h"
 #include "comm/ticket.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+enum { COPIES_MOST_NS = 1000000000 /* a device that takes longer is lost */ };
 
 /*
  * done    stored last by its end; whoever loads it may free the handle after
@@ -116,13 +120,44 @@ bool wefti_requests_urge(weft_comm *comm, int64_t budget_bytes)
     return advance(comm, true, budget_bytes);
 }
 
-void wefti_requests_fail(weft_comm *comm)
+static void fail(weft_comm *comm)
 {
     for (int i = 0; comm->kinds[i]; i++) {
         comm->kinds[i]->fail(comm);
     }
     /* Last: whoever waited for a stream may now destroy his gates. */
     wefti_tickets_fail(comm);
+}
+
+/* Buffers are their owners' again when the requests have ended: no copy may be
+ * under way then. It is looked for, not waited for. */
+bool wefti_requests_release(weft_comm *comm)
+{
+    if (comm->released) {
+        return false;
+    }
+    if (!wefti_copies_are_handed(comm) ||
+        (!wefti_copies_are_over(comm) && wefti_clock_ns() < comm->release_ns)) {
+        comm->engine->looks = true;
+        return false;
+    }
+    fail(comm);
+    comm->released = true;
+    return true;
+}
+
+bool wefti_requests_stop(weft_comm *comm)
+{
+    if (comm->failed != WEFT_OK) {
+        return true;
+    }
+    if (!wefti_fault_learn(comm)) {
+        return false;
+    }
+    wefti_copies_drop(comm);
+    comm->release_ns = wefti_clock_ns() + COPIES_MOST_NS;
+    (void)wefti_requests_release(comm);
+    return true;
 }
 
 bool wefti_requests_are_done(const weft_comm *comm)
@@ -142,7 +177,7 @@ static bool is_done(const void *context)
 weft_status wefti_request_run(weft_comm *comm, wefti_request *request)
 {
     pthread_mutex_lock(&comm->engine->lock);
-    if (comm->failed != WEFT_OK || wefti_fault_act(comm)) {
+    if (wefti_requests_stop(comm)) {
         weft_status status = refuse(comm, request);
         pthread_mutex_unlock(&comm->engine->lock);
         return status;
@@ -197,7 +232,7 @@ weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
     weft_request *handle = request->handle;
     if (wefti_fault_is_published(comm)) {
         pthread_mutex_lock(&engine->lock);
-        const bool failed = wefti_fault_act(comm);
+        const bool failed = wefti_requests_stop(comm);
         if (failed) {
             status = refuse(comm, request);
             if (ticket) {
@@ -231,9 +266,7 @@ bool wefti_request_reached(weft_comm *comm, const wefti_request *request)
         return true;
     }
     if (ticket->stream) {
-        wefti_wait_record found = {0};
-        request->kind->describe(comm, request, &found);
-        wefti_waits_note_stream(comm, ticket->stream, &found);
+        comm->watch->stands(comm, request);
     }
     return false;
 }

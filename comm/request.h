@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/request.h - what has been posted and is not yet done: a collective, a
- * list of messages, a put, a signal or a wait alike.
+ * comm/request.h - what has been posted and is not yet done: a
+ * collective, a list of messages, a put, a signal or a wait alike.
  *
  *   posted -> taken in (its kind's queue) -> its stream has come to it -> moved
  *   by the engine -> done: its poster, or its stream, goes on
@@ -14,9 +14,14 @@
 #ifndef COMM_REQUEST_H
 #define COMM_REQUEST_H
 
-#include "comm/control/waits.h"
 #include "comm/core.h"
 #include "weft/request.h"
+
+/* What texts name a request by. */
+typedef struct wefti_title {
+    uint64_t kind; /* as in its signature */
+    uint64_t number;
+} wefti_title;
 
 /*
  * Of one request:
@@ -25,7 +30,7 @@
  * push      move what can move now, while its caller has the processor.
  * refuse    comm has failed and it will not be submitted: whoever waits for its
  *           chunks must not wait for ever. NULL: nobody can.
- * describe  what waits while its stream has not come to it: signature, number.
+ * describe  what waits while its stream has not come to it.
  *
  * Of all of the kind on a communicator:
  *
@@ -40,8 +45,8 @@ typedef struct wefti_request_kind {
     void (*submit)(weft_comm *comm, wefti_request *request);
     void (*push)(weft_comm *comm, wefti_request *request);
     void (*refuse)(weft_comm *comm, const wefti_request *request);
-    void (*describe)(const weft_comm *comm, const wefti_request *request,
-                     wefti_wait_record *found_out);
+    wefti_title (*describe)(const weft_comm *comm,
+                            const wefti_request *request);
     bool (*advance)(weft_comm *comm, bool urgent);
     void (*fail)(weft_comm *comm);
     bool (*are_done)(const weft_comm *comm);
@@ -88,8 +93,13 @@ WEFT_NODISCARD weft_status wefti_request_check_out(weft_request **request_out);
  * wefti_requests_advance  - one turn of all kinds; at most budget_bytes move,
  *                           and one step more. Whether anything moved.
  * wefti_requests_urge     - one more for those that compute waits for soon.
- * wefti_requests_fail     - end all with the communicator's fault, and let the
- *                           streams go on.
+ * wefti_requests_stop     - if a fault is published, end all with it, and let
+ *                           the streams go on: now, or where a device still
+ *                           copies for them, by wefti_requests_release. Whether
+ *                           comm has failed.
+ * wefti_requests_release  - comm has failed: ends them as soon as no copy is
+ *                           under way for them, or after a second. Whether that
+ *                           has happened just now.
  * wefti_requests_are_done - whether none is pending.
  *
  * Lock held.
@@ -97,7 +107,8 @@ WEFT_NODISCARD weft_status wefti_request_check_out(weft_request **request_out);
 void wefti_requests_take_in(weft_comm *comm);
 bool wefti_requests_advance(weft_comm *comm, int64_t budget_bytes);
 bool wefti_requests_urge(weft_comm *comm, int64_t budget_bytes);
-void wefti_requests_fail(weft_comm *comm);
+bool wefti_requests_stop(weft_comm *comm);
+bool wefti_requests_release(weft_comm *comm);
 bool wefti_requests_are_done(const weft_comm *comm);
 
 /* Whether it may begin: its stream has come to it. Lock held. */

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/reserve.h - ranges of the memory file that the ranks of a domain share:
- * set aside by one of them, given back by the last that used them.
+ * comm/reserve.h - ranges of the memory file that the ranks of a domain
+ * share: set aside by one of them, given back by the last that used them.
  */
 #ifndef COMM_RESERVE_H
 #define COMM_RESERVE_H
 
 #include "comm/core.h"
+
+/* Address space of the job's memory file; pages exist once touched. */
+#define WEFTI_MEMORY_REACH_BYTES ((uint64_t)1 << 44)
 
 /*
  * wefti_reserve - set bytes aside in this rank's domain; returns where.

@@ -11,191 +11,16 @@
  */
 #include "comm/select.h"
 
-#include "base/check.h"
-#include "base/error.h"
-#include "base/settings.h"
-#include "comm/core.h"
-#include "comm/net/net.h"
+#include "comm/fabric/shared.h"
 #include "comm/pattern/shape.h"
-#include "comm/reduction.h"
 #include "kernels/wire/fold.h"
-
-#include <stdio.h>
-#include <string.h>
 
 enum {
     ONESHOT_LIMIT_BYTES = 4096,
     ONESHOT_READ_BYTES = 32 << 10, /* what a rank may read in all */
     CHUNK_BYTES = 128 << 10,
-    EXCHANGE_READ_BYTES = 16 << 10, /* of all peers together; measured */
-    FORCED_ONESHOT = 1,
-    FORCED_PATTERN = 2,
-    LIST_BYTES = 64 /* of one collective's algorithms */
+    EXCHANGE_READ_BYTES = 16 << 10 /* of all peers together; measured */
 };
-
-/* The table begins with what moves each byte once. */
-static const wefti_pattern *first_supporting(const wefti_problem *problem)
-{
-    size_t i = 0;
-    while (wefti_patterns[i] && !wefti_patterns[i]->supports(problem)) {
-        i++;
-    }
-    return wefti_patterns[i];
-}
-
-/*
- * The choice of that name for the collective; 0: it has no such algorithm. What
- * moves by a pattern, and in parts of one size, may also move in one shot.
- */
-static int choice_of(const char *name, weft_collective collective)
-{
-    static const wefti_grouping some; /* only that there is one counts */
-    const wefti_problem problem = {.collective = collective,
-                                   .nranks = 3,
-                                   .grouping = &some,
-                                   .count = 1,
-                                   .chunk_elems = 1};
-    if (strcmp(name, "oneshot") == 0) {
-        return first_supporting(&problem) &&
-                       !wefti_shape_get(collective)->varied
-                   ? FORCED_ONESHOT
-                   : 0;
-    }
-    for (int i = 0; wefti_patterns[i]; i++) {
-        if (strcmp(wefti_patterns[i]->name, name) == 0) {
-            return wefti_patterns[i]->supports(&problem) ? FORCED_PATTERN + i
-                                                         : 0;
-        }
-    }
-    return 0;
-}
-
-/* "oneshot|direct|tree", or "" where nothing can be forced. */
-static void list_algorithms(weft_collective collective, char *text, size_t room)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    if (choice_of("oneshot", collective)) {
-        used = (size_t)snprintf(text, room, "oneshot");
-    }
-    for (int i = 0; wefti_patterns[i]; i++) {
-        if (choice_of(wefti_patterns[i]->name, collective)) {
-            used += (size_t)snprintf(text + used, room - used, "%s%s",
-                                     used ? "|" : "", wefti_patterns[i]->name);
-        }
-    }
-    WEFTI_ASSERT(used < room);
-}
-
-/* All that something can be forced for: "all_reduce|reduce|..". */
-static void list_operations(char *text, size_t room)
-{
-    size_t used = 0;
-    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
-        char list[LIST_BYTES];
-        list_algorithms((weft_collective)c, list, sizeof(list));
-        if (list[0]) {
-            used += (size_t)snprintf(text + used, room - used, "%s%s",
-                                     used ? "|" : "",
-                                     weft_collective_text((weft_collective)c));
-            WEFTI_ASSERT(used < room);
-        }
-    }
-}
-
-/* The collective that so many bytes name; COUNT: none. */
-static int find_collective(const char *name, size_t length)
-{
-    int c = 0;
-    while (c < WEFT_COLLECTIVE_COUNT) {
-        const char *text = weft_collective_text((weft_collective)c);
-        if (strlen(text) == length && memcmp(text, name, length) == 0) {
-            break;
-        }
-        c++;
-    }
-    return c;
-}
-
-/* One "collective:algorithm" of length bytes, part of the setting's text. */
-static weft_status read_forced(const char *text, const char *item,
-                               size_t length, wefti_tuning *tuning)
-{
-    char name[64], allowed[256] = "";
-    size_t named = strcspn(item, ":,");
-    const char *algorithm = item + named + (named < length);
-    size_t rest = (size_t)(item + length - algorithm);
-    int c = find_collective(item, named);
-    if (c < WEFT_COLLECTIVE_COUNT) {
-        list_algorithms((weft_collective)c, allowed, sizeof(allowed));
-    }
-    if (allowed[0] && rest < sizeof(name)) {
-        memcpy(name, algorithm, rest);
-        name[rest] = '\0';
-        tuning->forced[c] = (uint8_t)choice_of(name, (weft_collective)c);
-        if (tuning->forced[c]) {
-            return WEFT_OK;
-        }
-    }
-    if (allowed[0]) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_ALGORITHM=%.60s: allowed for %s is %s", text,
-                           weft_collective_text((weft_collective)c), allowed);
-    }
-    list_operations(allowed, sizeof(allowed));
-    return wefti_error(WEFT_ERR_INVALID,
-                       "WEFT_ALGORITHM=%.60s: allowed is OPERATION:ALGORITHM, "
-                       "separated by commas, OPERATION of %s",
-                       text, allowed);
-}
-
-static weft_status read_switch(wefti_setting setting, const char *name,
-                               bool *on_out)
-{
-    const char *text = wefti_setting_text(setting);
-    *on_out = strcmp(text, "on") == 0;
-    return *on_out || strcmp(text, "off") == 0
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID, "%s=%s: allowed is on or off",
-                             name, text);
-}
-
-weft_status wefti_tuning_read(wefti_tuning *tuning_out)
-{
-    int64_t chunk_bytes;
-    memset(tuning_out, 0, sizeof(*tuning_out));
-    weft_status status =
-        wefti_setting_int(WEFTI_SETTING_CHUNK_BYTES, &chunk_bytes);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    tuning_out->chunk_bytes = (uint32_t)chunk_bytes;
-    status = wefti_setting_real(WEFTI_SETTING_EMULATE_GBPS,
-                                &tuning_out->emulate_gbps);
-    if (status != WEFT_OK) {
-        return status;
-    }
-    status = read_switch(WEFTI_SETTING_MACHINES, "WEFT_MACHINES",
-                         &tuning_out->machines);
-    if (status == WEFT_OK) {
-        status = read_switch(WEFTI_SETTING_SUM_FLAT, "WEFT_SUM_FLAT",
-                             &tuning_out->sum_flat);
-    }
-    if (status != WEFT_OK) {
-        return status;
-    }
-    const char *text = wefti_setting_text(WEFTI_SETTING_ALGORITHM);
-    for (const char *at = text; *at;) {
-        size_t length = strcspn(at, ",");
-        status = read_forced(text, at, length, tuning_out);
-        if (status != WEFT_OK) {
-            return status;
-        }
-        at += length;
-        at += *at == ',';
-    }
-    return WEFT_OK;
-}
 
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                            const wefti_role *role)
@@ -299,7 +124,7 @@ bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
     /* Integers, minima and maxima are the same in any order. */
     bool ordered = weft_dtype_kind(op->dtype) == WEFT_KIND_FLOAT &&
                    op->redop != WEFT_REDOP_MIN && op->redop != WEFT_REDOP_MAX;
-    return wefti_reduction_is(op->redop) || (tuning->sum_flat && ordered);
+    return wefti_redop_is_user(op->redop) || (tuning->sum_flat && ordered);
 }
 
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
@@ -308,7 +133,7 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
 {
     wefti_choice choice = {NULL, 1, 0};
     int forced = tuning->forced[op->collective];
-    if (forced <= FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
+    if (forced <= WEFTI_FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
         return choice;
     }
     wefti_problem problem = {.collective = op->collective,
@@ -319,13 +144,13 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                              .grouping = grouping,
                              .flat = wefti_select_is_flat(tuning, op)};
     const wefti_pattern *pattern = NULL;
-    if (forced >= FORCED_PATTERN) {
-        pattern = wefti_patterns[forced - FORCED_PATTERN];
+    if (forced >= WEFTI_FORCED_PATTERN) {
+        pattern = wefti_patterns[forced - WEFTI_FORCED_PATTERN];
     } else if (!grouping && is_cheap_to_exchange(nranks, op)) {
         pattern = &wefti_pattern_exchange;
     }
     if (!pattern || !pattern->supports(&problem)) {
-        pattern = first_supporting(&problem);
+        pattern = wefti_pattern_first(&problem);
     }
     if (pattern) { /* else a barrier: nothing to move */
         bool levels = pattern == &wefti_pattern_hierarchical;
@@ -345,13 +170,13 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
     int forced = tuning->forced[op->collective];
     if (!choice.pattern) {
         return op->count == 0 ? "nothing to move: ranks only meet"
-               : forced == FORCED_ONESHOT
+               : forced == WEFTI_FORCED_ONESHOT
                    ? "WEFT_ALGORITHM asks for it, and it fits"
                    : "it fits into the entries by which ranks meet: no second "
                      "message";
     }
-    if (forced >= FORCED_PATTERN &&
-        choice.pattern == wefti_patterns[forced - FORCED_PATTERN]) {
+    if (forced >= WEFTI_FORCED_PATTERN &&
+        choice.pattern == wefti_patterns[forced - WEFTI_FORCED_PATTERN]) {
         return "WEFT_ALGORITHM asks for it";
     }
     if (choice.pattern == &wefti_pattern_hierarchical) {
@@ -375,43 +200,4 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
                  "overlap"
                : "each byte moves once, straight to whoever wants it, in "
                  "chunks that overlap";
-}
-
-const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
-                               const char **fabric_out)
-{
-    *fabric_out = wefti_fabric_name(&comm->fabric);
-    wefti_role role =
-        wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
-    wefti_choice choice =
-        wefti_select(&comm->tuning, comm->nranks, comm->grouping, op, &role);
-    return choice.pattern ? choice.pattern->name : "oneshot";
-}
-
-const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
-{
-    return &comm->tuning;
-}
-
-const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
-{
-    return comm->grouping;
-}
-
-const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
-                                weft_redop redop)
-{
-    const weft_op op = {.dtype = dtype, .redop = redop};
-    bool levels = comm->grouping && !wefti_select_is_flat(&comm->tuning, &op);
-    return levels ? comm->grouping->hosts : NULL;
-}
-
-int wefti_comm_rails(const weft_comm *comm)
-{
-    return comm->fabric.net ? comm->engine->net->use.count : 0;
-}
-
-bool wefti_comm_is_crowded(const weft_comm *comm)
-{
-    return comm->engine->crowded;
 }

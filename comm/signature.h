@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/signature.h - what ranks must agree on about one operation, in three
- * words that ride on data already sent.
+ * comm/signature.h - what ranks must agree on about one operation, in
+ * three words that ride on data already sent.
  */
 #ifndef COMM_SIGNATURE_H
 #define COMM_SIGNATURE_H
@@ -36,7 +36,8 @@ typedef struct wefti_signature {
     uint64_t cut;
 } wefti_signature;
 
-/* choice: what comm/select.h says. redop is left out where nothing reduces. */
+/* choice: what comm/select.h says. redop is left out where nothing
+ * reduces. */
 wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice);
 
 static inline bool wefti_signature_equal(wefti_signature a, wefti_signature b)
@@ -57,10 +58,7 @@ static inline uint8_t wefti_signature_choice(wefti_signature signature)
 /* "all_reduce", or the call that it is part of: "weft_comm_split". */
 const char *wefti_signature_name(uint64_t kind);
 
-/* "all_reduce of 1024 f32, sum", "weft_comm_split (all_gather of 16 u8)" -
- * always ends in a zero byte. comm knows the names of its own reductions; the
- * engine's lock is held. */
-void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
-                          char *text_out, size_t text_bytes);
+/* The call that it is part of; NULL: the user's own operation. */
+const char *wefti_signature_purpose(uint64_t kind);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/slot.c - staging: which slot is next, whether it is free, who has read
- * what.
+ * comm/slot.c - staging: which slot is next, whether it is free, who has
+ * read what.
  */
 #include "comm/slot.h"
 

@@ -7,9 +7,9 @@
  *
  * FETCH brings a source from device memory the host cannot read into a bounce
  * of the track (SEND: straight into the staged message); STORE takes the result
- * back. Both are copies of the device (comm/copies.h) and do not occur for host
- * memory. While a step is under way, the source of the next one that reads the
- * send buffer is fetched too:
+ * back. Both are copies of the device (comm/copies.h) and do not occur
+ * for host memory. While a step is under way, the source of the next one that
+ * reads the send buffer is fetched too:
  *
  *   fetches  | source 0 | source 1 |     source 2      |
  *   host                | step 0: reduce, send | step 1: ...
@@ -23,17 +23,19 @@
 #include "comm/step.h"
 
 #include "base/check.h"
+#include "comm/agree.h"
 #include "comm/copies.h"
-#include "comm/engine.h"
 #include "comm/op.h"
+#include "comm/reduction.h"
 #include "comm/slot.h"
 #include "comm/sum.h"
+#include "comm/wake.h"
 #include "kernels/wire/fold.h"
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
 {
     bool wide =
-        buffer == WEFTI_BUFFER_SCRATCH && !wefti_reduction_is(op->desc.redop);
+        buffer == WEFTI_BUFFER_SCRATCH && !wefti_redop_is_user(op->desc.redop);
     return wide ? wefti_wide_bytes(op->desc.dtype)
                 : weft_dtype_bytes(op->desc.dtype);
 }
@@ -494,7 +496,7 @@ static wefti_wait widen_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     if (wait != WEFTI_WAIT_NOTHING) {
         return wait;
     }
-    if (wefti_reduction_is(op->desc.redop)) {
+    if (wefti_redop_is_user(op->desc.redop)) {
         wefti_copy(track->scratch, own,
                    step->elems * elem_bytes(op, step->dst));
     } else {
@@ -512,7 +514,7 @@ static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
-    if (wefti_reduction_is(op->desc.redop)) {
+    if (wefti_redop_is_user(op->desc.redop)) {
         wefti_reduction_combine(wefti_reduction_get(comm, op->desc.redop),
                                 track->scratch, message.data, step->elems,
                                 op->desc.dtype);

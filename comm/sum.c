@@ -5,6 +5,7 @@
 #include "comm/sum.h"
 
 #include "base/check.h"
+#include "comm/reduction.h"
 #include "kernels/wire/fold.h"
 
 void wefti_sum_all(const wefti_op *op, void *dst, const void *const *sources,
@@ -40,7 +41,7 @@ void wefti_sum_make(const weft_comm *comm, const wefti_op *op,
     const size_t sources = (size_t)wefti_sum_sources(op, step);
     const bool all =
         step->kind == WEFTI_STEP_FOLD && step->peer == WEFTI_ALL_PEERS;
-    if (wefti_reduction_is(op->desc.redop)) { /* never in levels: select.h */
+    if (wefti_redop_is_user(op->desc.redop)) { /* never in levels: select.h */
         WEFTI_ASSERT(all);
         wefti_reduction_fold(wefti_reduction_get(comm, op->desc.redop), result,
                              track->sources, sources, step->elems,
@@ -54,7 +55,7 @@ void wefti_sum_make(const weft_comm *comm, const wefti_op *op,
 
 void wefti_sum_round(const wefti_op *op, void *wide, size_t elems)
 {
-    WEFTI_ASSERT(!wefti_reduction_is(op->desc.redop)); /* never in levels */
+    WEFTI_ASSERT(!wefti_redop_is_user(op->desc.redop)); /* never in levels */
     wefti_round(wide, (size_t)op->problem.nranks, elems, op->desc.dtype,
                 op->desc.redop);
 }
@@ -63,7 +64,7 @@ void wefti_sum_finish(const wefti_op *op, void *dst, const void *wide,
                       size_t elems)
 {
     const weft_dtype dtype = op->desc.dtype;
-    if (wefti_reduction_is(op->desc.redop)) {
+    if (wefti_redop_is_user(op->desc.redop)) {
         wefti_copy(dst, wide, elems * weft_dtype_bytes(dtype));
         return;
     }

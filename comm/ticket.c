@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "comm/control/fault.h"
-#include "comm/engine.h"
+#include "comm/wake.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/track.c - an operation's tracks: pull the next step out of the pattern,
- * push it as far as it goes.
+ * comm/track.c - an operation's tracks: pull the next step out of the
+ * pattern, push it as far as it goes.
  *
  * A pattern knows nothing of gates. A gated operation is cut into blocks here,
  * one per gate chunk, and the pattern is asked about one block after another;
@@ -12,7 +12,9 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "comm/agree.h"
 #include "comm/op.h"
+#include "comm/op_life.h"
 #include "comm/pattern/shape.h"
 #include "comm/step.h"
 

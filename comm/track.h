@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/track.h - the in-order lists of steps that an operation runs side by
- * side.
+ * comm/track.h - the in-order lists of steps that an operation runs side
+ * by side.
  */
 #ifndef COMM_TRACK_H
 #define COMM_TRACK_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/usage.c - counters that the threads keep themselves, and their clocks,
- * which the kernel keeps.
+ * comm/usage.c - counters that the threads keep themselves, and their
+ * clocks, which the kernel keeps.
  */
 #include "comm/usage.h"
 

@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "comm/control/diagnosis.h"
-#include "comm/select.h"
+#include "comm/control/peer.h"
+#include "comm/explain.h"
 #include "device/cuda.h"
 #include "device/device.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/cluster/cluster.c - hosts that have described themselves (comm/hosts.h)
- * need only be unpacked; otherwise sizes go round first, then each host's
- * graph.
+ * comm/cluster/cluster.c - hosts that have described themselves
+ * (comm/hosts.h) need only be unpacked; otherwise sizes go round first,
+ * then each host's graph.
  *
  *     rank         0        1        2        3
  *     shares with  0 1      0 1      2 3      2 3

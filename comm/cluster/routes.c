@@ -3,8 +3,8 @@
  * comm/cluster/routes.c - asks weft's own choice, collective by collective, and
  * says over which levels of the machine its bytes go.
  *
- * The choice is the one that every rank makes when it posts (comm/select.h);
- * nothing is decided here.
+ * The choice is the one that every rank makes when it posts
+ * (comm/select.h); nothing is decided here.
  */
 #include "comm/cluster/routes.h"
 
@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/plain_number.h"
 #include "base/settings.h"
+#include "comm/explain.h"
 #include "comm/pattern/shape.h"
-#include "comm/select.h"
 #include "topo/cpus.h"
 #include "topo/levels.h"
 #include "topo/report.h"

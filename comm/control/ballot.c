@@ -1,80 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/ballot.c - the cells that votes are written into, and the walk
- * through the turns, which every rank of a domain makes over the same cells.
- *
- * cell.state's compare-and-swap (the writer's, after the words) pairs with the
- * load in read: who sees VOTED reads the words that were stored before.
+ * comm/control/ballot.c - the walk through the turns, which every rank of a
+ * domain makes over the same cells.
  */
 #include "comm/control/ballot.h"
 
 #include "base/clock.h"
+#include "comm/control/ballot_cell.h"
 #include "comm/control/channel.h"
-#include "comm/control/diagnosis.h"
+#include "comm/control/peer.h"
 
 enum { VOTE, ESTIMATE };
-
-static wefti_ballot_cell *get_cell(const weft_comm *comm,
-                                   const wefti_ballot_place *place)
-{
-    const wefti_shared *shared = &comm->fabric.shared;
-    unsigned char *base = (unsigned char *)(void *)shared->header;
-    wefti_ballot_cell *cells = (void *)(base + shared->layout.cells);
-    size_t row =
-        ((size_t)place->round * WEFTI_BALLOT_QUESTIONS + place->question) *
-            WEFTI_BALLOT_TURNS +
-        place->turn;
-    return &cells[row * (size_t)comm->nranks + place->domain];
-}
-
-static void settle(wefti_ballot_cell *cell, uint32_t state)
-{
-    uint32_t open = 0;
-    atomic_compare_exchange_strong(&cell->state, &open, state);
-}
-
-static void write(wefti_ballot_cell *cell, const wefti_vote *vote)
-{
-    if (atomic_load(&cell->state)) {
-        return;
-    }
-    atomic_store_explicit(&cell->number, vote->number, memory_order_relaxed);
-    for (int i = 0; i < WEFTI_VOTE_WORDS; i++) {
-        atomic_store_explicit(&cell->words[i], vote->words[i],
-                              memory_order_relaxed);
-    }
-    settle(cell, WEFTI_CELL_VOTED);
-}
-
-static uint32_t read(wefti_ballot_cell *cell, wefti_vote *vote_out)
-{
-    uint32_t state = atomic_load(&cell->state);
-    if (state == WEFTI_CELL_VOTED) {
-        vote_out->number =
-            atomic_load_explicit(&cell->number, memory_order_relaxed);
-        for (int i = 0; i < WEFTI_VOTE_WORDS; i++) {
-            vote_out->words[i] =
-                atomic_load_explicit(&cell->words[i], memory_order_relaxed);
-        }
-    }
-    return state;
-}
-
-void wefti_ballot_take(weft_comm *comm, const wefti_ballot_place *place,
-                       const wefti_vote *vote)
-{
-    write(get_cell(comm, place), vote);
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        wefti_doorbell_wake(comm->bells[peer]);
-    }
-}
 
 /* Whether no rank of a domain is left, as far as this one knows. */
 static bool has_ended(weft_comm *comm, int domain)
 {
     for (int rank = domain; rank < comm->nranks; rank++) {
-        if (comm->peers[rank].first == domain &&
-            !wefti_watch_lost(comm, rank)) {
+        if (comm->peers[rank].first == domain && !wefti_peer_lost(comm, rank)) {
             return false;
         }
     }
@@ -100,7 +42,7 @@ static bool has_come(const wefti_ballot *ballot, wefti_ballot_cell *cell,
 {
     if (!atomic_load(&cell->state) &&
         (has_ended(ballot->comm, domain) || wefti_clock_ns() > until_ns)) {
-        settle(cell, WEFTI_CELL_LOST);
+        wefti_ballot_cell_settle(cell, WEFTI_CELL_LOST);
     }
     return atomic_load(&cell->state) != 0;
 }
@@ -140,12 +82,14 @@ static bool gather(wefti_ballot *ballot, const wefti_vote *own,
             continue;
         }
         place.domain = (uint32_t)domain;
-        wefti_ballot_cell *cell = get_cell(comm, &place);
+        wefti_ballot_cell *cell = wefti_ballot_cell_get(comm, &place);
         if (!has_come(ballot, cell, domain, ballot->until_ns)) {
             return false;
         }
-        ballot->combine(
-            estimate, read(cell, &theirs) == WEFTI_CELL_VOTED ? &theirs : NULL);
+        ballot->combine(estimate, wefti_ballot_cell_read(cell, &theirs) ==
+                                          WEFTI_CELL_VOTED
+                                      ? &theirs
+                                      : NULL);
     }
     return true;
 }
@@ -164,15 +108,15 @@ bool wefti_ballot_advance(wefti_ballot *ballot, const wefti_vote *own,
         }
         const wefti_ballot_place place = {ballot->round, ballot->question,
                                           ESTIMATE, (uint32_t)domain};
-        wefti_ballot_cell *cell = get_cell(comm, &place);
+        wefti_ballot_cell *cell = wefti_ballot_cell_get(comm, &place);
         if (domain == home) {
-            write(cell, result_out);
+            wefti_ballot_cell_write(cell, result_out);
             tell(ballot, &place, result_out);
         } else if (!has_come(ballot, cell, domain,
                              ballot->until_ns + ballot->timeout_ns)) {
             return false;
         }
-        (void)read(cell, result_out);
+        (void)wefti_ballot_cell_read(cell, result_out);
     }
     return true;
 }

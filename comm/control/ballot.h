@@ -52,10 +52,6 @@ typedef struct wefti_ballot {
 bool wefti_ballot_advance(wefti_ballot *ballot, const wefti_vote *own,
                           wefti_vote *result_out);
 
-/* What another domain has said. Engine's lock held. */
-void wefti_ballot_take(weft_comm *comm, const wefti_ballot_place *place,
-                       const wefti_vote *vote);
-
 static inline bool wefti_vote_has(const uint64_t *words, int rank)
 {
     return words[rank / 64] >> (rank % 64) & 1;

@@ -29,7 +29,8 @@ enum {
  *
  * op_number   of a message: among those of its pair and direction; of a call on
  *             a weft_mem: the memory's. 0: none yet
- * kind        as a signature's (comm/signature.h), with the peer as its root
+ * kind        as a signature's (comm/signature.h), with the peer as its
+ * root
  */
 typedef struct wefti_board_line {
     _Alignas(128) _Atomic uint64_t op_number;

@@ -10,7 +10,7 @@
 #include "comm/control/cause.h"
 
 #include "base/clock.h"
-#include "comm/control/diagnosis.h"
+#include "comm/control/peer.h"
 #include "comm/control/waits.h"
 #include "comm/op.h"
 

@@ -9,15 +9,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "comm/agree.h"
 #include "comm/control/cause.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
+#include "comm/control/peer.h"
 #include "comm/control/waits.h"
-#include "comm/fabric/remote.h"
-#include "comm/net/net.h"
 #include "comm/op.h"
+#include "comm/request.h"
 #include "comm/step.h"
+#include "comm/ticket.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -29,23 +30,6 @@ enum {
     ASK_NS = 1000000000    /* between questions whether hosts answer */
 };
 
-uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
-                                 int64_t *when_ns)
-{
-    uint64_t newest = 0;
-    for (uint64_t lane = 0; lane < WEFTI_LANES; lane++) {
-        wefti_entry *entry =
-            wefti_shared_get_entry(&comm->fabric.shared, rank, lane);
-        uint64_t number = atomic_load(&entry->number);
-        if (number > newest) {
-            newest = number;
-            *what = wefti_signature_name(atomic_load(&entry->kind));
-            *when_ns = atomic_load(&entry->stamp_ns);
-        }
-    }
-    return newest;
-}
-
 /* How long op may stand still. */
 static int64_t limit_of(const weft_comm *comm, const wefti_op *op)
 {
@@ -53,12 +37,6 @@ static int64_t limit_of(const weft_comm *comm, const wefti_op *op)
     return ms == 0                     ? comm->timeout_ns
            : ms >= INT64_MAX / 1000000 ? INT64_MAX
                                        : (int64_t)ms * 1000000;
-}
-
-int64_t wefti_watch_patience(const weft_comm *comm, int64_t limit_ns)
-{
-    const int64_t half_ns = limit_ns / 2;
-    return comm->warn_ns < half_ns ? comm->warn_ns : half_ns;
 }
 
 /* The first track of op that waits for something of this rank's own. */
@@ -99,7 +77,8 @@ static bool find_own_wait(const wefti_op *op, wefti_wait_record *found)
     return false;
 }
 
-wefti_wait_record wefti_watch_record(const wefti_op *op)
+/* op as what a rank waits in, for no peer yet. */
+static wefti_wait_record record_of(const wefti_op *op)
 {
     const weft_collective collective = op->desc.collective;
     return (wefti_wait_record){
@@ -120,8 +99,8 @@ static bool show_wait(weft_comm *comm, const wefti_op *op,
                       const wefti_cause *cause, int64_t now_ns)
 {
     const bool far = now_ns - op->moved_ns >
-                     wefti_watch_patience(comm, limit_of(comm, op)) / 2;
-    wefti_wait_record found = wefti_watch_record(op), own = found;
+                     wefti_waits_patience(comm, limit_of(comm, op)) / 2;
+    wefti_wait_record found = record_of(op), own = found;
     const bool itself = find_own_wait(op, &own);
     const bool leads = cause->awaited >= 0 && !cause->circle && !cause->through;
     if (itself && !leads) {
@@ -145,78 +124,6 @@ static bool is_settled(const wefti_op *op, int64_t wait_ns, int64_t fresh_ns,
     return now_ns - op->cause_ns >= enough_ns;
 }
 
-bool wefti_peer_has_died(const weft_comm *comm, int peer)
-{
-    if (wefti_remote_is(&comm->fabric, peer)) {
-        return wefti_net_is_lost(comm->fabric.net,
-                                 comm->peers[peer].world_rank);
-    }
-    int pidfd =
-        comm->engine->members->members[comm->peers[peer].world_rank].pidfd;
-    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
-    return pidfd >= 0 && poll(&ended, 1, 0) == 1;
-}
-
-bool wefti_peer_is_stopped(const weft_comm *comm, int peer)
-{
-    return comm->engine->members && !wefti_remote_is(&comm->fabric, peer) &&
-           wefti_process_is_stopped(
-               comm->engine->members->members[comm->peers[peer].world_rank]
-                   .pidfd);
-}
-
-bool wefti_peer_is_cut(const weft_comm *comm, int peer)
-{
-    return wefti_remote_is(&comm->fabric, peer) &&
-           wefti_control_get_fate(comm->engine->control,
-                                  comm->peers[peer].world_rank) ==
-               WEFTI_FATE_CUT;
-}
-
-/* Who leaves because of a fault has told it, but from another host that comes
- * by another way, and later. */
-static const char *find_leave(weft_comm *comm, int peer, wefti_leave how)
-{
-    if (wefti_remote_is(&comm->fabric, peer)) {
-        const int64_t since_ns =
-            wefti_clock_ns() - comm->fabric.lines[peer].left_ns;
-        const int64_t told_ns =
-            how == WEFTI_LEAVE_WELL ? INT64_C(500000000) : INT64_C(5000000000);
-        if (since_ns < told_ns) {
-            return NULL;
-        }
-    }
-    return how == WEFTI_LEAVE_WELL
-               ? "has destroyed its communicator"
-               : "has destroyed its communicator after a fault of which "
-                 "nothing was heard here";
-}
-
-const char *wefti_watch_lost(weft_comm *comm, int peer)
-{
-    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
-    const wefti_leave how = (wefti_leave)atomic_load(&page->left);
-    return how != WEFTI_LEAVE_NONE            ? find_leave(comm, peer, how)
-           : !wefti_peer_has_died(comm, peer) ? NULL
-           : wefti_peer_is_cut(comm, peer)
-               ? "does not answer: its host, or the link to it, is down"
-               : "has died";
-}
-
-void wefti_watch_lost_text(weft_comm *comm, int peer, const char *how,
-                           char *text, size_t text_bytes)
-{
-    wefti_memory_limit now;
-    int used = snprintf(text, text_bytes, "rank %d %s", peer, how);
-    wefti_memory_limit_read("", &now);
-    if (used > 0 && (size_t)used < text_bytes && now.file[0] &&
-        now.kills > comm->engine->memory.kills) {
-        snprintf(text + used, text_bytes - (size_t)used,
-                 ": the kernel ended it for want of memory; raise %s (%llu)",
-                 now.file, (unsigned long long)now.bytes);
-    }
-}
-
 /*
  * A peer that will never come: its process has ended, or it has left. It may
  * have done its part just before, so a first look only suspects it: what it
@@ -229,7 +136,7 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
         if (peer == comm->rank || !wefti_is_awaited(comm, op, peer, &entered)) {
             continue;
         }
-        const char *how = wefti_watch_lost(comm, peer);
+        const char *how = wefti_peer_lost(comm, peer);
         if (!how) {
             continue;
         }
@@ -241,7 +148,7 @@ static bool find_lost(weft_comm *comm, wefti_op *op)
         char text[96];
         wefti_op_text(comm, op, text, sizeof(text));
         char lost[400];
-        wefti_watch_lost_text(comm, peer, how, lost, sizeof(lost));
+        wefti_peer_lost_text(comm, peer, how, lost, sizeof(lost));
         wefti_fault_publish(comm, WEFT_ERR_PEER, peer, op->number, "%s: %s",
                             text, lost);
         return true;
@@ -256,14 +163,14 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
                        const void *context)
 {
     if (!comm->fabric.net ||
-        stalled_ns < wefti_watch_patience(comm, limit_ns) ||
+        stalled_ns < wefti_waits_patience(comm, limit_ns) ||
         now_ns - comm->asked_ns < ASK_NS) {
         return;
     }
     comm->asked_ns = now_ns;
     int asked = -1; /* ranks of a domain mostly stand together */
     for (int peer = 0; peer < comm->nranks; peer++) {
-        if (wefti_remote_is(&comm->fabric, peer) &&
+        if (wefti_fabric_is_far(&comm->fabric, peer) &&
             awaits(comm, context, peer) && comm->peers[peer].first != asked) {
             asked = comm->peers[peer].first;
             wefti_control_ping(comm, peer);
@@ -294,7 +201,7 @@ static bool somebody_differs(weft_comm *comm, wefti_op *op)
 /* This rank's own compute is late: no fault of a peer, and one word of it. */
 static void warn_of_own(weft_comm *comm, wefti_op *op)
 {
-    wefti_wait_record own = wefti_watch_record(op);
+    wefti_wait_record own = record_of(op);
     char text[96], what[128];
     if (!op->warned && find_own_wait(op, &own)) {
         op->warned = true;
@@ -339,7 +246,11 @@ static void judge(weft_comm *comm, wefti_op *op, const wefti_cause *cause,
     }
 }
 
-void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
+/*
+ * Looks for dead peers after 20 ms, warns after warn_ns, fails the communicator
+ * after op's own limit, else timeout_ns. Costs one coarse clock call.
+ */
+static void ask_why(weft_comm *comm, wefti_op *op)
 {
     int64_t now_ns = wefti_clock_coarse_ns();
     if (op->moved_ns == 0) {
@@ -375,3 +286,12 @@ void wefti_watch_stalled(weft_comm *comm, wefti_op *op)
                       op);
     judge(comm, op, &cause, itself, now_ns);
 }
+
+static void note_stream(weft_comm *comm, const wefti_request *request)
+{
+    const wefti_title title = request->kind->describe(comm, request);
+    wefti_wait_record found = {.signature = title.kind, .number = title.number};
+    wefti_waits_note_stream(comm, request->ticket->stream, &found);
+}
+
+const wefti_watch wefti_diagnosis = {.stalled = ask_why, .stands = note_stream};

@@ -9,6 +9,7 @@
 #include "comm/live.h"
 #include "comm/net/net.h"
 #include "comm/p2p/letters.h"
+#include "comm/signature_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

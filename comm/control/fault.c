@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/fault.c - publishing a fault, acting on it, asking for it.
+ * comm/control/fault.c - publishing a fault, and learning of it.
  *
  * The page's state: compare-and-swap 0 -> 1 picks one writer; its store of 2
  * pairs with everybody's load and publishes the text.
@@ -10,14 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/sized.h"
 #include "comm/control/channel.h"
-#include "comm/control/diagnosis.h"
-#include "comm/copies.h"
-#include "comm/fabric/remote.h"
-#include "comm/live.h"
-#include "comm/net/net.h"
-#include "comm/request.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,8 +19,7 @@
 enum {
     HALF_WRITTEN_NS = 200000000, /* then its writer is taken for dead */
     RIPE_NS = 300000000,         /* nothing has come for so long */
-    RIPE_MOST_NS = 1000000000,
-    COPIES_MOST_NS = 1000000000 /* a device that takes longer is lost */
+    RIPE_MOST_NS = 1000000000
 };
 
 static wefti_fault_page *page_of(weft_comm *comm)
@@ -94,7 +86,7 @@ bool wefti_fault_is_published(weft_comm *comm)
 }
 
 /* Copies the published fault, or makes one up if its writer died writing. */
-static bool learn(weft_comm *comm)
+static bool copy_page(weft_comm *comm)
 {
     wefti_fault_page *page = page_of(comm);
     uint32_t state = atomic_load(&page->state);
@@ -147,7 +139,7 @@ static uint64_t most_completed(weft_comm *comm)
 static void tell_other_domains(weft_comm *comm)
 {
     int first = 0;
-    while (wefti_remote_is(&comm->fabric, first)) {
+    while (wefti_fabric_is_far(&comm->fabric, first)) {
         first++;
     }
     if (first == comm->rank || atomic_load(&comm->fault_told)) {
@@ -188,29 +180,9 @@ void wefti_fault_blame(weft_comm *comm, int rank)
     }
 }
 
-/* Buffers are their owners' again when the operations have ended: no copy may
- * be under way then. It is looked for, not waited for. */
-bool wefti_fault_release(weft_comm *comm)
+bool wefti_fault_learn(weft_comm *comm)
 {
-    if (comm->released) {
-        return false;
-    }
-    if (!wefti_copies_are_handed(comm) ||
-        (!wefti_copies_are_over(comm) && wefti_clock_ns() < comm->release_ns)) {
-        comm->engine->looks = true;
-        return false;
-    }
-    wefti_requests_fail(comm);
-    comm->released = true;
-    return true;
-}
-
-bool wefti_fault_act(weft_comm *comm)
-{
-    if (comm->failed != WEFT_OK) {
-        return true;
-    }
-    if (!learn(comm)) {
+    if (!copy_page(comm)) {
         return false;
     }
     comm->failed = comm->fault.status;
@@ -218,77 +190,10 @@ bool wefti_fault_act(weft_comm *comm)
     atomic_store(&comm->fault_seen, 1);
     wefti_fault_blame(comm, comm->fault.rank);
     tell_other_domains(comm);
-    wefti_copies_drop(comm);
-    comm->release_ns = wefti_clock_ns() + COPIES_MOST_NS;
-    (void)wefti_fault_release(comm);
     return true;
 }
 
 weft_status wefti_fault_status(weft_comm *comm)
 {
     return wefti_error(comm->fault.status, "%s", comm->fault.text);
-}
-
-weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
-{
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
-    }
-    if (!fault_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "fault_out is NULL: allowed is a weft_fault");
-    }
-    weft_status sized =
-        wefti_sized_check("fault_out", fault_out->size_bytes,
-                          sizeof(*fault_out), sizeof(*fault_out));
-    if (sized != WEFT_OK) {
-        return sized;
-    }
-    wefti_fault_page *page = page_of(comm);
-    if (comm->fabric.net && pthread_mutex_trylock(&comm->engine->lock) == 0) {
-        (void)wefti_net_progress(comm->engine->net);
-        pthread_mutex_unlock(&comm->engine->lock);
-    }
-    *fault_out = (weft_fault){.size_bytes = sizeof(*fault_out), .rank = -1};
-    if (atomic_load(&page->state) == 2) {
-        fault_out->status = (weft_status)page->status;
-        fault_out->rank = page->rank;
-        fault_out->op_number = page->op_number;
-        memcpy(fault_out->text, page->text, sizeof(fault_out->text));
-    } else if (atomic_load(&comm->fault_seen)) {
-        *fault_out = comm->fault;
-    }
-    return WEFT_OK;
-}
-
-/* The ranks that it ends learn how far this one has come. */
-static void publish_abort(weft_comm *comm)
-{
-    const char *what;
-    char last[64] = "";
-    int64_t when_ns;
-    const uint64_t number =
-        wefti_peer_last_entered(comm, comm->rank, &what, &when_ns);
-    if (number > 0) {
-        snprintf(last, sizeof(last), " (its last: #%llu %s)",
-                 (unsigned long long)number, what);
-    }
-    wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
-                        "rank %d aborted \"%s\"%s", comm->rank, comm->name,
-                        last);
-}
-
-weft_status weft_comm_abort(weft_comm *comm)
-{
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
-    }
-    publish_abort(comm);
-    if (comm->fabric.net) {
-        /* Perhaps nobody drives the engine, and no message would go out. */
-        pthread_mutex_lock(&comm->engine->lock);
-        (void)wefti_fault_act(comm);
-        pthread_mutex_unlock(&comm->engine->lock);
-    }
-    return WEFT_OK;
 }

@@ -36,21 +36,13 @@ bool wefti_fault_is_published(weft_comm *comm);
 bool wefti_fault_is_ripe(weft_comm *comm, bool moved);
 
 /*
- * wefti_fault_act - if a fault is published, end all operations of comm with
- * it: now, or where a device still copies for them, by wefti_fault_release.
- * Engine's lock held.
+ * wefti_fault_learn - if a fault is published, it is comm's from now on
+ * (comm->failed), and other domains are told. Once; comm/request.h ends
+ * what is posted. Engine's lock held.
  *
- * Returns     whether comm has failed.
+ * Returns     whether there is one.
  */
-bool wefti_fault_act(weft_comm *comm);
-
-/*
- * wefti_fault_release - comm has failed: end its operations as soon as no copy
- * is under way for them, or after a second. Engine's lock held.
- *
- * Returns     whether that has happened just now.
- */
-bool wefti_fault_release(weft_comm *comm);
+bool wefti_fault_learn(weft_comm *comm);
 
 /*
  * wefti_fault_blame - tell weft-run, if it looks on, that this rank fails for

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/sized.h"
-#include "comm/control/diagnosis.h"
+#include "comm/control/peer.h"
 #include "comm/live.h"
 #include "comm/mem/mem.h"
 

@@ -3,7 +3,7 @@
  * comm/control/inbox.c - what another domain says of a communicator: into the
  * memory that all ranks of this domain see.
  */
-#include "comm/control/ballot.h"
+#include "comm/control/ballot_cell.h"
 #include "comm/control/channel_state.h"
 #include "comm/control/fault.h"
 

@@ -9,6 +9,7 @@
 #include "comm/control/cause.h"
 #include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
+#include "comm/control/peer.h"
 #include "comm/control/waits.h"
 
 enum {
@@ -21,7 +22,7 @@ enum {
 static bool fail_if_lost(weft_comm *comm, wefti_stall *stall, int peer,
                          const char *what)
 {
-    const char *how = peer == comm->rank ? NULL : wefti_watch_lost(comm, peer);
+    const char *how = peer == comm->rank ? NULL : wefti_peer_lost(comm, peer);
     if (!how) {
         return false;
     }
@@ -31,7 +32,7 @@ static bool fail_if_lost(weft_comm *comm, wefti_stall *stall, int peer,
         return true;
     }
     char lost[400];
-    wefti_watch_lost_text(comm, peer, how, lost, sizeof(lost));
+    wefti_peer_lost_text(comm, peer, how, lost, sizeof(lost));
     wefti_fault_publish(comm, WEFT_ERR_PEER, peer, 0, "%s: %s", what, lost);
     return true;
 }

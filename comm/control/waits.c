@@ -10,7 +10,6 @@
 #include "comm/control/waits.h"
 
 #include "base/clock.h"
-#include "comm/control/diagnosis.h"
 #include "comm/fabric/remote.h"
 #include "comm/ticket.h"
 
@@ -104,6 +103,12 @@ void wefti_waits_note(weft_comm *comm, const void *wait,
     }
 }
 
+int64_t wefti_waits_patience(const weft_comm *comm, int64_t limit_ns)
+{
+    const int64_t half_ns = limit_ns / 2;
+    return comm->warn_ns < half_ns ? comm->warn_ns : half_ns;
+}
+
 /* A stream that stands at a gate of weft's own waits in another operation. */
 static bool is_own_gate(const wefti_engine *engine, const weft_gate *gate)
 {
@@ -141,7 +146,7 @@ void wefti_waits_note_stream(weft_comm *comm, weft_stream *stream,
     const int64_t since_ns = comm->stream_since_ns;
     wefti_waits_note(comm, stream, found, WEFTI_WEIGHT_OWN, since_ns, now_ns,
                      now_ns - since_ns >
-                         wefti_watch_patience(comm, limit_ns) / 2);
+                         wefti_waits_patience(comm, limit_ns) / 2);
 }
 
 bool wefti_waits_get(weft_comm *comm, int rank, int64_t fresh_ns,

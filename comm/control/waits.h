@@ -85,6 +85,9 @@ bool wefti_waits_find(weft_comm *comm, int world_rank, int64_t fresh_ns,
 /* The member of comm that is world_rank of the job; -1: none is. */
 int wefti_waits_member(const weft_comm *comm, int world_rank);
 
+/* After so long without a step other hosts are spoken to. */
+int64_t wefti_waits_patience(const weft_comm *comm, int64_t limit_ns);
+
 /*
  * wefti_waits_text - "in recv #3 from rank 1 of 8 f32", "in gather #2 for rank
  * 3", "in all_reduce #1 on "tp" for rank 1", "for chunk 3 of the ready gate of

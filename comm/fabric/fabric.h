@@ -132,6 +132,12 @@ const char *wefti_fabric_name(const wefti_fabric *fabric);
  */
 int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes);
 
+/* Whether its peer is of another domain. */
+static inline bool wefti_fabric_is_far(const wefti_fabric *fabric, int peer)
+{
+    return fabric->net && fabric->tables[peer] == &wefti_fabric_net;
+}
+
 /* Index into posted and taken. */
 static inline size_t wefti_fabric_cell(const wefti_fabric_path *path)
 {

@@ -77,7 +77,7 @@ static void tell_all(wefti_fabric *fabric, wefti_wire *wire, const void *data,
                      size_t data_bytes)
 {
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
-        if (wefti_remote_is(fabric, peer)) {
+        if (wefti_fabric_is_far(fabric, peer)) {
             tell(fabric, peer, wire, data, data_bytes);
         }
     }
@@ -86,7 +86,7 @@ static void tell_all(wefti_fabric *fabric, wefti_wire *wire, const void *data,
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
                              size_t payload_bytes)
 {
-    if (!wefti_remote_is(fabric, peer)) {
+    if (!wefti_fabric_is_far(fabric, peer)) {
         return;
     }
     const wefti_entry *entry =
@@ -110,7 +110,7 @@ static void tell_completed(wefti_fabric *fabric, uint64_t behind)
     }
     const uint64_t completed = own_completed(fabric);
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
-        if (wefti_remote_is(fabric, peer) &&
+        if (wefti_fabric_is_far(fabric, peer) &&
             completed - fabric->lines[peer].told >= behind) {
             wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
             tell(fabric, peer, &wire, NULL, 0);

@@ -24,11 +24,6 @@ WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
                                              const bool *remote);
 void wefti_remote_fini(wefti_fabric *fabric);
 
-static inline bool wefti_remote_is(const wefti_fabric *fabric, int peer)
-{
-    return fabric->net && fabric->tables[peer] == &wefti_fabric_net;
-}
-
 /* This rank's entry number, with so many bytes of its payload, to one peer. */
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
                              size_t payload_bytes);

@@ -7,7 +7,7 @@
  *
  * The ranks of one domain (those that can map the same memory) share one such
  * mapping. Of a rank of another domain, each rank keeps a mirror: private
- * memory with the region's layout, into which comm/fabric/net.c repeats what
+ * memory with the region's layout, into which comm/fabric/remote.c repeats what
  * the owner writes. Readers need not know which of the two they look at.
  *
  *   region: bell        rung by anyone who has news for the rank
@@ -218,7 +218,7 @@ typedef enum wefti_leave {
  * completed    publish_settled -> lane_free: the rank has read all it needs of
  *              the peers' entries and windows of these operations, which may
  *              be written again
- * left         weft_comm_destroy -> wefti_watch_lost: alone; a wefti_leave
+ * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
  */
 typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */

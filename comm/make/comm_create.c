@@ -15,9 +15,11 @@
 #include "comm/control/channel.h"
 #include "comm/engine.h"
 #include "comm/hosts.h"
+#include "comm/hosts_trade.h"
 #include "comm/net/net.h"
 #include "comm/oob/bootstrap.h"
 #include "comm/post.h"
+#include "comm/reserve.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -184,7 +186,7 @@ static weft_status prepare(void *context, const wefti_membership *members,
         status = build_world(own, members, &tuning, &own->comm);
     }
     if (status == WEFT_OK && own->engine->net) {
-        status = wefti_net_start(own->engine->net);
+        status = wefti_net_start(own->engine->net, wefti_engine_attend);
         if (status == WEFT_OK && tuning.machines) {
             status = wefti_hosts_read(own->engine, members);
         }

@@ -3,8 +3,8 @@
  * comm/make/group.h - a new communicator of some ranks of an old one, once they
  * have agreed who belongs to it.
  *
- * split.c and create_from.c agree by comm/consensus.h; shrink.c through shared
- * memory, since the parent has failed.
+ * split.c and create_from.c agree by comm/consensus.h; shrink.c through
+ * shared memory, since the parent has failed.
  */
 #ifndef COMM_MAKE_GROUP_H
 #define COMM_MAKE_GROUP_H

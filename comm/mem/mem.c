@@ -9,7 +9,6 @@
 #include "comm/mem/mem.h"
 
 #include "base/error.h"
-#include "comm/comm.h"
 #include "comm/consensus.h"
 #include "comm/copies.h"
 #include "comm/engine.h"

@@ -16,8 +16,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/control/cause.h"
-#include "comm/control/diagnosis.h"
 #include "comm/control/fault.h"
+#include "comm/control/peer.h"
+#include "comm/control/waits.h"
 #include "comm/live.h"
 #include "comm/mem/mem.h"
 #include "comm/op_check.h"
@@ -97,7 +98,7 @@ static weft_status get_fault(weft_comm *comm)
 {
     weft_status status = WEFT_OK;
     pthread_mutex_lock(&comm->engine->lock);
-    if (wefti_fault_act(comm)) {
+    if (wefti_requests_stop(comm)) {
         status = wefti_fault_status(comm);
     }
     pthread_mutex_unlock(&comm->engine->lock);
@@ -126,7 +127,7 @@ static weft_status check_life(weft_mem *mem, int peer, const char *what)
         return WEFT_OK;
     }
     char lost[400];
-    wefti_watch_lost_text(comm, peer, "has died", lost, sizeof(lost));
+    wefti_peer_lost_text(comm, peer, "has died", lost, sizeof(lost));
     wefti_fault_publish(comm, WEFT_ERR_PEER, peer, 0,
                         "%s to rank %d on memory #%llu of \"%s\": %s", what,
                         peer, (unsigned long long)mem->id, comm->name, lost);
@@ -242,11 +243,10 @@ static void look_at_wait(weft_comm *comm, wefti_mem_op *op)
     }
     wefti_waits_note(comm, op, &found, weight, since_ns, now_ns,
                      now_ns - since_ns >
-                         wefti_watch_patience(comm, comm->timeout_ns) / 2);
+                         wefti_waits_patience(comm, comm->timeout_ns) / 2);
 }
 
-static void describe(const weft_comm *comm, const wefti_request *request,
-                     wefti_wait_record *found_out)
+static wefti_title describe(const weft_comm *comm, const wefti_request *request)
 {
     static const wefti_purpose purposes[] = {
         [WEFTI_MEM_PUT] = WEFTI_PURPOSE_PUT,
@@ -254,8 +254,7 @@ static void describe(const weft_comm *comm, const wefti_request *request,
         [WEFTI_MEM_WAIT] = WEFTI_PURPOSE_WAIT};
     const wefti_mem_op *op = (const wefti_mem_op *)request;
     (void)comm;
-    found_out->number = op->mem->id;
-    found_out->signature = wefti_purpose_bits(purposes[op->act]);
+    return (wefti_title){wefti_purpose_bits(purposes[op->act]), op->mem->id};
 }
 
 /* One push; whether anything moved. */

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
-#include "comm/engine.h"
 #include "comm/fabric/remote.h"
 
 #include <poll.h>
@@ -276,34 +275,6 @@ void wefti_net_leave(wefti_net *net)
         hand_over(net);
     } else {
         wefti_net_watch_leave(net->watch);
-    }
-}
-
-/*
- * The watcher carries operations on by itself, so that news wake one thread,
- * not two. It arms the port again unless a caller waits, which is woken
- * instead: it is to see what it waits for, and mostly has more to do with the
- * network.
- */
-void wefti_net_attend(void *context)
-{
-    wefti_net *net = context;
-    wefti_engine *engine = net->engine;
-    bool again = true, wake = false;
-    while (again) {
-        pthread_mutex_lock(&engine->lock);
-        const bool driven = atomic_load(&engine->drivers) > 0;
-        const bool awaited = atomic_load(&engine->callers) > 0;
-        again = driven ? wefti_engine_push(engine) : wefti_net_drain(net);
-        wake = driven && (awaited || engine->looks || engine->copies_asked ||
-                          engine->due_ns != INT64_MAX);
-        if (!again && !awaited) {
-            again = !wefti_net_arm(net);
-        }
-        wefti_engine_unlock(engine);
-    }
-    if (wake) {
-        wefti_doorbell_wake(engine->bell);
     }
 }
 

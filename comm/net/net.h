@@ -73,11 +73,13 @@ void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
 void wefti_net_lost(void *context, int peer, const char *why);
 
 /*
- * wefti_net_start - the ranks have met: news may come.
+ * wefti_net_start - the ranks have met: news may come, which a thread tells
+ * attend(the engine).
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
-WEFT_NODISCARD weft_status wefti_net_start(wefti_net *net);
+WEFT_NODISCARD weft_status wefti_net_start(wefti_net *net,
+                                           void (*attend)(void *engine));
 
 /* The infos are traded: nobody looks for us any more. */
 void wefti_net_settle(wefti_net *net);
@@ -106,10 +108,6 @@ void wefti_net_flush(wefti_net *net, int64_t limit_ns);
 
 /* Keeps a mapping while messages to be sent may lie in it. */
 void wefti_net_keep(wefti_net *net, wefti_mapping *mapping);
-
-/* The watcher's: carries operations on, or wakes the caller that waits. Takes
- * the engine's lock. */
-void wefti_net_attend(void *net);
 
 /* Nobody may drive the engine for a while: the watcher does, with the next
  * news, among which is that more of what was sent fits into a connection; at

@@ -211,13 +211,13 @@ weft_status wefti_net_join(wefti_engine *engine,
     return status;
 }
 
-weft_status wefti_net_start(wefti_net *net)
+weft_status wefti_net_start(wefti_net *net, void (*attend)(void *engine))
 {
     wefti_net_settle(net);
     weft_status status = wefti_control_start(net->engine->control);
     return status == WEFT_OK
-               ? wefti_net_watch_start(net->table->event_fd(net->port),
-                                       wefti_net_attend, net, &net->watch)
+               ? wefti_net_watch_start(net->table->event_fd(net->port), attend,
+                                       net->engine, &net->watch)
                : status;
 }
 

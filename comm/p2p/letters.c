@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "comm/op.h"
+#include "comm/op_life.h"
 #include "comm/track.h"
 #include "kernels/wire/fold.h"
 
@@ -274,15 +275,14 @@ static void leave_batch(weft_comm *comm, wefti_batch *batch, weft_status status)
 
 /* The first letter of the batch at the head of its queue; there is one: only
  * such a letter asks. */
-static void describe(const weft_comm *comm, const wefti_request *request,
-                     wefti_wait_record *found_out)
+static wefti_title describe(const weft_comm *comm, const wefti_request *request)
 {
     const wefti_letters *queue = comm->busy_queues;
     while (&queue->first->batch->request != request) {
         queue = queue->next_busy;
     }
-    found_out->signature = (uint64_t)queue->first->desc.collective;
-    found_out->number = queue->number + 1;
+    return (wefti_title){(uint64_t)queue->first->desc.collective,
+                         queue->number + 1};
 }
 
 static bool advance_queue(weft_comm *comm, wefti_letters *queue)

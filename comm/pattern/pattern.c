@@ -15,6 +15,15 @@ const wefti_pattern *const wefti_patterns[] = {&wefti_pattern_hierarchical,
                                                &wefti_pattern_uneven,
                                                NULL};
 
+const wefti_pattern *wefti_pattern_first(const wefti_problem *problem)
+{
+    size_t i = 0;
+    while (wefti_patterns[i] && !wefti_patterns[i]->supports(problem)) {
+        i++;
+    }
+    return wefti_patterns[i];
+}
+
 static int own_host(const wefti_problem *problem)
 {
     return problem->grouping->hosts[problem->rank];

@@ -130,6 +130,10 @@ typedef struct wefti_pattern {
 
 /* All patterns, ended by NULL. To add one, add its file and a line here. */
 extern const wefti_pattern *const wefti_patterns[];
+/* The first that supports it: what moves each byte once, where that can be;
+ * NULL: none, as there is nothing to move. */
+const wefti_pattern *wefti_pattern_first(const wefti_problem *problem);
+
 extern const wefti_pattern wefti_pattern_hierarchical;
 extern const wefti_pattern wefti_pattern_direct;
 extern const wefti_pattern wefti_pattern_tree;

@@ -44,6 +44,14 @@ static inline const wefti_shape *wefti_shape_get(weft_collective collective)
     return &wefti_shapes[collective];
 }
 
+/* Whether it is one of a program's own: kernels/wire knows no arithmetic for
+ * it. */
+static inline bool wefti_redop_is_user(weft_redop redop)
+{
+    return (unsigned)redop >= WEFT_REDOP_USER &&
+           (unsigned)redop < WEFT_REDOP_USER_END;
+}
+
 /*
  * The same for a reduction that kernels/wire does not know, which goes step by
  * step at any size. A collective that reduces.

@@ -6,7 +6,7 @@
 #ifndef OVERLAP_LEDGER_H
 #define OVERLAP_LEDGER_H
 
-#include "comm/observer.h"
+#include "comm/core/observer.h"
 #include "weft/ledger.h"
 
 typedef enum wefti_trace_kind {

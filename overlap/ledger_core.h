@@ -29,7 +29,7 @@
 #ifndef OVERLAP_LEDGER_CORE_H
 #define OVERLAP_LEDGER_CORE_H
 
-#include "comm/usage.h"
+#include "comm/make/usage.h"
 #include "overlap/breakdown.h"
 #include "overlap/ledger.h"
 #include "overlap/stamps.h"

@@ -5,7 +5,7 @@
 #include "overlap/pipeline_check.h"
 
 #include "base/error.h"
-#include "comm/core.h"
+#include "comm/core/core.h"
 #include "overlap/schedule/schedule.h"
 
 static weft_status check_sizes(const wefti_pipeline_config *config)

@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/explain.h"
+#include "comm/make/explain.h"
 #include "perf/grind.h"
 #include "perf/perf_bare.h"
 #include "perf/perf_call.h"

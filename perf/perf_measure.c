@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/explain.h"
+#include "comm/make/explain.h"
 #include "perf/perf_call.h"
 
 #include <stdlib.h>

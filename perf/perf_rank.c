@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "comm/control/peer.h"
-#include "comm/explain.h"
+#include "comm/make/explain.h"
+#include "comm/watch/peer_life.h"
 #include "device/cuda.h"
 #include "device/device.h"
 

@@ -6,7 +6,7 @@
 #define PERF_RUN_JOB_H
 
 #include "base/memory_limit.h"
-#include "comm/control/board.h"
+#include "comm/core/board.h"
 #include "perf/run_options.h"
 #include "perf/run_orphans.h"
 #include "perf/run_stand_in.h"

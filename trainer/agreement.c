@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/input.h"
-#include "comm/explain.h"
+#include "comm/make/explain.h"
 #include "kernels/math/blas_lock.h"
 #include "kernels/math/math_table.h"
 #include "kernels/math/real.h"

@@ -6,7 +6,7 @@
 #ifndef TRAINER_RUN_H
 #define TRAINER_RUN_H
 
-#include "comm/control/flight.h"
+#include "comm/watch/flight.h"
 #include "trainer/options.h"
 #include "trainer/train_step.h"
 #include "weft/comm.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/cluster/cluster.c - hosts that have described themselves
- * (comm/hosts.h) need only be unpacked; otherwise sizes go round first,
+ * (comm/make/hosts.h) need only be unpacked; otherwise sizes go round first,
  * then each host's graph.
  *
  *     rank         0        1        2        3
@@ -12,8 +12,8 @@
 #include "comm/cluster/cluster.h"
 
 #include "base/error.h"
-#include "comm/core.h"
-#include "comm/hosts.h"
+#include "comm/core/core.h"
+#include "comm/make/hosts.h"
 #include "comm/net/net.h"
 #include "comm/net/transports.h"
 #include "topo/interfaces.h"

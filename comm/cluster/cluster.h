@@ -3,7 +3,7 @@
  * comm/cluster/cluster.h - the machines of a communicator's ranks as one graph.
  *
  * A host here is what shares memory. Hosts describe themselves as the first
- * communicator is made, where there are several (comm/hosts.h); the graph
+ * communicator is made, where there are several (comm/make/hosts.h); the graph
  * is made of that whenever somebody asks for it, without a word to other ranks.
  * On one host, or where WEFT_MACHINES is off, the machine is read then, by each
  * domain's lowest rank, who tells the others. A library of its own: libweft has

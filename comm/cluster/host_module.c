@@ -3,7 +3,7 @@
  * comm/cluster/host_module.c - weft_host.so. It has base and topo of its own:
  * nothing of it meets the names of whoever opens it.
  */
-#include "comm/cluster/host_module.h"
+#include "comm/make/host_module.h"
 
 #include "comm/net/transports.h"
 #include "topo/topo.h"

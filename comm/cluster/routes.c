@@ -4,7 +4,7 @@
  * says over which levels of the machine its bytes go.
  *
  * The choice is the one that every rank makes when it posts
- * (comm/select.h); nothing is decided here.
+ * (comm/core/select.h); nothing is decided here.
  */
 #include "comm/cluster/routes.h"
 
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/plain_number.h"
 #include "base/settings.h"
-#include "comm/explain.h"
+#include "comm/make/explain.h"
 #include "comm/pattern/shape.h"
 #include "topo/cpus.h"
 #include "topo/levels.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/control/ballot_cell.h - the cells that votes of domains are written
- * into; what they decide is comm/control/ballot.h's.
+ * into; what they decide is comm/make/ballot.h's.
  */
 #ifndef COMM_CONTROL_BALLOT_CELL_H
 #define COMM_CONTROL_BALLOT_CELL_H
 
 #include "comm/control/note.h"
-#include "comm/core.h"
+#include "comm/core/core.h"
 
 wefti_ballot_cell *wefti_ballot_cell_get(const weft_comm *comm,
                                          const wefti_ballot_place *place);

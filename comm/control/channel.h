@@ -17,7 +17,7 @@
 #define COMM_CONTROL_CHANNEL_H
 
 #include "comm/control/peer_probe.h"
-#include "comm/core.h"
+#include "comm/core/core.h"
 
 /*
  * wefti_control_open - listen on address (network order), while ranks join.

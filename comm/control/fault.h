@@ -6,7 +6,7 @@
 #ifndef COMM_CONTROL_FAULT_H
 #define COMM_CONTROL_FAULT_H
 
-#include "comm/core.h"
+#include "comm/core/core.h"
 
 /*
  * wefti_fault_publish - write the communicator's fault, unless there is one,
@@ -37,7 +37,7 @@ bool wefti_fault_is_ripe(weft_comm *comm, bool moved);
 
 /*
  * wefti_fault_learn - if a fault is published, it is comm's from now on
- * (comm->failed), and other domains are told. Once; comm/request.h ends
+ * (comm->failed), and other domains are told. Once; comm/engine/request.h ends
  * what is posted. Engine's lock held.
  *
  * Returns     whether there is one.

@@ -21,7 +21,7 @@
  * PING      wants to be heard, nothing else
  * FATE      rank, fate: a rank of the sender's domain has ended
  * FAULT     comm, status, rank (-1: nobody), op_number, completed, text
- * BALLOT    comm, ballot, vote: comm/control/ballot.h
+ * BALLOT    comm, ballot, vote: comm/make/ballot.h
  * BYE       the sender ends well
  */
 typedef enum wefti_note_kind {
@@ -35,7 +35,7 @@ typedef enum wefti_note_kind {
     WEFTI_NOTE_KIND_END
 } wefti_note_kind;
 
-/* Which cell of a communicator a vote is for; comm/control/ballot.h. */
+/* Which cell of a communicator a vote is for; comm/make/ballot.h. */
 typedef struct wefti_ballot_place {
     uint32_t round, question, turn;
     uint32_t domain; /* its lowest rank in the communicator */

@@ -7,7 +7,7 @@
  *
  * The ranks of one domain (those that can map the same memory) share one such
  * mapping. Of a rank of another domain, each rank keeps a mirror: private
- * memory with the region's layout, into which comm/fabric/remote.c repeats what
+ * memory with the region's layout, into which comm/net/remote.c repeats what
  * the owner writes. Readers need not know which of the two they look at.
  *
  *   region: bell        rung by anyone who has news for the rank
@@ -35,8 +35,8 @@
 #define COMM_FABRIC_SHARED_H
 
 #include "base/doorbell.h"
+#include "comm/fabric/signature.h"
 #include "comm/pattern/pattern.h"
-#include "comm/signature.h"
 
 #include <stdatomic.h>
 
@@ -197,7 +197,7 @@ typedef struct wefti_shared_header {
 } wefti_shared_header;
 
 /*
- * What a rank waits in: words that comm/control/waits.c packs. For people: a
+ * What a rank waits in: words that comm/watch/waits.c packs. For people: a
  * reader may see words of two waits. seen_ns is stored last.
  */
 enum { WEFTI_WAIT_WORDS = 9 };
@@ -234,7 +234,7 @@ typedef struct wefti_layout {
     size_t header_bytes;
     size_t region_bytes;
     size_t total_bytes;
-    size_t cells; /* in the header, behind it: comm/control/ballot.h */
+    size_t cells; /* in the header, behind it: comm/make/ballot.h */
     size_t entries, consumed, consumed_stride, messages, windows, letters;
 } wefti_layout;
 

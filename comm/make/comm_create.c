@@ -11,15 +11,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "comm/comm.h"
 #include "comm/control/channel.h"
-#include "comm/engine.h"
-#include "comm/hosts.h"
-#include "comm/hosts_trade.h"
+#include "comm/core/reserve.h"
+#include "comm/engine/engine.h"
+#include "comm/make/comm.h"
+#include "comm/make/hosts.h"
+#include "comm/make/hosts_trade.h"
 #include "comm/net/net.h"
 #include "comm/oob/bootstrap.h"
-#include "comm/post.h"
-#include "comm/reserve.h"
+#include "comm/post/post.h"
 
 #include <sched.h>
 #include <stdio.h>

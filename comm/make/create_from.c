@@ -5,9 +5,9 @@
  * with the others between the same two ranks.
  */
 #include "base/error.h"
-#include "comm/key_count.h"
-#include "comm/live.h"
+#include "comm/core/live.h"
 #include "comm/make/group.h"
+#include "comm/make/key_count.h"
 
 #include <stdio.h>
 

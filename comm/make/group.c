@@ -5,8 +5,8 @@
 #include "comm/make/group.h"
 
 #include "base/error.h"
-#include "comm/engine.h"
-#include "comm/key_count.h"
+#include "comm/engine/engine.h"
+#include "comm/make/key_count.h"
 
 #include <stdio.h>
 #include <stdlib.h>

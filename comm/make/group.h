@@ -3,14 +3,14 @@
  * comm/make/group.h - a new communicator of some ranks of an old one, once they
  * have agreed who belongs to it.
  *
- * split.c and create_from.c agree by comm/consensus.h; shrink.c through
+ * split.c and create_from.c agree by comm/post/consensus.h; shrink.c through
  * shared memory, since the parent has failed.
  */
 #ifndef COMM_MAKE_GROUP_H
 #define COMM_MAKE_GROUP_H
 
-#include "comm/comm.h"
-#include "comm/consensus.h"
+#include "comm/make/comm.h"
+#include "comm/post/consensus.h"
 
 /*
  * wefti_group_read_config - config with what it leaves open taken from parent.

@@ -29,14 +29,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/control/ballot.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
-#include "comm/control/peer.h"
-#include "comm/engine.h"
-#include "comm/live.h"
+#include "comm/core/live.h"
+#include "comm/core/reserve.h"
+#include "comm/engine/engine.h"
+#include "comm/make/ballot.h"
 #include "comm/make/group.h"
-#include "comm/reserve.h"
+#include "comm/watch/peer_life.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,9 +7,9 @@
  * build, and the others learn that when they conclude.
  */
 #include "base/error.h"
-#include "comm/key_count.h"
-#include "comm/live.h"
+#include "comm/core/live.h"
 #include "comm/make/group.h"
+#include "comm/make/key_count.h"
 
 #include <stdio.h>
 #include <stdlib.h>

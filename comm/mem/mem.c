@@ -9,11 +9,11 @@
 #include "comm/mem/mem.h"
 
 #include "base/error.h"
-#include "comm/consensus.h"
-#include "comm/copies.h"
-#include "comm/engine.h"
-#include "comm/live.h"
-#include "comm/reserve.h"
+#include "comm/core/live.h"
+#include "comm/core/reserve.h"
+#include "comm/engine/copies.h"
+#include "comm/engine/engine.h"
+#include "comm/post/consensus.h"
 
 #include <stdlib.h>
 

@@ -19,8 +19,8 @@
 #ifndef COMM_MEM_MEM_H
 #define COMM_MEM_MEM_H
 
-#include "comm/control/stall.h"
-#include "comm/request.h"
+#include "comm/engine/request.h"
+#include "comm/watch/stall.h"
 #include "weft/mem.h"
 
 enum { WEFTI_MEM_CHANNEL = 1 };

@@ -10,7 +10,7 @@
  *
  * The three words stand where letters have their signature.
  */
-#include "comm/copies.h"
+#include "comm/engine/copies.h"
 #include "comm/mem/mem.h"
 #include "kernels/wire/fold.h"
 

@@ -15,13 +15,13 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/control/cause.h"
 #include "comm/control/fault.h"
-#include "comm/control/peer.h"
-#include "comm/control/waits.h"
-#include "comm/live.h"
+#include "comm/core/live.h"
 #include "comm/mem/mem.h"
-#include "comm/op_check.h"
+#include "comm/post/op_check.h"
+#include "comm/watch/cause.h"
+#include "comm/watch/peer_life.h"
+#include "comm/watch/waits.h"
 #include "kernels/wire/fold.h"
 
 #include <stdio.h>

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
-#include "comm/fabric/remote.h"
+#include "comm/net/remote.h"
 
 #include <poll.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #ifndef COMM_NET_NET_H
 #define COMM_NET_NET_H
 
-#include "comm/core.h"
+#include "comm/core/core.h"
 #include "comm/net/interface.h"
 #include "comm/net/net_watch.h"
 #include "comm/net/port.h"

@@ -158,7 +158,7 @@ WEFT_NODISCARD weft_status weft_comm_split(weft_comm *comm, int color, int key,
  * Source      M. Herlihy, "Wait-free synchronization", 1991; between hosts
  *             T. Chandra, S. Toueg, "Unreliable failure detectors for reliable
  *             distributed systems", 1996; comm/make/shrink.c,
- *             comm/control/ballot.c.
+ *             comm/make/ballot.c.
  */
 WEFT_NODISCARD weft_status weft_comm_shrink(weft_comm *comm,
                                             weft_comm **comm_out);

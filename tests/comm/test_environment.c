@@ -7,7 +7,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "comm/control/board.h"
+#include "comm/core/board.h"
 #include "comm/oob/endpoint.h"
 #include "comm/oob/secret.h"
 #include "tests/comm/crowd.h"

@@ -9,7 +9,7 @@
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
-#include "comm/observer.h"
+#include "comm/core/observer.h"
 #include "device/device.h"
 
 #include <setjmp.h>

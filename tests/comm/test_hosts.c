@@ -10,8 +10,8 @@
  * is compared with this machine, read directly.
  */
 #include "comm/cluster/cluster.h"
-#include "comm/core.h"
-#include "comm/hosts.h"
+#include "comm/core/core.h"
+#include "comm/make/hosts.h"
 #include "tests/comm/world.h"
 #include "topo/topo.h"
 

@@ -13,7 +13,7 @@
  */
 #include "base/clock.h"
 #include "comm/control/fault.h"
-#include "comm/core.h"
+#include "comm/core/core.h"
 #include "tests/comm/world.h"
 
 #include <fcntl.h>

@@ -13,7 +13,7 @@
 #include "tests/seed.h"
 
 #include "base/clock.h"
-#include "comm/core.h"
+#include "comm/core/core.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

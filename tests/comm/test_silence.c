@@ -15,7 +15,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "comm/control/waits.h"
+#include "comm/watch/waits.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

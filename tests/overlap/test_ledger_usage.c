@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "comm/usage.h"
+#include "comm/make/usage.h"
 #include "weft/op.h"
 
 #include <pthread.h>

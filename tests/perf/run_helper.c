@@ -13,7 +13,7 @@
  *     run_helper watch     meet; the last process leaves, the others see it go
  */
 #include "base/settings.h"
-#include "comm/control/board.h"
+#include "comm/core/board.h"
 #include "comm/oob/bootstrap.h"
 #include "weft/mem.h"
 #include "weft/op.h"

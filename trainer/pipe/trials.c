@@ -5,7 +5,7 @@
 #include "trainer/pipe/trials.h"
 
 #include "base/error.h"
-#include "comm/explain.h"
+#include "comm/make/explain.h"
 #include "trainer/pipe/pipe_schedule.h"
 
 #include <stdlib.h>

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/core/core.h - the objects of comm: engine, communicator, operation.
+ *
+ *   engine (one per rank) --< communicator --< operation --< track
+ *
+ * The engine's lock guards everything here but what is marked atomic. Whoever
+ * holds it may advance all operations of the rank: the rank's progress thread
+ * while stream operations are pending, and any caller with a NULL stream.
+ */
+#ifndef COMM_CORE_CORE_H
+#define COMM_CORE_CORE_H
+
+#include "base/doorbell.h"
+#include "base/memory_limit.h"
+#include "base/thread.h"
+#include "comm/core/board.h"
+#include "comm/core/observer.h"
+#include "comm/core/select.h"
+#include "comm/fabric/fabric.h"
+#include "comm/fabric/mapping.h"
+#include "comm/oob/membership.h"
+#include "comm/pattern/pattern.h"
+#include "comm/pattern/shape.h"
+#include "device/device.h"
+#include "weft/mem.h"
+#include "weft/op.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum {
+    WEFTI_GATE_CHUNKS_MAX = 4096, /* of one operation */
+    WEFTI_BOUNCES = 2, /* of a track: one for the step, one runs ahead */
+    WEFTI_REDUCTIONS = WEFT_REDOP_USER_END - WEFT_REDOP_USER
+};
+
+/*
+ * FREE -> POSTED (waits for its stream, then for its lane) -> RUNNING ->
+ * DRAINING (done for its poster; peers still read what it staged, or have not
+ * shown that they entered the same) -> FREE
+ */
+typedef enum wefti_op_state {
+    WEFTI_OP_FREE,
+    WEFTI_OP_POSTED,
+    WEFTI_OP_RUNNING,
+    WEFTI_OP_DRAINING
+} wefti_op_state;
+
+/* What a track stands waiting for. */
+typedef enum wefti_wait {
+    WEFTI_WAIT_NOTHING, /* the step is done */
+    WEFTI_WAIT_PEER,    /* track.peer has to send or to read */
+    WEFTI_WAIT_GATE,    /* this rank's own ready gate */
+    WEFTI_WAIT_DEVICE   /* a copy under way on the device */
+} wefti_wait;
+
+/* How far one step has come; see comm/steps/step.c. */
+typedef enum wefti_step_phase {
+    WEFTI_PHASE_START,
+    WEFTI_PHASE_FETCH, /* device -> bounce or slot is under way */
+    WEFTI_PHASE_READY, /* sources can be read by the host */
+    WEFTI_PHASE_STORE  /* bounce or message -> device is under way */
+} wefti_step_phase;
+
+/*
+ * Gated operations run block by block, a block being what one gate chunk
+ * covers of a rank's part; a pattern sees one block at a time.
+ */
+typedef struct wefti_track {
+    size_t block;       /* the current one */
+    size_t next, count; /* index of the current step in it, and how many */
+    wefti_step step;    /* the current one, if loaded */
+    bool loaded;
+    wefti_step_phase phase;
+    wefti_wait wait;
+    int place;  /* FOLD, RELAY: next source to look for */
+    int peer;   /* who is awaited */
+    int way;    /* which fetch and bounce is the step's: 0 or 1 */
+    bool ahead; /* the other one brings the source of a later step */
+    unsigned char *scratch; /* a wide chunk */
+    unsigned char *bounces[WEFTI_BOUNCES];
+    const void **sources; /* [nranks] of a FOLD */
+} wefti_track;
+
+/* A staged message: its slot is free when everybody addressed has read it.
+ * peer, owner, round and kind are its step's. */
+typedef struct wefti_staged_slot {
+    int peer, owner;
+    size_t round;
+    bool relayed;
+    uint64_t number; /* to one peer: its sequence; to several: place among the
+                        channel's messages */
+} wefti_staged_slot;
+
+/* Which buffers of an operation are memory that the host must not touch. */
+typedef struct wefti_op_places {
+    bool send, recv;
+} wefti_op_places;
+
+/* A transfer without a pause, for the observer. */
+typedef struct wefti_op_piece {
+    bool open;
+    size_t bytes;
+    int64_t posted_ns, ready_ns;
+} wefti_op_piece;
+
+typedef struct wefti_op {
+    wefti_op_state state;
+    bool watching; /* its ready gate wakes the engine */
+    weft_status status;
+    struct wefti_request *request; /* that it carries out; NULL: done, or a
+                                      letter's */
+    weft_op desc;
+    wefti_role role;        /* of this rank in desc */
+    wefti_op_places places; /* of desc's buffers */
+    unsigned char scale[8]; /* desc.scale points here, if anywhere */
+    uint64_t epoch;
+    uint64_t number; /* collectives: of the communicator; else of the pair */
+    wefti_signature signature;
+    wefti_choice choice;
+    wefti_problem problem;
+    int ring;
+    wefti_track tracks[WEFTI_TRACKS];
+
+    /* Staging. */
+    int window; /* -1: none */
+    int slots[WEFTI_CHANNELS];
+    size_t slots_begin[WEFTI_CHANNELS]; /* in the window */
+    size_t slot_bytes;
+    uint64_t sends[WEFTI_CHANNELS];
+    wefti_staged_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
+    uint64_t *checked; /* [nranks] last number with an equal signature */
+    int unchecked;     /* all peers below this have been */
+    size_t *counts;    /* [4][nranks] copies of desc's arrays */
+    int missing;       /* one-shot: first peer not yet seen */
+
+    /* Gates. */
+    size_t send_elems, recv_elems; /* of the whole buffers */
+    size_t blocks;                 /* of a rank's part, of gate_elems each */
+    size_t gate_elems;             /* elements per gate chunk; >= 1 */
+    bool gate_per_rank;            /* instead: a chunk is a rank's part */
+    uint64_t *gate_arrived; /* [WEFTI_GATE_CHUNKS_MAX] elements written */
+    wefti_gate_watcher watcher;
+
+    /* Clocks. */
+    int64_t entered_ns, moved_ns, checked_ns;
+    bool warned;
+    int suspect;      /* seen dead or gone at the last look; -1: nobody */
+    int cause;        /* rank of the job, seen at the last look; -1: none */
+    int64_t cause_ns; /* since when */
+    wefti_op_piece piece;
+
+} wefti_op;
+
+typedef struct wefti_request wefti_request;
+typedef struct wefti_collective wefti_collective;
+typedef struct wefti_letter wefti_letter;
+typedef struct wefti_ticket wefti_ticket;
+typedef struct wefti_ticket_block wefti_ticket_block;
+
+/*
+ * Who asks why something stands still (comm/watch/diagnosis.c). Lock held.
+ *
+ * stalled   each time op could not move
+ * stands    each time the stream of a request has not come to it
+ */
+typedef struct wefti_watch {
+    void (*stalled)(weft_comm *comm, wefti_op *op);
+    void (*stands)(weft_comm *comm, const wefti_request *request);
+} wefti_watch;
+
+typedef struct wefti_net wefti_net;
+typedef struct wefti_control wefti_control;
+typedef struct wefti_hosts wefti_hosts;
+
+/* A list of ranks that became a communicator, or a colour that a parent was
+ * split by, and how often. */
+typedef struct wefti_list {
+    uint64_t digest;
+    uint64_t times;
+} wefti_list;
+
+/* Which of a rank's waits its record shows; see comm/watch/waits.h. */
+typedef struct wefti_shown_wait {
+    const void *wait;
+    int weight;
+    int64_t since_ns, seen_ns;
+} wefti_shown_wait;
+
+/*
+ * Its flags (each pairs with loads in comm/engine/engine.c; the work itself is
+ * under the lock):
+ *
+ * pending    raised before the progress thread's bell is rung, loaded by it
+ *            between arm and sleep (base/doorbell.h)
+ * stopping   wefti_engine_release -> progress, likewise
+ * drivers    whoever takes it to 0 arms the network's watcher; the watcher
+ *            loads it under the lock: alone
+ * callers    of these, those that wait inside a call; likewise
+ */
+typedef struct wefti_engine {
+    pthread_mutex_t lock;
+    wefti_doorbell *bell; /* in shared memory: peers, gates and posts ring it */
+    wefti_doorbell idle;  /* the thread sleeps here while nothing is pending */
+    _Atomic int pending;  /* stream operations not yet done */
+    _Atomic bool stopping;
+    _Atomic int drivers; /* with a net: who will look at it again */
+    _Atomic int callers;
+    pthread_t thread;
+    _Atomic bool thread_started;
+    wefti_thread_work work; /* the thread's; see comm/make/usage.h */
+    weft_device *host;      /* for gates of communicators without a device */
+    weft_comm *comms;
+    int users;
+    bool crowded;           /* more ranks than cores */
+    int64_t spin_ns;        /* how long a waiting caller spins */
+    int64_t link_free_ns;   /* the emulated link */
+    int64_t due_ns;         /* next time something becomes visible */
+    bool looks;             /* a device does something that rings no bell */
+    bool handing;           /* a thread has left the lock for a device */
+    uint64_t device_looks;  /* how often devices were asked if they failed */
+    size_t copies_asked;    /* and not yet given; see comm/engine/copies.h */
+    wefti_net *net;         /* NULL: all ranks share memory */
+    wefti_control *control; /* with a net */
+    wefti_hosts *hosts;     /* NULL: nothing is known of them */
+    void (*hosts_close)(wefti_hosts *hosts); /* if there are any */
+    wefti_shown_wait shown;
+    bool failed;               /* some communicator of it has */
+    wefti_memory_limit memory; /* as it was when the ranks met */
+    wefti_list *lists;         /* [list_count]; see comm/make/key_count.h */
+    size_t list_count, list_room;
+    wefti_membership *members;      /* NULL: a job of one rank */
+    wefti_mapping *mapping;         /* holds the bell while the thread lives */
+    wefti_board_line *board;        /* the launcher's; NULL: there is none */
+    const weft_comm *_Atomic noted; /* whose operation stands there; alone */
+    uint64_t *home;                 /* reads as 0 in a forked child */
+} wefti_engine;
+
+/* One member as seen by this rank. */
+typedef struct wefti_peer {
+    int world_rank;
+    int first; /* the lowest rank here that shares memory with it */
+    bool dead;
+    _Atomic int64_t looked_ns; /* when a put last looked whether it lives;
+                                  alone */
+} wefti_peer;
+
+/* What goes to one peer, or comes from it, oldest first. */
+typedef struct wefti_letters {
+    wefti_letter *first, *last;
+    wefti_op *op;    /* carries out the first */
+    uint64_t number; /* of the last that op has carried */
+    struct wefti_letters *next_busy;
+    bool busy; /* in the communicator's list of queues with letters */
+} wefti_letters;
+
+struct weft_comm {
+    uint64_t head_word; /* comm/core/live.h */
+    const uint64_t *home;
+    weft_comm *next; /* of the engine */
+    wefti_engine *engine;
+    char name[32];
+    int rank, nranks;
+    weft_device *device; /* may be NULL: host memory only */
+    int64_t warn_ns, timeout_ns;
+    int ops_in_flight;
+    wefti_tuning tuning;
+    wefti_observer observer;
+    const wefti_watch *watch;
+
+    wefti_mapping *mapping;
+    uint64_t memory_offset;
+    int near_count; /* members of this rank's domain, itself included */
+    wefti_grouping *grouping; /* NULL: one level */
+    wefti_fabric fabric;
+    wefti_doorbell **bells; /* [nranks] */
+    wefti_peer *peers;      /* [nranks] */
+    /* Of calls that make communicators, so that these need no memory. */
+    int *group;  /* [nranks], room for split and shrink */
+    void *table; /* [nranks] of wefti_verdict */
+
+    uint64_t number;     /* last that has a lane */
+    uint64_t completed;  /* all up to this are done */
+    uint64_t settled;    /* and seen to be the same on all ranks */
+    uint64_t peers_done; /* everybody has completed this, as last seen */
+    const struct wefti_request_kind *const *kinds; /* NULL after the last */
+    /* Posted and not taken in: pushed by any thread, released; taken in under
+     * the lock. */
+    wefti_request *_Atomic inbox;
+    wefti_collective *posted, **posted_end; /* those without a number yet */
+    wefti_op ops[WEFTI_LANES];
+    void *op_arrays;        /* what the ops' pointers point into */
+    uint32_t active;        /* bit set of ops not FREE */
+    uint32_t urgent;        /* of those, the ones that compute waits for soon */
+    int64_t budget_bytes;   /* that may still move in this turn */
+    uint32_t windows_used;  /* bit set */
+    const wefti_op *wanted; /* the first posted waits for this lane */
+    int slots_max;
+    unsigned char *arena; /* scratch and bounces of all tracks */
+    size_t arena_bytes;
+    size_t heap_bytes; /* of this struct and its arrays */
+
+    wefti_op *letters; /* [2 * nranks], one per queue */
+    wefti_staged_slot *letter_records;
+    uint64_t *letter_arrived;
+    wefti_letters *queues; /* [2 * nranks]: what goes out, what comes in */
+    wefti_letters *busy_queues;
+    size_t letters_pending;
+
+    weft_mem *mems;
+    uint64_t mems_made;
+    int mems_engaged;                            /* with far peers */
+    struct wefti_mem_op *mem_ops, **mem_ops_end; /* in order of posting */
+
+    pthread_mutex_t tickets_lock; /* innermost; guards these two */
+    wefti_ticket_block *ticket_blocks;
+    wefti_ticket *tickets_free;
+
+    struct wefti_copies *copies;        /* NULL: the host reads all memory */
+    const struct wefti_mem_op *fetcher; /* its put's bytes are being fetched */
+
+    weft_status failed;         /* this rank has acted on the fault */
+    bool released;              /* and has ended all its operations */
+    int64_t release_ns;         /* when it does so, at the latest */
+    int64_t half_fault_ns;      /* since when a fault is being written */
+    int64_t ripens_ns, ripe_ns; /* when it is acted on, at the latest */
+    int64_t asked_ns;           /* when last whether hosts answer */
+    /* When a stream that has not come to an operation was last looked at, and
+     * since when that has been seen, up to when. */
+    int64_t stream_look_ns, stream_since_ns, stream_seen_ns;
+    /* This rank must tell other domains of it: stored before the fault page's
+     * state, loaded after it. */
+    _Atomic bool fault_told;
+    /* wefti_fault_learn -> weft_comm_get_fault: a copy is in fault. */
+    _Atomic uint32_t fault_seen;
+    weft_fault fault;
+
+    /* A NULL is a free number. */
+    struct wefti_reduction *reductions[WEFTI_REDUCTIONS];
+    uint64_t tail_word;
+};
+
+/* Tells the launcher, if there is one that listens, where this rank is. Also
+ * without the lock: two threads' words may then stand there mixed. */
+static inline void wefti_comm_note(weft_comm *comm, uint64_t number,
+                                   uint64_t kind)
+{
+    wefti_engine *engine = comm->engine;
+    if (!engine->board) {
+        return;
+    }
+    if (atomic_load_explicit(&engine->noted, memory_order_relaxed) != comm) {
+        wefti_board_set_name(engine->board, comm->name);
+        atomic_store_explicit(&engine->noted, comm, memory_order_relaxed);
+    }
+    wefti_board_note(engine->board, number, kind);
+}
+
+/* Whether the next piece of compute waits for it; gradients and what else
+ * moves in bulk can wait. */
+static inline bool wefti_class_is_urgent(weft_class class_id)
+{
+    return class_id >= WEFT_CLASS_TP && class_id < WEFT_CLASS_DP;
+}
+
+/* Whether its poster may still be waiting for it. */
+static inline bool wefti_op_pending(const wefti_op *op)
+{
+    return op->state == WEFTI_OP_POSTED || op->state == WEFTI_OP_RUNNING;
+}
+
+#endif

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
+ *
+ * Small payloads ride in the entries (one cache-line exchange). Where some
+ * ranks share memory and others do not, hierarchical crosses the network as
+ * seldom as can be. Else all-reduces of which everybody can read everything
+ * cheaply are exchanged in one hop. Beyond, direct, pairwise and uneven, each
+ * for its own collectives, move each byte once and reduce at its owner; they
+ * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
+ */
+#include "comm/core/select.h"
+
+#include "comm/fabric/shared.h"
+#include "comm/pattern/shape.h"
+#include "kernels/wire/fold.h"
+
+enum {
+    ONESHOT_LIMIT_BYTES = 4096,
+    ONESHOT_READ_BYTES = 32 << 10, /* what a rank may read in all */
+    CHUNK_BYTES = 128 << 10,
+    EXCHANGE_READ_BYTES = 16 << 10 /* of all peers together; measured */
+};
+
+size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
+                           const wefti_role *role)
+{
+    size_t elems = op->count, bytes;
+    if (role->shape->send_parts &&
+        __builtin_mul_overflow(elems, (size_t)nranks, &elems)) {
+        return SIZE_MAX;
+    }
+    return __builtin_mul_overflow(elems, role->elem_bytes, &bytes) ? SIZE_MAX
+                                                                   : bytes;
+}
+
+static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
+{
+    if (role->shape->stepwise) {
+        return false;
+    }
+    size_t bytes = wefti_oneshot_bytes(nranks, op, role);
+    return op->count == 0 || (bytes <= ONESHOT_LIMIT_BYTES &&
+                              bytes * (size_t)nranks <= ONESHOT_READ_BYTES);
+}
+
+/*
+ * The hierarchical pattern stages up to 16 chunks inside the host, and two
+ * rounds of what one rank sends to others on the network; any other up to
+ * 2 (n - 1) on its first channel, which may have half the window.
+ */
+static size_t count_chunks(int nranks, const wefti_grouping *levels)
+{
+    if (!levels) {
+        return 4 * (size_t)nranks;
+    }
+    size_t least = (size_t)levels->least_ranks;
+    size_t others = (size_t)nranks - least;
+    return 16 + 2 * (others / least + (others % least != 0) + 1);
+}
+
+/* levels: of the hierarchical pattern, NULL of others. */
+static size_t chunk_bytes(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *levels)
+{
+    size_t bytes = tuning->chunk_bytes ? tuning->chunk_bytes : CHUNK_BYTES;
+    size_t share = WEFTI_WINDOW_BYTES / count_chunks(nranks, levels) / 64 * 64;
+    if (bytes > share) {
+        bytes = share;
+    }
+    return bytes < 64 ? 64 : bytes;
+}
+
+size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
+                                 const wefti_grouping *grouping)
+{
+    size_t bytes = chunk_bytes(tuning, nranks, NULL);
+    if (grouping && chunk_bytes(tuning, nranks, grouping) > bytes) {
+        bytes = chunk_bytes(tuning, nranks, grouping);
+    }
+    return bytes > ONESHOT_READ_BYTES ? (bytes + 63) / 64 * 64
+                                      : ONESHOT_READ_BYTES;
+}
+
+static size_t chunk_elems(size_t bytes, weft_dtype dtype)
+{
+    /* Narrow floats travel wide in some patterns: count what they become. */
+    size_t wide = wefti_wide_bytes(dtype);
+    return bytes / wide ? bytes / wide : 1;
+}
+
+/* In one hop, while its reads cost less than direct's second hop. */
+static bool is_cheap_to_exchange(int nranks, const weft_op *op)
+{
+    size_t peers = nranks > 1 ? (size_t)nranks - 1 : 1;
+    return op->count * weft_dtype_bytes(op->dtype) <=
+           EXCHANGE_READ_BYTES / peers;
+}
+
+/* 1 + its place in the table. */
+static uint8_t digest_of(const wefti_pattern *pattern)
+{
+    uint8_t digest = 1;
+    while (wefti_patterns[digest - 1] != pattern) {
+        digest++;
+    }
+    return digest;
+}
+
+const char *wefti_choice_name(uint8_t digest)
+{
+    uint8_t at = 1;
+    while (at < digest && wefti_patterns[at - 1]) {
+        at++;
+    }
+    bool known = digest > 0 && at == digest && wefti_patterns[at - 1];
+    return known    ? wefti_patterns[at - 1]->name
+           : digest ? "an unknown algorithm"
+                    : "oneshot";
+}
+
+bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
+{
+    /* Integers, minima and maxima are the same in any order. */
+    bool ordered = weft_dtype_kind(op->dtype) == WEFT_KIND_FLOAT &&
+                   op->redop != WEFT_REDOP_MIN && op->redop != WEFT_REDOP_MAX;
+    return wefti_redop_is_user(op->redop) || (tuning->sum_flat && ordered);
+}
+
+wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *grouping, const weft_op *op,
+                          const wefti_role *role)
+{
+    wefti_choice choice = {NULL, 1, 0};
+    int forced = tuning->forced[op->collective];
+    if (forced <= WEFTI_FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
+        return choice;
+    }
+    wefti_problem problem = {.collective = op->collective,
+                             .nranks = nranks,
+                             .root = op->root,
+                             .count = op->count,
+                             .chunk_elems = 1,
+                             .grouping = grouping,
+                             .flat = wefti_select_is_flat(tuning, op)};
+    const wefti_pattern *pattern = NULL;
+    if (forced >= WEFTI_FORCED_PATTERN) {
+        pattern = wefti_patterns[forced - WEFTI_FORCED_PATTERN];
+    } else if (!grouping && is_cheap_to_exchange(nranks, op)) {
+        pattern = &wefti_pattern_exchange;
+    }
+    if (!pattern || !pattern->supports(&problem)) {
+        pattern = wefti_pattern_first(&problem);
+    }
+    if (pattern) { /* else a barrier: nothing to move */
+        bool levels = pattern == &wefti_pattern_hierarchical;
+        choice.pattern = pattern;
+        choice.digest = digest_of(pattern);
+        choice.chunk_elems = chunk_elems(
+            chunk_bytes(tuning, nranks, levels ? grouping : NULL), op->dtype);
+    }
+    return choice;
+}
+
+const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
+                             const wefti_grouping *grouping, const weft_op *op)
+{
+    wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
+    wefti_choice choice = wefti_select(tuning, nranks, grouping, op, &role);
+    int forced = tuning->forced[op->collective];
+    if (!choice.pattern) {
+        return op->count == 0 ? "nothing to move: ranks only meet"
+               : forced == WEFTI_FORCED_ONESHOT
+                   ? "WEFT_ALGORITHM asks for it, and it fits"
+                   : "it fits into the entries by which ranks meet: no second "
+                     "message";
+    }
+    if (forced >= WEFTI_FORCED_PATTERN &&
+        choice.pattern == wefti_patterns[forced - WEFTI_FORCED_PATTERN]) {
+        return "WEFT_ALGORITHM asks for it";
+    }
+    if (choice.pattern == &wefti_pattern_hierarchical) {
+        return role.shape->reduces
+                   ? "a host's sum crosses the network once, by all its ranks, "
+                     "in chunks"
+                   : "a byte reaches each other host once, by all its ranks, "
+                     "in chunks";
+    }
+    if (grouping && tuning->sum_flat && role.shape->reduces &&
+        wefti_select_is_flat(tuning, op)) {
+        return "WEFT_SUM_FLAT: one tree over all ranks, so no host's sum "
+               "crosses alone";
+    }
+    if (choice.pattern == &wefti_pattern_exchange) {
+        return "one hop: all read all of so little sooner than a second hop "
+               "takes";
+    }
+    return role.shape->reduces
+               ? "each byte moves once to whoever reduces it, in chunks that "
+                 "overlap"
+               : "each byte moves once, straight to whoever wants it, in "
+                 "chunks that overlap";
+}

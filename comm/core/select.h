@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/core/select.h - which algorithm and chunk size an operation gets.
+ * Depends only on what all ranks have in common, so that all choose alike.
+ */
+#ifndef COMM_CORE_SELECT_H
+#define COMM_CORE_SELECT_H
+
+#include "comm/core/tuning.h"
+#include "comm/pattern/pattern.h"
+#include "comm/pattern/shape.h"
+
+/* pattern NULL: one-shot, inside the entries. digest: for the signature. */
+typedef struct wefti_choice {
+    const wefti_pattern *pattern;
+    size_t chunk_elems;
+    uint8_t digest;
+} wefti_choice;
+
+/* grouping: of the ranks; NULL: there is one level. */
+wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *grouping, const weft_op *op,
+                          const wefti_role *role);
+
+/*
+ * Whether sums of op follow one tree over all ranks also where there are
+ * levels: WEFT_SUM_FLAT, if another order would show, and reductions of a
+ * program's own, which need not commute.
+ */
+bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op);
+
+/* What a buffer must hold for any step of any operation: a chunk, wide or not,
+ * or a one-shot's result. */
+size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
+                                 const wefti_grouping *grouping);
+
+/* The name of the algorithm that a digest stands for. */
+const char *wefti_choice_name(uint8_t digest);
+
+/* Why wefti_select chooses as it does, in one sentence; lives for ever. */
+const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
+                             const wefti_grouping *grouping, const weft_op *op);
+
+/* Bytes that one rank contributes in an entry when the operation is one-shot.
+ */
+size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
+                           const wefti_role *role);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/core/tuning.h - what a job may be told of algorithms, chunks and levels.
+ */
+#ifndef COMM_CORE_TUNING_H
+#define COMM_CORE_TUNING_H
+
+#include "weft/op.h"
+
+#include <stdbool.h>
+
+enum {
+    WEFTI_FORCED_ONESHOT = 1, /* where it fits */
+    WEFTI_FORCED_PATTERN = 2  /* + index in wefti_patterns */
+};
+
+/*
+ * Rank 0's settings, sent to everybody when the job is made.
+ *
+ * forced   per collective: 0 = free choice, or WEFTI_FORCED_*
+ */
+typedef struct wefti_tuning {
+    uint32_t chunk_bytes; /* 0: by size */
+    uint8_t forced[WEFT_COLLECTIVE_COUNT];
+    double emulate_gbps;
+    bool machines; /* hosts describe themselves */
+    bool sum_flat; /* sums ignore which ranks share memory */
+} wefti_tuning;
+
+/*
+ * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES, WEFT_MACHINES,
+ * WEFT_SUM_FLAT and WEFT_EMULATE_GBPS.
+ *
+ * Returns     OK | ERR_INVALID: the text names variable, value and what is
+ *             allowed.
+ */
+WEFT_NODISCARD weft_status wefti_tuning_read(wefti_tuning *tuning_out);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/core/wake.h - what posts, gates and devices have to tell whoever drives
+ * a rank's engine.
+ */
+#ifndef COMM_CORE_WAKE_H
+#define COMM_CORE_WAKE_H
+
+#include "comm/core/core.h"
+
+/* A stream operation was posted: see that the thread is awake. */
+void wefti_engine_wake(wefti_engine *engine);
+
+/* For wefti_gate_watcher: context is the engine. */
+void wefti_engine_woken(void *engine);
+
+/* Whether a waiting caller may keep a core busy: there is one for each rank. */
+static inline bool wefti_engine_spins(const wefti_engine *engine)
+{
+    return !engine->crowded && engine->spin_ns > 0;
+}
+
+/* A gate is not yet raised: where its device rings no bell, whoever drives the
+ * engine looks again soon. Lock held. */
+static inline void wefti_engine_look(wefti_engine *engine,
+                                     const weft_gate *gate)
+{
+    if (!wefti_device_can(wefti_gate_get_device(gate), WEFT_CAP_NOTIFIES)) {
+        engine->looks = true;
+    }
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/engine/engine.h - the one place where operations move: a rank's engine,
+ * pushed by its progress thread or by whoever waits.
+ */
+#ifndef COMM_ENGINE_ENGINE_H
+#define COMM_ENGINE_ENGINE_H
+
+#include "comm/core/wake.h"
+
+WEFT_NODISCARD weft_status wefti_engine_create(wefti_engine **engine_out);
+void wefti_engine_retain(wefti_engine *engine);
+void wefti_engine_release(wefti_engine *engine); /* the last one ends it */
+
+/*
+ * wefti_engine_start - from now on a thread drives stream operations.
+ * Idempotent.
+ *
+ * Returns     OK | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_engine_start(wefti_engine *engine);
+
+/*
+ * wefti_engine_unlock - give the lock back, and copies that were asked for to
+ * their devices: after whatever may have pushed operations.
+ */
+void wefti_engine_unlock(wefti_engine *engine);
+
+/* Pushes all operations once. Lock held. Returns whether anything moved. */
+bool wefti_engine_push(wefti_engine *engine);
+
+/*
+ * wefti_engine_drive - push until done(context), which is called with the lock
+ * held. Spins, yields, then sleeps until there is news.
+ */
+void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *context),
+                        const void *context);
+
+/* The network's watcher has news: carries operations on, or wakes the caller
+ * that waits. Takes the engine's lock. */
+void wefti_engine_attend(void *engine);
+
+#endif

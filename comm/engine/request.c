@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/engine/request.c - posting, the same for all kinds.
+ */
+#include "comm/engine/request.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/control/fault.h"
+#include "comm/engine/copies.h"
+#include "comm/engine/engine.h"
+#include "comm/engine/ticket.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { COPIES_MOST_NS = 1000000000 /* a device that takes longer is lost */ };
+
+/*
+ * done    stored last by its end; whoever loads it may free the handle after
+ * text    of the fault; the communicator may be gone
+ */
+struct weft_request {
+    weft_comm *comm;
+    bool abandoned; /* its end frees it */
+    weft_status status;
+    _Atomic bool done;
+    char text[sizeof(((weft_fault *)NULL)->text)];
+};
+
+static weft_status make_handle(weft_comm *comm, weft_request **handle_out)
+{
+    *handle_out = calloc(1, sizeof(**handle_out));
+    if (!*handle_out) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a request");
+    }
+    (*handle_out)->comm = comm;
+    return WEFT_OK;
+}
+
+/* Lock held. */
+static void end_handle(weft_comm *comm, weft_request *handle,
+                       weft_status status)
+{
+    if (handle->abandoned) {
+        free(handle);
+        return;
+    }
+    handle->status = status;
+    if (status != WEFT_OK) {
+        memcpy(handle->text, comm->fault.text, sizeof(handle->text));
+    }
+    atomic_store(&handle->done, true);
+}
+
+/* comm has failed: the request ends before it began. Lock held. */
+static weft_status refuse(weft_comm *comm, const wefti_request *request)
+{
+    if (request->kind->refuse) {
+        request->kind->refuse(comm, request);
+    }
+    return wefti_fault_status(comm);
+}
+
+/* The newest first (Treiber, "Coping with Parallelism", 1986). */
+static void put_in(weft_comm *comm, wefti_request *request)
+{
+    wefti_request *top =
+        atomic_load_explicit(&comm->inbox, memory_order_relaxed);
+    do {
+        request->next = top;
+    } while (!atomic_compare_exchange_weak_explicit(&comm->inbox, &top, request,
+                                                    memory_order_release,
+                                                    memory_order_relaxed));
+}
+
+void wefti_requests_take_in(weft_comm *comm)
+{
+    if (!atomic_load_explicit(&comm->inbox, memory_order_relaxed)) {
+        return;
+    }
+    wefti_request *newest = atomic_exchange(&comm->inbox, NULL);
+    wefti_request *oldest = NULL;
+    while (newest) {
+        wefti_request *before = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = before;
+    }
+    while (oldest) {
+        wefti_request *request = oldest;
+        oldest = oldest->next;
+        if (comm->failed == WEFT_OK) {
+            request->kind->submit(comm, request);
+        } else {
+            (void)refuse(comm, request);
+            wefti_request_end(comm, request, comm->failed);
+        }
+    }
+}
+
+static bool advance(weft_comm *comm, bool urgent, int64_t budget_bytes)
+{
+    bool moved = false;
+    comm->budget_bytes = budget_bytes;
+    for (int i = 0; comm->kinds[i]; i++) {
+        moved |= comm->kinds[i]->advance(comm, urgent);
+    }
+    return moved;
+}
+
+bool wefti_requests_advance(weft_comm *comm, int64_t budget_bytes)
+{
+    return advance(comm, false, budget_bytes);
+}
+
+bool wefti_requests_urge(weft_comm *comm, int64_t budget_bytes)
+{
+    wefti_requests_take_in(comm);
+    return advance(comm, true, budget_bytes);
+}
+
+static void fail(weft_comm *comm)
+{
+    for (int i = 0; comm->kinds[i]; i++) {
+        comm->kinds[i]->fail(comm);
+    }
+    /* Last: whoever waited for a stream may now destroy his gates. */
+    wefti_tickets_fail(comm);
+}
+
+/* Buffers are their owners' again when the requests have ended: no copy may be
+ * under way then. It is looked for, not waited for. */
+bool wefti_requests_release(weft_comm *comm)
+{
+    if (comm->released) {
+        return false;
+    }
+    if (!wefti_copies_are_handed(comm) ||
+        (!wefti_copies_are_over(comm) && wefti_clock_ns() < comm->release_ns)) {
+        comm->engine->looks = true;
+        return false;
+    }
+    fail(comm);
+    comm->released = true;
+    return true;
+}
+
+bool wefti_requests_stop(weft_comm *comm)
+{
+    if (comm->failed != WEFT_OK) {
+        return true;
+    }
+    if (!wefti_fault_learn(comm)) {
+        return false;
+    }
+    wefti_copies_drop(comm);
+    comm->release_ns = wefti_clock_ns() + COPIES_MOST_NS;
+    (void)wefti_requests_release(comm);
+    return true;
+}
+
+bool wefti_requests_are_done(const weft_comm *comm)
+{
+    bool done = atomic_load(&comm->inbox) == NULL;
+    for (int i = 0; done && comm->kinds[i]; i++) {
+        done = comm->kinds[i]->are_done(comm);
+    }
+    return done;
+}
+
+static bool is_done(const void *context)
+{
+    return ((const wefti_request *)context)->done;
+}
+
+weft_status wefti_request_run(weft_comm *comm, wefti_request *request)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    if (wefti_requests_stop(comm)) {
+        weft_status status = refuse(comm, request);
+        pthread_mutex_unlock(&comm->engine->lock);
+        return status;
+    }
+    wefti_requests_take_in(comm);
+    request->kind->submit(comm, request);
+    request->kind->push(comm, request);
+    const bool done = request->done;
+    wefti_engine_unlock(comm->engine);
+    if (!done) {
+        wefti_engine_drive(comm->engine, is_done, request);
+    }
+    return request->status == WEFT_OK ? WEFT_OK : wefti_fault_status(comm);
+}
+
+weft_status wefti_request_check_out(weft_request **request_out)
+{
+    if (!request_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "request_out is NULL: allowed is a place for the "
+                           "request");
+    }
+    *request_out = NULL;
+    return WEFT_OK;
+}
+
+/* What a queued request needs to be posted; its block is freed if not. */
+static weft_status equip(weft_comm *comm, wefti_request *request,
+                         weft_stream *stream)
+{
+    weft_status status = wefti_engine_start(comm->engine);
+    if (status == WEFT_OK && stream) {
+        status = wefti_ticket_take(comm, stream, &request->ticket);
+    } else if (status == WEFT_OK) {
+        status = make_handle(comm, &request->handle);
+    }
+    if (status != WEFT_OK) {
+        free(request->block);
+    }
+    return status;
+}
+
+weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
+                                weft_stream *stream, weft_request **handle_out)
+{
+    weft_status status = equip(comm, request, stream);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    wefti_engine *engine = comm->engine;
+    wefti_ticket *ticket = request->ticket;
+    weft_request *handle = request->handle;
+    if (wefti_fault_is_published(comm)) {
+        pthread_mutex_lock(&engine->lock);
+        const bool failed = wefti_requests_stop(comm);
+        if (failed) {
+            status = refuse(comm, request);
+            if (ticket) {
+                wefti_ticket_return(comm, ticket);
+            }
+        }
+        pthread_mutex_unlock(&engine->lock);
+        if (failed) {
+            free(handle);
+            free(request->block);
+            return status;
+        }
+    }
+    const uint64_t turn = ticket ? ticket->turn : 0;
+    if (handle) {
+        *handle_out = handle;
+    }
+    atomic_fetch_add(&engine->pending, 1);
+    put_in(comm, request); /* from here on it may end at any time */
+    if (ticket) {
+        return wefti_ticket_queue(comm, ticket, turn, stream);
+    }
+    wefti_engine_wake(engine);
+    return WEFT_OK;
+}
+
+bool wefti_request_reached(weft_comm *comm, const wefti_request *request)
+{
+    const wefti_ticket *ticket = request->ticket;
+    if (!ticket || wefti_ticket_reached(comm, ticket)) {
+        return true;
+    }
+    if (ticket->stream) {
+        comm->watch->stands(comm, request);
+    }
+    return false;
+}
+
+void wefti_request_end(weft_comm *comm, wefti_request *request,
+                       weft_status status)
+{
+    request->status = status;
+    request->done = true;
+    if (request->ticket) {
+        wefti_ticket_end(comm, request->ticket, status);
+    }
+    if (request->handle) {
+        end_handle(comm, request->handle, status);
+    }
+    if (request->block) {
+        atomic_fetch_sub(&comm->engine->pending, 1);
+        free(request->block);
+    }
+}
+
+static weft_status refuse_null(void)
+{
+    return wefti_error(WEFT_ERR_INVALID,
+                       "request is NULL: allowed is a weft_request");
+}
+
+static weft_status tell_end(const weft_request *request)
+{
+    return request->status == WEFT_OK
+               ? WEFT_OK
+               : wefti_error(request->status, "%s", request->text);
+}
+
+static bool handle_is_done(const void *context)
+{
+    return atomic_load(&((const weft_request *)context)->done);
+}
+
+weft_status weft_request_test(weft_request *request)
+{
+    if (!request) {
+        return refuse_null();
+    }
+    if (!handle_is_done(request)) {
+        /* Who asks again and again may have the thread's processor. */
+        wefti_engine *engine = request->comm->engine;
+        if (pthread_mutex_trylock(&engine->lock) == 0) {
+            wefti_engine_push(engine);
+            wefti_engine_unlock(engine);
+        }
+    }
+    return handle_is_done(request) ? tell_end(request) : WEFT_INPROGRESS;
+}
+
+weft_status weft_request_wait(weft_request *request)
+{
+    if (!request) {
+        return refuse_null();
+    }
+    if (!handle_is_done(request)) {
+        wefti_engine_drive(request->comm->engine, handle_is_done, request);
+    }
+    return tell_end(request);
+}
+
+void weft_request_destroy(weft_request *request)
+{
+    if (!request) {
+        return;
+    }
+    if (!handle_is_done(request)) {
+        wefti_engine *engine = request->comm->engine;
+        pthread_mutex_lock(&engine->lock);
+        request->abandoned = !handle_is_done(request);
+        const bool abandoned = request->abandoned;
+        pthread_mutex_unlock(&engine->lock);
+        if (abandoned) {
+            return;
+        }
+    }
+    free(request);
+}

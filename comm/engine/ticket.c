@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/engine/ticket.c - blocks of tickets, each with its gates.
+ */
+#include "comm/engine/ticket.h"
+
+#include "base/check.h"
+#include "base/error.h"
+#include "comm/control/fault.h"
+#include "comm/core/wake.h"
+
+#include <stdlib.h>
+
+enum { BLOCK_TICKETS = 64 };
+
+struct wefti_ticket_block {
+    wefti_ticket_block *next;
+    weft_gate *start, *done;
+    wefti_gate_watcher watcher; /* of start */
+    wefti_ticket tickets[BLOCK_TICKETS];
+};
+
+static void free_block(wefti_ticket_block *block)
+{
+    if (block->start && block->watcher.watches) {
+        wefti_gate_unwatch(block->start, &block->watcher);
+    }
+    weft_gate_destroy(block->start);
+    weft_gate_destroy(block->done);
+    free(block);
+}
+
+/* Its gates are the device's to make: without the lock. */
+static weft_status make_block(const weft_comm *comm,
+                              wefti_ticket_block **block_out)
+{
+    wefti_ticket_block *block = calloc(1, sizeof(*block));
+    if (!block) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for more operations on streams");
+    }
+    weft_device *device = comm->device ? comm->device : comm->engine->host;
+    weft_status status = weft_gate_create(device, BLOCK_TICKETS, &block->start);
+    if (status == WEFT_OK) {
+        status = weft_gate_create(device, BLOCK_TICKETS, &block->done);
+    }
+    if (status != WEFT_OK) {
+        free_block(block);
+        return status;
+    }
+    block->watcher.woken = wefti_engine_woken;
+    block->watcher.context = comm->engine;
+    wefti_gate_watch(block->start, &block->watcher);
+    *block_out = block;
+    return WEFT_OK;
+}
+
+/* Lock held. */
+static void add_block(weft_comm *comm, wefti_ticket_block *block)
+{
+    for (size_t i = BLOCK_TICKETS; i-- > 0;) {
+        block->tickets[i] = (wefti_ticket){
+            block->start, block->done, i, 0, NULL, comm->tickets_free};
+        comm->tickets_free = &block->tickets[i];
+    }
+    block->next = comm->ticket_blocks;
+    comm->ticket_blocks = block;
+}
+
+weft_status wefti_ticket_take(weft_comm *comm, weft_stream *stream,
+                              wefti_ticket **ticket_out)
+{
+    pthread_mutex_lock(&comm->tickets_lock);
+    while (!comm->tickets_free) {
+        pthread_mutex_unlock(&comm->tickets_lock);
+        wefti_ticket_block *block;
+        weft_status status = make_block(comm, &block);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        pthread_mutex_lock(&comm->tickets_lock);
+        add_block(comm, block);
+    }
+    wefti_ticket *ticket = comm->tickets_free;
+    comm->tickets_free = ticket->next;
+    pthread_mutex_unlock(&comm->tickets_lock);
+    ticket->turn++;
+    ticket->stream = stream;
+    *ticket_out = ticket;
+    return WEFT_OK;
+}
+
+void wefti_ticket_return(weft_comm *comm, wefti_ticket *ticket)
+{
+    pthread_mutex_lock(&comm->tickets_lock);
+    ticket->next = comm->tickets_free;
+    comm->tickets_free = ticket;
+    pthread_mutex_unlock(&comm->tickets_lock);
+}
+
+weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
+                               uint64_t turn, weft_stream *stream)
+{
+    const wefti_mark marks[] = {{ticket->start, ticket->chunk, turn, false},
+                                {ticket->done, ticket->chunk, turn, true}};
+    weft_status status = wefti_stream_mark(stream, marks, 2);
+    if (status != WEFT_OK) {
+        pthread_mutex_lock(&comm->engine->lock);
+        ticket->stream = NULL; /* its owner may destroy it now */
+        pthread_mutex_unlock(&comm->engine->lock);
+        wefti_fault_publish(comm, status, comm->rank, 0,
+                            "rank %d's stream refused an operation on \"%s\"",
+                            comm->rank, comm->name);
+    }
+    wefti_engine_wake(comm->engine);
+    return status;
+}
+
+bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket)
+{
+    const bool reached =
+        wefti_gate_reached(ticket->start, ticket->chunk, ticket->turn);
+    if (!reached) {
+        wefti_engine_look(comm->engine, ticket->start);
+        return false;
+    }
+    /* It fails only with its device, and then counts as reached. */
+    const char *text;
+    weft_status failure = wefti_gate_get_failure(ticket->start, &text);
+    if (failure != WEFT_OK) {
+        wefti_fault_publish(comm, failure, comm->rank, 0,
+                            "rank %d's stream on \"%s\" has failed: %s",
+                            comm->rank, comm->name, text);
+    }
+    return failure == WEFT_OK;
+}
+
+void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)
+{
+    if (status == WEFT_OK) {
+        weft_status signalled =
+            weft_gate_signal(ticket->done, ticket->chunk, ticket->turn, NULL);
+        WEFTI_ASSERT(signalled == WEFT_OK);
+        (void)signalled;
+    }
+    wefti_ticket_return(comm, ticket);
+}
+
+/* Blocks only come, until the end, so this one's successors stay. */
+static wefti_ticket_block *newest_block(weft_comm *comm)
+{
+    pthread_mutex_lock(&comm->tickets_lock);
+    wefti_ticket_block *newest = comm->ticket_blocks;
+    pthread_mutex_unlock(&comm->tickets_lock);
+    return newest;
+}
+
+void wefti_tickets_fail(weft_comm *comm)
+{
+    for (wefti_ticket_block *block = newest_block(comm); block;
+         block = block->next) {
+        wefti_gate_fail(block->done, comm->failed, comm->fault.text);
+    }
+}
+
+bool wefti_tickets_own(weft_comm *comm, const weft_gate *gate)
+{
+    const wefti_ticket_block *block = newest_block(comm);
+    while (block && block->done != gate) {
+        block = block->next;
+    }
+    return block != NULL;
+}
+
+void wefti_tickets_init(weft_comm *comm)
+{
+    pthread_mutex_init(&comm->tickets_lock, NULL);
+}
+
+void wefti_tickets_fini(weft_comm *comm)
+{
+    pthread_mutex_destroy(&comm->tickets_lock);
+    while (comm->ticket_blocks) {
+        wefti_ticket_block *block = comm->ticket_blocks;
+        comm->ticket_blocks = block->next;
+        free_block(block);
+    }
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/make/comm.c - communicators: build, destroy, ask.
+ *
+ * Every communicator is a range of the memory that the job's ranks share
+ * (comm/fabric/shared.h).
+ */
+#include "comm/make/comm.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/control/fault.h"
+#include "comm/core/live.h"
+#include "comm/core/reserve.h"
+#include "comm/engine/copies.h"
+#include "comm/engine/engine.h"
+#include "comm/engine/op.h"
+#include "comm/engine/ticket.h"
+#include "comm/make/key_count.h"
+#include "comm/mem/mem.h"
+#include "comm/net/net.h"
+#include "comm/net/remote.h"
+#include "comm/post/collective.h"
+#include "comm/post/consensus.h"
+#include "comm/post/letters.h"
+#include "comm/steps/reduction.h"
+#include "comm/watch/diagnosis.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { UNSENT_NS = 200000000 }; /* destroy waits so long for what it sent */
+
+static unsigned char *carve(unsigned char **at, size_t bytes)
+{
+    unsigned char *piece = *at;
+    *at += (bytes + 63) / 64 * 64;
+    return piece;
+}
+
+/* A wide chunk, then the bounces. */
+static size_t track_bytes(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *grouping)
+{
+    return (1 + WEFTI_BOUNCES) *
+           wefti_select_bounce_bytes(tuning, nranks, grouping);
+}
+
+static size_t track_count(const wefti_grouping *grouping)
+{
+    return grouping ? WEFTI_TRACKS : WEFTI_FLAT_TRACKS;
+}
+
+/* No more than steps may need: with a device it is pinned. */
+static size_t arena_bytes(const wefti_tuning *tuning, int nranks,
+                          const wefti_grouping *grouping)
+{
+    return WEFTI_LANES * track_count(grouping) *
+               track_bytes(tuning, nranks, grouping) +
+           WEFTI_LETTER_BYTES; /* the last for what is put far */
+}
+
+size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks)
+{
+    return wefti_layout_plan(nranks).total_bytes +
+           arena_bytes(tuning, nranks, NULL);
+}
+
+static void place_track(weft_comm *comm, wefti_track *track, size_t number)
+{
+    const size_t bytes =
+        wefti_select_bounce_bytes(&comm->tuning, comm->nranks, comm->grouping);
+    unsigned char *at =
+        comm->arena +
+        number * track_bytes(&comm->tuning, comm->nranks, comm->grouping);
+    track->scratch = at;
+    for (int way = 0; way < WEFTI_BOUNCES; way++) {
+        track->bounces[way] = at + (size_t)(1 + way) * bytes;
+    }
+}
+
+/* Everything the lanes' pointers point into, in one allocation. */
+static weft_status build_ops(weft_comm *comm)
+{
+    size_t ranks = (size_t)comm->nranks;
+    comm->slots_max = 2 * comm->nranks + 8;
+    size_t record_bytes = (size_t)comm->slots_max * sizeof(wefti_staged_slot);
+    size_t source_bytes = ranks * sizeof(void *);
+    size_t checked_bytes = ranks * sizeof(uint64_t);
+    size_t arrived_bytes = WEFTI_GATE_CHUNKS_MAX * sizeof(uint64_t);
+    size_t counts_bytes = 4 * ranks * sizeof(size_t);
+    size_t lane_bytes = counts_bytes + 64 +
+                        WEFTI_CHANNELS * (record_bytes + 64) +
+                        WEFTI_TRACKS * (source_bytes + 64) + checked_bytes +
+                        64 + arrived_bytes + 64;
+    lane_bytes = (lane_bytes + 63) / 64 * 64;
+    comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
+    comm->arena_bytes =
+        arena_bytes(&comm->tuning, comm->nranks, comm->grouping);
+    comm->arena = mmap(NULL, comm->arena_bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (comm->arena == MAP_FAILED) {
+        comm->arena = NULL;
+        return wefti_error_system("cannot map %zu bytes for operations (mmap)",
+                                  comm->arena_bytes);
+    }
+    if (!comm->op_arrays) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for operations: %zu bytes",
+                           WEFTI_LANES * lane_bytes);
+    }
+    memset(comm->op_arrays, 0, WEFTI_LANES * lane_bytes);
+    comm->heap_bytes += WEFTI_LANES * lane_bytes;
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        wefti_op *op = &comm->ops[lane];
+        unsigned char *at =
+            (unsigned char *)comm->op_arrays + (size_t)lane * lane_bytes;
+        op->ring = lane;
+        op->gate_arrived = (void *)carve(&at, arrived_bytes);
+        op->counts = (void *)carve(&at, counts_bytes);
+        for (int c = 0; c < WEFTI_CHANNELS; c++) {
+            op->slot_records[c] = (void *)carve(&at, record_bytes);
+        }
+        for (int t = 0; t < WEFTI_TRACKS; t++) {
+            op->tracks[t].sources = (void *)carve(&at, source_bytes);
+            if ((size_t)t < track_count(comm->grouping)) {
+                place_track(comm, &op->tracks[t],
+                            (size_t)lane * track_count(comm->grouping) +
+                                (size_t)t);
+            }
+        }
+        op->checked = (void *)carve(&at, checked_bytes);
+    }
+    return WEFT_OK;
+}
+
+static void attach_watcher(wefti_gate_watcher *watcher, wefti_engine *engine)
+{
+    watcher->woken = wefti_engine_woken;
+    watcher->context = engine;
+}
+
+static weft_status build_gates(weft_comm *comm)
+{
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        attach_watcher(&comm->ops[lane].watcher, comm->engine);
+    }
+    for (int queue = 0; queue < 2 * comm->nranks; queue++) {
+        attach_watcher(&comm->letters[queue].watcher, comm->engine);
+    }
+    return wefti_copies_create(comm);
+}
+
+static void tear_gates(weft_comm *comm)
+{
+    wefti_copies_destroy(comm);
+}
+
+/* Where each member is woken: its world's bell; in a mirror, which goes with
+ * its communicator, nobody sleeps. */
+static void find_bells(weft_comm *comm, const wefti_comm_parts *parts)
+{
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        comm->peers[peer].world_rank = parts->world_ranks[peer];
+        comm->bells[peer] =
+            parts->parent && !wefti_fabric_is_far(&comm->fabric, peer)
+                ? parts->parent->bells[parts->parent_ranks[peer]]
+                : &wefti_shared_get_page(&comm->fabric.shared, peer)->bell;
+    }
+}
+
+/* Only for who asks other domains: it takes a while where ranks are many. */
+static void find_firsts(weft_comm *comm, const wefti_member *members)
+{
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        const int domain = members[comm->peers[peer].world_rank].domain;
+        int first = 0;
+        while (members[comm->peers[first].world_rank].domain != domain) {
+            first++;
+        }
+        comm->peers[peer].first = first;
+    }
+}
+
+/* What follows for its levels. */
+static weft_status find_grouping(weft_comm *comm)
+{
+    size_t ranks = (unsigned)comm->nranks;
+    int *firsts = calloc(ranks, sizeof(*firsts));
+    bool made = firsts != NULL;
+    for (int peer = 0; made && peer < comm->nranks; peer++) {
+        firsts[peer] = comm->peers[peer].first;
+    }
+    made = made && wefti_grouping_create(firsts, comm->nranks, &comm->grouping);
+    free(firsts);
+    return made ? WEFT_OK
+                : wefti_error(WEFT_ERR_NO_MEMORY,
+                              "no memory for the levels of %d ranks",
+                              comm->nranks);
+}
+
+static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
+{
+    wefti_layout layout = wefti_layout_plan(parts->nranks);
+    comm->memory_offset = parts->memory_offset;
+    if (parts->memory_offset + layout.total_bytes > WEFTI_MEMORY_REACH_BYTES) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no room for another communicator of %d ranks: "
+                           "the job has made too many",
+                           parts->nranks);
+    }
+    weft_status status =
+        wefti_mapping_open(parts->memory_fd, parts->memory_offset,
+                           layout.total_bytes, &comm->mapping);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    bool *remote = calloc((size_t)comm->nranks, sizeof(*remote));
+    if (!remote) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
+                           comm->nranks);
+    }
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        remote[peer] =
+            !wefti_membership_is_near(parts->members, parts->world_ranks[peer]);
+        comm->near_count += !remote[peer];
+    }
+    status = wefti_fabric_init(&comm->fabric, comm->rank, comm->nranks,
+                               wefti_mapping_get_base(comm->mapping), remote);
+    comm->fabric.id = parts->id;
+    if (status == WEFT_OK && comm->near_count < comm->nranks) {
+        status = wefti_remote_init(&comm->fabric, comm->engine->net,
+                                   parts->world_ranks, remote);
+    }
+    free(remote);
+    comm->fabric.bells = comm->bells;
+    comm->fabric.link_free_ns = &comm->engine->link_free_ns;
+    if (parts->tuning.emulate_gbps > 0) {
+        comm->fabric.ns_per_byte = 1.0 / parts->tuning.emulate_gbps;
+    }
+    return status;
+}
+
+/* Undoes build as far as it got. */
+static void tear(weft_comm *comm)
+{
+    tear_gates(comm);
+    wefti_tickets_fini(comm);
+    wefti_letters_fini(comm);
+    wefti_remote_fini(&comm->fabric);
+    wefti_fabric_fini(&comm->fabric);
+    wefti_mapping_close(comm->mapping);
+    if (comm->arena) {
+        munmap(comm->arena, comm->arena_bytes);
+    }
+    wefti_reductions_fini(comm);
+    free(comm->op_arrays);
+    free(comm->bells);
+    free(comm->peers);
+    free(comm->group);
+    free(comm->table);
+    free(comm->grouping);
+    /* Not plain stores: nobody may read them, so a compiler drops those. */
+    explicit_bzero(&comm->head_word, sizeof(comm->head_word));
+    explicit_bzero(&comm->tail_word, sizeof(comm->tail_word));
+    free(comm);
+}
+
+/* In the order in which they have their turns. */
+static const wefti_request_kind *const kinds[] = {
+    &wefti_collective_kind, &wefti_batch_kind, &wefti_mem_op_kind, NULL};
+
+weft_status wefti_comm_build(const wefti_comm_parts *parts,
+                             weft_comm **comm_out)
+{
+    weft_comm *comm = calloc(1, sizeof(*comm));
+    if (!comm) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a communicator");
+    }
+    comm->heap_bytes =
+        sizeof(*comm) + (size_t)parts->nranks *
+                            (sizeof(*comm->group) + sizeof(wefti_verdict) +
+                             sizeof(*comm->peers) + sizeof(wefti_doorbell *));
+    wefti_tickets_init(comm);
+    comm->kinds = kinds;
+    comm->watch = &wefti_diagnosis;
+    comm->head_word = WEFTI_LIVE_WORD;
+    comm->tail_word = WEFTI_LIVE_WORD;
+    comm->home = parts->engine->home;
+    comm->engine = parts->engine;
+    comm->rank = parts->rank;
+    comm->nranks = parts->nranks;
+    comm->device = parts->device;
+    comm->warn_ns = parts->warn_ms * 1000000;
+    comm->timeout_ns = parts->timeout_ms * 1000000;
+    comm->ops_in_flight = parts->ops_in_flight;
+    comm->tuning = parts->tuning;
+    snprintf(comm->name, sizeof(comm->name), "%s", parts->name);
+    comm->bells = calloc((size_t)comm->nranks, sizeof(wefti_doorbell *));
+    comm->peers = calloc((size_t)comm->nranks, sizeof(*comm->peers));
+    comm->group = calloc((size_t)comm->nranks, sizeof(*comm->group));
+    comm->table = calloc((size_t)comm->nranks, sizeof(wefti_verdict));
+    weft_status status =
+        comm->bells && comm->peers && comm->group && comm->table
+            ? wefti_key_count_prepare(comm->engine)
+            : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
+                          comm->nranks);
+    if (status == WEFT_OK) {
+        status = build_memory(comm, parts);
+    }
+    if (status == WEFT_OK) {
+        find_bells(comm, parts);
+        if (comm->near_count < comm->nranks) {
+            find_firsts(comm, parts->members->members);
+            status = find_grouping(comm);
+        }
+    }
+    if (status == WEFT_OK) {
+        status = build_ops(comm);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_letters_init(comm);
+    }
+    if (status == WEFT_OK) {
+        status = build_gates(comm);
+    }
+    if (status == WEFT_OK && !parts->parent) {
+        status = wefti_board_open(comm->rank, &comm->engine->board);
+    }
+    if (status != WEFT_OK) {
+        tear(comm);
+        return status;
+    }
+    pthread_mutex_lock(&comm->engine->lock);
+    if (!parts->parent) {
+        /* The thread may look at the bell until it has ended. */
+        comm->engine->mapping = wefti_mapping_retain(comm->mapping);
+        comm->engine->bell = comm->bells[comm->rank];
+    }
+    comm->next = comm->engine->comms;
+    comm->engine->comms = comm;
+    pthread_mutex_unlock(&comm->engine->lock);
+    *comm_out = comm;
+    return WEFT_OK;
+}
+
+/* A communicator on its way out. */
+typedef struct leaving {
+    weft_comm *comm;
+    int64_t until_ns;
+} leaving;
+
+/* Whether nothing is left to wait for; what takes too long is ended. */
+static bool is_quiet(const void *context)
+{
+    const leaving *own = context;
+    weft_comm *comm = own->comm;
+    if (comm->failed != WEFT_OK) {
+        return comm->released;
+    }
+    if (wefti_requests_are_done(comm)) {
+        return wefti_copies_are_over(comm);
+    }
+    if (wefti_clock_ns() > own->until_ns) {
+        wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
+                            "rank %d destroyed \"%s\" while a stream held an "
+                            "operation that it did not reach within %lld ms",
+                            comm->rank, comm->name,
+                            (long long)(comm->timeout_ns / 1000000));
+    }
+    return false;
+}
+
+/* Gives the memory of a split back when the last one of the domain leaves. */
+static void give_back_memory(weft_comm *comm)
+{
+    wefti_shared_header *header = comm->fabric.shared.header;
+    int gone = (int)atomic_fetch_add(&header->gone, 1) + 1;
+    if (gone == comm->near_count && comm->memory_offset > 0) {
+        /* Failure costs memory until the job ends, nothing else. */
+        int refused = fallocate(comm->engine->members->memory_fd,
+                                FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                                (off_t)comm->memory_offset,
+                                (off_t)comm->fabric.shared.layout.total_bytes);
+        (void)refused;
+    }
+}
+
+/* What is still to be sent lies in this rank's region. */
+static void keep_until_sent(weft_comm *comm)
+{
+    wefti_engine *engine = comm->engine;
+    if (comm->fabric.net) {
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_flush(engine->net, UNSENT_NS);
+        wefti_net_keep(engine->net, comm->mapping);
+        pthread_mutex_unlock(&engine->lock);
+    }
+}
+
+void weft_comm_destroy(weft_comm *comm)
+{
+    if (!wefti_comm_is_live(comm)) {
+        if (comm && !wefti_comm_is_inherited(comm)) {
+            wefti_log(WEFTI_LOG_ERROR, -1,
+                      "weft_comm_destroy: comm is no communicator, or has been "
+                      "destroyed");
+        }
+        return;
+    }
+    wefti_engine *engine = comm->engine;
+    leaving own = {comm, wefti_clock_ns() + comm->timeout_ns};
+    wefti_engine_drive(engine, is_quiet, &own);
+    wefti_mems_fini(comm);
+    pthread_mutex_lock(&engine->lock);
+    if (atomic_load(&engine->noted) == comm) {
+        /* Its address may be another's soon. */
+        atomic_store(&engine->noted, NULL);
+    }
+    for (weft_comm **link = &engine->comms; *link; link = &(*link)->next) {
+        if (*link == comm) {
+            *link = comm->next;
+            break;
+        }
+    }
+    wefti_copies_await_hands(comm);
+    const wefti_leave how =
+        comm->failed == WEFT_OK ? WEFTI_LEAVE_WELL : WEFTI_LEAVE_AFTER_FAULT;
+    wefti_remote_tell_left(&comm->fabric, how);
+    pthread_mutex_unlock(&engine->lock);
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
+    atomic_store(&page->left, how);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        wefti_doorbell_ring(comm->bells[peer]);
+    }
+    give_back_memory(comm);
+    keep_until_sent(comm);
+    tear(comm);
+    wefti_engine_release(engine);
+}
+
+int weft_comm_get_rank(const weft_comm *comm)
+{
+    return wefti_comm_is_live(comm) ? comm->rank : -1;
+}
+
+int weft_comm_get_nranks(const weft_comm *comm)
+{
+    return wefti_comm_is_live(comm) ? comm->nranks : -1;
+}
+
+weft_status wefti_comm_observe(weft_comm *comm, const wefti_observer *observer)
+{
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (observer && comm->observer.moved) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "comm has an observer: allowed is one without");
+    }
+    wefti_shared_header *header = comm->fabric.shared.header;
+    pthread_mutex_lock(&comm->engine->lock);
+    comm->observer = observer ? *observer : (wefti_observer){NULL, NULL};
+    pthread_mutex_unlock(&comm->engine->lock);
+    if (observer) {
+        atomic_store(&header->observed, 1);
+        pthread_mutex_lock(&comm->engine->lock);
+        wefti_remote_tell_observed(&comm->fabric);
+        pthread_mutex_unlock(&comm->engine->lock);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/make/explain.c - what a communicator was made with, and would do.
+ */
+#include "comm/make/explain.h"
+
+#include "comm/net/net.h"
+#include "comm/pattern/shape.h"
+
+const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
+                               const char **fabric_out)
+{
+    *fabric_out = wefti_fabric_name(&comm->fabric);
+    wefti_role role =
+        wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
+    wefti_choice choice =
+        wefti_select(&comm->tuning, comm->nranks, comm->grouping, op, &role);
+    return choice.pattern ? choice.pattern->name : "oneshot";
+}
+
+const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
+{
+    return &comm->tuning;
+}
+
+const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
+{
+    return comm->grouping;
+}
+
+const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
+                                weft_redop redop)
+{
+    const weft_op op = {.dtype = dtype, .redop = redop};
+    bool levels = comm->grouping && !wefti_select_is_flat(&comm->tuning, &op);
+    return levels ? comm->grouping->hosts : NULL;
+}
+
+int wefti_comm_rails(const weft_comm *comm)
+{
+    return comm->fabric.net ? comm->engine->net->use.count : 0;
+}
+
+bool wefti_comm_is_crowded(const weft_comm *comm)
+{
+    return comm->engine->crowded;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/make/explain.h - what others ask of a communicator: what it was made
+ * with, and what it would do.
+ */
+#ifndef COMM_MAKE_EXPLAIN_H
+#define COMM_MAKE_EXPLAIN_H
+
+#include "comm/core/select.h"
+
+/*
+ * wefti_comm_explain - the name of the algorithm that op would get on comm,
+ * and of the fabric. Both live for ever.
+ */
+const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
+                               const char **fabric_out);
+
+/* What was agreed when it was made. */
+const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
+
+/* Which of its ranks share memory; NULL: there is one level. */
+const wefti_grouping *wefti_comm_grouping(const weft_comm *comm);
+
+/* The host of each rank, from 0, where such sums on comm have two levels; NULL:
+ * one level. */
+const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
+                                weft_redop redop);
+
+/* How many network devices its messages are spread over; 0: it sends none. */
+int wefti_comm_rails(const weft_comm *comm);
+
+/* Whether this rank's host, as far as it can see, has more ranks than cores. */
+bool wefti_comm_is_crowded(const weft_comm *comm);
+
+#endif

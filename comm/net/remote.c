@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/remote.c - the network fabric: the shared memory's protocol, with
+ * every store of this rank's repeated by a message.
+ *
+ *   region (ours) --store, and tell--> mirror of it (theirs)
+ *
+ * What is told of comes from the region itself, where it stays until its reader
+ * has released it.
+ */
+#include "comm/net/remote.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "comm/net/net.h"
+
+#include <stdlib.h>
+
+enum {
+    WAITING_NS = 100000000,         /* between two words of being waiting */
+    TOLD_AT_LEAST = WEFTI_LANES / 4 /* operations that peers may not know of */
+};
+
+weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
+                              const int *world_ranks, const bool *remote)
+{
+    const size_t ranks = (size_t)fabric->shared.layout.nranks;
+    fabric->lines = calloc(ranks, sizeof(*fabric->lines));
+    if (!fabric->lines) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu peers",
+                           ranks);
+    }
+    fabric->net = net;
+    for (size_t peer = 0; peer < ranks; peer++) {
+        fabric->lines[peer].world_rank = world_ranks[peer];
+        if (remote[peer]) {
+            fabric->tables[peer] = &wefti_fabric_net;
+        }
+    }
+    return WEFT_OK;
+}
+
+void wefti_remote_fini(wefti_fabric *fabric)
+{
+    free(fabric->lines);
+    fabric->lines = NULL;
+    fabric->net = NULL;
+}
+
+static uint64_t own_completed(const wefti_fabric *fabric)
+{
+    return atomic_load(
+        &wefti_shared_get_page(&fabric->shared, fabric->rank)->completed);
+}
+
+static wefti_wire begin(const wefti_fabric *fabric, wefti_wire_kind kind)
+{
+    return (wefti_wire){.key = fabric->net->key,
+                        .comm = fabric->id,
+                        .version = WEFTI_WIRE_VERSION,
+                        .kind = (uint16_t)kind,
+                        .from = (uint32_t)fabric->rank,
+                        .completed = own_completed(fabric),
+                        .sent_ns = wefti_clock_ns()};
+}
+
+static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
+                 const void *data, size_t data_bytes)
+{
+    wefti_line *line = &fabric->lines[peer];
+    wire->before = line->sent++;
+    line->told = wire->completed;
+    wefti_net_send(fabric->net, line->world_rank, wire, data, data_bytes);
+}
+
+static void tell_all(wefti_fabric *fabric, wefti_wire *wire, const void *data,
+                     size_t data_bytes)
+{
+    for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
+        if (wefti_fabric_is_far(fabric, peer)) {
+            tell(fabric, peer, wire, data, data_bytes);
+        }
+    }
+}
+
+void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
+                             size_t payload_bytes)
+{
+    if (!wefti_fabric_is_far(fabric, peer)) {
+        return;
+    }
+    const wefti_entry *entry =
+        wefti_shared_get_entry(&fabric->shared, fabric->rank, number);
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_ENTRY);
+    wire.words[0] = number;
+    wire.words[1] = atomic_load_explicit(&entry->count, memory_order_relaxed);
+    wire.words[2] = atomic_load_explicit(&entry->kind, memory_order_relaxed);
+    wire.words[3] = atomic_load_explicit(&entry->cut, memory_order_relaxed);
+    wire.words[4] =
+        (uint64_t)atomic_load_explicit(&entry->stamp_ns, memory_order_relaxed);
+    fabric->net->sent_bytes += payload_bytes;
+    tell(fabric, peer, &wire, entry->payload, payload_bytes);
+}
+
+/* To whoever does not know of the last `behind` operations. */
+static void tell_completed(wefti_fabric *fabric, uint64_t behind)
+{
+    if (!fabric->net) {
+        return;
+    }
+    const uint64_t completed = own_completed(fabric);
+    for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
+        if (wefti_fabric_is_far(fabric, peer) &&
+            completed - fabric->lines[peer].told >= behind) {
+            wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
+            tell(fabric, peer, &wire, NULL, 0);
+        }
+    }
+}
+
+void wefti_remote_note_completed(wefti_fabric *fabric)
+{
+    tell_completed(fabric, TOLD_AT_LEAST);
+}
+
+void wefti_remote_tell_completed(wefti_fabric *fabric)
+{
+    tell_completed(fabric, 1);
+}
+
+void wefti_remote_tell_waiting(wefti_fabric *fabric)
+{
+    if (!fabric->net) {
+        return;
+    }
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_WAITING);
+    if (wire.sent_ns - fabric->waiting_told_ns >= WAITING_NS) {
+        const wefti_wait_page *own =
+            &wefti_shared_get_page(&fabric->shared, fabric->rank)->wait;
+        fabric->waiting_told_ns = wire.sent_ns;
+        for (int i = 0; i < WEFTI_WAIT_WORDS; i++) {
+            wire.words[i] = atomic_load(&own->words[i]);
+        }
+        tell_all(fabric, &wire, NULL, 0);
+    }
+}
+
+void wefti_remote_tell_observed(wefti_fabric *fabric)
+{
+    if (fabric->net) {
+        wefti_wire wire = begin(fabric, WEFTI_WIRE_OBSERVED);
+        tell_all(fabric, &wire, NULL, 0);
+    }
+}
+
+void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
+{
+    if (fabric->net) {
+        wefti_wire wire = begin(fabric, WEFTI_WIRE_LEFT);
+        wire.words[0] = how;
+        tell_all(fabric, &wire, NULL, 0);
+    }
+}
+
+static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
+                   size_t offset)
+{
+    return wefti_fabric_shm.stage(fabric, path, window, offset);
+}
+
+static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
+{
+    return wefti_fabric_shm.has_room(fabric, path);
+}
+
+/* The network is slow enough without the emulated limit. */
+static void post(wefti_fabric *fabric, wefti_fabric_path path,
+                 const wefti_outgoing *outgoing)
+{
+    const unsigned char *region = fabric->shared.regions[fabric->rank];
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_MESSAGE);
+    wire.words[0] = wefti_wire_pack_path(path.ring, path.channel);
+    wire.words[1] = ++fabric->posted[wefti_fabric_cell(&path)];
+    wire.words[2] = (uint64_t)((const unsigned char *)outgoing->data - region);
+    wire.words[3] = (uint64_t)outgoing->ready_ns;
+    wire.words[4] = outgoing->signature.count;
+    wire.words[5] = outgoing->signature.kind;
+    wire.words[6] = outgoing->signature.cut;
+    fabric->net->sent_bytes += outgoing->bytes;
+    tell(fabric, path.peer, &wire, outgoing->data, outgoing->bytes);
+}
+
+static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
+{
+    return wefti_fabric_shm.posted(fabric, path);
+}
+
+static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
+{
+    return wefti_fabric_shm.read_by(fabric, path);
+}
+
+static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
+                 wefti_incoming *message_out, int64_t *due_ns)
+{
+    return wefti_fabric_shm.peek(fabric, path, message_out, due_ns);
+}
+
+static void release(wefti_fabric *fabric, wefti_fabric_path path)
+{
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_RELEASE);
+    wire.words[0] = wefti_wire_pack_path(path.ring, path.channel);
+    wire.words[1] = ++fabric->taken[wefti_fabric_cell(&path)];
+    tell(fabric, path.peer, &wire, NULL, 0);
+}
+
+const wefti_fabric_table wefti_fabric_net = {
+    .name = "net",
+    .stage = stage,
+    .has_room = has_room,
+    .post = post,
+    .posted = posted,
+    .read_by = read_by,
+    .peek = peek,
+    .release = release,
+};

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/net/remote.h - repeating what this rank writes into its region, for
+ * the mirrors that ranks of other domains keep of it.
+ *
+ * Every call does nothing on a communicator without such ranks. The engine's
+ * lock is held.
+ */
+#ifndef COMM_NET_REMOTE_H
+#define COMM_NET_REMOTE_H
+
+#include "comm/fabric/fabric.h"
+
+/*
+ * wefti_remote_init - reach the peers of other domains through net.
+ *
+ * world_ranks    [nranks] who the members are in the job
+ *
+ * Returns     OK | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
+                                             struct wefti_net *net,
+                                             const int *world_ranks,
+                                             const bool *remote);
+void wefti_remote_fini(wefti_fabric *fabric);
+
+/* This rank's entry number, with so many bytes of its payload, to one peer. */
+void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
+                             size_t payload_bytes);
+
+/*
+ * How far this rank has come. All messages say so, and there will be more:
+ * note tells only those who are far behind; tell, before a pause, everybody.
+ */
+void wefti_remote_note_completed(wefti_fabric *fabric);
+void wefti_remote_tell_completed(wefti_fabric *fabric);
+
+/* What this rank waits in: its page's wefti_wait_page; now and then. */
+void wefti_remote_tell_waiting(wefti_fabric *fabric);
+
+/* That somebody here wants exact times of entry. */
+void wefti_remote_tell_observed(wefti_fabric *fabric);
+
+/* That this rank has destroyed the communicator. */
+void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how);
+
+#endif

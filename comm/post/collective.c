@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/post/collective.c - from a posted collective to its lane.
+ */
+#include "comm/post/collective.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/relax.h"
+#include "comm/core/wake.h"
+#include "comm/engine/extent.h"
+#include "comm/engine/op.h"
+#include "comm/steps/oneshot.h"
+#include "comm/steps/op_life.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOKS_AT_ONCE = 100 }; /* some microseconds */
+
+static wefti_op *next_lane(weft_comm *comm)
+{
+    return &comm->ops[(comm->number + 1) % WEFTI_LANES];
+}
+
+static bool has_lane(weft_comm *comm)
+{
+    return next_lane(comm)->state == WEFTI_OP_FREE &&
+           comm->number - comm->completed < (uint64_t)comm->ops_in_flight;
+}
+
+static void take_lane(weft_comm *comm, wefti_collective *self)
+{
+    const wefti_prepared *prepared = self->prepared;
+    wefti_op *op = next_lane(comm);
+    op->number = ++comm->number;
+    wefti_op_init(comm, op, &prepared->desc, &prepared->role, self->epoch);
+    op->request = &self->request;
+    op->places = prepared->places;
+    op->choice = prepared->choice;
+    op->signature = prepared->signature;
+    op->state = WEFTI_OP_POSTED;
+    const uint32_t lane = 1u << (op->number % WEFTI_LANES);
+    comm->active |= lane;
+    if (wefti_class_is_urgent(prepared->desc.class_id)) {
+        comm->urgent |= lane;
+    }
+}
+
+/* What peers still read from the next lane holds this rank up from now on. */
+static void want_lane(weft_comm *comm)
+{
+    wefti_op *op = next_lane(comm);
+    if (comm->wanted != op && op->state == WEFTI_OP_DRAINING) {
+        op->moved_ns = wefti_clock_coarse_ns();
+    }
+    comm->wanted = op;
+}
+
+/* Gives lanes to as many as there are lanes for. */
+static void launch(weft_comm *comm)
+{
+    while (comm->posted && has_lane(comm)) {
+        wefti_collective *first = comm->posted;
+        comm->posted = first->next;
+        take_lane(comm, first);
+    }
+    if (comm->posted) {
+        want_lane(comm);
+    } else {
+        comm->wanted = NULL;
+    }
+}
+
+static void fail_chunks(weft_comm *comm, const wefti_collective *self)
+{
+    weft_gate *arrived = self->prepared->desc.arrived;
+    if (arrived) {
+        wefti_gate_fail(arrived, comm->failed, comm->fault.text);
+    }
+}
+
+static void fail(weft_comm *comm)
+{
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        if (wefti_op_pending(&comm->ops[lane])) {
+            wefti_op_finish(comm, &comm->ops[lane], comm->failed);
+        }
+    }
+    while (comm->posted) {
+        wefti_collective *first = comm->posted;
+        comm->posted = first->next;
+        fail_chunks(comm, first);
+        wefti_request_end(comm, &first->request, comm->failed);
+    }
+    comm->wanted = NULL;
+}
+
+uint64_t wefti_collectives_find_user(const weft_comm *comm, weft_redop redop)
+{
+    uint64_t number = comm->number;
+    for (const wefti_collective *at = comm->posted; at; at = at->next) {
+        number++;
+        if (at->prepared->desc.redop == redop) {
+            return number;
+        }
+    }
+    return 0;
+}
+
+static void refuse(weft_comm *comm, const wefti_request *request)
+{
+    fail_chunks(comm, (const wefti_collective *)request);
+}
+
+static void submit(weft_comm *comm, wefti_request *request)
+{
+    wefti_collective *self = (wefti_collective *)request;
+    self->next = NULL;
+    if (!comm->posted) {
+        comm->posted_end = &comm->posted;
+    }
+    *comm->posted_end = self;
+    comm->posted_end = &self->next;
+}
+
+/*
+ * Looks for the end of a small operation a few times before the lock is given
+ * back: its peers are mostly just about to enter it. Bounded, because others
+ * may want the lock.
+ */
+static void push(weft_comm *comm, wefti_request *request)
+{
+    launch(comm);
+    wefti_op *op = &comm->ops[comm->number % WEFTI_LANES];
+    if (op->request != request) {
+        return; /* others come first */
+    }
+    wefti_op_advance(comm, op);
+    bool spin = !op->choice.pattern && !op->places.send && !op->places.recv &&
+                wefti_engine_spins(comm->engine) &&
+                comm->fabric.ns_per_byte <= 0;
+    for (int look = 0;
+         spin && look < LOOKS_AT_ONCE && op->state == WEFTI_OP_RUNNING;
+         look++) {
+        if (wefti_oneshot_advance(comm, op)) {
+            break;
+        }
+        wefti_relax();
+    }
+}
+
+static wefti_title describe(const weft_comm *comm, const wefti_request *request)
+{
+    const wefti_op *op = comm->ops;
+    while (op->request != request) { /* it has a lane, or nobody would ask */
+        op++;
+    }
+    return (wefti_title){op->signature.kind, op->number};
+}
+
+/* Those of a set of lanes, as long as the turn's budget lasts. */
+static bool push_lanes(weft_comm *comm, uint32_t lanes)
+{
+    bool moved = false;
+    for (uint64_t i = 1; i <= WEFTI_LANES && lanes & comm->active; i++) {
+        /* Oldest first: later ones often wait for them. */
+        size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);
+        if ((lanes & comm->active) >> lane & 1) {
+            moved |= wefti_op_advance(comm, &comm->ops[lane]);
+        }
+        if (comm->budget_bytes <= 0) {
+            break;
+        }
+    }
+    return moved;
+}
+
+static bool advance(weft_comm *comm, bool urgent)
+{
+    if (comm->posted) {
+        launch(comm);
+    }
+    bool moved = push_lanes(comm, comm->urgent);
+    if (!urgent) {
+        moved |= push_lanes(comm, ~comm->urgent);
+    }
+    return moved;
+}
+
+static bool are_done(const weft_comm *comm)
+{
+    bool done = comm->posted == NULL;
+    for (int lane = 0; done && lane < WEFTI_LANES; lane++) {
+        done = !wefti_op_pending(&comm->ops[lane]);
+    }
+    return done;
+}
+
+const wefti_request_kind wefti_collective_kind = {.submit = submit,
+                                                  .push = push,
+                                                  .refuse = refuse,
+                                                  .describe = describe,
+                                                  .advance = advance,
+                                                  .fail = fail,
+                                                  .are_done = are_done};
+
+/* One that its caller does not wait for, and all that he may take back. */
+typedef struct queued {
+    wefti_collective self;
+    wefti_prepared prepared;
+    unsigned char scale[8];
+    size_t counts[]; /* [4][nranks] of a v form */
+} queued;
+
+static queued *make_queued(const wefti_prepared *prepared, uint64_t epoch,
+                           int nranks)
+{
+    const weft_op *desc = &prepared->desc;
+    const size_t ranks = prepared->role.shape->varied ? (size_t)nranks : 0;
+    queued *made = malloc(sizeof(*made) + 4 * ranks * sizeof(size_t));
+    if (!made) {
+        return NULL;
+    }
+    made->prepared = *prepared;
+    made->self = (wefti_collective){
+        .request = {.kind = &wefti_collective_kind, .block = made},
+        .prepared = &made->prepared,
+        .epoch = epoch};
+    if (ranks) {
+        wefti_extent_copy_counts(&made->prepared.desc, made->counts, nranks);
+    }
+    if (desc->scale) {
+        memcpy(made->scale, desc->scale, prepared->role.elem_bytes);
+        made->prepared.desc.scale = made->scale;
+    }
+    return made;
+}
+
+weft_status wefti_collective_post(const wefti_prepared *prepared,
+                                  uint64_t epoch, weft_comm *comm,
+                                  weft_stream *stream,
+                                  weft_request **handle_out)
+{
+    if (!stream && !handle_out) {
+        wefti_collective here = {.request.kind = &wefti_collective_kind,
+                                 .prepared = prepared,
+                                 .epoch = epoch};
+        return wefti_request_run(comm, &here.request);
+    }
+    queued *made = make_queued(prepared, epoch, comm->nranks);
+    return made ? wefti_request_queue(comm, &made->self.request, stream,
+                                      handle_out)
+                : wefti_error(WEFT_ERR_NO_MEMORY,
+                              "no memory for an operation that is queued");
+}

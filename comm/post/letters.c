@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/post/letters.c - queues of point-to-point operations, one per ordered
+ * pair.
+ *
+ * Only the oldest of a queue moves, once its stream has come to it. A letter is
+ * the one-track pattern below: chunks of a fixed size through the pair's
+ * staging, at least one message, so that an empty letter carries its signature
+ * too.
+ */
+#include "comm/post/letters.h"
+
+#include "base/error.h"
+#include "comm/engine/op.h"
+#include "comm/steps/op_life.h"
+#include "comm/steps/track.h"
+#include "kernels/wire/fold.h"
+
+#include <stdlib.h>
+
+enum { LETTERS_PER_PUSH = 64 }; /* so that no pair starves the others */
+
+static bool supports(const wefti_problem *problem)
+{
+    return problem->collective == WEFT_COLLECTIVE_SEND ||
+           problem->collective == WEFT_COLLECTIVE_RECV;
+}
+
+static size_t step_count(const wefti_problem *problem, int track)
+{
+    if (track > 0) {
+        return 0;
+    }
+    size_t chunk = problem->chunk_elems;
+    return problem->count ? (problem->count - 1) / chunk + 1 : 1;
+}
+
+static void step_at(const wefti_problem *problem, int track, size_t index,
+                    wefti_step *step_out)
+{
+    (void)track;
+    size_t begin = index * problem->chunk_elems;
+    size_t left = problem->count - begin;
+    bool send = problem->collective == WEFT_COLLECTIVE_SEND;
+    *step_out = (wefti_step){
+        .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_RECV,
+        .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
+        .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
+        .peer = problem->root,
+        .src_elem = begin,
+        .dst_elem = begin,
+        .elems = left < problem->chunk_elems ? left : problem->chunk_elems,
+    };
+}
+
+static int slots(const wefti_problem *problem, int channel)
+{
+    (void)problem;
+    return channel == 0 ? WEFTI_LETTER_SLOTS : 0;
+}
+
+static const wefti_pattern letter_pattern = {
+    .name = "letter",
+    .supports = supports,
+    .step_count = step_count,
+    .step_at = step_at,
+    .slots = slots,
+};
+
+weft_status wefti_letters_init(weft_comm *comm)
+{
+    size_t queues = 2 * (size_t)comm->nranks;
+    wefti_staged_slot *records =
+        calloc(queues * WEFTI_LETTER_SLOTS, sizeof(*records));
+    uint64_t *arrived =
+        calloc(queues * WEFTI_GATE_CHUNKS_MAX, sizeof(*arrived));
+    comm->letters = calloc(queues, sizeof(*comm->letters));
+    comm->queues = calloc(queues, sizeof(*comm->queues));
+    comm->letter_records = records;
+    comm->letter_arrived = arrived;
+    if (!comm->letters || !comm->queues || !records || !arrived) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "no memory for point-to-point operations");
+    }
+    comm->heap_bytes +=
+        queues * (sizeof(*comm->letters) + sizeof(*comm->queues) +
+                  WEFTI_LETTER_SLOTS * sizeof(*records) +
+                  WEFTI_GATE_CHUNKS_MAX * sizeof(*arrived));
+    for (size_t i = 0; i < queues; i++) {
+        wefti_op *op = &comm->letters[i];
+        op->ring = WEFTI_RING_LETTERS;
+        op->choice.pattern = &letter_pattern;
+        op->slot_records[0] = records + i * WEFTI_LETTER_SLOTS;
+        op->gate_arrived = arrived + i * WEFTI_GATE_CHUNKS_MAX;
+        comm->queues[i].op = op;
+    }
+    return WEFT_OK;
+}
+
+void wefti_letters_fini(weft_comm *comm)
+{
+    free(comm->letters);
+    free(comm->queues);
+    free(comm->letter_records);
+    free(comm->letter_arrived);
+}
+
+static wefti_letters *queue_of(weft_comm *comm, const weft_op *desc)
+{
+    int first = desc->collective == WEFT_COLLECTIVE_SEND ? 0 : comm->nranks;
+    return &comm->queues[first + desc->root];
+}
+
+/* What goes out goes first: peers may be waiting for it. */
+static void list_busy(weft_comm *comm, wefti_letters *queue,
+                      const weft_op *desc)
+{
+    wefti_letters **link = &comm->busy_queues;
+    while (desc->collective == WEFT_COLLECTIVE_RECV && *link) {
+        link = &(*link)->next_busy;
+    }
+    queue->busy = true;
+    queue->next_busy = *link;
+    *link = queue;
+}
+
+static wefti_batch *batch_of(wefti_request *request)
+{
+    return (wefti_batch *)request;
+}
+
+static void refuse(weft_comm *comm, const wefti_request *request)
+{
+    const wefti_batch *batch = (const wefti_batch *)request;
+    for (size_t i = 0; i < batch->count; i++) {
+        if (batch->letters[i].desc.arrived) {
+            wefti_gate_fail(batch->letters[i].desc.arrived, comm->failed,
+                            comm->fault.text);
+        }
+    }
+}
+
+/* Appends all letters of a batch to their queues. */
+static void submit(weft_comm *comm, wefti_request *request)
+{
+    wefti_batch *batch = batch_of(request);
+    batch->left = batch->count;
+    batch->status = WEFT_OK;
+    for (size_t i = 0; i < batch->count; i++) {
+        wefti_letter *letter = &batch->letters[i];
+        wefti_letters *queue = queue_of(comm, &letter->desc);
+        letter->batch = batch;
+        letter->next = NULL;
+        if (queue->first) {
+            queue->last->next = letter;
+        } else {
+            queue->first = letter;
+        }
+        queue->last = letter;
+        if (!queue->busy) {
+            list_busy(comm, queue, &letter->desc);
+        }
+    }
+    comm->letters_pending += batch->count;
+    if (batch->count == 0) {
+        wefti_request_end(comm, request, WEFT_OK);
+    }
+}
+
+/* Both sides sign as the sender does. */
+static wefti_signature sign(const weft_op *desc)
+{
+    weft_op signed_as = *desc;
+    signed_as.collective = WEFT_COLLECTIVE_SEND;
+    return wefti_signature_pack(&signed_as, 0);
+}
+
+/* Whether a letter is one message between host buffers, with nobody watching.
+ */
+static bool is_plain(const weft_comm *comm, const wefti_letter *letter,
+                     size_t bytes)
+{
+    const weft_op *desc = &letter->desc;
+    return bytes <= WEFTI_LETTER_BYTES && !desc->ready && !desc->arrived &&
+           (!desc->gate_elems || desc->gate_elems >= desc->count) &&
+           !comm->observer.moved && !letter->places.send &&
+           !letter->places.recv;
+}
+
+static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
+{
+    wefti_fabric_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    if (!wefti_fabric_has_room(&comm->fabric, path)) {
+        return false;
+    }
+    size_t slot =
+        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_LETTER_SLOTS);
+    wefti_outgoing message = {
+        .data = wefti_fabric_stage(&comm->fabric, path, -1, slot),
+        .bytes = bytes,
+        .signature = sign(desc)};
+    wefti_copy((void *)(uintptr_t)message.data, desc->send, bytes);
+    wefti_fabric_post(&comm->fabric, path, &message);
+    return true;
+}
+
+static bool recv_now(weft_comm *comm, const weft_op *desc, size_t bytes)
+{
+    wefti_fabric_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    wefti_incoming message;
+    if (!wefti_fabric_peek(&comm->fabric, path, &message,
+                           &comm->engine->due_ns) ||
+        !wefti_signature_equal(message.signature, sign(desc))) {
+        return false;
+    }
+    wefti_copy(desc->recv, message.data, bytes);
+    wefti_fabric_release(&comm->fabric, path);
+    return true;
+}
+
+static void note(weft_comm *comm, uint64_t number, const weft_op *desc)
+{
+    wefti_comm_note(comm, number,
+                    wefti_board_kind((int)desc->collective, desc->root));
+}
+
+/*
+ * The common case: the queue's first letter is plain, and there is room for it,
+ * or it is there. Whatever is not so, a mismatch too, is its operation's work.
+ */
+static bool pass_now(weft_comm *comm, wefti_letters *queue)
+{
+    const weft_op *desc = &queue->first->desc;
+    bool send = desc->collective == WEFT_COLLECTIVE_SEND;
+    size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
+    if (!is_plain(comm, queue->first, bytes) ||
+        !(send ? send_now(comm, desc, bytes) : recv_now(comm, desc, bytes))) {
+        return false;
+    }
+    comm->budget_bytes -= (int64_t)bytes;
+    note(comm, ++queue->number, desc);
+    return true;
+}
+
+/* Makes the queue's operation carry out its first letter. */
+static void load(weft_comm *comm, wefti_letters *queue)
+{
+    const wefti_letter *letter = queue->first;
+    const weft_op *desc = &letter->desc;
+    wefti_op *op = queue->op;
+    op->number = ++queue->number;
+    note(comm, op->number, desc);
+    wefti_role role =
+        wefti_role_of(desc->collective, desc->dtype, desc->root, comm->rank);
+    wefti_op_init(comm, op, desc, &role, letter->epoch);
+    op->places = letter->places;
+    op->signature = sign(desc);
+    op->problem.chunk_elems = WEFTI_LETTER_BYTES / role.elem_bytes;
+    op->slots[0] = WEFTI_LETTER_SLOTS;
+    wefti_track_start_all(op);
+    op->state = WEFTI_OP_POSTED;
+}
+
+/* One letter less; the last one ends the batch. */
+static void leave_batch(weft_comm *comm, wefti_batch *batch, weft_status status)
+{
+    comm->letters_pending--;
+    if (status != WEFT_OK) {
+        batch->status = status;
+    }
+    if (--batch->left == 0) {
+        wefti_request_end(comm, &batch->request, batch->status);
+    }
+}
+
+/* The first letter of the batch at the head of its queue; there is one: only
+ * such a letter asks. */
+static wefti_title describe(const weft_comm *comm, const wefti_request *request)
+{
+    const wefti_letters *queue = comm->busy_queues;
+    while (&queue->first->batch->request != request) {
+        queue = queue->next_busy;
+    }
+    return (wefti_title){(uint64_t)queue->first->desc.collective,
+                         queue->number + 1};
+}
+
+static bool advance_queue(weft_comm *comm, wefti_letters *queue)
+{
+    bool moved = false;
+    for (int i = 0; queue->first && i < LETTERS_PER_PUSH &&
+                    (i == 0 || comm->budget_bytes > 0);
+         i++) {
+        wefti_letter *letter = queue->first;
+        wefti_op *op = queue->op;
+        if (op->state == WEFTI_OP_FREE) {
+            if (!wefti_request_reached(comm, &letter->batch->request)) {
+                break;
+            }
+            if (pass_now(comm, queue)) {
+                moved = true;
+                queue->first = letter->next;
+                leave_batch(comm, letter->batch, WEFT_OK);
+                continue;
+            }
+            load(comm, queue);
+        }
+        moved |= wefti_op_advance(comm, op);
+        if (op->state != WEFTI_OP_FREE) {
+            break;
+        }
+        queue->first = letter->next;
+        leave_batch(comm, letter->batch, op->status);
+    }
+    return moved;
+}
+
+static bool is_urgent(const wefti_letters *queue)
+{
+    return wefti_class_is_urgent(queue->first->desc.class_id);
+}
+
+/* One push for all pairs. */
+static bool advance(weft_comm *comm, bool urgent)
+{
+    bool moved = false;
+    wefti_letters **link = &comm->busy_queues;
+    while (*link) {
+        wefti_letters *queue = *link;
+        if (!urgent || is_urgent(queue)) {
+            moved |= advance_queue(comm, queue);
+        }
+        if (queue->first) {
+            link = &queue->next_busy;
+        } else {
+            queue->busy = false;
+            *link = queue->next_busy;
+        }
+    }
+    return moved;
+}
+
+static void push(weft_comm *comm, wefti_request *request)
+{
+    (void)request;
+    advance(comm, false);
+}
+
+static void fail(weft_comm *comm)
+{
+    for (wefti_letters *queue = comm->busy_queues; queue;
+         queue = queue->next_busy) {
+        if (wefti_op_pending(queue->op)) {
+            wefti_op_finish(comm, queue->op, comm->failed);
+        }
+        while (queue->first) {
+            wefti_letter *letter = queue->first;
+            queue->first = letter->next;
+            if (letter->desc.arrived) {
+                wefti_gate_fail(letter->desc.arrived, comm->failed,
+                                comm->fault.text);
+            }
+            leave_batch(comm, letter->batch, comm->failed);
+        }
+    }
+}
+
+static bool are_done(const weft_comm *comm)
+{
+    return comm->letters_pending == 0;
+}
+
+const wefti_request_kind wefti_batch_kind = {.submit = submit,
+                                             .push = push,
+                                             .refuse = refuse,
+                                             .describe = describe,
+                                             .advance = advance,
+                                             .fail = fail,
+                                             .are_done = are_done};

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/post/p2p.c - point-to-point operations and lists of them, checked and
+ * posted.
+ *
+ * A list becomes a batch of letters (comm/post/letters.h), in one allocation
+ * that lives until all are done; a short one on no stream lives on the caller's
+ * stack.
+ */
+#include "comm/post/p2p.h"
+
+#include "base/error.h"
+#include "base/sized.h"
+#include "comm/core/live.h"
+#include "comm/post/op_check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { FEW = 8 }; /* parts that need no allocation */
+
+/* A buffer of a list, to be compared with the others. */
+typedef struct extent {
+    uintptr_t begin, end;
+    size_t part;
+    bool written;
+} extent;
+
+static int by_begin(const void *left, const void *right)
+{
+    const extent *a = left, *b = right;
+    return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+/* Room for count letters behind the batch; NULL: no memory. */
+static wefti_batch *make_batch(size_t count)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, sizeof(wefti_letter), &bytes) ||
+        __builtin_add_overflow(bytes, sizeof(wefti_batch), &bytes)) {
+        return NULL;
+    }
+    wefti_batch *batch = malloc(bytes);
+    if (batch) {
+        *batch = (wefti_batch){
+            .request = {.kind = &wefti_batch_kind, .block = batch},
+            .letters = (wefti_letter *)(batch + 1),
+            .count = count};
+    }
+    return batch;
+}
+
+static weft_status no_memory(size_t count)
+{
+    return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a list of %zu parts",
+                       count);
+}
+
+weft_status wefti_p2p_post_letters(wefti_letter *letters, size_t count,
+                                   weft_comm *comm, weft_stream *stream,
+                                   weft_request **handle_out)
+{
+    if (!stream && !handle_out) {
+        wefti_batch batch = {.request.kind = &wefti_batch_kind,
+                             .letters = letters,
+                             .count = count};
+        return wefti_request_run(comm, &batch.request);
+    }
+    wefti_batch *batch = make_batch(count);
+    if (!batch) {
+        return no_memory(count);
+    }
+    memcpy(batch->letters, letters, count * sizeof(*letters));
+    return wefti_request_queue(comm, &batch->request, stream, handle_out);
+}
+
+/* Fills *letter_out; an error's text does not name the part yet. */
+static weft_status check_part(const weft_p2p *part, uint64_t epoch,
+                              const weft_comm *comm, wefti_letter *letter_out)
+{
+    bool send = part->kind == WEFT_P2P_SEND;
+    if (!send && part->kind != WEFT_P2P_RECV) {
+        return wefti_error(WEFT_ERR_INVALID, "kind %d: allowed is 0..1",
+                           (int)part->kind);
+    }
+    if (send ? part->arrived != NULL : part->ready != NULL) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "a %s with a gate %s: allowed is %s",
+                           send ? "SEND" : "RECV", send ? "arrived" : "ready",
+                           send ? "ready" : "arrived");
+    }
+    if (part->count && !part->buffer) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "buffer is NULL: allowed is one of %zu %s",
+                           part->count, weft_dtype_text(part->dtype));
+    }
+    weft_op *op = &letter_out->desc;
+    *op = (weft_op){.size_bytes = sizeof(*op),
+                    .collective =
+                        send ? WEFT_COLLECTIVE_SEND : WEFT_COLLECTIVE_RECV,
+                    .send = send ? part->buffer : NULL,
+                    .recv = send ? NULL : part->buffer,
+                    .count = part->count,
+                    .dtype = part->dtype,
+                    .root = part->peer,
+                    .ready = part->ready,
+                    .arrived = part->arrived,
+                    .gate_elems = part->gate_elems,
+                    .ready_chunk = part->ready_chunk,
+                    .arrived_chunk = part->arrived_chunk,
+                    .class_id = part->class_id,
+                    .label = part->label,
+                    .timeout_ms = part->timeout_ms};
+    letter_out->epoch = epoch ? epoch : part->epoch;
+    wefti_role role; /* looked up again when its turn comes */
+    return wefti_check_op(op, letter_out->epoch, comm, &role,
+                          &letter_out->places);
+}
+
+/* Whether a part that is written shares bytes with any other. */
+static weft_status check_apart(extent *extents, size_t count)
+{
+    const extent *last = NULL, *last_written = NULL; /* ending furthest on */
+    qsort(extents, count, sizeof(*extents), by_begin);
+    for (size_t i = 0; i < count; i++) {
+        const extent *at = &extents[i];
+        const extent *other = at->written ? last : last_written;
+        if (other && at->begin < other->end) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "list[%zu]: its buffer overlaps that of "
+                               "list[%zu]: allowed is apart, or two SENDs",
+                               at->part, other->part);
+        }
+        if (!last || at->end > last->end) {
+            last = at;
+        }
+        if (at->written && (!last_written || at->end > last_written->end)) {
+            last_written = at;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_overlaps(const wefti_letter *letters, size_t count)
+{
+    extent few[FEW];
+    extent *extents = few;
+    size_t used = 0;
+    if (count > FEW && !(extents = calloc(count, sizeof(*extents)))) {
+        return no_memory(count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const weft_op *desc = &letters[i].desc;
+        bool written = desc->collective == WEFT_COLLECTIVE_RECV;
+        uintptr_t begin = (uintptr_t)(written ? desc->recv : desc->send);
+        size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
+        if (bytes) {
+            extents[used++] = (extent){begin, begin + bytes, i, written};
+        }
+    }
+    weft_status status = check_apart(extents, used);
+    if (extents != few) {
+        free(extents);
+    }
+    return status;
+}
+
+/* All but timeout_ms came with the first version. */
+static weft_status read_part(const void *given, size_t stride,
+                             weft_p2p *part_out)
+{
+    const weft_p2p *part = given;
+    weft_status status =
+        wefti_sized_read("weft_p2p", part, offsetof(weft_p2p, timeout_ms),
+                         part_out, sizeof(*part_out));
+    if (status == WEFT_OK && part->size_bytes != stride) {
+        status = wefti_error(WEFT_ERR_INVALID,
+                             "size_bytes %zu: allowed is %zu, the same in all "
+                             "parts",
+                             part->size_bytes, stride);
+    }
+    return status;
+}
+
+weft_status wefti_p2p_check(const weft_p2p *list, size_t list_count,
+                            uint64_t epoch, const weft_comm *comm,
+                            wefti_letter *letters_out)
+{
+    size_t stride = list->size_bytes;
+    const unsigned char *at = (const unsigned char *)list;
+    for (size_t i = 0; i < list_count; i++, at += stride) {
+        weft_p2p part;
+        weft_status status = read_part(at, stride, &part);
+        if (status == WEFT_OK) {
+            status = check_part(&part, epoch, comm, &letters_out[i]);
+        }
+        if (status != WEFT_OK) {
+            return wefti_error(status, "list[%zu]: %s", i, weft_error_text());
+        }
+    }
+    return check_overlaps(letters_out, list_count);
+}
+
+/* A list of a few parts, here and now: no allocation. */
+static weft_status post_few(const weft_p2p *list, size_t list_count,
+                            weft_comm *comm)
+{
+    wefti_letter letters[FEW];
+    weft_status status = wefti_p2p_check(list, list_count, 0, comm, letters);
+    return status == WEFT_OK
+               ? wefti_p2p_post_letters(letters, list_count, comm, NULL, NULL)
+               : status;
+}
+
+static weft_status check_list(const weft_p2p *list, size_t list_count,
+                              const weft_comm *comm)
+{
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    return list || list_count == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "list is NULL: allowed is list_count parts");
+}
+
+/* A list in a block of its own. */
+static weft_status post_block(const weft_p2p *list, size_t list_count,
+                              weft_comm *comm, weft_stream *stream,
+                              weft_request **handle_out)
+{
+    wefti_batch *batch = make_batch(list_count);
+    if (!batch) {
+        return no_memory(list_count);
+    }
+    weft_status status =
+        list_count ? wefti_p2p_check(list, list_count, 0, comm, batch->letters)
+                   : WEFT_OK;
+    if (status != WEFT_OK) {
+        free(batch);
+        return status;
+    }
+    if (stream || handle_out) {
+        return wefti_request_queue(comm, &batch->request, stream, handle_out);
+    }
+    batch->request.block = NULL;
+    status = wefti_request_run(comm, &batch->request);
+    free(batch);
+    return status;
+}
+
+weft_status weft_p2p_post(const weft_p2p *list, size_t list_count,
+                          weft_comm *comm, weft_stream *stream)
+{
+    weft_status status = check_list(list, list_count, comm);
+    if (status == WEFT_OK && stream) {
+        status = wefti_check_stream(stream, comm);
+    }
+    if (status != WEFT_OK || list_count == 0) {
+        return status;
+    }
+    return !stream && list_count <= FEW
+               ? post_few(list, list_count, comm)
+               : post_block(list, list_count, comm, stream, NULL);
+}
+
+weft_status weft_p2p_begin(const weft_p2p *list, size_t list_count,
+                           weft_comm *comm, weft_request **request_out)
+{
+    weft_status status = wefti_request_check_out(request_out);
+    if (status == WEFT_OK) {
+        status = check_list(list, list_count, comm);
+    }
+    return status == WEFT_OK
+               ? post_block(list, list_count, comm, NULL, request_out)
+               : status;
+}

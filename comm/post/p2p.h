@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/post/p2p.h - posting point-to-point operations, one or a list.
+ */
+#ifndef COMM_POST_P2P_H
+#define COMM_POST_P2P_H
+
+#include "comm/post/letters.h"
+#include "weft/p2p.h"
+
+/*
+ * wefti_p2p_check - every part of a list, and their buffers against each other;
+ * fills letters_out[list_count]. epoch > 0 stands for that of the parts.
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
+ */
+WEFT_NODISCARD weft_status wefti_p2p_check(const weft_p2p *list,
+                                           size_t list_count, uint64_t epoch,
+                                           const weft_comm *comm,
+                                           wefti_letter *letters_out);
+
+/*
+ * wefti_p2p_post_letters - post letters, desc and epoch of which are checked;
+ * a stream, or a handle, gets copies. The stream is checked too.
+ */
+WEFT_NODISCARD weft_status wefti_p2p_post_letters(wefti_letter *letters,
+                                                  size_t count, weft_comm *comm,
+                                                  weft_stream *stream,
+                                                  weft_request **handle_out);
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/agree.c - comparing what ranks have entered, sent and expect.
+ *
+ * A peer's entry is read after its number was loaded, which pairs with the
+ * store in comm/steps/oneshot.c; nobody writes over it before this rank has
+ * settled the operation (comm/engine/op.c).
+ */
+#include "comm/steps/agree.h"
+
+#include "comm/control/fault.h"
+#include "comm/core/select.h"
+#include "comm/engine/op.h"
+#include "comm/pattern/parts.h"
+#include "comm/pattern/shape.h"
+#include "comm/steps/signature_text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* All but which algorithm they chose is the same: that is said in words. */
+static void append_choice(wefti_signature mine, wefti_signature theirs,
+                          char *text, size_t text_bytes)
+{
+    uint8_t choice = wefti_signature_choice(mine);
+    uint64_t others = UINT64_C(0xff) << 24;
+    size_t used = strlen(text);
+    if (choice != wefti_signature_choice(theirs) &&
+        mine.count == theirs.count && mine.cut == theirs.cut &&
+        (mine.kind | others) == (theirs.kind | others)) {
+        snprintf(text + used, text_bytes - used, ", by %s",
+                 wefti_choice_name(choice));
+    }
+}
+
+void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
+                              wefti_signature theirs)
+{
+    char mine_text[128], theirs_text[128];
+    bool letter = op->ring == WEFTI_RING_LETTERS;
+    wefti_signature mine = op->signature;
+    if (letter) { /* both sides sign as the sender does */
+        mine.kind = (mine.kind & ~(uint64_t)0xff) | WEFT_COLLECTIVE_RECV;
+    }
+    wefti_signature_text(comm, mine, mine_text, sizeof(mine_text));
+    wefti_signature_text(comm, theirs, theirs_text, sizeof(theirs_text));
+    append_choice(mine, theirs, mine_text, sizeof(mine_text));
+    append_choice(theirs, mine, theirs_text, sizeof(theirs_text));
+    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
+                        "%s #%llu on \"%s\" differs: rank %d posted %s, rank "
+                        "%d posted %s",
+                        letter ? "message" : "operation",
+                        (unsigned long long)op->number, comm->name, comm->rank,
+                        mine_text, peer, theirs_text);
+}
+
+void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op)
+{
+    wefti_entry *entry =
+        wefti_shared_get_entry(&comm->fabric.shared, comm->rank, op->number);
+    uint64_t *declared = (void *)entry->payload;
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        declared[peer] = wefti_part_to(&op->problem, peer).elems;
+    }
+}
+
+/* Whether peer sends as much as this rank expects; it has entered. */
+static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer,
+                         const wefti_entry *entry)
+{
+    if (!op->role.shape->varied) {
+        return true;
+    }
+    const uint64_t *declared = (const void *)entry->payload;
+    uint64_t sent = declared[comm->rank];
+    uint64_t expected = wefti_part_from(&op->problem, peer).elems;
+    if (sent == expected) {
+        return true;
+    }
+    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
+                        "operation #%llu on \"%s\" differs: rank %d posted %s "
+                        "with %llu %s for rank %d, rank %d expects %llu",
+                        (unsigned long long)op->number, comm->name, peer,
+                        weft_collective_text(op->desc.collective),
+                        (unsigned long long)sent,
+                        weft_dtype_text(op->desc.dtype), comm->rank, comm->rank,
+                        (unsigned long long)expected);
+    return false;
+}
+
+bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
+{
+    if (op->ring == WEFTI_RING_LETTERS || op->checked[peer] == op->number) {
+        return true;
+    }
+    wefti_entry *entry =
+        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
+    if (atomic_load(&entry->number) != op->number) {
+        return false;
+    }
+    wefti_signature theirs = {
+        atomic_load_explicit(&entry->count, memory_order_relaxed),
+        atomic_load_explicit(&entry->kind, memory_order_relaxed),
+        atomic_load_explicit(&entry->cut, memory_order_relaxed)};
+    if (!wefti_signature_equal(theirs, op->signature)) {
+        wefti_op_report_mismatch(comm, op, peer, theirs);
+        return false;
+    }
+    if (!counts_agree(comm, op, peer, entry)) {
+        return false;
+    }
+    op->checked[peer] = op->number;
+    return true;
+}
+
+bool wefti_op_needs(const wefti_op *op, int peer)
+{
+    return op->desc.collective == WEFT_COLLECTIVE_BARRIER ||
+           (op->role.receives &&
+            wefti_who_has(op->role.shape->sends, peer, op->desc.root));
+}
+
+bool wefti_op_check_sources(weft_comm *comm, wefti_op *op)
+{
+    bool varied = op->role.shape->varied;
+    for (; varied && op->missing < comm->nranks; op->missing++) {
+        if (wefti_op_needs(op, op->missing) &&
+            !wefti_op_check_peer(comm, op, op->missing)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool wefti_op_check_all(weft_comm *comm, wefti_op *op)
+{
+    while (op->unchecked < comm->nranks &&
+           wefti_op_check_peer(comm, op, op->unchecked)) {
+        op->unchecked++;
+    }
+    return op->unchecked == comm->nranks;
+}
+
+bool wefti_op_check_bytes(weft_comm *comm, const wefti_op *op, int peer,
+                          size_t sent_bytes, size_t expected_bytes)
+{
+    if (sent_bytes == expected_bytes) {
+        return true;
+    }
+    char what[96];
+    wefti_op_text(comm, op, what, sizeof(what));
+    wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
+                        "%s: rank %d sent a message of %zu bytes where rank %d "
+                        "expects %zu",
+                        what, peer, sent_bytes, comm->rank, expected_bytes);
+    return false;
+}

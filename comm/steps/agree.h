@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/agree.h - are all ranks in the same operation, and do senders send
+ * what receivers expect? Whoever finds that not to be so fails the
+ * communicator, with a text that has both sides.
+ */
+#ifndef COMM_STEPS_AGREE_H
+#define COMM_STEPS_AGREE_H
+
+#include "comm/core/core.h"
+
+/*
+ * wefti_op_check_peer - whether peer has entered the same operation with
+ * counts that agree; false: not yet, or a fault has been published.
+ */
+bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer);
+void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
+                              wefti_signature theirs);
+
+/* v forms: writes what goes to each rank into the entry, before it is
+ * announced. */
+void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op);
+
+/* Whether peer has anything that this rank must have before op can end. */
+bool wefti_op_needs(const wefti_op *op, int peer);
+
+/*
+ * wefti_op_check_sources - v forms: whether all who may have anything for this
+ * rank have entered with the counts it expects; then nothing can still come.
+ */
+bool wefti_op_check_sources(weft_comm *comm, wefti_op *op);
+
+/*
+ * wefti_op_check_all - whether everybody has been seen in the same operation.
+ * Those that this rank had nothing to wait for are looked at when it is done.
+ */
+bool wefti_op_check_all(weft_comm *comm, wefti_op *op);
+
+/* A message of peer is as long as the step expects: else nothing is written. */
+bool wefti_op_check_bytes(weft_comm *comm, const wefti_op *op, int peer,
+                          size_t sent_bytes, size_t expected_bytes);
+
+#endif

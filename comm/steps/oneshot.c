@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/oneshot.c - the low-latency path.
+ *
+ *   rank 0: entry {payload, signature, number}   rank 1: the same
+ *           read all entries, fold in rank order          the same
+ *
+ * entry.number is stored last and pairs with wefti_op_check_peer's load: the
+ * payload is complete. Nobody overwrites an entry before everybody has
+ * completed the operation (comm/fabric/shared.h), so no reader is hurried.
+ *
+ * Device memory adds a copy to the host before, and one back at the end:
+ *
+ *   FETCH --> READY (announced; peers' entries) --> [STORE] --> done
+ */
+#include "comm/steps/oneshot.h"
+
+#include "base/clock.h"
+#include "comm/engine/copies.h"
+#include "comm/engine/op.h"
+#include "comm/net/remote.h"
+#include "comm/pattern/shape.h"
+#include "comm/steps/agree.h"
+#include "comm/steps/op_life.h"
+#include "comm/steps/sum.h"
+#include "kernels/wire/fold.h"
+
+#include <string.h>
+
+static wefti_entry *entry_of(weft_comm *comm, const wefti_op *op, int rank)
+{
+    return wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
+}
+
+static size_t part_bytes(const wefti_op *op)
+{
+    return op->desc.count * op->role.elem_bytes;
+}
+
+/* What this rank's peers take of its payload, and it of theirs. */
+static void measure(const weft_comm *comm, const wefti_op *op,
+                    size_t *sent_bytes, size_t *taken_bytes)
+{
+    const wefti_role *role = &op->role;
+    size_t part = part_bytes(op), all = part * ((size_t)comm->nranks - 1);
+    bool root = comm->rank == op->desc.root;
+    *sent_bytes = !role->sends                             ? 0
+                  : role->shape->receives == WEFTI_WHO_ALL ? all
+                  : root                                   ? 0
+                                                           : part;
+    *taken_bytes = !role->receives                       ? 0
+                   : role->shape->sends == WEFTI_WHO_ALL ? all
+                   : root                                ? 0
+                                                         : part;
+}
+
+/* Whether peer reads what this rank's entry carries. */
+static bool reads_payload(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    const wefti_shape *shape = op->role.shape;
+    return shape->varied ||
+           wefti_shape_moves(shape, op->desc.root, comm->rank, peer);
+}
+
+void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
+                            size_t sent_bytes)
+{
+    wefti_entry *entry = entry_of(comm, op, comm->rank);
+    wefti_shared_header *header = comm->fabric.shared.header;
+    int64_t stamp_ns =
+        sent_bytes ? wefti_fabric_charge(&comm->fabric, sent_bytes) : 0;
+    if (!stamp_ns) {
+        stamp_ns = atomic_load_explicit(&header->observed, memory_order_relaxed)
+                       ? wefti_clock_ns()
+                       : op->entered_ns;
+    }
+    atomic_store_explicit(&entry->count, op->signature.count,
+                          memory_order_relaxed);
+    atomic_store_explicit(&entry->kind, op->signature.kind,
+                          memory_order_relaxed);
+    atomic_store_explicit(&entry->cut, op->signature.cut, memory_order_relaxed);
+    atomic_store_explicit(&entry->stamp_ns, stamp_ns, memory_order_relaxed);
+    atomic_store(&entry->number, op->number);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank) {
+            wefti_doorbell_ring(comm->bells[peer]);
+        }
+    }
+    for (int peer = 0; comm->fabric.net && peer < comm->nranks; peer++) {
+        bool reads = payload_bytes && reads_payload(comm, op, peer);
+        wefti_remote_tell_entry(&comm->fabric, peer, op->number,
+                                reads ? payload_bytes : 0);
+    }
+}
+
+/* What small copies of the device pass through. */
+static unsigned char *bounce(wefti_op *op)
+{
+    return op->tracks[0].scratch;
+}
+
+/* Asks for a copy of the device, after which the operation goes on. */
+static void start_copy(weft_comm *comm, wefti_op *op, wefti_step_phase phase,
+                       void *dst, const void *src, size_t bytes)
+{
+    op->tracks[0].phase = phase;
+    wefti_copies_ask(comm, wefti_copy_place(comm, op, &op->tracks[0], 0), dst,
+                     src, bytes);
+}
+
+/* Whether it is done. */
+static bool is_copied(weft_comm *comm, wefti_op *op)
+{
+    wefti_track *track = &op->tracks[0];
+    const bool done =
+        wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, 0));
+    track->wait = done ? WEFTI_WAIT_NOTHING : WEFTI_WAIT_DEVICE;
+    return done;
+}
+
+static size_t payload_bytes(const weft_comm *comm, const wefti_op *op)
+{
+    return op->role.sends
+               ? wefti_oneshot_bytes(comm->nranks, &op->desc, &op->role)
+               : 0;
+}
+
+/* Puts this rank's payload, which the host can read, into its entry. */
+static void enter_with(weft_comm *comm, wefti_op *op, const void *payload,
+                       size_t bytes)
+{
+    unsigned char *place = entry_of(comm, op, comm->rank)->payload;
+    if (bytes && op->desc.scale) {
+        wefti_scale(place, payload, op->desc.scale, bytes / op->role.elem_bytes,
+                    op->desc.dtype);
+    } else if (bytes) {
+        memcpy(place, payload, bytes);
+    }
+    size_t sent_bytes, taken_bytes;
+    measure(comm, op, &sent_bytes, &taken_bytes);
+    if (comm->observer.moved) {
+        wefti_op_piece_open(op);
+        op->piece.bytes = sent_bytes + taken_bytes;
+    }
+    op->tracks[0].phase = WEFTI_PHASE_READY;
+    wefti_oneshot_announce(comm, op, bytes, sent_bytes);
+}
+
+void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
+{
+    const size_t bytes = payload_bytes(comm, op);
+    op->tracks[0].wait = WEFTI_WAIT_NOTHING;
+    if (bytes && op->places.send) {
+        start_copy(comm, op, WEFTI_PHASE_FETCH, bounce(op), op->desc.send,
+                   bytes);
+    } else {
+        enter_with(comm, op, op->desc.send, bytes);
+    }
+}
+
+/* Whether peer's payload may be read; notes when it was or will be there. */
+static bool arrived(weft_comm *comm, wefti_op *op, int peer)
+{
+    if (!wefti_op_check_peer(comm, op, peer)) {
+        return false;
+    }
+    int64_t stamp_ns = atomic_load_explicit(&entry_of(comm, op, peer)->stamp_ns,
+                                            memory_order_relaxed);
+    if (comm->fabric.ns_per_byte > 0 && stamp_ns > wefti_clock_ns()) {
+        if (stamp_ns < comm->engine->due_ns) {
+            comm->engine->due_ns = stamp_ns;
+        }
+        return false;
+    }
+    if (stamp_ns > op->piece.ready_ns) {
+        op->piece.ready_ns = stamp_ns;
+    }
+    return true;
+}
+
+/* Folds count elements that start at elem first of every payload. */
+static size_t fold(weft_comm *comm, wefti_op *op, void *result, size_t first)
+{
+    const void **sources = op->tracks[0].sources;
+    size_t offset = first * op->role.elem_bytes;
+    for (int place = 0; place < comm->nranks; place++) {
+        int from = wefti_peer_at(&op->problem, WEFTI_ALL_PEERS, 0, 0, place);
+        sources[place] = entry_of(comm, op, from)->payload + offset;
+    }
+    wefti_sum_all(op, result, sources, op->desc.count);
+    return part_bytes(op);
+}
+
+/* Takes part `part` of every rank's payload, one after another. */
+static size_t gather(weft_comm *comm, wefti_op *op, void *result, size_t part)
+{
+    size_t bytes = part_bytes(op);
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        memcpy((char *)result + (size_t)rank * bytes,
+               entry_of(comm, op, rank)->payload + part * bytes, bytes);
+    }
+    return (size_t)comm->nranks * bytes;
+}
+
+/* Takes part `part` of the root's payload; a root need not. */
+static size_t take(weft_comm *comm, wefti_op *op, void *result, size_t part)
+{
+    size_t bytes = part_bytes(op);
+    if (!op->desc.recv) {
+        return 0;
+    }
+    memcpy(result, entry_of(comm, op, op->desc.root)->payload + part * bytes,
+           bytes);
+    return bytes;
+}
+
+/* Makes this rank's result of what all have sent. Returns its bytes. */
+static size_t produce(weft_comm *comm, wefti_op *op, void *result)
+{
+    bool root = comm->rank == op->desc.root;
+    size_t own = (size_t)comm->rank;
+    switch (op->desc.collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+        return fold(comm, op, result, 0);
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+        return fold(comm, op, result, own * op->desc.count);
+    case WEFT_COLLECTIVE_REDUCE:
+        return root ? fold(comm, op, result, 0) : 0;
+    case WEFT_COLLECTIVE_GATHER:
+        return root ? gather(comm, op, result, 0) : 0;
+    case WEFT_COLLECTIVE_ALLGATHER:
+        return gather(comm, op, result, 0);
+    case WEFT_COLLECTIVE_ALLTOALL:
+        return gather(comm, op, result, own);
+    case WEFT_COLLECTIVE_BROADCAST:
+        return take(comm, op, result, 0);
+    case WEFT_COLLECTIVE_SCATTER:
+        return take(comm, op, result, own);
+    default:
+        return 0;
+    }
+}
+
+/* Looks for those peers' payloads that it needs. */
+static bool look_for_all(weft_comm *comm, wefti_op *op, bool *moved)
+{
+    for (; op->missing < comm->nranks; op->missing++) {
+        int peer = op->missing;
+        if (peer == comm->rank || !wefti_op_needs(op, peer)) {
+            continue;
+        }
+        if (!arrived(comm, op, peer)) {
+            return false;
+        }
+        *moved = true;
+    }
+    return true;
+}
+
+static void finish(weft_comm *comm, wefti_op *op)
+{
+    if (op->desc.count) {
+        wefti_op_all_arrived(op);
+    }
+    wefti_op_finish(comm, op, WEFT_OK);
+}
+
+bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
+{
+    bool moved = false;
+    switch (op->tracks[0].phase) {
+    case WEFTI_PHASE_START: /* left when it entered */
+        return false;
+    case WEFTI_PHASE_FETCH:
+        if (!is_copied(comm, op)) {
+            return false;
+        }
+        enter_with(comm, op, bounce(op), payload_bytes(comm, op));
+        moved = true;
+        /* fall through */
+    case WEFTI_PHASE_READY:
+        if (!look_for_all(comm, op, &moved)) {
+            return moved;
+        }
+        if (op->desc.count) {
+            const bool device = op->places.recv;
+            void *result = device ? (void *)bounce(op) : op->desc.recv;
+            const size_t bytes = produce(comm, op, result);
+            if (device && bytes) {
+                start_copy(comm, op, WEFTI_PHASE_STORE, op->desc.recv, result,
+                           bytes);
+                return true;
+            }
+        }
+        finish(comm, op);
+        return true;
+    case WEFTI_PHASE_STORE:
+        if (!is_copied(comm, op)) {
+            return false;
+        }
+        finish(comm, op);
+        return true;
+    }
+    return moved;
+}

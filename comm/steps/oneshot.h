@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/oneshot.h - small operations inside the entries: every rank writes
+ * its payload beside its signature, once, and reads those it needs. One
+ * cache-line exchange; no staging, no acknowledgement.
+ */
+#ifndef COMM_STEPS_ONESHOT_H
+#define COMM_STEPS_ONESHOT_H
+
+#include "comm/core/core.h"
+
+/* Writes this rank's entry with its payload. */
+void wefti_oneshot_enter(weft_comm *comm, wefti_op *op);
+
+/* Goes on as far as peers have entered; returns whether anything moved. */
+bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op);
+
+/*
+ * Publishes this rank's entry: payload_bytes of it are for each reader, and all
+ * readers together take sent_bytes of data.
+ */
+void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
+                            size_t sent_bytes);
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/op_life.c - from posted to done: the states of comm/core/core.h.
+ *
+ * An operation enters when its stream has reached it and its lane is free on
+ * all ranks; then it runs its tracks, or the one-shot exchange. Its poster is
+ * free when the last step is done, its window when the last reader is.
+ */
+#include "comm/steps/op_life.h"
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "comm/control/fault.h"
+#include "comm/core/wake.h"
+#include "comm/engine/extent.h"
+#include "comm/engine/op.h"
+#include "comm/engine/request.h"
+#include "comm/net/remote.h"
+#include "comm/pattern/shape.h"
+#include "comm/steps/agree.h"
+#include "comm/steps/oneshot.h"
+#include "comm/steps/slot.h"
+#include "comm/steps/track.h"
+#include "kernels/wire/fold.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static size_t sum_of(const size_t *counts, int nranks)
+{
+    size_t sum = 0;
+    for (int p = 0; p < nranks; p++) {
+        sum += counts[p];
+    }
+    return sum;
+}
+
+/* Who gives how much to whom, and what pattern and gates make of it. */
+static void size_up(weft_comm *comm, wefti_op *op)
+{
+    weft_op *desc = &op->desc;
+    const wefti_shape *shape = op->role.shape;
+    if (shape->varied) {
+        int nranks = comm->nranks;
+        wefti_extent_copy_counts(desc, op->counts, nranks);
+        op->send_elems = shape->send_parts && desc->send_counts
+                             ? sum_of(desc->send_counts, nranks)
+                             : desc->count;
+        op->recv_elems = shape->recv_parts && desc->recv_counts
+                             ? sum_of(desc->recv_counts, nranks)
+                             : desc->count;
+    } else {
+        op->send_elems =
+            wefti_role_send_elems(&op->role, desc->count, comm->nranks);
+        op->recv_elems =
+            wefti_role_recv_elems(&op->role, desc->count, comm->nranks);
+    }
+    op->problem =
+        (wefti_problem){.collective = desc->collective,
+                        .rank = comm->rank,
+                        .nranks = comm->nranks,
+                        .root = desc->root,
+                        .count = desc->count,
+                        .chunk_elems = 1,
+                        .grouping = comm->grouping,
+                        .flat = wefti_select_is_flat(&comm->tuning, desc),
+                        .send_counts = desc->send_counts,
+                        .send_displs = desc->send_displs,
+                        .recv_counts = desc->recv_counts,
+                        .recv_displs = desc->recv_displs};
+}
+
+/* Where messages and gate chunks end. */
+static void cut_blocks(wefti_op *op)
+{
+    const weft_op *desc = &op->desc;
+    op->blocks = 1;
+    op->gate_per_rank = false;
+    if (op->role.shape->varied) {
+        op->gate_per_rank = desc->gate_elems == WEFT_GATE_PER_RANK;
+        op->gate_elems = SIZE_MAX; /* else one chunk, whatever its span */
+        if (desc->arrived && op->gate_per_rank) {
+            memset(op->gate_arrived, 0,
+                   (size_t)op->problem.nranks * sizeof(*op->gate_arrived));
+        }
+        return;
+    }
+    size_t send = op->send_elems, recv = op->recv_elems;
+    size_t most = send > recv ? send : recv;
+    bool cut = desc->gate_elems && desc->gate_elems < most;
+    op->gate_elems = cut ? desc->gate_elems : most ? most : 1;
+    /* Gates are each rank's own; where messages end is everybody's. */
+    if (desc->count > op->gate_elems) {
+        op->blocks = (desc->count - 1) / op->gate_elems + 1;
+    }
+    if (desc->arrived) {
+        size_t chunks = (recv + op->gate_elems - 1) / op->gate_elems;
+        memset(op->gate_arrived, 0, chunks * sizeof(*op->gate_arrived));
+    }
+}
+
+void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
+                   const wefti_role *role, uint64_t epoch)
+{
+    op->desc = *desc;
+    op->role = *role;
+    if (desc->scale) {
+        memcpy(op->scale, desc->scale, role->elem_bytes);
+        op->desc.scale = op->scale;
+    }
+    op->epoch = epoch;
+    op->status = WEFT_OK;
+    op->window = -1;
+    op->missing = 0;
+    memset(op->sends, 0, sizeof(op->sends));
+    memset(op->slots, 0, sizeof(op->slots));
+    op->entered_ns = op->moved_ns = op->checked_ns = 0;
+    op->warned = false;
+    op->suspect = op->cause = -1;
+    op->cause_ns = 0;
+    op->request = NULL;
+    op->piece.open = false;
+    op->piece.bytes = 0;
+    op->piece.posted_ns = op->piece.ready_ns = 0;
+    size_up(comm, op);
+    cut_blocks(op);
+    op->watching = desc->ready != NULL;
+    if (op->watching) {
+        wefti_gate_watch(desc->ready, &op->watcher);
+    }
+}
+
+/* Parts that nothing will come of are there at once. */
+static void empty_arrived(const wefti_op *op)
+{
+    const int parts = op->role.shape->recv_parts ? op->problem.nranks : 1;
+    for (int part = 0; part < parts; part++) {
+        if (wefti_op_recv_part(op, part) == 0) {
+            wefti_op_raise_arrived(op, (size_t)part);
+        }
+    }
+}
+
+/* Whether all ranks have left the operation that used this lane before. */
+static bool lane_free(weft_comm *comm, const wefti_op *op)
+{
+    if (op->number <= WEFTI_LANES ||
+        comm->peers_done >= op->number - WEFTI_LANES) {
+        return true;
+    }
+    uint64_t least = UINT64_MAX;
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
+        uint64_t completed = atomic_load(&page->completed);
+        least = completed < least ? completed : least;
+    }
+    comm->peers_done = least;
+    return least >= op->number - WEFTI_LANES;
+}
+
+static void open_window(weft_comm *comm, wefti_op *op)
+{
+    const wefti_pattern *pattern = op->choice.pattern;
+    size_t elem = wefti_wide_bytes(op->desc.dtype);
+    op->slot_bytes = (op->choice.chunk_elems * elem + 63) / 64 * 64;
+    int most = (int)(WEFTI_WINDOW_BYTES / op->slot_bytes);
+    size_t begin = 0;
+    for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
+        int slots = pattern->slots(&op->problem, channel);
+        slots = slots < comm->slots_max ? slots : comm->slots_max;
+        op->slots[channel] = slots < most ? slots : most;
+        op->slots_begin[channel] = begin;
+        begin += (size_t)op->slots[channel] * op->slot_bytes;
+        most -= op->slots[channel];
+    }
+    for (op->window = 0; comm->windows_used >> op->window & 1;) {
+        op->window++;
+    }
+    WEFTI_ASSERT(op->window < WEFTI_LANES);
+    comm->windows_used |= 1u << op->window;
+}
+
+static void enter(weft_comm *comm, wefti_op *op)
+{
+    op->state = WEFTI_OP_RUNNING;
+    op->entered_ns = op->moved_ns = wefti_clock_coarse_ns();
+    if (op->ring == WEFTI_RING_LETTERS) {
+        wefti_op_piece_open(op);
+        return;
+    }
+    op->checked[comm->rank] = op->number;
+    op->unchecked = 0;
+    wefti_comm_note(comm, op->number, op->signature.kind);
+    if (!op->choice.pattern) {
+        wefti_oneshot_enter(comm, op);
+        return;
+    }
+    op->problem.chunk_elems = op->choice.chunk_elems;
+    wefti_track_start_all(op);
+    open_window(comm, op);
+    if (!op->desc.ready) {
+        wefti_op_piece_open(op);
+    }
+    size_t declared_bytes = 0;
+    if (op->gate_per_rank && op->desc.arrived && op->role.receives &&
+        op->desc.recv) {
+        empty_arrived(op);
+    }
+    if (op->role.shape->varied) {
+        wefti_op_declare_counts(comm, op);
+        declared_bytes = (size_t)comm->nranks * sizeof(uint64_t);
+    }
+    wefti_oneshot_announce(comm, op, declared_bytes, 0);
+}
+
+static bool try_enter(weft_comm *comm, wefti_op *op)
+{
+    if (op->request && !wefti_request_reached(comm, op->request)) {
+        return false;
+    }
+    if (op->ring != WEFTI_RING_LETTERS && !lane_free(comm, op)) {
+        comm->watch->stalled(comm, op);
+        return false;
+    }
+    if (op->ring != WEFTI_RING_LETTERS && !op->choice.pattern &&
+        !wefti_op_all_ready(op)) {
+        wefti_engine_look(comm->engine, op->desc.ready);
+        comm->watch->stalled(comm, op);
+        return false;
+    }
+    if (op->role.sends && wefti_op_find_failed(comm, op, op->desc.ready)) {
+        return false;
+    }
+    enter(comm, op);
+    return true;
+}
+
+/* How far all operations have ended, and how far they are settled too. */
+static void count_completed(weft_comm *comm)
+{
+    while (comm->completed < comm->number) {
+        const wefti_op *next = &comm->ops[(comm->completed + 1) % WEFTI_LANES];
+        if (next->number == comm->completed + 1 && wefti_op_pending(next)) {
+            break;
+        }
+        comm->completed++;
+    }
+}
+
+/*
+ * Publishes how far this rank has got; peers may be waiting for it. An entry
+ * may be written over when all have settled its operation: before that, this
+ * rank must have looked at everybody's.
+ */
+static void publish_settled(weft_comm *comm)
+{
+    uint64_t number = comm->settled;
+    while (number < comm->completed) {
+        const wefti_op *next = &comm->ops[(number + 1) % WEFTI_LANES];
+        if (next->number == number + 1 && next->state == WEFTI_OP_DRAINING &&
+            next->status == WEFT_OK && next->unchecked < comm->nranks) {
+            break;
+        }
+        number++;
+    }
+    if (number == comm->settled) {
+        return;
+    }
+    comm->settled = number;
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
+    atomic_store(&page->completed, number);
+    wefti_remote_note_completed(&comm->fabric);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (peer != comm->rank) {
+            wefti_doorbell_ring(comm->bells[peer]);
+        }
+    }
+}
+
+/* Frees a lane when nobody needs anything of it. */
+static void drain(weft_comm *comm, wefti_op *op)
+{
+    bool failed = op->status != WEFT_OK; /* nobody reads any more */
+    if (!failed && !wefti_op_check_all(comm, op)) {
+        return;
+    }
+    publish_settled(comm);
+    if (op->window >= 0 && !failed && !wefti_slots_are_read(comm, op)) {
+        return;
+    }
+    if (op->window >= 0) {
+        comm->windows_used &= ~(1u << op->window);
+    }
+    op->state = WEFTI_OP_FREE;
+    comm->active &= ~(1u << op->number % WEFTI_LANES);
+    comm->urgent &= comm->active;
+}
+
+/* Pushes a running operation, and asks why if it does not move. */
+static bool push(weft_comm *comm, wefti_op *op)
+{
+    wefti_engine *engine = comm->engine;
+    int64_t others_due_ns = engine->due_ns;
+    engine->due_ns = INT64_MAX;
+    bool pushed = op->ring == WEFTI_RING_LETTERS || op->choice.pattern
+                      ? wefti_track_run_all(comm, op)
+                      : wefti_oneshot_advance(comm, op);
+    if (engine->due_ns != INT64_MAX) {
+        /* What is still on the emulated link has been sent: no stall. */
+        op->moved_ns = wefti_clock_coarse_ns();
+    } else if (!pushed && op->state == WEFTI_OP_RUNNING) {
+        comm->watch->stalled(comm, op);
+    }
+    if (others_due_ns < engine->due_ns) {
+        engine->due_ns = others_due_ns;
+    }
+    return pushed;
+}
+
+bool wefti_op_advance(weft_comm *comm, wefti_op *op)
+{
+    bool moved = false;
+    if (op->state == WEFTI_OP_POSTED) {
+        moved = try_enter(comm, op);
+    }
+    if (op->state == WEFTI_OP_RUNNING) {
+        moved |= push(comm, op);
+    }
+    if (op->state == WEFTI_OP_DRAINING) {
+        drain(comm, op);
+        if (op->state == WEFTI_OP_DRAINING && op == comm->wanted) {
+            comm->watch->stalled(comm, op);
+        }
+    }
+    return moved;
+}
+
+void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
+{
+    op->status = status;
+    if (op->piece.open) {
+        wefti_op_piece_close(comm, op,
+                             comm->observer.moved ? wefti_clock_ns() : 0);
+    }
+    if (op->watching) {
+        wefti_gate_unwatch(op->desc.ready, &op->watcher);
+    }
+    if (op->desc.arrived) {
+        bool receives = op->role.receives && op->desc.recv;
+        if (status != WEFT_OK) {
+            wefti_gate_fail(op->desc.arrived, status, comm->fault.text);
+        } else if (!receives ||
+                   (!op->gate_per_rank &&
+                    (op->desc.count == 0 || op->role.shape->varied))) {
+            wefti_op_all_arrived(op);
+        }
+    }
+    bool collective = op->ring != WEFTI_RING_LETTERS;
+    op->state = collective ? WEFTI_OP_DRAINING : WEFTI_OP_FREE;
+    if (collective) {
+        count_completed(comm);
+    }
+    if (op->request) {
+        wefti_request *request = op->request;
+        op->request = NULL;
+        wefti_request_end(comm, request, status);
+    }
+    if (collective) {
+        drain(comm, op);
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/op_life.h - the life of one operation inside the engine.
+ */
+#ifndef COMM_STEPS_OP_LIFE_H
+#define COMM_STEPS_OP_LIFE_H
+
+#include "comm/core/core.h"
+
+/*
+ * wefti_op_init - fill a free operation from what was posted; counts its
+ * chunks, chooses nothing.
+ */
+void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
+                   const wefti_role *role, uint64_t epoch);
+
+/* One push: returns whether anything moved. */
+bool wefti_op_advance(weft_comm *comm, wefti_op *op);
+
+/* Ends op for its poster; what peers still read keeps its window. */
+void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
+
+#endif

@@ -1,0 +1,599 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/step.c - the steps, as resumable state.
+ *
+ *   START --own ready gate--> [FETCH] --> READY --peers, room--> [STORE] -->
+ * done
+ *
+ * FETCH brings a source from device memory the host cannot read into a bounce
+ * of the track (SEND: straight into the staged message); STORE takes the result
+ * back. Both are copies of the device (comm/engine/copies.h) and do not occur
+ * for host memory. While a step is under way, the source of the next one that
+ * reads the send buffer is fetched too:
+ *
+ *   fetches  | source 0 | source 1 |     source 2      |
+ *   host                | step 0: reduce, send | step 1: ...
+ *   stores                              | result 0 |
+ *
+ * A RELAY is a FOLD whose result is a staged message.
+ *
+ * What this rank gives to a pre-multiplied sum is multiplied on its way: into
+ * the staged message, or into the bounce where it is folded or widened here.
+ */
+#include "comm/steps/step.h"
+
+#include "base/check.h"
+#include "comm/core/wake.h"
+#include "comm/engine/copies.h"
+#include "comm/engine/op.h"
+#include "comm/steps/agree.h"
+#include "comm/steps/reduction.h"
+#include "comm/steps/slot.h"
+#include "comm/steps/sum.h"
+#include "kernels/wire/fold.h"
+
+static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
+{
+    bool wide =
+        buffer == WEFTI_BUFFER_SCRATCH && !wefti_redop_is_user(op->desc.redop);
+    return wide ? wefti_wide_bytes(op->desc.dtype)
+                : weft_dtype_bytes(op->desc.dtype);
+}
+
+static unsigned char *target(const wefti_op *op, const wefti_track *track,
+                             wefti_buffer buffer, size_t elem)
+{
+    unsigned char *begin =
+        buffer == WEFTI_BUFFER_SCRATCH ? track->scratch : op->desc.recv;
+    return begin + elem * elem_bytes(op, buffer);
+}
+
+static const unsigned char *source(const wefti_op *op, const wefti_track *track,
+                                   wefti_buffer buffer, size_t elem)
+{
+    if (buffer != WEFTI_BUFFER_SEND) {
+        return target(op, track, buffer, elem);
+    }
+    return (const unsigned char *)op->desc.send + elem * elem_bytes(op, buffer);
+}
+
+/* Of the track's two, the one that goes with a fetch. */
+static unsigned char *bounce(const wefti_track *track, int way)
+{
+    return track->bounces[way];
+}
+
+static bool on_device(const wefti_op *op, wefti_buffer buffer)
+{
+    return buffer == WEFTI_BUFFER_SEND   ? op->places.send
+           : buffer == WEFTI_BUFFER_RECV ? op->places.recv
+                                         : false;
+}
+
+bool wefti_step_fetches(const wefti_op *op, const wefti_step *step)
+{
+    /* From device to device a copy goes straight. */
+    return on_device(op, step->src) &&
+           !(step->kind == WEFTI_STEP_COPY && on_device(op, step->dst));
+}
+
+static void ask(weft_comm *comm, const wefti_op *op, const wefti_track *track,
+                int way, void *dst, const void *src, size_t bytes)
+{
+    wefti_copies_ask(comm, wefti_copy_place(comm, op, track, way), dst, src,
+                     bytes);
+}
+
+static bool is_copied(weft_comm *comm, const wefti_op *op,
+                      const wefti_track *track, int way)
+{
+    return wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, way));
+}
+
+/* Whose part a step of a v form moves: to or from whom, or this rank's own. */
+static int part_of(const wefti_op *op, const wefti_step *step)
+{
+    return step->peer == WEFTI_ALL_PEERS ? op->problem.rank : step->peer;
+}
+
+bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
+                          size_t *chunk_out)
+{
+    if (!op->desc.ready || step->src != WEFTI_BUFFER_SEND || step->elems == 0) {
+        return false;
+    }
+    size_t first = step->src_elem / op->gate_elems;
+    size_t last = (step->src_elem + step->elems - 1) / op->gate_elems;
+    if (op->gate_per_rank) {
+        first = last = wefti_op_send_chunk(op, part_of(op, step));
+    }
+    for (size_t chunk = first; chunk <= last; chunk++) {
+        if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
+                                op->epoch)) {
+            *chunk_out = chunk;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the chunks of the send buffer that the step reads may be read. */
+static bool source_ready(weft_comm *comm, const wefti_op *op,
+                         const wefti_step *step)
+{
+    size_t chunk;
+    bool shut = wefti_step_find_shut(op, step, &chunk);
+    if (shut) {
+        wefti_engine_look(comm->engine, op->desc.ready);
+    }
+    return !shut && !wefti_op_find_failed(comm, op, op->desc.ready);
+}
+
+static void part_arrived(wefti_op *op, const wefti_step *step)
+{
+    const int rank = part_of(op, step);
+    const size_t chunk = wefti_op_recv_chunk(op, rank);
+    op->gate_arrived[chunk] += step->elems;
+    if (op->gate_arrived[chunk] == wefti_op_recv_part(op, rank)) {
+        wefti_op_raise_arrived(op, chunk);
+    }
+}
+
+/* Counts what has been written and announces gate chunks that are complete. */
+static void result_arrived(wefti_op *op, const wefti_step *step)
+{
+    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV) {
+        return;
+    }
+    if (op->gate_per_rank) {
+        part_arrived(op, step);
+        return;
+    }
+    if (op->gate_elems == SIZE_MAX) {
+        return;
+    }
+    size_t total = wefti_op_recv_elems(op);
+    size_t at = step->dst_elem;
+    size_t end = at + step->elems;
+    while (at < end) {
+        size_t chunk = at / op->gate_elems;
+        size_t chunk_begin = chunk * op->gate_elems;
+        size_t chunk_end = total - chunk_begin < op->gate_elems
+                               ? total
+                               : chunk_begin + op->gate_elems;
+        size_t stop = end < chunk_end ? end : chunk_end;
+        op->gate_arrived[chunk] += stop - at;
+        if (op->gate_arrived[chunk] == chunk_end - chunk_begin) {
+            wefti_op_raise_arrived(op, chunk);
+        }
+        at = stop;
+    }
+}
+
+/* A message of the step's size from peer, its signature checked. */
+static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
+                     int peer, wefti_incoming *message)
+{
+    bool wide = step->dst == WEFTI_BUFFER_SCRATCH;
+    size_t bytes = step->elems * elem_bytes(op, wide ? WEFTI_BUFFER_SCRATCH
+                                                     : WEFTI_BUFFER_RECV);
+    if (!wefti_op_check_peer(comm, op, peer) ||
+        !wefti_fabric_peek(&comm->fabric, wefti_slot_path(op, step, peer),
+                           message, &comm->engine->due_ns)) {
+        return false;
+    }
+    if (op->ring == WEFTI_RING_LETTERS &&
+        !wefti_signature_equal(message->signature, op->signature)) {
+        wefti_op_report_mismatch(comm, op, peer, message->signature);
+        return false;
+    }
+    if (!wefti_op_check_bytes(comm, op, peer, message->bytes, bytes)) {
+        return false;
+    }
+    if (message->ready_ns > op->piece.ready_ns) {
+        op->piece.ready_ns = message->ready_ns;
+    }
+    return true;
+}
+
+static void take(weft_comm *comm, wefti_op *op, const wefti_step *step,
+                 int peer, size_t bytes)
+{
+    op->piece.bytes += peer == comm->rank ? 0 : bytes;
+    wefti_fabric_release(&comm->fabric, wefti_slot_path(op, step, peer));
+}
+
+/* Whether the step reads this rank's own data to a pre-multiplied sum. */
+static bool scales(const wefti_op *op, const wefti_step *step)
+{
+    return op->desc.scale && step->src == WEFTI_BUFFER_SEND;
+}
+
+static void scale(const wefti_op *op, const wefti_step *step, void *dst,
+                  const void *src)
+{
+    wefti_scale(dst, src, op->desc.scale, step->elems, op->desc.dtype);
+}
+
+/*
+ * Makes the fetch that ran ahead the step's own: the next step that reads the
+ * send buffer is the one it was made for.
+ */
+static bool take_ahead(wefti_track *track)
+{
+    if (!track->ahead || track->step.src != WEFTI_BUFFER_SEND) {
+        return false;
+    }
+    track->way = 1 - track->way;
+    track->ahead = false;
+    return true;
+}
+
+void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track,
+                            const wefti_step *step,
+                            const size_t later[WEFTI_CHANNELS])
+{
+    const int way = 1 - track->way;
+    const size_t bytes = step->elems * elem_bytes(op, step->src);
+    const void *src = source(op, track, step->src, step->src_elem);
+    const size_t before = later[step->channel];
+    const bool sends = step->kind == WEFTI_STEP_SEND;
+    if (!source_ready(comm, op, step) ||
+        (sends && wefti_slot_blocker(comm, op, step, before) >= 0)) {
+        return;
+    }
+    void *dst =
+        sends ? wefti_slot_stage(comm, op, step, before) : bounce(track, way);
+    ask(comm, op, track, way, dst, src, bytes);
+    track->ahead = true;
+}
+
+/* Brings a message's bytes into its slot. */
+static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    const size_t bytes = step->elems * elem_bytes(op, step->src);
+    const void *src = source(op, track, step->src, step->src_elem);
+    const bool fetches = wefti_step_fetches(op, step);
+    if (!source_ready(comm, op, step)) {
+        return WEFTI_WAIT_GATE;
+    }
+    wefti_op_piece_open(op);
+    if (fetches && take_ahead(track)) {
+        track->phase = WEFTI_PHASE_FETCH;
+        return WEFTI_WAIT_DEVICE;
+    }
+    int blocker = fetches ? -1 : wefti_slot_find_full(comm, op, step);
+    if (blocker < 0) {
+        blocker = wefti_slot_blocker(comm, op, step, 0);
+    }
+    if (blocker >= 0) {
+        track->peer = blocker;
+        return WEFTI_WAIT_PEER;
+    }
+    void *staged = wefti_slot_stage(comm, op, step, 0);
+    if (fetches) {
+        ask(comm, op, track, track->way, staged, src, bytes);
+        track->phase = WEFTI_PHASE_FETCH;
+        return WEFTI_WAIT_DEVICE;
+    }
+    if (scales(op, step)) {
+        scale(op, step, staged, src);
+    } else {
+        wefti_copy(staged, src, bytes);
+    }
+    track->phase = WEFTI_PHASE_READY;
+    return WEFTI_WAIT_NOTHING;
+}
+
+static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    if (track->phase == WEFTI_PHASE_START) {
+        wefti_wait wait = stage_step(comm, op, track);
+        if (wait != WEFTI_WAIT_NOTHING) {
+            return wait;
+        }
+    }
+    if (track->phase == WEFTI_PHASE_FETCH) {
+        if (!is_copied(comm, op, track, track->way)) {
+            return WEFTI_WAIT_DEVICE;
+        }
+        if (scales(op, step)) {
+            void *staged = wefti_slot_stage(comm, op, step, 0);
+            scale(op, step, staged, staged);
+        }
+        track->phase = WEFTI_PHASE_READY;
+    }
+    const int full = wefti_slot_find_full(comm, op, step);
+    if (full >= 0) {
+        track->peer = full;
+        return WEFTI_WAIT_PEER;
+    }
+    wefti_slot_post(comm, op, step, step->elems * elem_bytes(op, step->src));
+    return WEFTI_WAIT_NOTHING;
+}
+
+/* The end of every step that writes a result: host memory is written already,
+ * device memory from `from`, by a copy that this waits for. */
+static wefti_wait store_result(weft_comm *comm, wefti_op *op,
+                               wefti_track *track, const void *from)
+{
+    const wefti_step *step = &track->step;
+    if (!on_device(op, step->dst)) {
+        return WEFTI_WAIT_NOTHING;
+    }
+    if (track->phase != WEFTI_PHASE_STORE) {
+        ask(comm, op, track, WEFTI_COPY_STORE,
+            target(op, track, step->dst, step->dst_elem), from,
+            step->elems * elem_bytes(op, step->dst));
+        track->phase = WEFTI_PHASE_STORE;
+    }
+    return is_copied(comm, op, track, WEFTI_COPY_STORE) ? WEFTI_WAIT_NOTHING
+                                                        : WEFTI_WAIT_DEVICE;
+}
+
+static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    size_t bytes = step->elems * elem_bytes(op, step->dst);
+    void *dst = target(op, track, step->dst, step->dst_elem);
+    wefti_incoming message;
+    track->peer = step->peer;
+    if (!look_for(comm, op, step, step->peer, &message)) {
+        return WEFTI_WAIT_PEER;
+    }
+    wefti_op_piece_open(op);
+    if (!on_device(op, step->dst)) {
+        size_t whole_bytes =
+            wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
+        wefti_copy_part(dst, message.data, bytes, whole_bytes);
+    }
+    wefti_wait wait = store_result(comm, op, track, message.data);
+    if (wait == WEFTI_WAIT_NOTHING) {
+        take(comm, op, step, step->peer, bytes);
+        result_arrived(op, step);
+    }
+    return wait;
+}
+
+/* Brings the step's own source to where the host can read it. */
+static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
+                               wefti_track *track, const void **source_out)
+{
+    const wefti_step *step = &track->step;
+    const void *src = source(op, track, step->src, step->src_elem);
+    const bool fetches = wefti_step_fetches(op, step);
+    if (track->phase == WEFTI_PHASE_START) {
+        if (!source_ready(comm, op, step)) {
+            return WEFTI_WAIT_GATE;
+        }
+        wefti_op_piece_open(op);
+        if (fetches && !take_ahead(track)) {
+            ask(comm, op, track, track->way, bounce(track, track->way), src,
+                step->elems * elem_bytes(op, step->src));
+        }
+        if (fetches) {
+            track->phase = WEFTI_PHASE_FETCH;
+            return WEFTI_WAIT_DEVICE;
+        }
+        track->phase = WEFTI_PHASE_READY;
+        if (scales(op, step)) {
+            scale(op, step, bounce(track, track->way), src);
+        }
+    }
+    void *fetched = bounce(track, track->way);
+    if (track->phase == WEFTI_PHASE_FETCH) {
+        if (!is_copied(comm, op, track, track->way)) {
+            return WEFTI_WAIT_DEVICE;
+        }
+        track->phase = WEFTI_PHASE_READY;
+        if (scales(op, step)) {
+            scale(op, step, fetched, fetched);
+        }
+    }
+    *source_out = fetches || scales(op, step) ? fetched : src;
+    return WEFTI_WAIT_NOTHING;
+}
+
+/* Where the host puts a result. */
+static void *result_of(const wefti_op *op, const wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    return on_device(op, step->dst)
+               ? (void *)bounce(track, track->way)
+               : (void *)target(op, track, step->dst, step->dst_elem);
+}
+
+/* Finds the elements of all sources; own: this rank's. */
+static bool find_sources(weft_comm *comm, wefti_op *op, wefti_track *track,
+                         const void *own)
+{
+    const wefti_step *step = &track->step;
+    const int places = wefti_sum_sources(op, step);
+    for (; track->place < places; track->place++) {
+        int rank = wefti_sum_source(op, step, track->place);
+        wefti_incoming message = {.data = own};
+        if (!wefti_sum_is_own(op, step, rank) &&
+            !look_for(comm, op, step, rank, &message)) {
+            track->peer = rank;
+            return false;
+        }
+        track->sources[track->place] = message.data;
+    }
+    return true;
+}
+
+static void take_sources(weft_comm *comm, wefti_op *op, const wefti_step *step)
+{
+    const size_t bytes = step->elems * elem_bytes(op, WEFTI_BUFFER_SEND);
+    const int places = wefti_sum_sources(op, step);
+    for (int place = 0; place < places; place++) {
+        int rank = wefti_sum_source(op, step, place);
+        if (!wefti_sum_is_own(op, step, rank)) {
+            take(comm, op, step, rank, bytes);
+        }
+    }
+}
+
+static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    void *result = NULL;
+    if (track->phase != WEFTI_PHASE_STORE) {
+        const void *own = NULL;
+        wefti_wait wait = step->src == WEFTI_BUFFER_NONE
+                              ? WEFTI_WAIT_NOTHING
+                              : fetch_source(comm, op, track, &own);
+        if (wait != WEFTI_WAIT_NOTHING) {
+            return wait;
+        }
+        if (!find_sources(comm, op, track, own)) {
+            return WEFTI_WAIT_PEER;
+        }
+        result = result_of(op, track);
+        wefti_sum_make(comm, op, track, result);
+        take_sources(comm, op, step);
+    }
+    wefti_wait wait = store_result(comm, op, track, result);
+    if (wait == WEFTI_WAIT_NOTHING) {
+        result_arrived(op, step);
+    }
+    return wait;
+}
+
+static wefti_wait relay_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    const void *own;
+    wefti_wait wait = fetch_source(comm, op, track, &own);
+    if (wait != WEFTI_WAIT_NOTHING) {
+        return wait;
+    }
+    if (!find_sources(comm, op, track, own)) {
+        return WEFTI_WAIT_PEER;
+    }
+    int blocker = wefti_slot_find_full(comm, op, step);
+    if (blocker < 0) {
+        blocker = wefti_slot_blocker(comm, op, step, 0);
+    }
+    if (blocker >= 0) {
+        track->peer = blocker;
+        return WEFTI_WAIT_PEER;
+    }
+    wefti_sum_make(comm, op, track, wefti_slot_stage(comm, op, step, 0));
+    take_sources(comm, op, step);
+    wefti_slot_post(comm, op, step,
+                    step->elems * elem_bytes(op, WEFTI_BUFFER_SEND));
+    return WEFTI_WAIT_NOTHING;
+}
+
+static wefti_wait widen_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    const void *own;
+    wefti_wait wait = fetch_source(comm, op, track, &own);
+    if (wait != WEFTI_WAIT_NOTHING) {
+        return wait;
+    }
+    if (wefti_redop_is_user(op->desc.redop)) {
+        wefti_copy(track->scratch, own,
+                   step->elems * elem_bytes(op, step->dst));
+    } else {
+        wefti_widen(track->scratch, own, step->elems, op->desc.dtype);
+    }
+    return WEFTI_WAIT_NOTHING;
+}
+
+static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
+                               wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    wefti_incoming message;
+    track->peer = step->peer;
+    if (!look_for(comm, op, step, step->peer, &message)) {
+        return WEFTI_WAIT_PEER;
+    }
+    if (wefti_redop_is_user(op->desc.redop)) {
+        wefti_reduction_combine(wefti_reduction_get(comm, op->desc.redop),
+                                track->scratch, message.data, step->elems,
+                                op->desc.dtype);
+    } else {
+        wefti_combine(track->scratch, message.data, step->elems, op->desc.dtype,
+                      op->desc.redop);
+    }
+    take(comm, op, step, step->peer, message.bytes);
+    return WEFTI_WAIT_NOTHING;
+}
+
+static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    void *result = result_of(op, track);
+    if (track->phase != WEFTI_PHASE_STORE) {
+        wefti_sum_finish(op, result, track->scratch, step->elems);
+    }
+    wefti_wait wait = store_result(comm, op, track, result);
+    if (wait == WEFTI_WAIT_NOTHING) {
+        result_arrived(op, step);
+    }
+    return wait;
+}
+
+static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step *step = &track->step;
+    if (!op->desc.recv) {
+        return WEFTI_WAIT_NOTHING; /* a root that does not want its own data */
+    }
+    const void *src = source(op, track, step->src, step->src_elem);
+    void *dst = target(op, track, step->dst, step->dst_elem);
+    const void *from = src;
+    wefti_wait wait = WEFTI_WAIT_NOTHING;
+    if (track->phase != WEFTI_PHASE_STORE) {
+        wait = fetch_source(comm, op, track, &from);
+        if (wait != WEFTI_WAIT_NOTHING) {
+            return wait;
+        }
+    }
+    if (src != dst) {
+        const bool straight =
+            on_device(op, step->src) && on_device(op, step->dst);
+        if (track->phase != WEFTI_PHASE_STORE && !straight) {
+            wefti_copy(result_of(op, track), from,
+                       step->elems * elem_bytes(op, step->dst));
+            from = result_of(op, track);
+        }
+        wait = store_result(comm, op, track, from);
+    }
+    if (wait == WEFTI_WAIT_NOTHING) {
+        result_arrived(op, step);
+    }
+    return wait;
+}
+
+wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    switch (track->step.kind) {
+    case WEFTI_STEP_COPY:
+        return copy_step(comm, op, track);
+    case WEFTI_STEP_SEND:
+        return send_step(comm, op, track);
+    case WEFTI_STEP_RECV:
+        return recv_step(comm, op, track);
+    case WEFTI_STEP_FOLD:
+        return fold_step(comm, op, track);
+    case WEFTI_STEP_RELAY:
+        return relay_step(comm, op, track);
+    case WEFTI_STEP_WIDEN:
+        return widen_step(comm, op, track);
+    case WEFTI_STEP_COMBINE:
+        return combine_step(comm, op, track);
+    case WEFTI_STEP_ROUND:
+        wefti_sum_round(op, track->scratch, track->step.elems);
+        return WEFTI_WAIT_NOTHING;
+    case WEFTI_STEP_NARROW:
+        return narrow_step(comm, op, track);
+    }
+    return WEFTI_WAIT_NOTHING;
+}

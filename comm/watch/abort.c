@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/watch/abort.c - what a program does about faults: it asks for one, and
+ * makes one.
+ */
+#include "base/error.h"
+#include "base/sized.h"
+#include "comm/control/fault.h"
+#include "comm/core/live.h"
+#include "comm/engine/request.h"
+#include "comm/net/net.h"
+#include "comm/watch/peer_life.h"
+
+#include <stdio.h>
+#include <string.h>
+
+weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
+{
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!fault_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "fault_out is NULL: allowed is a weft_fault");
+    }
+    weft_status sized =
+        wefti_sized_check("fault_out", fault_out->size_bytes,
+                          sizeof(*fault_out), sizeof(*fault_out));
+    if (sized != WEFT_OK) {
+        return sized;
+    }
+    wefti_fault_page *page = &comm->fabric.shared.header->fault;
+    if (comm->fabric.net && pthread_mutex_trylock(&comm->engine->lock) == 0) {
+        (void)wefti_net_progress(comm->engine->net);
+        pthread_mutex_unlock(&comm->engine->lock);
+    }
+    *fault_out = (weft_fault){.size_bytes = sizeof(*fault_out), .rank = -1};
+    if (atomic_load(&page->state) == 2) {
+        fault_out->status = (weft_status)page->status;
+        fault_out->rank = page->rank;
+        fault_out->op_number = page->op_number;
+        memcpy(fault_out->text, page->text, sizeof(fault_out->text));
+    } else if (atomic_load(&comm->fault_seen)) {
+        *fault_out = comm->fault;
+    }
+    return WEFT_OK;
+}
+
+/* The ranks that it ends learn how far this one has come. */
+static void publish_abort(weft_comm *comm)
+{
+    const char *what;
+    char last[64] = "";
+    int64_t when_ns;
+    const uint64_t number =
+        wefti_peer_last_entered(comm, comm->rank, &what, &when_ns);
+    if (number > 0) {
+        snprintf(last, sizeof(last), " (its last: #%llu %s)",
+                 (unsigned long long)number, what);
+    }
+    wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
+                        "rank %d aborted \"%s\"%s", comm->rank, comm->name,
+                        last);
+}
+
+weft_status weft_comm_abort(weft_comm *comm)
+{
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    publish_abort(comm);
+    if (comm->fabric.net) {
+        /* Perhaps nobody drives the engine, and no message would go out. */
+        pthread_mutex_lock(&comm->engine->lock);
+        (void)wefti_requests_stop(comm);
+        pthread_mutex_unlock(&comm->engine->lock);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/watch/peer_life.c - a rank's entries are its flight record, and the
+ * death of a process shows on its pidfd.
+ */
+#include "comm/watch/peer_life.h"
+
+#include "base/clock.h"
+#include "base/process.h"
+#include "comm/control/channel.h"
+#include "comm/net/net.h"
+
+#include <poll.h>
+#include <stdio.h>
+
+uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
+                                 int64_t *when_ns)
+{
+    uint64_t newest = 0;
+    for (uint64_t lane = 0; lane < WEFTI_LANES; lane++) {
+        wefti_entry *entry =
+            wefti_shared_get_entry(&comm->fabric.shared, rank, lane);
+        uint64_t number = atomic_load(&entry->number);
+        if (number > newest) {
+            newest = number;
+            *what = wefti_signature_name(atomic_load(&entry->kind));
+            *when_ns = atomic_load(&entry->stamp_ns);
+        }
+    }
+    return newest;
+}
+
+bool wefti_peer_has_died(const weft_comm *comm, int peer)
+{
+    if (wefti_fabric_is_far(&comm->fabric, peer)) {
+        return wefti_net_is_lost(comm->fabric.net,
+                                 comm->peers[peer].world_rank);
+    }
+    int pidfd =
+        comm->engine->members->members[comm->peers[peer].world_rank].pidfd;
+    struct pollfd ended = {.fd = pidfd, .events = POLLIN};
+    return pidfd >= 0 && poll(&ended, 1, 0) == 1;
+}
+
+bool wefti_peer_is_stopped(const weft_comm *comm, int peer)
+{
+    return comm->engine->members && !wefti_fabric_is_far(&comm->fabric, peer) &&
+           wefti_process_is_stopped(
+               comm->engine->members->members[comm->peers[peer].world_rank]
+                   .pidfd);
+}
+
+bool wefti_peer_is_cut(const weft_comm *comm, int peer)
+{
+    return wefti_fabric_is_far(&comm->fabric, peer) &&
+           wefti_control_get_fate(comm->engine->control,
+                                  comm->peers[peer].world_rank) ==
+               WEFTI_FATE_CUT;
+}
+
+/* Who leaves because of a fault has told it, but from another host that comes
+ * by another way, and later. */
+static const char *find_leave(weft_comm *comm, int peer, wefti_leave how)
+{
+    if (wefti_fabric_is_far(&comm->fabric, peer)) {
+        const int64_t since_ns =
+            wefti_clock_ns() - comm->fabric.lines[peer].left_ns;
+        const int64_t told_ns =
+            how == WEFTI_LEAVE_WELL ? INT64_C(500000000) : INT64_C(5000000000);
+        if (since_ns < told_ns) {
+            return NULL;
+        }
+    }
+    return how == WEFTI_LEAVE_WELL
+               ? "has destroyed its communicator"
+               : "has destroyed its communicator after a fault of which "
+                 "nothing was heard here";
+}
+
+const char *wefti_peer_lost(weft_comm *comm, int peer)
+{
+    wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
+    const wefti_leave how = (wefti_leave)atomic_load(&page->left);
+    return how != WEFTI_LEAVE_NONE            ? find_leave(comm, peer, how)
+           : !wefti_peer_has_died(comm, peer) ? NULL
+           : wefti_peer_is_cut(comm, peer)
+               ? "does not answer: its host, or the link to it, is down"
+               : "has died";
+}
+
+void wefti_peer_lost_text(weft_comm *comm, int peer, const char *how,
+                          char *text, size_t text_bytes)
+{
+    wefti_memory_limit now;
+    int used = snprintf(text, text_bytes, "rank %d %s", peer, how);
+    wefti_memory_limit_read("", &now);
+    if (used > 0 && (size_t)used < text_bytes && now.file[0] &&
+        now.kills > comm->engine->memory.kills) {
+        snprintf(text + used, text_bytes - (size_t)used,
+                 ": the kernel ended it for want of memory; raise %s (%llu)",
+                 now.file, (unsigned long long)now.bytes);
+    }
+}

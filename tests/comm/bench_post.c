@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/doorbell.h"
 #include "base/relax.h"
-#include "weft/weft.h"
+#include "tests/comm/all_reduce_op.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,17 +53,6 @@ static void print(int rank, const char *what, int64_t *took_ns)
            (double)took_ns[POSTS * 9 / 10] / 1e3,
            (double)took_ns[POSTS * 99 / 100] / 1e3,
            (double)took_ns[POSTS - 1] / 1e3);
-}
-
-static weft_op all_reduce(float *data, size_t count, weft_class class_id)
-{
-    return (weft_op){.size_bytes = sizeof(weft_op),
-                     .collective = WEFT_COLLECTIVE_ALLREDUCE,
-                     .send = data,
-                     .recv = data,
-                     .count = count,
-                     .dtype = WEFT_DTYPE_F32,
-                     .class_id = class_id};
 }
 
 typedef struct sleeper {
@@ -112,7 +101,7 @@ static void keep_large(weft_comm *comm, float **buffers,
         }
     }
     for (int i = 0; i < 2; i++) {
-        const weft_op op = all_reduce(buffers[i], LARGE, WEFT_CLASS_DP);
+        const weft_op op = all_reduce_op(buffers[i], LARGE, WEFT_DTYPE_F32);
         must(weft_op_begin(&op, 0, comm, &requests[i]));
     }
 }
@@ -124,7 +113,8 @@ static void measure_posts(weft_comm *comm, weft_comm *other,
     float *buffers[2] = {calloc(LARGE, sizeof(float)),
                          calloc(LARGE, sizeof(float))};
     weft_request *requests[2] = {NULL, NULL};
-    const weft_op op = all_reduce(small, SMALL, WEFT_CLASS_TP);
+    weft_op op = all_reduce_op(small, SMALL, WEFT_DTYPE_F32);
+    op.class_id = WEFT_CLASS_TP;
     for (int i = 0; i < POSTS; i++) {
         if (large && i % 40 == 0) {
             keep_large(comm, buffers, requests);

@@ -8,6 +8,7 @@
  * tenth of a second against a minute, so that only the right one can end the
  * test in time. Older structs lie before poison. Modes: threads, processes.
  */
+#include "tests/comm/all_reduce_op.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -33,16 +34,6 @@ static double now_s(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
-static weft_op all_reduce(uint32_t *data, size_t count)
-{
-    return (weft_op){.size_bytes = sizeof(weft_op),
-                     .collective = WEFT_COLLECTIVE_ALLREDUCE,
-                     .send = data,
-                     .recv = data,
-                     .count = count,
-                     .dtype = WEFT_DTYPE_U32};
 }
 
 /* The last rank looks for the fault without entering anything. */
@@ -79,7 +70,7 @@ static int stay_away(weft_comm *comm, void *context)
     size_t count = *(const size_t *)context;
     uint32_t *data = calloc(count, sizeof(*data));
     bool away = weft_comm_get_rank(comm) == weft_comm_get_nranks(comm) - 1;
-    weft_op op = all_reduce(data, count);
+    weft_op op = all_reduce_op(data, count, WEFT_DTYPE_U32);
     op.timeout_ms = SHORT_MS;
     int failures = weft_barrier(comm, NULL) != WEFT_OK;
     double begin_s = now_s();
@@ -150,7 +141,7 @@ static void test_receive_own_limit_fails_all_ranks_alike(void **state)
 static int come_late(weft_comm *comm, void *context)
 {
     uint32_t data[4] = {1, 2, 3, 4};
-    weft_op op = all_reduce(data, 4);
+    weft_op op = all_reduce_op(data, 4, WEFT_DTYPE_U32);
     op.timeout_ms = *(const uint64_t *)context;
     const weft_comm_config config = {.size_bytes = sizeof(config),
                                      .timeout_ms = SHORT_MS};
@@ -199,7 +190,7 @@ static int post_old(weft_comm *comm, void *context)
     _Alignas(weft_op) unsigned char room[ROOM];
     int rank = weft_comm_get_rank(comm), failures = 0;
     uint32_t data[4] = {1, 2, 3, 4}, in = 0, out = 70 + (uint32_t)rank;
-    weft_op op = all_reduce(data, 4);
+    weft_op op = all_reduce_op(data, 4, WEFT_DTYPE_U32);
     memset(room, 0xA5, sizeof(room));
     op.size_bytes = op_bytes;
     memcpy(room, &op, op_bytes);

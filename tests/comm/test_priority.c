@@ -9,6 +9,7 @@
  * it waited. The median of some rounds and the best of some attempts, because
  * others may have the processors. Threads.
  */
+#include "tests/comm/all_reduce_op.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -51,17 +52,6 @@ static size_t count_come(const part *self)
     return come;
 }
 
-static weft_op all_reduce(float *data, size_t count, weft_class class_id)
-{
-    return (weft_op){.size_bytes = sizeof(weft_op),
-                     .collective = WEFT_COLLECTIVE_ALLREDUCE,
-                     .send = data,
-                     .recv = data,
-                     .count = count,
-                     .dtype = WEFT_DTYPE_F32,
-                     .class_id = class_id};
-}
-
 /* Chunks of gradients that came while a small operation on comm was pending. */
 static int wait_beside(part *self, weft_comm *comm, size_t *chunks_out)
 {
@@ -70,7 +60,7 @@ static int wait_beside(part *self, weft_comm *comm, size_t *chunks_out)
     int failures = 0;
     self->epoch++;
     for (size_t i = 0; i < GRADIENTS; i++) {
-        weft_op op = all_reduce(self->buffers[i], ELEMS, WEFT_CLASS_DP);
+        weft_op op = all_reduce_op(self->buffers[i], ELEMS, WEFT_DTYPE_F32);
         op.arrived = self->gate;
         op.arrived_chunk = i * CHUNKS;
         op.gate_elems = CHUNK;
@@ -78,7 +68,8 @@ static int wait_beside(part *self, weft_comm *comm, size_t *chunks_out)
                     WEFT_OK;
     }
     failures += weft_gate_wait(self->gate, 0, self->epoch, NULL) != WEFT_OK;
-    const weft_op op = all_reduce(activations, 1024, WEFT_CLASS_TP);
+    weft_op op = all_reduce_op(activations, 1024, WEFT_DTYPE_F32);
+    op.class_id = WEFT_CLASS_TP;
     failures += weft_op_begin(&op, 0, comm, &small) != WEFT_OK;
     atomic_fetch_add(self->begun, 1);
     while (atomic_load(self->begun) < 2 * (int)self->epoch) {

@@ -11,6 +11,7 @@
  * are overwritten behind the call; handles are waited for backwards, asked
  * again and again, and thrown away. Modes: threads, processes.
  */
+#include "tests/comm/all_reduce_op.h"
 #include "tests/comm/world.h"
 
 #include <setjmp.h>
@@ -44,16 +45,6 @@ static size_t count_of(int number)
 {
     static const size_t counts[SIZES] = {1, 1000, 30000, 7};
     return counts[number % SIZES];
-}
-
-static weft_op all_reduce(uint32_t *data, size_t count)
-{
-    return (weft_op){.size_bytes = sizeof(weft_op),
-                     .collective = WEFT_COLLECTIVE_ALLREDUCE,
-                     .send = data,
-                     .recv = data,
-                     .count = count,
-                     .dtype = WEFT_DTYPE_U32};
 }
 
 /* MANY buffers, each all of its number and rank. */
@@ -97,7 +88,8 @@ static int begin_many(weft_comm *comm, void *context)
     weft_request *requests[MANY];
     int failures = 0;
     for (int i = 0; i < MANY; i++) {
-        const weft_op op = all_reduce(buffers[i], count_of(i));
+        const weft_op op =
+            all_reduce_op(buffers[i], count_of(i), WEFT_DTYPE_U32);
         failures += CHECK(weft_op_begin(&op, 0, comm, &requests[i]) == WEFT_OK);
     }
     for (int i = MANY; i-- > 0;) {
@@ -123,12 +115,13 @@ static int post_many(weft_comm *comm, void *context)
                    CHECK(weft_gate_create(device, 1, &gate) == WEFT_OK) +
                    CHECK(weft_gate_wait(gate, 0, 1, stream) == WEFT_OK);
     for (int i = 0; i < MANY; i++) {
-        const weft_op op = all_reduce(buffers[i], count_of(i));
+        const weft_op op =
+            all_reduce_op(buffers[i], count_of(i), WEFT_DTYPE_U32);
         failures += CHECK(weft_op_post(&op, 0, comm, stream) == WEFT_OK);
     }
     /* What is begun now comes after them. */
     uint32_t last = 1;
-    const weft_op op = all_reduce(&last, 1);
+    const weft_op op = all_reduce_op(&last, 1, WEFT_DTYPE_U32);
     weft_request *request;
     failures += CHECK(weft_op_begin(&op, 0, comm, &request) == WEFT_OK) +
                 CHECK(weft_request_test(request) == WEFT_INPROGRESS) +
@@ -222,7 +215,7 @@ static int begin_plan(weft_comm *comm, void *context)
 {
     (void)context;
     uint32_t data[8] = {0};
-    const weft_op op = all_reduce(data, 8);
+    const weft_op op = all_reduce_op(data, 8, WEFT_DTYPE_U32);
     weft_plan *plan;
     int failures = CHECK(weft_op_plan(&op, comm, &plan) == WEFT_OK);
     uint32_t expected = 0;
@@ -252,7 +245,8 @@ static int throw_away(weft_comm *comm, void *context)
     int failures = 0;
     thrown[rank] = make_buffers(rank);
     for (int i = 0; i < MANY; i++) {
-        const weft_op op = all_reduce(thrown[rank][i], count_of(i));
+        const weft_op op =
+            all_reduce_op(thrown[rank][i], count_of(i), WEFT_DTYPE_U32);
         weft_request *request;
         failures += CHECK(weft_op_begin(&op, 0, comm, &request) == WEFT_OK);
         weft_request_destroy(request);
@@ -290,7 +284,7 @@ static int keep_reduction(weft_comm *comm, void *context)
     const bool late = weft_comm_get_rank(comm) == 0;
     /* Rank 0 begins nothing before the others have looked. */
     for (int i = 0; !late && i < 40; i++) {
-        weft_op op = all_reduce(data[0], 8);
+        weft_op op = all_reduce_op(data[0], 8, WEFT_DTYPE_U32);
         op.redop = i == 39 ? redop : WEFT_REDOP_SUM;
         failures += CHECK(weft_op_begin(&op, 0, comm, &requests[i]) == WEFT_OK);
     }
@@ -305,7 +299,7 @@ static int keep_reduction(weft_comm *comm, void *context)
             weft_recv(data[1], 1, WEFT_DTYPE_U32, peer, comm, NULL) == WEFT_OK);
     }
     for (int i = 0; late && i < 40; i++) {
-        weft_op op = all_reduce(data[0], 8);
+        weft_op op = all_reduce_op(data[0], 8, WEFT_DTYPE_U32);
         op.redop = i == 39 ? redop : WEFT_REDOP_SUM;
         failures += CHECK(weft_op_begin(&op, 0, comm, &requests[i]) == WEFT_OK);
     }
@@ -321,7 +315,7 @@ static int refuse_all(weft_comm *comm, void *context)
     (void)context;
     uint32_t data[4] = {0};
     weft_request *request = NULL, *const poison = (weft_request *)data;
-    weft_op op = all_reduce(data, 4);
+    weft_op op = all_reduce_op(data, 4, WEFT_DTYPE_U32);
     weft_p2p part = {.size_bytes = sizeof(part),
                      .buffer = data,
                      .count = 1,
@@ -355,7 +349,7 @@ static int abort_one(weft_comm *comm, void *context)
 {
     (void)context;
     uint32_t data[4] = {0};
-    const weft_op op = all_reduce(data, 4);
+    const weft_op op = all_reduce_op(data, 4, WEFT_DTYPE_U32);
     weft_request *requests[PENDING], *late = NULL;
     int failures = CHECK(weft_barrier(comm, NULL) == WEFT_OK);
     if (weft_comm_get_rank(comm) == 0) {
@@ -390,7 +384,7 @@ static int leave_behind(weft_comm *comm, void *context)
 {
     (void)context;
     const int rank = weft_comm_get_rank(comm);
-    const weft_op op = all_reduce(outlived[rank], 4);
+    const weft_op op = all_reduce_op(outlived[rank], 4, WEFT_DTYPE_U32);
     outlived[rank][2] = 7;
     return CHECK(weft_op_begin(&op, 0, comm, &outliving[rank]) == WEFT_OK);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/oob/descriptor_limit.h"
 #include "comm/oob/listener.h"
 #include "comm/oob/message.h"
 #include "comm/oob/place.h"
@@ -14,7 +15,6 @@
 
 #include <sodium.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 static weft_status check_limit(const char *name, int64_t limit_ms)
 {
@@ -49,17 +49,10 @@ static weft_status check_descriptors(int nranks)
     /* For each a connection and a pidfd; room for unauthenticated peers, which
      * poll counts whether they are there or not; own files. */
     enum { EACH = 2, OTHERS = 16 + WEFTI_OOB_UNPROVEN_MOST };
-    const rlim_t needed = (rlim_t)EACH * (rlim_t)nranks + OTHERS;
-    struct rlimit limit;
-    if (nranks > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-        limit.rlim_cur < needed) {
-        return wefti_error(WEFT_ERR_SYSTEM,
-                           "the limit on open files (RLIMIT_NOFILE, ulimit -n) "
-                           "is %llu; a job of %d ranks needs %llu",
-                           (unsigned long long)limit.rlim_cur, nranks,
-                           (unsigned long long)needed);
-    }
-    return WEFT_OK;
+    const unsigned long long needed =
+        EACH * (unsigned long long)nranks + OTHERS;
+    return nranks > 1 ? wefti_descriptor_limit_check("a job", nranks, needed)
+                      : WEFT_OK;
 }
 
 weft_status wefti_bootstrap_join(const wefti_bootstrap_request *request,

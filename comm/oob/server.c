@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
+#include "comm/oob/descriptor_limit.h"
 #include "comm/oob/server_state.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -180,17 +180,9 @@ static void *serve(void *argument)
 /* poll refuses more places than there may be descriptors. */
 static weft_status check_places(int nranks)
 {
-    const rlim_t needed =
-        (rlim_t)POLL_MEMBERS + WEFTI_OOB_LISTENER_POLLED + (rlim_t)nranks;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < needed) {
-        return wefti_error(WEFT_ERR_SYSTEM,
-                           "the limit on open files (RLIMIT_NOFILE, ulimit -n) "
-                           "is %llu; a state of %d ranks needs %llu",
-                           (unsigned long long)limit.rlim_cur, nranks,
-                           (unsigned long long)needed);
-    }
-    return WEFT_OK;
+    return wefti_descriptor_limit_check(
+        "serving a job", nranks,
+        POLL_MEMBERS + WEFTI_OOB_LISTENER_POLLED + (unsigned long long)nranks);
 }
 
 weft_status wefti_server_start(const wefti_server_config *config,

@@ -10,7 +10,6 @@
 #include "perf/peer/peer_library.h"
 
 #include <cstdint>
-#include <exception>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -45,23 +44,9 @@ const char *version()
     return text.c_str();
 }
 
-/* What Gloo throws becomes one line. */
-template <typename Work> void guarded(Work work)
-{
-    try {
-        work();
-    } catch (const std::exception &error) {
-        wefti_peer_fail(error.what());
-    }
-}
-
-void start(int *, int *)
-{
-}
-
 void connect(int rank, int nranks, const char *folder)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::transport::tcp::attr attributes;
         std::ifstream named(std::string(folder) + "/interface");
         if (!(named >> attributes.iface)) {
@@ -84,7 +69,7 @@ const reducer sum = &gloo::sum<float>;
 
 void all_reduce(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::AllreduceOptions options(context);
         options.setInput(it->send, it->count);
         options.setOutput(it->recv, it->count);
@@ -95,7 +80,7 @@ void all_reduce(const wefti_peer_call *it)
 
 void all_gather(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::AllgatherOptions options(context);
         options.setInput(it->send, it->count);
         options.setOutput(it->recv, it->count * (size_t)it->nranks);
@@ -105,7 +90,7 @@ void all_gather(const wefti_peer_call *it)
 
 void broadcast(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::BroadcastOptions options(context);
         options.setOutput(it->recv, it->count);
         options.setRoot(it->root);
@@ -115,7 +100,7 @@ void broadcast(const wefti_peer_call *it)
 
 void reduce(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::ReduceOptions options(context);
         options.setInput(it->send, it->count);
         options.setOutput(it->recv, it->count);
@@ -127,7 +112,7 @@ void reduce(const wefti_peer_call *it)
 
 void alltoall(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::AlltoallOptions options(context);
         options.setInput(it->send, it->count * (size_t)it->nranks);
         options.setOutput(it->recv, it->count * (size_t)it->nranks);
@@ -137,7 +122,7 @@ void alltoall(const wefti_peer_call *it)
 
 void alltoallv(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::AlltoallvOptions options(context);
         options.setInput(it->send,
                          std::vector<int64_t>(it->send_counts,
@@ -151,7 +136,7 @@ void alltoallv(const wefti_peer_call *it)
 
 void gather(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::GatherOptions options(context);
         options.setInput(it->send, it->count);
         if (it->rank == it->root) {
@@ -164,7 +149,7 @@ void gather(const wefti_peer_call *it)
 
 void scatter(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         gloo::ScatterOptions options(context);
         if (it->rank == it->root) {
             std::vector<float *> parts((size_t)it->nranks);
@@ -181,7 +166,7 @@ void scatter(const wefti_peer_call *it)
 
 void sendrecv(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         size_t bytes = it->count * sizeof(float);
         auto send = context->createUnboundBuffer(it->send, bytes);
         auto recv = context->createUnboundBuffer(it->recv, bytes);
@@ -195,7 +180,7 @@ void sendrecv(const wefti_peer_call *it)
 
 void barrier(const wefti_peer_call *)
 {
-    guarded([] {
+    wefti_peer_guard([] {
         gloo::BarrierOptions options(context);
         gloo::barrier(options);
     });
@@ -207,7 +192,7 @@ extern const wefti_peer_library wefti_peer_library_used;
 /* In the order of its members; nullptr: it has no such operation. */
 const wefti_peer_library wefti_peer_library_used = {
     version,
-    start,
+    nullptr /* start */,
     connect,
     finish,
     all_reduce,

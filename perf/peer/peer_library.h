@@ -3,7 +3,7 @@
  * perf/peer/peer_library.h - what a library must provide to be measured
  * beside weft: one function for each operation that it has.
  *
- * bin/peers-NAME is one file that defines wefti_peer_library, linked with
+ * bin/peers-NAME is one file that defines wefti_peer_library_used, linked with
  * peer_measure.c, which owns everything else: arguments, buffers, data, clock,
  * verification. C and C++; nothing of weft is included.
  *
@@ -41,6 +41,8 @@ typedef struct wefti_peer_call {
     int rank, nranks;
 } wefti_peer_call;
 
+enum { WEFTI_PEER_RANKS_MOST = 256 };
+
 typedef void wefti_peer_function(const wefti_peer_call *call);
 
 typedef struct wefti_peer_library {
@@ -50,13 +52,13 @@ typedef struct wefti_peer_library {
     /*
      * Starts the library. rank and nranks are set where weft-run has started
      * the process, and -1 where the library's own launcher has: then this
-     * function sets them.
+     * function sets them. NULL: nothing to start, and no launcher of its own.
      */
     void (*start)(int *rank, int *nranks);
 
     /* After start, when wefti_peer_gather works. NULL: nothing to connect. */
     void (*connect)(int rank, int nranks, const char *folder);
-    void (*finish)(void);
+    void (*finish)(void); /* NULL: nothing to end */
 
     /* NULL where the library has no such operation. */
     wefti_peer_function *all_reduce, *all_gather, *reduce_scatter, *broadcast,
@@ -92,6 +94,18 @@ void wefti_peer_wait(void);
 float *wefti_peer_remote(const float *mine, int rank);
 
 #ifdef __cplusplus
+}
+
+#include <exception>
+
+/* What work throws becomes the one line. */
+template <typename Work> void wefti_peer_guard(Work work)
+{
+    try {
+        work();
+    } catch (const std::exception &error) {
+        wefti_peer_fail(error.what());
+    }
 }
 #endif
 #endif

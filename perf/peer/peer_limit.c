@@ -17,17 +17,6 @@ static const char *version(void)
     return "limit: one copy of shared buffers";
 }
 
-static void start(int *rank, int *nranks)
-{
-    if (*rank < 0 || *nranks < 1) {
-        wefti_peer_fail("started without weft-run");
-    }
-}
-
-static void finish(void)
-{
-}
-
 static void copy(float *to, const float *from, size_t elems)
 {
     memcpy(to, from, elems * sizeof(float));
@@ -130,8 +119,6 @@ static void sendrecv(const wefti_peer_call *it)
 
 const wefti_peer_library wefti_peer_library_used = {
     .version = version,
-    .start = start,
-    .finish = finish,
     .all_reduce = all_reduce,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,

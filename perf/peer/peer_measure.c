@@ -32,7 +32,6 @@
 enum {
     POISON = 0xa5,
     PAGE_BYTES = 4096,
-    RANKS_MOST = 256,
     ITERATIONS_MOST = 1000000,
     ITERATIONS_LEAST = 5,
     TRIALS = 3, /* calls that tell how long one takes */
@@ -51,7 +50,7 @@ typedef struct request {
 /* One size: its buffers, and what was found. */
 typedef struct point {
     wefti_perf_case subject;
-    size_t counts[2][RANKS_MOST]; /* alltoallv */
+    size_t counts[2][WEFTI_PEER_RANKS_MOST]; /* alltoallv */
     wefti_peer_function *function;
     int copies;
     size_t room_bytes;
@@ -202,7 +201,7 @@ static void verify(point *it)
            subject->recv_elems * weft_dtype_bytes(subject->dtype));
     call_once(it);
     check(it, it->calls - 1);
-    long long all[RANKS_MOST];
+    long long all[WEFTI_PEER_RANKS_MOST];
     wefti_peer_gather(&it->wrong, sizeof(it->wrong), all);
     it->wrong = 0;
     for (int rank = 0; rank < subject->nranks; rank++) {
@@ -361,7 +360,7 @@ static bool read_request(char **argv, request *asked)
         asked->rank = (int)strtol(argv[1], &end, 10);
         asked->nranks = *end == '/' ? (int)strtol(end + 1, &end, 10) : 0;
         if (*end || asked->rank < 0 || asked->rank >= asked->nranks ||
-            asked->nranks > RANKS_MOST) {
+            asked->nranks > WEFTI_PEER_RANKS_MOST) {
             return false;
         }
     }
@@ -385,14 +384,30 @@ static void settle_heap(void)
     mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
+/* What the library's own launcher says; weft-run's was an argument. */
+static void check_ranks(int nranks)
+{
+    if (nranks > WEFTI_PEER_RANKS_MOST) {
+        char text[64];
+        snprintf(text, sizeof(text), "%d ranks: allowed is 1..%d", nranks,
+                 WEFTI_PEER_RANKS_MOST);
+        wefti_peer_fail(text);
+    }
+}
+
 static void start(request *asked)
 {
     settle_heap();
     const wefti_peer_library *library = &wefti_peer_library_used;
-    library->start(&asked->rank, &asked->nranks);
-    if (asked->nranks > RANKS_MOST) {
-        wefti_peer_fail("more than 256 ranks");
+    if (library->start) {
+        library->start(&asked->rank, &asked->nranks);
     }
+    if (asked->rank < 0) {
+        wefti_peer_fail(
+            "RANK/NRANKS is \"-\", but this library has no launcher "
+            "of its own");
+    }
+    check_ranks(asked->nranks);
     exchange =
         wefti_peer_exchange_open(asked->folder, asked->rank, asked->nranks);
     if (!exchange) {
@@ -433,7 +448,9 @@ int main(int argc, char **argv)
         }
     }
     wefti_peer_wait();
-    wefti_peer_library_used.finish();
+    if (wefti_peer_library_used.finish) {
+        wefti_peer_library_used.finish();
+    }
     wefti_peer_exchange_close(exchange);
     return wrong == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

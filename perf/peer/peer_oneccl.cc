@@ -10,7 +10,6 @@
 #include "perf/peer/peer_library.h"
 
 #include <cstdlib>
-#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,16 +33,6 @@ const char *version()
     return text.c_str();
 }
 
-/* What oneCCL throws becomes one line. */
-template <typename Work> void guarded(Work work)
-{
-    try {
-        work();
-    } catch (const std::exception &error) {
-        wefti_peer_fail(error.what());
-    }
-}
-
 void start(int *, int *)
 {
     Dl_info where;
@@ -55,12 +44,12 @@ void start(int *, int *)
     }
     setenv("CCL_ATL_TRANSPORT", "ofi", 0); /* its default needs an MPI */
     setenv("CCL_LOG_LEVEL", "error", 0);
-    guarded([] { ccl::init(); });
+    wefti_peer_guard([] { ccl::init(); });
 }
 
 void connect(int rank, int nranks, const char *)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         ccl::shared_ptr_class<ccl::kvs> store;
         ccl::kvs::address_type mine{};
         if (rank == 0) {
@@ -79,19 +68,19 @@ void connect(int rank, int nranks, const char *)
 
 void finish()
 {
-    guarded([] { comm.reset(); });
+    wefti_peer_guard([] { comm.reset(); });
 }
 
 void all_reduce(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         ccl::allreduce(it->send, it->recv, it->count, f32, sum, *comm).wait();
     });
 }
 
 void all_gather(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         std::vector<size_t> counts((size_t)it->nranks, it->count);
         ccl::allgatherv(it->send, it->count, it->recv, counts, f32, *comm)
             .wait();
@@ -100,7 +89,7 @@ void all_gather(const wefti_peer_call *it)
 
 void reduce_scatter(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         ccl::reduce_scatter(it->send, it->recv, it->count, f32, sum, *comm)
             .wait();
     });
@@ -108,14 +97,14 @@ void reduce_scatter(const wefti_peer_call *it)
 
 void broadcast(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         ccl::broadcast(it->recv, it->count, f32, it->root, *comm).wait();
     });
 }
 
 void reduce(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         ccl::reduce(it->send, it->recv, it->count, f32, sum, it->root, *comm)
             .wait();
     });
@@ -123,14 +112,14 @@ void reduce(const wefti_peer_call *it)
 
 void alltoall(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         ccl::alltoall(it->send, it->recv, it->count, f32, *comm).wait();
     });
 }
 
 void alltoallv(const wefti_peer_call *it)
 {
-    guarded([=] {
+    wefti_peer_guard([=] {
         std::vector<size_t> send(it->send_counts, it->send_counts + it->nranks);
         std::vector<size_t> recv(it->recv_counts, it->recv_counts + it->nranks);
         ccl::alltoallv(it->send, send, it->recv, recv, f32, *comm).wait();
@@ -139,7 +128,7 @@ void alltoallv(const wefti_peer_call *it)
 
 void barrier(const wefti_peer_call *)
 {
-    guarded([] { ccl::barrier(*comm).wait(); });
+    wefti_peer_guard([] { ccl::barrier(*comm).wait(); });
 }
 } // namespace
 

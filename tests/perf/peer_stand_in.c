@@ -19,21 +19,19 @@ static const char *version(void)
     return "stand-in <1>";
 }
 
-static void start(int *rank, int *nranks)
-{
-    if (*rank < 0 || *rank >= *nranks) {
-        wefti_peer_fail("weft-run has not said which rank this is");
-    }
-}
-
-static void finish(void)
-{
-}
-
 static int is_broken(const char *how)
 {
     const char *asked = getenv("PEER_STAND_IN");
     return asked && strcmp(asked, how) == 0;
+}
+
+static void *room(size_t bytes)
+{
+    void *made = malloc(bytes + 1);
+    if (!made) {
+        wefti_peer_fail("out of memory");
+    }
+    return made;
 }
 
 /* [nranks][elems]: what each rank sends. NULL: the call is to do nothing. */
@@ -48,10 +46,7 @@ static float *exchange(const wefti_peer_call *it, const float *mine,
         return NULL;
     }
     size_t bytes = elems * sizeof(float);
-    float *all = malloc((size_t)it->nranks * bytes + 1);
-    if (!all) {
-        wefti_peer_fail("out of memory");
-    }
+    float *all = room((size_t)it->nranks * bytes);
     wefti_peer_gather(mine, bytes, all);
     return all;
 }
@@ -159,10 +154,7 @@ static void barrier(const wefti_peer_call *it)
 {
     free(exchange(it, NULL, 0));
     char mine = 0;
-    char *all = malloc((size_t)it->nranks);
-    if (!all) {
-        wefti_peer_fail("out of memory");
-    }
+    char *all = room((size_t)it->nranks);
     wefti_peer_gather(&mine, 1, all);
     free(all);
 }
@@ -180,19 +172,14 @@ static size_t first_of(const size_t *row, int to)
 static void alltoallv(const wefti_peer_call *it)
 {
     size_t ranks = (size_t)it->nranks, most = 0;
-    size_t *counts = malloc(ranks * ranks * sizeof(*counts));
-    if (!counts) {
-        wefti_peer_fail("out of memory");
-    }
+    size_t *counts = room(ranks * ranks * sizeof(*counts));
     wefti_peer_gather(it->send_counts, ranks * sizeof(*counts), counts);
     for (size_t rank = 0; rank < ranks; rank++) {
         size_t elems = first_of(counts + rank * ranks, it->nranks);
         most = elems > most ? elems : most;
     }
-    float *mine = calloc(most + 1, sizeof(*mine));
-    if (!mine) {
-        wefti_peer_fail("out of memory");
-    }
+    float *mine = room(most * sizeof(*mine));
+    memset(mine, 0, most * sizeof(*mine));
     memcpy(mine, it->send,
            first_of(it->send_counts, it->nranks) * sizeof(float));
     float *all = exchange(it, mine, most);
@@ -210,8 +197,6 @@ static void alltoallv(const wefti_peer_call *it)
 
 const wefti_peer_library wefti_peer_library_used = {
     .version = version,
-    .start = start,
-    .finish = finish,
     .all_reduce = all_reduce,
     .all_gather = all_gather,
     .reduce_scatter = reduce_scatter,

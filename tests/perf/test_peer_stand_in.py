@@ -87,6 +87,8 @@ class StandIn(unittest.TestCase):
         for arguments in (["--can", "more"], ["0/1", "/tmp", "nothing", "8",
                                               "1", "0"],
                           ["2/2", "/tmp", "all_reduce", "8", "1", "0"],
+                          ["-", "/tmp", "all_reduce", "8", "1", "0"],
+                          ["0/257", "/tmp", "all_reduce", "8", "1", "0"],
                           ["0/1", "/tmp", "all_reduce", "8", "-1", "0"],
                           ["0/1", "/nowhere/at/all", "all_reduce", "8", "1",
                            "0"]):

@@ -11,9 +11,9 @@
  * one, and what has come of the gradients in that turn is counted when it does.
  * Threads.
  */
-#include "comm/core.h"
-#include "comm/engine.h"
-#include "comm/observer.h"
+#include "comm/core/core.h"
+#include "comm/engine/engine.h"
+#include "comm/core/observer.h"
 #include "tests/comm/all_reduce_op.h"
 #include "tests/comm/world.h"
 

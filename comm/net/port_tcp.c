@@ -9,8 +9,9 @@
  *
  * Nothing but the greeting is sent before WELCOME, so none is lost where both
  * connect at once: the attempt of the lower rank stays, that of the higher is
- * told ELSEWHERE. Who shows no proof is never heard; the oldest such visitor
- * goes when all places are taken, and where that was a rank, it tries again.
+ * answered ELSEWHERE. Nothing is read behind a greeting without proof; the
+ * oldest unproven connection goes when all places are taken, and where that was
+ * a rank's, the rank tries again.
  *
  * event_fd is an epoll set of all sockets, level-triggered.
  */
@@ -18,12 +19,11 @@
 
 #include "base/clock.h"
 #include "comm/net/interface.h"
+#include "comm/net/tcp_socket.h"
 #include "comm/net/tcp_stream.h"
-#include "comm/net/tcp_visitors.h"
+#include "comm/net/tcp_unproven.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -34,12 +34,12 @@
 #include <unistd.h>
 
 enum {
-    ATTEMPTS = 8, /* to connect, where the other end hangs up on us */
+    ATTEMPTS = 8, /* to connect, where the other end closes at once */
     NEWS_MOST = 64,
     LISTENER = -1 /* in an event's place of a peer */
 };
 
-typedef enum answer { WELCOME = 'w', ELSEWHERE = 'e' } answer;
+enum { WELCOME = 'w', ELSEWHERE = 'e' }; /* answers */
 
 /*
  * NONE      nothing was sent
@@ -66,30 +66,23 @@ typedef struct peer {
     struct peer *next_dirty;
 } peer;
 
-/* How others reach a port; of the network's byte order. */
-typedef struct tcp_address {
-    uint32_t magic;
-    uint32_t address;
-    uint16_t port;
-} tcp_address;
-
 struct wefti_port {
     wefti_port_config config;
     unsigned char proof[WEFTI_PORT_PROOF_BYTES];
-    tcp_address own;
+    wefti_tcp_address own;
     int listen_fd, epoll_fd;
     peer *peers; /* [npeers] */
     peer *dirty;
     bool held; /* what is dirty stays so */
     size_t unsent;
-    wefti_tcp_visitors visitors;
+    wefti_tcp_unproven unproven;
 };
 
 /* ---- the epoll set ---------------------------------------------------------
- * An event's word: a peer, LISTENER, or below it a visitor.
+ * An event's word: a peer, LISTENER, or below it an unproven connection.
  */
 
-static int64_t word_of_visitor(int index)
+static int64_t word_of_unproven(int index)
 {
     return (int64_t)LISTENER - 1 - index;
 }
@@ -165,42 +158,13 @@ static void be_up(wefti_port *port, peer *self)
     mark_dirty(port, self);
 }
 
-static int new_socket(void)
-{
-    const int on = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on))) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-/* A socket that connects, from the interface in use; -1, and errno. */
-static int try_connect(const wefti_port *port, const tcp_address *to)
-{
-    const struct sockaddr_in there = {.sin_family = AF_INET,
-                                      .sin_addr.s_addr = to->address,
-                                      .sin_port = to->port};
-    const struct sockaddr_in here = {.sin_family = AF_INET,
-                                     .sin_addr.s_addr = port->own.address};
-    int fd = new_socket();
-    if (fd >= 0 && (bind(fd, (const void *)&here, sizeof(here)) != 0 ||
-                    (connect(fd, (const void *)&there, sizeof(there)) != 0 &&
-                     errno != EINPROGRESS))) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
 /* What this host refuses may be short for a moment only: again, a few times. */
 static void begin_connect(wefti_port *port, peer *self)
 {
-    tcp_address to;
+    wefti_tcp_address to;
     memcpy(&to, self->address, sizeof(to));
     do {
-        self->stream.fd = try_connect(port, &to);
+        self->stream.fd = wefti_tcp_socket_connect(&port->own, &to);
     } while (self->stream.fd < 0 && self->attempts++ < ATTEMPTS);
     if (self->stream.fd < 0) {
         lose(port, self, strerror(errno));
@@ -244,16 +208,16 @@ static void greet(wefti_port *port, peer *self)
     watch_peer(port, self, EPOLLIN);
 }
 
-static void hear_answer(wefti_port *port, peer *self)
+static void read_answer(wefti_port *port, peer *self)
 {
-    unsigned char said;
-    ssize_t got = recv(self->stream.fd, &said, 1, MSG_DONTWAIT);
+    unsigned char answer;
+    ssize_t got = recv(self->stream.fd, &answer, 1, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;
     }
-    if (got == 1 && said == WELCOME) {
+    if (got == 1 && answer == WELCOME) {
         be_up(port, self);
-    } else if (got == 1 && said == ELSEWHERE) {
+    } else if (got == 1 && answer == ELSEWHERE) {
         hang_up(self);
         self->state = AWAITED;
     } else {
@@ -268,7 +232,7 @@ static bool handle_peer(wefti_port *port, peer *self, uint32_t events)
         greet(port, self);
         return true;
     case GREETS:
-        hear_answer(port, self);
+        read_answer(port, self);
         return true;
     case UP:
         break;
@@ -291,37 +255,36 @@ static bool handle_peer(wefti_port *port, peer *self, uint32_t events)
     return moved;
 }
 
-/* ---- who connects
- * --------------------------------------------------------------
+/* ---- connections that arrive -----------------------------------------------
  */
 
-static bool let_in(wefti_port *port)
+static bool accept_next(wefti_port *port)
 {
     const int index =
-        wefti_tcp_visitors_accept(&port->visitors, port->listen_fd);
-    if (index >= 0 && !watch(port, port->visitors.list[index].fd,
-                             word_of_visitor(index), EPOLLIN, false)) {
-        wefti_tcp_visitors_dismiss(&port->visitors, index);
+        wefti_tcp_unproven_accept(&port->unproven, port->listen_fd);
+    if (index >= 0 && !watch(port, port->unproven.list[index].fd,
+                             word_of_unproven(index), EPOLLIN, false)) {
+        wefti_tcp_unproven_close(&port->unproven, index);
     }
     return index >= 0;
 }
 
 /* A rank of the job has shown itself: its connection, unless ours is better. */
-static void take_in(wefti_port *port, int index, int rank)
+static void adopt(wefti_port *port, int index, int rank)
 {
     peer *self = &port->peers[rank];
     const bool ours = self->state == CONNECTS || self->state == GREETS;
     const bool better = ours && port->config.rank < rank;
     const bool fits = self->state != UP && self->state != LOST && !better;
     const unsigned char say = fits ? WELCOME : ELSEWHERE;
-    const int fd = port->visitors.list[index].fd;
+    const int fd = port->unproven.list[index].fd;
     if (send(fd, &say, 1, MSG_NOSIGNAL) != 1 || !fits) {
-        wefti_tcp_visitors_dismiss(&port->visitors, index);
+        wefti_tcp_unproven_close(&port->unproven, index);
         return;
     }
     hang_up(self);
-    self->stream.fd = wefti_tcp_visitors_take(&port->visitors, index);
-    self->watched = EPOLLIN; /* as a visitor; now as a peer */
+    self->stream.fd = wefti_tcp_unproven_take(&port->unproven, index);
+    self->watched = EPOLLIN; /* as unproven; now as a peer */
     if (!watch(port, self->stream.fd, rank, EPOLLIN, true)) {
         lose(port, self, strerror(errno));
         return;
@@ -329,22 +292,22 @@ static void take_in(wefti_port *port, int index, int rank)
     be_up(port, self);
 }
 
-static void hear_visitor(wefti_port *port, int index)
+static void read_greeting(wefti_port *port, int index)
 {
-    const wefti_tcp_hello *said =
-        wefti_tcp_visitors_hear(&port->visitors, index);
-    if (!said) {
+    const wefti_tcp_hello *hello =
+        wefti_tcp_unproven_read(&port->unproven, index);
+    if (!hello) {
         return;
     }
     const bool known =
-        said->magic == WEFTI_TCP_MAGIC &&
-        said->rank < (uint32_t)port->config.npeers &&
-        (int)said->rank != port->config.rank &&
-        sodium_memcmp(said->proof, port->proof, sizeof(said->proof)) == 0;
+        hello->magic == WEFTI_TCP_MAGIC &&
+        hello->rank < (uint32_t)port->config.npeers &&
+        (int)hello->rank != port->config.rank &&
+        sodium_memcmp(hello->proof, port->proof, sizeof(hello->proof)) == 0;
     if (known) {
-        take_in(port, index, (int)said->rank);
+        adopt(port, index, (int)hello->rank);
     } else {
-        wefti_tcp_visitors_dismiss(&port->visitors, index);
+        wefti_tcp_unproven_close(&port->unproven, index);
     }
 }
 
@@ -353,7 +316,7 @@ static void hear_visitor(wefti_port *port, int index)
 
 static void log_to(wefti_port_say *say)
 {
-    (void)say; /* what happens is said by lost */
+    (void)say; /* lost has the text of what happens */
 }
 
 static void tear(wefti_port *port)
@@ -361,7 +324,7 @@ static void tear(wefti_port *port)
     for (int i = 0; i < port->config.npeers; i++) {
         wefti_tcp_stream_fini(&port->peers[i].stream);
     }
-    wefti_tcp_visitors_fini(&port->visitors);
+    wefti_tcp_unproven_fini(&port->unproven);
     if (port->listen_fd >= 0) {
         close(port->listen_fd);
     }
@@ -373,50 +336,18 @@ static void tear(wefti_port *port)
     free(port);
 }
 
-/* The address of the one device; false: it has none. */
-static bool find_device(const char *name, uint32_t *address_out)
-{
-    wefti_interface list[WEFTI_INTERFACES_MOST];
-    int count;
-    if (wefti_interface_list(list, &count) != WEFT_OK) {
-        return false;
-    }
-    for (int i = 0; i < count; i++) {
-        if (strcmp(list[i].name, name) == 0) {
-            *address_out = list[i].address;
-            return true;
-        }
-    }
-    errno = ENODEV;
-    return false;
-}
-
 /* NULL, or which call was refused. */
 static const char *begin_to_listen(wefti_port *port)
 {
-    struct sockaddr_in own = {.sin_family = AF_INET};
-    socklen_t bytes = sizeof(own);
-    if (!find_device(port->config.devices, &own.sin_addr.s_addr)) {
-        return "getifaddrs";
+    const char *refused = wefti_tcp_socket_listen(port->config.devices,
+                                                  &port->listen_fd, &port->own);
+    if (refused) {
+        return refused;
     }
     port->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (port->epoll_fd < 0) {
         return "epoll_create1";
     }
-    port->listen_fd = new_socket();
-    if (port->listen_fd < 0) {
-        return "socket";
-    }
-    if (bind(port->listen_fd, (const void *)&own, sizeof(own)) != 0) {
-        return "bind";
-    }
-    if (listen(port->listen_fd, SOMAXCONN) != 0 ||
-        getsockname(port->listen_fd, (void *)&own, &bytes) != 0) {
-        return "listen";
-    }
-    port->own = (tcp_address){.magic = WEFTI_TCP_MAGIC,
-                              .address = own.sin_addr.s_addr,
-                              .port = own.sin_port};
     return watch(port, port->listen_fd, LISTENER, EPOLLIN, false) ? NULL
                                                                   : "epoll_ctl";
 }
@@ -439,7 +370,7 @@ static int open_port(const wefti_port_config *config, wefti_port **port_out,
     for (int i = 0; i < config->npeers; i++) {
         wefti_tcp_stream_init(&peers[i].stream, &port->config);
     }
-    wefti_tcp_visitors_init(&port->visitors);
+    wefti_tcp_unproven_init(&port->unproven);
     const char *refused = begin_to_listen(port);
     if (refused) {
         snprintf(why_out, why_bytes, "tcp on %s: %s (%s)", config->devices,
@@ -462,7 +393,7 @@ static int connect_peer(wefti_port *port, int peer_index,
                         const unsigned char *address, size_t address_bytes,
                         char *why_out, size_t why_bytes)
 {
-    tcp_address there = {0};
+    wefti_tcp_address there = {0};
     if (address_bytes == sizeof(there)) {
         memcpy(&there, address, sizeof(there));
     }
@@ -534,9 +465,9 @@ static bool progress(wefti_port *port)
         if (word >= 0) {
             moved |= handle_peer(port, &port->peers[word], news[i].events);
         } else if (word == LISTENER) {
-            moved |= let_in(port);
+            moved |= accept_next(port);
         } else {
-            hear_visitor(port, (int)(LISTENER - 1 - word));
+            read_greeting(port, (int)(LISTENER - 1 - word));
             moved = true;
         }
     }

@@ -135,17 +135,17 @@ static weft_status put(const wefti_perf_pool *pool, size_t call,
         subject->op->kind == WEFTI_PERF_PUT_ROUND && subject->rank != 0;
     weft_status status = WEFT_OK;
     if (waits_first) {
-        status = weft_wait(pool->mem, 0, call + 1, before, stream);
+        status = weft_mem_wait(pool->mem, 0, call + 1, before, stream);
     }
     if (status == WEFT_OK) {
-        status = weft_put(pool->mem, offset, buffers.send, subject->count,
-                          subject->dtype, after, stream);
+        status = weft_mem_put(pool->mem, offset, buffers.send, subject->count,
+                              subject->dtype, after, stream);
     }
     if (status == WEFT_OK) {
-        status = weft_signal(pool->mem, 0, 1, after, stream);
+        status = weft_mem_signal(pool->mem, 0, 1, after, stream);
     }
     if (status == WEFT_OK && !waits_first) {
-        status = weft_wait(pool->mem, 0, call + 1, before, stream);
+        status = weft_mem_wait(pool->mem, 0, call + 1, before, stream);
     }
     return status;
 }

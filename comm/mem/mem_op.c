@@ -399,9 +399,9 @@ static weft_status copy_near(const wefti_mem_op *op, weft_stream *stream)
     return WEFT_OK;
 }
 
-weft_status weft_put(weft_mem *mem, size_t dst_offset, const void *src,
-                     size_t count, weft_dtype dtype, int peer,
-                     weft_stream *stream)
+weft_status weft_mem_put(weft_mem *mem, size_t dst_offset, const void *src,
+                         size_t count, weft_dtype dtype, int peer,
+                         weft_stream *stream)
 {
     wefti_mem_op op = {.mem = mem,
                        .act = WEFTI_MEM_PUT,
@@ -435,8 +435,8 @@ weft_status weft_put(weft_mem *mem, size_t dst_offset, const void *src,
     return by_engine ? post(&op, stream) : copy_near(&op, stream);
 }
 
-weft_status weft_signal(weft_mem *mem, int slot, uint64_t add, int peer,
-                        weft_stream *stream)
+weft_status weft_mem_signal(weft_mem *mem, int slot, uint64_t add, int peer,
+                            weft_stream *stream)
 {
     weft_status status = check_place(mem, peer, false, stream);
     if (status == WEFT_OK) {
@@ -469,8 +469,8 @@ weft_status weft_signal(weft_mem *mem, int slot, uint64_t add, int peer,
     return post(&op, stream);
 }
 
-weft_status weft_wait(weft_mem *mem, int slot, uint64_t value, int peer,
-                      weft_stream *stream)
+weft_status weft_mem_wait(weft_mem *mem, int slot, uint64_t value, int peer,
+                          weft_stream *stream)
 {
     weft_status status = check_place(mem, peer, true, stream);
     if (status == WEFT_OK) {

@@ -3,10 +3,10 @@
  * weft/mem.h - memory that peers write into by themselves, and signals that
  * tell its owner so.
  *
- *   rank 0                              rank 1
- *   weft_put(mem, 64, x, n, f32, 1, s)
- *   weft_signal(mem, 5, 1, 1, s)  --->  weft_wait(mem, 5, 1, 0, s)
- *                                       use weft_mem_get_base(mem) + 64
+ *   rank 0                                  rank 1
+ *   weft_mem_put(mem, 64, x, n, f32, 1, s)
+ *   weft_mem_signal(mem, 5, 1, 1, s)  --->  weft_mem_wait(mem, 5, 1, 0, s)
+ *                                           use weft_mem_get_base(mem) + 64
  *
  * Every rank owns as many bytes as every other (the memory is symmetric), and
  * WEFT_MEM_SLOTS counters for each rank that may signal to it. Whoever has
@@ -29,7 +29,7 @@ typedef struct weft_mem weft_mem;
 
 enum {
     WEFT_MEM_SLOTS = 64,   /* counters per pair of ranks */
-    WEFT_MEM_ANY_PEER = -1 /* weft_wait: whoever signals */
+    WEFT_MEM_ANY_PEER = -1 /* weft_mem_wait: whoever signals */
 };
 
 /*
@@ -71,7 +71,7 @@ void *weft_mem_get_peer_base(const weft_mem *mem, int peer);
 size_t weft_mem_get_bytes(const weft_mem *mem);
 
 /*
- * weft_put - copy count elements into a peer's memory.
+ * weft_mem_put - copy count elements into a peer's memory.
  *
  * dst_offset   bytes from the start of the peer's memory.
  * src          host memory or the communicator's device's; borrowed until the
@@ -93,24 +93,26 @@ size_t weft_mem_get_bytes(const weft_mem *mem);
  *             takes the bytes at its own pace.
  * Allocates   only with a stream.
  */
-WEFT_NODISCARD weft_status weft_put(weft_mem *mem, size_t dst_offset,
-                                    const void *src, size_t count,
-                                    weft_dtype dtype, int peer,
-                                    weft_stream *stream);
+WEFT_NODISCARD weft_status weft_mem_put(weft_mem *mem, size_t dst_offset,
+                                        const void *src, size_t count,
+                                        weft_dtype dtype, int peer,
+                                        weft_stream *stream);
 
 /*
- * weft_signal - add to a counter of the peer's: the one for this rank and slot.
+ * weft_mem_signal - add to a counter of the peer's: the one for this rank and
+ * slot.
  *
  * slot   0 .. WEFT_MEM_SLOTS - 1
  * add    1 .. INT64_MAX. Counters wrap round.
  *
- * Returns, Threads, Allocates: as weft_put.
+ * Returns, Threads, Allocates: as weft_mem_put.
  */
-WEFT_NODISCARD weft_status weft_signal(weft_mem *mem, int slot, uint64_t add,
-                                       int peer, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_mem_signal(weft_mem *mem, int slot,
+                                           uint64_t add, int peer,
+                                           weft_stream *stream);
 
 /*
- * weft_wait - until the counter for peer and slot has come to value.
+ * weft_mem_wait - until the counter for peer and slot has come to value.
  *
  * Nothing is taken away: the next wait names a higher value. Counters begin at
  * 0 and are compared by the sign of their difference, so they may wrap round
@@ -120,17 +122,18 @@ WEFT_NODISCARD weft_status weft_signal(weft_mem *mem, int slot, uint64_t add,
  *          the slot.
  * stream   work queued later waits; NULL: the caller does.
  *
- * Returns     as weft_put; with a NULL stream also, or else from
+ * Returns     as weft_mem_put; with a NULL stream also, or else from
  *             weft_stream_wait, the communicator's fault. The text names the
  *             slot and whom it waited for, also where another rank's operation
  *             found the fault; other ranks that wait for this one are told so.
  * Blocks      if stream is NULL, at most timeout_ms.
  */
-WEFT_NODISCARD weft_status weft_wait(weft_mem *mem, int slot, uint64_t value,
-                                     int peer, weft_stream *stream);
+WEFT_NODISCARD weft_status weft_mem_wait(weft_mem *mem, int slot,
+                                         uint64_t value, int peer,
+                                         weft_stream *stream);
 
-/* weft_mem_get_signal - the counter that weft_wait would look at, now; 0 for
- * what is out of range. What was put before is visible, as after a wait. */
+/* weft_mem_get_signal - the counter that weft_mem_wait would look at, now; 0
+ * for what is out of range. What was put before is visible, as after a wait. */
 uint64_t weft_mem_get_signal(const weft_mem *mem, int slot, int peer);
 
 #pragma GCC visibility pop

@@ -292,9 +292,9 @@ static int pile_up(weft_comm *comm, weft_mem *mem, struct desk *desk)
         expect(weft_gate_create(desk->device, 1, &shut), WEFT_OK, NULL) +
         expect(weft_gate_wait(shut, 0, 1, desk->stream), WEFT_OK, NULL);
     for (int i = 0; i < PILE / 2; i++) {
-        failures +=
-            expect(weft_signal(mem, 1, 1, other, desk->stream), WEFT_OK, NULL) +
-            use_messages(comm, desk, 1, desk->stream);
+        failures += expect(weft_mem_signal(mem, 1, 1, other, desk->stream),
+                           WEFT_OK, NULL) +
+                    use_messages(comm, desk, 1, desk->stream);
     }
     failures += expect(weft_gate_signal(shut, 0, 1, NULL), WEFT_OK, NULL) +
                 expect(weft_stream_wait(desk->stream), WEFT_OK, NULL);
@@ -321,13 +321,14 @@ static int work_under_spy(weft_comm *comm, void *context)
         weft_stream *streams[] = {NULL, desk.stream};
         for (int s = 0; s < 2; s++) {
             failures += expect(
-                weft_put(mem, 0, src, 1, WEFT_DTYPE_F32, other, streams[s]),
+                weft_mem_put(mem, 0, src, 1, WEFT_DTYPE_F32, other, streams[s]),
                 WEFT_OK, NULL);
-            failures += expect(weft_signal(mem, 0, 1, other, streams[s]),
+            failures += expect(weft_mem_signal(mem, 0, 1, other, streams[s]),
                                WEFT_OK, NULL);
         }
     }
-    failures += expect(weft_wait(mem, 0, 4, other, desk.stream), WEFT_OK, NULL);
+    failures +=
+        expect(weft_mem_wait(mem, 0, 4, other, desk.stream), WEFT_OK, NULL);
     failures += pile_up(comm, mem, &desk);
     failures += expect(weft_stream_wait(desk.stream), WEFT_OK, NULL);
     (void)!weft_barrier(comm, NULL); /* the other may abort before its end */
@@ -466,7 +467,7 @@ static int use_wrong_places(weft_comm *comm, void *context)
         WEFT_ERR_INVALID, "recv ");
     failures += expect(weft_send(theirs, 4, type, 1, comm, NULL),
                        WEFT_ERR_INVALID, "shadow device 1");
-    failures += expect(weft_put(mem, 0, theirs, 4, type, 1, NULL),
+    failures += expect(weft_mem_put(mem, 0, theirs, 4, type, 1, NULL),
                        WEFT_ERR_INVALID, "src ");
     failures +=
         expect(weft_allreduce(desk.send, desk.recv, 4, type, sum, comm, stream),

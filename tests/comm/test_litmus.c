@@ -261,9 +261,9 @@ static int put_and_signal(weft_comm *comm, void *context)
     /* In two steps: neither may be 2^63 or more, nor may a wait be. */
     for (int step = 0; step < 2 && status == WEFT_OK; step++) {
         uint64_t half = step ? start - start / 2 : start / 2;
-        status = weft_signal(mem, 7, half, peer, NULL);
+        status = weft_mem_signal(mem, 7, half, peer, NULL);
         if (status == WEFT_OK) {
-            status = weft_wait(mem, 7, step ? start : half, peer, NULL);
+            status = weft_mem_wait(mem, 7, step ? start : half, peer, NULL);
         }
         if (status == WEFT_OK) {
             status = weft_barrier(comm, NULL);
@@ -273,7 +273,7 @@ static int put_and_signal(weft_comm *comm, void *context)
     for (uint64_t more = 1; more && status == WEFT_OK; round++) {
         const size_t half = (round % 2) * (WORDS + 1);
         if (!first) {
-            status = weft_wait(mem, 7, start + round + 1, peer, NULL);
+            status = weft_mem_wait(mem, 7, start + round + 1, peer, NULL);
             wrong += wrong_words(own + half, round);
             more = own[half + WORDS];
         } else {
@@ -282,14 +282,14 @@ static int put_and_signal(weft_comm *comm, void *context)
         write_words(words, round);
         words[WORDS] = more;
         if (status == WEFT_OK) {
-            status = weft_put(mem, half * sizeof(uint64_t), words, WORDS + 1,
-                              WEFT_DTYPE_U64, peer, NULL);
+            status = weft_mem_put(mem, half * sizeof(uint64_t), words,
+                                  WORDS + 1, WEFT_DTYPE_U64, peer, NULL);
         }
         if (status == WEFT_OK) {
-            status = weft_signal(mem, 7, 1, peer, NULL);
+            status = weft_mem_signal(mem, 7, 1, peer, NULL);
         }
         if (first && status == WEFT_OK) {
-            status = weft_wait(mem, 7, start + round + 1, peer, NULL);
+            status = weft_mem_wait(mem, 7, start + round + 1, peer, NULL);
             wrong += wrong_words(own + half, round);
         }
     }

@@ -73,9 +73,9 @@ static int call_all(weft_comm *comm, weft_plan *plan, weft_mem *mem,
         REFUSED(weft_plan_post(plan, 0, NULL));
     }
     if (mem) {
-        REFUSED(weft_put(mem, 0, data, 1, WEFT_DTYPE_F32, 1, NULL));
-        REFUSED(weft_signal(mem, 0, 1, 1, NULL));
-        REFUSED(weft_wait(mem, 0, 1, 1, NULL));
+        REFUSED(weft_mem_put(mem, 0, data, 1, WEFT_DTYPE_F32, 1, NULL));
+        REFUSED(weft_mem_signal(mem, 0, 1, 1, NULL));
+        REFUSED(weft_mem_wait(mem, 0, 1, 1, NULL));
         weft_mem_destroy(mem);
     }
 #undef REFUSED

@@ -97,17 +97,17 @@ static int pass_messages(weft_comm *comm, void *context)
         for (size_t i = offset; i < offset + bytes; i++) {
             out[i] = byte_of(rank, round, i);
         }
-        failures += weft_wait(mem, 1, round - 1, next, NULL) != WEFT_OK;
+        failures += weft_mem_wait(mem, 1, round - 1, next, NULL) != WEFT_OK;
         failures +=
-            weft_put(mem, offset + half, out + offset + half, bytes - half,
-                     WEFT_DTYPE_U8, next, NULL) != WEFT_OK;
-        failures += weft_put(mem, offset, out + offset, half, WEFT_DTYPE_U8,
-                             next, NULL) != WEFT_OK;
+            weft_mem_put(mem, offset + half, out + offset + half, bytes - half,
+                         WEFT_DTYPE_U8, next, NULL) != WEFT_OK;
+        failures += weft_mem_put(mem, offset, out + offset, half, WEFT_DTYPE_U8,
+                                 next, NULL) != WEFT_OK;
         memset(out + offset, POISON, bytes); /* it is the caller's again */
-        failures += weft_signal(mem, 0, 1, next, NULL) != WEFT_OK;
-        failures += weft_wait(mem, 0, round, before, NULL) != WEFT_OK;
+        failures += weft_mem_signal(mem, 0, 1, next, NULL) != WEFT_OK;
+        failures += weft_mem_wait(mem, 0, round, before, NULL) != WEFT_OK;
         failures += wrong_at(in, before, round, offset, bytes);
-        failures += weft_signal(mem, 1, 1, before, NULL) != WEFT_OK;
+        failures += weft_mem_signal(mem, 1, 1, before, NULL) != WEFT_OK;
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
     weft_mem_destroy(mem);
@@ -142,22 +142,22 @@ static int many_to_one(weft_comm *comm, void *context)
         for (size_t i = 0; i < PART; i++) {
             out[i] = byte_of(rank, round, i);
         }
-        failures += weft_put(mem, (size_t)rank * PART, out, PART, WEFT_DTYPE_U8,
-                             0, NULL) != WEFT_OK;
-        failures += weft_signal(mem, 63, 1, 0, NULL) != WEFT_OK;
+        failures += weft_mem_put(mem, (size_t)rank * PART, out, PART,
+                                 WEFT_DTYPE_U8, 0, NULL) != WEFT_OK;
+        failures += weft_mem_signal(mem, 63, 1, 0, NULL) != WEFT_OK;
         for (int peer = 0; rank == 0 && peer < nranks; peer++) {
             failures +=
                 round % 2
-                    ? weft_wait(mem, 63, (uint64_t)round * (unsigned)nranks,
-                                WEFT_MEM_ANY_PEER, NULL) != WEFT_OK
-                    : weft_wait(mem, 63, round, peer, NULL) != WEFT_OK;
+                    ? weft_mem_wait(mem, 63, (uint64_t)round * (unsigned)nranks,
+                                    WEFT_MEM_ANY_PEER, NULL) != WEFT_OK
+                    : weft_mem_wait(mem, 63, round, peer, NULL) != WEFT_OK;
             failures +=
                 wrong_at(in + (size_t)peer * PART, peer, round, 0, PART);
         }
         for (int peer = 0; rank == 0 && peer < nranks; peer++) {
-            failures += weft_signal(mem, 7, 1, peer, NULL) != WEFT_OK;
+            failures += weft_mem_signal(mem, 7, 1, peer, NULL) != WEFT_OK;
         }
-        failures += weft_wait(mem, 7, round, 0, NULL) != WEFT_OK;
+        failures += weft_mem_wait(mem, 7, round, 0, NULL) != WEFT_OK;
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
     weft_mem_destroy(mem);
@@ -184,8 +184,8 @@ static int wrap_round(weft_comm *comm, void *context)
     for (unsigned round = 0; round < 40; round++) {
         uint64_t add = round % 3 ? (uint64_t)INT64_MAX - round : round + 1;
         value += add;
-        failures += weft_signal(mem, 5, add, peer, NULL) != WEFT_OK;
-        failures += weft_wait(mem, 5, value, peer, NULL) != WEFT_OK;
+        failures += weft_mem_signal(mem, 5, add, peer, NULL) != WEFT_OK;
+        failures += weft_mem_wait(mem, 5, value, peer, NULL) != WEFT_OK;
         failures += weft_mem_get_signal(mem, 5, peer) != value;
         /* Both have looked before either goes on. */
         failures += weft_barrier(comm, NULL) != WEFT_OK;
@@ -246,15 +246,15 @@ static int on_streams(weft_comm *comm, void *context)
         made[round] = (struct look){out, rank, 0, round, BYTES};
         looks[round] =
             (struct look){weft_mem_get_base(mem), before, 0, round, BYTES};
-        failures += weft_wait(mem, 1, round - 1, next, sending) != WEFT_OK;
+        failures += weft_mem_wait(mem, 1, round - 1, next, sending) != WEFT_OK;
         failures += weft_stream_call(sending, make, &made[round]) != WEFT_OK;
-        failures += weft_put(mem, 0, out, BYTES, WEFT_DTYPE_U8, next,
-                             sending) != WEFT_OK;
-        failures += weft_signal(mem, 0, 1, next, sending) != WEFT_OK;
-        failures += weft_wait(mem, 0, round, before, looking) != WEFT_OK;
+        failures += weft_mem_put(mem, 0, out, BYTES, WEFT_DTYPE_U8, next,
+                                 sending) != WEFT_OK;
+        failures += weft_mem_signal(mem, 0, 1, next, sending) != WEFT_OK;
+        failures += weft_mem_wait(mem, 0, round, before, looking) != WEFT_OK;
         failures +=
             weft_stream_call(looking, look_at, &looks[round]) != WEFT_OK;
-        failures += weft_signal(mem, 1, 1, before, looking) != WEFT_OK;
+        failures += weft_mem_signal(mem, 1, 1, before, looking) != WEFT_OK;
     }
     failures += weft_stream_wait(sending) != WEFT_OK;
     failures += weft_stream_wait(looking) != WEFT_OK;
@@ -299,10 +299,10 @@ static int from_shadow(weft_comm *comm, void *context)
         }
         failures +=
             weft_device_copy(device, hidden, out, BYTES, NULL) != WEFT_OK;
-        failures += weft_put(mem, 0, hidden, BYTES, WEFT_DTYPE_U8, peer,
-                             where) != WEFT_OK;
-        failures += weft_signal(mem, 0, 1, peer, where) != WEFT_OK;
-        failures += weft_wait(mem, 0, round, peer, NULL) != WEFT_OK;
+        failures += weft_mem_put(mem, 0, hidden, BYTES, WEFT_DTYPE_U8, peer,
+                                 where) != WEFT_OK;
+        failures += weft_mem_signal(mem, 0, 1, peer, where) != WEFT_OK;
+        failures += weft_mem_wait(mem, 0, round, peer, NULL) != WEFT_OK;
         failures += wrong_at(weft_mem_get_base(mem), peer, round, 0, BYTES);
         failures += weft_stream_wait(stream) != WEFT_OK;
         failures += weft_barrier(comm, NULL) != WEFT_OK;
@@ -336,10 +336,10 @@ static int far_offset(weft_comm *comm, void *context)
     uint64_t word = 40 + (unsigned)peer, got = 0;
     weft_mem *mem;
     int failures = weft_mem_create(comm, bytes, &mem) != WEFT_OK;
-    failures +=
-        weft_put(mem, offset, &word, 1, WEFT_DTYPE_I64, peer, NULL) != WEFT_OK;
-    failures += weft_signal(mem, 0, 1, peer, NULL) != WEFT_OK;
-    failures += weft_wait(mem, 0, 1, peer, NULL) != WEFT_OK;
+    failures += weft_mem_put(mem, offset, &word, 1, WEFT_DTYPE_I64, peer,
+                             NULL) != WEFT_OK;
+    failures += weft_mem_signal(mem, 0, 1, peer, NULL) != WEFT_OK;
+    failures += weft_mem_wait(mem, 0, 1, peer, NULL) != WEFT_OK;
     memcpy(&got, (char *)weft_mem_get_base(mem) + offset, sizeof(got));
     failures += got != 40 + (unsigned)(1 - peer);
     failures += weft_barrier(comm, NULL) != WEFT_OK;
@@ -366,34 +366,34 @@ static int bad_arguments(weft_comm *comm, void *context)
     failures += weft_mem_get_peer_base(mem, rank) != weft_mem_get_base(mem);
     bool near = !spread_parts(0, 1);
     failures += (weft_mem_get_peer_base(mem, 1 - rank) != NULL) != near;
-    failures += expect(weft_put(mem, 90, data, 11, WEFT_DTYPE_U8, 1, NULL),
+    failures += expect(weft_mem_put(mem, 90, data, 11, WEFT_DTYPE_U8, 1, NULL),
                        WEFT_ERR_INVALID, "dst_offset 90 and 11 u8");
-    failures += expect(weft_put(mem, 101, data, 0, WEFT_DTYPE_U8, 1, NULL),
+    failures += expect(weft_mem_put(mem, 101, data, 0, WEFT_DTYPE_U8, 1, NULL),
                        WEFT_ERR_INVALID, "100 bytes of rank 1's memory");
-    failures +=
-        expect(weft_put(mem, 8, data, SIZE_MAX / 4, WEFT_DTYPE_F64, 1, NULL),
-               WEFT_ERR_INVALID, "dst_offset 8");
-    failures += expect(weft_put(mem, 0, data, 1, WEFT_DTYPE_U8, 2, NULL),
-                       WEFT_ERR_INVALID, "peer 2: allowed is 0..1");
-    failures += expect(weft_put(mem, 0, NULL, 1, WEFT_DTYPE_U8, 1, NULL),
-                       WEFT_ERR_INVALID, "src is NULL");
-    failures += expect(weft_put(mem, 0, data, 1, (weft_dtype)99, 1, NULL),
-                       WEFT_ERR_INVALID, "dtype 99");
-    failures += expect(weft_put(NULL, 0, data, 1, WEFT_DTYPE_U8, 1, NULL),
-                       WEFT_ERR_INVALID, "mem is NULL");
     failures += expect(
-        weft_put(mem, 4, weft_mem_get_base(mem), 8, WEFT_DTYPE_U8, rank, NULL),
-        WEFT_ERR_INVALID, "overlaps dst_offset 4");
-    failures += expect(weft_signal(mem, 64, 1, 1, NULL), WEFT_ERR_INVALID,
+        weft_mem_put(mem, 8, data, SIZE_MAX / 4, WEFT_DTYPE_F64, 1, NULL),
+        WEFT_ERR_INVALID, "dst_offset 8");
+    failures += expect(weft_mem_put(mem, 0, data, 1, WEFT_DTYPE_U8, 2, NULL),
+                       WEFT_ERR_INVALID, "peer 2: allowed is 0..1");
+    failures += expect(weft_mem_put(mem, 0, NULL, 1, WEFT_DTYPE_U8, 1, NULL),
+                       WEFT_ERR_INVALID, "src is NULL");
+    failures += expect(weft_mem_put(mem, 0, data, 1, (weft_dtype)99, 1, NULL),
+                       WEFT_ERR_INVALID, "dtype 99");
+    failures += expect(weft_mem_put(NULL, 0, data, 1, WEFT_DTYPE_U8, 1, NULL),
+                       WEFT_ERR_INVALID, "mem is NULL");
+    failures += expect(weft_mem_put(mem, 4, weft_mem_get_base(mem), 8,
+                                    WEFT_DTYPE_U8, rank, NULL),
+                       WEFT_ERR_INVALID, "overlaps dst_offset 4");
+    failures += expect(weft_mem_signal(mem, 64, 1, 1, NULL), WEFT_ERR_INVALID,
                        "slot 64: allowed is 0..63");
     failures +=
-        expect(weft_signal(mem, 0, 0, 1, NULL), WEFT_ERR_INVALID, "add 0");
-    failures += expect(weft_signal(mem, 0, 1, -1, NULL), WEFT_ERR_INVALID,
+        expect(weft_mem_signal(mem, 0, 0, 1, NULL), WEFT_ERR_INVALID, "add 0");
+    failures += expect(weft_mem_signal(mem, 0, 1, -1, NULL), WEFT_ERR_INVALID,
                        "peer -1: allowed is 0..1");
-    failures += expect(weft_wait(mem, 0, 1, -2, NULL), WEFT_ERR_INVALID,
+    failures += expect(weft_mem_wait(mem, 0, 1, -2, NULL), WEFT_ERR_INVALID,
                        "peer -2: allowed is -1..1");
     failures +=
-        expect(weft_wait(mem, -1, 1, 0, NULL), WEFT_ERR_INVALID, "slot -1");
+        expect(weft_mem_wait(mem, -1, 1, 0, NULL), WEFT_ERR_INVALID, "slot -1");
     failures += weft_barrier(comm, NULL) != WEFT_OK;
     failures += weft_mem_get_signal(mem, 0, WEFT_MEM_ANY_PEER) != 0;
     weft_mem_destroy(mem);
@@ -421,11 +421,11 @@ static int never_signalled(weft_comm *comm, void *context)
     int rank = weft_comm_get_rank(comm);
     int failures = weft_mem_create(comm, 8, &mem) != WEFT_OK;
     if (rank == 0) {
-        failures += weft_signal(mem, 3, 2, 1, NULL) != WEFT_OK;
+        failures += weft_mem_signal(mem, 3, 2, 1, NULL) != WEFT_OK;
     }
-    weft_status status = rank == 1
-                             ? weft_wait(mem, 3, 5, 0, NULL)
-                             : weft_wait(mem, 9, 1, 0, NULL); /* for itself */
+    weft_status status =
+        rank == 1 ? weft_mem_wait(mem, 3, 5, 0, NULL)
+                  : weft_mem_wait(mem, 9, 1, 0, NULL); /* for itself */
     failures += status != WEFT_ERR_TIMEOUT;
     bool named = strstr(weft_error_text(),
                         "wait for rank 0 to raise slot 3 of memory #1 of "
@@ -433,9 +433,9 @@ static int never_signalled(weft_comm *comm, void *context)
                  strstr(weft_error_text(), "raise slot 9");
     failures += !named;
     /* Whatever comes later fails at once, by the same name. */
-    failures +=
-        weft_put(mem, 0, &rank, 1, WEFT_DTYPE_I32, 1, NULL) != WEFT_ERR_TIMEOUT;
-    failures += weft_signal(mem, 3, 1, 1, NULL) != WEFT_ERR_TIMEOUT;
+    failures += weft_mem_put(mem, 0, &rank, 1, WEFT_DTYPE_I32, 1, NULL) !=
+                WEFT_ERR_TIMEOUT;
+    failures += weft_mem_signal(mem, 3, 1, 1, NULL) != WEFT_ERR_TIMEOUT;
     weft_mem_destroy(mem);
     return failures;
 }
@@ -459,9 +459,9 @@ static int lose_peer(weft_comm *comm, void *context)
     if (rank == 2) {
         kill(getpid(), SIGKILL);
     }
-    failures +=
-        expect(weft_wait(mem, 0, 1, rank == 0 ? 2 : WEFT_MEM_ANY_PEER, NULL),
-               WEFT_ERR_PEER, "rank 2 has died");
+    failures += expect(
+        weft_mem_wait(mem, 0, 1, rank == 0 ? 2 : WEFT_MEM_ANY_PEER, NULL),
+        WEFT_ERR_PEER, "rank 2 has died");
     weft_mem_destroy(mem);
     return failures;
 }

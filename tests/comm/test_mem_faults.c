@@ -62,9 +62,9 @@ static int send_on(weft_comm *comm, void *context)
     int64_t begin_ns = wefti_clock_ns(), end_ns = begin_ns;
     weft_status status = WEFT_OK;
     while (status == WEFT_OK && end_ns - begin_ns < INT64_C(10000000000)) {
-        status = rank == 0 ? weft_put(mem, 0, data, BIG_ELEMS, WEFT_DTYPE_F32,
-                                      VICTIM, NULL)
-                           : weft_signal(mem, 0, 1, VICTIM, NULL);
+        status = rank == 0 ? weft_mem_put(mem, 0, data, BIG_ELEMS,
+                                          WEFT_DTYPE_F32, VICTIM, NULL)
+                           : weft_mem_signal(mem, 0, 1, VICTIM, NULL);
         nap_us(1000);
         end_ns = wefti_clock_ns();
     }
@@ -114,8 +114,8 @@ static int send_to_left(weft_comm *comm, void *context)
     failures += !left;
     for (int i = 0; i < 100; i++) { /* it ends meanwhile */
         weft_status put =
-            weft_put(mem, 0, &one, 1, WEFT_DTYPE_I32, VICTIM, NULL);
-        weft_status signalled = weft_signal(mem, 0, 1, VICTIM, NULL);
+            weft_mem_put(mem, 0, &one, 1, WEFT_DTYPE_I32, VICTIM, NULL);
+        weft_status signalled = weft_mem_signal(mem, 0, 1, VICTIM, NULL);
         if (put != WEFT_OK || signalled != WEFT_OK) {
             /* Of another host it is known in the end. */
             failures += !spread_parts(0, VICTIM);
@@ -150,8 +150,8 @@ static int wait_in_part(weft_comm *comm, int whom)
     int rank = weft_comm_get_rank(comm);
     char wanted[64] = "raise slot 7 of memory #1";
     int failures = weft_mem_create(comm, 64, &mem) != WEFT_OK;
-    weft_status status =
-        rank == 1 ? weft_wait(mem, 7, 3, whom, NULL) : weft_barrier(comm, NULL);
+    weft_status status = rank == 1 ? weft_mem_wait(mem, 7, 3, whom, NULL)
+                                   : weft_barrier(comm, NULL);
     failures += status != WEFT_ERR_TIMEOUT;
     if (rank == 1) {
         failures += expect_text(weft_error_text(), wanted);

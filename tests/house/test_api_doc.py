@@ -28,7 +28,7 @@ CHANGES = [
     ("comm.h", " * Returns     OK | ERR_INVALID.  Threads: any, also while",
      " * Threads: any, also while", 'weft_comm_abort: no "Returns"'),
     ("mem.h", " *             ERR_NO_MEMORY | the fault",
-     " *             ERR_PEER | the fault", "lacks: | `weft_put`"),
+     " *             ERR_PEER | the fault", "lacks: | `weft_mem_put`"),
     ("comm.h", "/* How a report is written. */\n", "",
      "weft_comm_format: no comment says what it is"),
     ("mem.h", "WEFT_MEM_SLOTS = 64,", "WEFT_MEM_SLOTS = 64, WEFT_MEM_MORE,",

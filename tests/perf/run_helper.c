@@ -187,7 +187,7 @@ static int die_beside(bool list)
         status = weft_p2p_post(both, 2, world, NULL);
     }
     if (!list && rank == 1) {
-        status = weft_put(mem, 0, &out, 1, WEFT_DTYPE_F32, 0, NULL);
+        status = weft_mem_put(mem, 0, &out, 1, WEFT_DTYPE_F32, 0, NULL);
     }
     if (rank == 1) {
         raise(SIGKILL);

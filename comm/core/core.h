@@ -263,6 +263,7 @@ struct weft_comm {
     char name[32];
     int rank, nranks;
     weft_device *device; /* may be NULL: host memory only */
+    int sm_budget;       /* of its streams there; 0: all */
     int64_t warn_ns, timeout_ns;
     int ops_in_flight;
     wefti_tuning tuning;

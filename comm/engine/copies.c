@@ -53,6 +53,8 @@ static bool needs_copies(const weft_comm *comm)
 
 static weft_status build(weft_comm *comm, wefti_copies *copies)
 {
+    const weft_stream_config config = {.size_bytes = sizeof(config),
+                                       .sm_budget = comm->sm_budget};
     const size_t ops = WEFTI_LANES + 2 * (size_t)comm->nranks;
     copies->count = ops * WEFTI_TRACKS * WEFTI_COPY_WAYS + 1;
     copies->places = calloc(copies->count, sizeof(*copies->places));
@@ -67,10 +69,10 @@ static weft_status build(weft_comm *comm, wefti_copies *copies)
         copies->watcher.woken = wefti_engine_woken;
         copies->watcher.context = comm->engine;
         wefti_gate_watch(copies->copied, &copies->watcher);
-        status = weft_stream_create(comm->device, 0, &copies->fetches);
+        status = weft_stream_create_as(comm->device, &config, &copies->fetches);
     }
     return status == WEFT_OK
-               ? weft_stream_create(comm->device, 0, &copies->stores)
+               ? weft_stream_create_as(comm->device, &config, &copies->stores)
                : status;
 }
 

@@ -37,7 +37,8 @@ typedef struct wefti_copies wefti_copies;
  * that copies touch is made known to the device; what it refuses is named in
  * the log once and copied all the same.
  *
- * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM; destroy is legal after all.
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM | ERR_INVALID (sm_budget is below
+ *             what the device can part); destroy is legal after all.
  */
 WEFT_NODISCARD weft_status wefti_copies_create(weft_comm *comm);
 void wefti_copies_destroy(weft_comm *comm);

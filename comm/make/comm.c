@@ -297,6 +297,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->rank = parts->rank;
     comm->nranks = parts->nranks;
     comm->device = parts->device;
+    comm->sm_budget = parts->sm_budget;
     comm->warn_ns = parts->warn_ms * 1000000;
     comm->timeout_ns = parts->timeout_ms * 1000000;
     comm->ops_in_flight = parts->ops_in_flight;

@@ -22,6 +22,7 @@ typedef struct wefti_comm_parts {
     uint64_t id; /* of no other communicator of the job; the world's: 1 */
     const char *name;
     weft_device *device;
+    int sm_budget; /* 0: none; else the device has CAP_SM_BUDGET */
     int64_t warn_ms, timeout_ms;
     int ops_in_flight;
     wefti_tuning tuning;
@@ -32,7 +33,8 @@ typedef struct wefti_comm_parts {
 /*
  * wefti_comm_build - everything but the meeting of the ranks.
  *
- * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM; on failure nothing is left.
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM | ERR_INVALID (sm_budget); on
+ *             failure nothing is left.
  */
 WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
                                             weft_comm **comm_out);
@@ -41,14 +43,17 @@ WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
 size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks);
 
 /*
- * wefti_comm_read_config - config (NULL: all defaults) with every zero
- * replaced by the environment's value or the default.
+ * wefti_comm_read_config - config (NULL: all zeros) with every zero replaced by
+ * what the parent's is, or without one by the environment's value or the
+ * default. Whether the device can part its sm_budget is seen when streams are
+ * made.
  *
- * Returns     OK | ERR_INVALID: *config_out serves to meet the other ranks and
- *             tell them all the same; its size_bytes is 0 where it does not,
- *             because not even this rank's number is known.
+ * Returns     OK | ERR_INVALID, ERR_UNSUPPORTED: *config_out serves to meet the
+ * other ranks and tell them all the same; its size_bytes is 0 where it does
+ * not, because not even this rank's number is known.
  */
 WEFT_NODISCARD weft_status wefti_comm_read_config(
-    const weft_comm_config *config, weft_comm_config *config_out);
+    const weft_comm_config *config, const weft_comm_config *parent,
+    weft_comm_config *config_out);
 
 #endif

@@ -42,6 +42,27 @@ static weft_status check_ranks(const weft_comm_config *config)
     return WEFT_OK;
 }
 
+static weft_status check_budget(const weft_comm_config *config)
+{
+    if (config->sm_budget < 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "sm_budget %d: allowed is 0 = all, and more",
+                           config->sm_budget);
+    }
+    if (config->sm_budget > 0 && !config->device) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "sm_budget %d: without a device allowed is 0",
+                           config->sm_budget);
+    }
+    if (config->sm_budget > 0 &&
+        !wefti_device_can(config->device, WEFT_CAP_SM_BUDGET)) {
+        return wefti_error(
+            WEFT_ERR_UNSUPPORTED, "sm_budget %d: the %s device has no budgets",
+            config->sm_budget, wefti_device_get_table(config->device)->kind);
+    }
+    return WEFT_OK;
+}
+
 static weft_status check(const weft_comm_config *config)
 {
     if (config->ops_in_flight < 0 || config->ops_in_flight > WEFTI_LANES) {
@@ -49,24 +70,41 @@ static weft_status check(const weft_comm_config *config)
                            "ops_in_flight %d: allowed is 1..%d, 0 = default",
                            config->ops_in_flight, WEFTI_LANES);
     }
-    if (config->sm_budget < 0) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "sm_budget %d: allowed is 0 = default, and more",
-                           config->sm_budget);
-    }
-    if (config->flags) {
-        return wefti_error(WEFT_ERR_INVALID, "flags 0x%x: allowed is 0",
-                           config->flags);
+    if (config->flags & ~(uint32_t)WEFT_COMM_SUM_FLAT) {
+        return wefti_error(
+            WEFT_ERR_INVALID,
+            "flags 0x%x: allowed is 0 or 0x%x (WEFT_COMM_SUM_FLAT)",
+            config->flags, WEFT_COMM_SUM_FLAT);
     }
     if (config->name && strlen(config->name) > 31) {
         return wefti_error(WEFT_ERR_INVALID,
                            "name \"%.40s...\": allowed is up to 31 bytes",
                            config->name);
     }
-    return wefti_setting_check(WEFTI_SETTING_RANKS_PER_PROCESS);
+    weft_status status = check_budget(config);
+    return status == WEFT_OK
+               ? wefti_setting_check(WEFTI_SETTING_RANKS_PER_PROCESS)
+               : status;
+}
+
+/* What own leaves open becomes the parent's; who its ranks are is not asked. */
+static void inherit(const weft_comm_config *parent, weft_comm_config *own)
+{
+    own->id = NULL;
+    own->rank = own->nranks = 0;
+    own->name = own->name ? own->name : parent->name;
+    own->warn_ms = own->warn_ms ? own->warn_ms : parent->warn_ms;
+    own->timeout_ms = own->timeout_ms ? own->timeout_ms : parent->timeout_ms;
+    own->ops_in_flight =
+        own->ops_in_flight ? own->ops_in_flight : parent->ops_in_flight;
+    own->device = own->device ? own->device : parent->device;
+    if (own->device == parent->device && own->sm_budget == 0) {
+        own->sm_budget = parent->sm_budget;
+    }
 }
 
 weft_status wefti_comm_read_config(const weft_comm_config *config,
+                                   const weft_comm_config *parent,
                                    weft_comm_config *config_out)
 {
     memset(config_out, 0, sizeof(*config_out));
@@ -78,6 +116,9 @@ weft_status wefti_comm_read_config(const weft_comm_config *config,
         if (given != WEFT_OK) {
             return given;
         }
+    }
+    if (parent) {
+        inherit(parent, config_out);
     }
     weft_status status = check_ranks(config_out);
     if (status != WEFT_OK) {

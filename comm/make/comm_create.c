@@ -91,6 +91,7 @@ static weft_status build_world(const building *own,
         .memory_fd = members->nranks > 1 ? members->memory_fd : -1,
         .name = own->config->name,
         .device = own->config->device,
+        .sm_budget = own->config->sm_budget,
         .warn_ms = own->config->warn_ms,
         .timeout_ms = own->config->timeout_ms,
         .ops_in_flight = own->config->ops_in_flight,
@@ -253,7 +254,7 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
     weft_comm_config full;
     wefti_tuning tuning;
     building own = {.config = &full};
-    own.early = wefti_comm_read_config(config, &full);
+    own.early = wefti_comm_read_config(config, NULL, &full);
     if (!full.size_bytes) {
         return own.early;
     }
@@ -271,6 +272,9 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
     }
     if (own.early == WEFT_OK) {
         own.early = wefti_tuning_read(&tuning);
+        if (full.flags & WEFT_COMM_SUM_FLAT) {
+            tuning.sum_flat = true;
+        }
     }
     if (own.early != WEFT_OK) {
         memset(&tuning, 0, sizeof(tuning));

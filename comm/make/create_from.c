@@ -52,6 +52,28 @@ static weft_status check_list(const weft_comm *parent, const int *ranks,
                              parent->rank);
 }
 
+/* What each member says about its config. */
+typedef struct info {
+    int32_t status;
+    uint32_t flags;
+} info;
+
+static weft_status check_flags(const wefti_consensus *consensus)
+{
+    const info *first = wefti_consensus_get(consensus, 0);
+    for (int i = 1; i < consensus->count; i++) {
+        const info *theirs = wefti_consensus_get(consensus, i);
+        if (theirs->flags != first->flags) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "flags: rank %d has 0x%x, rank %d 0x%x: allowed "
+                               "is the same on all members",
+                               consensus->members[0], first->flags,
+                               consensus->members[i], theirs->flags);
+        }
+    }
+    return WEFT_OK;
+}
+
 /* Faults must tell it from its parent: "world/0,2,5", "world/0,1..(12)", and
  * a number behind it where the parent has had this very list before. */
 static void make_name(const weft_comm *parent, const int *ranks, int count,
@@ -99,12 +121,16 @@ weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
                                  .members = ranks,
                                  .count = rank_count,
                                  .apart = true};
-    const int32_t refused = wefti_group_read_config(parent, config, &full);
-    status = wefti_consensus_exchange(&consensus, &refused, sizeof(refused));
+    const weft_status refused = wefti_group_read_config(parent, config, &full);
+    const info own = {refused, full.flags};
+    status = wefti_consensus_exchange(&consensus, &own, sizeof(own));
+    if (status == WEFT_OK) {
+        status = check_flags(&consensus);
+    }
     if (status != WEFT_OK) {
         return status;
     }
-    if (!config || !config->name) {
+    if (full.name == parent->name) {
         make_name(parent, ranks, rank_count, name, sizeof(name));
         full.name = name;
     }

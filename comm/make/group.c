@@ -16,17 +16,13 @@ weft_status wefti_group_read_config(const weft_comm *parent,
                                     const weft_comm_config *config,
                                     weft_comm_config *config_out)
 {
-    weft_status status = wefti_comm_read_config(config, config_out);
-    if (!config || !config->name) {
-        config_out->name = parent->name;
-    }
-    if (!config || !config->warn_ms) {
-        config_out->warn_ms = parent->warn_ns / 1000000;
-    }
-    if (!config || !config->timeout_ms) {
-        config_out->timeout_ms = parent->timeout_ns / 1000000;
-    }
-    return status;
+    const weft_comm_config base = {.name = parent->name,
+                                   .device = parent->device,
+                                   .warn_ms = parent->warn_ns / 1000000,
+                                   .timeout_ms = parent->timeout_ns / 1000000,
+                                   .ops_in_flight = parent->ops_in_flight,
+                                   .sm_budget = parent->sm_budget};
+    return wefti_comm_read_config(config, &base, config_out);
 }
 
 /*
@@ -67,10 +63,11 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
         .memory_offset = offset,
         .id = id,
         .name = config->name,
-        .device = parent->device,
+        .device = config->device,
+        .sm_budget = config->sm_budget,
         .warn_ms = config->warn_ms,
         .timeout_ms = config->timeout_ms,
-        .ops_in_flight = parent->ops_in_flight,
+        .ops_in_flight = config->ops_in_flight,
         .tuning = parent->tuning,
         .parent = parent,
         .parent_ranks = parent_ranks,
@@ -80,6 +77,9 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
         if (parent_ranks[i] == parent->rank) {
             parts.rank = i;
         }
+    }
+    if (config->flags & WEFT_COMM_SUM_FLAT) {
+        parts.tuning.sum_flat = true;
     }
     wefti_engine_retain(parent->engine);
     weft_status status = wefti_comm_build(&parts, comm_out);

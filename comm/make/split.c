@@ -23,6 +23,7 @@ typedef struct info {
     int32_t color;
     int32_t key;
     int32_t rank; /* in the parent */
+    uint32_t flags;
 } info;
 
 static int by_key(const void *left, const void *right)
@@ -78,6 +79,25 @@ static uint64_t count_color(weft_comm *comm, const info *infos, int color)
     return times;
 }
 
+/* Sums that follow different trees on ranks of one group would not meet. */
+static weft_status check_flags(const weft_comm *comm, const info *infos)
+{
+    for (int i = 0; i < comm->nranks; i++) {
+        int first = 0;
+        while (infos[first].color != infos[i].color) {
+            first++;
+        }
+        if (infos[i].color >= 0 && infos[i].flags != infos[first].flags) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "flags: of color %d rank %d has 0x%x, rank %d "
+                               "0x%x: allowed is the same on all of a color",
+                               infos[i].color, first, infos[first].flags, i,
+                               infos[i].flags);
+        }
+    }
+    return WEFT_OK;
+}
+
 /* refused: what this rank's arguments got; the others must learn of it. A
  * config without a name gets one made: faults must tell "world/2" from its
  * parent, and from other groups. */
@@ -89,15 +109,18 @@ static weft_status split(weft_comm *comm, weft_status refused, int color,
                                  .purpose = WEFTI_PURPOSE_SPLIT,
                                  .what = "join the split",
                                  .refused = "'s config was refused"};
-    const info own = {refused, color, key, comm->rank};
+    const info own = {refused, color, key, comm->rank, config->flags};
     char name[sizeof(comm->name)], suffix[16];
     weft_status status =
         wefti_consensus_exchange(&consensus, &own, sizeof(own));
+    if (status == WEFT_OK) {
+        status = check_flags(comm, comm->table);
+    }
     if (status != WEFT_OK) {
         return status;
     }
     uint64_t times = count_color(comm, comm->table, color);
-    if (!config->name) {
+    if (config->name == comm->name) {
         snprintf(suffix, sizeof(suffix), "/%d", color);
         wefti_group_name(comm, suffix, times, name, sizeof(name));
         config->name = name;
@@ -122,8 +145,5 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
     *comm_out = NULL;
     weft_comm_config full;
     weft_status refused = wefti_group_read_config(comm, config, &full);
-    if (!config || !config->name) {
-        full.name = NULL;
-    }
     return split(comm, refused, color, key, &full, comm_out);
 }

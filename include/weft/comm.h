@@ -30,6 +30,14 @@ typedef struct weft_unique_id {
 } weft_unique_id;
 
 /*
+ * Bits of weft_comm_config.flags.
+ *
+ * WEFT_COMM_SUM_FLAT   sums follow one tree over all ranks, whichever of them
+ *                      share memory, as with WEFT_SUM_FLAT=on.
+ */
+typedef enum weft_comm_flags { WEFT_COMM_SUM_FLAT = 1 } weft_comm_flags;
+
+/*
  * weft_comm_config - all optional: zero means "from the environment, else the
  * default".
  *
@@ -46,9 +54,11 @@ typedef struct weft_unique_id {
  * timeout_ms     and the communicator fails after this (600 000).
  * ops_in_flight  how many collectives may overlap, 1 .. 16 (16); any number
  *                may be posted.
- * sm_budget      GPU multiprocessors that communication may hold; unused by
- *                host fabrics.
- * flags          must be 0.
+ * sm_budget      multiprocessors of the device that work on the communicator's
+ *                own streams may keep busy at most, as in weft_stream_config;
+ *                0: all. ERR_UNSUPPORTED where the device has no budgets.
+ * flags          bits of weft_comm_flags, those of rank 0 as settings are; 0:
+ *                none.
  */
 typedef struct weft_comm_config {
     size_t size_bytes;
@@ -92,14 +102,14 @@ WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
  *
  * config   NULL = all from the environment.
  *
- * Returns     OK | ERR_INVALID | ERR_BOOTSTRAP (who is missing, or whose
- *             version, secret or settings differ: weft_error_text()) |
- *             ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM. All ranks get the same
- *             verdict, the meeting's: also where one has a config, a setting or
- *             a limit that it cannot work with, or says another rank or nranks
- *             than the others can do with, as long as it finds the meeting and
- *             has its secret. One that does not hears so at once, the others
- *             that it is missing.
+ * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (sm_budget) | ERR_BOOTSTRAP
+ *             (who is missing, or whose version, secret or settings differ:
+ *             weft_error_text()) | ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM.
+ *             All ranks get the same verdict, the meeting's: also where one has
+ *             a config, a setting or a limit that it cannot work with, or says
+ *             another rank or nranks than the others can do with, as long as it
+ *             finds the meeting and has its secret. One that does not hears so
+ *             at once, the others that it is missing.
  *
  * A rank that dies before the verdict fails all, which name it. Whether one
  * dies just after it cannot be agreed: all others return OK, and their next
@@ -122,9 +132,11 @@ WEFT_NODISCARD weft_status weft_comm_create(const weft_comm_config *config,
  *
  * color    negative: this rank takes no part, *comm_out = NULL, still OK.
  * key      orders the new ranks; equal keys keep the old order.
- * config   name, warn_ms, timeout_ms count; NULL: the parent's, the name with
- *          the color behind it, as in "world/2"; where comm has been split by
- *          that color before, also how often: "world/2#3".
+ * config   what it leaves at 0 is the parent's, the name with the color behind
+ *          it, as in "world/2"; where comm has been split by that color before,
+ *          also how often: "world/2#3". id, rank and nranks do not count. A
+ *          device of its own begins without a budget. flags are added to the
+ *          parent's, the same on all ranks of a color. NULL: all the parent's.
  *
  * Returns     as weft_comm_create; the parent stays usable after ERR_INVALID.
  * Threads     one caller per comm at a time.  Blocks: yes.
@@ -169,8 +181,8 @@ WEFT_NODISCARD weft_status weft_comm_shrink(weft_comm *comm,
  *
  * ranks       [rank_count] of parent, each once, this one among them, the same
  *             on all; ranks[i] becomes rank i. Borrowed during the call.
- * config      name, warn_ms, timeout_ms count; NULL: the parent's, the name
- *             with the ranks behind it, as in "world/0,2".
+ * config      as of weft_comm_split, the name with the ranks behind it, as in
+ *             "world/0,2".
  *
  * The members talk by point-to-point messages of the parent, in order with
  * those that they post themselves.

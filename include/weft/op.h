@@ -16,9 +16,10 @@
  * tree over the ranks of each host, rounded to the type (an average of floats
  * is divided before that), and one over the hosts, ordered by their lowest
  * ranks, rounded again. So a host's sum crosses the network once, in the type
- * itself. WEFT_SUM_FLAT=on keeps the one tree over all ranks, the same bits on
- * any layout of hosts. Integers, minima and maxima are the same either way; a
- * program's own reductions (weft/redop.h) always follow the one tree.
+ * itself. WEFT_SUM_FLAT=on, or WEFT_COMM_SUM_FLAT of weft_comm_config, keeps
+ * the one tree over all ranks, the same bits on any layout of hosts. Integers,
+ * minima and maxima are the same either way; a program's own reductions
+ * (weft/redop.h) always follow the one tree.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H

@@ -168,7 +168,7 @@ static void test_create_wrong_config_refused_by_name(void **state)
     weft_comm *comm;
     weft_unique_id id = {{0}};
     weft_comm_config config = {.size_bytes = sizeof(config), .flags = 4};
-    assert_int_equal(refused(weft_comm_create(&config, &comm), "flags"), 0);
+    assert_int_equal(refused(weft_comm_create(&config, &comm), "flags 0x4"), 0);
     config = (weft_comm_config){.size_bytes = SIZE_MAX};
     assert_int_equal(refused(weft_comm_create(&config, &comm), "size_bytes"),
                      0);

@@ -45,3 +45,13 @@ weft_status wefti_sized_read(const char *name, const void *given,
     memcpy(own_out, &own_bytes, sizeof(own_bytes));
     return WEFT_OK;
 }
+
+void wefti_sized_write(void *out, const void *own, size_t own_bytes)
+{
+    size_t out_bytes;
+    memcpy(&out_bytes, out, sizeof(out_bytes));
+    const size_t used = out_bytes < own_bytes ? out_bytes : own_bytes;
+    memcpy(out, own, used);
+    memset((unsigned char *)out + used, 0, out_bytes - used);
+    memcpy(out, &out_bytes, sizeof(out_bytes));
+}

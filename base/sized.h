@@ -4,7 +4,13 @@
  *
  * Callers that were compiled against an older or a newer weft are accepted:
  * what an older one lacks counts as 0, and what a newer one has more must be 0,
- * for then nothing is asked for that this weft does not know.
+ * for then nothing is asked for that this weft does not know. Of what weft
+ * fills in, an older caller gets what it has room for, and a newer one 0 behind
+ * that.
+ *
+ * A new field goes to the end, and not into the padding there: that is not 0 in
+ * an older caller. The first version is what no caller can do without; less
+ * than that is a mistake, such as the size of a pointer.
  */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
@@ -39,5 +45,8 @@ WEFT_NODISCARD weft_status wefti_sized_check(const char *name,
 WEFT_NODISCARD weft_status wefti_sized_read(const char *name, const void *given,
                                             size_t least_bytes, void *own_out,
                                             size_t own_bytes);
+
+/* Fills in a caller's struct, whose size_bytes has been checked and stays. */
+void wefti_sized_write(void *out, const void *own, size_t own_bytes);
 
 #endif

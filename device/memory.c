@@ -79,17 +79,14 @@ weft_status weft_device_query(weft_device *device, const void *pointer,
     }
     weft_status status =
         wefti_sized_check("pointer_out", pointer_out->size_bytes,
-                          sizeof(*pointer_out), sizeof(*pointer_out));
+                          offsetof(weft_pointer, base), sizeof(*pointer_out));
     if (status < 0) {
         return status;
     }
     weft_pointer found = {.size_bytes = sizeof(found), .index = -1};
     status = device->table->mem_query(device, pointer, &found);
     if (status == WEFT_OK) {
-        const size_t given_bytes = pointer_out->size_bytes;
-        memset(pointer_out, 0, given_bytes);
-        *pointer_out = found;
-        pointer_out->size_bytes = given_bytes;
+        wefti_sized_write(pointer_out, &found, sizeof(found));
     }
     return status;
 }
@@ -157,10 +154,7 @@ weft_status weft_device_export(weft_device *device, const void *pointer,
         status = device->table->mem_export(device, pointer, &made);
     }
     if (status == WEFT_OK) {
-        const size_t given_bytes = export_out->size_bytes;
-        memset(export_out, 0, given_bytes);
-        *export_out = made;
-        export_out->size_bytes = given_bytes;
+        wefti_sized_write(export_out, &made, sizeof(made));
     }
     return status;
 }

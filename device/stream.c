@@ -47,8 +47,9 @@ weft_status weft_stream_create_as(weft_device *device,
                       : "stream_out");
     }
     weft_stream_config own;
-    weft_status status =
-        wefti_sized_read("config", config, sizeof(own), &own, sizeof(own));
+    weft_status status = wefti_sized_read(
+        "config", config, offsetof(weft_stream_config, sm_budget), &own,
+        sizeof(own));
     if (status == WEFT_OK) {
         status = check_config(device, &own);
     }

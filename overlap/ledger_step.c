@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "overlap/ledger_core.h"
 
 enum { OWNERS = 32 };
@@ -206,38 +207,42 @@ static void collect_usage(weft_ledger *ledger, weft_step_report *report)
 
 weft_status weft_ledger_step(weft_ledger *ledger, weft_step_report *report_out)
 {
-    if (!ledger || !report_out ||
-        report_out->size_bytes != sizeof(*report_out)) {
+    if (!ledger || !report_out) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "weft_ledger_step: ledger %p, report_out %p with "
-                           "size_bytes %zu: allowed is not NULL and %zu",
-                           (void *)ledger, (void *)report_out,
-                           report_out ? report_out->size_bytes : (size_t)0,
-                           sizeof(*report_out));
+                           "weft_ledger_step: %s is NULL: allowed is an "
+                           "object, or a place for one",
+                           ledger ? "report_out" : "ledger");
+    }
+    weft_step_report report = {.size_bytes = sizeof(report)};
+    weft_status status = wefti_sized_check(
+        "report_out", report_out->size_bytes,
+        offsetof(weft_step_report, exposed_ns), sizeof(report));
+    if (status != WEFT_OK) {
+        return status;
     }
     wefti_interval window = {ledger->step_begin_ns, wefti_clock_ns()};
-    *report_out = (weft_step_report){.size_bytes = sizeof(*report_out)};
-    report_out->dropped =
+    report.dropped =
         atomic_exchange_explicit(&ledger->dropped, 0, memory_order_relaxed);
     wefti_timeline_reset(&ledger->timeline, window);
     cpu_sum cpu = {0};
     size_t oldest = atomic_load_explicit(&ledger->next, memory_order_relaxed);
     oldest %= ledger->slot_count;
-    collect_range(ledger, oldest, ledger->slot_count, &cpu, report_out);
-    collect_range(ledger, 0, oldest, &cpu, report_out);
+    collect_range(ledger, oldest, ledger->slot_count, &cpu, &report);
+    collect_range(ledger, 0, oldest, &cpu, &report);
     wefti_breakdown_make(&ledger->timeline, &ledger->breakdown);
-    wefti_breakdown_report(&ledger->timeline, &ledger->breakdown, report_out);
+    wefti_breakdown_report(&ledger->timeline, &ledger->breakdown, &report);
     WEFTI_ASSERT(wefti_breakdown_check(&ledger->breakdown) == 0);
-    report_out->cpu_share =
+    report.cpu_share =
         cpu.wall_ns > 0 ? (double)cpu.cpu_ns / (double)cpu.wall_ns : 0.0;
-    report_out->preemptions = (uint64_t)cpu.preempted;
-    collect_usage(ledger, report_out);
+    report.preemptions = (uint64_t)cpu.preempted;
+    collect_usage(ledger, &report);
     keep_event(ledger, &(wefti_trace_event){.kind = WEFTI_TRACE_STEP,
                                             .step = ledger->step,
                                             .begin_ns = window.begin_ns,
                                             .end_ns = window.end_ns});
     ledger->step_begin_ns = window.end_ns;
     ledger->step++;
+    wefti_sized_write(report_out, &report, sizeof(report));
     return WEFT_OK;
 }
 

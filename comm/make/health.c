@@ -265,15 +265,14 @@ weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
         return wefti_error(WEFT_ERR_INVALID,
                            "bytes_out is NULL: allowed is a weft_comm_bytes");
     }
-    weft_status sized =
-        wefti_sized_check("bytes_out", bytes_out->size_bytes,
-                          sizeof(*bytes_out), sizeof(*bytes_out));
+    weft_status sized = wefti_sized_check(
+        "bytes_out", bytes_out->size_bytes,
+        offsetof(weft_comm_bytes, shared_bytes), sizeof(*bytes_out));
     if (sized != WEFT_OK) {
         return sized;
     }
     const wefti_layout *layout = &comm->fabric.shared.layout;
-    *bytes_out = (weft_comm_bytes){
-        .size_bytes = sizeof(*bytes_out),
+    weft_comm_bytes found = {
         .own_bytes =
             comm->heap_bytes + count_resident(comm->arena, comm->arena_bytes),
         .shared_bytes =
@@ -281,6 +280,7 @@ weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
                          comm->memory_offset, layout->total_bytes),
         .reserved_bytes = layout->total_bytes + comm->arena_bytes,
     };
-    add_mems(comm, bytes_out);
+    add_mems(comm, &found);
+    wefti_sized_write(bytes_out, &found, sizeof(found));
     return WEFT_OK;
 }

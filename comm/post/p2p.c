@@ -165,14 +165,13 @@ static weft_status check_overlaps(const wefti_letter *letters, size_t count)
     return status;
 }
 
-/* All but timeout_ms came with the first version. */
 static weft_status read_part(const void *given, size_t stride,
                              weft_p2p *part_out)
 {
     const weft_p2p *part = given;
     weft_status status =
-        wefti_sized_read("weft_p2p", part, offsetof(weft_p2p, timeout_ms),
-                         part_out, sizeof(*part_out));
+        wefti_sized_read("weft_p2p", part, offsetof(weft_p2p, ready), part_out,
+                         sizeof(*part_out));
     if (status == WEFT_OK && part->size_bytes != stride) {
         status = wefti_error(WEFT_ERR_INVALID,
                              "size_bytes %zu: allowed is %zu, the same in all "

@@ -43,8 +43,7 @@ static weft_status read_op(weft_op *desc, const weft_op *op)
         return wefti_error(WEFT_ERR_INVALID,
                            "op is NULL: allowed is a weft_op");
     }
-    /* All but timeout_ms came with the first version. */
-    return wefti_sized_read("op", op, offsetof(weft_op, timeout_ms), desc,
+    return wefti_sized_read("op", op, offsetof(weft_op, ready), desc,
                             sizeof(*desc));
 }
 

@@ -25,7 +25,7 @@ weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
     }
     weft_status sized =
         wefti_sized_check("fault_out", fault_out->size_bytes,
-                          sizeof(*fault_out), sizeof(*fault_out));
+                          offsetof(weft_fault, op_number), sizeof(*fault_out));
     if (sized != WEFT_OK) {
         return sized;
     }
@@ -34,15 +34,16 @@ weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
         (void)wefti_net_progress(comm->engine->net);
         pthread_mutex_unlock(&comm->engine->lock);
     }
-    *fault_out = (weft_fault){.size_bytes = sizeof(*fault_out), .rank = -1};
+    weft_fault found = {.rank = -1};
     if (atomic_load(&page->state) == 2) {
-        fault_out->status = (weft_status)page->status;
-        fault_out->rank = page->rank;
-        fault_out->op_number = page->op_number;
-        memcpy(fault_out->text, page->text, sizeof(fault_out->text));
+        found.status = (weft_status)page->status;
+        found.rank = page->rank;
+        found.op_number = page->op_number;
+        memcpy(found.text, page->text, sizeof(found.text));
     } else if (atomic_load(&comm->fault_seen)) {
-        *fault_out = comm->fault;
+        found = comm->fault;
     }
+    wefti_sized_write(fault_out, &found, sizeof(found));
     return WEFT_OK;
 }
 

@@ -35,7 +35,7 @@ extern "C" {
  * weft_advice_config - what is known of a job. Memory is in device units: the
  * activations of one micro-batch through all layers of a rank are 1.
  *
- * size_bytes     sizeof(weft_advice_config); must be set.
+ * size_bytes     sizeof(weft_advice_config) of the caller; must be set.
  * ranks          P, from 1.
  * microbatches   m of a step, for which the costs were measured.
  * choices        [choice_count] other m that the global batch allows; NULL:

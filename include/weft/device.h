@@ -54,9 +54,8 @@ enum {
     WEFT_CAP_HOST_CALLS = 4, /* weft_stream_call */
     WEFT_CAP_TIMES = 8,      /* weft_event_get_time */
     WEFT_CAP_IPC = 16,       /* weft_device_export and _import */
-    WEFT_CAP_CAPTURE = 32,   /* its streams can be captured into graphs */
-    WEFT_CAP_SM_BUDGET = 64, /* weft_stream_config.sm_budget */
-    WEFT_CAP_LAUNCHES = 128  /* it runs weft's own kernels */
+    WEFT_CAP_SM_BUDGET = 32, /* weft_stream_config.sm_budget */
+    WEFT_CAP_LAUNCHES = 64   /* it runs weft's own kernels */
 };
 
 /* Where memory is, and who reaches it. */
@@ -135,7 +134,7 @@ WEFT_NODISCARD weft_status weft_device_alloc_kind(weft_device *device,
 
 /* What a pointer points to. */
 typedef struct weft_pointer {
-    size_t size_bytes;
+    size_t size_bytes; /* set by the caller */
     weft_memory_kind kind;
     int index;    /* of the device; -1: host memory that none knows */
     void *base;   /* of the allocation that it lies in; NULL: unknown */
@@ -173,13 +172,12 @@ void weft_device_unregister(weft_device *device, void *pointer);
  * EXPORTABLE memory a file descriptor (else -1), which travels by SCM_RIGHTS
  * and which its receiver puts in here. */
 typedef struct weft_export {
-    size_t size_bytes;
-    size_t offset;   /* of the pointer in its allocation */
-    size_t bytes;    /* of the allocation */
-    int32_t index;   /* of the exporter's device */
-    int32_t process; /* the exporter's */
+    size_t size_bytes; /* set by the caller */
+    size_t offset;     /* of the pointer in its allocation */
+    size_t bytes;      /* of the allocation */
+    int32_t index;     /* of the exporter's device */
+    int32_t process;   /* the exporter's */
     int32_t descriptor;
-    int32_t reserved; /* 0 */
     unsigned char handle[64];
 } weft_export;
 
@@ -231,7 +229,7 @@ WEFT_NODISCARD weft_status weft_stream_create(weft_device *device, int priority,
 
 /* What a stream is asked to be. Zeros are what weft_stream_create gives. */
 typedef struct weft_stream_config {
-    size_t size_bytes;
+    size_t size_bytes; /* set by the caller */
     int priority;
     int sm_budget; /* multiprocessors that its kernels may keep busy at most,
                       rounded down to what the device can part; 0: all. Copies

@@ -35,9 +35,8 @@ extern "C" {
 /*
  * weft_op - one operation in full. The short forms below fill it in.
  *
- * size_bytes     sizeof(weft_op) of the caller; must be set. What a caller's
- *                weft_op does not have yet, up from timeout_ms, counts as 0;
- *                what it has more must be 0.
+ * size_bytes     sizeof(weft_op) of the caller; must be set. What it lacks, up
+ *                from ready, counts as 0; what it has more must be 0.
  * send, recv     as in the short form of the collective; borrowed until done.
  * count          elements, as in the short form; ALLTOALLV: not used.
  * send_counts    v forms: [nranks] elements of send that go to each rank

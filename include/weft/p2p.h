@@ -27,8 +27,8 @@ typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
  * weft_p2p - one part of a list.
  *
  * size_bytes     sizeof(weft_p2p) of the caller; must be set, the same in all
- *                parts: it is also how far apart they lie. A caller's may end
- *                before timeout_ms, which counts as 0 then.
+ *                parts: it is also how far apart they lie. What it lacks, up
+ *                from ready, counts as 0; what it has more must be 0.
  * buffer         host memory or that of the communicator's device, any
  *                alignment; borrowed until the list is done. Of a SEND it is
  *                only read; of a RECV it is undefined until then. May be NULL

@@ -143,7 +143,7 @@ typedef struct weft_schedule weft_schedule;
 /*
  * weft_schedule_config - what a generator is asked for.
  *
- * size_bytes     sizeof(weft_schedule_config); must be set.
+ * size_bytes     sizeof(weft_schedule_config) of the caller; must be set.
  * name           gpipe 1f1b interleaved zb_h1 zb_h2 zbv dualpipe dualpipev.
  * ranks          P, from 1.
  * microbatches   m of a step, both directions together.
@@ -300,7 +300,8 @@ typedef struct weft_finding {
 #define WEFT_FINDINGS_MOST    8
 #define WEFT_EAGER_SLOTS_MOST 1024
 
-/* weft_check_config - how to check. NULL or zeros: grouped, no limits. */
+/* weft_check_config - how to check. NULL or zeros: grouped, no limits.
+ * size_bytes must be set. */
 typedef struct weft_check_config {
     size_t size_bytes;
     weft_semantics semantics;

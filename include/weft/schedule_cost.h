@@ -49,6 +49,7 @@ typedef struct weft_stage_cost {
  * weft_schedule_cost - what things take, in any unit of time: 0, or from
  * WEFT_SCHEDULE_COST_LEAST to WEFT_SCHEDULE_COST_MOST.
  *
+ * size_bytes   sizeof(weft_schedule_cost) of the caller; must be set.
  * f i w b fb   for all stages that a rank has of one direction; a stage takes
  *              1/chunks of it. b 0: i + w. fb 0: f + b.
  * stages       [stages] instead, each its own; NULL: equal. fb then hides the

@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * weft/weft.h - the whole public interface.
+ *
+ * A struct that a caller hands over begins with size_bytes, its sizeof where
+ * the caller was compiled. Older and newer callers are accepted: what an older
+ * one lacks counts as 0; what a newer one has more must be 0, or is refused by
+ * name. Of structs that weft fills in, an older caller gets what it has room
+ * for, and a newer one 0 behind that. Elements of arrays (weft_link,
+ * weft_stage_cost) never change; what they lack becomes an array of its own.
  */
 #ifndef WEFT_WEFT_H
 #define WEFT_WEFT_H

@@ -11,9 +11,11 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "overlap/schedule/advice_text.h"
 #include "overlap/schedule/imbalance.h"
 #include "overlap/schedule/merit.h"
+#include "overlap/schedule/price.h"
 #include "overlap/schedule/schedule.h"
 
 #include <math.h>
@@ -80,13 +82,6 @@ static weft_status check_choices(const weft_advice_config *config)
 
 static weft_status check_config(const weft_advice_config *config)
 {
-    if (!config || config->size_bytes != sizeof(*config) || !config->cost ||
-        config->cost->size_bytes != sizeof(*config->cost)) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "advice: config and its cost must not be NULL and "
-                           "have their size_bytes, %zu and %zu",
-                           sizeof(*config), sizeof(*config->cost));
-    }
     if (config->cost->stages) {
         return wefti_error(WEFT_ERR_INVALID,
                            "advice: cost.stages must be NULL: each schedule "
@@ -459,14 +454,35 @@ static weft_status find_helped(search *s, bool *helped_out)
     return status;
 }
 
+/* config_out->cost becomes cost_out. */
+static weft_status read_config(const weft_advice_config *given,
+                               weft_advice_config *config_out,
+                               weft_schedule_cost *cost_out)
+{
+    if (!given) {
+        return wefti_error(WEFT_ERR_INVALID, "advice: config must not be NULL");
+    }
+    weft_status status =
+        wefti_sized_read("config", given, offsetof(weft_advice_config, first),
+                         config_out, sizeof(*config_out));
+    if (status == WEFT_OK) {
+        status = wefti_price_read(config_out->cost, cost_out);
+        config_out->cost = cost_out;
+    }
+    return status == WEFT_OK ? check_config(config_out) : status;
+}
+
 weft_status weft_schedule_advise(const weft_advice_config *config,
                                  weft_advice *advice_out)
 {
+    weft_schedule_cost cost;
+    weft_advice_config own;
     if (!advice_out) {
         return wefti_error(WEFT_ERR_INVALID, "advice_out must not be NULL");
     }
     *advice_out = (weft_advice){0};
-    weft_status status = check_config(config);
+    weft_status status = read_config(config, &own, &cost);
+    config = &own;
     if (status != WEFT_OK) {
         return status;
     }

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/memory_limit.h"
+#include "base/sized.h"
 #include "overlap/schedule/places.h"
 
 #include <string.h>
@@ -156,14 +157,21 @@ weft_status weft_schedule_create(const weft_schedule_config *config,
                                  weft_schedule **schedule_out)
 {
     const generator *found = NULL;
-    if (!config || config->size_bytes != sizeof(*config) || !config->name ||
-        !schedule_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "config: its size_bytes must be %zu, and neither "
-                           "its name nor schedule_out NULL",
-                           sizeof(*config));
+    weft_schedule_config own = {0};
+    if (!config || !schedule_out) {
+        return wefti_error(WEFT_ERR_INVALID, "%s must not be NULL",
+                           config ? "schedule_out" : "config");
     }
-    weft_status status = find(config->name, &found);
+    weft_status status = wefti_sized_read(
+        "config", config, offsetof(weft_schedule_config, chunks), &own,
+        sizeof(own));
+    config = &own;
+    if (status == WEFT_OK && !config->name) {
+        status = wefti_error(WEFT_ERR_INVALID, "config: name must not be NULL");
+    }
+    if (status == WEFT_OK) {
+        status = find(config->name, &found);
+    }
     if (status == WEFT_OK) {
         status = check_number("ranks", config->ranks, WEFT_SCHEDULE_RANKS_MOST);
     }

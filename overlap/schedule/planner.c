@@ -307,7 +307,12 @@ weft_status weft_schedule_plan(weft_schedule *schedule,
     }
     double peak = 0;
     int slots = 0;
-    weft_status status = wefti_price_check(schedule, cost);
+    weft_schedule_cost own;
+    weft_status status = wefti_price_read(cost, &own);
+    cost = &own;
+    if (status == WEFT_OK) {
+        status = wefti_price_check(schedule, cost);
+    }
     if (status == WEFT_OK) {
         status = check_list(schedule);
     }

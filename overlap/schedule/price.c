@@ -5,6 +5,7 @@
 #include "overlap/schedule/price.h"
 
 #include "base/error.h"
+#include "base/sized.h"
 
 #include <math.h>
 
@@ -43,13 +44,18 @@ static weft_status check_links(const weft_schedule_cost *cost)
     return status;
 }
 
+weft_status wefti_price_read(const weft_schedule_cost *given,
+                             weft_schedule_cost *cost_out)
+{
+    return given ? wefti_sized_read("cost", given,
+                                    offsetof(weft_schedule_cost, stages),
+                                    cost_out, sizeof(*cost_out))
+                 : wefti_error(WEFT_ERR_INVALID, "cost must not be NULL");
+}
+
 weft_status wefti_price_check(const weft_schedule *schedule,
                               const weft_schedule_cost *cost)
 {
-    if (!cost || cost->size_bytes != sizeof(*cost)) {
-        return wefti_error(WEFT_ERR_INVALID, "cost: size_bytes must be %zu",
-                           sizeof(*cost));
-    }
     const struct {
         const char *name;
         double value;

@@ -7,6 +7,10 @@
 
 #include "overlap/schedule/schedule.h"
 
+/* A caller's costs, of whatever version, as of this one; or ERR_INVALID. */
+WEFT_NODISCARD weft_status wefti_price_read(const weft_schedule_cost *given,
+                                            weft_schedule_cost *cost_out);
+
 /* Refuses what cannot be a cost of this schedule. */
 WEFT_NODISCARD weft_status wefti_price_check(const weft_schedule *schedule,
                                              const weft_schedule_cost *cost);

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -180,25 +181,29 @@ static size_t count_messages(const weft_schedule *schedule)
 weft_status weft_schedule_get_info(const weft_schedule *schedule,
                                    weft_schedule_info *info)
 {
-    if (!schedule || !info || info->size_bytes != sizeof(*info)) {
+    if (!schedule || !info) {
         return wefti_error(WEFT_ERR_INVALID,
-                           "info: its size_bytes must be %zu, and neither it "
-                           "nor schedule NULL",
-                           sizeof(*info));
+                           "neither schedule nor info may be NULL");
     }
-    *info = (weft_schedule_info){.size_bytes = sizeof(*info),
-                                 .ranks = schedule->ranks,
-                                 .stages = schedule->stages,
-                                 .directions = schedule->directions,
-                                 .chunks = schedule->chunks,
-                                 .microbatches =
-                                     schedule->per_stage * schedule->directions,
-                                 .lowered = schedule->lowered,
-                                 .messages = count_messages(schedule)};
+    weft_status status = wefti_sized_check(
+        "info", info->size_bytes, offsetof(weft_schedule_info, directions),
+        sizeof(*info));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    weft_schedule_info found = {.ranks = schedule->ranks,
+                                .stages = schedule->stages,
+                                .directions = schedule->directions,
+                                .chunks = schedule->chunks,
+                                .microbatches =
+                                    schedule->per_stage * schedule->directions,
+                                .lowered = schedule->lowered,
+                                .messages = count_messages(schedule)};
     for (int r = 0; r < schedule->ranks; r++) {
-        info->actions += schedule->lists[r].count;
+        found.actions += schedule->lists[r].count;
     }
-    memcpy(info->name, schedule->name, sizeof(info->name));
+    memcpy(found.name, schedule->name, sizeof(found.name));
+    wefti_sized_write(info, &found, sizeof(found));
     return WEFT_OK;
 }
 

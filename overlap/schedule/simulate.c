@@ -467,7 +467,12 @@ weft_status weft_schedule_simulate(const weft_schedule *schedule,
                            "schedule and run_out must not be NULL");
     }
     *run_out = (weft_schedule_run){0};
-    weft_status status = wefti_price_check(schedule, cost);
+    weft_schedule_cost own;
+    weft_status status = wefti_price_read(cost, &own);
+    cost = &own;
+    if (status == WEFT_OK) {
+        status = wefti_price_check(schedule, cost);
+    }
     if (status == WEFT_OK) {
         status = wefti_pass_need_whole(schedule, "simulate");
     }

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -110,10 +111,6 @@ static weft_status try_all(wefti_schedule_trial *trial)
 
 static weft_status check_config(const weft_check_config *config)
 {
-    if (config->size_bytes != sizeof(*config)) {
-        return wefti_error(WEFT_ERR_INVALID, "config: size_bytes must be %zu",
-                           sizeof(*config));
-    }
     if (config->semantics == WEFT_SEMANTICS_EAGER &&
         (config->eager_slots < 1 ||
          config->eager_slots > WEFT_EAGER_SLOTS_MOST)) {
@@ -132,18 +129,20 @@ weft_status weft_schedule_check(const weft_schedule *schedule,
                                 const weft_check_config *config,
                                 weft_verdict *verdict_out)
 {
-    wefti_schedule_trial trial = {.schedule = schedule,
-                                  .config.size_bytes = sizeof(trial.config),
-                                  .verdict = verdict_out};
+    wefti_schedule_trial trial = {.schedule = schedule, .verdict = verdict_out};
     if (!schedule || !verdict_out) {
         return wefti_error(WEFT_ERR_INVALID,
                            "schedule and verdict_out must not be NULL");
     }
     *verdict_out = (weft_verdict){.valid = true};
-    if (config) {
-        trial.config = *config;
+    weft_status status =
+        config ? wefti_sized_read("config", config,
+                                  offsetof(weft_check_config, eager_slots),
+                                  &trial.config, sizeof(trial.config))
+               : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = check_config(&trial.config);
     }
-    weft_status status = check_config(&trial.config);
     if (status == WEFT_OK) {
         status = try_all(&trial);
     }

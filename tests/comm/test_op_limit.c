@@ -200,7 +200,7 @@ static int post_old(weft_comm *comm, void *context)
     failures += weft_op_plan((const void *)room, comm, &plan) != WEFT_OK;
     failures += weft_plan_post(plan, 0, NULL) != WEFT_OK || data[3] != 16;
     weft_plan_destroy(plan);
-    op.size_bytes = op_bytes - 8;
+    op.size_bytes = offsetof(weft_op, ready) - 1;
     memcpy(room, &op, op_bytes);
     failures +=
         weft_op_post((const void *)room, 0, comm, NULL) != WEFT_ERR_INVALID ||

@@ -27,7 +27,7 @@ static void check_opened(void *arg)
         CHECK(wefti_device_can(one, WEFT_CAP_TIMES | WEFT_CAP_IPC |
                                         WEFT_CAP_SM_BUDGET));
         CHECK(!(caps & (WEFT_CAP_NOTIFIES | WEFT_CAP_HOST_READS |
-                        WEFT_CAP_HOST_CALLS | WEFT_CAP_CAPTURE)));
+                        WEFT_CAP_HOST_CALLS)));
         CHECK_REFUSED(WEFT_ERR_INVALID, weft_device_open("cuda", 99, &none),
                       "index 99 of a cuda device: allowed is 0 to ");
         CHECK_REFUSED(WEFT_ERR_INVALID, weft_device_open("cuda", -1, &none),

@@ -12,7 +12,7 @@
  */
 #include "tests/comm/world.h"
 
-#include "comm/core.h"
+#include "comm/core/core.h"
 #include "device/object.h"
 
 #include <setjmp.h>

@@ -65,12 +65,17 @@ typedef enum wefti_step_phase {
 
 /*
  * Gated operations run block by block, a block being what one gate chunk
- * covers of a rank's part; a pattern sees one block at a time.
+ * covers of a rank's part; a pattern sees one block at a time. Blocks are
+ * counted as they run.
  */
+typedef struct wefti_track_place {
+    size_t block;
+    size_t next, count; /* index of the step in the block, and how many */
+} wefti_track_place;
+
 typedef struct wefti_track {
-    size_t block;       /* the current one */
-    size_t next, count; /* index of the current step in it, and how many */
-    wefti_step step;    /* the current one, if loaded */
+    wefti_track_place at; /* the current step's */
+    wefti_step step;      /* itself, if loaded */
     bool loaded;
     wefti_step_phase phase;
     wefti_wait wait;

@@ -79,12 +79,22 @@ static size_t gate_chunks(const wefti_op *op, size_t elems, bool parts)
     return elems <= op->gate_elems ? 1 : (elems - 1) / op->gate_elems + 1;
 }
 
+size_t wefti_op_send_chunks(const wefti_op *op)
+{
+    return gate_chunks(op, op->send_elems, op->role.shape->send_parts);
+}
+
+size_t wefti_op_recv_chunks(const wefti_op *op)
+{
+    return gate_chunks(op, op->recv_elems, op->role.shape->recv_parts);
+}
+
 bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out)
 {
     if (!op->desc.ready || !op->role.sends) {
         return false;
     }
-    size_t chunks = gate_chunks(op, op->send_elems, op->role.shape->send_parts);
+    size_t chunks = wefti_op_send_chunks(op);
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         const bool empty = op->gate_per_rank && !send_part(op, (int)chunk);
         if (!empty &&
@@ -116,7 +126,7 @@ void wefti_op_all_arrived(wefti_op *op)
     if (!op->desc.arrived) {
         return;
     }
-    size_t chunks = gate_chunks(op, op->recv_elems, op->role.shape->recv_parts);
+    size_t chunks = wefti_op_recv_chunks(op);
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         wefti_op_raise_arrived(op, chunk);
     }

@@ -27,7 +27,10 @@ wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
     if (shape->varied) {
         return (wefti_signature){0, kind, 0}; /* counts agree pair by pair */
     }
-    size_t cut = op->gate_elems < op->count ? op->gate_elems : 0;
+    uint64_t cut = op->gate_elems < op->count ? op->gate_elems : 0;
+    if (cut && op->chunk_order == WEFT_CHUNK_ORDER_DESCENDING) {
+        cut |= WEFTI_CUT_DOWN;
+    }
     return (wefti_signature){op->count, kind, cut};
 }
 

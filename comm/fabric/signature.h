@@ -23,12 +23,16 @@ typedef enum wefti_purpose {
     WEFTI_PURPOSE_COUNT
 } wefti_purpose;
 
+/* In cut: the last block first. A buffer has fewer elements. */
+#define WEFTI_CUT_DOWN (UINT64_C(1) << 63)
+
 /*
  * count   elements, as posted; v forms: 0, their counts agree pair by pair.
  * kind    from the low byte up: collective, dtype, redop, choice (which
  *         algorithm); then root, in 24 bits; high byte: purpose.
  * cut     elements per block where gate_elems cuts the operation, else 0:
- *         messages end where blocks end, on both sides.
+ *         messages end where blocks end, on both sides; high bit: the blocks
+ *         run from the last to the first.
  */
 typedef struct wefti_signature {
     uint64_t count;

@@ -30,6 +30,10 @@ static weft_status check_enums(const weft_op *op)
         return wefti_error(WEFT_ERR_INVALID, "class_id %d: allowed is 0..%d",
                            op->class_id, WEFT_CLASS_COUNT - 1);
     }
+    if ((unsigned)op->chunk_order >= WEFT_CHUNK_ORDER_COUNT) {
+        return wefti_error(WEFT_ERR_INVALID, "chunk_order %d: allowed is 0..%d",
+                           op->chunk_order, WEFT_CHUNK_ORDER_COUNT - 1);
+    }
     return WEFT_OK;
 }
 
@@ -224,6 +228,12 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
                            "gate_elems WEFT_GATE_PER_RANK in %s: allowed is "
                            "the elements of a chunk, for its parts have one "
                            "length",
+                           weft_collective_text(op->collective));
+    }
+    if (varied && op->chunk_order != WEFT_CHUNK_ORDER_ASCENDING) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "chunk_order descending in %s: allowed is "
+                           "ascending, for its parts are not cut",
                            weft_collective_text(op->collective));
     }
     if (!op->ready && !op->arrived) {

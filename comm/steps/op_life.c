@@ -36,7 +36,7 @@ static size_t sum_of(const size_t *counts, int nranks)
 }
 
 /* Who gives how much to whom, and what pattern and gates make of it. */
-static void size_up(weft_comm *comm, wefti_op *op)
+static void size_up(const weft_comm *comm, wefti_op *op)
 {
     weft_op *desc = &op->desc;
     const wefti_shape *shape = op->role.shape;
@@ -79,10 +79,6 @@ static void cut_blocks(wefti_op *op)
     if (op->role.shape->varied) {
         op->gate_per_rank = desc->gate_elems == WEFT_GATE_PER_RANK;
         op->gate_elems = SIZE_MAX; /* else one chunk, whatever its span */
-        if (desc->arrived && op->gate_per_rank) {
-            memset(op->gate_arrived, 0,
-                   (size_t)op->problem.nranks * sizeof(*op->gate_arrived));
-        }
         return;
     }
     size_t send = op->send_elems, recv = op->recv_elems;
@@ -93,10 +89,12 @@ static void cut_blocks(wefti_op *op)
     if (desc->count > op->gate_elems) {
         op->blocks = (desc->count - 1) / op->gate_elems + 1;
     }
-    if (desc->arrived) {
-        size_t chunks = (recv + op->gate_elems - 1) / op->gate_elems;
-        memset(op->gate_arrived, 0, chunks * sizeof(*op->gate_arrived));
-    }
+}
+
+void wefti_op_measure(const weft_comm *comm, wefti_op *op)
+{
+    size_up(comm, op);
+    cut_blocks(op);
 }
 
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
@@ -122,8 +120,11 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->piece.open = false;
     op->piece.bytes = 0;
     op->piece.posted_ns = op->piece.ready_ns = 0;
-    size_up(comm, op);
-    cut_blocks(op);
+    wefti_op_measure(comm, op);
+    if (desc->arrived) {
+        memset(op->gate_arrived, 0,
+               wefti_op_recv_chunks(op) * sizeof(*op->gate_arrived));
+    }
     op->watching = desc->ready != NULL;
     if (op->watching) {
         wefti_gate_watch(desc->ready, &op->watcher);

@@ -8,6 +8,13 @@
 #include "comm/core/core.h"
 
 /*
+ * wefti_op_measure - what follows from desc and role: elements, the pattern's
+ * problem but for chunk_elems, blocks and gate chunks. A v form's arrays are
+ * copied into counts.
+ */
+void wefti_op_measure(const weft_comm *comm, wefti_op *op);
+
+/*
  * wefti_op_init - fill a free operation from what was posted; counts its
  * chunks, chooses nothing.
  */

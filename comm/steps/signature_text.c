@@ -60,7 +60,10 @@ void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
     }
     if (signature.cut) {
         append(text_out, text_bytes, ", gate_elems %llu",
-               (unsigned long long)signature.cut);
+               (unsigned long long)(signature.cut & ~WEFTI_CUT_DOWN));
+    }
+    if (signature.cut & WEFTI_CUT_DOWN) {
+        append(text_out, text_bytes, ", chunk_order descending");
     }
     if (purpose) {
         append(text_out, text_bytes, ")");

@@ -29,6 +29,7 @@
 #include "comm/steps/agree.h"
 #include "comm/steps/reduction.h"
 #include "comm/steps/slot.h"
+#include "comm/steps/step_gates.h"
 #include "comm/steps/sum.h"
 #include "kernels/wire/fold.h"
 
@@ -90,33 +91,6 @@ static bool is_copied(weft_comm *comm, const wefti_op *op,
     return wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, way));
 }
 
-/* Whose part a step of a v form moves: to or from whom, or this rank's own. */
-static int part_of(const wefti_op *op, const wefti_step *step)
-{
-    return step->peer == WEFTI_ALL_PEERS ? op->problem.rank : step->peer;
-}
-
-bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
-                          size_t *chunk_out)
-{
-    if (!op->desc.ready || step->src != WEFTI_BUFFER_SEND || step->elems == 0) {
-        return false;
-    }
-    size_t first = step->src_elem / op->gate_elems;
-    size_t last = (step->src_elem + step->elems - 1) / op->gate_elems;
-    if (op->gate_per_rank) {
-        first = last = wefti_op_send_chunk(op, part_of(op, step));
-    }
-    for (size_t chunk = first; chunk <= last; chunk++) {
-        if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
-                                op->epoch)) {
-            *chunk_out = chunk;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Whether the chunks of the send buffer that the step reads may be read. */
 static bool source_ready(weft_comm *comm, const wefti_op *op,
                          const wefti_step *step)
@@ -127,47 +101,6 @@ static bool source_ready(weft_comm *comm, const wefti_op *op,
         wefti_engine_look(comm->engine, op->desc.ready);
     }
     return !shut && !wefti_op_find_failed(comm, op, op->desc.ready);
-}
-
-static void part_arrived(wefti_op *op, const wefti_step *step)
-{
-    const int rank = part_of(op, step);
-    const size_t chunk = wefti_op_recv_chunk(op, rank);
-    op->gate_arrived[chunk] += step->elems;
-    if (op->gate_arrived[chunk] == wefti_op_recv_part(op, rank)) {
-        wefti_op_raise_arrived(op, chunk);
-    }
-}
-
-/* Counts what has been written and announces gate chunks that are complete. */
-static void result_arrived(wefti_op *op, const wefti_step *step)
-{
-    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV) {
-        return;
-    }
-    if (op->gate_per_rank) {
-        part_arrived(op, step);
-        return;
-    }
-    if (op->gate_elems == SIZE_MAX) {
-        return;
-    }
-    size_t total = wefti_op_recv_elems(op);
-    size_t at = step->dst_elem;
-    size_t end = at + step->elems;
-    while (at < end) {
-        size_t chunk = at / op->gate_elems;
-        size_t chunk_begin = chunk * op->gate_elems;
-        size_t chunk_end = total - chunk_begin < op->gate_elems
-                               ? total
-                               : chunk_begin + op->gate_elems;
-        size_t stop = end < chunk_end ? end : chunk_end;
-        op->gate_arrived[chunk] += stop - at;
-        if (op->gate_arrived[chunk] == chunk_end - chunk_begin) {
-            wefti_op_raise_arrived(op, chunk);
-        }
-        at = stop;
-    }
 }
 
 /* A message of the step's size from peer, its signature checked. */
@@ -352,7 +285,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     wefti_wait wait = store_result(comm, op, track, message.data);
     if (wait == WEFTI_WAIT_NOTHING) {
         take(comm, op, step, step->peer, bytes);
-        result_arrived(op, step);
+        wefti_step_announce(op, step);
     }
     return wait;
 }
@@ -457,7 +390,7 @@ static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     }
     wefti_wait wait = store_result(comm, op, track, result);
     if (wait == WEFTI_WAIT_NOTHING) {
-        result_arrived(op, step);
+        wefti_step_announce(op, step);
     }
     return wait;
 }
@@ -535,7 +468,7 @@ static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     }
     wefti_wait wait = store_result(comm, op, track, result);
     if (wait == WEFTI_WAIT_NOTHING) {
-        result_arrived(op, step);
+        wefti_step_announce(op, step);
     }
     return wait;
 }
@@ -567,7 +500,7 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         wait = store_result(comm, op, track, from);
     }
     if (wait == WEFTI_WAIT_NOTHING) {
-        result_arrived(op, step);
+        wefti_step_announce(op, step);
     }
     return wait;
 }

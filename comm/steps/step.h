@@ -19,11 +19,6 @@
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op,
                               wefti_track *track);
 
-/* The first chunk of the send buffer that step reads and that is not ready;
- * false: none. */
-bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
-                          size_t *chunk_out);
-
 /*
  * wefti_step_fetch_ahead - begin to bring the source of a later step of the
  * track to the host, if that can be done now.

@@ -23,13 +23,19 @@ enum {
     STEPS_AHEAD = 8     /* that are looked at for something to fetch */
 };
 
+/* Where the part of a rank begins that runs as number `block`. */
+static size_t block_begin(const wefti_op *op, size_t block)
+{
+    const bool down = op->desc.chunk_order == WEFT_CHUNK_ORDER_DESCENDING;
+    return (down ? op->blocks - 1 - block : block) * op->gate_elems;
+}
+
 /* The pattern's problem for one block. */
 static wefti_problem block_problem(const wefti_op *op, size_t block)
 {
     wefti_problem problem = op->problem;
     if (op->blocks > 1) {
-        size_t begin = block * op->gate_elems;
-        size_t left = op->desc.count - begin;
+        size_t left = op->desc.count - block_begin(op, block);
         problem.count = left < op->gate_elems ? left : op->gate_elems;
     }
     return problem;
@@ -45,32 +51,20 @@ static size_t whole_elem(const wefti_op *op, wefti_buffer buffer, size_t block,
     if (op->blocks == 1 || buffer == WEFTI_BUFFER_SCRATCH) {
         return elem;
     }
-    size_t begin = block * op->gate_elems;
+    size_t begin = block_begin(op, block);
     return parts ? elem / block_elems * op->desc.count + begin +
                        elem % block_elems
                  : begin + elem;
 }
 
-void wefti_track_start_all(wefti_op *op)
+wefti_track_place wefti_track_begin(const wefti_op *op, int t)
 {
     wefti_problem problem = block_problem(op, 0);
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        wefti_track *track = &op->tracks[t];
-        track->block = 0;
-        track->next = 0;
-        track->count = op->choice.pattern->step_count(&problem, t);
-        track->loaded = false;
-        track->ahead = false;
-    }
+    return (wefti_track_place){.count =
+                                   op->choice.pattern->step_count(&problem, t)};
 }
 
-/* A place in a track: step `next` of a block that has `count`. */
-typedef struct place {
-    size_t block, next, count;
-} place;
-
-/* Goes on to the next block that has steps; false: there is none. */
-static bool settle(const wefti_op *op, int t, place *at)
+bool wefti_track_settle(const wefti_op *op, int t, wefti_track_place *at)
 {
     while (at->next >= at->count) {
         if (at->block + 1 >= op->blocks) {
@@ -83,8 +77,8 @@ static bool settle(const wefti_op *op, int t, place *at)
     return true;
 }
 
-static void get_step(const wefti_op *op, int t, const place *at,
-                     wefti_step *step_out)
+void wefti_track_get_step(const wefti_op *op, int t,
+                          const wefti_track_place *at, wefti_step *step_out)
 {
     wefti_problem problem = block_problem(op, at->block);
     op->choice.pattern->step_at(&problem, t, at->next, step_out);
@@ -95,20 +89,25 @@ static void get_step(const wefti_op *op, int t, const place *at,
                                     step_out->dst_elem);
 }
 
+void wefti_track_start_all(wefti_op *op)
+{
+    for (int t = 0; t < WEFTI_TRACKS; t++) {
+        wefti_track *track = &op->tracks[t];
+        track->at = wefti_track_begin(op, t);
+        track->loaded = false;
+        track->ahead = false;
+    }
+}
+
 /* Makes the next step the track's current one; false: there is none. */
 static bool load_step(wefti_op *op, wefti_track *track)
 {
     const int t = (int)(track - op->tracks);
-    place at = {track->block, track->next, track->count};
-    const bool found = settle(op, t, &at);
-    track->block = at.block;
-    track->next = at.next;
-    track->count = at.count;
-    if (!found) {
+    if (!wefti_track_settle(op, t, &track->at)) {
         return false;
     }
     if (!track->loaded) {
-        get_step(op, t, &at, &track->step);
+        wefti_track_get_step(op, t, &track->at, &track->step);
         track->loaded = true;
         track->phase = WEFTI_PHASE_START;
         track->place = 0;
@@ -125,7 +124,7 @@ static bool load_step(wefti_op *op, wefti_track *track)
 static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     const int t = (int)(track - op->tracks);
-    place at = {track->block, track->next, track->count};
+    wefti_track_place at = track->at;
     wefti_step step = track->step;
     size_t later[WEFTI_CHANNELS] = {0};
     if (!op->places.send || track->ahead ||
@@ -139,10 +138,10 @@ static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
             later[step.to_channel]++;
         }
         at.next++;
-        if (!settle(op, t, &at)) {
+        if (!wefti_track_settle(op, t, &at)) {
             return;
         }
-        get_step(op, t, &at, &step);
+        wefti_track_get_step(op, t, &at, &step);
         if (step.src == WEFTI_BUFFER_SEND) {
             if (wefti_step_fetches(op, &step)) {
                 wefti_step_fetch_ahead(comm, op, track, &step, later);
@@ -169,7 +168,8 @@ static wefti_wait advance_step(weft_comm *comm, wefti_op *op,
 /* Nothing is left to do on the track. */
 static bool track_is_done(const wefti_op *op, const wefti_track *track)
 {
-    return track->next >= track->count && track->block + 1 >= op->blocks;
+    return track->at.next >= track->at.count &&
+           track->at.block + 1 >= op->blocks;
 }
 
 /* One track as far as it goes. Returns whether a step was done. */
@@ -184,7 +184,7 @@ static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
         }
         comm->budget_bytes -=
             (int64_t)(track->step.elems * op->role.elem_bytes);
-        track->next++;
+        track->at.next++;
         track->loaded = false;
         done++;
     }

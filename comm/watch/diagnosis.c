@@ -15,7 +15,7 @@
 #include "comm/engine/request.h"
 #include "comm/engine/ticket.h"
 #include "comm/steps/agree.h"
-#include "comm/steps/step.h"
+#include "comm/steps/step_gates.h"
 #include "comm/watch/cause.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
@@ -45,7 +45,7 @@ static const wefti_track *own_track(const wefti_op *op, wefti_wait wait)
     bool tracks = op->ring == WEFTI_RING_LETTERS || op->choice.pattern;
     for (int t = 0; tracks && t < WEFTI_TRACKS; t++) {
         const wefti_track *track = &op->tracks[t];
-        if (track->next < track->count && track->wait == wait) {
+        if (track->at.next < track->at.count && track->wait == wait) {
             return track;
         }
     }

@@ -63,6 +63,7 @@ extern "C" {
  *                same, so a chunk waits for those before it.
  *                A rank that receives nothing of a GATHER raises one chunk of
  *                its arrived gate at the end.
+ *                weft_op_ready_order says in which order to make chunks.
  * ready_chunk    the gate's chunk that belongs to element 0 of send.
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP. TP, CP, EP and PP
@@ -74,8 +75,22 @@ extern "C" {
  * timeout_ms     after so long without a step the communicator fails, on all
  *                ranks, as after its own timeout_ms; 0: that one. Where ranks
  *                differ the shortest counts. UINT64_MAX: never.
+ * chunk_order    which way the operation goes through what gate_elems cuts it
+ *                into; the same on all ranks, also on those without gates.
+ *                Without a cut it means nothing; v forms: ASCENDING.
  */
 #define WEFT_GATE_PER_RANK ((size_t)-2)
+
+/*
+ * weft_chunk_order - ASCENDING: from the first gate chunk of each part (or of
+ * the whole buffer, where it has none) to the last. DESCENDING: from the last
+ * to the first, as gradients come out of a backward pass.
+ */
+typedef enum weft_chunk_order {
+    WEFT_CHUNK_ORDER_ASCENDING,
+    WEFT_CHUNK_ORDER_DESCENDING,
+    WEFT_CHUNK_ORDER_COUNT
+} weft_chunk_order;
 
 typedef struct weft_op {
     size_t size_bytes;
@@ -97,6 +112,7 @@ typedef struct weft_op {
     const char *label;
     const void *scale;
     uint64_t timeout_ms;
+    weft_chunk_order chunk_order;
 } weft_op;
 
 /*
@@ -116,6 +132,43 @@ typedef struct weft_op {
  */
 WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
                                         weft_comm *comm, weft_stream *stream);
+
+/*
+ * weft_op_ready_order, weft_op_arrived_order - in which order the chunks of a
+ * ready gate are best made, and those of an arrived gate come.
+ *
+ * Both are known before the post, from op, the rank and the algorithm that comm
+ * gives op. Chunks that are ready in another order move too, but each waits for
+ * those that stand before it where they go the same way. One of more than one
+ * message may wait for all of its round.
+ *
+ * ready     what other ranks wait for first, round by round: the parts of rank
+ *           + 1, rank + 2, .. Of a reduction the own part closes each round, as
+ *           peers' data are held until it can be added; in ALLTOALL and SCATTER
+ *           it stands at the end, as only this rank uses it.
+ * arrived   what this rank has itself, then what peers send, round by round.
+ *           Chunks on one way arrive in just that order, those of this rank
+ *           once they are ready.
+ *
+ * op          as weft_op_post takes it; what it asks of gates counts whether it
+ *             has them or not, and the chunks are as many.
+ * chunks_out  [room] each chunk once, counted from ready_chunk or
+ *             arrived_chunk; may be NULL with room 0.
+ * count_out   how many there are: none in ready of a rank that does not send.
+ *
+ * Returns     OK | ERR_INVALID (as the post, or room is not 0 and below the
+ *             count: count_out is set then) | ERR_NO_MEMORY.
+ * Threads     any.  Blocks: no.  Allocates: for the time of the call.
+ */
+WEFT_NODISCARD weft_status weft_op_ready_order(const weft_op *op,
+                                               weft_comm *comm,
+                                               size_t *chunks_out, size_t room,
+                                               size_t *count_out);
+WEFT_NODISCARD weft_status weft_op_arrived_order(const weft_op *op,
+                                                 weft_comm *comm,
+                                                 size_t *chunks_out,
+                                                 size_t room,
+                                                 size_t *count_out);
 
 /*
  * The short forms. send and recv are host memory or the communicator's

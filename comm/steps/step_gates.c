@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/step_gates.c - from a step's elements to the chunks of the gates. What
+ * has been written of each chunk of the receive buffer is counted, as several
+ * steps may write it.
+ */
+#include "comm/steps/step_gates.h"
+
+#include "comm/engine/op.h"
+
+/* Whose part a step of a v form moves: to or from whom, or this rank's own. */
+static int part_of(const wefti_op *op, const wefti_step *step)
+{
+    return step->peer == WEFTI_ALL_PEERS ? op->problem.rank : step->peer;
+}
+
+void wefti_step_get_chunks(const wefti_op *op, const wefti_step *step,
+                           bool send, size_t *first_out, size_t *last_out)
+{
+    if (op->gate_per_rank) {
+        const int rank = part_of(op, step);
+        *first_out = *last_out = send ? wefti_op_send_chunk(op, rank)
+                                      : wefti_op_recv_chunk(op, rank);
+        return;
+    }
+    const size_t begin = send ? step->src_elem : step->dst_elem;
+    *first_out = begin / op->gate_elems;
+    *last_out = (begin + step->elems - 1) / op->gate_elems;
+}
+
+bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
+                          size_t *chunk_out)
+{
+    if (!op->desc.ready || step->src != WEFTI_BUFFER_SEND || step->elems == 0) {
+        return false;
+    }
+    size_t first, last;
+    wefti_step_get_chunks(op, step, true, &first, &last);
+    for (size_t chunk = first; chunk <= last; chunk++) {
+        if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
+                                op->epoch)) {
+            *chunk_out = chunk;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void part_arrived(wefti_op *op, const wefti_step *step)
+{
+    const int rank = part_of(op, step);
+    const size_t chunk = wefti_op_recv_chunk(op, rank);
+    op->gate_arrived[chunk] += step->elems;
+    if (op->gate_arrived[chunk] == wefti_op_recv_part(op, rank)) {
+        wefti_op_raise_arrived(op, chunk);
+    }
+}
+
+void wefti_step_announce(wefti_op *op, const wefti_step *step)
+{
+    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV) {
+        return;
+    }
+    if (op->gate_per_rank) {
+        part_arrived(op, step);
+        return;
+    }
+    if (op->gate_elems == SIZE_MAX) {
+        return;
+    }
+    size_t total = wefti_op_recv_elems(op);
+    size_t at = step->dst_elem;
+    size_t end = at + step->elems;
+    while (at < end) {
+        size_t chunk = at / op->gate_elems;
+        size_t chunk_begin = chunk * op->gate_elems;
+        size_t chunk_end = total - chunk_begin < op->gate_elems
+                               ? total
+                               : chunk_begin + op->gate_elems;
+        size_t stop = end < chunk_end ? end : chunk_end;
+        op->gate_arrived[chunk] += stop - at;
+        if (op->gate_arrived[chunk] == chunk_end - chunk_begin) {
+            wefti_op_raise_arrived(op, chunk);
+        }
+        at = stop;
+    }
+}

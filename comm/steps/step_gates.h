@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/step_gates.h - which gate chunks a step reads and writes.
+ */
+#ifndef COMM_STEPS_STEP_GATES_H
+#define COMM_STEPS_STEP_GATES_H
+
+#include "comm/core/core.h"
+
+/* The gate chunks, first to last, that hold what step reads of the send buffer,
+ * or writes of the receive buffer; it has elements. */
+void wefti_step_get_chunks(const wefti_op *op, const wefti_step *step,
+                           bool send, size_t *first_out, size_t *last_out);
+
+/* The first chunk of the send buffer that step reads and that is not ready;
+ * false: none. */
+bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
+                          size_t *chunk_out);
+
+/* What step writes of the receive buffer is there: raises the arrived gate's
+ * chunks that are complete with it. */
+void wefti_step_announce(wefti_op *op, const wefti_step *step);
+
+#endif

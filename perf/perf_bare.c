@@ -93,16 +93,18 @@ static bool send_all(int fd, const unsigned char *bytes, size_t count)
     return true;
 }
 
-/* A part's share of the wire; from its begin again where that is more. */
+/* What is due of a part; from its begin again where that is more. */
 static bool send_part(worker *self, const wefti_perf_bare_round *round,
-                      size_t begin, size_t part_bytes, size_t wire_bytes)
+                      const wefti_perf_part *part)
 {
-    while (wire_bytes > 0) {
-        size_t count = wire_bytes < part_bytes ? wire_bytes : part_bytes;
-        if (!send_all(self->fd, round->send + begin, count)) {
+    const unsigned char *begin = round->send + part->first * round->elem_bytes;
+    const size_t part_bytes = part->elems * round->elem_bytes;
+    for (size_t left = part->wire_bytes; left > 0;) {
+        const size_t count = left < part_bytes ? left : part_bytes;
+        if (!send_all(self->fd, begin, count)) {
             return false;
         }
-        wire_bytes -= count;
+        left -= count;
     }
     return true;
 }
@@ -111,24 +113,13 @@ static bool send_round(worker *self)
 {
     wefti_perf_bare *bare = self->bare;
     const wefti_perf_bare_round *round = &bare->now;
-    size_t begin = 0, sent = 0;
-    for (size_t part = 0; begin < round->send_bytes; part++) {
-        if (!await_above(bare, &bare->ready, part)) {
+    for (size_t i = 0; i < round->parts->count; i++) {
+        if (!await_above(bare, &bare->ready, i)) {
             return true;
         }
-        const size_t left = round->send_bytes - begin;
-        const size_t bytes =
-            left < round->part_bytes ? left : round->part_bytes;
-        /* What all up to here have to have sent. */
-        const size_t due =
-            (size_t)((double)round->wire_bytes * (double)(begin + bytes) /
-                     (double)round->send_bytes);
-        const size_t until = left == bytes ? round->wire_bytes : due;
-        if (!send_part(self, round, begin, bytes, until - sent)) {
+        if (!send_part(self, round, &round->parts->list[i])) {
             return false;
         }
-        sent = until;
-        begin += bytes;
     }
     return true;
 }
@@ -152,8 +143,9 @@ static bool await_bytes(int fd, size_t left_bytes)
 static bool receive_round(worker *self)
 {
     wefti_perf_bare *bare = self->bare;
-    for (size_t got = 0; got < bare->now.wire_bytes;) {
-        const size_t left = bare->now.wire_bytes - got;
+    const size_t wire_bytes = bare->now.parts->wire_bytes;
+    for (size_t got = 0; got < wire_bytes;) {
+        const size_t left = wire_bytes - got;
         ssize_t count = recv(self->fd, bare->inbox + got, left, MSG_DONTWAIT);
         if (count > 0) {
             got += (size_t)count;

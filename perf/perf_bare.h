@@ -10,18 +10,18 @@
 #ifndef PERF_PERF_BARE_H
 #define PERF_PERF_BARE_H
 
-#include "perf/perf_rank.h"
+#include "perf/perf_parts.h"
 
 enum { WEFTI_PERF_BARE_LOWAT_BYTES = 256 << 10 };
 
 typedef struct wefti_perf_bare wefti_perf_bare;
 
-/* What this rank sends in a round, and receives: the same. */
+/* What this rank sends in a round, part by part as they are made; it receives
+ * as many bytes. */
 typedef struct wefti_perf_bare_round {
-    const unsigned char *send; /* borrowed until the round is over */
-    size_t send_bytes;         /* made in parts of part_bytes, the last less */
-    size_t part_bytes;
-    size_t wire_bytes; /* of all parts: each sends its share of them */
+    const unsigned char *send; /* both borrowed until the round is over */
+    const wefti_perf_parts *parts;
+    size_t elem_bytes;
 } wefti_perf_bare_round;
 
 /* Of this rank's two threads. */
@@ -46,7 +46,7 @@ void wefti_perf_bare_close(wefti_perf_bare *bare); /* NULL is legal */
 void wefti_perf_bare_begin(wefti_perf_bare *bare,
                            const wefti_perf_bare_round *round);
 
-/* One more part is. */
+/* One more of its parts is, the next in their order. */
 void wefti_perf_bare_signal(wefti_perf_bare *bare);
 
 /*

@@ -11,12 +11,13 @@
 #include "perf/grind.h"
 #include "perf/perf_bare.h"
 #include "perf/perf_call.h"
+#include "perf/perf_parts.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARTS = 16, LEDGER_ROOM = 1 << 15, ITERATIONS = 20, TRIAL_CALLS = 5 };
+enum { LEDGER_ROOM = 1 << 15, ITERATIONS = 20, TRIAL_CALLS = 5 };
 
 /* The last two by bare sockets, if asked for. */
 typedef enum mode { COMP, SER, OVL, ALONE, BARE_SER, BARE_OVL, MODES } mode;
@@ -33,7 +34,7 @@ typedef struct bench {
     weft_ledger *ledger;
     wefti_perf_bare *bare; /* NULL: not asked for */
     wefti_grind grind;
-    size_t part_elems;
+    wefti_perf_parts parts;
     size_t part_rows; /* of compute to each part */
     size_t call;      /* of the pool; also the gate's epoch, less 1 */
     int iterations;
@@ -47,30 +48,21 @@ typedef struct bench {
     int64_t wrong;
 } bench;
 
-/* Parts of the send buffer that have elements. */
-static size_t count_parts(const bench *it)
-{
-    size_t elems = it->pool.subject.send_elems;
-    return (elems + it->part_elems - 1) / it->part_elems;
-}
-
 /* Makes the send buffer part by part, and says so at the gate, and to the bare
  * sockets' sender if they are at work. */
 static weft_status compute(bench *it, bool bare)
 {
-    size_t elems = it->pool.subject.send_elems;
-    for (size_t part = 0; part < count_parts(it); part++) {
-        size_t first = part * it->part_elems;
-        size_t count =
-            elems - first < it->part_elems ? elems - first : it->part_elems;
+    for (size_t i = 0; i < it->parts.count; i++) {
+        const wefti_perf_part *part = &it->parts.list[i];
         weft_span span =
             weft_span_open(it->ledger, WEFT_CLASS_COMPUTE, "part", NULL);
         wefti_grind_run(&it->grind, it->part_rows);
-        weft_status status =
-            wefti_perf_pool_fill(&it->pool, it->rank, it->call, first, count);
+        weft_status status = wefti_perf_pool_fill(&it->pool, it->rank, it->call,
+                                                  part->first, part->elems);
         weft_span_close(it->ledger, span, NULL);
         if (status == WEFT_OK) {
-            status = weft_gate_signal(it->ready, part, it->call + 1, NULL);
+            status =
+                weft_gate_signal(it->ready, part->chunk, it->call + 1, NULL);
         }
         if (status != WEFT_OK) {
             return status;
@@ -87,35 +79,27 @@ static weft_status make_all(bench *it)
 {
     weft_status status = wefti_perf_pool_fill(&it->pool, it->rank, it->call, 0,
                                               it->pool.subject.send_elems);
-    for (size_t part = 0; status == WEFT_OK && part < count_parts(it); part++) {
-        status = weft_gate_signal(it->ready, part, it->call + 1, NULL);
+    for (size_t i = 0; status == WEFT_OK && i < it->parts.count; i++) {
+        status = weft_gate_signal(it->ready, i, it->call + 1, NULL);
     }
     return status;
 }
 
 static weft_status post(bench *it)
 {
-    const wefti_perf_gate gate = {it->ready, it->part_elems, it->call + 1};
+    const wefti_perf_gate gate = {it->ready, it->parts.part_elems,
+                                  it->call + 1};
     return wefti_perf_call_post_gated(&it->pool, it->call, &gate,
                                       it->rank->comm, it->rank->stream);
 }
 
-static size_t wire_bytes(const wefti_perf_case *subject)
-{
-    return (size_t)((double)subject->bytes *
-                    wefti_perf_op_bus_factor(subject->op, subject->nranks));
-}
-
 static void begin_bare(bench *it)
 {
-    const wefti_perf_case *subject = &it->pool.subject;
-    const size_t elem_bytes = weft_dtype_bytes(subject->dtype);
     wefti_perf_bare_begin(
         it->bare, &(wefti_perf_bare_round){
                       .send = wefti_perf_pool_at(&it->pool, it->call).send,
-                      .send_bytes = subject->send_elems * elem_bytes,
-                      .part_bytes = it->part_elems * elem_bytes,
-                      .wire_bytes = wire_bytes(subject)});
+                      .elem_bytes = weft_dtype_bytes(it->pool.subject.dtype),
+                      .parts = &it->parts});
 }
 
 /* As ser or ovl, the operation being the bare sockets' exchange. */
@@ -127,7 +111,7 @@ static weft_status run_bare(bench *it, mode which)
     weft_status status = compute(it, which == BARE_OVL);
     if (which == BARE_SER) {
         begin_bare(it);
-        for (size_t part = 0; part < count_parts(it); part++) {
+        for (size_t i = 0; i < it->parts.count; i++) {
             wefti_perf_bare_signal(it->bare);
         }
     }
@@ -244,7 +228,7 @@ static weft_status calibrate(bench *it)
         return status;
     }
     double rows = (double)agreed[0] * 1e3 / (double)agreed[1];
-    size_t parts = count_parts(it) > 0 ? count_parts(it) : 1;
+    size_t parts = it->parts.count > 0 ? it->parts.count : 1;
     it->part_rows = (size_t)(rows / (double)parts) + 1;
     return WEFT_OK;
 }
@@ -402,8 +386,6 @@ static weft_status init(bench *it, wefti_perf_rank *rank,
 {
     *it = (bench){.rank = rank, .iterations = iterations};
     wefti_grind_init(&it->grind);
-    it->part_elems = (subject->send_elems + PARTS - 1) / PARTS;
-    it->part_elems = it->part_elems > 0 ? it->part_elems : 1;
     weft_status status = wefti_perf_pool_init(
         &it->pool, rank, subject, wefti_sample_copies(subject->bytes));
     if (status != WEFT_OK) {
@@ -411,13 +393,18 @@ static weft_status init(bench *it, wefti_perf_rank *rank,
     }
     size_t count = (size_t)iterations;
     it->values = calloc(count * 3 * MODES, sizeof(*it->values));
-    status = it->values ? weft_gate_create(rank->device, PARTS, &it->ready)
-                        : wefti_error(WEFT_ERR_NO_MEMORY, "%zu times", count);
+    status = it->values
+                 ? weft_gate_create(rank->device, WEFTI_PERF_PARTS, &it->ready)
+                 : wefti_error(WEFT_ERR_NO_MEMORY, "%zu times", count);
     if (status == WEFT_OK) {
         status = weft_ledger_create(LEDGER_ROOM, &it->ledger);
     }
+    if (status == WEFT_OK) {
+        status = wefti_perf_parts_plan(
+            subject, wefti_perf_pool_at(&it->pool, 0), rank->comm, &it->parts);
+    }
     if (status == WEFT_OK && rank->options->bare) {
-        status = wefti_perf_bare_open(rank, wire_bytes(subject), &it->bare);
+        status = wefti_perf_bare_open(rank, it->parts.wire_bytes, &it->bare);
     }
     if (status != WEFT_OK) {
         fini(it);

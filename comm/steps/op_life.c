@@ -26,6 +26,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { FAR_SLOTS = 8 }; /* of a channel, where no two ranks share memory */
+
 static size_t sum_of(const size_t *counts, int nranks)
 {
     size_t sum = 0;
@@ -160,20 +162,40 @@ static bool lane_free(weft_comm *comm, const wefti_op *op)
     return least >= op->number - WEFTI_LANES;
 }
 
-static void open_window(weft_comm *comm, wefti_op *op)
+/*
+ * How many messages each channel has room for. No more than the pattern needs
+ * where ranks share memory: what is in a cache is copied faster. Where none do,
+ * a round trip and two wake-ups lie between a message and the word that its
+ * slot is free, which are not to keep the link waiting.
+ */
+static void count_slots(const weft_comm *comm, wefti_op *op)
 {
     const wefti_pattern *pattern = op->choice.pattern;
-    size_t elem = wefti_wide_bytes(op->desc.dtype);
-    op->slot_bytes = (op->choice.chunk_elems * elem + 63) / 64 * 64;
-    int most = (int)(WEFTI_WINDOW_BYTES / op->slot_bytes);
-    size_t begin = 0;
+    const bool far = comm->fabric.net && !comm->grouping;
+    int spare = (int)(WEFTI_WINDOW_BYTES / op->slot_bytes);
     for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
         int slots = pattern->slots(&op->problem, channel);
         slots = slots < comm->slots_max ? slots : comm->slots_max;
-        op->slots[channel] = slots < most ? slots : most;
+        op->slots[channel] = slots < spare ? slots : spare;
+        spare -= op->slots[channel];
+    }
+    for (int channel = 0; far && channel < WEFTI_CHANNELS; channel++) {
+        int more = op->slots[channel] ? FAR_SLOTS - op->slots[channel] : 0;
+        more = more < spare ? more : spare;
+        op->slots[channel] += more > 0 ? more : 0;
+        spare -= more > 0 ? more : 0;
+    }
+}
+
+static void open_window(weft_comm *comm, wefti_op *op)
+{
+    size_t elem = wefti_wide_bytes(op->desc.dtype);
+    op->slot_bytes = (op->choice.chunk_elems * elem + 63) / 64 * 64;
+    count_slots(comm, op);
+    size_t begin = 0;
+    for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
         op->slots_begin[channel] = begin;
         begin += (size_t)op->slots[channel] * op->slot_bytes;
-        most -= op->slots[channel];
     }
     for (op->window = 0; comm->windows_used >> op->window & 1;) {
         op->window++;

@@ -110,7 +110,8 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                     .arrived_chunk = part->arrived_chunk,
                     .class_id = part->class_id,
                     .label = part->label,
-                    .timeout_ms = part->timeout_ms};
+                    .timeout_ms = part->timeout_ms,
+                    .chunk_order = part->chunk_order};
     letter_out->epoch = epoch ? epoch : part->epoch;
     wefti_role role; /* looked up again when its turn comes */
     return wefti_check_op(op, letter_out->epoch, comm, &role,

@@ -12,7 +12,7 @@
 #ifndef WEFT_P2P_H
 #define WEFT_P2P_H
 
-#include "weft/comm.h"
+#include "weft/op.h"
 #include "weft/types.h"
 
 #ifdef __cplusplus
@@ -49,6 +49,7 @@ typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
  * label          for messages and the ledger; borrowed until done; NULL: none.
  * timeout_ms     as weft_op's, from when it is the oldest of those between the
  *                same two ranks, in the same direction.
+ * chunk_order    as weft_op's: the same on both sides.
  */
 typedef struct weft_p2p {
     size_t size_bytes;
@@ -66,6 +67,7 @@ typedef struct weft_p2p {
     weft_class class_id;
     const char *label;
     uint64_t timeout_ms;
+    weft_chunk_order chunk_order;
 } weft_p2p;
 
 /*

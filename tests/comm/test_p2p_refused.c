@@ -98,6 +98,9 @@ static int bad_parts(weft_comm *comm, void *context)
     bad.epoch = 1;
     bad.arrived_chunk = 2;
     failures += refuse(comm, good, bad, "list[2]: arrived needs chunks 2..2");
+    bad = part(WEFT_P2P_RECV, data + 40, 4, 0);
+    bad.chunk_order = WEFT_CHUNK_ORDER_COUNT;
+    failures += refuse(comm, good, bad, "list[2]: chunk_order 2: allowed is");
     bad = part(WEFT_P2P_RECV, data + 3, 1, 0);
     failures += refuse(comm, good, bad, "overlaps that of list[0]");
     bad = part(WEFT_P2P_RECV, data + 8, 8, 0);

@@ -4,7 +4,8 @@
  * of the same length hides, and what that costs the compute.
  *
  * The compute makes the send buffer in parts, in the order that the operation
- * wants them (perf_parts.h), and signals its ready gate after each. Four runs of equal work, in turn, in every iteration:
+ * wants them (perf_parts.h), and signals its ready gate after each. Four runs
+ * of equal work, in turn, in every iteration:
  *
  *   comp    the compute alone           ser   the compute, then the operation
  *   alone   the operation alone         ovl   both at once, tied by the gate

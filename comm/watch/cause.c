@@ -48,8 +48,8 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
     }
     for (int t = 0; op->choice.pattern && t < WEFTI_TRACKS; t++) {
         const wefti_track *track = &op->tracks[t];
-        if (track->at.next < track->at.count && track->wait == WEFTI_WAIT_PEER &&
-            track->peer == peer) {
+        if (track->at.next < track->at.count &&
+            track->wait == WEFTI_WAIT_PEER && track->peer == peer) {
             return true;
         }
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/post/chunk_order.c - in which order an operation reads and writes its gate
- * chunks: the pattern's steps, walked through without a communicator's state.
+ * comm/post/chunk_order.c - in which order an operation reads and writes its
+ * gate chunks: the pattern's steps, walked through without a communicator's
+ * state.
  *
  *   track 0   SEND 5   SEND 9   SEND 6   SEND 10     ready of rank 0 of 3:
  *   track 1   FOLD 1            FOLD 2               5 9 1 6 10 2
@@ -17,8 +18,8 @@
 #include "comm/engine/op.h"
 #include "comm/post/letters.h"
 #include "comm/post/post.h"
-#include "comm/steps/step_gates.h"
 #include "comm/steps/op_life.h"
+#include "comm/steps/step_gates.h"
 #include "comm/steps/track.h"
 
 #include <stdlib.h>

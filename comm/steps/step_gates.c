@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/step_gates.c - from a step's elements to the chunks of the gates. What
- * has been written of each chunk of the receive buffer is counted, as several
- * steps may write it.
+ * comm/steps/step_gates.c - from a step's elements to the chunks of the gates.
+ * What has been written of each chunk of the receive buffer is counted, as
+ * several steps may write it.
  */
 #include "comm/steps/step_gates.h"
 

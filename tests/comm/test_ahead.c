@@ -11,7 +11,7 @@
 #include "tests/comm/world.h"
 
 #include "base/clock.h"
-#include "comm/core.h"
+#include "comm/core/core.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

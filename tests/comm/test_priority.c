@@ -12,8 +12,8 @@
  * Threads.
  */
 #include "comm/core/core.h"
-#include "comm/engine/engine.h"
 #include "comm/core/observer.h"
+#include "comm/engine/engine.h"
 #include "tests/comm/all_reduce_op.h"
 #include "tests/comm/world.h"
 

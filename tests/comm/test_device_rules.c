@@ -5,11 +5,10 @@
  * streams and scalars of the wrong place are refused by name; waiting costs
  * little.
  *
- * Method: worlds of two threads on the shadow device. A spy in the place of its
- * table looks who holds the lock at each call that may be a driver's, and at
- * copies for a reduction what had been stored; copies for a message it holds
- * back in their stream until the one behind them has been asked for. Waiting is
- * measured by the processor time of the thread that waits.
+ * Method: worlds of two threads on the shadow device. A spy in its table's
+ * place looks who holds the lock at each call that may be a driver's, and at
+ * copies for a reduction what had been stored; it holds a message's copies back
+ * until the one behind was asked for. Waiting is measured by processor time.
  */
 #include "tests/comm/world.h"
 

@@ -16,6 +16,7 @@ typedef enum wefti_purpose {
     WEFTI_PURPOSE_CREATE,
     WEFTI_PURPOSE_SPLIT,
     WEFTI_PURPOSE_MEM_CREATE,
+    WEFTI_PURPOSE_MEM_REGISTER,
     WEFTI_PURPOSE_REDOP,
     WEFTI_PURPOSE_PUT, /* these three only ever in wefti_wait_record */
     WEFTI_PURPOSE_SIGNAL,

@@ -25,6 +25,14 @@ typedef struct info {
     uint64_t bytes;
 } info;
 
+/* What a call asks for. own NULL: memory of the job. */
+typedef struct request {
+    wefti_purpose purpose;
+    bool registered;
+    unsigned char *own;
+    size_t bytes;
+} request;
+
 /* The domain's page of a memory. */
 typedef struct header {
     _Atomic uint32_t gone; /* fetch-and-add by each that leaves, to the last */
@@ -55,24 +63,33 @@ _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
 
 unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank)
 {
-    return get_part(mem, rank) + cells_bytes(mem->comm);
-}
-
-static bool is_near(const weft_comm *comm, int peer)
-{
-    const wefti_membership *job = comm->engine->members;
-    return !job || wefti_membership_is_near(job, comm->peers[peer].world_rank);
+    return mem->registered ? mem->own
+                           : get_part(mem, rank) + cells_bytes(mem->comm);
 }
 
 bool wefti_mem_is_near(const weft_mem *mem, int peer)
 {
-    return is_near(mem->comm, peer);
+    const weft_comm *comm = mem->comm;
+    const wefti_membership *job = comm->engine->members;
+    return peer == comm->rank || !job ||
+           (!mem->registered &&
+            wefti_membership_is_near(job, comm->peers[peer].world_rank));
+}
+
+/* Whether puts and signals to some peer are messages. */
+static bool has_far(const weft_mem *mem)
+{
+    return (mem->registered ? 1 : mem->comm->near_count) < mem->comm->nranks;
 }
 
 /* Sizes of a memory of so many bytes a rank; a status if that is too much. */
-static weft_status plan(const weft_comm *comm, size_t bytes, weft_mem *mem)
+static weft_status plan(const weft_comm *comm, const request *asked,
+                        weft_mem *mem)
 {
-    mem->bytes = bytes;
+    const size_t bytes = asked->registered ? 0 : asked->bytes;
+    mem->bytes = asked->bytes;
+    mem->own = asked->own;
+    mem->registered = asked->registered;
     if (bytes > WEFTI_MEMORY_REACH_BYTES / 2 / (uint64_t)comm->nranks) {
         return wefti_error(WEFT_ERR_INVALID,
                            "bytes %zu on each of %d ranks: allowed is up to "
@@ -125,7 +142,7 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
     if (status == WEFT_OK) {
         wefti_copies_pin(comm, mem->mapping);
     }
-    if (status == WEFT_OK && comm->near_count < comm->nranks) {
+    if (status == WEFT_OK && has_far(mem)) {
         status = wefti_engine_start(comm->engine);
     }
     return status;
@@ -134,7 +151,7 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
 /* From here on far peers' messages find it. */
 static void enlist(weft_comm *comm, weft_mem *mem)
 {
-    mem->engaged = comm->near_count < comm->nranks;
+    mem->engaged = has_far(mem);
     pthread_mutex_lock(&comm->engine->lock);
     mem->next = comm->mems;
     comm->mems = mem;
@@ -176,25 +193,21 @@ static void leave(weft_comm *comm, weft_mem *mem)
     wefti_mapping_close(mem->mapping);
 }
 
-weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
+/* refused: what this rank's arguments got; the others must learn of it. */
+static weft_status make(weft_comm *comm, const request *asked,
+                        weft_status refused, weft_mem **mem_out)
 {
-    if (!wefti_comm_is_live(comm)) {
-        return wefti_comm_refuse(comm, "comm");
-    }
-    if (!mem_out) {
-        return wefti_error(WEFT_ERR_INVALID,
-                           "mem_out is NULL: allowed is a place for one");
-    }
-    *mem_out = NULL;
     weft_mem *mem = calloc(1, sizeof(*mem));
-    weft_status refused =
-        mem ? plan(comm, bytes, mem)
-            : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a weft_mem");
+    if (refused == WEFT_OK) {
+        refused =
+            mem ? plan(comm, asked, mem)
+                : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a weft_mem");
+    }
     wefti_consensus consensus = {.comm = comm,
-                                 .purpose = WEFTI_PURPOSE_MEM_CREATE,
+                                 .purpose = asked->purpose,
                                  .what = "map the memory",
                                  .refused = " could not begin"};
-    weft_status status = compare(&consensus, refused, bytes);
+    weft_status status = compare(&consensus, refused, asked->bytes);
     if (status != WEFT_OK) {
         free(mem);
         return status;
@@ -223,6 +236,40 @@ weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
     }
     *mem_out = mem;
     return WEFT_OK;
+}
+
+static weft_status check_call(weft_comm *comm, weft_mem **mem_out)
+{
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    if (!mem_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "mem_out is NULL: allowed is a place for one");
+    }
+    *mem_out = NULL;
+    return WEFT_OK;
+}
+
+weft_status weft_mem_create(weft_comm *comm, size_t bytes, weft_mem **mem_out)
+{
+    const request asked = {.purpose = WEFTI_PURPOSE_MEM_CREATE, .bytes = bytes};
+    weft_status status = check_call(comm, mem_out);
+    return status == WEFT_OK ? make(comm, &asked, WEFT_OK, mem_out) : status;
+}
+
+weft_status weft_mem_register(weft_comm *comm, void *pointer, size_t bytes,
+                              weft_mem **mem_out)
+{
+    const request asked = {.purpose = WEFTI_PURPOSE_MEM_REGISTER,
+                           .registered = true,
+                           .own = pointer,
+                           .bytes = bytes};
+    weft_status status = check_call(comm, mem_out);
+    return status == WEFT_OK
+               ? make(comm, &asked, wefti_mem_check_range(comm, pointer, bytes),
+                      mem_out)
+               : status;
 }
 
 void weft_mem_destroy(weft_mem *mem)

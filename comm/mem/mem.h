@@ -4,15 +4,17 @@
  *
  *   header | part of rank 0 | part of rank 1 | ...     in a domain's memory
  *   part:  cells   [source][slot] counters, each raised by its source
- *          data    the owner's bytes
+ *          data    the owner's bytes; none where these are registered: memory
+ *                  of the owner's own, which no other process has mapped
  *
  * Each domain has one such range, in which only its own ranks' parts are used.
- * A near peer is written to directly. To a far one, data and signals travel as
- * messages on the ring of letters, channel WEFTI_MEM_CHANNEL, and the engine
+ * What a rank can map is written to directly. To any other rank, and to all
+ * others where memory is registered, data and signals travel as messages on the
+ * queue of point-to-point messages, channel WEFTI_MEM_CHANNEL, and the engine
  * of their target puts them where they belong; being in one queue, they keep
  * their order.
  *
- * A cell's raise (by its source; by its owner's engine for a far source)
+ * A cell's raise (by its source; by its owner's engine where that is a message)
  * releases the data put before; a wait's load acquires them. Both are
  * sequentially consistent, because the bell needs it.
  */
@@ -33,7 +35,9 @@ struct weft_mem {
     size_t part_bytes, total_bytes;
     uint64_t offset; /* in the domain's memory */
     wefti_mapping *mapping;
-    bool engaged; /* keeps the engine's thread awake for far peers */
+    unsigned char *own; /* of a registered one: this rank's bytes */
+    bool registered;
+    bool engaged; /* keeps the engine's thread awake for messages */
 };
 
 /*
@@ -45,8 +49,18 @@ _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
                                      int slot);
 unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank);
 
-/* Whether peer's part is in this rank's domain. */
+/* Whether this rank writes to peer's part by itself. */
 bool wefti_mem_is_near(const weft_mem *mem, int peer);
+
+/*
+ * wefti_mem_check_range - whether comm's rank may offer these bytes to others:
+ * memory that this process writes, and that no other weft_mem of comm has.
+ *
+ * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (a device's) | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_mem_check_range(weft_comm *comm,
+                                                 const void *pointer,
+                                                 size_t bytes);
 
 /* Frees what its user has not destroyed. */
 void wefti_mems_fini(weft_comm *comm);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/mem/mem_far.c - puts and signals to ranks that share no memory with this
- * one: messages of one queue per pair, carried out by the engine of their
- * target.
+ * comm/mem/mem_far.c - puts and signals to memory that this rank has not
+ * mapped, of another domain or registered: messages of one queue per pair,
+ * carried out by the engine of their target.
  *
  *   message    count             kind       cut          bytes
  *   put        offset in bytes   memory id  0            what to put there
@@ -125,7 +125,7 @@ bool wefti_mem_far_receive(weft_comm *comm)
 {
     bool moved = false;
     for (int peer = 0; peer < comm->nranks; peer++) {
-        if (wefti_mem_is_near(comm->mems, peer)) {
+        if (peer == comm->rank) {
             continue;
         }
         wefti_fabric_path path = path_to(peer);

@@ -49,6 +49,31 @@ WEFT_NODISCARD weft_status weft_mem_create(weft_comm *comm, size_t bytes,
                                            weft_mem **mem_out);
 
 /*
+ * weft_mem_register - let peers put into memory that is there already: bytes
+ * from pointer on; collective over comm.
+ *
+ * pointer   host memory that this process may write, at any address and of any
+ *           alignment; on each rank its own. Borrowed until weft_mem_destroy:
+ *           what peers put is written at any time until then. NULL where bytes
+ *           is 0.
+ * bytes     the same on all ranks.
+ *
+ * It is used as created memory is, by put, signal and wait with the same
+ * promises. But other processes do not map it, so weft_mem_get_peer_base is
+ * NULL for all other ranks, and what is put travels as messages also where
+ * ranks share memory: it is copied twice, the second time by the owner's
+ * progress thread. Where speed matters, create memory.
+ *
+ * Returns     as weft_mem_create. Also ERR_INVALID (pointer is NULL, or part of
+ *             the memory cannot be written or is another weft_mem's),
+ *             ERR_UNSUPPORTED (memory of a device); where one rank's cannot be,
+ *             on all ranks: the text of the others names the rank.
+ * Threads     one caller per comm at a time.  Blocks: until all have called.
+ */
+WEFT_NODISCARD weft_status weft_mem_register(weft_comm *comm, void *pointer,
+                                             size_t bytes, weft_mem **mem_out);
+
+/*
  * weft_mem_destroy - local: the other ranks' parts stay as long as they keep
  * them, and all is given back when the last has left.
  *
@@ -62,8 +87,8 @@ void weft_mem_destroy(weft_mem *mem);
 /*
  * weft_mem_get_base       where this rank's memory begins.
  * weft_mem_get_peer_base  where a peer's does, if it can be reached by loads
- *                         and stores (it shares memory with this rank), else
- *                         NULL.
+ *                         and stores (it shares memory with this rank, and
+ *                         was not registered), else NULL.
  * weft_mem_get_bytes      how large each rank's is.
  */
 void *weft_mem_get_base(const weft_mem *mem);
@@ -87,10 +112,12 @@ size_t weft_mem_get_bytes(const weft_mem *mem);
  *             ERR_NO_MEMORY | the fault of a communicator that has failed:
  *             ERR_PEER also if the peer has died, as is seen within 20 ms. What
  *             is put to one that has destroyed its communicator is lost; if it
- *             shares no memory with this rank, ERR_PEER names it in the end.
+ *             shares no memory with this rank, or the memory is registered,
+ *             ERR_PEER names it in the end.
  * Threads     any on one mem, if not on one stream.
- * Blocks      with a NULL stream; a peer that shares no memory with this rank
- *             takes the bytes at its own pace.
+ * Blocks      with a NULL stream; a peer that shares no memory with this rank,
+ *             and any peer where memory is registered, takes the bytes at its
+ *             own pace.
  * Allocates   only with a stream.
  */
 WEFT_NODISCARD weft_status weft_mem_put(weft_mem *mem, size_t dst_offset,

@@ -6,7 +6,8 @@
  * is ended, with the names of slot and peer; memory comes back.
  *
  * Method: ranks as threads or processes (argument) pass changing patterns and
- * acknowledge them by signals alone; every byte is looked at.
+ * acknowledge them by signals alone; every byte is looked at. With the argument
+ * "registered" behind it, in memory that was there already.
  */
 #include "tests/comm/spread.h"
 #include "tests/comm/world.h"
@@ -40,6 +41,23 @@ enum { ROUNDS = 1000 };
 enum { POISON = 0xA5, MOST_BYTES = 200000 };
 
 static const char *mode;
+static bool registered;
+
+/* Zeroed, and at an odd address where it is registered. */
+static weft_status open_mem(weft_comm *comm, size_t bytes, weft_mem **mem_out)
+{
+    return registered
+               ? weft_mem_register(comm, (char *)calloc(1, bytes + 1) + 1,
+                                   bytes, mem_out)
+               : weft_mem_create(comm, bytes, mem_out);
+}
+
+static void close_mem(weft_mem *mem)
+{
+    char *own = registered ? weft_mem_get_base(mem) : NULL;
+    weft_mem_destroy(mem);
+    free(own ? own - 1 : NULL);
+}
 
 static int run(const struct world *world)
 {
@@ -87,7 +105,7 @@ static int pass_messages(weft_comm *comm, void *context)
     int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
     unsigned char *out = malloc(MOST_BYTES);
     weft_mem *mem;
-    int failures = weft_mem_create(comm, MOST_BYTES, &mem) != WEFT_OK;
+    int failures = open_mem(comm, MOST_BYTES, &mem) != WEFT_OK;
     const unsigned char *in = weft_mem_get_base(mem);
     for (unsigned round = 1; round <= ROUNDS && !failures; round++) {
         size_t bytes = round % 16 ? random_next(&seed) % 3000
@@ -110,7 +128,7 @@ static int pass_messages(weft_comm *comm, void *context)
         failures += weft_mem_signal(mem, 1, 1, before, NULL) != WEFT_OK;
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
-    weft_mem_destroy(mem);
+    close_mem(mem);
     free(out);
     return failures > 63 ? 63 : failures;
 }
@@ -135,8 +153,7 @@ static int many_to_one(weft_comm *comm, void *context)
     int rank = weft_comm_get_rank(comm), nranks = weft_comm_get_nranks(comm);
     unsigned char out[PART];
     weft_mem *mem;
-    int failures =
-        weft_mem_create(comm, (size_t)nranks * PART, &mem) != WEFT_OK;
+    int failures = open_mem(comm, (size_t)nranks * PART, &mem) != WEFT_OK;
     const unsigned char *in = weft_mem_get_base(mem);
     for (unsigned round = 1; round <= ROUNDS / 4 && !failures; round++) {
         for (size_t i = 0; i < PART; i++) {
@@ -160,7 +177,7 @@ static int many_to_one(weft_comm *comm, void *context)
         failures += weft_mem_wait(mem, 7, round, 0, NULL) != WEFT_OK;
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
-    weft_mem_destroy(mem);
+    close_mem(mem);
     return failures > 63 ? 63 : failures;
 }
 
@@ -180,7 +197,7 @@ static int wrap_round(weft_comm *comm, void *context)
     int peer = 1 - weft_comm_get_rank(comm);
     weft_mem *mem;
     uint64_t value = 0;
-    int failures = weft_mem_create(comm, 0, &mem) != WEFT_OK;
+    int failures = open_mem(comm, 0, &mem) != WEFT_OK;
     for (unsigned round = 0; round < 40; round++) {
         uint64_t add = round % 3 ? (uint64_t)INT64_MAX - round : round + 1;
         value += add;
@@ -192,7 +209,7 @@ static int wrap_round(weft_comm *comm, void *context)
     }
     failures += weft_mem_get_signal(mem, 6, peer) != 0;
     failures += weft_mem_get_signal(mem, 64, peer) != 0;
-    weft_mem_destroy(mem);
+    close_mem(mem);
     return failures > 63 ? 63 : failures;
 }
 
@@ -241,7 +258,7 @@ static int on_streams(weft_comm *comm, void *context)
     int failures = weft_device_open("host", 0, &device) != WEFT_OK ||
                    weft_stream_create(device, 0, &sending) != WEFT_OK ||
                    weft_stream_create(device, 0, &looking) != WEFT_OK ||
-                   weft_mem_create(comm, BYTES, &mem) != WEFT_OK;
+                   open_mem(comm, BYTES, &mem) != WEFT_OK;
     for (unsigned round = 1; round <= TIMES && !failures; round++) {
         made[round] = (struct look){out, rank, 0, round, BYTES};
         looks[round] =
@@ -262,7 +279,7 @@ static int on_streams(weft_comm *comm, void *context)
         failures += looks[round].wrong;
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
-    weft_mem_destroy(mem);
+    close_mem(mem);
     weft_stream_destroy(sending);
     weft_stream_destroy(looking);
     weft_device_close(device);
@@ -289,7 +306,7 @@ static int from_shadow(weft_comm *comm, void *context)
     weft_stream *stream;
     weft_mem *mem;
     int failures =
-        weft_mem_create(comm, BYTES, &mem) != WEFT_OK ||
+        open_mem(comm, BYTES, &mem) != WEFT_OK ||
         weft_stream_create(device, 0, &stream) != WEFT_OK ||
         weft_device_alloc(device, BYTES, (void **)&hidden) != WEFT_OK;
     for (unsigned round = 1; round <= 4; round++) {
@@ -307,7 +324,7 @@ static int from_shadow(weft_comm *comm, void *context)
         failures += weft_stream_wait(stream) != WEFT_OK;
         failures += weft_barrier(comm, NULL) != WEFT_OK;
     }
-    weft_mem_destroy(mem);
+    close_mem(mem);
     weft_device_free(device, hidden);
     weft_stream_destroy(stream);
     free(out);
@@ -419,7 +436,7 @@ static int never_signalled(weft_comm *comm, void *context)
     (void)context;
     weft_mem *mem;
     int rank = weft_comm_get_rank(comm);
-    int failures = weft_mem_create(comm, 8, &mem) != WEFT_OK;
+    int failures = open_mem(comm, 8, &mem) != WEFT_OK;
     if (rank == 0) {
         failures += weft_mem_signal(mem, 3, 2, 1, NULL) != WEFT_OK;
     }
@@ -436,7 +453,7 @@ static int never_signalled(weft_comm *comm, void *context)
     failures += weft_mem_put(mem, 0, &rank, 1, WEFT_DTYPE_I32, 1, NULL) !=
                 WEFT_ERR_TIMEOUT;
     failures += weft_mem_signal(mem, 3, 1, 1, NULL) != WEFT_ERR_TIMEOUT;
-    weft_mem_destroy(mem);
+    close_mem(mem);
     return failures;
 }
 
@@ -455,14 +472,14 @@ static int lose_peer(weft_comm *comm, void *context)
     (void)context;
     weft_mem *mem;
     int rank = weft_comm_get_rank(comm);
-    int failures = weft_mem_create(comm, 8, &mem) != WEFT_OK;
+    int failures = open_mem(comm, 8, &mem) != WEFT_OK;
     if (rank == 2) {
         kill(getpid(), SIGKILL);
     }
     failures += expect(
         weft_mem_wait(mem, 0, 1, rank == 0 ? 2 : WEFT_MEM_ANY_PEER, NULL),
         WEFT_ERR_PEER, "rank 2 has died");
-    weft_mem_destroy(mem);
+    close_mem(mem);
     return failures;
 }
 
@@ -528,6 +545,19 @@ static void test_mem_thousand_come_and_go_leave_nothing(void **state)
 int main(int argc, char **argv)
 {
     mode = argc > 1 ? argv[1] : "threads";
+    registered = argc > 2 && strcmp(argv[2], "registered") == 0;
+    const struct CMUnitTest in_registered[] = {
+        cmocka_unit_test(test_mem_signaller_killed_wait_fails_by_name),
+        cmocka_unit_test(test_mem_signal_after_puts_seen_after_their_data),
+        cmocka_unit_test(test_mem_many_to_one_sum_and_each_seen),
+        cmocka_unit_test(test_mem_counters_wrap_round),
+        cmocka_unit_test(test_mem_on_streams_in_stream_order),
+        cmocka_unit_test(test_mem_wait_without_signal_timeout_names_slot),
+        cmocka_unit_test(test_mem_put_from_device_memory_exact),
+    };
+    if (registered) {
+        return cmocka_run_group_tests(in_registered, NULL, NULL);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mem_signaller_killed_wait_fails_by_name),
         cmocka_unit_test(test_mem_signal_after_puts_seen_after_their_data),

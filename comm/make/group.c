@@ -25,17 +25,30 @@ weft_status wefti_group_read_config(const weft_comm *parent,
     return wefti_comm_read_config(config, &base, config_out);
 }
 
+enum { LIST_MOST = 8 }; /* bytes of a list in a name; then it is cut */
+
+/* Sets the counts of names apart from those of ids. */
+#define NAME_SALT UINT64_C(0x6e616d65)
+
+/* And those after a fault of the parent from those before. */
+#define FAULT_SALT UINT64_C(0x6661756c74)
+
 /*
  * The same on all members without another word: from the parent's, who they
  * are, and how often the parent has had this very list, for which there is room
  * since the parent was made: none of those on the list can fail to count.
  * Numbers of operations would not do, since shrink and create_from are not
- * everybody's.
+ * everybody's. What a fault interrupts, some have counted and some have not, so
+ * after one it begins anew.
  */
-static uint64_t new_id(weft_comm *parent, const int *ranks, int nranks)
+static uint64_t new_id(weft_comm *parent, const int *ranks, int nranks,
+                       bool after_fault)
 {
     uint64_t id =
         wefti_key_mix(UINT64_C(14695981039346656037), parent->fabric.id);
+    if (after_fault) {
+        id = wefti_key_mix(id, FAULT_SALT);
+    }
     for (int i = 0; i < nranks; i++) {
         id = wefti_key_mix(id, (uint64_t)parent->peers[ranks[i]].world_rank);
     }
@@ -43,11 +56,11 @@ static uint64_t new_id(weft_comm *parent, const int *ranks, int nranks)
 }
 
 weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
-                              int nranks, uint64_t offset,
+                              int nranks, uint64_t offset, bool after_fault,
                               const weft_comm_config *config,
                               weft_comm **comm_out)
 {
-    const uint64_t id = new_id(parent, parent_ranks, nranks);
+    const uint64_t id = new_id(parent, parent_ranks, nranks, after_fault);
     int *world_ranks = calloc((size_t)nranks, sizeof(*world_ranks));
     if (!world_ranks) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d members",
@@ -104,7 +117,7 @@ weft_status wefti_group_make(wefti_consensus *consensus,
     }
     weft_status built =
         nranks > 0 ? wefti_group_build(consensus->comm, consensus->members,
-                                       nranks, offset, config, comm_out)
+                                       nranks, offset, false, config, comm_out)
                    : WEFT_OK;
     status = wefti_consensus_conclude(consensus, built);
     if (status != WEFT_OK) {
@@ -124,4 +137,80 @@ void wefti_group_name(const weft_comm *parent, const char *suffix,
     const int tail_bytes = (int)(strlen(suffix) + strlen(count));
     snprintf(name_out, name_bytes, "%.*s%s%s", (int)name_bytes - 1 - tail_bytes,
              parent->name, suffix, count);
+}
+
+void wefti_group_name_list(const weft_comm *parent,
+                           const wefti_group_list *named, char *name_out,
+                           size_t name_bytes)
+{
+    const int *ranks = named->ranks;
+    const int count = named->count;
+    char list[48] = "";
+    int used = 0;
+    uint64_t key = wefti_key_mix(parent->fabric.id, NAME_SALT);
+    key = wefti_key_mix(key, (uint64_t)named->mark);
+    for (int i = 0; i < count; i++) {
+        key = wefti_key_mix(key, (uint64_t)ranks[i]);
+        if (used < LIST_MOST) {
+            used += snprintf(list + used, sizeof(list) - (size_t)used, "%c%d",
+                             i ? ',' : named->mark, ranks[i]);
+        } else if (i + 1 == count) {
+            snprintf(list + used, sizeof(list) - (size_t)used, "..(%d)", count);
+        }
+    }
+    wefti_group_name(parent, list, wefti_key_count(parent->engine, key),
+                     name_out, name_bytes);
+}
+
+/* What each member says about its config. */
+typedef struct info {
+    int32_t status;
+    uint32_t flags;
+} info;
+
+static weft_status check_flags(const wefti_consensus *consensus)
+{
+    const info *first = wefti_consensus_get(consensus, 0);
+    for (int i = 1; i < consensus->count; i++) {
+        const info *theirs = wefti_consensus_get(consensus, i);
+        if (theirs->flags != first->flags) {
+            return wefti_error(WEFT_ERR_INVALID,
+                               "flags: rank %d has 0x%x, rank %d 0x%x: allowed "
+                               "is the same on all members",
+                               consensus->members[0], first->flags,
+                               consensus->members[i], theirs->flags);
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status wefti_group_make_apart(weft_comm *parent, const int *members,
+                                   int count, weft_status refused,
+                                   weft_comm_config *config,
+                                   const wefti_group_list *named,
+                                   weft_comm **comm_out)
+{
+    char name[sizeof(parent->name)];
+    wefti_consensus consensus = {.comm = parent,
+                                 .what = "join",
+                                 .refused = "'s config was refused",
+                                 .members = members,
+                                 .count = count,
+                                 .apart = true};
+    const info own = {refused, config->flags};
+    weft_status status =
+        wefti_consensus_exchange(&consensus, &own, sizeof(own));
+    if (status == WEFT_OK) {
+        status = check_flags(&consensus);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (config->name == parent->name) {
+        wefti_group_name_list(parent, named, name, sizeof(name));
+        config->name = name;
+    }
+    status = wefti_group_make(&consensus, config, comm_out);
+    config->name = config->name == name ? parent->name : config->name;
+    return status;
 }

@@ -3,8 +3,8 @@
  * comm/make/group.h - a new communicator of some ranks of an old one, once they
  * have agreed who belongs to it.
  *
- * split.c and create_from.c agree by comm/post/consensus.h; shrink.c through
- * shared memory, since the parent has failed.
+ * split.c, create_from.c and shrink_without.c agree by comm/post/consensus.h;
+ * shrink.c through shared memory, since the parent has failed.
  */
 #ifndef COMM_MAKE_GROUP_H
 #define COMM_MAKE_GROUP_H
@@ -25,14 +25,13 @@ wefti_group_read_config(const weft_comm *parent, const weft_comm_config *config,
  * wefti_group_build - this rank's end of the new communicator.
  *
  * parent_ranks   [nranks] the members as ranks of parent, this one among them.
+ * after_fault    parent has failed.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
-WEFT_NODISCARD weft_status wefti_group_build(weft_comm *parent,
-                                             const int *parent_ranks,
-                                             int nranks, uint64_t offset,
-                                             const weft_comm_config *config,
-                                             weft_comm **comm_out);
+WEFT_NODISCARD weft_status wefti_group_build(
+    weft_comm *parent, const int *parent_ranks, int nranks, uint64_t offset,
+    bool after_fault, const weft_comm_config *config, weft_comm **comm_out);
 
 /*
  * wefti_group_make - the members of consensus agree on the memory, build, and
@@ -44,6 +43,45 @@ WEFT_NODISCARD weft_status wefti_group_build(weft_comm *parent,
 WEFT_NODISCARD weft_status wefti_group_make(wefti_consensus *consensus,
                                             const weft_comm_config *config,
                                             weft_comm **comm_out);
+
+/* What a new communicator without a name of its own is called after. */
+typedef struct wefti_group_list {
+    char mark; /* '/': its members; '-': who was left out */
+    const int *ranks;
+    int count;
+} wefti_group_list;
+
+/*
+ * wefti_group_make_apart - as wefti_group_make, of members that alone call, by
+ * messages of parent. refused: what this rank's config got.
+ *
+ * Returns     as wefti_group_make | ERR_INVALID: lists or configs differ.
+ */
+WEFT_NODISCARD weft_status wefti_group_make_apart(weft_comm *parent,
+                                                  const int *members, int count,
+                                                  weft_status refused,
+                                                  weft_comm_config *config,
+                                                  const wefti_group_list *named,
+                                                  weft_comm **comm_out);
+
+/*
+ * wefti_shrink_agree - the survivors of parent, which fails if it has not yet,
+ * agree who they are and build; called by all that are not in without. config
+ * as it was given to them.
+ *
+ * Returns     as weft_comm_shrink.
+ */
+WEFT_NODISCARD weft_status wefti_shrink_agree(weft_comm *parent,
+                                              const int *without,
+                                              int without_count,
+                                              const weft_comm_config *config,
+                                              weft_comm **comm_out);
+
+/* Faults must tell it from its parent: "world/0,2,5", "world/0,1..(12)", and a
+ * number behind it where the parent has had this very list before. */
+void wefti_group_name_list(const weft_comm *parent,
+                           const wefti_group_list *named, char *name_out,
+                           size_t name_bytes);
 
 /* parent's name and suffix, cut before it; "#3" for the third time. */
 void wefti_group_name(const weft_comm *parent, const char *suffix,

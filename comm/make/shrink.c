@@ -22,6 +22,8 @@
  * each make a list of its own: only the one that can outvote those of whom it
  * does not know that they are dead goes on.
  *
+ * Ranks that are to be left out (shrink_without.c) count as gone.
+ *
  * Source: M. Herlihy, "Wait-free synchronization", 1991: consensus by
  * compare-and-swap.
  */
@@ -47,9 +49,13 @@ enum { ASK_WHO, ASK_BUILT };
 
 typedef struct shrinking {
     weft_comm *comm;
-    uint32_t round;             /* from 0 */
-    const wefti_proposal *near; /* the domain's own list */
-    wefti_vote list;            /* everybody's */
+    const weft_comm_config *config; /* as it was given */
+    const int *without; /* [without_count] left out, dead or alive */
+    int without_count;
+    uint64_t voters[WEFTI_VOTE_WORDS]; /* all others */
+    uint32_t round;                    /* from 0 */
+    const wefti_proposal *near;        /* the domain's own list */
+    wefti_vote list;                   /* everybody's */
     int64_t until_ns;
     wefti_ballot ballot;
     wefti_vote own, result;
@@ -67,12 +73,18 @@ static wefti_shrink_page *page_of(const shrinking *own, int rank)
     return &wefti_shared_get_page(&own->comm->fabric.shared, rank)->shrink;
 }
 
+static bool is_left_out(const shrinking *own, int rank)
+{
+    return !wefti_vote_has(own->voters, rank);
+}
+
 static bool is_gone(const shrinking *own, int rank)
 {
     wefti_rank_page *page =
         wefti_shared_get_page(&own->comm->fabric.shared, rank);
-    return rank != own->comm->rank && (atomic_load(&page->left) != 0 ||
-                                       wefti_peer_has_died(own->comm, rank));
+    return is_left_out(own, rank) ||
+           (rank != own->comm->rank && (atomic_load(&page->left) != 0 ||
+                                        wefti_peer_has_died(own->comm, rank)));
 }
 
 static bool is_near(const shrinking *own, int rank)
@@ -209,7 +221,7 @@ static weft_status check_part(const shrinking *own)
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, rank);
         if (wefti_vote_has(own->list.words, rank) || is_near(own, rank) ||
-            atomic_load(&page->left)) {
+            is_left_out(own, rank) || atomic_load(&page->left)) {
             continue;
         }
         wefti_fate fate = wefti_control_get_fate(comm->engine->control,
@@ -272,7 +284,7 @@ static weft_status decide(shrinking *own)
     }
     own->own.number = 0;
     memcpy(own->own.words, own->near->alive, sizeof(own->own.words));
-    vote(own, ASK_WHO, NULL, unite);
+    vote(own, ASK_WHO, own->voters, unite);
     own->list = own->result;
     own->count = 0;
     for (int rank = 0; rank < comm->nranks; rank++) {
@@ -291,11 +303,11 @@ static void build(shrinking *own, weft_comm **comm_out)
     weft_comm_config config;
     weft_status status = has_far(own) ? check_part(own) : WEFT_OK;
     if (status == WEFT_OK) {
-        status = wefti_group_read_config(comm, NULL, &config);
+        status = wefti_group_read_config(comm, own->config, &config);
     }
     if (status == WEFT_OK) {
         status = wefti_group_build(comm, own->members, own->count, place(own),
-                                   &config, comm_out);
+                                   true, &config, comm_out);
     }
     if (status != WEFT_OK) {
         mine->status = status;
@@ -412,6 +424,25 @@ static weft_status shrink(shrinking *own, weft_comm **comm_out)
     }
 }
 
+weft_status wefti_shrink_agree(weft_comm *comm, const int *without,
+                               int without_count,
+                               const weft_comm_config *config,
+                               weft_comm **comm_out)
+{
+    /* The room that a split would need: a rank cannot lack it here. */
+    shrinking own = {.comm = comm, .config = config, .members = comm->group};
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        own.voters[rank / 64] |= UINT64_C(1) << (rank % 64);
+    }
+    for (int i = 0; i < without_count; i++) {
+        own.voters[without[i] / 64] &= ~(UINT64_C(1) << (without[i] % 64));
+    }
+    /* Whoever is inside an operation comes out of it, and here. */
+    wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
+                        "rank %d shrinks \"%s\"", comm->rank, comm->name);
+    return shrink(&own, comm_out);
+}
+
 weft_status weft_comm_shrink(weft_comm *comm, weft_comm **comm_out)
 {
     if (!wefti_comm_is_live(comm)) {
@@ -423,10 +454,5 @@ weft_status weft_comm_shrink(weft_comm *comm, weft_comm **comm_out)
                            "communicator");
     }
     *comm_out = NULL;
-    /* The room that a split would need: a rank cannot lack it here. */
-    shrinking own = {.comm = comm, .members = comm->group};
-    /* Whoever is inside an operation comes out of it, and here. */
-    wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
-                        "rank %d shrinks \"%s\"", comm->rank, comm->name);
-    return shrink(&own, comm_out);
+    return wefti_shrink_agree(comm, NULL, 0, NULL, comm_out);
 }

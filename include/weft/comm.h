@@ -176,6 +176,30 @@ WEFT_NODISCARD weft_status weft_comm_shrink(weft_comm *comm,
                                             weft_comm **comm_out);
 
 /*
+ * weft_comm_shrink_without - the ranks that stay go on without those on a list,
+ * which may be alive; called by those that stay, and by no other.
+ *
+ * ranks       [rank_count] of comm, each once, the caller not among them, the
+ *             same on all callers. Borrowed during the call. NULL with 0.
+ * config      as of weft_comm_split, the name with the ranks left out behind
+ *             it, as in "world-1,3".
+ *
+ * The new ranks keep the old order. A healthy parent stays usable, by those
+ * left out too; the callers talk by its point-to-point messages, in order with
+ * those that they post themselves. Where the parent has failed, or fails
+ * meanwhile (also because one that is left out dies), this is weft_comm_shrink:
+ * the callers agree which of them are left, and those on the list count as
+ * gone.
+ *
+ * Returns     as weft_comm_shrink | ERR_INVALID (here: nothing was sent; or a
+ *             caller's list or config differs, and the parent stays usable).
+ * Threads     one caller per comm at a time.  Blocks: as weft_comm_shrink.
+ */
+WEFT_NODISCARD weft_status
+weft_comm_shrink_without(weft_comm *comm, const int *ranks, int rank_count,
+                         const weft_comm_config *config, weft_comm **comm_out);
+
+/*
  * weft_comm_create_from - a new communicator of some ranks of an old one;
  * called by those alone.
  *

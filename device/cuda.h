@@ -6,6 +6,7 @@
 #ifndef DEVICE_CUDA_H
 #define DEVICE_CUDA_H
 
+#include "weft/device.h"
 #include "weft/status.h"
 
 #include <limits.h>
@@ -44,6 +45,15 @@ WEFT_NODISCARD weft_status wefti_cuda_describe(int index,
  * Returns as wefti_cuda_describe. */
 WEFT_NODISCARD weft_status wefti_cuda_can_access(int index, int peer,
                                                  bool *can_out);
+
+/*
+ * wefti_cuda_device_enter - makes the context of a device of kind cuda current,
+ * for calls of libraries; wefti_cuda_device_leave puts back what was.
+ *
+ * Returns     OK | ERR_SYSTEM (the GPU has failed): do not leave.
+ */
+WEFT_NODISCARD weft_status wefti_cuda_device_enter(const weft_device *device);
+void wefti_cuda_device_leave(const weft_device *device);
 
 /*
  * wefti_cuda_find_kernels - the file with weft's own kernels, which it opens;

@@ -11,6 +11,7 @@
  *      memory      cuMemAlloc; cuMemHostAlloc; cuMemCreate where it is to be
  *                  given away by file descriptor
  */
+#include "device/cuda.h"
 #include "device/cuda_gpu.h"
 
 static weft_status cuda_open(weft_device *device, int index)
@@ -27,6 +28,16 @@ static weft_status cuda_open(weft_device *device, int index)
 static void cuda_close(weft_device *device)
 {
     wefti_cuda_gpu_close(wefti_cuda_gpu_of(device));
+}
+
+weft_status wefti_cuda_device_enter(const weft_device *device)
+{
+    return wefti_cuda_enter(wefti_cuda_gpu_of(device));
+}
+
+void wefti_cuda_device_leave(const weft_device *device)
+{
+    wefti_cuda_leave(wefti_cuda_gpu_of(device));
 }
 
 static weft_status cuda_look(weft_device *device)

@@ -180,3 +180,11 @@ bool wefti_op_find_failed(weft_comm *comm, const wefti_op *op,
     }
     return status != WEFT_OK;
 }
+
+int64_t wefti_op_limit(const weft_comm *comm, const wefti_op *op)
+{
+    const uint64_t ms = op->desc.timeout_ms;
+    return ms == 0                     ? comm->timeout_ns
+           : ms >= INT64_MAX / 1000000 ? INT64_MAX
+                                       : (int64_t)ms * 1000000;
+}

@@ -11,6 +11,9 @@
 void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
                    const char *what);
 
+/* How long op may stand still, in nanoseconds. */
+int64_t wefti_op_limit(const weft_comm *comm, const wefti_op *op);
+
 /* Whether gate, which may be NULL, has failed; then so does op, named with the
  * gate's text: every epoch of it counts as reached, and what was to be made
  * before may not be there. */

@@ -11,6 +11,7 @@
 #include "comm/engine/engine.h"
 #include "comm/engine/ticket.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,24 +207,34 @@ weft_status wefti_request_check_out(weft_request **request_out)
 
 /* What a queued request needs to be posted; its block is freed if not. */
 static weft_status equip(weft_comm *comm, wefti_request *request,
-                         weft_stream *stream)
+                         weft_stream *stream, bool handled)
 {
     weft_status status = wefti_engine_start(comm->engine);
-    if (status == WEFT_OK && stream) {
-        status = wefti_ticket_take(comm, stream, &request->ticket);
-    } else if (status == WEFT_OK) {
+    if (status == WEFT_OK && handled) {
         status = make_handle(comm, &request->handle);
     }
+    if (status == WEFT_OK && stream) {
+        status = wefti_ticket_take(comm, stream, &request->ticket);
+    }
     if (status != WEFT_OK) {
+        free(request->handle);
         free(request->block);
     }
     return status;
 }
 
-weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
-                                weft_stream *stream, weft_request **handle_out)
+/* What is kept of a request that has been posted: it may have ended. */
+typedef struct posted {
+    wefti_ticket *ticket; /* NULL: on no stream */
+    uint64_t turn;
+    weft_request *handle;
+} posted;
+
+/* As far as the inbox, but for its stream. */
+static weft_status post(weft_comm *comm, wefti_request *request,
+                        weft_stream *stream, bool handled, posted *posted_out)
 {
-    weft_status status = equip(comm, request, stream);
+    weft_status status = equip(comm, request, stream, handled);
     if (status != WEFT_OK) {
         return status;
     }
@@ -246,17 +257,56 @@ weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
             return status;
         }
     }
-    const uint64_t turn = ticket ? ticket->turn : 0;
-    if (handle) {
-        *handle_out = handle;
-    }
+    *posted_out = (posted){ticket, ticket ? ticket->turn : 0, handle};
     atomic_fetch_add(&engine->pending, 1);
     put_in(comm, request); /* from here on it may end at any time */
-    if (ticket) {
-        return wefti_ticket_queue(comm, ticket, turn, stream);
-    }
-    wefti_engine_wake(engine);
     return WEFT_OK;
+}
+
+weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
+                                weft_stream *stream, weft_request **handle_out)
+{
+    posted made;
+    weft_status status = post(comm, request, stream, !stream, &made);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (made.ticket) {
+        return wefti_ticket_queue(comm, made.ticket, made.turn, stream);
+    }
+    *handle_out = made.handle;
+    wefti_engine_wake(comm->engine);
+    return WEFT_OK;
+}
+
+weft_status wefti_request_carry(weft_comm *comm, wefti_request *request,
+                                weft_stream *stream, weft_request **handle_out,
+                                weft_status (*carry)(void *context,
+                                                     weft_stream *stream),
+                                void *context)
+{
+    posted made;
+    weft_status status = post(comm, request, stream, handle_out != NULL, &made);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    status = wefti_ticket_open(comm, made.ticket, made.turn, stream);
+    if (status == WEFT_OK) {
+        status = carry(context, stream);
+    }
+    char why[256];
+    snprintf(why, sizeof(why), "%s", weft_error_text());
+    /* Also behind what was refused: there the stream meets the fault. */
+    weft_status closed =
+        wefti_ticket_close(comm, made.ticket, made.turn, stream);
+    status = status == WEFT_OK ? closed : wefti_error(status, "%s", why);
+    wefti_engine_wake(comm->engine);
+    if (status != WEFT_OK) {
+        weft_request_destroy(made.handle);
+    } else if (handle_out) {
+        *handle_out = made.handle;
+    }
+    return status;
 }
 
 bool wefti_request_reached(weft_comm *comm, const wefti_request *request)

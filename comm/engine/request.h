@@ -83,6 +83,19 @@ WEFT_NODISCARD weft_status wefti_request_queue(weft_comm *comm,
                                                weft_stream *stream,
                                                weft_request **handle_out);
 
+/*
+ * wefti_request_carry - the same for what stream itself carries out: carry
+ * queues it there, once the request is posted. handle_out: NULL, or a place for
+ * a handle, for a stream that is not the caller's.
+ *
+ * Returns     as wefti_request_queue | what carry does, which has failed comm
+ *             then; there is no handle.
+ */
+WEFT_NODISCARD weft_status wefti_request_carry(
+    weft_comm *comm, wefti_request *request, weft_stream *stream,
+    weft_request **handle_out,
+    weft_status (*carry)(void *context, weft_stream *stream), void *context);
+
 /* Whether there is a place for a handle; there is none in it then.
  * Returns OK | ERR_INVALID. */
 WEFT_NODISCARD weft_status wefti_request_check_out(weft_request **request_out);

@@ -15,18 +15,22 @@ enum { BLOCK_TICKETS = 64 };
 
 struct wefti_ticket_block {
     wefti_ticket_block *next;
-    weft_gate *start, *done;
-    wefti_gate_watcher watcher; /* of start */
+    weft_gate *start, *done, *closed;
+    wefti_gate_watcher watchers[2]; /* of start and closed */
     wefti_ticket tickets[BLOCK_TICKETS];
 };
 
 static void free_block(wefti_ticket_block *block)
 {
-    if (block->start && block->watcher.watches) {
-        wefti_gate_unwatch(block->start, &block->watcher);
+    weft_gate *const watched[] = {block->start, block->closed};
+    for (int i = 0; i < 2; i++) {
+        if (block->watchers[i].watches) {
+            wefti_gate_unwatch(watched[i], &block->watchers[i]);
+        }
     }
     weft_gate_destroy(block->start);
     weft_gate_destroy(block->done);
+    weft_gate_destroy(block->closed);
     free(block);
 }
 
@@ -44,13 +48,19 @@ static weft_status make_block(const weft_comm *comm,
     if (status == WEFT_OK) {
         status = weft_gate_create(device, BLOCK_TICKETS, &block->done);
     }
+    if (status == WEFT_OK) {
+        status = weft_gate_create(device, BLOCK_TICKETS, &block->closed);
+    }
     if (status != WEFT_OK) {
         free_block(block);
         return status;
     }
-    block->watcher.woken = wefti_engine_woken;
-    block->watcher.context = comm->engine;
-    wefti_gate_watch(block->start, &block->watcher);
+    weft_gate *const watched[] = {block->start, block->closed};
+    for (int i = 0; i < 2; i++) {
+        block->watchers[i].woken = wefti_engine_woken;
+        block->watchers[i].context = comm->engine;
+        wefti_gate_watch(watched[i], &block->watchers[i]);
+    }
     *block_out = block;
     return WEFT_OK;
 }
@@ -59,8 +69,11 @@ static weft_status make_block(const weft_comm *comm,
 static void add_block(weft_comm *comm, wefti_ticket_block *block)
 {
     for (size_t i = BLOCK_TICKETS; i-- > 0;) {
-        block->tickets[i] = (wefti_ticket){
-            block->start, block->done, i, 0, NULL, comm->tickets_free};
+        block->tickets[i] = (wefti_ticket){.start = block->start,
+                                           .done = block->done,
+                                           .closed = block->closed,
+                                           .chunk = i,
+                                           .next = comm->tickets_free};
         comm->tickets_free = &block->tickets[i];
     }
     block->next = comm->ticket_blocks;
@@ -98,12 +111,11 @@ void wefti_ticket_return(weft_comm *comm, wefti_ticket *ticket)
     pthread_mutex_unlock(&comm->tickets_lock);
 }
 
-weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
-                               uint64_t turn, weft_stream *stream)
+static weft_status mark(weft_comm *comm, wefti_ticket *ticket,
+                        weft_stream *stream, const wefti_mark *marks,
+                        size_t count)
 {
-    const wefti_mark marks[] = {{ticket->start, ticket->chunk, turn, false},
-                                {ticket->done, ticket->chunk, turn, true}};
-    weft_status status = wefti_stream_mark(stream, marks, 2);
+    weft_status status = wefti_stream_mark(stream, marks, count);
     if (status != WEFT_OK) {
         pthread_mutex_lock(&comm->engine->lock);
         ticket->stream = NULL; /* its owner may destroy it now */
@@ -116,23 +128,58 @@ weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
     return status;
 }
 
-bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket)
+weft_status wefti_ticket_queue(weft_comm *comm, wefti_ticket *ticket,
+                               uint64_t turn, weft_stream *stream)
 {
-    const bool reached =
-        wefti_gate_reached(ticket->start, ticket->chunk, ticket->turn);
+    const wefti_mark marks[] = {{ticket->start, ticket->chunk, turn, false},
+                                {ticket->done, ticket->chunk, turn, true}};
+    return mark(comm, ticket, stream, marks, 2);
+}
+
+weft_status wefti_ticket_open(weft_comm *comm, wefti_ticket *ticket,
+                              uint64_t turn, weft_stream *stream)
+{
+    const wefti_mark start = {ticket->start, ticket->chunk, turn, false};
+    return mark(comm, ticket, stream, &start, 1);
+}
+
+/* The wait is over when it begins: it is for the error of a failed gate. */
+weft_status wefti_ticket_close(weft_comm *comm, wefti_ticket *ticket,
+                               uint64_t turn, weft_stream *stream)
+{
+    const wefti_mark marks[] = {{ticket->closed, ticket->chunk, turn, false},
+                                {ticket->closed, ticket->chunk, turn, true}};
+    return mark(comm, ticket, stream, marks, 2);
+}
+
+/* Whether the stream has raised that gate of its ticket. */
+static bool has_raised(weft_comm *comm, const wefti_ticket *ticket,
+                       const weft_gate *gate)
+{
+    const bool reached = wefti_gate_reached(gate, ticket->chunk, ticket->turn);
     if (!reached) {
-        wefti_engine_look(comm->engine, ticket->start);
+        wefti_engine_look(comm->engine, gate);
         return false;
     }
     /* It fails only with its device, and then counts as reached. */
     const char *text;
-    weft_status failure = wefti_gate_get_failure(ticket->start, &text);
+    weft_status failure = wefti_gate_get_failure(gate, &text);
     if (failure != WEFT_OK) {
         wefti_fault_publish(comm, failure, comm->rank, 0,
                             "rank %d's stream on \"%s\" has failed: %s",
                             comm->rank, comm->name, text);
     }
     return failure == WEFT_OK;
+}
+
+bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket)
+{
+    return has_raised(comm, ticket, ticket->start);
+}
+
+bool wefti_ticket_passed(weft_comm *comm, const wefti_ticket *ticket)
+{
+    return has_raised(comm, ticket, ticket->closed);
 }
 
 void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket, weft_status status)
@@ -160,6 +207,14 @@ void wefti_tickets_fail(weft_comm *comm)
     for (wefti_ticket_block *block = newest_block(comm); block;
          block = block->next) {
         wefti_gate_fail(block->done, comm->failed, comm->fault.text);
+    }
+}
+
+void wefti_tickets_fail_closed(weft_comm *comm)
+{
+    for (wefti_ticket_block *block = newest_block(comm); block;
+         block = block->next) {
+        wefti_gate_fail(block->closed, comm->failed, comm->fault.text);
     }
 }
 

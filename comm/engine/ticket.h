@@ -5,6 +5,11 @@
  *   stream:  ... | raise start | wait for done | ...
  *   engine:        wefti_ticket_reached  ...  wefti_ticket_end
  *
+ * or, of what the stream itself carries out (comm/post/nccl_route.h),
+ *
+ *   stream:  ... | raise start | the operation | raise closed | ...
+ *   engine:        wefti_ticket_reached ...  wefti_ticket_passed, _end
+ *
  * Each request on a stream takes a ticket. Tickets come in blocks that stay
  * until the communicator ends: a stream may still be looking at a gate that has
  * been raised. So they cost as much as were ever out at once.
@@ -15,7 +20,7 @@
 #include "comm/core/core.h"
 
 struct wefti_ticket {
-    weft_gate *start, *done; /* of the block */
+    weft_gate *start, *done, *closed; /* of the block */
     size_t chunk;
     uint64_t turn;       /* epoch of both; counts the uses */
     weft_stream *stream; /* that it is for */
@@ -43,8 +48,23 @@ WEFT_NODISCARD weft_status wefti_ticket_queue(weft_comm *comm,
                                               uint64_t turn,
                                               weft_stream *stream);
 
-/* Whether its stream has come to it. Lock held. */
+/*
+ * wefti_ticket_open, _close - the same in two parts, with what the stream
+ * carries out between them. It waits for nothing there, but from a failed
+ * communicator it takes the error.
+ */
+WEFT_NODISCARD weft_status wefti_ticket_open(weft_comm *comm,
+                                             wefti_ticket *ticket,
+                                             uint64_t turn,
+                                             weft_stream *stream);
+WEFT_NODISCARD weft_status wefti_ticket_close(weft_comm *comm,
+                                              wefti_ticket *ticket,
+                                              uint64_t turn,
+                                              weft_stream *stream);
+
+/* Whether its stream has come to it, and whether to its close. Lock held. */
 bool wefti_ticket_reached(weft_comm *comm, const wefti_ticket *ticket);
+bool wefti_ticket_passed(weft_comm *comm, const wefti_ticket *ticket);
 
 /* Lets the stream go on, unless failed: wefti_tickets_fail does it then. Lock
  * held. */
@@ -53,6 +73,10 @@ void wefti_ticket_end(weft_comm *comm, wefti_ticket *ticket,
 
 /* Releases all streams with the communicator's fault. */
 void wefti_tickets_fail(weft_comm *comm);
+
+/* What streams themselves still carry out will end with the fault: before it is
+ * aborted, and they go on. Lock held. */
+void wefti_tickets_fail_closed(weft_comm *comm);
 
 /* Whether gate is one of its tickets'. */
 bool wefti_tickets_own(weft_comm *comm, const weft_gate *gate);

@@ -30,15 +30,6 @@ enum {
     ASK_NS = 1000000000    /* between questions whether hosts answer */
 };
 
-/* How long op may stand still. */
-static int64_t limit_of(const weft_comm *comm, const wefti_op *op)
-{
-    const uint64_t ms = op->desc.timeout_ms;
-    return ms == 0                     ? comm->timeout_ns
-           : ms >= INT64_MAX / 1000000 ? INT64_MAX
-                                       : (int64_t)ms * 1000000;
-}
-
 /* The first track of op that waits for something of this rank's own. */
 static const wefti_track *own_track(const wefti_op *op, wefti_wait wait)
 {
@@ -99,7 +90,7 @@ static bool show_wait(weft_comm *comm, const wefti_op *op,
                       const wefti_cause *cause, int64_t now_ns)
 {
     const bool far = now_ns - op->moved_ns >
-                     wefti_waits_patience(comm, limit_of(comm, op)) / 2;
+                     wefti_waits_patience(comm, wefti_op_limit(comm, op)) / 2;
     wefti_wait_record found = record_of(op), own = found;
     const bool itself = find_own_wait(op, &own);
     const bool leads = cause->awaited >= 0 && !cause->circle && !cause->through;
@@ -217,7 +208,7 @@ static void warn_of_own(weft_comm *comm, wefti_op *op)
 static void judge(weft_comm *comm, wefti_op *op, const wefti_cause *cause,
                   bool itself, int64_t now_ns)
 {
-    const int64_t limit_ns = limit_of(comm, op);
+    const int64_t limit_ns = wefti_op_limit(comm, op);
     const int64_t stalled_ns = now_ns - op->moved_ns;
     const int64_t fresh_ns = wefti_waits_fresh_ns(limit_ns);
     const bool late = stalled_ns >= limit_ns;
@@ -268,7 +259,7 @@ static void ask_why(weft_comm *comm, wefti_op *op)
         op->moved_ns += since_ns; /* a stopped job goes on when continued */
     }
     op->checked_ns = now_ns;
-    const int64_t limit_ns = limit_of(comm, op);
+    const int64_t limit_ns = wefti_op_limit(comm, op);
     const int64_t fresh_ns = wefti_waits_fresh_ns(limit_ns);
     const wefti_cause cause = wefti_cause_of_op(comm, op, fresh_ns);
     if (cause.world != op->cause || since_ns > PAUSE_NS || !op->cause_ns) {

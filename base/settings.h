@@ -57,6 +57,8 @@
     X(SUM_FLAT, TEXT, "off", 0, 0,                                             \
       "whether sums follow one tree over all ranks, the same bits on any "     \
       "layout of hosts: on or off")                                            \
+    X(NCCL, TEXT, "", 0, 0,                                                    \
+      "file with NCCL, for WEFT_ROUTE=nccl; empty: libnccl.so.2")              \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \
       "how long a waiter spins before it yields; -1: by cores and ranks")      \
     X(MACHINES, TEXT, "on", 0, 0,                                              \

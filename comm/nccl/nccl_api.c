@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/nccl/nccl_api.c - libnccl.so.2: opened once, its functions found by
+ * name.
+ */
+#include "comm/nccl/nccl_api.h"
+
+#include "base/error.h"
+#include "base/settings.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Of the process. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static wefti_nccl_api api; /* guarded by lock until opened_by is set */
+static pid_t opened_by;    /* 0: not yet */
+static void *library;      /* of dlopen; never closed: it may leave threads
+                              behind, even if it was refused */
+
+static const char *name_of_library(void)
+{
+    const char *name = wefti_setting_text(WEFTI_SETTING_NCCL);
+    return name[0] ? name : "libnccl.so.2";
+}
+
+/* Finds a function, or adds its name to those that are missing. */
+static void find(const char *name, void *function_out, char *missing,
+                 size_t missing_bytes)
+{
+    void *found = dlsym(library, name);
+    memcpy(function_out, &found, sizeof(found));
+    if (!found) {
+        const size_t used = strlen(missing);
+        snprintf(missing + used, missing_bytes - used, "%s%s", used ? ", " : "",
+                 name);
+    }
+}
+
+void wefti_nccl_version_text(int version, char *text_out, size_t text_bytes)
+{
+    /* Up to 2.8 the minor number had but one digit. */
+    const int unit = version < 10000 ? 1000 : 10000;
+    snprintf(text_out, text_bytes, "%d.%d.%d", version / unit,
+             version % unit / 100, version % 100);
+}
+
+static weft_status check_version(void)
+{
+    char text[32];
+    int (*get)(int *version) = NULL;
+    char missing[32] = "";
+    find("ncclGetVersion", &get, missing, sizeof(missing));
+    if (!get || get(&api.version) != WEFTI_NCCL_SUCCESS) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "%s tells no version (ncclGetVersion): it is not "
+                           "NCCL",
+                           name_of_library());
+    }
+    wefti_nccl_version_text(api.version, text, sizeof(text));
+    return api.version >= WEFTI_NCCL_FIRST_VERSION
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "%s is NCCL %s: needed is 2.14 or later",
+                             name_of_library(), text);
+}
+
+static weft_status find_functions(void)
+{
+    char missing[400] = "", text[32];
+#define FIND(type, name, arguments)                                            \
+    find(#name, &api.name, missing, sizeof(missing));
+    WEFTI_NCCL_FUNCTIONS(FIND)
+#undef FIND
+    wefti_nccl_version_text(api.version, text, sizeof(text));
+    return missing[0] == '\0'
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_UNSUPPORTED, "%s, NCCL %s, has no %s",
+                             name_of_library(), text, missing);
+}
+
+static weft_status open_locked(void)
+{
+    if (!library) {
+        library = dlopen(name_of_library(), RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!library) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED, "no NCCL: %s", dlerror());
+    }
+    weft_status status = check_version();
+    if (status == WEFT_OK) {
+        status = find_functions();
+    }
+    if (status == WEFT_OK) {
+        opened_by = getpid();
+    }
+    return status;
+}
+
+weft_status wefti_nccl_api_open(const wefti_nccl_api **api_out)
+{
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&lock);
+    if (opened_by == 0) {
+        status = open_locked();
+    } else if (opened_by != getpid()) {
+        status = wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "%s: process %d has opened it and then forked "
+                             "this one, which cannot use it",
+                             name_of_library(), (int)opened_by);
+    }
+    pthread_mutex_unlock(&lock);
+    *api_out = &api;
+    return status;
+}
+
+weft_status wefti_nccl_error(const wefti_nccl_api *opened,
+                             struct ncclComm *comm, int result,
+                             const char *what)
+{
+    const char *last = opened->ncclGetLastError(comm);
+    return wefti_error(result == WEFTI_NCCL_REMOTE_ERROR ? WEFT_ERR_PEER
+                                                         : WEFT_ERR_SYSTEM,
+                       "%s: %s%s%s", what, opened->ncclGetErrorString(result),
+                       last && last[0] ? ": " : "", last ? last : "");
+}

@@ -163,6 +163,7 @@ typedef struct wefti_collective wefti_collective;
 typedef struct wefti_letter wefti_letter;
 typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
+typedef struct wefti_twin wefti_twin;
 
 /*
  * Who asks why something stands still (comm/watch/diagnosis.c). Lock held.
@@ -322,6 +323,9 @@ struct weft_comm {
     pthread_mutex_t tickets_lock; /* innermost; guards these two */
     wefti_ticket_block *ticket_blocks;
     wefti_ticket *tickets_free;
+
+    wefti_twin *twin;   /* NULL: NCCL carries nothing out */
+    char twin_why[200]; /* why not, where it was asked for */
 
     struct wefti_copies *copies;        /* NULL: the host reads all memory */
     const struct wefti_mem_op *fetcher; /* its put's bytes are being fetched */

@@ -10,6 +10,7 @@
 #include "comm/engine/copies.h"
 #include "comm/engine/engine.h"
 #include "comm/engine/ticket.h"
+#include "comm/nccl/twin.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,8 +138,10 @@ bool wefti_requests_release(weft_comm *comm)
     if (comm->released) {
         return false;
     }
+    const bool over =
+        wefti_copies_are_over(comm) && wefti_twin_is_over(comm->twin);
     if (!wefti_copies_are_handed(comm) ||
-        (!wefti_copies_are_over(comm) && wefti_clock_ns() < comm->release_ns)) {
+        (!over && wefti_clock_ns() < comm->release_ns)) {
         comm->engine->looks = true;
         return false;
     }
@@ -156,6 +159,10 @@ bool wefti_requests_stop(weft_comm *comm)
         return false;
     }
     wefti_copies_drop(comm);
+    if (comm->twin) {
+        wefti_tickets_fail_closed(comm);
+        wefti_twin_abort(comm->twin);
+    }
     comm->release_ns = wefti_clock_ns() + COPIES_MOST_NS;
     (void)wefti_requests_release(comm);
     return true;

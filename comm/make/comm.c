@@ -19,6 +19,7 @@
 #include "comm/engine/ticket.h"
 #include "comm/make/key_count.h"
 #include "comm/mem/mem.h"
+#include "comm/nccl/twin.h"
 #include "comm/net/net.h"
 #include "comm/net/remote.h"
 #include "comm/post/collective.h"
@@ -250,6 +251,7 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
 /* Undoes build as far as it got. */
 static void tear(weft_comm *comm)
 {
+    wefti_twin_end(comm->twin);
     tear_gates(comm);
     wefti_tickets_fini(comm);
     wefti_letters_fini(comm);

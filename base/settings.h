@@ -57,6 +57,9 @@
     X(SUM_FLAT, TEXT, "off", 0, 0,                                             \
       "whether sums follow one tree over all ranks, the same bits on any "     \
       "layout of hosts: on or off")                                            \
+    X(ROUTE, TEXT, "steps", 0, 0,                                              \
+      "what carries collectives out: steps, weft's own, or nccl where all "    \
+      "ranks have NCCL and a GPU each")                                        \
     X(NCCL, TEXT, "", 0, 0,                                                    \
       "file with NCCL, for WEFT_ROUTE=nccl; empty: libnccl.so.2")              \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \

@@ -133,6 +133,18 @@ static weft_status read_switch(wefti_setting setting, const char *name,
                              name, text);
 }
 
+static weft_status read_route(uint8_t *route_out)
+{
+    const char *text = wefti_setting_text(WEFTI_SETTING_ROUTE);
+    const bool nccl = strcmp(text, "nccl") == 0;
+    *route_out = nccl ? WEFTI_ROUTE_NCCL : WEFTI_ROUTE_STEPS;
+    return nccl || strcmp(text, "steps") == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "WEFT_ROUTE=%.40s: allowed is steps or nccl",
+                             text);
+}
+
 weft_status wefti_tuning_read(wefti_tuning *tuning_out)
 {
     int64_t chunk_bytes;
@@ -153,6 +165,9 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     if (status == WEFT_OK) {
         status = read_switch(WEFTI_SETTING_SUM_FLAT, "WEFT_SUM_FLAT",
                              &tuning_out->sum_flat);
+    }
+    if (status == WEFT_OK) {
+        status = read_route(&tuning_out->route);
     }
     if (status != WEFT_OK) {
         return status;

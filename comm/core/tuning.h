@@ -14,6 +14,12 @@ enum {
     WEFTI_FORCED_PATTERN = 2  /* + index in wefti_patterns */
 };
 
+/* What carries collectives out: weft's own steps, or NCCL where it can. */
+typedef enum wefti_route_kind {
+    WEFTI_ROUTE_STEPS,
+    WEFTI_ROUTE_NCCL
+} wefti_route_kind;
+
 /*
  * Rank 0's settings, sent to everybody when the job is made.
  *
@@ -25,11 +31,12 @@ typedef struct wefti_tuning {
     double emulate_gbps;
     bool machines; /* hosts describe themselves */
     bool sum_flat; /* sums ignore which ranks share memory */
+    uint8_t route; /* wefti_route_kind */
 } wefti_tuning;
 
 /*
  * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES, WEFT_MACHINES,
- * WEFT_SUM_FLAT and WEFT_EMULATE_GBPS.
+ * WEFT_SUM_FLAT, WEFT_ROUTE and WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is
  *             allowed.

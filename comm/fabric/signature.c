@@ -40,6 +40,7 @@ static const char *const purpose_names[WEFTI_PURPOSE_COUNT] = {
     [WEFTI_PURPOSE_MEM_CREATE] = "weft_mem_create",
     [WEFTI_PURPOSE_MEM_REGISTER] = "weft_mem_register",
     [WEFTI_PURPOSE_REDOP] = "weft_redop_create_user",
+    [WEFTI_PURPOSE_NCCL] = "agreement on NCCL",
     [WEFTI_PURPOSE_PUT] = "put on memory",
     [WEFTI_PURPOSE_SIGNAL] = "signal on memory",
     [WEFTI_PURPOSE_WAIT] = "wait on memory",

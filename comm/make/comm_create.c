@@ -17,6 +17,7 @@
 #include "comm/make/comm.h"
 #include "comm/make/hosts.h"
 #include "comm/make/hosts_trade.h"
+#include "comm/make/twin_join.h"
 #include "comm/net/net.h"
 #include "comm/oob/bootstrap.h"
 #include "comm/post/post.h"
@@ -307,6 +308,7 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
                   "GB/s",
                   comm->tuning.emulate_gbps);
     }
+    wefti_twin_join(comm);
     *comm_out = comm;
     return WEFT_OK;
 }

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/make/twin_join.c - from what each rank offers to twins of all:
+ *
+ *   offer     what each rank has: NCCL's version, its GPU, or why not
+ *   id        of the first rank, to all
+ *   init      all at once; given up where a rank has died, or has failed
+ *   conclude  all have it, or the first that has not says why
+ *   try       a sum whose result is known; and conclude once more
+ *
+ * Each exchange is one of comm's own all-gathers, so that a rank that is lost
+ * is named as in any operation.
+ */
+#include "comm/make/twin_join.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "comm/control/fault.h"
+#include "comm/engine/engine.h"
+#include "comm/nccl/twin.h"
+#include "comm/post/consensus.h"
+#include "comm/post/post.h"
+#include "comm/watch/peer_life.h"
+#include "device/cuda.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    GRACE_S = 10, /* for what has ended on another rank already */
+    TRIED_ELEMS = 4
+};
+
+/* What a rank can do: version 0, and text says why it cannot, or text is its
+ * GPU. */
+typedef struct offer {
+    int32_t version;
+    int32_t capability;
+    char text[120];
+} offer;
+
+static_assert(sizeof(offer) <= sizeof(wefti_verdict) &&
+                  sizeof(wefti_nccl_id) <= sizeof(wefti_verdict),
+              "comm->table has room for one of each rank");
+
+/* ---- agreement ------------------------------------------------------------
+ */
+
+static weft_status find_gpu(const weft_comm *comm, wefti_cuda_info *info_out)
+{
+    const wefti_device_table *table =
+        comm->device ? wefti_device_get_table(comm->device) : NULL;
+    if (!table || strcmp(table->kind, "cuda") != 0) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "its device is %s: NCCL is for those of kind cuda",
+                           table ? table->kind : "none");
+    }
+    return wefti_cuda_describe(wefti_device_get_index(comm->device), info_out);
+}
+
+/* And the id of the twins, of rank 0. */
+static offer make_offer(const weft_comm *comm, const wefti_nccl_api **api_out,
+                        wefti_nccl_id *id_out)
+{
+    offer made = {0};
+    wefti_cuda_info info;
+    weft_status status = find_gpu(comm, &info);
+    if (status == WEFT_OK) {
+        status = wefti_nccl_api_open(api_out);
+    }
+    memset(id_out, 0, sizeof(*id_out));
+    if (status == WEFT_OK && comm->rank == 0) {
+        const int result = (*api_out)->ncclGetUniqueId(id_out);
+        status =
+            result == WEFTI_NCCL_SUCCESS
+                ? WEFT_OK
+                : wefti_nccl_error(*api_out, NULL, result, "ncclGetUniqueId");
+    }
+    if (status == WEFT_OK) {
+        made.version = (*api_out)->version;
+        made.capability = info.major;
+    }
+    snprintf(made.text, sizeof(made.text), "%s",
+             status == WEFT_OK ? info.uuid : weft_error_text());
+    return made;
+}
+
+/* Two ranks that do not go together; false: all do. */
+static bool find_misfit(const offer *offers, int nranks, char *why,
+                        size_t why_bytes)
+{
+    for (int rank = 0; rank < nranks; rank++) {
+        const offer *one = &offers[rank];
+        if (one->version == 0) {
+            snprintf(why, why_bytes, "rank %d: %.*s", rank,
+                     (int)sizeof(one->text) - 1, one->text);
+            return true;
+        }
+        if (one->version != offers[0].version) {
+            char first[32], own[32];
+            wefti_nccl_version_text(offers[0].version, first, sizeof(first));
+            wefti_nccl_version_text(one->version, own, sizeof(own));
+            snprintf(why, why_bytes, "rank 0 has NCCL %s, rank %d %s", first,
+                     rank, own);
+            return true;
+        }
+        for (int other = 0; other < rank; other++) {
+            if (strncmp(one->text, offers[other].text, sizeof(one->text)) ==
+                0) {
+                snprintf(why, why_bytes,
+                         "ranks %d and %d have one GPU, %.60s: NCCL needs one "
+                         "for each",
+                         other, rank, one->text);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static bool all_add_small_floats(const offer *offers, int nranks)
+{
+    bool all = offers[0].version >= WEFTI_NCCL_SMALL_FLOATS_VERSION;
+    for (int rank = 0; all && rank < nranks; rank++) {
+        all = offers[rank].capability >= 9;
+    }
+    return all;
+}
+
+/* ---- making ---------------------------------------------------------------
+ */
+
+/* A rank that will never come; -1: none. */
+static int find_lost(weft_comm *comm)
+{
+    for (int peer = 0; comm->engine->members && peer < comm->nranks; peer++) {
+        if (peer != comm->rank && wefti_peer_lost(comm, peer)) {
+            return peer;
+        }
+    }
+    return -1;
+}
+
+/* Waiting for NCCL together: where it failed on one rank only, that rank goes
+ * to conclude, and what the others wait for may never end. */
+typedef struct patience {
+    weft_comm *comm;
+    const char *what;
+    int64_t limit_ns, until_ns;
+    bool concluded;
+} patience;
+
+static patience begin_waiting(weft_comm *comm, const char *what)
+{
+    return (patience){.comm = comm,
+                      .what = what,
+                      .limit_ns = comm->timeout_ns,
+                      .until_ns = wefti_clock_ns() + comm->timeout_ns};
+}
+
+/* A rank that is where ranks conclude already. */
+static bool has_one_concluded(weft_comm *comm)
+{
+    bool one = false;
+    pthread_mutex_lock(&comm->engine->lock);
+    (void)wefti_engine_push(comm->engine); /* what other hosts send */
+    const uint64_t next = comm->number + 1;
+    wefti_engine_unlock(comm->engine);
+    for (int peer = 0; peer < comm->nranks && !one; peer++) {
+        const wefti_entry *entry =
+            wefti_shared_get_entry(&comm->fabric.shared, peer, next);
+        one = atomic_load(&entry->number) == next;
+    }
+    return one;
+}
+
+/* One short pause; why it makes no sense to wait longer. */
+static weft_status go_on_waiting(patience *own)
+{
+    weft_comm *comm = own->comm;
+    const int64_t grace_ns = INT64_C(1000000000) * GRACE_S;
+    const int lost = find_lost(comm);
+    if (lost >= 0) {
+        return wefti_error(WEFT_ERR_PEER, "rank %d was lost", lost);
+    }
+    if (wefti_fault_is_published(comm)) {
+        return wefti_error(WEFT_ERR_PEER, "\"%s\" has failed", comm->name);
+    }
+    if (!own->concluded && has_one_concluded(comm)) {
+        own->concluded = true;
+        own->limit_ns =
+            comm->timeout_ns / 4 < grace_ns ? comm->timeout_ns / 4 : grace_ns;
+        own->until_ns = wefti_clock_ns() + own->limit_ns;
+    }
+    if (wefti_clock_ns() > own->until_ns) {
+        return wefti_error(WEFT_ERR_TIMEOUT,
+                           "%s has not ended within %lld ms%s", own->what,
+                           (long long)(own->limit_ns / 1000000),
+                           own->concluded ? " after another rank's" : "");
+    }
+    wefti_twin_pause();
+    return WEFT_OK;
+}
+
+/* A call of NCCL, to its end; calls is held, the device entered. */
+static weft_status await_call(wefti_twin *twin, int result, const char *what)
+{
+    patience waits = begin_waiting(twin->comm, what);
+    while (result == WEFTI_NCCL_IN_PROGRESS) {
+        weft_status status = go_on_waiting(&waits);
+        if (status != WEFT_OK) {
+            return status;
+        }
+        const int asked =
+            twin->api->ncclCommGetAsyncError(twin->handle, &result);
+        result = asked == WEFTI_NCCL_SUCCESS ? result : asked;
+    }
+    return result == WEFTI_NCCL_SUCCESS
+               ? WEFT_OK
+               : wefti_nccl_error(twin->api, twin->handle, result, what);
+}
+
+static weft_status init(wefti_twin *twin, const wefti_nccl_id *id)
+{
+    weft_comm *comm = twin->comm;
+    wefti_nccl_config config = {.size = sizeof(config),
+                                .magic = WEFTI_NCCL_MAGIC,
+                                .version = WEFTI_NCCL_FIRST_VERSION,
+                                .blocking = 0};
+    weft_status status = weft_stream_create(comm->device, 0, &twin->stream);
+    if (status == WEFT_OK) {
+        status = wefti_cuda_device_enter(comm->device);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&twin->calls);
+    const int result = twin->api->ncclCommInitRankConfig(
+        &twin->handle, comm->nranks, *id, comm->rank, &config);
+    status = await_call(twin, result, "ncclCommInitRankConfig");
+    pthread_mutex_unlock(&twin->calls);
+    wefti_cuda_device_leave(comm->device);
+    return status;
+}
+
+/* Until all on the twin's stream has run; bounded, for NCCL may hang. */
+static weft_status await_stream(wefti_twin *twin, weft_event *event)
+{
+    patience waits = begin_waiting(twin->comm, "a first sum");
+    weft_status status = weft_event_post(event, twin->stream);
+    while (status == WEFT_OK &&
+           (status = weft_event_test(event)) == WEFT_INPROGRESS) {
+        status = go_on_waiting(&waits);
+    }
+    return status;
+}
+
+static weft_status run_sum(wefti_twin *twin, int32_t *data, weft_event *event)
+{
+    weft_comm *comm = twin->comm;
+    weft_status status = wefti_cuda_device_enter(comm->device);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    pthread_mutex_lock(&twin->calls);
+    const int result = twin->api->ncclAllReduce(
+        data, data, TRIED_ELEMS, WEFTI_NCCL_INT32, WEFTI_NCCL_SUM, twin->handle,
+        weft_stream_get_native(twin->stream));
+    status = await_call(twin, result, "a first sum: ncclAllReduce");
+    pthread_mutex_unlock(&twin->calls);
+    wefti_cuda_device_leave(comm->device);
+    return status == WEFT_OK ? await_stream(twin, event) : status;
+}
+
+/* What is relied on later is used once, and the result looked at. */
+static weft_status try_sum(wefti_twin *twin, int32_t *data, weft_event *event)
+{
+    const weft_comm *comm = twin->comm;
+    int32_t own[TRIED_ELEMS], got[TRIED_ELEMS] = {0};
+    for (int i = 0; i < TRIED_ELEMS; i++) {
+        own[i] = (comm->rank + 1) * (i + 1);
+    }
+    weft_status status =
+        weft_device_copy(comm->device, data, own, sizeof(own), NULL);
+    if (status == WEFT_OK) {
+        status = run_sum(twin, data, event);
+    }
+    if (status == WEFT_OK) {
+        status = weft_device_copy(comm->device, got, data, sizeof(got), NULL);
+    }
+    const int32_t sum = comm->nranks * (comm->nranks + 1) / 2;
+    for (int i = 0; i < TRIED_ELEMS && status == WEFT_OK; i++) {
+        if (got[i] != sum * (i + 1)) {
+            status = wefti_error(WEFT_ERR_SYSTEM,
+                                 "a first sum gave %d where %d is right",
+                                 (int)got[i], (int)sum * (i + 1));
+        }
+    }
+    return status;
+}
+
+static weft_status try(wefti_twin *twin)
+{
+    void *data = NULL;
+    weft_event *event = NULL;
+    weft_device *device = twin->comm->device;
+    weft_status status =
+        weft_device_alloc(device, TRIED_ELEMS * sizeof(int32_t), &data);
+    if (status == WEFT_OK) {
+        status = weft_event_create(device, &event);
+    }
+    if (status == WEFT_OK) {
+        status = try_sum(twin, data, event);
+    }
+    if (status != WEFT_OK) {
+        /* Before its memory goes: nothing may still write there. */
+        char why[256];
+        snprintf(why, sizeof(why), "%s", weft_error_text());
+        wefti_twin_abort(twin);
+        const bool over = wefti_twin_await_abort(twin);
+        if (!over || weft_stream_wait(twin->stream) != WEFT_OK) {
+            data = NULL; /* lost with the GPU, or with what NCCL holds */
+        }
+        status = wefti_error(status, "%s", why);
+    }
+    weft_event_destroy(event);
+    weft_device_free(device, data);
+    return status;
+}
+
+/* All have done well, or why one has not: not that it waited for another, if
+ * there is a better reason. */
+static weft_status conclude(weft_comm *comm, const char *what,
+                            weft_status built)
+{
+    wefti_consensus all = {
+        .comm = comm, .purpose = WEFTI_PURPOSE_NCCL, .what = what};
+    weft_status status = wefti_consensus_conclude(&all, built);
+    if (status != WEFT_ERR_TIMEOUT || wefti_fault_is_published(comm)) {
+        return status;
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        const wefti_verdict *theirs = wefti_consensus_get(&all, rank);
+        if (theirs->status != WEFT_OK && theirs->status != WEFT_ERR_TIMEOUT) {
+            return wefti_error((weft_status)theirs->status,
+                               "rank %d could not %s: %.*s", rank, what,
+                               (int)sizeof(theirs->text) - 1, theirs->text);
+        }
+    }
+    return status;
+}
+
+/* All the rest; *twin_out is to be ended where it fails. */
+static weft_status make(weft_comm *comm, const wefti_nccl_api *api,
+                        bool small_floats, const wefti_nccl_id *id,
+                        wefti_twin **twin_out)
+{
+    weft_status status = wefti_twin_create(comm, api, small_floats, twin_out);
+    if (status == WEFT_OK) {
+        status = init(*twin_out, id);
+    }
+    status = conclude(comm, "join NCCL", status);
+    return status == WEFT_OK ? conclude(comm, "use NCCL", try(*twin_out))
+                             : status;
+}
+
+/* From here on it carries operations out; of a communicator that has failed
+ * meanwhile it will not. */
+static void take_into_use(weft_comm *comm, wefti_twin *twin)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    comm->twin = twin;
+    if (comm->failed != WEFT_OK) {
+        wefti_twin_abort(twin);
+    }
+    pthread_mutex_unlock(&comm->engine->lock);
+}
+
+/* Why not, in comm->twin_why, the same on all ranks. */
+static void keep_why(weft_comm *comm, const char *why)
+{
+    snprintf(comm->twin_why, sizeof(comm->twin_why), "%s", why);
+    wefti_log(comm->rank == 0 ? WEFTI_LOG_WARN : WEFTI_LOG_INFO, comm->rank,
+              "\"%s\": WEFT_ROUTE=nccl is not possible, weft's own steps are "
+              "taken: %s",
+              comm->name, why);
+}
+
+void wefti_twin_join(weft_comm *comm)
+{
+    const wefti_nccl_api *api = NULL;
+    wefti_nccl_id id;
+    if (comm->tuning.route != WEFTI_ROUTE_NCCL) {
+        return;
+    }
+    const offer own = make_offer(comm, &api, &id);
+    if (wefti_post_exchange(WEFTI_PURPOSE_NCCL, &own, comm->table, sizeof(own),
+                            comm) != WEFT_OK) {
+        return;
+    }
+    char why[sizeof(comm->twin_why)];
+    if (find_misfit(comm->table, comm->nranks, why, sizeof(why))) {
+        keep_why(comm, why);
+        return;
+    }
+    const bool small_floats = all_add_small_floats(comm->table, comm->nranks);
+    if (wefti_post_exchange(WEFTI_PURPOSE_NCCL, &id, comm->table, sizeof(id),
+                            comm) != WEFT_OK) {
+        return;
+    }
+    memcpy(&id, comm->table, sizeof(id));
+    wefti_twin *twin = NULL;
+    if (make(comm, api, small_floats, &id, &twin) != WEFT_OK) {
+        keep_why(comm, weft_error_text());
+        if (twin) {
+            wefti_twin_abort(twin);
+        }
+        wefti_twin_end(twin);
+        return;
+    }
+    take_into_use(comm, twin);
+    char version[32];
+    wefti_nccl_version_text(api->version, version, sizeof(version));
+    wefti_log(WEFTI_LOG_INFO, comm->rank,
+              "\"%s\": collectives of GPU memory go by NCCL %s; messages, "
+              "barriers and what gates cut into chunks by weft's own steps",
+              comm->name, version);
+}

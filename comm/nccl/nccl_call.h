@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/nccl/nccl_call.h - an operation in NCCL's words.
+ */
+#ifndef COMM_NCCL_NCCL_CALL_H
+#define COMM_NCCL_NCCL_CALL_H
+
+#include "comm/nccl/twin.h"
+
+/* Whether NCCL has the collective, and for one that reduces its type and its
+ * reduction. */
+bool wefti_nccl_has(const wefti_twin *twin, const weft_op *op,
+                    const wefti_shape *shape);
+
+/*
+ * wefti_nccl_call - queue op on a stream, by as many calls as it takes, in one
+ * group. The twin's calls is held, the device entered; op's counts are there.
+ *
+ * Returns     NCCL's result; IN_PROGRESS: comm has a fault.
+ */
+int wefti_nccl_call(wefti_twin *twin, const weft_op *op,
+                    struct CUstream_st *stream);
+
+#endif

@@ -13,7 +13,10 @@
 #include "base/plain_number.h"
 #include "base/settings.h"
 #include "comm/make/explain.h"
+#include "comm/nccl/nccl_api.h"
 #include "comm/pattern/shape.h"
+#include "comm/post/nccl_route.h"
+#include "device/cuda.h"
 #include "topo/cpus.h"
 #include "topo/levels.h"
 #include "topo/report.h"
@@ -263,6 +266,11 @@ static const wefti_grouping *grouping_of(const routing *r)
 
 static route find_route(const routing *r, const weft_op *op)
 {
+    if (r->job && wefti_nccl_takes(r->job->comm, op)) {
+        return (route){.algorithm = "nccl",
+                       .fabric = "nccl",
+                       .why = wefti_nccl_why(r->job->comm, op)};
+    }
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
     const wefti_grouping *grouping = grouping_of(r);
     wefti_choice choice =
@@ -274,6 +282,27 @@ static route find_route(const routing *r, const weft_op *op)
         .chunk_bytes = choice.pattern
                            ? choice.chunk_elems * weft_dtype_bytes(op->dtype)
                            : 0};
+}
+
+/* Whether collectives go by NCCL, as WEFT_ROUTE asks, and if not, why. */
+static bool is_by_nccl(const routing *r, char *why, size_t why_bytes)
+{
+    const weft_op op = op_of(WEFT_COLLECTIVE_ALLREDUCE, 4, 1);
+    const wefti_nccl_api *api;
+    int count = 0, version;
+    if (r->job) {
+        snprintf(why, why_bytes, "%s", wefti_nccl_why(r->job->comm, &op));
+        return wefti_nccl_takes(r->job->comm, &op);
+    }
+    weft_status status = wefti_cuda_count(&count, &version);
+    if (status == WEFT_OK) {
+        status = wefti_nccl_api_open(&api);
+    }
+    snprintf(why, why_bytes, "%s",
+             status == WEFT_OK ? "only ranks that run can agree on it: ask as "
+                                 "their job (weft-run weft-info --routes)"
+                               : weft_error_text());
+    return false;
 }
 
 static bool is_shown(weft_collective collective)
@@ -331,8 +360,21 @@ static void write_route(const routing *r, weft_collective collective,
     wefti_json_object_close(json);
 }
 
+static void write_route_asked(const routing *r, wefti_json *json)
+{
+    char why[256];
+    if (r->tuning.route == WEFTI_ROUTE_NCCL) {
+        wefti_json_object_open(json, "route");
+        wefti_json_text(json, "asked", "nccl");
+        wefti_json_bool(json, "taken", is_by_nccl(r, why, sizeof(why)));
+        wefti_json_text(json, "why", why);
+        wefti_json_object_close(json);
+    }
+}
+
 static void write_all(const routing *r, wefti_json *json)
 {
+    write_route_asked(r, json);
     wefti_json_array_open(json, "routes");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         weft_collective collective = (weft_collective)c;
@@ -361,6 +403,17 @@ static void print_levels(const routing *r, FILE *file)
         }
         fprintf(file, ", by %s%s\n", network ? "net" : "shared memory",
                 network && r->rails > 1 ? " over several rails" : "");
+    }
+}
+
+static void print_route_asked(const routing *r, FILE *file)
+{
+    char why[256];
+    if (r->tuning.route == WEFTI_ROUTE_NCCL) {
+        const bool taken = is_by_nccl(r, why, sizeof(why));
+        int column =
+            fprintf(file, "WEFT_ROUTE=nccl: %s", taken ? "" : "not taken: ");
+        wefti_report_wrap(why, 9, column, file);
     }
 }
 
@@ -408,6 +461,7 @@ static void print_all(const routing *r, FILE *file)
     const char *whys[WHYS_MOST];
     int why_count = 0;
     print_levels(r, file);
+    print_route_asked(r, file);
     fprintf(file, "%-17s%-14s%-13s%-9s%12s  %s\n", "collective", "size",
             "algorithm", "fabric", "chunk, bytes", "why");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {

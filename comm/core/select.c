@@ -114,9 +114,10 @@ const char *wefti_choice_name(uint8_t digest)
         at++;
     }
     bool known = digest > 0 && at == digest && wefti_patterns[at - 1];
-    return known    ? wefti_patterns[at - 1]->name
-           : digest ? "an unknown algorithm"
-                    : "oneshot";
+    return known                         ? wefti_patterns[at - 1]->name
+           : digest == WEFTI_CHOICE_NCCL ? "nccl"
+           : digest                      ? "an unknown algorithm"
+                                         : "oneshot";
 }
 
 bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
@@ -131,7 +132,7 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const wefti_grouping *grouping, const weft_op *op,
                           const wefti_role *role)
 {
-    wefti_choice choice = {NULL, 1, 0};
+    wefti_choice choice = {.chunk_elems = 1};
     int forced = tuning->forced[op->collective];
     if (forced <= WEFTI_FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
         return choice;

@@ -10,12 +10,16 @@
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 
-/* pattern NULL: one-shot, inside the entries. digest: for the signature. */
+/* pattern NULL: one-shot, inside the entries, or NCCL as a whole. digest: for
+ * the signature. */
 typedef struct wefti_choice {
     const wefti_pattern *pattern;
     size_t chunk_elems;
     uint8_t digest;
+    bool nccl;
 } wefti_choice;
+
+enum { WEFTI_CHOICE_NCCL = 255 }; /* its digest */
 
 /* grouping: of the ranks; NULL: there is one level. */
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,

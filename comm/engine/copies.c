@@ -16,6 +16,7 @@
 #include "comm/control/fault.h"
 #include "comm/core/wake.h"
 #include "comm/engine/op.h"
+#include "comm/nccl/twin.h"
 #include "device/failure.h"
 
 #include <sched.h>
@@ -302,6 +303,35 @@ static weft_comm *find_unasked(const wefti_engine *engine, uint64_t round)
     return comm;
 }
 
+/* The oldest that NCCL has. */
+static const wefti_op *find_oldest(const weft_comm *comm)
+{
+    const wefti_op *oldest = NULL;
+    for (int lane = 0; lane < WEFTI_LANES; lane++) {
+        const wefti_op *op = &comm->ops[lane];
+        if (wefti_op_pending(op) && op->choice.nccl &&
+            (!oldest || op->number < oldest->number)) {
+            oldest = op;
+        }
+    }
+    return oldest;
+}
+
+/* NCCL says of itself that it has failed. */
+static void fail_by_nccl(weft_comm *comm, weft_status status, const char *why)
+{
+    const wefti_op *op = find_oldest(comm);
+    char what[220];
+    snprintf(what, sizeof(what), "rank %d's NCCL has failed: %s", comm->rank,
+             why);
+    if (op) {
+        wefti_op_fail(comm, op, status, what);
+    } else {
+        wefti_fault_publish(comm, status, comm->rank, 0, "\"%s\": %s",
+                            comm->name, what);
+    }
+}
+
 void wefti_copies_look(wefti_engine *engine)
 {
     if (engine->handing) {
@@ -311,11 +341,18 @@ void wefti_copies_look(wefti_engine *engine)
     const uint64_t round = ++engine->device_looks;
     weft_comm *comm;
     while ((comm = find_unasked(engine, round)) != NULL) {
+        wefti_twin *twin = comm->twin;
         comm->copies->looked = round;
         comm->copies->handing = true;
         pthread_mutex_unlock(&engine->lock);
         wefti_device_look(comm->device);
+        weft_status status = wefti_twin_look(twin);
+        char why[200];
+        snprintf(why, sizeof(why), "%s", status ? weft_error_text() : "");
         pthread_mutex_lock(&engine->lock);
+        if (status != WEFT_OK) {
+            fail_by_nccl(comm, status, why);
+        }
         comm->copies->handing = false;
     }
     engine->handing = false;

@@ -6,10 +6,15 @@
 
 #include "comm/net/net.h"
 #include "comm/pattern/shape.h"
+#include "comm/post/nccl_route.h"
 
 const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out)
 {
+    if (wefti_nccl_takes(comm, op)) {
+        *fabric_out = "nccl";
+        return *fabric_out;
+    }
     *fabric_out = wefti_fabric_name(&comm->fabric);
     wefti_role role =
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
@@ -21,6 +26,11 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
 {
     return &comm->tuning;
+}
+
+wefti_route_kind wefti_comm_route(const weft_comm *comm)
+{
+    return (wefti_route_kind)comm->tuning.route;
 }
 
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)

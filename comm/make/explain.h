@@ -18,6 +18,9 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
 /* What was agreed when it was made. */
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
 
+/* What was asked to carry collectives out (WEFT_ROUTE). */
+wefti_route_kind wefti_comm_route(const weft_comm *comm);
+
 /* Which of its ranks share memory; NULL: there is one level. */
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm);
 

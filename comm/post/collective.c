@@ -10,6 +10,7 @@
 #include "comm/core/wake.h"
 #include "comm/engine/extent.h"
 #include "comm/engine/op.h"
+#include "comm/post/nccl_route.h"
 #include "comm/steps/oneshot.h"
 #include "comm/steps/op_life.h"
 
@@ -137,8 +138,8 @@ static void push(weft_comm *comm, wefti_request *request)
         return; /* others come first */
     }
     wefti_op_advance(comm, op);
-    bool spin = !op->choice.pattern && !op->places.send && !op->places.recv &&
-                wefti_engine_spins(comm->engine) &&
+    bool spin = !op->choice.pattern && !op->choice.nccl && !op->places.send &&
+                !op->places.recv && wefti_engine_spins(comm->engine) &&
                 comm->fabric.ns_per_byte <= 0;
     for (int look = 0;
          spin && look < LOOKS_AT_ONCE && op->state == WEFTI_OP_RUNNING;
@@ -237,11 +238,46 @@ static queued *make_queued(const wefti_prepared *prepared, uint64_t epoch,
     return made;
 }
 
+static weft_status no_memory(void)
+{
+    return wefti_error(WEFT_ERR_NO_MEMORY,
+                       "no memory for an operation that is queued");
+}
+
+/* By NCCL: on the caller's stream, else on the twin's, behind a handle. */
+static weft_status post_to_nccl(const wefti_prepared *prepared, uint64_t epoch,
+                                weft_comm *comm, weft_stream *stream,
+                                weft_request **handle_out)
+{
+    wefti_nccl_handed handed = {comm, prepared, epoch};
+    weft_request *handle = NULL;
+    queued *made = make_queued(prepared, epoch, comm->nranks);
+    if (!made) {
+        return no_memory();
+    }
+    weft_status status = wefti_request_carry(
+        comm, &made->self.request, stream ? stream : wefti_nccl_stream(comm),
+        stream ? NULL : &handle, wefti_nccl_carry, &handed);
+    if (status != WEFT_OK || stream) {
+        return status;
+    }
+    if (handle_out) {
+        *handle_out = handle;
+        return WEFT_OK;
+    }
+    status = weft_request_wait(handle);
+    weft_request_destroy(handle);
+    return status;
+}
+
 weft_status wefti_collective_post(const wefti_prepared *prepared,
                                   uint64_t epoch, weft_comm *comm,
                                   weft_stream *stream,
                                   weft_request **handle_out)
 {
+    if (prepared->choice.nccl) {
+        return post_to_nccl(prepared, epoch, comm, stream, handle_out);
+    }
     if (!stream && !handle_out) {
         wefti_collective here = {.request.kind = &wefti_collective_kind,
                                  .prepared = prepared,
@@ -251,6 +287,5 @@ weft_status wefti_collective_post(const wefti_prepared *prepared,
     queued *made = make_queued(prepared, epoch, comm->nranks);
     return made ? wefti_request_queue(comm, &made->self.request, stream,
                                       handle_out)
-                : wefti_error(WEFT_ERR_NO_MEMORY,
-                              "no memory for an operation that is queued");
+                : no_memory();
 }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "comm/core/live.h"
+#include "comm/post/nccl_route.h"
 #include "comm/post/op_check.h"
 #include "comm/post/p2p.h"
 
@@ -32,8 +33,9 @@ static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
     }
     prepared->choice = wefti_select(&comm->tuning, comm->nranks, comm->grouping,
                                     desc, &prepared->role);
+    status = wefti_nccl_choose(comm, prepared);
     prepared->signature = wefti_signature_pack(desc, prepared->choice.digest);
-    return WEFT_OK;
+    return status;
 }
 
 /* The op of a caller that was compiled against any weft. */

@@ -18,6 +18,7 @@
 #include "comm/net/remote.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/nccl_op.h"
 #include "comm/steps/oneshot.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/track.h"
@@ -215,6 +216,10 @@ static void enter(weft_comm *comm, wefti_op *op)
     op->checked[comm->rank] = op->number;
     op->unchecked = 0;
     wefti_comm_note(comm, op->number, op->signature.kind);
+    if (op->choice.nccl) {
+        wefti_nccl_enter(comm, op);
+        return;
+    }
     if (!op->choice.pattern) {
         wefti_oneshot_enter(comm, op);
         return;
@@ -329,7 +334,8 @@ static bool push(weft_comm *comm, wefti_op *op)
     engine->due_ns = INT64_MAX;
     bool pushed = op->ring == WEFTI_RING_LETTERS || op->choice.pattern
                       ? wefti_track_run_all(comm, op)
-                      : wefti_oneshot_advance(comm, op);
+                  : op->choice.nccl ? wefti_nccl_advance(comm, op)
+                                    : wefti_oneshot_advance(comm, op);
     if (engine->due_ns != INT64_MAX) {
         /* What is still on the emulated link has been sent: no stall. */
         op->moved_ns = wefti_clock_coarse_ns();

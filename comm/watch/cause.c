@@ -46,6 +46,14 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
             wefti_shared_get_page(&comm->fabric.shared, peer);
         return atomic_load(&page->completed) < op->number;
     }
+    if (op->choice.nccl) { /* which needs all to the end */
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
+        return comm->engine->members &&
+               atomic_load(&page->completed) < op->number &&
+               atomic_load(&page->left) != WEFTI_LEAVE_WELL &&
+               wefti_peer_lost(comm, peer);
+    }
     for (int t = 0; op->choice.pattern && t < WEFTI_TRACKS; t++) {
         const wefti_track *track = &op->tracks[t];
         if (track->at.next < track->at.count &&

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/nccl_op.c - comparing what ranks have entered, and looking whether
+ * the stream has come to the operation's end.
+ */
+#include "comm/steps/nccl_op.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/engine/op.h"
+#include "comm/engine/request.h"
+#include "comm/engine/ticket.h"
+#include "comm/pattern/shape.h"
+#include "comm/steps/agree.h"
+#include "comm/steps/oneshot.h"
+#include "comm/steps/op_life.h"
+
+#include <stdio.h>
+
+void wefti_nccl_enter(weft_comm *comm, wefti_op *op)
+{
+    size_t declared_bytes = 0;
+    op->tracks[0].wait = WEFTI_WAIT_PEER;
+    if (op->role.shape->varied) {
+        wefti_op_declare_counts(comm, op);
+        declared_bytes = (size_t)comm->nranks * sizeof(uint64_t);
+    }
+    if (comm->observer.moved) {
+        wefti_op_piece_open(op);
+        op->piece.bytes =
+            ((op->role.sends ? op->send_elems : 0) +
+             (op->role.receives && op->desc.recv ? op->recv_elems : 0)) *
+            op->role.elem_bytes;
+    }
+    wefti_oneshot_announce(comm, op, declared_bytes, 0);
+}
+
+static void finish(weft_comm *comm, wefti_op *op)
+{
+    if (op->role.sends && wefti_op_find_failed(comm, op, op->desc.ready)) {
+        return;
+    }
+    if (op->desc.arrived && op->desc.count && op->role.receives &&
+        op->desc.recv && !op->role.shape->varied) {
+        wefti_op_all_arrived(op);
+    }
+    wefti_op_finish(comm, op, WEFT_OK);
+}
+
+/* All ranks are inside: what NCCL does is bounded all the same. */
+static void watch(weft_comm *comm, wefti_op *op)
+{
+    const int64_t limit_ns = wefti_op_limit(comm, op);
+    const int64_t stalled_ns = wefti_clock_coarse_ns() - op->moved_ns;
+    char text[96], what[128];
+    if (stalled_ns >= limit_ns) {
+        snprintf(what, sizeof(what),
+                 "NCCL has not ended it within %lld ms, though all ranks have "
+                 "entered it",
+                 (long long)(limit_ns / 1000000));
+        wefti_op_fail(comm, op, WEFT_ERR_TIMEOUT, what);
+    } else if (stalled_ns >= comm->warn_ns && !op->warned) {
+        op->warned = true;
+        wefti_op_text(comm, op, text, sizeof(text));
+        wefti_log(WEFTI_LOG_WARN, comm->rank,
+                  "%s: all ranks have entered, NCCL has not ended it for %lld "
+                  "ms",
+                  text, (long long)(stalled_ns / 1000000));
+    }
+}
+
+bool wefti_nccl_advance(weft_comm *comm, wefti_op *op)
+{
+    const int seen = op->unchecked;
+    const bool all = wefti_op_check_all(comm, op);
+    if (op->unchecked != seen) {
+        op->moved_ns = wefti_clock_coarse_ns();
+    }
+    if (all && op->tracks[0].wait == WEFTI_WAIT_PEER) {
+        op->tracks[0].wait = WEFTI_WAIT_DEVICE;
+        op->piece.ready_ns = wefti_clock_ns();
+    }
+    if (wefti_ticket_passed(comm, op->request->ticket)) {
+        finish(comm, op);
+        return true;
+    }
+    if (all) {
+        watch(comm, op);
+    }
+    return op->unchecked != seen;
+}

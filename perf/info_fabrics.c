@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "comm/nccl/nccl_api.h"
 #include "comm/net/port_library.h"
 #include "device/cuda.h"
 #include "topo/report.h"
@@ -58,13 +59,25 @@ static const char *find_gpu_obstacle(void)
                : weft_error_text();
 }
 
+static const char *find_nccl_obstacle(void)
+{
+    const wefti_nccl_api *api;
+    int count, version;
+    return wefti_cuda_count(&count, &version) == WEFT_OK &&
+                   wefti_nccl_api_open(&api) == WEFT_OK
+               ? NULL
+               : weft_error_text();
+}
+
 static const fabric fabrics[] = {
     {"self", "a rank and itself", find_none},
     {"shm", "ranks of one host, through memory they share",
      find_memory_obstacle},
     {"net", "ranks on several hosts, through UCX", find_network_obstacle},
     {"cuda", "GPUs of one host, by peer copies", find_gpu_obstacle},
-    {"nccl", "GPUs, by NCCL", find_gpu_obstacle}};
+    {"nccl",
+     "ranks with a GPU each, by NCCL, where WEFT_ROUTE=nccl asks for it",
+     find_nccl_obstacle}};
 
 static bool is_usable(const fabric *f, const char **why_out)
 {

@@ -4,9 +4,12 @@
  */
 #include "perf/info_job.h"
 
+#include "base/settings.h"
 #include "comm/oob/source.h"
+#include "device/cuda.h"
 
 #include <stdio.h>
+#include <string.h>
 
 bool wefti_info_job_is_there(void)
 {
@@ -19,10 +22,34 @@ bool wefti_info_job_is_there(void)
     return nranks > 1;
 }
 
+/* As weft-perf has it, this rank's share of the GPUs; where there is none, the
+ * ranks find that when they meet. */
+static void open_gpu(wefti_info_job *job)
+{
+    int rank = 0, nranks, count = 0, version;
+    if (strcmp(wefti_setting_text(WEFTI_SETTING_ROUTE), "nccl") != 0) {
+        return;
+    }
+    weft_status status = wefti_launch_source_find_rank(&rank, &nranks);
+    if (status == WEFT_OK) {
+        status = wefti_cuda_count(&count, &version);
+    }
+    if (status == WEFT_OK && count > 0) {
+        status = weft_device_open("cuda", rank % count, &job->device);
+    }
+    if (status != WEFT_OK) {
+        fprintf(stderr, "weft-info: rank %d has no GPU: %s\n", rank,
+                weft_error_text());
+    }
+}
+
 weft_status wefti_info_job_open(wefti_info_job *job_out)
 {
     *job_out = (wefti_info_job){0};
-    weft_status status = weft_comm_create(NULL, &job_out->comm);
+    open_gpu(job_out);
+    const weft_comm_config config = {.size_bytes = sizeof(config),
+                                     .device = job_out->device};
+    weft_status status = weft_comm_create(&config, &job_out->comm);
     if (status == WEFT_OK) {
         status = wefti_cluster_open(job_out->comm, NULL, &job_out->cluster);
     }
@@ -36,5 +63,6 @@ void wefti_info_job_close(wefti_info_job *job)
 {
     wefti_cluster_close(&job->cluster);
     weft_comm_destroy(job->comm);
+    weft_device_close(job->device);
     *job = (wefti_info_job){0};
 }

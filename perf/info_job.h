@@ -10,8 +10,10 @@
 
 #include <stdbool.h>
 
+/* device: of programs that ask for NCCL (WEFT_ROUTE); else NULL. */
 typedef struct wefti_info_job {
     weft_comm *comm;
+    weft_device *device;
     wefti_cluster cluster;
 } wefti_info_job;
 

@@ -313,6 +313,14 @@ static FILE *open_side(side *mine)
 static weft_status check_levels(weft_comm *comm, const wefti_config *config,
                                 bool *everywhere)
 {
+    if (config->train.deterministic &&
+        wefti_comm_route(comm) == WEFTI_ROUTE_NCCL) {
+        *everywhere = true;
+        return wefti_error(WEFT_ERR_INVALID,
+                           "train.deterministic: true does not hold with "
+                           "WEFT_ROUTE=nccl, as NCCL does not promise the same "
+                           "sums in each run: allowed with WEFT_ROUTE=steps");
+    }
     if (!config->train.deterministic ||
         !wefti_comm_sum_hosts(comm, WEFT_DTYPE_F32, WEFT_REDOP_SUM)) {
         return WEFT_OK;

@@ -103,6 +103,62 @@ class Info(unittest.TestCase):
         self.assertEqual(json.loads(done.stdout)["cuda"]["devices"], [])
 
 
+NCCL = {"WEFT_ROUTE": "nccl",
+        "WEFT_NCCL": os.path.join(BUILD, "tests", "fake", "libnccl.so.2")}
+
+
+class Nccl(unittest.TestCase):
+    """The route nccl, by the stand-in (docs/testing.md)."""
+
+    def routes(self, devices, **variables):
+        words = [os.path.join(BIN, "weft-run"), "-n", "2",
+                 os.path.join(BIN, "weft-info"), "--routes", "--json", "-"]
+        done = run(FAKE + [str(devices)] + PRESET + words,
+                   **{**NCCL, **variables})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout[done.stdout.index("{"):])
+
+    def test_perf_measures_it_where_each_rank_has_a_gpu(self):
+        for op in ("all_reduce", "alltoallv"):
+            done = perf(2, 2, op, "--sizes", "8,40000", "--memory", "cuda",
+                        "-n", "2", "-w", "1", "-z", "0", "-J", "-", **NCCL)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for row in json.loads(done.stdout)["rows"]:
+                self.assertEqual((row["wrong"], row["algorithm"],
+                                  row["fabric"]), (0, "nccl", "nccl"), row)
+
+    def test_perf_with_one_gpu_for_two_takes_steps_and_says_why(self):
+        done = perf(1, 2, "all_reduce", "--sizes", "8", "--memory", "cuda",
+                    "-n", "2", "-w", "1", "-J", "-", **NCCL)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("ranks 0 and 1 have one GPU"), 1,
+                         done.stderr)
+        for row in json.loads(done.stdout)["rows"]:
+            self.assertEqual((row["wrong"], row["algorithm"]), (0, "oneshot"))
+
+    def test_info_says_whether_ranks_take_it(self):
+        told = self.routes(2)
+        self.assertTrue(told["route"]["taken"], told["route"])
+        by_name = {(r["collective"], r["size"]): r["algorithm"]
+                   for r in told["routes"]}
+        self.assertEqual(by_name["all_reduce", "large"], "nccl")
+        self.assertEqual(by_name["barrier", "tiny"], "oneshot")
+        told = self.routes(2, WEFT_NCCL="/nowhere/libnccl.so.2")
+        self.assertFalse(told["route"]["taken"])
+        self.assertIn("rank 0: no NCCL: /nowhere/libnccl.so.2",
+                      told["route"]["why"])
+        self.assertNotIn("nccl", {r["algorithm"] for r in told["routes"]})
+
+    def test_info_tells_the_fabric(self):
+        def fabric(**variables):
+            told = json.loads(info(2, "--json", "-", **variables).stdout)
+            return next(f for f in told["fabrics"] if f["name"] == "nccl")
+        self.assertTrue(fabric(**NCCL)["usable"])
+        missing = fabric(WEFT_NCCL="/nowhere/libnccl.so.2")
+        self.assertFalse(missing["usable"])
+        self.assertIn("/nowhere/libnccl.so.2", missing["why"])
+
+
 class Perf(unittest.TestCase):
     def measure(self, devices, ranks, *options):
         done = perf(devices, ranks, *options, "--memory", "cuda", "-n", "2",

@@ -377,6 +377,11 @@ class Messages(unittest.TestCase):
                     "train.deterministic=true", "--set",
                     "train.global_batch_size=48", WEFT_DOMAIN="a,b,a")
 
+    def test_deterministic_by_nccl_is_refused(self):
+        self.refuse("train.deterministic: true does not hold with "
+                    "WEFT_ROUTE=nccl", 3, "--set", "train.deterministic=true",
+                    "--set", "train.global_batch_size=48", WEFT_ROUTE="nccl")
+
     def losses(self, nranks, **variables):
         metrics = self.path("metrics")
         got = self.train(nranks, "--metrics", metrics, "--set",

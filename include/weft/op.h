@@ -20,6 +20,10 @@
  * the one tree over all ranks, the same bits on any layout of hosts. Integers,
  * minima and maxima are the same either way; a program's own reductions
  * (weft/redop.h) always follow the one tree.
+ *
+ * None of this holds for sums of floats that WEFT_ROUTE=nccl hands to NCCL
+ * (docs/gpu.md): it promises no order. A post may then wait for the peers'
+ * where NCCL uses a path for the first time.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
@@ -125,7 +129,8 @@ typedef struct weft_op {
  * Returns     OK | ERR_INVALID (the text names the argument; nothing was
  *             queued, no number taken) | with a NULL stream ERR_MISMATCH,
  *             ERR_PEER, ERR_TIMEOUT, ERR_ABORTED | one of these if the
- *             communicator has already failed | on a stream ERR_NO_MEMORY.
+ *             communicator has already failed | on a stream ERR_NO_MEMORY |
+ *             ERR_UNSUPPORTED (by NCCL, gates it cannot serve: docs/gpu.md).
  * Threads     one caller per comm at a time.
  * Blocks      if stream is NULL; never for room: any number may be pending.
  * Allocates   on a stream, what it keeps of the operation until it is done.

@@ -7,7 +7,8 @@
  * All parts of a list progress together, so no order of its parts, nor of the
  * parts of the peers' lists, can make it wait for itself. What goes from one
  * rank to one other is matched in the order of posting: the n-th send there
- * with the n-th receive here, whichever lists they stand in.
+ * with the n-th receive here, whichever lists they stand in. WEFT_ROUTE has no
+ * say here: NCCL would put messages into one order with all else.
  */
 #ifndef WEFT_P2P_H
 #define WEFT_P2P_H

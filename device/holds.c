@@ -208,14 +208,6 @@ bool wefti_holds_are_passed(wefti_holds *holds)
     return passed;
 }
 
-void wefti_holds_keep_error(wefti_holds *holds, weft_status status,
-                            const char *text)
-{
-    pthread_mutex_lock(&holds->lock);
-    keep_error_locked(holds, status, text);
-    pthread_mutex_unlock(&holds->lock);
-}
-
 weft_status wefti_holds_get_error(wefti_holds *holds)
 {
     pthread_mutex_lock(&holds->lock);

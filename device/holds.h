@@ -68,10 +68,6 @@ void wefti_holds_pass(wefti_holds *holds);
 /* Whether the stream has passed all that was added. */
 bool wefti_holds_are_passed(wefti_holds *holds);
 
-/* Keeps an error of the stream's work; the first stays. */
-void wefti_holds_keep_error(wefti_holds *holds, weft_status status,
-                            const char *text);
-
 /* OK, or the first error, which becomes this thread's. */
 weft_status wefti_holds_get_error(wefti_holds *holds);
 

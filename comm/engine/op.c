@@ -13,11 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-size_t wefti_op_send_elems(const wefti_op *op)
-{
-    return op->send_elems;
-}
-
 size_t wefti_op_recv_elems(const wefti_op *op)
 {
     return op->recv_elems;

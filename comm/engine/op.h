@@ -24,9 +24,8 @@ bool wefti_op_find_failed(weft_comm *comm, const wefti_op *op,
 void wefti_op_piece_open(wefti_op *op);
 void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);
 
-/* Elements of the whole send and receive buffer, and their gate chunks: at
- * least one. */
-size_t wefti_op_send_elems(const wefti_op *op);
+/* Elements of the whole receive buffer, and the gate chunks of both: at least
+ * one. */
 size_t wefti_op_recv_elems(const wefti_op *op);
 size_t wefti_op_send_chunks(const wefti_op *op);
 size_t wefti_op_recv_chunks(const wefti_op *op);

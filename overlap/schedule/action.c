@@ -24,11 +24,6 @@ static const kind kinds[WEFT_ACTION_COUNT] = {
 #undef WEFT_ACTION_KIND
 };
 
-bool wefti_action_has_microbatch(weft_action_type type)
-{
-    return kinds[type].of_microbatch;
-}
-
 size_t weft_action_pack(const weft_action *action, char *text)
 {
     int length;

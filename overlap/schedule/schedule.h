@@ -75,9 +75,6 @@ static inline weft_action wefti_action_pair(int f_stage, int f_microbatch,
                          .pair_microbatch = b_microbatch};
 }
 
-/* Of a micro-batch, as opposed to of a whole stage. */
-bool wefti_action_has_microbatch(weft_action_type type);
-
 static inline bool wefti_action_is_message(const weft_action *action)
 {
     return action->type >= WEFT_ACTION_SEND_F &&

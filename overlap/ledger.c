@@ -102,7 +102,8 @@ static weft_status add_engine(weft_ledger *ledger,
             realloc(ledger->engines,
                     (ledger->engine_count + 1) * sizeof(*ledger->engines));
         if (!more) {
-            return wefti_error(WEFT_ERR_NO_MEMORY, "weft_ledger_attach");
+            return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu engines",
+                               ledger->engine_count + 1);
         }
         ledger->engines = more;
         found = &more[ledger->engine_count++];

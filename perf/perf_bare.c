@@ -292,8 +292,11 @@ static weft_status start(wefti_perf_bare *bare, worker *self,
                          void *(*thread)(void *))
 {
     self->bare = bare;
-    self->started = wefti_thread_start(thread, self, &self->thread) == 0;
-    return self->started ? WEFT_OK : wefti_error_system("--bare: a thread");
+    errno = wefti_thread_start(thread, self, &self->thread);
+    self->started = errno == 0;
+    return self->started
+               ? WEFT_OK
+               : wefti_error_system("--bare: a thread (pthread_create)");
 }
 
 /* Connects the ring; what this rank could not do is in the status. */
@@ -352,15 +355,19 @@ weft_status wefti_perf_bare_open(wefti_perf_rank *self, size_t wire_bytes,
     if (!bare || !places) {
         free(bare);
         free(places);
-        return wefti_error(WEFT_ERR_NO_MEMORY, "--bare");
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "--bare: no memory for the addresses of %d ranks",
+                           self->nranks);
     }
     wefti_doorbell_init(&bare->bell);
     bare->sender.fd = bare->receiver.fd = -1;
     bare->inbox_bytes = wire_bytes;
     bare->inbox = malloc(wire_bytes + 1);
     if (!bare->inbox) {
-        status =
-            wefti_error(WEFT_ERR_NO_MEMORY, "--bare: %zu bytes", wire_bytes);
+        status = wefti_error(WEFT_ERR_NO_MEMORY,
+                             "--bare: no memory for the %zu bytes that a rank "
+                             "receives",
+                             wire_bytes);
     } else {
         memset(bare->inbox, 0, wire_bytes); /* no page is new in a round */
         status = meet(bare, self, places);

@@ -321,7 +321,7 @@ static const wefti_op *find_oldest(const weft_comm *comm)
 static void fail_by_nccl(weft_comm *comm, weft_status status, const char *why)
 {
     const wefti_op *op = find_oldest(comm);
-    char what[220];
+    char what[240];
     snprintf(what, sizeof(what), "rank %d's NCCL has failed: %s", comm->rank,
              why);
     if (op) {

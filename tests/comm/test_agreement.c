@@ -229,11 +229,12 @@ test_create_with_a_wrong_config_alone_is_refused_at_once(void **state)
 {
     weft_comm *comm;
     weft_unique_id id = {{0}};
-    weft_comm_config config = {.size_bytes = sizeof(config), .flags = 1};
+    weft_comm_config config = {.size_bytes = sizeof(config), .flags = 2};
     int64_t begin_ns = wefti_clock_ns();
     (void)state;
     assert_int_equal(weft_comm_create(&config, &comm), WEFT_ERR_INVALID);
-    assert_string_equal(weft_error_text(), "flags 0x1: allowed is 0");
+    assert_string_equal(weft_error_text(),
+                        "flags 0x2: allowed is 0 or 0x1 (WEFT_COMM_SUM_FLAT)");
     config.id = &id;
     config.nranks = 2;
     assert_int_equal(weft_comm_create(&config, &comm), WEFT_ERR_INVALID);

@@ -26,7 +26,7 @@
 #include <string.h>
 
 /* As many bytes as a split's first all-gather. */
-enum { CARD_BYTES = 16, ROOM = 8192 };
+enum { CARD_BYTES = 20, ROOM = 8192 };
 
 static int expect_text(const char *text, const char *wanted)
 {
@@ -61,8 +61,8 @@ static int split_or_gather(weft_comm *comm, void *context)
     int failures = status != WEFT_ERR_MISMATCH;
     return failures +
            expect_fault(comm, WEFT_ERR_MISMATCH,
-                        "rank 0 posted weft_comm_split (all_gather of 16 u8)",
-                        "rank 1 posted all_gather of 16 u8");
+                        "rank 0 posted weft_comm_split (all_gather of 20 u8)",
+                        "rank 1 posted all_gather of 20 u8");
 }
 
 static int split_or_mem(weft_comm *comm, void *context)

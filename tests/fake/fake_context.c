@@ -37,9 +37,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     }
     pthread_mutex_lock(&fake.lock);
     CUcontext primary = &fake.devices[device].primary;
-    primary->ordinal = device;
-    primary->primary = primary;
-    primary->retained++;
+    if (primary->retained++ == 0) {
+        primary->ordinal = device;
+        primary->primary = primary;
+    }
     *context = primary;
     result = fake.sticky;
     pthread_mutex_unlock(&fake.lock);

@@ -176,13 +176,15 @@ struct plan {
     const char *text;
 };
 
+static pthread_barrier_t opened; /* the devices of both ranks */
+
 static void open_device(int rank, weft_comm_config *config, void *context)
 {
     struct plan *plan = context;
     config->sm_budget = rank == 0 || plan->status == WEFT_OK ? plan->budget : 0;
+    /* An open looks at the tables of all devices, and create opens one. */
+    static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
     if (plan->kind) {
-        /* An open looks at the tables of devices that are open. */
-        static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
         pthread_mutex_lock(&opening);
         assert_int_equal(weft_device_open(plan->kind, 0, &plan->devices[rank]),
                          WEFT_OK);
@@ -192,6 +194,7 @@ static void open_device(int rank, weft_comm_config *config, void *context)
         pthread_mutex_unlock(&opening);
         config->device = plan->devices[rank];
     }
+    pthread_barrier_wait(&opened);
 }
 
 static int close_device(int rank, void *context)
@@ -333,5 +336,6 @@ int main(void)
         cmocka_unit_test(test_sm_budget_that_cannot_be_refused_on_all_ranks),
         cmocka_unit_test(test_split_with_its_own_device_takes_its_memory),
     };
+    pthread_barrier_init(&opened, NULL, 2);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -346,33 +346,10 @@ static weft_status meet(wefti_perf_bare *bare, wefti_perf_rank *self,
     return status;
 }
 
-weft_status wefti_perf_bare_open(wefti_perf_rank *self, size_t wire_bytes,
-                                 wefti_perf_bare **bare_out)
+/* Whether all ranks come here with OK: a rank that fails leaves none waiting.
+ */
+static weft_status agree(wefti_perf_rank *self, weft_status status)
 {
-    wefti_perf_bare *bare = calloc(1, sizeof(*bare));
-    place *places = calloc((size_t)self->nranks, sizeof(*places));
-    weft_status status = WEFT_OK;
-    if (!bare || !places) {
-        free(bare);
-        free(places);
-        return wefti_error(WEFT_ERR_NO_MEMORY,
-                           "--bare: no memory for the addresses of %d ranks",
-                           self->nranks);
-    }
-    wefti_doorbell_init(&bare->bell);
-    bare->sender.fd = bare->receiver.fd = -1;
-    bare->inbox_bytes = wire_bytes;
-    bare->inbox = malloc(wire_bytes + 1);
-    if (!bare->inbox) {
-        status = wefti_error(WEFT_ERR_NO_MEMORY,
-                             "--bare: no memory for the %zu bytes that a rank "
-                             "receives",
-                             wire_bytes);
-    } else {
-        memset(bare->inbox, 0, wire_bytes); /* no page is new in a round */
-        status = meet(bare, self, places);
-    }
-    free(places);
     int64_t failed = status != WEFT_OK;
     weft_status agreed =
         wefti_perf_rank_agree(self, &failed, 1, WEFT_REDOP_SUM);
@@ -381,14 +358,53 @@ weft_status wefti_perf_bare_open(wefti_perf_rank *self, size_t wire_bytes,
     }
     if (status == WEFT_OK && failed) {
         status =
-            wefti_error(WEFT_ERR_SYSTEM, "--bare: another rank cannot connect");
+            wefti_error(WEFT_ERR_SYSTEM,
+                        "--bare: another rank, which says why, cannot begin");
     }
-    if (status != WEFT_OK) {
+    return status;
+}
+
+static weft_status check_memory(const wefti_perf_bare *bare,
+                                const place *places, int nranks,
+                                size_t wire_bytes)
+{
+    if (!bare || !places) {
+        return wefti_error(WEFT_ERR_NO_MEMORY,
+                           "--bare: no memory for the addresses of %d ranks",
+                           nranks);
+    }
+    return bare->inbox
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_NO_MEMORY,
+                             "--bare: no memory for the %zu bytes that a rank "
+                             "receives",
+                             wire_bytes);
+}
+
+weft_status wefti_perf_bare_open(wefti_perf_rank *self, size_t wire_bytes,
+                                 wefti_perf_bare **bare_out)
+{
+    wefti_perf_bare *bare = calloc(1, sizeof(*bare));
+    place *places = calloc((size_t)self->nranks, sizeof(*places));
+    if (bare) {
+        wefti_doorbell_init(&bare->bell);
+        bare->sender.fd = bare->receiver.fd = -1;
+        bare->inbox_bytes = wire_bytes;
+        bare->inbox = malloc(wire_bytes + 1);
+    }
+    weft_status status =
+        agree(self, check_memory(bare, places, self->nranks, wire_bytes));
+    if (status == WEFT_OK) {
+        memset(bare->inbox, 0, wire_bytes); /* no page is new in a round */
+        status = agree(self, meet(bare, self, places));
+    }
+    free(places);
+    if (status == WEFT_OK) {
+        *bare_out = bare;
+    } else {
         wefti_perf_bare_close(bare);
-        return status;
     }
-    *bare_out = bare;
-    return WEFT_OK;
+    return status;
 }
 
 static void stop(worker *self)

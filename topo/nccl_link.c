@@ -4,6 +4,7 @@
  */
 #include "topo/nccl_import.h"
 
+#include "base/check.h"
 #include "topo/number.h"
 #include "topo/rates.h"
 
@@ -201,6 +202,7 @@ static void claim_link(wefti_nccl_import *in, int gpu,
         return;
     }
     int sharers = sharers_of(in, gpu);
+    WEFTI_ASSERT(sharers > 0); /* itself */
     claim.count = claim.count > sharers ? claim.count / sharers : 1;
     if (claim.to < 0 && wefti_bus_is_hidden(target)) {
         in->hidden_links += claim.count;

@@ -190,7 +190,7 @@ static bool close_ring(wefti_ring_search *s, const int *order)
 /* Extends a ring by one GPU; true when it could be closed. */
 static bool extend(wefti_ring_search *s, int depth)
 {
-    double keys[WEFTI_RING_GPUS_MOST];
+    double keys[WEFTI_RING_GPUS_MOST] = {0};
     int next, *order = s->orders + s->ring_count * s->gpu_count;
     if (depth == s->gpu_count) {
         return close_ring(s, order);

@@ -273,7 +273,7 @@ static weft_status post(weft_comm *comm, wefti_request *request,
 weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
                                 weft_stream *stream, weft_request **handle_out)
 {
-    posted made;
+    posted made = {0};
     weft_status status = post(comm, request, stream, !stream, &made);
     if (status != WEFT_OK) {
         return status;
@@ -292,7 +292,7 @@ weft_status wefti_request_carry(weft_comm *comm, wefti_request *request,
                                                      weft_stream *stream),
                                 void *context)
 {
-    posted made;
+    posted made = {0};
     weft_status status = post(comm, request, stream, handle_out != NULL, &made);
     if (status != WEFT_OK) {
         return status;

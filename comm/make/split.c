@@ -98,18 +98,19 @@ static weft_status check_flags(const weft_comm *comm, const info *infos)
     return WEFT_OK;
 }
 
-/* refused: what this rank's arguments got; the others must learn of it. A
- * config without a name gets one made: faults must tell "world/2" from its
- * parent, and from other groups. */
-static weft_status split(weft_comm *comm, weft_status refused, int color,
-                         int key, weft_comm_config *config,
-                         weft_comm **comm_out)
+/* A refused config takes part: the others must learn of it. One without a name
+ * gets one made: faults must tell "world/2" from its parent, and from other
+ * groups. */
+static weft_status split(weft_comm *comm, int color, int key,
+                         const weft_comm_config *asked, weft_comm **comm_out)
 {
     wefti_consensus consensus = {.comm = comm,
                                  .purpose = WEFTI_PURPOSE_SPLIT,
                                  .what = "join the split",
                                  .refused = "'s config was refused"};
-    const info own = {refused, color, key, comm->rank, config->flags};
+    weft_comm_config config;
+    const weft_status refused = wefti_group_read_config(comm, asked, &config);
+    const info own = {refused, color, key, comm->rank, config.flags};
     char name[sizeof(comm->name)], suffix[16];
     weft_status status =
         wefti_consensus_exchange(&consensus, &own, sizeof(own));
@@ -120,14 +121,14 @@ static weft_status split(weft_comm *comm, weft_status refused, int color,
         return status;
     }
     uint64_t times = count_color(comm, comm->table, color);
-    if (config->name == comm->name) {
+    if (config.name == comm->name) {
         snprintf(suffix, sizeof(suffix), "/%d", color);
         wefti_group_name(comm, suffix, times, name, sizeof(name));
-        config->name = name;
+        config.name = name;
     }
     consensus.members = comm->group;
     consensus.count = form_group(comm, comm->table, color);
-    return wefti_group_make(&consensus, config, comm_out);
+    return wefti_group_make(&consensus, &config, comm_out);
 }
 
 weft_status weft_comm_split(weft_comm *comm, int color, int key,
@@ -143,7 +144,5 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
                            "communicator");
     }
     *comm_out = NULL;
-    weft_comm_config full;
-    weft_status refused = wefti_group_read_config(comm, config, &full);
-    return split(comm, refused, color, key, &full, comm_out);
+    return split(comm, color, key, config, comm_out);
 }

@@ -420,6 +420,7 @@ void wefti_twin_join(weft_comm *comm)
         wefti_twin_end(twin);
         return;
     }
+    assert(api); /* else no misfit would have been none */
     take_into_use(comm, twin);
     char version[32];
     wefti_nccl_version_text(api->version, version, sizeof(version));

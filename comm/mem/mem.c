@@ -8,6 +8,7 @@
  */
 #include "comm/mem/mem.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "comm/core/live.h"
 #include "comm/core/reserve.h"
@@ -212,6 +213,7 @@ static weft_status make(weft_comm *comm, const request *asked,
         free(mem);
         return status;
     }
+    WEFTI_ASSERT(mem); /* else refused */
     mem->comm = comm;
     mem->id = ++comm->mems_made;
     status = wefti_consensus_reserve(

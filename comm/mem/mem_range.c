@@ -10,17 +10,21 @@
 #include "comm/post/op_check.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Up to where memory from `at` on may be written, by one line of the table;
  * at itself: the line says nothing of it. */
 static uintptr_t read_line(const char *line, uintptr_t at)
 {
-    unsigned long long begin, end;
-    char may[8];
-    return sscanf(line, "%llx-%llx %7s", &begin, &end, may) == 3 &&
-                   begin <= at && at < end && may[0] == 'r' && may[1] == 'w'
-               ? (uintptr_t)end
-               : at;
+    char *rest;
+    const uintptr_t begin = (uintptr_t)strtoull(line, &rest, 16);
+    if (rest == line || *rest != '-') {
+        return at;
+    }
+    const uintptr_t end = (uintptr_t)strtoull(rest + 1, &rest, 16);
+    const bool writable = strncmp(rest, " rw", 3) == 0;
+    return writable && begin <= at && at < end ? end : at;
 }
 
 /* The kernel's table is in the order of addresses. */
@@ -36,7 +40,7 @@ static weft_status check_writable(const void *pointer, size_t bytes)
     while (at - begin < bytes && fgets(line, sizeof(line), table)) {
         at = read_line(line, at);
     }
-    fclose(table);
+    (void)fclose(table);
     return at - begin >= bytes
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,

@@ -193,6 +193,7 @@ static size_t count_list(const view *v, list which, size_t rounds)
 static size_t find_round(const view *v, list which, size_t index)
 {
     size_t period = count_list(v, which, v->ranks);
+    WEFTI_ASSERT(period > 0 && v->ranks > 0);
     size_t least = period / v->ranks; /* of a round; most is one more */
     size_t first = index / period * v->ranks, left = index % period;
     size_t low = first + left / (least + 1);

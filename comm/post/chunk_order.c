@@ -14,6 +14,7 @@
  */
 #include "weft/op.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "comm/engine/op.h"
 #include "comm/post/letters.h"
@@ -174,6 +175,7 @@ static weft_status fill(order *self, size_t *chunks_out, size_t room)
                            self->count);
     }
     sort(self);
+    WEFTI_ASSERT(chunks_out || self->count == 0);
     for (size_t i = 0; i < self->count; i++) {
         chunks_out[i] = self->entries[i].chunk;
     }

@@ -230,17 +230,17 @@ weft_status wefti_plan_best(const wefti_plan_job *job, const uint8_t *given,
     if (status != WEFT_OK) {
         return status;
     }
-    uint8_t *order = malloc(actions);
-    p.trial = malloc(actions);
-    status = order && p.trial ? try_all(&p, given, order)
-                              : wefti_error(WEFT_ERR_NO_MEMORY,
-                                            "a plan of %zu actions", actions);
+    uint8_t *order = malloc(actions), *trial = malloc(actions);
+    p.trial = trial;
+    status = order && trial ? try_all(&p, given, order)
+                            : wefti_error(WEFT_ERR_NO_MEMORY,
+                                          "a plan of %zu actions", actions);
     if (status == WEFT_OK && isinf(p.makespan)) {
         status = wefti_error(WEFT_ERR_INVALID,
                              "plan: with these costs no step has an end");
     }
     free(order);
-    free(p.trial);
+    free(trial);
     wefti_plan_times_fini(&p.times);
     return status;
 }

@@ -31,6 +31,7 @@ typedef struct rank_state {
     int count[WEFTI_PLAN_MARKS];
     int held;
     size_t used; /* marks written */
+    int chosen;  /* its I of this round */
 } rank_state;
 
 typedef struct rounds {
@@ -228,19 +229,19 @@ static int choose_f(const rounds *it, int rank)
 }
 
 /* Gradients go down the ranks in the second chunk, and back in the first. */
-static void do_all_i(rounds *it, uint8_t *choice)
+static void do_all_i(rounds *it)
 {
     int ranks = it->job->ranks;
     for (int rank = 0; rank < ranks; rank++) {
-        choice[rank] = (uint8_t)choose_i(it, rank);
+        it->ranks[rank].chosen = choose_i(it, rank);
     }
     for (int rank = ranks - 1; rank >= 0 && !it->stuck; rank--) {
-        if (choice[rank] == WEFTI_PLAN_I0) {
+        if (it->ranks[rank].chosen == WEFTI_PLAN_I0) {
             fill_and_do(it, rank, WEFTI_PLAN_I0, true);
         }
     }
     for (int rank = 0; rank < ranks && !it->stuck; rank++) {
-        if (choice[rank] == WEFTI_PLAN_I1) {
+        if (it->ranks[rank].chosen == WEFTI_PLAN_I1) {
             fill_and_do(it, rank, WEFTI_PLAN_I1, it->how->fill_i);
         }
     }
@@ -260,7 +261,7 @@ static void do_all_f(rounds *it)
     }
 }
 
-static void run(rounds *it, uint8_t *choice)
+static void run(rounds *it)
 {
     for (int rank = 0; rank < it->job->ranks; rank++) {
         do_part(it, rank, WEFTI_PLAN_F0);
@@ -268,7 +269,7 @@ static void run(rounds *it, uint8_t *choice)
     fill_until_turned(it);
     level(it);
     for (int k = 0; k < 2 * it->job->microbatches && !it->stuck; k++) {
-        do_all_i(it, choice);
+        do_all_i(it);
         do_all_f(it);
     }
     for (int rank = 0; rank < it->job->ranks && !it->stuck; rank++) {
@@ -285,13 +286,12 @@ weft_status wefti_plan_in_rounds(const wefti_plan_job *job,
 {
     size_t entries = wefti_plan_actions(job) / 3, ranks = (size_t)job->ranks;
     rounds it = {.job = job, .how = how, .marks = marks};
-    uint8_t *choice = malloc(ranks);
     it.owed = malloc(entries);
     it.ranks = calloc(ranks, sizeof(*it.ranks));
     it.end[0] = malloc(entries * sizeof(double));
     it.end[1] = malloc(entries * sizeof(double));
     weft_status status = WEFT_OK;
-    if (!choice || !it.owed || !it.ranks || !it.end[0] || !it.end[1]) {
+    if (!it.owed || !it.ranks || !it.end[0] || !it.end[1]) {
         status = wefti_error(WEFT_ERR_NO_MEMORY, "a plan of %zu micro-batches",
                              entries);
     }
@@ -302,13 +302,12 @@ weft_status wefti_plan_in_rounds(const wefti_plan_job *job,
         for (size_t r = 0; how->approved && r < ranks; r++) {
             it.approved_worst = fmax(it.approved_worst, how->approved[r]);
         }
-        run(&it, choice);
+        run(&it);
         status = it.stuck ? WEFT_ERR_INVALID : WEFT_OK;
         for (size_t r = 0; r < ranks; r++) {
             idle_out[r] = it.ranks[r].idle;
         }
     }
-    free(choice);
     free(it.owed);
     free(it.ranks);
     free(it.end[0]);

@@ -21,6 +21,7 @@
  */
 #include "overlap/schedule/planner.h"
 
+#include "base/check.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -48,6 +49,7 @@ typedef struct move {
 
 static size_t draw(search *s, size_t below)
 {
+    WEFTI_ASSERT(below > 0);
     s->seed ^= s->seed << 13;
     s->seed ^= s->seed >> 7;
     s->seed ^= s->seed << 17;
@@ -173,9 +175,10 @@ static void climb(search *s, double effort, uint8_t *best)
     wefti_plan_time(s->job, s->marks, &s->times);
     double shortest = s->times.makespan;
     find_chain(s);
-    for (double left = effort; left > 0 && shortest > least;
-         left -= (double)actions) {
+    double left = effort;
+    while (left > 0 && shortest > least) {
         move m;
+        left -= (double)actions;
         if (!make_move(s, &m)) {
             find_chain(s); /* perhaps there is another */
             continue;
@@ -205,19 +208,21 @@ weft_status wefti_plan_search(const wefti_plan_job *job, double effort,
     if (status == WEFT_OK) {
         status = wefti_plan_times_init(&s.trial, job);
     }
-    s.marks = malloc(actions);
-    s.kept = malloc(s.per_rank);
-    s.chain = malloc(actions * sizeof(*s.chain));
-    if (status == WEFT_OK && s.marks && s.kept && s.chain) {
-        memcpy(s.marks, marks, actions);
+    uint8_t *now = malloc(actions), *kept = malloc(s.per_rank);
+    int32_t *chain = malloc(actions * sizeof(*chain));
+    if (status == WEFT_OK && now && kept && chain) {
+        s.marks = now;
+        s.kept = kept;
+        s.chain = chain;
+        memcpy(now, marks, actions);
         climb(&s, effort, marks);
     } else if (status == WEFT_OK) {
         status =
             wefti_error(WEFT_ERR_NO_MEMORY, "a search of %zu actions", actions);
     }
-    free(s.marks);
-    free(s.kept);
-    free(s.chain);
+    free(now);
+    free(kept);
+    free(chain);
     wefti_plan_times_fini(&s.times);
     wefti_plan_times_fini(&s.trial);
     return status;

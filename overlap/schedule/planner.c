@@ -8,6 +8,7 @@
  */
 #include "overlap/schedule/planner.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "overlap/schedule/pass.h"
 #include "overlap/schedule/price.h"
@@ -198,6 +199,7 @@ static void write_rank(const wefti_plan_job *job, const uint8_t *marks,
     size_t made = 0, used = 0;
     for (size_t k = 0; k < wefti_plan_per_rank(job); k++) {
         int kind = marks[k] / 2;
+        WEFTI_ASSERT(marks[k] != WEFTI_PLAN_W || used < made);
         int chunk = marks[k] == WEFTI_PLAN_W ? owed[used++] : marks[k] % 2;
         if (kind == WEFTI_PLAN_I) {
             owed[made++] = (uint8_t)chunk;
@@ -227,7 +229,7 @@ static weft_status put_marks(const wefti_plan_job *job, const uint8_t *marks,
 {
     wefti_pass pass;
     size_t per_rank = wefti_plan_per_rank(job);
-    uint8_t *owed = malloc(per_rank);
+    uint8_t *owed = calloc(per_rank, 1);
     double before = 0, after = 0;
     weft_status status =
         owed ? wefti_pass_begin(&pass, schedule)

@@ -8,6 +8,7 @@
  */
 #include "overlap/schedule/verdict.h"
 
+#include "base/check.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -85,6 +86,7 @@ static void find_missing(const stage_view *v, int microbatch)
     int missing = 0, user = WEIGHTS; /* of what is missing, if it can be */
     while (v->at[missing][microbatch] != 0) {
         missing++;
+        WEFTI_ASSERT(missing < PIECES); /* the caller has counted */
     }
     if (missing == FORWARD && v->at[INPUTS][microbatch] != 0) {
         user = INPUTS;

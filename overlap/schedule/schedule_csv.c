@@ -263,7 +263,7 @@ static bool is_joined(const wefti_actions *list, const weft_action *action,
 static weft_status fill_cell(const reader *in, const cursor *c, bool *bar,
                              weft_schedule *schedule)
 {
-    weft_action action;
+    weft_action action = {0};
     weft_status status = unpack_cell(in, c, &action);
     if (status != WEFT_OK) {
         return status;

@@ -53,7 +53,7 @@ typedef struct benchmark {
 
 typedef void run_fn(const benchmark *bench, const size_t *extent);
 
-enum { QUICK_ELEMS = 1 << 20, MOST_ELEMS = 1 << 23, EXTENTS = 5 };
+enum { QUICK_ELEMS = 1 << 20, MOST_ELEMS = 1 << 23, EXTENTS = 5, AGAIN = 4 };
 
 static real *alloc_reals(size_t elems)
 {
@@ -78,8 +78,20 @@ static double best_time(const benchmark *bench, run_fn *run,
 
         double took = roofline_clock() - start;
 
-        best = took < best ? took : best;
+        /* Some virtual machines' clocks stand still now and then. */
+        best = took > 0 && took < best ? took : best;
     }
+    return best;
+}
+
+/* Of what seems too slow, more runs: what else the machine does only adds. */
+static double shortest_time(const benchmark *bench, run_fn *run,
+                            const size_t *extent, double bound)
+{
+    double best = best_time(bench, run, extent);
+
+    for (int n = 0; n < AGAIN && best / bound > bench->limit; n++)
+        best = fmin(best, best_time(bench, run, extent));
     return best;
 }
 
@@ -89,11 +101,11 @@ static void measure(benchmark *bench, line_cost cost, run_fn *run,
     if (bench->filter && !strstr(cost.name, bench->filter))
         return;
 
-    double took = best_time(bench, run, extent);
     double memory = cost.bytes / roofline_bandwidth((size_t)cost.bytes);
     double strict = fmax(memory, cost.flops / bench->peak);
     double bound =
         fmax(memory, (cost.flops + cost.special_flops) / bench->peak);
+    double took = shortest_time(bench, run, extent, bound);
 
     printf("%-20s %-30s %9.1f %8.2f %8.2f %7.2f %7.2f\n", cost.name, cost.shape,
            took * 1e6, cost.bytes / took * 1e-9,

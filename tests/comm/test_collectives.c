@@ -541,12 +541,12 @@ static int run_worlds(void)
 {
     static const int some[] = {2, 5, 1, 3, 9};
     int failures = 0;
-    if (!is_long) {
+    bool shadow = strcmp(mode, "shadow") == 0; /* all runs late there */
+    if (!is_long || shadow) {
         bool threads = strcmp(mode, "threads") == 0;
-        bool shadow = strcmp(mode, "shadow") == 0; /* all runs late there */
         size_t many = is_slow || is_far ? 2 : threads ? 5 : 4;
         bool later = is_far || (is_slow && !threads && !shadow);
-        many = shadow ? 1 : many;
+        many = shadow ? (is_long ? 5 : 1) : many;
         for (size_t i = later; i < many; i++) {
             failures += run_world(some[i]);
         }
@@ -588,7 +588,7 @@ int main(int count, char **arguments)
     is_far = spread_is_wide();
     if (strcmp(mode, "shadow") == 0) {
         setenv("WEFT_SPIN_US", "0", 0); /* the device needs a core, too */
-        chunk_bytes = is_long ? CHUNK_BYTES : SHADOW_CHUNK_BYTES;
+        chunk_bytes = SHADOW_CHUNK_BYTES;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_collectives_default_choice_exact),

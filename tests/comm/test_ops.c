@@ -366,7 +366,7 @@ static void sweep_roots(struct probe *probe)
 static void sweep_large(struct probe *probe)
 {
     size_t elems = is_long || !is_slow ? LARGE_ELEMS : LARGE_ELEMS / 4;
-    if (is_shadow && !is_long && getenv("WEFT_CHUNK_BYTES")) {
+    if (is_shadow && getenv("WEFT_CHUNK_BYTES")) {
         elems = LARGE_ELEMS / 8; /* some dozen chunks are several, too */
     }
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
@@ -490,8 +490,9 @@ static bool is_worth(int nranks)
     static const char *const fewer = "1257"; /* of more, unless it is usual */
     bool forced = getenv("WEFT_ALGORITHM") != NULL;
     bool usual = !forced && strcmp(mode, "threads") == 0;
-    if (!is_long && is_shadow) { /* all runs late there */
-        return nranks == (forced ? 2 : 3);
+    if (is_shadow) { /* all runs late there */
+        return is_long ? strchr("12359", '0' + nranks) != NULL
+                       : nranks == (forced ? 2 : 3);
     }
     if (is_long) { /* 10, 13, 16 everywhere, all of them where it is whole */
         return nranks <= 9 || nranks % 3 == 1 || (is_whole_form() && !is_far);
@@ -534,7 +535,7 @@ static void test_ops_direct_small_chunks_exact(void **state)
            "all_gather:direct,reduce_scatter:direct",
            1);
     /* On a shadow each takes long, and several are as good as many. */
-    setenv("WEFT_CHUNK_BYTES", is_shadow && !is_long ? "4000" : "1000", 1);
+    setenv("WEFT_CHUNK_BYTES", is_shadow ? "4000" : "1000", 1);
     assert_int_equal(run_worlds(1), 0);
     unsetenv("WEFT_CHUNK_BYTES");
     unsetenv("WEFT_ALGORITHM");

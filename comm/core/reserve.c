@@ -14,7 +14,10 @@ static wefti_shared_header *get_world(const wefti_engine *engine)
 /* What the world itself uses comes first. */
 static uint64_t get_first(const wefti_engine *engine)
 {
-    return wefti_layout_plan(engine->members->nranks).total_bytes;
+    const wefti_membership *members = engine->members;
+    return wefti_layout_plan(members->nranks,
+                             wefti_membership_count_near(members))
+        .total_bytes;
 }
 
 uint64_t wefti_reserve(wefti_engine *engine, uint64_t bytes)

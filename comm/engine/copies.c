@@ -108,6 +108,9 @@ weft_status wefti_copies_create(weft_comm *comm)
         report_unpinned(comm, comm->arena_bytes);
     }
     wefti_copies_pin(comm, comm->mapping);
+    if (comm->fabric.mirrors) { /* what goes there is staged beside them */
+        wefti_copies_pin(comm, comm->fabric.mirrors);
+    }
     return WEFT_OK;
 }
 
@@ -128,6 +131,7 @@ void wefti_copies_destroy(weft_comm *comm)
         weft_device_unregister(comm->device, comm->arena);
     }
     wefti_copies_unpin(comm, comm->mapping);
+    wefti_copies_unpin(comm, comm->fabric.mirrors);
     free(copies->places);
     free(copies->queue);
     free(copies);

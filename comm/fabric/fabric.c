@@ -10,31 +10,41 @@
 
 #include <stdlib.h>
 
+/* Who has a region, in the order of ranks. Returns how many there are. */
+static int find_places(wefti_fabric *fabric, int nranks, const bool *remote)
+{
+    int near = 0;
+    for (int peer = 0; peer < nranks; peer++) {
+        fabric->shared.places[peer] = remote && remote[peer] ? -1 : near++;
+    }
+    return near;
+}
+
 /* Regions of the domain lie in its memory, those of others in mirrors. */
-static weft_status place_regions(wefti_fabric *fabric, int nranks, void *base,
-                                 const bool *remote)
+static weft_status place_regions(wefti_fabric *fabric, void *base)
 {
     const wefti_layout *layout = &fabric->shared.layout;
-    size_t remotes = 0, used = 0;
-    for (int peer = 0; peer < nranks; peer++) {
-        remotes += remote && remote[peer];
-    }
+    const size_t remotes = (size_t)(layout->nranks - layout->near_ranks);
     if (remotes) {
         weft_status status = wefti_mapping_open(
-            -1, 0, remotes * layout->region_bytes, &fabric->mirrors);
+            -1, 0, remotes * layout->mirror_bytes, &fabric->mirrors);
         if (status != WEFT_OK) {
             return status;
         }
     }
-    for (int peer = 0; peer < nranks; peer++) {
-        bool mirrored = remote && remote[peer];
-        fabric->shared.regions[peer] =
-            mirrored
-                ? (unsigned char *)wefti_mapping_get_base(fabric->mirrors) +
-                      used++ * layout->region_bytes
-                : wefti_layout_get_region(layout, base, peer);
+    unsigned char *mirror =
+        remotes ? wefti_mapping_get_base(fabric->mirrors) : NULL;
+    for (int peer = 0; peer < layout->nranks; peer++) {
+        const int place = fabric->shared.places[peer];
+        if (place < 0) {
+            fabric->shared.regions[peer] = mirror;
+            mirror += layout->mirror_bytes;
+        } else {
+            fabric->shared.regions[peer] =
+                wefti_layout_get_region(layout, base, place);
+        }
         fabric->tables[peer] =
-            nranks == 1 ? &wefti_fabric_self : &wefti_fabric_shm;
+            layout->nranks == 1 ? &wefti_fabric_self : &wefti_fabric_shm;
     }
     return WEFT_OK;
 }
@@ -44,30 +54,34 @@ weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
 {
     size_t ranks = (size_t)nranks;
     size_t cells = ranks * WEFTI_RINGS * WEFTI_CHANNELS;
-    fabric->shared.layout = wefti_layout_plan(nranks);
     fabric->shared.header = base;
     fabric->shared.regions = calloc(ranks, sizeof(*fabric->shared.regions));
+    fabric->shared.places = calloc(ranks, sizeof(*fabric->shared.places));
     fabric->tables = calloc(ranks, sizeof(*fabric->tables));
     fabric->rank = rank;
     fabric->posted = calloc(cells, sizeof(*fabric->posted));
     fabric->taken = calloc(cells, sizeof(*fabric->taken));
-    if (!fabric->shared.regions || !fabric->tables || !fabric->posted ||
-        !fabric->taken) {
+    if (!fabric->shared.regions || !fabric->shared.places || !fabric->tables ||
+        !fabric->posted || !fabric->taken) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d peers",
                            nranks);
     }
-    return place_regions(fabric, nranks, base, remote);
+    fabric->shared.layout =
+        wefti_layout_plan(nranks, find_places(fabric, nranks, remote));
+    return place_regions(fabric, base);
 }
 
 void wefti_fabric_fini(wefti_fabric *fabric)
 {
     wefti_mapping_close(fabric->mirrors);
     free(fabric->shared.regions);
+    free(fabric->shared.places);
     free(fabric->tables);
     free(fabric->posted);
     free(fabric->taken);
     fabric->mirrors = NULL;
     fabric->shared.regions = NULL;
+    fabric->shared.places = NULL;
     fabric->tables = NULL;
     fabric->posted = NULL;
     fabric->taken = NULL;

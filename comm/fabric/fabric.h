@@ -20,6 +20,7 @@
 
 typedef struct wefti_fabric wefti_fabric;
 struct wefti_net;
+struct wefti_inbound;
 
 /* Where a message travels. */
 typedef struct wefti_fabric_path {
@@ -72,8 +73,8 @@ typedef struct wefti_fabric_table {
 
 /*
  * What has gone to, and come from, a peer over the network. told: how far this
- * rank has come, as the peer knows. leaves_after: its farewell counts once so
- * many of its messages have come, which was at left_ns.
+ * rank has come, as the peer knows. leaves_after: its farewell counts once
+ * so many of its messages have come, which was at left_ns.
  */
 typedef struct wefti_line {
     int world_rank;
@@ -93,10 +94,11 @@ typedef struct wefti_line {
 struct wefti_fabric {
     const wefti_fabric_table **tables; /* [nranks] */
     wefti_shared shared;
-    wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
-    struct wefti_net *net;  /* leads to them; NULL: there are none */
-    uint64_t id;            /* the same on all members, and of no others */
-    wefti_line *lines;      /* [nranks], with a net */
+    wefti_mapping *mirrors;        /* of ranks of other domains; NULL: none */
+    struct wefti_net *net;         /* leads to them; NULL: there are none */
+    struct wefti_inbound *inbound; /* with a net: what has come from them */
+    uint64_t id;       /* the same on all members, and of no others */
+    wefti_line *lines; /* [nranks], with a net */
     int64_t waiting_told_ns;
     int rank;
     wefti_doorbell **bells;
@@ -151,9 +153,11 @@ static inline void *wefti_fabric_stage(wefti_fabric *fabric,
                                        wefti_fabric_path path, int window,
                                        size_t offset)
 {
-    /* What goes to all peers lies in one place, whatever they are reached by.
-     */
-    return fabric->tables[fabric->rank]->stage(fabric, path, window, offset);
+    /* What goes to several peers lies in one place, whatever each of them is
+     * reached by. */
+    const int owner =
+        path.ring == WEFTI_RING_LETTERS ? path.peer : fabric->rank;
+    return fabric->tables[owner]->stage(fabric, path, window, offset);
 }
 
 static inline bool wefti_fabric_has_room(wefti_fabric *fabric,

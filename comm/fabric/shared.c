@@ -4,17 +4,32 @@
  */
 #include "comm/fabric/shared.h"
 
-enum { PAGE_BYTES = 4096 };
+enum {
+    PAGE_BYTES = 4096,
+    QUEUES = WEFTI_RINGS * WEFTI_CHANNELS, /* of messages, of a pair */
+    CELLS = QUEUES * WEFTI_DEPTH
+};
 
 static size_t round_up(size_t value, size_t unit)
 {
     return (value + unit - 1) / unit * unit;
 }
 
-wefti_layout wefti_layout_plan(int nranks)
+/* A writer polls one reader's counters: these begin on a line of their own. */
+static void plan_pair(wefti_layout *plan)
 {
-    size_t peers = (size_t)nranks;
-    wefti_layout plan = {.nranks = nranks};
+    plan->counts = round_up(QUEUES * sizeof(uint64_t), 64);
+    plan->messages =
+        round_up(plan->counts + WEFTI_LANES * sizeof(uint64_t), 64);
+    plan->pair_bytes =
+        round_up(plan->messages + CELLS * sizeof(wefti_posted_message), 128);
+}
+
+wefti_layout wefti_layout_plan(int nranks, int near_ranks)
+{
+    size_t peers = (size_t)nranks, near = (size_t)near_ranks;
+    wefti_layout plan = {.nranks = nranks, .near_ranks = near_ranks};
+    plan_pair(&plan);
     plan.cells = round_up(sizeof(wefti_shared_header), 64);
     plan.header_bytes = round_up(
         plan.cells + (size_t)WEFTI_SHRINK_ROUNDS * WEFTI_BALLOT_QUESTIONS *
@@ -22,29 +37,30 @@ wefti_layout wefti_layout_plan(int nranks)
         PAGE_BYTES);
     plan.entries = round_up(sizeof(wefti_rank_page), 128);
     size_t end = plan.entries + (size_t)WEFTI_LANES * WEFTI_ENTRY_BYTES;
-    /* A writer polls one reader's counters: lines of their own per pair. */
-    plan.consumed = round_up(end, 128);
-    plan.consumed_stride =
-        round_up((size_t)WEFTI_RINGS * WEFTI_CHANNELS * sizeof(uint64_t), 64);
-    end = plan.consumed + peers * plan.consumed_stride;
-    plan.messages = round_up(end, 128);
-    end = plan.messages + peers * WEFTI_RINGS * WEFTI_CHANNELS * WEFTI_DEPTH *
-                              sizeof(wefti_posted_message);
-    plan.windows = round_up(end, PAGE_BYTES);
-    end = plan.windows + (size_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
-    plan.letters = end;
-    end +=
-        peers * WEFTI_LETTER_CHANNELS * WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES;
+    plan.pairs = round_up(end, 128);
+    plan.arrivals = plan.pairs + plan.pair_bytes;
+    plan.outgoing =
+        round_up(plan.arrivals + CELLS * sizeof(wefti_arrival), PAGE_BYTES);
+    plan.mirror_bytes = plan.outgoing + WEFTI_LETTERS_BYTES;
+    plan.windows = round_up(plan.pairs + near * plan.pair_bytes, PAGE_BYTES);
+    plan.letters = plan.windows + (size_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
+    end = plan.letters + near * WEFTI_LETTERS_BYTES;
     plan.region_bytes = round_up(end, PAGE_BYTES);
-    plan.total_bytes = plan.header_bytes + peers * plan.region_bytes;
+    plan.total_bytes = plan.header_bytes + near * plan.region_bytes;
     return plan;
 }
 
+size_t wefti_layout_count_bytes(const wefti_layout *layout)
+{
+    const size_t far = (size_t)(layout->nranks - layout->near_ranks);
+    return layout->total_bytes + far * layout->mirror_bytes;
+}
+
 unsigned char *wefti_layout_get_region(const wefti_layout *layout, void *base,
-                                       int rank)
+                                       int place)
 {
     return (unsigned char *)base + layout->header_bytes +
-           (size_t)rank * layout->region_bytes;
+           (size_t)place * layout->region_bytes;
 }
 
 wefti_rank_page *wefti_shared_get_page(const wefti_shared *shared, int rank)
@@ -59,24 +75,64 @@ wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
                     (size_t)(number % WEFTI_LANES) * WEFTI_ENTRY_BYTES);
 }
 
+/* What owner has written for other. */
+static unsigned char *get_pair(const wefti_shared *shared, int owner, int other)
+{
+    const bool mirrored = shared->places[owner] < 0;
+    const size_t place = mirrored ? 0 : (size_t)shared->places[other];
+    return shared->regions[owner] + shared->layout.pairs +
+           place * shared->layout.pair_bytes;
+}
+
+static size_t find_queue(int ring, int channel)
+{
+    return (size_t)ring * WEFTI_CHANNELS + (size_t)channel;
+}
+
+static size_t find_cell(int ring, int channel, uint64_t sequence)
+{
+    return find_queue(ring, channel) * WEFTI_DEPTH +
+           (size_t)(sequence % WEFTI_DEPTH);
+}
+
+uint64_t *wefti_shared_get_count(const wefti_shared *shared, int writer,
+                                 int reader, uint64_t number)
+{
+    uint64_t *counts =
+        (void *)(get_pair(shared, writer, reader) + shared->layout.counts);
+    return counts + number % WEFTI_LANES;
+}
+
 _Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
                                             int reader, int writer, int ring,
                                             int channel)
 {
-    size_t cell = (size_t)ring * WEFTI_CHANNELS + (size_t)channel;
-    return (void *)(shared->regions[reader] + shared->layout.consumed +
-                    (size_t)writer * shared->layout.consumed_stride +
-                    cell * sizeof(uint64_t));
+    _Atomic uint64_t *consumed = (void *)get_pair(shared, reader, writer);
+    return consumed + find_queue(ring, channel);
 }
 
 wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
                                                int writer, int reader, int ring,
                                                int channel, uint64_t sequence)
 {
-    size_t cell =
-        ((size_t)reader * WEFTI_RINGS + (size_t)ring) * WEFTI_CHANNELS +
-        (size_t)channel;
-    cell = cell * WEFTI_DEPTH + (size_t)(sequence % WEFTI_DEPTH);
-    return (void *)(shared->regions[writer] + shared->layout.messages +
-                    cell * sizeof(wefti_posted_message));
+    wefti_posted_message *messages =
+        (void *)(get_pair(shared, writer, reader) + shared->layout.messages);
+    return messages + find_cell(ring, channel, sequence);
+}
+
+size_t wefti_shared_find_letter(const wefti_shared *shared, int peer,
+                                int channel, size_t slot)
+{
+    return shared->layout.letters +
+           (size_t)shared->places[peer] * WEFTI_LETTERS_BYTES +
+           wefti_letter_offset(channel, slot);
+}
+
+wefti_arrival *wefti_shared_get_arrival(const wefti_shared *shared, int writer,
+                                        int ring, int channel,
+                                        uint64_t sequence)
+{
+    wefti_arrival *arrivals =
+        (void *)(shared->regions[writer] + shared->layout.arrivals);
+    return arrivals + find_cell(ring, channel, sequence);
 }

@@ -6,18 +6,27 @@
  *   header | region of rank 0 | region of rank 1 | ...
  *
  * The ranks of one domain (those that can map the same memory) share one such
- * mapping. Of a rank of another domain, each rank keeps a mirror: private
- * memory with the region's layout, into which comm/net/remote.c repeats what
- * the owner writes. Readers need not know which of the two they look at.
+ * mapping, with a region for each of them and for nobody else. Of a rank of
+ * another domain, each rank keeps a mirror: private memory, laid out as a
+ * region's begin is, into which comm/net/wire.c writes what the owner does.
+ * Readers need not know which of the two they look at. So what a rank maps
+ * grows with the ranks of its domain, and little with those of others.
  *
  *   region: bell        rung by anyone who has news for the rank
  *           completed   the rank has done all operations up to this number
  *           entries     [LANES] what it has entered, small payloads inside
- *           consumed    [peer][ring][channel] messages it has read from peer
- *           messages    [peer][ring][channel][DEPTH] what it has sent to peer
- *           windows     [LANES] staged payload, one window per operation
- *           letters     [peer][channel] staged payload of point-to-point
- *                       operations, and of what is put into far memory
+ *           pairs       [peer of the domain]; in a mirror one, this rank:
+ *             consumed  [ring][channel] messages it has read from peer
+ *             counts    [LANES] of the v forms: what it sends to peer
+ *             messages  [ring][channel][DEPTH] what it has sent to peer
+ *   then    windows     [LANES] staged payload, one window per operation
+ *           letters     [peer of the domain][channel] staged payload of
+ *                       point-to-point operations
+ *   or, in a mirror
+ *           arrivals    [ring][channel][DEPTH] where its messages' bytes are
+ *           outgoing    [channel] staged payload of what goes to it point to
+ *                       point, or into its memory
+ *
  *
  * Everything but the bell and the header is written by the owner alone (in a
  * mirror: by its reader, for the owner).
@@ -39,6 +48,7 @@
 #include "comm/pattern/pattern.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 enum {
     WEFTI_LANES = 16,
@@ -49,15 +59,24 @@ enum {
     WEFTI_WINDOW_BYTES = 4 << 20,
     WEFTI_LETTER_SLOTS = 4,
     WEFTI_LETTER_CHANNELS = 2,
-    WEFTI_LETTER_BYTES = 64 << 10
+    WEFTI_LETTER_BYTES = 64 << 10,
+    /* All that is staged for one peer. */
+    WEFTI_LETTERS_BYTES =
+        WEFTI_LETTER_CHANNELS * WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES
 };
+
+/* Where a slot lies in what is staged for one peer. */
+static inline size_t wefti_letter_offset(int channel, size_t slot)
+{
+    return ((size_t)channel * WEFTI_LETTER_SLOTS + slot) * WEFTI_LETTER_BYTES;
+}
 
 /*
  * An operation that a rank has entered. number is stored last; the other
  * words are atomic only because diagnosis reads them at any time.
  *
- * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it
- *          and the payload. The way back is page.completed.
+ * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it,
+ *          the payload and the counts. The way back is page.completed.
  */
 typedef struct wefti_entry {
     _Alignas(64) _Atomic uint64_t number;
@@ -70,9 +89,7 @@ typedef struct wefti_entry {
 
 enum {
     WEFTI_PAYLOAD_BYTES =
-        WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload),
-    /* The payload of the v forms: what goes to each rank, uint64_t [nranks]. */
-    WEFTI_COUNTS_MAX = WEFTI_PAYLOAD_BYTES / (int)sizeof(uint64_t)
+        WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload)
 };
 
 /*
@@ -89,6 +106,17 @@ typedef struct wefti_posted_message {
     int64_t visible_ns; /* not to be read before (rate limit); 0: at once */
     wefti_signature signature; /* of point-to-point operations */
 } wefti_posted_message;
+
+/*
+ * Where the bytes of a message from another domain are, or will be: in a buffer
+ * of room bytes from comm/net/inbound.h, from its first byte's arrival until
+ * its release. This rank's alone, under the engine's lock.
+ */
+typedef struct wefti_arrival {
+    uint64_t sequence;
+    unsigned char *buffer; /* NULL: none */
+    size_t bytes;
+} wefti_arrival;
 
 /*
  * Why the communicator has failed. state goes 0 -> 1 (one writer has won) ->
@@ -228,40 +256,65 @@ typedef struct wefti_rank_page {
     wefti_shrink_page shrink;
 } wefti_rank_page;
 
-/* Offsets in bytes; within a region from its start. */
+/* Offsets in bytes; within a region or mirror from its start, in a pair from
+ * its own. total_bytes: of the domain's memory. */
 typedef struct wefti_layout {
-    int nranks;
+    int nranks, near_ranks; /* of the communicator; of these in the domain */
     size_t header_bytes;
-    size_t region_bytes;
+    size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
-    size_t entries, consumed, consumed_stride, messages, windows, letters;
+    size_t entries, pairs, windows, letters, arrivals, outgoing;
+    size_t pair_bytes, counts, messages;
 } wefti_layout;
 
-wefti_layout wefti_layout_plan(int nranks);
+wefti_layout wefti_layout_plan(int nranks, int near_ranks);
+
+/* Address space that a rank needs for all regions and mirrors. */
+size_t wefti_layout_count_bytes(const wefti_layout *layout);
 
 /*
  * What one rank sees of a communicator's memory. header: its domain's.
  * regions[rank]: in the domain's memory, or this rank's own mirror of it.
+ * places[rank]: which of the domain's regions is its own, in order of rank; -1:
+ * it is of another domain.
  */
 typedef struct wefti_shared {
     wefti_layout layout;
     wefti_shared_header *header;
     unsigned char **regions; /* [nranks] */
+    int *places;             /* [nranks] */
 } wefti_shared;
 
-/* Where rank's region lies in a domain's memory that starts at base. */
+/* Where the region at that place lies in a domain's memory from base on. */
 unsigned char *wefti_layout_get_region(const wefti_layout *layout, void *base,
-                                       int rank);
+                                       int place);
 
 wefti_rank_page *wefti_shared_get_page(const wefti_shared *shared, int rank);
 wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
                                     uint64_t number);
+
+/*
+ * What two ranks have in common. At least one of them is this rank, or both are
+ * of its domain.
+ */
+uint64_t *wefti_shared_get_count(const wefti_shared *shared, int writer,
+                                 int reader, uint64_t number);
 _Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
                                             int reader, int writer, int ring,
                                             int channel);
 wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
                                                int writer, int reader, int ring,
                                                int channel, uint64_t sequence);
+
+/* Where in a region a slot lies for what goes point to point to a peer of the
+ * domain. */
+size_t wefti_shared_find_letter(const wefti_shared *shared, int peer,
+                                int channel, size_t slot);
+
+/* writer: of another domain. */
+wefti_arrival *wefti_shared_get_arrival(const wefti_shared *shared, int writer,
+                                        int ring, int channel,
+                                        uint64_t sequence);
 
 #endif

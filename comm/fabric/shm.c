@@ -17,11 +17,8 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
 {
     unsigned char *region = fabric->shared.regions[fabric->rank];
     if (path.ring == WEFTI_RING_LETTERS) {
-        size_t pair =
-            (size_t)path.peer * WEFTI_LETTER_CHANNELS + (size_t)path.channel;
-        size_t slot = pair * WEFTI_LETTER_SLOTS + offset;
-        return region + fabric->shared.layout.letters +
-               slot * WEFTI_LETTER_BYTES;
+        return region + wefti_shared_find_letter(&fabric->shared, path.peer,
+                                                 path.channel, offset);
     }
     return region + fabric->shared.layout.windows +
            (size_t)window * WEFTI_WINDOW_BYTES + offset;

@@ -67,10 +67,12 @@ static size_t arena_bytes(const wefti_tuning *tuning, int nranks,
            WEFTI_LETTER_BYTES; /* the last for what is put far */
 }
 
-size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks)
+size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks,
+                            int near_ranks, const wefti_grouping *grouping)
 {
-    return wefti_layout_plan(nranks).total_bytes +
-           arena_bytes(tuning, nranks, NULL);
+    const wefti_layout layout = wefti_layout_plan(nranks, near_ranks);
+    return wefti_layout_count_bytes(&layout) +
+           arena_bytes(tuning, nranks, grouping);
 }
 
 static void place_track(weft_comm *comm, wefti_track *track, size_t number)
@@ -206,9 +208,12 @@ static weft_status find_grouping(weft_comm *comm)
                               comm->nranks);
 }
 
-static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
+/* The members of this domain share its memory; the others have mirrors. */
+static weft_status map_memory(weft_comm *comm, const wefti_comm_parts *parts,
+                              const bool *remote)
 {
-    wefti_layout layout = wefti_layout_plan(parts->nranks);
+    const wefti_layout layout =
+        wefti_layout_plan(comm->nranks, comm->near_count);
     comm->memory_offset = parts->memory_offset;
     if (parts->memory_offset + layout.total_bytes > WEFTI_MEMORY_REACH_BYTES) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
@@ -219,9 +224,20 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
     weft_status status =
         wefti_mapping_open(parts->memory_fd, parts->memory_offset,
                            layout.total_bytes, &comm->mapping);
-    if (status != WEFT_OK) {
-        return status;
+    if (status == WEFT_OK) {
+        status =
+            wefti_fabric_init(&comm->fabric, comm->rank, comm->nranks,
+                              wefti_mapping_get_base(comm->mapping), remote);
     }
+    if (status == WEFT_OK && comm->near_count < comm->nranks) {
+        status = wefti_remote_init(&comm->fabric, comm->engine->net,
+                                   parts->world_ranks, remote);
+    }
+    return status;
+}
+
+static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
+{
     bool *remote = calloc((size_t)comm->nranks, sizeof(*remote));
     if (!remote) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
@@ -232,14 +248,9 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
             !wefti_membership_is_near(parts->members, parts->world_ranks[peer]);
         comm->near_count += !remote[peer];
     }
-    status = wefti_fabric_init(&comm->fabric, comm->rank, comm->nranks,
-                               wefti_mapping_get_base(comm->mapping), remote);
-    comm->fabric.id = parts->id;
-    if (status == WEFT_OK && comm->near_count < comm->nranks) {
-        status = wefti_remote_init(&comm->fabric, comm->engine->net,
-                                   parts->world_ranks, remote);
-    }
+    weft_status status = map_memory(comm, parts, remote);
     free(remote);
+    comm->fabric.id = parts->id;
     comm->fabric.bells = comm->bells;
     comm->fabric.link_free_ns = &comm->engine->link_free_ns;
     if (parts->tuning.emulate_gbps > 0) {
@@ -395,7 +406,7 @@ static void give_back_memory(weft_comm *comm)
     }
 }
 
-/* What is still to be sent lies in this rank's region. */
+/* What is still to be sent lies in this rank's region, or beside a mirror. */
 static void keep_until_sent(weft_comm *comm)
 {
     wefti_engine *engine = comm->engine;
@@ -403,6 +414,7 @@ static void keep_until_sent(weft_comm *comm)
         pthread_mutex_lock(&engine->lock);
         wefti_net_flush(engine->net, UNSENT_NS);
         wefti_net_keep(engine->net, comm->mapping);
+        wefti_net_keep(engine->net, comm->fabric.mirrors);
         pthread_mutex_unlock(&engine->lock);
     }
 }

@@ -126,7 +126,7 @@ static weft_status size_memory(int memory_fd)
 
 /* A lack of memory is most often a limit, and then which one must be said. */
 static weft_status name_limit(weft_status status, const wefti_tuning *tuning,
-                              int nranks)
+                              const wefti_membership *members)
 {
     struct rlimit limit;
     if (status != WEFT_ERR_NO_MEMORY ||
@@ -134,12 +134,14 @@ static weft_status name_limit(weft_status status, const wefti_tuning *tuning,
         getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
         return status;
     }
-    return wefti_error(status,
-                       "%s: the limit on address space (RLIMIT_AS, ulimit -v) "
-                       "is %llu bytes, and a communicator of %d ranks maps "
-                       "%zu: raise it by as much, or to unlimited",
-                       weft_error_text(), (unsigned long long)limit.rlim_cur,
-                       nranks, wefti_comm_map_bytes(tuning, nranks));
+    return wefti_error(
+        status,
+        "%s: the limit on address space (RLIMIT_AS, ulimit -v) "
+        "is %llu bytes, and a communicator of %d ranks maps "
+        "%zu: raise it by as much, or to unlimited",
+        weft_error_text(), (unsigned long long)limit.rlim_cur, members->nranks,
+        wefti_comm_map_bytes(tuning, members->nranks,
+                             wefti_membership_count_near(members), NULL));
 }
 
 /*
@@ -151,10 +153,8 @@ static weft_status check_memory(wefti_engine *engine,
                                 const wefti_membership *members)
 {
     const uint64_t each = WEFTI_WINDOW_BYTES + WEFTI_FLAT_TRACKS * TRACK_BYTES;
-    uint64_t needed = 0;
-    for (int rank = 0; rank < members->nranks; rank++) {
-        needed += wefti_membership_is_near(members, rank) ? each : 0;
-    }
+    const uint64_t needed =
+        each * (uint64_t)wefti_membership_count_near(members);
     wefti_memory_limit_read("", &engine->memory);
     if (members->nranks > 1 && engine->memory.bytes < needed) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
@@ -193,7 +193,7 @@ static weft_status prepare(void *context, const wefti_membership *members,
             status = wefti_hosts_read(own->engine, members);
         }
     }
-    return name_limit(status, &tuning, members->nranks);
+    return name_limit(status, &tuning, members);
 }
 
 /* Meets the other ranks; the engine then owns the membership. */

@@ -104,6 +104,16 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
     return status;
 }
 
+size_t wefti_group_count_memory(const weft_comm *parent, const int *ranks,
+                                int count)
+{
+    int near = 0;
+    for (int i = 0; i < count; i++) {
+        near += parent->fabric.shared.places[ranks[i]] >= 0;
+    }
+    return count > 0 ? wefti_layout_plan(count, near).total_bytes : 0;
+}
+
 weft_status wefti_group_make(wefti_consensus *consensus,
                              const weft_comm_config *config,
                              weft_comm **comm_out)
@@ -111,7 +121,8 @@ weft_status wefti_group_make(wefti_consensus *consensus,
     const int nranks = consensus->count;
     uint64_t offset;
     weft_status status = wefti_consensus_reserve(
-        consensus, nranks > 0 ? wefti_layout_plan(nranks).total_bytes : 0,
+        consensus,
+        wefti_group_count_memory(consensus->comm, consensus->members, nranks),
         &offset);
     if (status != WEFT_OK) {
         return status;

@@ -33,6 +33,11 @@ WEFT_NODISCARD weft_status wefti_group_build(
     weft_comm *parent, const int *parent_ranks, int nranks, uint64_t offset,
     bool after_fault, const weft_comm_config *config, weft_comm **comm_out);
 
+/* Bytes that a communicator of these ranks of parent takes of the memory of
+ * this rank's domain; count 0: none. */
+size_t wefti_group_count_memory(const weft_comm *parent, const int *ranks,
+                                int count);
+
 /*
  * wefti_group_make - the members of consensus agree on the memory, build, and
  * see whether all have; members of other groups take part, with count 0 those

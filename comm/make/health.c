@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "comm/core/live.h"
 #include "comm/mem/mem.h"
+#include "comm/net/inbound.h"
 #include "comm/watch/peer_life.h"
 
 #include <stdio.h>
@@ -243,10 +244,11 @@ static uint64_t count_shared(const weft_comm *comm, const void *base,
                            : count_resident(base, bytes);
 }
 
-/* Adds what its weft_mems have. */
-static void add_mems(weft_comm *comm, weft_comm_bytes *bytes)
+/* Adds what its weft_mems have, and what came from other domains. */
+static void add_used(weft_comm *comm, weft_comm_bytes *bytes)
 {
     pthread_mutex_lock(&comm->engine->lock);
+    bytes->own_bytes += wefti_inbound_count_bytes(comm->fabric.inbound);
     for (const weft_mem *mem = comm->mems; mem; mem = mem->next) {
         bytes->shared_bytes +=
             count_shared(comm, wefti_mapping_get_base(mem->mapping),
@@ -278,9 +280,9 @@ weft_status weft_comm_get_bytes(weft_comm *comm, weft_comm_bytes *bytes_out)
         .shared_bytes =
             count_shared(comm, wefti_mapping_get_base(comm->mapping),
                          comm->memory_offset, layout->total_bytes),
-        .reserved_bytes = layout->total_bytes + comm->arena_bytes,
+        .reserved_bytes = wefti_layout_count_bytes(layout) + comm->arena_bytes,
     };
-    add_mems(comm, &found);
+    add_used(comm, &found);
     wefti_sized_write(bytes_out, &found, sizeof(found));
     return WEFT_OK;
 }

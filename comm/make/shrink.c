@@ -249,7 +249,8 @@ static uint64_t place(const shrinking *own)
     _Atomic uint64_t *offset = &round_of(own)->offset;
     uint64_t none = 0;
     if (atomic_load(offset) == 0) {
-        const size_t bytes = wefti_layout_plan(own->count).total_bytes;
+        const size_t bytes =
+            wefti_group_count_memory(own->comm, own->members, own->count);
         uint64_t mine = wefti_reserve(own->comm->engine, bytes);
         if (!atomic_compare_exchange_strong(offset, &none, mine + 1)) {
             wefti_unreserve(own->comm->engine, mine, bytes);

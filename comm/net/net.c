@@ -97,6 +97,7 @@ static wefti_wire_view view_of(const weft_comm *comm, const wefti_wire *wire)
     const wefti_fabric_path path = {.peer = (int)wire->from};
     const size_t first = wefti_fabric_cell(&path);
     return (wefti_wire_view){.shared = &fabric->shared,
+                             .inbound = fabric->inbound,
                              .rank = comm->rank,
                              .completed = comm->settled,
                              .posted = fabric->posted + first,
@@ -127,7 +128,14 @@ static void deliver(wefti_net *net, weft_comm *comm, const wefti_wire *wire,
     if (wire->kind == WEFTI_WIRE_MESSAGE || wire->kind == WEFTI_WIRE_ENTRY) {
         net->received_bytes += data_bytes;
     }
-    wefti_wire_apply(wire, data, data_bytes, &view, skew_of(peer), now_ns);
+    if (!wefti_wire_apply(wire, data, data_bytes, &view, skew_of(peer),
+                          now_ns)) {
+        wefti_fault_publish(comm, WEFT_ERR_NO_MEMORY, comm->rank, 0,
+                            "rank %d has no memory for a message of %zu bytes "
+                            "from rank %d on \"%s\"",
+                            comm->rank, data_bytes, path.peer, comm->name);
+        return;
+    }
     note_leaving(comm, wire);
 }
 
@@ -170,7 +178,7 @@ void *wefti_net_place(void *context, const void *header, size_t header_bytes,
     }
     const wefti_wire_view view = view_of(comm, &wire);
     return wefti_wire_check(&wire, data_bytes, &view)
-               ? wefti_wire_place(&wire, &view)
+               ? wefti_wire_place(&wire, data_bytes, &view)
                : NULL;
 }
 

@@ -6,7 +6,7 @@
  *   region (ours) --store, and tell--> mirror of it (theirs)
  *
  * What is told of comes from the region itself, where it stays until its reader
- * has released it.
+ * has released it; point to point, from beside the mirror.
  */
 #include "comm/net/remote.h"
 
@@ -26,7 +26,8 @@ weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
 {
     const size_t ranks = (size_t)fabric->shared.layout.nranks;
     fabric->lines = calloc(ranks, sizeof(*fabric->lines));
-    if (!fabric->lines) {
+    fabric->inbound = wefti_inbound_create((int)ranks);
+    if (!fabric->lines || !fabric->inbound) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu peers",
                            ranks);
     }
@@ -43,7 +44,9 @@ weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
 void wefti_remote_fini(wefti_fabric *fabric)
 {
     free(fabric->lines);
+    wefti_inbound_destroy(fabric->inbound);
     fabric->lines = NULL;
+    fabric->inbound = NULL;
     fabric->net = NULL;
 }
 
@@ -84,7 +87,7 @@ static void tell_all(wefti_fabric *fabric, wefti_wire *wire, const void *data,
 }
 
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
-                             size_t payload_bytes)
+                             size_t payload_bytes, uint64_t part_elems)
 {
     if (!wefti_fabric_is_far(fabric, peer)) {
         return;
@@ -98,6 +101,7 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     wire.words[3] = atomic_load_explicit(&entry->cut, memory_order_relaxed);
     wire.words[4] =
         (uint64_t)atomic_load_explicit(&entry->stamp_ns, memory_order_relaxed);
+    wire.words[5] = part_elems;
     fabric->net->sent_bytes += payload_bytes;
     tell(fabric, peer, &wire, entry->payload, payload_bytes);
 }
@@ -165,7 +169,11 @@ void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
 static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
                    size_t offset)
 {
-    return wefti_fabric_shm.stage(fabric, path, window, offset);
+    if (path.ring != WEFTI_RING_LETTERS) {
+        return wefti_fabric_shm.stage(fabric, path, window, offset);
+    }
+    return fabric->shared.regions[path.peer] + fabric->shared.layout.outgoing +
+           wefti_letter_offset(path.channel, offset);
 }
 
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
@@ -177,15 +185,13 @@ static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 static void post(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *outgoing)
 {
-    const unsigned char *region = fabric->shared.regions[fabric->rank];
     wefti_wire wire = begin(fabric, WEFTI_WIRE_MESSAGE);
     wire.words[0] = wefti_wire_pack_path(path.ring, path.channel);
     wire.words[1] = ++fabric->posted[wefti_fabric_cell(&path)];
-    wire.words[2] = (uint64_t)((const unsigned char *)outgoing->data - region);
-    wire.words[3] = (uint64_t)outgoing->ready_ns;
-    wire.words[4] = outgoing->signature.count;
-    wire.words[5] = outgoing->signature.kind;
-    wire.words[6] = outgoing->signature.cut;
+    wire.words[2] = (uint64_t)outgoing->ready_ns;
+    wire.words[3] = outgoing->signature.count;
+    wire.words[4] = outgoing->signature.kind;
+    wire.words[5] = outgoing->signature.cut;
     fabric->net->sent_bytes += outgoing->bytes;
     tell(fabric, path.peer, &wire, outgoing->data, outgoing->bytes);
 }
@@ -200,10 +206,22 @@ static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
     return wefti_fabric_shm.read_by(fabric, path);
 }
 
+static wefti_arrival *get_arrival(const wefti_fabric *fabric,
+                                  wefti_fabric_path path, uint64_t sequence)
+{
+    return wefti_shared_get_arrival(&fabric->shared, path.peer, path.ring,
+                                    path.channel, sequence);
+}
+
 static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
                  wefti_incoming *message_out, int64_t *due_ns)
 {
-    return wefti_fabric_shm.peek(fabric, path, message_out, due_ns);
+    const uint64_t sequence = fabric->taken[wefti_fabric_cell(&path)] + 1;
+    if (!wefti_fabric_shm.peek(fabric, path, message_out, due_ns)) {
+        return false;
+    }
+    message_out->data = get_arrival(fabric, path, sequence)->buffer;
+    return true;
 }
 
 static void release(wefti_fabric *fabric, wefti_fabric_path path)
@@ -211,6 +229,8 @@ static void release(wefti_fabric *fabric, wefti_fabric_path path)
     wefti_wire wire = begin(fabric, WEFTI_WIRE_RELEASE);
     wire.words[0] = wefti_wire_pack_path(path.ring, path.channel);
     wire.words[1] = ++fabric->taken[wefti_fabric_cell(&path)];
+    wefti_inbound_let_go(fabric->inbound, path.peer,
+                         get_arrival(fabric, path, wire.words[1]));
     tell(fabric, path.peer, &wire, NULL, 0);
 }
 

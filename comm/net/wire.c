@@ -47,25 +47,19 @@ static bool check_entry(const wefti_wire *wire, size_t data_bytes,
            data_bytes <= WEFTI_PAYLOAD_BYTES;
 }
 
-/* The staging of the sender that a message on a path may point into. */
-static bool is_staged(uint64_t offset, size_t data_bytes, path at,
-                      const wefti_wire_view *view)
+static wefti_arrival *arrival_of(const wefti_wire *wire, path at,
+                                 const wefti_wire_view *view)
 {
-    const wefti_layout *layout = &view->shared->layout;
-    uint64_t begin = layout->windows;
-    uint64_t end = begin + (uint64_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
-    if (at.ring == WEFTI_RING_LETTERS) {
-        if (at.channel >= WEFTI_LETTER_CHANNELS) {
-            return false;
-        }
-        const uint64_t pair_bytes =
-            (uint64_t)WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES;
-        const uint64_t pair =
-            (uint64_t)view->rank * WEFTI_LETTER_CHANNELS + (uint64_t)at.channel;
-        begin = layout->letters + pair * pair_bytes;
-        end = begin + pair_bytes;
-    }
-    return offset >= begin && offset <= end && data_bytes <= end - offset;
+    return wefti_shared_get_arrival(view->shared, (int)wire->from, at.ring,
+                                    at.channel, wire->words[1]);
+}
+
+/* Whether the path carries messages of that size. */
+static bool is_staged(path at, size_t data_bytes)
+{
+    return at.ring == WEFTI_RING_LETTERS ? at.channel < WEFTI_LETTER_CHANNELS &&
+                                               data_bytes <= WEFTI_LETTER_BYTES
+                                         : data_bytes <= WEFTI_WINDOW_BYTES;
 }
 
 static bool check_message(const wefti_wire *wire, size_t data_bytes,
@@ -76,8 +70,10 @@ static bool check_message(const wefti_wire *wire, size_t data_bytes,
         return false;
     }
     uint64_t ahead = wire->words[1] - view->taken[cell(at)];
-    return ahead >= 1 && ahead <= WEFTI_DEPTH &&
-           is_staged(wire->words[2], data_bytes, at, view);
+    return ahead >= 1 && ahead <= WEFTI_DEPTH && is_staged(at, data_bytes) &&
+           wefti_inbound_fits(view->inbound, (int)wire->from,
+                              arrival_of(wire, at, view), wire->words[1],
+                              data_bytes);
 }
 
 static bool check_release(const wefti_wire *wire, size_t data_bytes,
@@ -135,11 +131,26 @@ static void apply_entry(const wefti_wire *wire, const void *data,
     atomic_store_explicit(&entry->cut, wire->words[3], memory_order_relaxed);
     atomic_store_explicit(&entry->stamp_ns, (int64_t)wire->words[4] + skew_ns,
                           memory_order_relaxed);
+    *wefti_shared_get_count(view->shared, (int)wire->from, view->rank, number) =
+        wire->words[5];
     atomic_store(&entry->number, number);
 }
 
+void *wefti_wire_place(const wefti_wire *wire, size_t data_bytes,
+                       const wefti_wire_view *view)
+{
+    path at;
+    if (wire->kind != WEFTI_WIRE_MESSAGE) {
+        return NULL;
+    }
+    (void)unpack_path(wire->words[0], &at);
+    return wefti_inbound_hold(view->inbound, (int)wire->from,
+                              arrival_of(wire, at, view), wire->words[1],
+                              data_bytes);
+}
+
 /* message.sequence's store pairs with peek's load, as the sender's own. */
-static void apply_message(const wefti_wire *wire, const void *data,
+static bool apply_message(const wefti_wire *wire, const void *data,
                           size_t data_bytes, const wefti_wire_view *view,
                           int64_t skew_ns)
 {
@@ -149,24 +160,20 @@ static void apply_message(const wefti_wire *wire, const void *data,
     wefti_posted_message *message =
         wefti_shared_get_message(view->shared, (int)wire->from, view->rank,
                                  at.ring, at.channel, sequence);
-    message->offset = wire->words[2];
+    unsigned char *place = wefti_wire_place(wire, data_bytes, view);
+    if (!place) {
+        return false;
+    }
     message->bytes = data_bytes;
-    message->ready_ns = (int64_t)wire->words[3] + skew_ns;
+    message->ready_ns = (int64_t)wire->words[2] + skew_ns;
     message->visible_ns = 0;
     message->signature =
-        (wefti_signature){wire->words[4], wire->words[5], wire->words[6]};
-    unsigned char *place = view->shared->regions[wire->from] + message->offset;
+        (wefti_signature){wire->words[3], wire->words[4], wire->words[5]};
     if (data_bytes && data != place) {
         memcpy(place, data, data_bytes);
     }
     atomic_store(&message->sequence, sequence);
-}
-
-void *wefti_wire_place(const wefti_wire *wire, const wefti_wire_view *view)
-{
-    return wire->kind == WEFTI_WIRE_MESSAGE
-               ? view->shared->regions[wire->from] + wire->words[2]
-               : NULL;
+    return true;
 }
 
 /* Since when it waits is not told: since the first word of it. */
@@ -192,7 +199,7 @@ static void raise(_Atomic uint64_t *flag, uint64_t value)
     }
 }
 
-void wefti_wire_apply(const wefti_wire *wire, const void *data,
+bool wefti_wire_apply(const wefti_wire *wire, const void *data,
                       size_t data_bytes, const wefti_wire_view *view,
                       int64_t skew_ns, int64_t now_ns)
 {
@@ -204,7 +211,9 @@ void wefti_wire_apply(const wefti_wire *wire, const void *data,
         apply_entry(wire, data, data_bytes, view, skew_ns);
         break;
     case WEFTI_WIRE_MESSAGE:
-        apply_message(wire, data, data_bytes, view, skew_ns);
+        if (!apply_message(wire, data, data_bytes, view, skew_ns)) {
+            return false;
+        }
         break;
     case WEFTI_WIRE_RELEASE:
         (void)unpack_path(wire->words[0], &at);
@@ -225,4 +234,5 @@ void wefti_wire_apply(const wefti_wire *wire, const void *data,
         break;
     }
     raise(&page->completed, wire->completed);
+    return true;
 }

@@ -13,16 +13,18 @@
 #define COMM_NET_WIRE_H
 
 #include "comm/fabric/shared.h"
+#include "comm/net/inbound.h"
 
 #include <stdbool.h>
 
-enum { WEFTI_WIRE_VERSION = 4, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
+enum { WEFTI_WIRE_VERSION = 5, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
 
 /*
  * The words of each kind:
- * ENTRY      number, count, kind, cut, stamp_ns; data: the payload
- * MESSAGE    ring, channel (16 bits each), sequence, offset, ready_ns,
- *            signature; data: the staged bytes
+ * ENTRY      number, count, kind, cut, stamp_ns, and of the v forms what the
+ *            sender has for the receiver; data: the payload
+ * MESSAGE    ring, channel (16 bits each), sequence, ready_ns, signature; data:
+ *            the staged bytes
  * RELEASE    ring, channel, value
  * COMPLETED  - (what every header says of it)
  * WAITING    the words of a wefti_wait_page
@@ -66,6 +68,7 @@ typedef struct wefti_wire {
 /* What the receiver knows and the message must agree with. */
 typedef struct wefti_wire_view {
     const wefti_shared *shared;
+    wefti_inbound *inbound;
     int rank;               /* the receiver */
     uint64_t completed;     /* published by the receiver */
     const uint64_t *posted; /* [rings][channels] by the receiver, to sender */
@@ -80,9 +83,10 @@ bool wefti_wire_decode(const void *header, size_t header_bytes,
 bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                       const wefti_wire_view *view);
 
-/* Where the data of a message that was found right belong in the mirror; NULL:
- * a message of another kind, which apply copies. */
-void *wefti_wire_place(const wefti_wire *wire, const wefti_wire_view *view);
+/* Where the data of a message that was found right belong; NULL: a message of
+ * another kind, which apply copies, or no memory. */
+void *wefti_wire_place(const wefti_wire *wire, size_t data_bytes,
+                       const wefti_wire_view *view);
 
 /*
  * wefti_wire_apply - write a message that was found right into the mirror of
@@ -92,8 +96,10 @@ void *wefti_wire_place(const wefti_wire *wire, const wefti_wire_view *view);
  * data       may lie in its place already
  * skew_ns    what to add to the sender's clock to get the receiver's
  * now_ns     the receiver's clock
+ *
+ * Returns whether there was memory for its data; else nothing has changed.
  */
-void wefti_wire_apply(const wefti_wire *wire, const void *data,
+bool wefti_wire_apply(const wefti_wire *wire, const void *data,
                       size_t data_bytes, const wefti_wire_view *view,
                       int64_t skew_ns, int64_t now_ns);
 

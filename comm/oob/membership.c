@@ -12,6 +12,15 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+int wefti_membership_count_near(const wefti_membership *membership)
+{
+    int near = 0;
+    for (int rank = 0; rank < membership->nranks; rank++) {
+        near += wefti_membership_is_near(membership, rank);
+    }
+    return near;
+}
+
 weft_status wefti_membership_init(wefti_membership *membership, int rank,
                                   int nranks)
 {

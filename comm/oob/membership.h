@@ -47,6 +47,9 @@ static inline bool wefti_membership_is_near(const wefti_membership *membership,
            membership->members[membership->rank].domain;
 }
 
+/* How many ranks share this one's memory, itself included. */
+int wefti_membership_count_near(const wefti_membership *membership);
+
 /*
  * wefti_membership_init - nobody watched, no memory (memory_fd -1).
  *

@@ -262,17 +262,6 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
                             recv_elems, gate_elems);
 }
 
-/* The v forms declare a count to each rank in their entry. */
-static weft_status check_size(const weft_op *op, const weft_comm *comm)
-{
-    return comm->nranks <= WEFTI_COUNTS_MAX
-               ? WEFT_OK
-               : wefti_error(WEFT_ERR_INVALID,
-                             "%s on %d ranks: allowed is up to %d ranks",
-                             weft_collective_text(op->collective), comm->nranks,
-                             WEFTI_COUNTS_MAX);
-}
-
 /* Arrays that this rank does not need are not looked at. */
 static void forget_unused(weft_op *op, const wefti_role *role)
 {
@@ -320,9 +309,6 @@ weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
     status = settle(op, comm, &role);
     *role_out = role;
-    if (status == WEFT_OK && role.shape->varied) {
-        status = check_size(op, comm);
-    }
     wefti_extent extent;
     if (status == WEFT_OK) {
         status =

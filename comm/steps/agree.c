@@ -56,23 +56,23 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
 
 void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op)
 {
-    wefti_entry *entry =
-        wefti_shared_get_entry(&comm->fabric.shared, comm->rank, op->number);
-    uint64_t *declared = (void *)entry->payload;
     for (int peer = 0; peer < comm->nranks; peer++) {
-        declared[peer] = wefti_part_to(&op->problem, peer).elems;
+        if (!wefti_fabric_is_far(&comm->fabric, peer)) {
+            *wefti_shared_get_count(&comm->fabric.shared, comm->rank, peer,
+                                    op->number) =
+                wefti_part_to(&op->problem, peer).elems;
+        }
     }
 }
 
 /* Whether peer sends as much as this rank expects; it has entered. */
-static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer,
-                         const wefti_entry *entry)
+static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer)
 {
     if (!op->role.shape->varied) {
         return true;
     }
-    const uint64_t *declared = (const void *)entry->payload;
-    uint64_t sent = declared[comm->rank];
+    uint64_t sent = *wefti_shared_get_count(&comm->fabric.shared, peer,
+                                            comm->rank, op->number);
     uint64_t expected = wefti_part_from(&op->problem, peer).elems;
     if (sent == expected) {
         return true;
@@ -106,7 +106,7 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
         wefti_op_report_mismatch(comm, op, peer, theirs);
         return false;
     }
-    if (!counts_agree(comm, op, peer, entry)) {
+    if (!counts_agree(comm, op, peer)) {
         return false;
     }
     op->checked[peer] = op->number;

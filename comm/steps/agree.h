@@ -17,8 +17,8 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer);
 void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                               wefti_signature theirs);
 
-/* v forms: writes what goes to each rank into the entry, before it is
- * announced. */
+/* v forms: writes what goes to each rank of the domain, before this rank's
+ * entry is announced; to others the announcement says it. */
 void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op);
 
 /* Whether peer has anything that this rank must have before op can end. */

@@ -19,11 +19,9 @@
 
 void wefti_nccl_enter(weft_comm *comm, wefti_op *op)
 {
-    size_t declared_bytes = 0;
     op->tracks[0].wait = WEFTI_WAIT_PEER;
     if (op->role.shape->varied) {
         wefti_op_declare_counts(comm, op);
-        declared_bytes = (size_t)comm->nranks * sizeof(uint64_t);
     }
     if (comm->observer.moved) {
         wefti_op_piece_open(op);
@@ -32,7 +30,7 @@ void wefti_nccl_enter(weft_comm *comm, wefti_op *op)
              (op->role.receives && op->desc.recv ? op->recv_elems : 0)) *
             op->role.elem_bytes;
     }
-    wefti_oneshot_announce(comm, op, declared_bytes, 0);
+    wefti_oneshot_announce(comm, op, 0, 0);
 }
 
 static void finish(weft_comm *comm, wefti_op *op)

@@ -19,6 +19,7 @@
 #include "comm/engine/copies.h"
 #include "comm/engine/op.h"
 #include "comm/net/remote.h"
+#include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/op_life.h"
@@ -57,9 +58,13 @@ static void measure(const weft_comm *comm, const wefti_op *op,
 /* Whether peer reads what this rank's entry carries. */
 static bool reads_payload(const weft_comm *comm, const wefti_op *op, int peer)
 {
-    const wefti_shape *shape = op->role.shape;
-    return shape->varied ||
-           wefti_shape_moves(shape, op->desc.root, comm->rank, peer);
+    return wefti_shape_moves(op->role.shape, op->desc.root, comm->rank, peer);
+}
+
+/* The v forms: elements that go to peer. */
+static uint64_t count_for(const wefti_op *op, int peer)
+{
+    return op->role.shape->varied ? wefti_part_to(&op->problem, peer).elems : 0;
 }
 
 void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
@@ -89,7 +94,7 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
     for (int peer = 0; comm->fabric.net && peer < comm->nranks; peer++) {
         bool reads = payload_bytes && reads_payload(comm, op, peer);
         wefti_remote_tell_entry(&comm->fabric, peer, op->number,
-                                reads ? payload_bytes : 0);
+                                reads ? payload_bytes : 0, count_for(op, peer));
     }
 }
 

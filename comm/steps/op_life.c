@@ -230,16 +230,14 @@ static void enter(weft_comm *comm, wefti_op *op)
     if (!op->desc.ready) {
         wefti_op_piece_open(op);
     }
-    size_t declared_bytes = 0;
     if (op->gate_per_rank && op->desc.arrived && op->role.receives &&
         op->desc.recv) {
         empty_arrived(op);
     }
     if (op->role.shape->varied) {
         wefti_op_declare_counts(comm, op);
-        declared_bytes = (size_t)comm->nranks * sizeof(uint64_t);
     }
-    wefti_oneshot_announce(comm, op, declared_bytes, 0);
+    wefti_oneshot_announce(comm, op, 0, 0);
 }
 
 static bool try_enter(weft_comm *comm, wefti_op *op)

@@ -213,8 +213,7 @@ WEFT_NODISCARD weft_status weft_op_arrived_order(const weft_op *op,
  * the operation ends with ERR_MISMATCH and a text that names both ranks and
  * both counts on b, and on all that have not ended it yet. Ranks that need
  * nothing of b may have returned OK before; then their next operation fails so.
- * In place as the form without v, at the displs of the rank (root) itself. They
- * need a communicator of at most 515 ranks.
+ * In place as the form without v, at the displs of the rank (root) itself.
  *
  * weft_alltoallv      recv[recv_displs[p] ..) = recv_counts[p] elements of p.
  * weft_gatherv        root gets send_elems of each; recv_counts and

@@ -146,7 +146,7 @@ static void start_link_at(link_state *link, uint64_t start)
 static void test_message_posted_seen_whole_past_any_wrap(void **state)
 {
     (void)state;
-    const size_t bytes = wefti_layout_plan(2).total_bytes;
+    const size_t bytes = wefti_layout_plan(2, 2).total_bytes;
     for (size_t w = 0; w < 2; w++) {
         void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

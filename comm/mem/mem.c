@@ -49,10 +49,12 @@ static size_t cells_bytes(const weft_comm *comm)
     return round_up((size_t)comm->nranks * WEFT_MEM_SLOTS * sizeof(uint64_t));
 }
 
+/* rank: of this domain. */
 static unsigned char *get_part(const weft_mem *mem, int rank)
 {
+    const int place = mem->comm->fabric.shared.places[rank];
     return (unsigned char *)wefti_mapping_get_base(mem->mapping) + PAGE_BYTES +
-           (size_t)rank * mem->part_bytes;
+           (size_t)place * mem->part_bytes;
 }
 
 _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
@@ -99,7 +101,7 @@ static weft_status plan(const weft_comm *comm, const request *asked,
                            (unsigned long long)WEFTI_MEMORY_REACH_BYTES / 2);
     }
     mem->part_bytes = cells_bytes(comm) + round_up(bytes);
-    mem->total_bytes = PAGE_BYTES + (size_t)comm->nranks * mem->part_bytes;
+    mem->total_bytes = PAGE_BYTES + (size_t)comm->near_count * mem->part_bytes;
     return WEFT_OK;
 }
 

@@ -2,12 +2,11 @@
 /*
  * comm/mem/mem.h - memory that peers write into; see weft/mem.h.
  *
- *   header | part of rank 0 | part of rank 1 | ...     in a domain's memory
+ *   header | part | part | ...     in a domain's memory, for each of its ranks
  *   part:  cells   [source][slot] counters, each raised by its source
  *          data    the owner's bytes; none where these are registered: memory
  *                  of the owner's own, which no other process has mapped
  *
- * Each domain has one such range, in which only its own ranks' parts are used.
  * What a rank can map is written to directly. To any other rank, and to all
  * others where memory is registered, data and signals travel as messages on the
  * queue of point-to-point messages, channel WEFTI_MEM_CHANNEL, and the engine

@@ -175,6 +175,7 @@ bool wefti_engine_push(wefti_engine *engine)
         }
     }
     if (engine->net) {
+        wefti_net_tell_released(engine->net);
         wefti_net_hold(engine->net, false);
     }
     return moved;
@@ -182,6 +183,9 @@ bool wefti_engine_push(wefti_engine *engine)
 
 void wefti_engine_unlock(wefti_engine *engine)
 {
+    if (engine->net) {
+        wefti_net_tell_released(engine->net);
+    }
     if (engine->looks) {
         wefti_copies_look(engine);
     }

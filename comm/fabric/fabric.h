@@ -34,6 +34,7 @@ typedef struct wefti_outgoing {
     size_t bytes;
     int64_t ready_ns;
     wefti_signature signature; /* point-to-point only */
+    int slots; /* as many may be unread before the next waits; 0: not known */
 } wefti_outgoing;
 
 typedef struct wefti_incoming {
@@ -73,13 +74,17 @@ typedef struct wefti_fabric_table {
 
 /*
  * What has gone to, and come from, a peer over the network. told: how far this
- * rank has come, as the peer knows. leaves_after: its farewell counts once
- * so many of its messages have come, which was at left_ns.
+ * rank has come, as the peer knows. owed: paths with releases that the peer
+ * does not know of; urged: it waits for one of them, or may soon.
+ * leaves_after: its farewell counts once so many of its messages have come,
+ * which was at left_ns.
  */
 typedef struct wefti_line {
     int world_rank;
     uint64_t sent, got;
     uint64_t told;
+    int owed;
+    bool urged;
     wefti_leave leaving;
     uint64_t leaves_after;
     int64_t left_ns;
@@ -99,13 +104,16 @@ struct wefti_fabric {
     struct wefti_inbound *inbound; /* with a net: what has come from them */
     uint64_t id;       /* the same on all members, and of no others */
     wefti_line *lines; /* [nranks], with a net */
+    bool urged;        /* some line is */
     int64_t waiting_told_ns;
     int rank;
     wefti_doorbell **bells;
     double ns_per_byte;
     int64_t *link_free_ns;
-    uint64_t *posted; /* [peer][ring][channel] */
-    uint64_t *taken;  /* the same, of messages released by this rank */
+    uint64_t *posted;     /* [peer][ring][channel] */
+    uint64_t *taken;      /* the same, of messages released by this rank */
+    uint64_t *told_taken; /* the same, with a net: as far as the peer knows */
+    uint64_t *awaited;    /* the same: the last whose release the peer awaits */
     uint64_t payload_bytes;
 };
 

@@ -101,7 +101,8 @@ static wefti_wire_view view_of(const weft_comm *comm, const wefti_wire *wire)
                              .rank = comm->rank,
                              .completed = comm->settled,
                              .posted = fabric->posted + first,
-                             .taken = fabric->taken + first};
+                             .taken = fabric->taken + first,
+                             .awaited = fabric->awaited + first};
 }
 
 static void deliver(wefti_net *net, weft_comm *comm, const wefti_wire *wire,
@@ -221,6 +222,18 @@ bool wefti_net_drain(wefti_net *net)
         moves++;
     }
     return moves > 0;
+}
+
+bool wefti_net_has_queued(const wefti_net *net, int peer)
+{
+    return net->table->queued(net->port, peer) > 0;
+}
+
+void wefti_net_tell_released(wefti_net *net)
+{
+    for (weft_comm *comm = net->engine->comms; comm; comm = comm->next) {
+        wefti_remote_tell_released(&comm->fabric);
+    }
 }
 
 void wefti_net_hold(wefti_net *net, bool on)

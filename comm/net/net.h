@@ -103,6 +103,12 @@ bool wefti_net_drain(wefti_net *net);
 /* What is sent from now on goes out together, with hold(false). */
 void wefti_net_hold(wefti_net *net, bool on);
 
+/* Whether messages to a rank wait in the port to be handed to the network. */
+bool wefti_net_has_queued(const wefti_net *net, int peer);
+
+/* Releases that peers wait for: wefti_remote_tell_released of all. */
+void wefti_net_tell_released(wefti_net *net);
+
 /* Sends what is left, for at most limit_ns. */
 void wefti_net_flush(wefti_net *net, int64_t limit_ns);
 

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_PORT_VERSION = 4,
+    WEFTI_PORT_VERSION = 5,
     WEFTI_PORT_ADDRESS_BYTES = 600,
     WEFTI_PORT_HEADER_BYTES = 128,
     WEFTI_PORT_PROOF_BYTES = 32
@@ -101,7 +101,8 @@ typedef void wefti_port_say(wefti_port_tone tone, const char *text);
  * progress   whether anything moved.
  * arm        true: event_fd becomes readable with the next news; false: there
  *            is news already.
- * unsent     messages not yet handed to the network.
+ * unsent     messages not yet handed to the network; queued: those to a peer,
+ *            or all where it is not known.
  * close      sends what is left for at most linger_ms, then drops it.
  * list       what could be used here; needs no port.
  */
@@ -121,6 +122,7 @@ struct wefti_port_table {
     bool (*arm)(wefti_port *port);
     int (*event_fd)(wefti_port *port);
     size_t (*unsent)(wefti_port *port);
+    size_t (*queued)(wefti_port *port, int peer);
     void (*close)(wefti_port *port, int linger_ms);
     void (*list)(wefti_port_found *found, void *context);
 };

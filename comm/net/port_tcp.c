@@ -490,6 +490,11 @@ static size_t count_unsent(wefti_port *port)
     return port->unsent;
 }
 
+static size_t count_queued(wefti_port *port, int peer_index)
+{
+    return port->peers[peer_index].stream.unsent;
+}
+
 static void close_port(wefti_port *port, int linger_ms)
 {
     const int64_t until_ns = wefti_clock_ns() + linger_ms * INT64_C(1000000);
@@ -526,6 +531,7 @@ const wefti_port_table wefti_port_tcp = {
     .arm = arm,
     .event_fd = get_event_fd,
     .unsent = count_unsent,
+    .queued = count_queued,
     .close = close_port,
     .list = list,
 };

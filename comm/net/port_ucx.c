@@ -482,6 +482,12 @@ static size_t count_unsent(wefti_port *port)
     return port->unsent;
 }
 
+static size_t count_queued(wefti_port *port, int peer_index)
+{
+    (void)peer_index;
+    return port->unsent;
+}
+
 /* Ends a peer's endpoint; NULL once that is done, else what is awaited. */
 static void *begin_close(peer *self, bool force)
 {
@@ -538,6 +544,7 @@ const wefti_port_table wefti_port_module = {
     .arm = arm,
     .event_fd = get_event_fd,
     .unsent = count_unsent,
+    .queued = count_queued,
     .close = close_port,
     .list = wefti_port_ucx_list,
 };

@@ -25,9 +25,13 @@ weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
                               const int *world_ranks, const bool *remote)
 {
     const size_t ranks = (size_t)fabric->shared.layout.nranks;
+    const size_t cells = ranks * WEFTI_RINGS * WEFTI_CHANNELS;
     fabric->lines = calloc(ranks, sizeof(*fabric->lines));
     fabric->inbound = wefti_inbound_create((int)ranks);
-    if (!fabric->lines || !fabric->inbound) {
+    fabric->told_taken = calloc(cells, sizeof(*fabric->told_taken));
+    fabric->awaited = calloc(cells, sizeof(*fabric->awaited));
+    if (!fabric->lines || !fabric->inbound || !fabric->told_taken ||
+        !fabric->awaited) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu peers",
                            ranks);
     }
@@ -44,9 +48,12 @@ weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
 void wefti_remote_fini(wefti_fabric *fabric)
 {
     free(fabric->lines);
+    free(fabric->told_taken);
+    free(fabric->awaited);
     wefti_inbound_destroy(fabric->inbound);
     fabric->lines = NULL;
     fabric->inbound = NULL;
+    fabric->told_taken = fabric->awaited = NULL;
     fabric->net = NULL;
 }
 
@@ -67,21 +74,56 @@ static wefti_wire begin(const wefti_fabric *fabric, wefti_wire_kind kind)
                         .sent_ns = wefti_clock_ns()};
 }
 
+/* Puts releases that the peer does not know of into the message's spare words.
+ */
+static void add_releases(wefti_fabric *fabric, int peer, wefti_wire *wire)
+{
+    wefti_line *line = &fabric->lines[peer];
+    int word = wefti_wire_first_release((wefti_wire_kind)wire->kind);
+    wefti_fabric_path path = {.peer = peer};
+    for (; path.ring < WEFTI_RINGS; path.ring++) {
+        for (path.channel = 0; path.channel < WEFTI_CHANNELS; path.channel++) {
+            if (line->owed == 0 || word == WEFTI_WIRE_WORDS) {
+                return;
+            }
+            const size_t cell = wefti_fabric_cell(&path);
+            if (fabric->told_taken[cell] < fabric->taken[cell]) {
+                fabric->told_taken[cell] = fabric->taken[cell];
+                wire->words[word++] = wefti_wire_pack_release(
+                    path.ring, path.channel, fabric->taken[cell]);
+                line->owed--;
+            }
+        }
+    }
+}
+
+/*
+ * Releases that the peer waits for do not ride on data that others are queued
+ * before. Once it knows how far this rank has come, it is to have them all: it
+ * may want to use the lane again.
+ */
 static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
                  const void *data, size_t data_bytes)
 {
     wefti_line *line = &fabric->lines[peer];
+    const bool ahead = line->told != wire->completed;
     wire->before = line->sent++;
     line->told = wire->completed;
+    if (!line->urged || wire->kind != WEFTI_WIRE_MESSAGE ||
+        !wefti_net_has_queued(fabric->net, line->world_rank)) {
+        add_releases(fabric, peer, wire);
+    }
+    line->urged = line->owed > 0 && (line->urged || ahead);
+    fabric->urged |= line->urged;
     wefti_net_send(fabric->net, line->world_rank, wire, data, data_bytes);
 }
 
-static void tell_all(wefti_fabric *fabric, wefti_wire *wire, const void *data,
-                     size_t data_bytes)
+static void tell_all(wefti_fabric *fabric, const wefti_wire *wire)
 {
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
         if (wefti_fabric_is_far(fabric, peer)) {
-            tell(fabric, peer, wire, data, data_bytes);
+            wefti_wire own = *wire; /* releases are each peer's */
+            tell(fabric, peer, &own, NULL, 0);
         }
     }
 }
@@ -132,6 +174,20 @@ void wefti_remote_tell_completed(wefti_fabric *fabric)
     tell_completed(fabric, 1);
 }
 
+void wefti_remote_tell_released(wefti_fabric *fabric)
+{
+    if (!fabric->urged) {
+        return;
+    }
+    for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
+        while (fabric->lines[peer].urged) {
+            wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
+            tell(fabric, peer, &wire, NULL, 0);
+        }
+    }
+    fabric->urged = false;
+}
+
 void wefti_remote_tell_waiting(wefti_fabric *fabric)
 {
     if (!fabric->net) {
@@ -145,7 +201,7 @@ void wefti_remote_tell_waiting(wefti_fabric *fabric)
         for (int i = 0; i < WEFTI_WAIT_WORDS; i++) {
             wire.words[i] = atomic_load(&own->words[i]);
         }
-        tell_all(fabric, &wire, NULL, 0);
+        tell_all(fabric, &wire);
     }
 }
 
@@ -153,7 +209,7 @@ void wefti_remote_tell_observed(wefti_fabric *fabric)
 {
     if (fabric->net) {
         wefti_wire wire = begin(fabric, WEFTI_WIRE_OBSERVED);
-        tell_all(fabric, &wire, NULL, 0);
+        tell_all(fabric, &wire);
     }
 }
 
@@ -162,7 +218,7 @@ void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
     if (fabric->net) {
         wefti_wire wire = begin(fabric, WEFTI_WIRE_LEFT);
         wire.words[0] = how;
-        tell_all(fabric, &wire, NULL, 0);
+        tell_all(fabric, &wire);
     }
 }
 
@@ -179,21 +235,6 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return wefti_fabric_shm.has_room(fabric, path);
-}
-
-/* The network is slow enough without the emulated limit. */
-static void post(wefti_fabric *fabric, wefti_fabric_path path,
-                 const wefti_outgoing *outgoing)
-{
-    wefti_wire wire = begin(fabric, WEFTI_WIRE_MESSAGE);
-    wire.words[0] = wefti_wire_pack_path(path.ring, path.channel);
-    wire.words[1] = ++fabric->posted[wefti_fabric_cell(&path)];
-    wire.words[2] = (uint64_t)outgoing->ready_ns;
-    wire.words[3] = outgoing->signature.count;
-    wire.words[4] = outgoing->signature.kind;
-    wire.words[5] = outgoing->signature.cut;
-    fabric->net->sent_bytes += outgoing->bytes;
-    tell(fabric, path.peer, &wire, outgoing->data, outgoing->bytes);
 }
 
 static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
@@ -213,6 +254,36 @@ static wefti_arrival *get_arrival(const wefti_fabric *fabric,
                                     path.channel, sequence);
 }
 
+/*
+ * Whether the peer is to say soon that it has released a message just posted,
+ * rather than with whatever it has to say next: half of the slots are in use.
+ * So before the last is, a message is awaited, whose release frees them all.
+ */
+static bool is_awaited(wefti_fabric *fabric, wefti_fabric_path path,
+                       const wefti_outgoing *outgoing)
+{
+    const uint64_t unread = posted(fabric, path) - read_by(fabric, path);
+    const uint64_t slots =
+        outgoing->slots < WEFTI_DEPTH ? (uint64_t)outgoing->slots : WEFTI_DEPTH;
+    return 2 * unread > slots;
+}
+
+/* The network is slow enough without the emulated limit. */
+static void post(wefti_fabric *fabric, wefti_fabric_path path,
+                 const wefti_outgoing *outgoing)
+{
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_MESSAGE);
+    wire.words[1] = ++fabric->posted[wefti_fabric_cell(&path)];
+    wire.words[0] = wefti_wire_pack_path(path.ring, path.channel,
+                                         is_awaited(fabric, path, outgoing));
+    wire.words[2] = (uint64_t)outgoing->ready_ns;
+    wire.words[3] = outgoing->signature.count;
+    wire.words[4] = outgoing->signature.kind;
+    wire.words[5] = outgoing->signature.cut;
+    fabric->net->sent_bytes += outgoing->bytes;
+    tell(fabric, path.peer, &wire, outgoing->data, outgoing->bytes);
+}
+
 static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
                  wefti_incoming *message_out, int64_t *due_ns)
 {
@@ -226,12 +297,15 @@ static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
 
 static void release(wefti_fabric *fabric, wefti_fabric_path path)
 {
-    wefti_wire wire = begin(fabric, WEFTI_WIRE_RELEASE);
-    wire.words[0] = wefti_wire_pack_path(path.ring, path.channel);
-    wire.words[1] = ++fabric->taken[wefti_fabric_cell(&path)];
+    const size_t cell = wefti_fabric_cell(&path);
+    wefti_line *line = &fabric->lines[path.peer];
+    line->owed += fabric->told_taken[cell] == fabric->taken[cell];
+    const uint64_t sequence = ++fabric->taken[cell];
     wefti_inbound_let_go(fabric->inbound, path.peer,
-                         get_arrival(fabric, path, wire.words[1]));
-    tell(fabric, path.peer, &wire, NULL, 0);
+                         get_arrival(fabric, path, sequence));
+    if (sequence <= fabric->awaited[cell]) {
+        line->urged = fabric->urged = true;
+    }
 }
 
 const wefti_fabric_table wefti_fabric_net = {

@@ -36,6 +36,13 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
 void wefti_remote_note_completed(wefti_fabric *fabric);
 void wefti_remote_tell_completed(wefti_fabric *fabric);
 
+/*
+ * Releases that a peer waits for, or may soon, and that nothing has carried to
+ * it since; after whatever may have released. Others ride on the next message
+ * to the peer, whatever it says.
+ */
+void wefti_remote_tell_released(wefti_fabric *fabric);
+
 /* What this rank waits in: its page's wefti_wait_page; now and then. */
 void wefti_remote_tell_waiting(wefti_fabric *fabric);
 

@@ -10,12 +10,13 @@ typedef struct path {
     int ring, channel;
 } path;
 
-static bool unpack_path(uint64_t word, path *path_out)
+/* *rest_out: what stands above it in the word. */
+static bool unpack_path(uint64_t word, path *path_out, uint64_t *rest_out)
 {
-    path_out->ring = (int)(word >> 16 & 0xffff);
-    path_out->channel = (int)(word & 0xffff);
-    return word >> 32 == 0 && path_out->ring < WEFTI_RINGS &&
-           path_out->channel < WEFTI_CHANNELS;
+    path_out->ring = (int)(word >> 8 & 0xff);
+    path_out->channel = (int)(word & 0xff);
+    *rest_out = word >> 16;
+    return path_out->ring < WEFTI_RINGS && path_out->channel < WEFTI_CHANNELS;
 }
 
 static size_t cell(path at)
@@ -66,7 +67,8 @@ static bool check_message(const wefti_wire *wire, size_t data_bytes,
                           const wefti_wire_view *view)
 {
     path at;
-    if (!unpack_path(wire->words[0], &at)) {
+    uint64_t awaited;
+    if (!unpack_path(wire->words[0], &at, &awaited) || awaited > 1) {
         return false;
     }
     uint64_t ahead = wire->words[1] - view->taken[cell(at)];
@@ -76,19 +78,44 @@ static bool check_message(const wefti_wire *wire, size_t data_bytes,
                               data_bytes);
 }
 
-static bool check_release(const wefti_wire *wire, size_t data_bytes,
-                          const wefti_wire_view *view)
+int wefti_wire_first_release(wefti_wire_kind kind)
+{
+    switch (kind) {
+    case WEFTI_WIRE_ENTRY:
+    case WEFTI_WIRE_MESSAGE:
+        return 6;
+    case WEFTI_WIRE_COMPLETED:
+    case WEFTI_WIRE_OBSERVED:
+        return 0;
+    case WEFTI_WIRE_LEFT:
+        return 1;
+    case WEFTI_WIRE_WAITING:
+    case WEFTI_WIRE_BYE:
+    case WEFTI_WIRE_END:
+        break;
+    }
+    return WEFTI_WIRE_WORDS;
+}
+
+static bool check_releases(const wefti_wire *wire, const wefti_wire_view *view)
 {
     path at;
-    return data_bytes == 0 && unpack_path(wire->words[0], &at) &&
-           wire->words[1] <= view->posted[cell(at)];
+    uint64_t value;
+    int i = wefti_wire_first_release((wefti_wire_kind)wire->kind);
+    while (i < WEFTI_WIRE_WORDS &&
+           (wire->words[i] == 0 || (unpack_path(wire->words[i], &at, &value) &&
+                                    value <= view->posted[cell(at)]))) {
+        i++;
+    }
+    return i == WEFTI_WIRE_WORDS;
 }
 
 bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                       const wefti_wire_view *view)
 {
     if (wire->from >= (uint32_t)view->shared->layout.nranks ||
-        wire->from == (uint32_t)view->rank || !is_near(wire->completed, view)) {
+        wire->from == (uint32_t)view->rank || !is_near(wire->completed, view) ||
+        !check_releases(wire, view)) {
         return false;
     }
     switch ((wefti_wire_kind)wire->kind) {
@@ -96,8 +123,6 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
         return check_entry(wire, data_bytes, view);
     case WEFTI_WIRE_MESSAGE:
         return check_message(wire, data_bytes, view);
-    case WEFTI_WIRE_RELEASE:
-        return check_release(wire, data_bytes, view);
     case WEFTI_WIRE_WAITING: /* what its words say is checked where read */
     case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_OBSERVED:
@@ -155,8 +180,13 @@ static bool apply_message(const wefti_wire *wire, const void *data,
                           int64_t skew_ns)
 {
     path at;
-    (void)unpack_path(wire->words[0], &at);
+    uint64_t awaited;
+    (void)unpack_path(wire->words[0], &at, &awaited);
     const uint64_t sequence = wire->words[1];
+    uint64_t *last = &view->awaited[cell(at)];
+    if (awaited && *last < sequence) {
+        *last = sequence;
+    }
     wefti_posted_message *message =
         wefti_shared_get_message(view->shared, (int)wire->from, view->rank,
                                  at.ring, at.channel, sequence);
@@ -199,13 +229,26 @@ static void raise(_Atomic uint64_t *flag, uint64_t value)
     }
 }
 
+static void apply_releases(const wefti_wire *wire, const wefti_wire_view *view)
+{
+    path at;
+    uint64_t value;
+    for (int i = wefti_wire_first_release((wefti_wire_kind)wire->kind);
+         i < WEFTI_WIRE_WORDS; i++) {
+        if (wire->words[i] && unpack_path(wire->words[i], &at, &value)) {
+            raise(wefti_shared_get_consumed(view->shared, (int)wire->from,
+                                            view->rank, at.ring, at.channel),
+                  value);
+        }
+    }
+}
+
 bool wefti_wire_apply(const wefti_wire *wire, const void *data,
                       size_t data_bytes, const wefti_wire_view *view,
                       int64_t skew_ns, int64_t now_ns)
 {
     const int from = (int)wire->from;
     wefti_rank_page *page = wefti_shared_get_page(view->shared, from);
-    path at;
     switch ((wefti_wire_kind)wire->kind) {
     case WEFTI_WIRE_ENTRY:
         apply_entry(wire, data, data_bytes, view, skew_ns);
@@ -214,12 +257,6 @@ bool wefti_wire_apply(const wefti_wire *wire, const void *data,
         if (!apply_message(wire, data, data_bytes, view, skew_ns)) {
             return false;
         }
-        break;
-    case WEFTI_WIRE_RELEASE:
-        (void)unpack_path(wire->words[0], &at);
-        raise(wefti_shared_get_consumed(view->shared, from, view->rank, at.ring,
-                                        at.channel),
-              wire->words[1]);
         break;
     case WEFTI_WIRE_WAITING:
         apply_waiting(wire, &page->wait, now_ns);
@@ -233,6 +270,7 @@ bool wefti_wire_apply(const wefti_wire *wire, const void *data,
     case WEFTI_WIRE_END:
         break;
     }
+    apply_releases(wire, view);
     raise(&page->completed, wire->completed);
     return true;
 }

@@ -20,12 +20,11 @@
 enum { WEFTI_WIRE_VERSION = 5, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
 
 /*
- * The words of each kind:
+ * The words of each kind; those behind them hold releases, or are 0:
  * ENTRY      number, count, kind, cut, stamp_ns, and of the v forms what the
  *            sender has for the receiver; data: the payload
- * MESSAGE    ring, channel (16 bits each), sequence, ready_ns, signature; data:
- *            the staged bytes
- * RELEASE    ring, channel, value
+ * MESSAGE    path and whether its release is awaited, sequence, ready_ns,
+ *            signature; data: the staged bytes
  * COMPLETED  - (what every header says of it)
  * WAITING    the words of a wefti_wait_page
  * OBSERVED   -
@@ -35,7 +34,6 @@ enum { WEFTI_WIRE_VERSION = 5, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
 typedef enum wefti_wire_kind {
     WEFTI_WIRE_ENTRY = 1,
     WEFTI_WIRE_MESSAGE,
-    WEFTI_WIRE_RELEASE,
     WEFTI_WIRE_COMPLETED,
     WEFTI_WIRE_WAITING,
     WEFTI_WIRE_OBSERVED,
@@ -73,6 +71,7 @@ typedef struct wefti_wire_view {
     uint64_t completed;     /* published by the receiver */
     const uint64_t *posted; /* [rings][channels] by the receiver, to sender */
     const uint64_t *taken;  /* the same, by the receiver from the sender */
+    uint64_t *awaited;      /* the same: the last whose release is awaited */
 } wefti_wire_view;
 
 /* Whether bytes hold a header of this version and a known kind. */
@@ -103,10 +102,20 @@ bool wefti_wire_apply(const wefti_wire *wire, const void *data,
                       size_t data_bytes, const wefti_wire_view *view,
                       int64_t skew_ns, int64_t now_ns);
 
-/* Ring and channel of RELEASE and MESSAGE in one word. */
-static inline uint64_t wefti_wire_pack_path(int ring, int channel)
+/* The first word of a MESSAGE. */
+static inline uint64_t wefti_wire_pack_path(int ring, int channel, bool awaited)
 {
-    return (uint64_t)ring << 16 | (uint64_t)channel;
+    return (uint64_t)awaited << 16 | (uint64_t)ring << 8 | (uint64_t)channel;
 }
+
+/* How many messages of a path the sender has released, as one word, not 0. */
+static inline uint64_t wefti_wire_pack_release(int ring, int channel,
+                                               uint64_t value)
+{
+    return value << 16 | wefti_wire_pack_path(ring, channel, false);
+}
+
+/* The first word of a kind that may hold a release; WORDS: none. */
+int wefti_wire_first_release(wefti_wire_kind kind);
 
 #endif

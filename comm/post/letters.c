@@ -198,7 +198,8 @@ static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
     wefti_outgoing message = {
         .data = wefti_fabric_stage(&comm->fabric, path, -1, slot),
         .bytes = bytes,
-        .signature = sign(desc)};
+        .signature = sign(desc),
+        .slots = WEFTI_LETTER_SLOTS};
     wefti_copy((void *)(uintptr_t)message.data, desc->send, bytes);
     wefti_fabric_post(&comm->fabric, path, &message);
     return true;

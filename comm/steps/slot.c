@@ -142,8 +142,14 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
                      size_t bytes)
 {
     const void *data = wefti_slot_stage(comm, op, step, 0);
-    wefti_outgoing outgoing = {data, bytes, op->piece.posted_ns, op->signature};
     const int channel = channel_of(step);
+    /* Among several peers a slot may wait for one that is sent nothing more. */
+    const bool alone = op->ring == WEFTI_RING_LETTERS || comm->nranks == 2;
+    const wefti_outgoing outgoing = {.data = data,
+                                     .bytes = bytes,
+                                     .ready_ns = op->piece.posted_ns,
+                                     .signature = op->signature,
+                                     .slots = alone ? op->slots[channel] : 0};
     wefti_staged_slot *slot =
         &op->slot_records[channel]
                          [op->sends[channel] % (uint64_t)op->slots[channel]];

@@ -78,6 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes)
     static wefti_inbound *inbound;
     static uint64_t posted[WEFTI_RINGS * WEFTI_CHANNELS];
     static const uint64_t taken[WEFTI_RINGS * WEFTI_CHANNELS];
+    static uint64_t awaited[WEFTI_RINGS * WEFTI_CHANNELS];
     if (!regions[0]) {
         make_regions(&shared, regions);
         inbound = wefti_inbound_create(RANKS);
@@ -91,7 +92,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes)
                                   .rank = OWN,
                                   .completed = 20,
                                   .posted = posted,
-                                  .taken = taken};
+                                  .taken = taken,
+                                  .awaited = awaited};
     wefti_wire wire;
     size_t header_bytes = data_bytes < sizeof(wire) ? data_bytes : sizeof(wire);
     size_t rest_bytes = data_bytes - header_bytes;

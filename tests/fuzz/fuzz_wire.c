@@ -15,7 +15,7 @@
 enum { RANKS = 3, OWN = 1, GUARD_BYTES = 1 << 16 };
 
 /* Of one version and size the corpus' inputs are: others are no messages. */
-_Static_assert(WEFTI_WIRE_VERSION == 5 && sizeof(wefti_wire) == 120,
+_Static_assert(WEFTI_WIRE_VERSION == 6 && sizeof(wefti_wire) == 120,
                "another header needs another corpus");
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes);
@@ -56,8 +56,8 @@ static void make_regions(wefti_shared *shared, unsigned char **regions)
 static void check_message(const wefti_wire *wire, const wefti_wire_view *view,
                           const uint8_t *data, size_t data_bytes)
 {
-    const int ring = (int)(wire->words[0] >> 16);
-    const int channel = (int)(wire->words[0] & 0xffff);
+    const int ring = (int)(wire->words[0] >> 8 & 0xff);
+    const int channel = (int)(wire->words[0] & 0xff);
     wefti_arrival *arrival = wefti_shared_get_arrival(
         view->shared, (int)wire->from, ring, channel, wire->words[1]);
     const wefti_posted_message *message = wefti_shared_get_message(

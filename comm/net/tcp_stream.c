@@ -21,7 +21,8 @@ enum {
     RUN = 16,               /* messages in one call */
     READ_MOST = 2 << 20,    /* bytes in a row, then others have a turn */
     LOWAT_LEAST = 16 << 10, /* below, waiting for more gains nothing */
-    LOWAT_BYTES = 256 << 10
+    LOWAT_BYTES = 256 << 10,
+    TOGETHER_BYTES = 136 << 10 /* a chunk, and what is said beside it */
 };
 
 struct wefti_tcp_record {
@@ -320,22 +321,41 @@ static bool consume(wefti_tcp_stream *stream)
 }
 
 /*
- * To be woken when the message is whole, or, of several that are queued behind
- * each other, for half of what is still to come: the sender may wait for these
- * to be read before it sends more.
+ * For how many bytes to be woken, of those that are sure to come: all if they
+ * are few, else half, because the sender may wait for these to be read before
+ * it sends more; and then for whole messages, if the next are as long as the
+ * last. left: of the one under way.
  */
+static size_t choose_lowat(size_t left, size_t coming, size_t message)
+{
+    if (coming <= TOGETHER_BYTES) {
+        return coming < LOWAT_LEAST ? 1 : coming;
+    }
+    const size_t half = coming / 2;
+    const size_t wanted = half < LOWAT_BYTES ? half : LOWAT_BYTES;
+    if (left >= wanted) {
+        return left < LOWAT_BYTES ? left : LOWAT_BYTES;
+    }
+    const size_t messages = (wanted - left + message - 1) / message;
+    const size_t whole = left + messages * message;
+    if (whole <= coming && whole <= LOWAT_BYTES) {
+        return whole;
+    }
+    return whole - message >= LOWAT_LEAST ? whole - message : wanted;
+}
+
 static void set_lowat(wefti_tcp_stream *stream)
 {
-    size_t left = 0, coming = stream->frame.behind_bytes;
+    const wefti_tcp_frame *frame = &stream->frame;
+    size_t left = 0, coming = frame->behind_bytes;
     if (stream->reading) {
-        left = stream->frame.data_bytes - stream->got_bytes;
+        left = frame->data_bytes - stream->got_bytes;
         coming += left;
     } else {
         coming -= coming < stream->ahead_end ? coming : stream->ahead_end;
     }
-    size_t wanted = coming / 2 > left ? coming / 2 : left;
-    wanted = wanted > LOWAT_BYTES ? LOWAT_BYTES : wanted;
-    wanted = wanted < LOWAT_LEAST ? 1 : wanted;
+    const size_t wanted = choose_lowat(
+        left, coming, sizeof(*frame) + frame->header_bytes + frame->data_bytes);
     const int value = (int)wanted;
     if (wanted != stream->lowat &&
         setsockopt(stream->fd, SOL_SOCKET, SO_RCVLOWAT, &value,

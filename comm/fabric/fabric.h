@@ -34,7 +34,8 @@ typedef struct wefti_outgoing {
     size_t bytes;
     int64_t ready_ns;
     wefti_signature signature; /* point-to-point only */
-    int slots; /* as many may be unread before the next waits; 0: not known */
+    int slots;   /* as many may be unread before the next waits; 0: not known */
+    bool urgent; /* compute waits for it soon */
 } wefti_outgoing;
 
 typedef struct wefti_incoming {

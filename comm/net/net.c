@@ -195,14 +195,17 @@ void wefti_net_lost(void *context, int peer, const char *why)
 }
 
 void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
-                    const void *data, size_t data_bytes)
+                    const wefti_net_load *load)
 {
-    const wefti_port_message message = {.peer = peer,
-                                        .header = wire,
-                                        .header_bytes = sizeof(*wire),
-                                        .data = data,
-                                        .data_bytes = data_bytes,
-                                        .memory = WEFTI_PORT_MEMORY_HOST};
+    wefti_port_message message = {.peer = peer,
+                                  .header = wire,
+                                  .header_bytes = sizeof(*wire),
+                                  .memory = WEFTI_PORT_MEMORY_HOST};
+    if (load) {
+        message.data = load->data;
+        message.data_bytes = load->bytes;
+        message.urgent = load->urgent;
+    }
     _Static_assert(sizeof(*wire) <= WEFTI_PORT_HEADER_BYTES, "header's room");
     net->peers[peer].spoken = true;
     net->table->send(net->port, &message);
@@ -356,7 +359,7 @@ static void send_farewell(wefti_net *net)
         const wefti_net_peer *other = &net->peers[peer];
         failed |= other->lost && !other->farewell;
         if (other->spoken && !other->lost) {
-            wefti_net_send(net, peer, &bye, NULL, 0);
+            wefti_net_send(net, peer, &bye, NULL);
         }
     }
     const int64_t until_ns =

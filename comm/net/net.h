@@ -87,9 +87,17 @@ void wefti_net_settle(wefti_net *net);
 /* Says farewell and waits a moment for that of others. NULL is legal. */
 void wefti_net_close(wefti_net *net);
 
-/* To rank peer of the job; data is borrowed until it has been sent. */
+/* What goes with a header. data: borrowed until it has been sent. urgent:
+ * compute waits for it soon. */
+typedef struct wefti_net_load {
+    const void *data;
+    size_t bytes;
+    bool urgent;
+} wefti_net_load;
+
+/* To rank peer of the job; load NULL: a header alone. */
 void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
-                    const void *data, size_t data_bytes);
+                    const wefti_net_load *load);
 
 /* Whether anything moved. Messages that came have been applied. */
 bool wefti_net_progress(wefti_net *net);

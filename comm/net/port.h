@@ -71,6 +71,7 @@ typedef struct wefti_port_message {
     const void *data; /* borrowed until it has been sent */
     size_t data_bytes;
     wefti_port_memory memory;
+    bool urgent; /* goes before what has not begun, where a port can */
 } wefti_port_message;
 
 /*

@@ -103,7 +103,7 @@ static void add_releases(wefti_fabric *fabric, int peer, wefti_wire *wire)
  * may want to use the lane again.
  */
 static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
-                 const void *data, size_t data_bytes)
+                 const wefti_net_load *load)
 {
     wefti_line *line = &fabric->lines[peer];
     const bool ahead = line->told != wire->completed;
@@ -115,7 +115,7 @@ static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
     }
     line->urged = line->owed > 0 && (line->urged || ahead);
     fabric->urged |= line->urged;
-    wefti_net_send(fabric->net, line->world_rank, wire, data, data_bytes);
+    wefti_net_send(fabric->net, line->world_rank, wire, load);
 }
 
 static void tell_all(wefti_fabric *fabric, const wefti_wire *wire)
@@ -123,13 +123,14 @@ static void tell_all(wefti_fabric *fabric, const wefti_wire *wire)
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
         if (wefti_fabric_is_far(fabric, peer)) {
             wefti_wire own = *wire; /* releases are each peer's */
-            tell(fabric, peer, &own, NULL, 0);
+            tell(fabric, peer, &own, NULL);
         }
     }
 }
 
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
-                             size_t payload_bytes, uint64_t part_elems)
+                             size_t payload_bytes, uint64_t part_elems,
+                             bool urgent)
 {
     if (!wefti_fabric_is_far(fabric, peer)) {
         return;
@@ -145,7 +146,8 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
         (uint64_t)atomic_load_explicit(&entry->stamp_ns, memory_order_relaxed);
     wire.words[5] = part_elems;
     fabric->net->sent_bytes += payload_bytes;
-    tell(fabric, peer, &wire, entry->payload, payload_bytes);
+    const wefti_net_load load = {entry->payload, payload_bytes, urgent};
+    tell(fabric, peer, &wire, &load);
 }
 
 /* To whoever does not know of the last `behind` operations. */
@@ -159,7 +161,7 @@ static void tell_completed(wefti_fabric *fabric, uint64_t behind)
         if (wefti_fabric_is_far(fabric, peer) &&
             completed - fabric->lines[peer].told >= behind) {
             wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
-            tell(fabric, peer, &wire, NULL, 0);
+            tell(fabric, peer, &wire, NULL);
         }
     }
 }
@@ -182,7 +184,7 @@ void wefti_remote_tell_released(wefti_fabric *fabric)
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
         while (fabric->lines[peer].urged) {
             wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
-            tell(fabric, peer, &wire, NULL, 0);
+            tell(fabric, peer, &wire, NULL);
         }
     }
     fabric->urged = false;
@@ -281,7 +283,9 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
     wire.words[4] = outgoing->signature.kind;
     wire.words[5] = outgoing->signature.cut;
     fabric->net->sent_bytes += outgoing->bytes;
-    tell(fabric, path.peer, &wire, outgoing->data, outgoing->bytes);
+    const wefti_net_load load = {outgoing->data, outgoing->bytes,
+                                 outgoing->urgent};
+    tell(fabric, path.peer, &wire, &load);
 }
 
 static bool peek(wefti_fabric *fabric, wefti_fabric_path path,

@@ -25,9 +25,11 @@ WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
 void wefti_remote_fini(wefti_fabric *fabric);
 
 /* This rank's entry number, with so many bytes of its payload, to one peer; of
- * the v forms, with how many elements it has for that peer. */
+ * the v forms, with how many elements it has for that peer. urgent: compute
+ * waits for it soon. */
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
-                             size_t payload_bytes, uint64_t part_elems);
+                             size_t payload_bytes, uint64_t part_elems,
+                             bool urgent);
 
 /*
  * How far this rank has come. All messages say so, and there will be more:

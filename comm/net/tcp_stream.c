@@ -2,13 +2,17 @@
 /*
  * comm/net/tcp_stream.c - queueing, and receiving without a copy.
  *
- * The queue: [the message that has begun] [small ones] [large ones]. A read
+ * The queue: [the message that has begun] [small and urgent ones] [others].
+ * Nothing overtakes what the kernel has: once a message was urgent, it is given
+ * only as much as the link takes in a few milliseconds. A read
  * goes straight to the place of the message under way, and what comes behind it
  * into `ahead`, where the next frames are looked for.
  */
 #include "comm/net/tcp_stream.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,11 +20,13 @@
 #include <unistd.h>
 
 enum {
-    RESERVED = 4,           /* messages */
-    SMALL_BYTES = 8192,     /* that overtake */
-    RUN = 16,               /* messages in one call */
-    READ_MOST = 2 << 20,    /* bytes in a row, then others have a turn */
-    LOWAT_LEAST = 16 << 10, /* below, waiting for more gains nothing */
+    RESERVED = 4,             /* messages */
+    SMALL_BYTES = 8192,       /* that overtake */
+    PASSED_MOST = 64,         /* by as many, then it is its turn */
+    UNSENT_BYTES = 256 << 10, /* in the kernel, before what is urgent */
+    RUN = 16,                 /* messages in one call */
+    READ_MOST = 2 << 20,      /* bytes in a row, then others have a turn */
+    LOWAT_LEAST = 16 << 10,   /* below, waiting for more gains nothing */
     LOWAT_BYTES = 256 << 10,
     TOGETHER_BYTES = 136 << 10 /* a chunk, and what is said beside it */
 };
@@ -30,6 +36,8 @@ struct wefti_tcp_record {
     const unsigned char *data;
     size_t head_bytes, data_bytes; /* head: frame and header */
     size_t sent_bytes;             /* of both */
+    bool overtakes;
+    int passed; /* by how many */
     struct {
         wefti_tcp_frame frame;
         unsigned char header[WEFTI_PORT_HEADER_BYTES];
@@ -85,9 +93,27 @@ void wefti_tcp_stream_fini(wefti_tcp_stream *stream)
 /* ---- sending ---------------------------------------------------------------
  */
 
-static bool is_small(const wefti_tcp_record *record)
+/* Whether record may go before another that was there first. */
+static bool may_pass(const wefti_tcp_record *record,
+                     const wefti_tcp_record *other)
 {
-    return record->data_bytes <= SMALL_BYTES;
+    return record->overtakes && !other->overtakes && other->sent_bytes == 0 &&
+           other->passed < PASSED_MOST;
+}
+
+static void enqueue(wefti_tcp_stream *stream, wefti_tcp_record *record)
+{
+    wefti_tcp_record **at = &stream->first;
+    for (wefti_tcp_record **link = at; *link; link = &(*link)->next) {
+        if (!may_pass(record, *link)) {
+            at = &(*link)->next;
+        }
+    }
+    for (wefti_tcp_record *other = *at; other; other = other->next) {
+        other->passed++;
+    }
+    record->next = *at;
+    *at = record;
 }
 
 bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
@@ -103,17 +129,14 @@ bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
     record->data_bytes = message->data_bytes;
     record->head_bytes = sizeof(record->head.frame) + message->header_bytes;
     record->sent_bytes = 0;
+    record->overtakes = message->urgent || record->data_bytes <= SMALL_BYTES;
+    record->passed = 0;
     record->head.frame =
         (wefti_tcp_frame){.header_bytes = (uint32_t)message->header_bytes,
                           .data_bytes = (uint32_t)message->data_bytes};
     memcpy(record->head.header, message->header, message->header_bytes);
-    wefti_tcp_record **at = &stream->first;
-    while (*at &&
-           ((*at)->sent_bytes > 0 || !is_small(record) || is_small(*at))) {
-        at = &(*at)->next;
-    }
-    record->next = *at;
-    *at = record;
+    enqueue(stream, record);
+    stream->urgent |= message->urgent;
     stream->unsent++;
     stream->unsent_bytes += record->head_bytes + record->data_bytes;
     return true;
@@ -177,9 +200,21 @@ static void retire(wefti_tcp_stream *stream, size_t bytes)
     }
 }
 
+/* Where the kernel cannot, what is urgent waits longer. */
+static void bound_unsent(wefti_tcp_stream *stream)
+{
+    const int bytes = UNSENT_BYTES;
+    if (stream->urgent && !stream->bounded) {
+        (void)setsockopt(stream->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &bytes,
+                         sizeof(bytes));
+        stream->bounded = true;
+    }
+}
+
 wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
 {
     wefti_tcp_result result = WEFTI_TCP_NOTHING;
+    bound_unsent(stream);
     while (stream->first) {
         struct iovec parts[2 * RUN];
         struct msghdr run = {.msg_iov = parts,

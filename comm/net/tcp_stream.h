@@ -5,7 +5,8 @@
  *   frame | header | data | frame | header | frame | header | data ...
  *
  * Data go from the sender's memory to the kernel, and from there to where the
- * receiver wants them. Small messages overtake large ones that have not begun.
+ * receiver wants them. Small messages and urgent ones overtake others that have
+ * not begun, but none of these for ever.
  * A frame also says how many bytes are queued behind it, so that the receiver
  * can ask the kernel to be woken for many of them at once (SO_RCVLOWAT), and
  * never for more than is sure to come.
@@ -31,6 +32,7 @@ typedef struct wefti_tcp_record wefti_tcp_record;
 /*
  * unsent     messages not yet handed to the kernel, unsent_bytes theirs
  * full       the kernel takes no more for now
+ * urgent     a message was; bounded: the kernel is given little at a time since
  * ahead      [ahead_begin, ahead_end): received and not yet looked at
  * reading    a message of which got_bytes of the data have come
  * spill      for data that have no other place
@@ -41,7 +43,7 @@ typedef struct wefti_tcp_stream {
     const wefti_port_config *config;
     wefti_tcp_record *first, *free;
     size_t unsent, unsent_bytes;
-    bool full;
+    bool full, urgent, bounded;
     bool reading, placed, dropped;
     wefti_tcp_frame frame;
     unsigned char header[WEFTI_PORT_HEADER_BYTES];

@@ -199,7 +199,8 @@ static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
         .data = wefti_fabric_stage(&comm->fabric, path, -1, slot),
         .bytes = bytes,
         .signature = sign(desc),
-        .slots = WEFTI_LETTER_SLOTS};
+        .slots = WEFTI_LETTER_SLOTS,
+        .urgent = wefti_class_is_urgent(desc->class_id)};
     wefti_copy((void *)(uintptr_t)message.data, desc->send, bytes);
     wefti_fabric_post(&comm->fabric, path, &message);
     return true;

@@ -94,7 +94,8 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
     for (int peer = 0; comm->fabric.net && peer < comm->nranks; peer++) {
         bool reads = payload_bytes && reads_payload(comm, op, peer);
         wefti_remote_tell_entry(&comm->fabric, peer, op->number,
-                                reads ? payload_bytes : 0, count_for(op, peer));
+                                reads ? payload_bytes : 0, count_for(op, peer),
+                                wefti_class_is_urgent(op->desc.class_id));
     }
 }
 

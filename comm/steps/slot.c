@@ -145,11 +145,13 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
     const int channel = channel_of(step);
     /* Among several peers a slot may wait for one that is sent nothing more. */
     const bool alone = op->ring == WEFTI_RING_LETTERS || comm->nranks == 2;
-    const wefti_outgoing outgoing = {.data = data,
-                                     .bytes = bytes,
-                                     .ready_ns = op->piece.posted_ns,
-                                     .signature = op->signature,
-                                     .slots = alone ? op->slots[channel] : 0};
+    const wefti_outgoing outgoing = {
+        .data = data,
+        .bytes = bytes,
+        .ready_ns = op->piece.posted_ns,
+        .signature = op->signature,
+        .slots = alone ? op->slots[channel] : 0,
+        .urgent = wefti_class_is_urgent(op->desc.class_id)};
     wefti_staged_slot *slot =
         &op->slot_records[channel]
                          [op->sends[channel] % (uint64_t)op->slots[channel]];

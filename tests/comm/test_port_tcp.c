@@ -4,7 +4,8 @@
  * when both connect at once; large ones keep their order and small ones may
  * overtake; a message whose place goes while it comes is dropped, and those
  * behind it are not; who speaks nonsense is lost, and nobody else; a receiver
- * is woken for whole messages, not for packets.
+ * is woken for whole messages, not for packets; what is urgent goes before what
+ * is not, as long as that is not for ever.
  * Method: ports in one process over the loopback, pushed in turns; each message
  * carries its number and is filled from it; sizes drawn, with a printed seed.
  */
@@ -57,6 +58,8 @@ typedef struct end {
     uint32_t withdrawn; /* the number of a message that has no place any more */
     bool asked;
     bool disorder, wrong;
+    bool any;             /* data are not looked at */
+    int before[MESSAGES]; /* by number: how many had arrived */
 } end;
 
 static unsigned char byte_at(uint32_t number, size_t at)
@@ -87,7 +90,7 @@ static void arrived(void *context, const void *header, size_t header_bytes,
     assert_int_equal(header_bytes, sizeof(what));
     memcpy(&what, header, sizeof(what));
     const unsigned char *bytes = data;
-    for (size_t i = 0; i < data_bytes; i++) {
+    for (size_t i = 0; !self->any && i < data_bytes; i++) {
         self->wrong |= bytes[i] != byte_at(what.number, i);
     }
     self->wrong |= what.bytes != data_bytes;
@@ -96,7 +99,7 @@ static void arrived(void *context, const void *header, size_t header_bytes,
         self->last_large = what.number;
     }
     self->got[what.number]++;
-    self->arrived++;
+    self->before[what.number] = self->arrived++;
 }
 
 static void lost(void *context, int peer, const char *why)
@@ -131,16 +134,22 @@ static void open_end(end *self, int rank, address *address_out)
     memcpy(address_out, own, sizeof(*address_out));
 }
 
-static void send_one(end *from, int to, uint32_t number,
-                     const unsigned char *data, size_t bytes)
+static void send_with(end *from, int to, note what, const unsigned char *data,
+                      bool urgent)
 {
-    const note what = {number, (uint32_t)bytes};
     wefti_port_tcp.send(from->port,
                         &(wefti_port_message){.peer = to,
                                               .header = &what,
                                               .header_bytes = sizeof(what),
                                               .data = data,
-                                              .data_bytes = bytes});
+                                              .data_bytes = what.bytes,
+                                              .urgent = urgent});
+}
+
+static void send_one(end *from, int to, uint32_t number,
+                     const unsigned char *data, size_t bytes)
+{
+    send_with(from, to, (note){number, (uint32_t)bytes}, data, false);
 }
 
 static void connect_ends(end ends[2], address addresses[2])
@@ -412,6 +421,70 @@ static void test_receiver_is_woken_seldom(void **state)
     check_wakeups(3, 10 << 10, 1);
 }
 
+/* The two ends, one of which has been sent something urgent before. */
+static end *open_urgent(unsigned char **data_out)
+{
+    end *ends = calloc(2, sizeof(*ends));
+    address addresses[2];
+    *data_out = calloc(1, MOST_BYTES);
+    assert_true(ends && *data_out);
+    connect_ends(ends, addresses);
+    ends[1].any = true;
+    send_with(&ends[0], 1, (note){0, 1}, *data_out, true);
+    push(ends, (int[2]){0, 1});
+    return ends;
+}
+
+/*
+ * 50 MB of gradients are queued, as far as the kernel takes them, before the
+ * activations, which are not small.
+ */
+static void test_urgent_message_passes_gradients(void **state)
+{
+    (void)state;
+    enum { GRADIENT = 128 << 10, ACTIVATION = 64 << 10, PASSED = 12 };
+    unsigned char *data;
+    end *ends = open_urgent(&data);
+    const uint32_t last = MESSAGES - 1;
+    for (uint32_t number = 1; number < last; number++) {
+        send_one(&ends[0], 1, number, data, GRADIENT);
+    }
+    while (wefti_port_tcp.progress(ends[0].port)) {
+    }
+    send_with(&ends[0], 1, (note){last, ACTIVATION}, data, true);
+    push(ends, (int[2]){0, MESSAGES});
+    print_message("after %d gradients\n", ends[1].before[last] - 1);
+    assert_in_range(ends[1].before[last], 1, PASSED);
+    for (uint32_t number = 2; number < last; number++) {
+        assert_true(ends[1].before[number] > ends[1].before[number - 1]);
+    }
+    free(data);
+    close_ends(ends);
+}
+
+static void test_urgent_messages_do_not_starve_others(void **state)
+{
+    (void)state;
+    enum { GRADIENT = 128 << 10, ACTIVATION = 10 << 10, PASSED = 64 };
+    unsigned char *data;
+    end *ends = open_urgent(&data);
+    wefti_port_tcp.hold(ends[0].port, true);
+    send_one(&ends[0], 1, 1, data, GRADIENT);
+    send_one(&ends[0], 1, 2, data, GRADIENT);
+    for (uint32_t number = 3; number < MESSAGES; number++) {
+        send_with(&ends[0], 1, (note){number, ACTIVATION}, data, true);
+    }
+    wefti_port_tcp.hold(ends[0].port, false);
+    push(ends, (int[2]){0, MESSAGES});
+    assert_int_equal(ends[1].before[1], 1 + PASSED);
+    assert_int_equal(ends[1].before[2], 1 + PASSED + 1);
+    for (uint32_t number = 4; number < MESSAGES; number++) {
+        assert_true(ends[1].before[number] > ends[1].before[number - 1]);
+    }
+    free(data);
+    close_ends(ends);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +492,8 @@ int main(void)
         cmocka_unit_test(test_message_without_its_place_is_dropped),
         cmocka_unit_test(test_nonsense_loses_the_one_who_speaks_it),
         cmocka_unit_test(test_receiver_is_woken_seldom),
+        cmocka_unit_test(test_urgent_message_passes_gradients),
+        cmocka_unit_test(test_urgent_messages_do_not_starve_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

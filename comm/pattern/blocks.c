@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/blocks.c - the blocks of a rank, counted and found: see
+ * blocks.h.
+ *
+ * Every owner has a block in every round, so all is counted in closed form.
+ */
+#include "comm/pattern/blocks.h"
+
+#include "base/check.h"
+
+enum { UNIT_ELEMS = 16 };
+
+/* Cuts count elements into the same number of nearly equal blocks for each of
+ * `parts` owners; none is empty. */
+static bool cut(wefti_blocks *v, size_t count, size_t parts)
+{
+    size_t chunk = v->problem->chunk_elems;
+    v->unit = chunk >= 4 * UNIT_ELEMS && count / (4 * UNIT_ELEMS) >= parts
+                  ? UNIT_ELEMS
+                  : 1;
+    size_t units = count / v->unit + (count % v->unit != 0);
+    size_t most = chunk / v->unit; /* at least 1 */
+    size_t blocks = units / most + (units % most != 0);
+    v->rounds = blocks / parts + (blocks % parts != 0);
+    v->cuts = v->rounds * parts;
+    return v->cuts <= units;
+}
+
+wefti_blocks wefti_blocks_of(const wefti_problem *problem)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    const wefti_shape *shape = wefti_shape_get(problem->collective);
+    int host = grouping->hosts[problem->rank];
+    wefti_blocks v = {.problem = problem,
+                      .grouping = grouping,
+                      .shape = shape,
+                      .host = host,
+                      .ranks = (size_t)wefti_grouping_ranks(grouping, host),
+                      .local = (size_t)(grouping->places[problem->rank] -
+                                        grouping->begins[host]),
+                      .sole = shape->rooted ? problem->root : -1};
+    v.remotes = (size_t)problem->nranks - v.ranks;
+    v.gathers =
+        !shape->reduces || problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
+    v.twin = shape->reduces && v.gathers && grouping->host_count == 2;
+    bool dealt = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
+    if (!cut(&v, problem->count, dealt ? (size_t)problem->nranks : 1)) {
+        v.sole = 0; /* too few for each rank to own some */
+        cut(&v, problem->count, 1);
+    }
+    return v;
+}
+
+static bool owns(const wefti_blocks *v)
+{
+    return v->sole < 0 || v->sole == v->problem->rank;
+}
+
+/* How far owner, of another host, is from this one. */
+static size_t distance_of(const wefti_blocks *v, int owner)
+{
+    return (size_t)wefti_grouping_distance(v->grouping, v->host, owner);
+}
+
+static int rank_at_distance(const wefti_blocks *v, size_t distance)
+{
+    size_t nranks = (size_t)v->problem->nranks;
+    size_t place = (size_t)v->grouping->begins[v->host + 1] + distance;
+    return v->grouping->members[place % nranks];
+}
+
+/* The lowest distance whose owner this rank is agent of in a round; from there
+ * on it is each ranks-th. */
+static size_t first_distance(const wefti_blocks *v, size_t round)
+{
+    return (v->local + v->ranks - round % v->ranks) % v->ranks;
+}
+
+/* How many of [0, end) lie in the circle's run of `run` that ends at local. */
+static size_t count_in_run(const wefti_blocks *v, size_t run, size_t end)
+{
+    size_t below = v->local + 1 < end ? v->local + 1 : end;
+    if (run <= v->local + 1) {
+        size_t begin = v->local + 1 - run;
+        return below > begin ? below - begin : 0;
+    }
+    size_t begin = v->ranks - (run - v->local - 1);
+    return below + (end > begin ? end - begin : 0);
+}
+
+/* Owners nearer than distance whose agent this rank is, over all rounds before
+ * `rounds`. */
+static size_t count_nearer(const wefti_blocks *v, size_t rounds,
+                           size_t distance)
+{
+    size_t turns = rounds / v->ranks, rest = rounds % v->ranks;
+    size_t cycles = distance / v->ranks, part = distance % v->ranks;
+    return distance * turns + cycles * rest + count_in_run(v, rest, part);
+}
+
+static size_t count_remote(const wefti_blocks *v, size_t rounds)
+{
+    if (v->sole < 0) {
+        return count_nearer(v, rounds, v->remotes);
+    }
+    if (v->grouping->hosts[v->sole] == v->host) {
+        return 0;
+    }
+    size_t distance = distance_of(v, v->sole);
+    return count_nearer(v, rounds, distance + 1) -
+           count_nearer(v, rounds, distance);
+}
+
+/* Blocks of all rounds before `rounds`. */
+static size_t count_before(const wefti_blocks *v, wefti_block_list which,
+                           size_t rounds)
+{
+    size_t own = owns(v) * rounds, remote = count_remote(v, rounds);
+    size_t owners = v->sole >= 0 ? 1 : (size_t)v->problem->nranks;
+    switch (which) {
+    case WEFTI_BLOCKS_OWN:
+        return own;
+    case WEFTI_BLOCKS_REMOTE:
+        return remote;
+    case WEFTI_BLOCKS_HANDLED:
+        return own + remote;
+    default:
+        return owners * rounds - own - remote;
+    }
+}
+
+/* Owner number i of the remote ones, handled by this rank or by others. */
+static int remote_at(const wefti_blocks *v, wefti_block_list which,
+                     size_t round, size_t i)
+{
+    size_t skipped = first_distance(v, round);
+    if (v->sole >= 0) {
+        return v->sole;
+    }
+    if (which != WEFTI_BLOCKS_OTHERS) {
+        return rank_at_distance(v, skipped + i * v->ranks);
+    }
+    size_t turn = i / (v->ranks - 1), at = i % (v->ranks - 1);
+    return rank_at_distance(v, turn * v->ranks + at + (at >= skipped));
+}
+
+/* Owner number i of this host's. */
+static int local_at(const wefti_blocks *v, wefti_block_list which, size_t i)
+{
+    if (which != WEFTI_BLOCKS_OTHERS || v->sole >= 0) {
+        return which == WEFTI_BLOCKS_OTHERS ? v->sole : v->problem->rank;
+    }
+    size_t place = (size_t)v->grouping->begins[v->host] + i + (i >= v->local);
+    return v->grouping->members[place];
+}
+
+/* This host's owners among those of a round of the list. */
+static size_t count_locals(const wefti_blocks *v, wefti_block_list which)
+{
+    if (which != WEFTI_BLOCKS_OTHERS) {
+        return which != WEFTI_BLOCKS_REMOTE && owns(v);
+    }
+    return v->sole < 0 ? v->ranks - 1
+                       : v->grouping->hosts[v->sole] == v->host && !owns(v);
+}
+
+/* Which of a round's come first. */
+static bool locals_first(const wefti_blocks *v)
+{
+    return v->twin ? v->host == 0 : !v->shape->reduces;
+}
+
+static int owner_at(const wefti_blocks *v, wefti_block_list which, size_t round,
+                    size_t i)
+{
+    size_t all =
+        count_before(v, which, round + 1) - count_before(v, which, round);
+    size_t locals = count_locals(v, which), remotes = all - locals;
+    size_t first = locals_first(v) ? locals : remotes;
+    bool is_local = locals_first(v) == (i < first);
+    i -= i < first ? 0 : first;
+    return is_local ? local_at(v, which, i) : remote_at(v, which, round, i);
+}
+
+/* The last round of [low, high) before which at most index blocks lie. */
+static size_t search_round(const wefti_blocks *v, wefti_block_list which,
+                           size_t index, size_t low, size_t high)
+{
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (count_before(v, which, middle) <= index) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The round that a list's block is in: as many rounds as the host has ranks are
+ * the same again. */
+static size_t find_round(const wefti_blocks *v, wefti_block_list which,
+                         size_t index)
+{
+    size_t period = count_before(v, which, v->ranks);
+    WEFTI_ASSERT(period > 0 && v->ranks > 0);
+    size_t least = period / v->ranks; /* of a round; most is one more */
+    size_t first = index / period * v->ranks, left = index % period;
+    size_t low = first + left / (least + 1);
+    size_t high = first + (least && left / least < v->ranks ? left / least + 1
+                                                            : v->ranks);
+    return search_round(v, which, index, low, high);
+}
+
+size_t wefti_blocks_count(const wefti_blocks *blocks, wefti_block_list which)
+{
+    return count_before(blocks, which, blocks->rounds);
+}
+
+wefti_block wefti_blocks_at(const wefti_blocks *blocks, wefti_block_list which,
+                            size_t index)
+{
+    size_t round = find_round(blocks, which, index);
+    size_t i = index - count_before(blocks, which, round);
+    int owner = owner_at(blocks, which, round, i);
+    return (wefti_block){owner, round};
+}
+
+wefti_part wefti_blocks_place(const wefti_blocks *blocks,
+                              const wefti_block *block)
+{
+    size_t owners = blocks->cuts / blocks->rounds;
+    size_t number =
+        block->round * owners + (owners > 1 ? (size_t)block->owner : 0);
+    wefti_part place;
+    place.elems = wefti_deal(blocks->problem->count, blocks->unit, blocks->cuts,
+                             number, &place.begin);
+    return place;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/blocks.h - the blocks that a result is cut into where there are
+ * two levels, and which of them one rank handles.
+ *
+ * A block has an owner, the rank that finishes it (or whose data it is), and on
+ * each host an agent, the only rank there that sends or receives it over the
+ * network (wefti_grouping_agent). A round has one block of each owner.
+ *
+ * The ranks of a host go through a round in one order: blocks of other hosts
+ * first where sums are under way (the network is the slower level), own ones
+ * first where data are only spread. Between two hosts without owners the order
+ * is the same on both: messages of a pair are read as they were sent.
+ */
+#ifndef COMM_PATTERN_BLOCKS_H
+#define COMM_PATTERN_BLOCKS_H
+
+#include "comm/pattern/parts.h"
+#include "comm/pattern/shape.h"
+
+/*
+ * The problem as one rank stands in it. Only the problem's grouping, and what
+ * stands there, is borrowed.
+ *
+ * twin     two agents finish each block of an all-reduce: there is no owner
+ * sole     the only owner; -1: every rank is one
+ * remotes  ranks of other hosts
+ */
+typedef struct wefti_blocks {
+    const wefti_problem *problem;
+    const wefti_grouping *grouping;
+    const wefti_shape *shape;
+    int host;
+    size_t ranks, local; /* of this host, and this rank's place there */
+    size_t remotes;
+    bool gathers; /* results go to all; else sums to their owners only */
+    bool twin;
+    int sole;
+    size_t rounds;
+    size_t cuts, unit; /* blocks of one run of elements */
+} wefti_blocks;
+
+typedef struct wefti_block {
+    int owner;
+    size_t round;
+} wefti_block;
+
+typedef enum wefti_block_list {
+    WEFTI_BLOCKS_OWN,     /* of this rank's */
+    WEFTI_BLOCKS_REMOTE,  /* of owners elsewhere, whose agent this rank is */
+    WEFTI_BLOCKS_HANDLED, /* both */
+    WEFTI_BLOCKS_OTHERS   /* the rest: another rank of this host is the agent */
+} wefti_block_list;
+
+/* Of a problem with a grouping. */
+wefti_blocks wefti_blocks_of(const wefti_problem *problem);
+
+/* How many blocks a list has, and which one is number index of them. */
+size_t wefti_blocks_count(const wefti_blocks *blocks, wefti_block_list which);
+wefti_block wefti_blocks_at(const wefti_blocks *blocks, wefti_block_list which,
+                            size_t index);
+
+/* Where the block lies: in its owner's part where the buffer has parts, else in
+ * the whole. */
+wefti_part wefti_blocks_place(const wefti_blocks *blocks,
+                              const wefti_block *block);
+
+#endif

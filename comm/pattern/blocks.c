@@ -3,7 +3,9 @@
  * comm/pattern/blocks.c - the blocks of a rank, counted and found: see
  * blocks.h.
  *
- * Every owner has a block in every round, so all is counted in closed form.
+ * Even forms have a block of each owner in each round, and are counted in
+ * closed form. v forms add up over the owners: O(nranks) for a number, times
+ * the logarithm of the rounds for the block of that number.
  */
 #include "comm/pattern/blocks.h"
 
@@ -27,6 +29,30 @@ static bool cut(wefti_blocks *v, size_t count, size_t parts)
     return v->cuts <= units;
 }
 
+/* v forms: the elements that owner owns, the same on every rank. */
+static size_t elems_of(const wefti_blocks *v, int owner)
+{
+    const wefti_problem *problem = v->problem;
+    return v->shape->reduces ? problem->send_counts[owner]
+                             : problem->recv_counts[owner];
+}
+
+/* v forms: blocks of owner. */
+static size_t blocks_of(const wefti_blocks *v, int owner)
+{
+    return wefti_part_chunks(v->problem, elems_of(v, owner));
+}
+
+static size_t count_varied_rounds(const wefti_blocks *v)
+{
+    size_t rounds = 0;
+    for (int owner = 0; owner < v->problem->nranks; owner++) {
+        size_t blocks = blocks_of(v, owner);
+        rounds = blocks > rounds ? blocks : rounds;
+    }
+    return rounds;
+}
+
 wefti_blocks wefti_blocks_of(const wefti_problem *problem)
 {
     const wefti_grouping *grouping = problem->grouping;
@@ -44,6 +70,10 @@ wefti_blocks wefti_blocks_of(const wefti_problem *problem)
     v.gathers =
         !shape->reduces || problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
     v.twin = shape->reduces && v.gathers && grouping->host_count == 2;
+    if (shape->varied) {
+        v.rounds = count_varied_rounds(&v);
+        return v;
+    }
     bool dealt = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
     if (!cut(&v, problem->count, dealt ? (size_t)problem->nranks : 1)) {
         v.sole = 0; /* too few for each rank to own some */
@@ -69,6 +99,9 @@ static int rank_at_distance(const wefti_blocks *v, size_t distance)
     size_t place = (size_t)v->grouping->begins[v->host + 1] + distance;
     return v->grouping->members[place % nranks];
 }
+
+/* ---- even forms -------------------------------------------------------------
+ */
 
 /* The lowest distance whose owner this rank is agent of in a round; from there
  * on it is each ranks-th. */
@@ -113,8 +146,8 @@ static size_t count_remote(const wefti_blocks *v, size_t rounds)
 }
 
 /* Blocks of all rounds before `rounds`. */
-static size_t count_before(const wefti_blocks *v, wefti_block_list which,
-                           size_t rounds)
+static size_t count_even(const wefti_blocks *v, wefti_block_list which,
+                         size_t rounds)
 {
     size_t own = owns(v) * rounds, remote = count_remote(v, rounds);
     size_t owners = v->sole >= 0 ? 1 : (size_t)v->problem->nranks;
@@ -171,16 +204,102 @@ static bool locals_first(const wefti_blocks *v)
     return v->twin ? v->host == 0 : !v->shape->reduces;
 }
 
-static int owner_at(const wefti_blocks *v, wefti_block_list which, size_t round,
-                    size_t i)
+static int even_owner(const wefti_blocks *v, wefti_block_list which,
+                      size_t round, size_t i)
 {
-    size_t all =
-        count_before(v, which, round + 1) - count_before(v, which, round);
+    size_t all = count_even(v, which, round + 1) - count_even(v, which, round);
     size_t locals = count_locals(v, which), remotes = all - locals;
     size_t first = locals_first(v) ? locals : remotes;
     bool is_local = locals_first(v) == (i < first);
     i -= i < first ? 0 : first;
     return is_local ? local_at(v, which, i) : remote_at(v, which, round, i);
+}
+
+/* ---- v forms ----------------------------------------------------------------
+ */
+
+/* Of owner's blocks before `rounds`, those that this rank handles. */
+static size_t count_handled(const wefti_blocks *v, int owner, size_t rounds)
+{
+    if (v->grouping->hosts[owner] == v->host) {
+        return owner == v->problem->rank ? rounds : 0;
+    }
+    size_t behind = distance_of(v, owner) % v->ranks;
+    size_t first = (v->local + v->ranks - behind) % v->ranks;
+    return rounds > first ? (rounds - first - 1) / v->ranks + 1 : 0;
+}
+
+static size_t count_varied(const wefti_blocks *v, wefti_block_list which,
+                           size_t rounds)
+{
+    size_t count = 0;
+    for (int owner = 0; owner < v->problem->nranks; owner++) {
+        size_t blocks = blocks_of(v, owner);
+        blocks = blocks < rounds ? blocks : rounds;
+        size_t handled = count_handled(v, owner, blocks);
+        bool own = owner == v->problem->rank;
+        switch (which) {
+        case WEFTI_BLOCKS_OWN:
+            count += own ? handled : 0;
+            break;
+        case WEFTI_BLOCKS_REMOTE:
+            count += own ? 0 : handled;
+            break;
+        case WEFTI_BLOCKS_HANDLED:
+            count += handled;
+            break;
+        default:
+            count += blocks - handled;
+            break;
+        }
+    }
+    return count;
+}
+
+static bool is_listed(const wefti_blocks *v, wefti_block_list which, int owner,
+                      size_t round)
+{
+    int rank = v->problem->rank;
+    bool handled =
+        wefti_grouping_agent(v->grouping, v->host, owner, round) == rank;
+    switch (which) {
+    case WEFTI_BLOCKS_OWN:
+        return owner == rank;
+    case WEFTI_BLOCKS_REMOTE:
+        return handled && owner != rank;
+    case WEFTI_BLOCKS_HANDLED:
+        return handled;
+    default:
+        return !handled;
+    }
+}
+
+/* Owner number i of the round's blocks in the list, in the host's order. */
+static int varied_owner(const wefti_blocks *v, wefti_block_list which,
+                        size_t round, size_t i)
+{
+    size_t nranks = (size_t)v->problem->nranks;
+    size_t place = locals_first(v) ? v->remotes : 0;
+    for (size_t looked = 0; looked < nranks; looked++) {
+        int owner = rank_at_distance(v, (place + looked) % nranks);
+        if (blocks_of(v, owner) > round && is_listed(v, which, owner, round) &&
+            i-- == 0) {
+            return owner;
+        }
+    }
+    WEFTI_ASSERT(false);
+    return -1;
+}
+
+/* ---- both -------------------------------------------------------------------
+ */
+
+/* Blocks of all rounds before `rounds`. */
+static size_t count_before(const wefti_blocks *v, wefti_block_list which,
+                           size_t rounds)
+{
+    return v->shape->varied ? count_varied(v, which, rounds)
+                            : count_even(v, which, rounds);
 }
 
 /* The last round of [low, high) before which at most index blocks lie. */
@@ -198,12 +317,17 @@ static size_t search_round(const wefti_blocks *v, wefti_block_list which,
     return low;
 }
 
-/* The round that a list's block is in: as many rounds as the host has ranks are
- * the same again. */
+/* The round that a list's block is in: of even forms, as many rounds as the
+ * host has ranks are the same again; of v forms, no round has more blocks than
+ * there are ranks. */
 static size_t find_round(const wefti_blocks *v, wefti_block_list which,
                          size_t index)
 {
-    size_t period = count_before(v, which, v->ranks);
+    if (v->shape->varied) {
+        size_t most = (size_t)v->problem->nranks;
+        return search_round(v, which, index, index / most, v->rounds);
+    }
+    size_t period = count_even(v, which, v->ranks);
     WEFTI_ASSERT(period > 0 && v->ranks > 0);
     size_t least = period / v->ranks; /* of a round; most is one more */
     size_t first = index / period * v->ranks, left = index % period;
@@ -223,13 +347,18 @@ wefti_block wefti_blocks_at(const wefti_blocks *blocks, wefti_block_list which,
 {
     size_t round = find_round(blocks, which, index);
     size_t i = index - count_before(blocks, which, round);
-    int owner = owner_at(blocks, which, round, i);
+    int owner = blocks->shape->varied ? varied_owner(blocks, which, round, i)
+                                      : even_owner(blocks, which, round, i);
     return (wefti_block){owner, round};
 }
 
 wefti_part wefti_blocks_place(const wefti_blocks *blocks,
                               const wefti_block *block)
 {
+    if (blocks->shape->varied) {
+        wefti_part part = {0, elems_of(blocks, block->owner)};
+        return wefti_part_chunk(blocks->problem, part, block->round);
+    }
     size_t owners = blocks->cuts / blocks->rounds;
     size_t number =
         block->round * owners + (owners > 1 ? (size_t)block->owner : 0);

@@ -5,7 +5,12 @@
  *
  * A block has an owner, the rank that finishes it (or whose data it is), and on
  * each host an agent, the only rank there that sends or receives it over the
- * network (wefti_grouping_agent). A round has one block of each owner.
+ * network (wefti_grouping_agent). A round has at most one block of each owner:
+ * even forms one of each, v forms none of those that have no more.
+ *
+ *      v form, parts of 3, 1, 2 blocks      round 0   owners 0 1 2
+ *                                           round 1   owners 0   2
+ *                                           round 2   owner  0
  *
  * The ranks of a host go through a round in one order: blocks of other hosts
  * first where sums are under way (the network is the slower level), own ones
@@ -37,7 +42,7 @@ typedef struct wefti_blocks {
     bool twin;
     int sole;
     size_t rounds;
-    size_t cuts, unit; /* blocks of one run of elements */
+    size_t cuts, unit; /* even forms: blocks of one run of elements */
 } wefti_blocks;
 
 typedef struct wefti_block {

@@ -19,7 +19,8 @@
  *      track TAKE     RECV a block from the host's agent
  *
  * Reductions have the first three tracks, gathers the last three (OWN then
- * sends its input), all-reduce has all. Between two hosts an all-reduce needs
+ * sends its input), all-reduce has all. The v forms differ in how many blocks
+ * an owner has, and in nothing else. Between two hosts an all-reduce needs
  * no owner: both agents send each other their sums and finish the block, so
  * that bytes are as few and hops one less.
  *
@@ -50,8 +51,10 @@ static bool supports(const wefti_problem *problem)
     case WEFT_COLLECTIVE_ALLREDUCE:
     case WEFT_COLLECTIVE_REDUCE:
     case WEFT_COLLECTIVE_REDUCESCATTER:
+    case WEFT_COLLECTIVE_REDUCESCATTERV:
         return wefti_problem_has_levels(problem);
     case WEFT_COLLECTIVE_ALLGATHER:
+    case WEFT_COLLECTIVE_ALLGATHERV:
     case WEFT_COLLECTIVE_BROADCAST:
         return problem->grouping != NULL;
     default:

@@ -97,7 +97,8 @@ typedef struct wefti_step {
     wefti_step_kind kind;
     wefti_buffer src, dst;
     int peer;     /* rank, or one of WEFTI_*_PEERS; own rank: no message */
-    int owner;    /* of agents */
+    int owner;    /* of agents; v forms: the rank whose part is moved, which
+                     is to send it, to have it or to get it */
     size_t round; /* of agents */
     int channel;
     int to_channel; /* RELAY: its message's; channel is that of its sources */

@@ -76,6 +76,7 @@ static wefti_step own_step(const wefti_problem *problem, int track,
                         .src = WEFTI_BUFFER_SEND,
                         .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
                         .peer = copy ? rank : WEFTI_ALL_PEERS,
+                        .owner = rank,
                         .src_elem = src.begin,
                         .dst_elem = send ? 0 : dst.begin,
                         .elems = src.elems};
@@ -90,6 +91,7 @@ static wefti_step other_step(const wefti_problem *problem, size_t index)
                         .src = send ? WEFTI_BUFFER_SEND : WEFTI_BUFFER_NONE,
                         .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
                         .peer = at.peer,
+                        .owner = at.peer,
                         .src_elem = send ? at.begin : 0,
                         .dst_elem = send ? 0 : at.begin,
                         .elems = at.elems};

@@ -505,8 +505,29 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     return wait;
 }
 
+/*
+ * Whether the step's messages may be looked for. Those of a v form that pass
+ * through other ranks fit only where all ranks have the same counts: a
+ * difference is found before a message is read, and named by its ranks.
+ */
+static bool may_read(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step_kind kind = track->step.kind;
+    const bool reads = kind == WEFTI_STEP_RECV || kind == WEFTI_STEP_FOLD ||
+                       kind == WEFTI_STEP_RELAY;
+    if (!reads || op->choice.pattern != &wefti_pattern_hierarchical ||
+        wefti_op_check_sources(comm, op)) {
+        return true;
+    }
+    track->peer = op->missing;
+    return false;
+}
+
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
+    if (!may_read(comm, op, track)) {
+        return WEFTI_WAIT_PEER;
+    }
     switch (track->step.kind) {
     case WEFTI_STEP_COPY:
         return copy_step(comm, op, track);

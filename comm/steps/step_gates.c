@@ -8,19 +8,12 @@
 
 #include "comm/engine/op.h"
 
-/* Whose part a step of a v form moves: to or from whom, or this rank's own. */
-static int part_of(const wefti_op *op, const wefti_step *step)
-{
-    return step->peer == WEFTI_ALL_PEERS ? op->problem.rank : step->peer;
-}
-
 void wefti_step_get_chunks(const wefti_op *op, const wefti_step *step,
                            bool send, size_t *first_out, size_t *last_out)
 {
     if (op->gate_per_rank) {
-        const int rank = part_of(op, step);
-        *first_out = *last_out = send ? wefti_op_send_chunk(op, rank)
-                                      : wefti_op_recv_chunk(op, rank);
+        *first_out = *last_out = send ? wefti_op_send_chunk(op, step->owner)
+                                      : wefti_op_recv_chunk(op, step->owner);
         return;
     }
     const size_t begin = send ? step->src_elem : step->dst_elem;
@@ -48,10 +41,9 @@ bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
 
 static void part_arrived(wefti_op *op, const wefti_step *step)
 {
-    const int rank = part_of(op, step);
-    const size_t chunk = wefti_op_recv_chunk(op, rank);
+    const size_t chunk = wefti_op_recv_chunk(op, step->owner);
     op->gate_arrived[chunk] += step->elems;
-    if (op->gate_arrived[chunk] == wefti_op_recv_part(op, rank)) {
+    if (op->gate_arrived[chunk] == wefti_op_recv_part(op, step->owner)) {
         wefti_op_raise_arrived(op, chunk);
     }
 }

@@ -275,6 +275,12 @@ class Info(unittest.TestCase):
         self.assertEqual(routes["all_gather", "large"]["algorithm"],
                          "hierarchical")
         self.assertEqual(routes["alltoall", "large"]["algorithm"], "pairwise")
+        for collective in ("all_gatherv", "reduce_scatterv"):
+            self.assertEqual(routes[collective, "large"]["algorithm"],
+                             "hierarchical")
+        one = {(r["collective"], r["size"]): r for r in
+               read("8xH100", "--routes", "-n", "8")["routes"]}
+        self.assertEqual(one["all_gatherv", "large"]["algorithm"], "uneven")
         flat = run("--input", "2x(4xH100,4xCX7)", "--routes", "-n", "8",
                    "--json", "-", WEFT_SUM_FLAT="on")
         flat = {(r["collective"], r["size"]): r

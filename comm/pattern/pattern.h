@@ -82,9 +82,11 @@ enum {
 };
 
 /*
- * SCRATCH holds chunk_elems wide elements, per track, from element 0. A message
- * has wide elements where it leaves or enters SCRATCH (SEND from it, RECV into
- * it, COMBINE), else elements of the op's type; both ends agree.
+ * SCRATCH holds chunk_elems elements, per track. Of a reduction they are wide
+ * and begin at element 0, and a message that leaves or enters SCRATCH (SEND
+ * from it, RECV into it, COMBINE) has wide elements too; both ends agree. Every
+ * other message has elements of the op's type, and so has the SCRATCH of what
+ * only moves data: there a COPY takes elements in and out, at any place.
  */
 typedef enum wefti_buffer {
     WEFTI_BUFFER_NONE,
@@ -115,10 +117,11 @@ typedef struct wefti_step {
  * slots        how many messages this rank must be able to have staged at once
  *              on the channel so that nobody can starve; 0: sends none.
  *
- * All are pure and cost O(1), O(log nranks) or O(ranks of a host), for the v
- * forms O(nranks log count). A buffer range is written by at most one step;
- * every element of the result is written by exactly one. supports looks at the
- * collective, at nranks, at whether there is a grouping and at flat only.
+ * All are pure and cost O(1), O(log nranks), O(ranks of a host) or O(hosts),
+ * for the v forms O(nranks log count). A buffer range is written by at most one
+ * step; every element of the result is written by exactly one. supports looks
+ * at the collective, at nranks, at whether there is a grouping and at flat
+ * only.
  */
 typedef struct wefti_pattern {
     const char *name;

@@ -57,7 +57,9 @@ static void note_step(order *self, const wefti_step *step, size_t place)
         step->elems == 0) {
         return;
     }
-    const bool own = step->kind == WEFTI_STEP_COPY;
+    const bool own = step->kind == WEFTI_STEP_COPY &&
+                     step->src == WEFTI_BUFFER_SEND &&
+                     step->dst == WEFTI_BUFFER_RECV;
     const size_t key = own == self->send ? LATE + place : place;
     wefti_step_get_chunks(self->op, step, self->send, &first, &last);
     for (size_t chunk = first; chunk <= last; chunk++) {

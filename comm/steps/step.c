@@ -35,8 +35,8 @@
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
 {
-    bool wide =
-        buffer == WEFTI_BUFFER_SCRATCH && !wefti_redop_is_user(op->desc.redop);
+    bool wide = buffer == WEFTI_BUFFER_SCRATCH && op->role.shape->reduces &&
+                !wefti_redop_is_user(op->desc.redop);
     return wide ? wefti_wide_bytes(op->desc.dtype)
                 : weft_dtype_bytes(op->desc.dtype);
 }
@@ -279,7 +279,9 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     wefti_op_piece_open(op);
     if (!on_device(op, step->dst)) {
         size_t whole_bytes =
-            wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
+            step->dst == WEFTI_BUFFER_SCRATCH
+                ? bytes /* which the next step reads */
+                : wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
         wefti_copy_part(dst, message.data, bytes, whole_bytes);
     }
     wefti_wait wait = store_result(comm, op, track, message.data);

@@ -209,7 +209,10 @@ static bool waits_for_compute(const wefti_op *op)
             gated = true;
             continue;
         }
-        size_t elem = track->step.dst_elem % op->desc.count;
+        /* What goes through scratch is of the block at hand. */
+        size_t elem = track->step.dst == WEFTI_BUFFER_SCRATCH
+                          ? block_begin(op, track->at.block)
+                          : track->step.dst_elem % op->desc.count;
         /* A FOLD of agents takes from itself too. */
         bool takes = track->step.kind == WEFTI_STEP_RECV ||
                      (track->step.kind == WEFTI_STEP_FOLD &&

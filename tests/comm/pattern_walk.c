@@ -5,6 +5,7 @@
 #include "tests/comm/pattern_walk.h"
 
 #include "base/clock.h"
+#include "comm/pattern/shape.h"
 #include "tests/seed.h"
 
 #include <setjmp.h>
@@ -22,16 +23,22 @@ typedef struct tally {
     uint32_t *sent_to, *read_from; /* [rank * WEFTI_CHANNELS + channel] */
 } tally;
 
-/* Message number `place` of its line. */
+/* Message number `place` of its line; wide: its elements are. */
 static uint64_t message_hash(int sender, int receiver, int channel,
-                             uint32_t place, const wefti_step *step)
+                             uint32_t place, const wefti_step *step, bool wide)
 {
-    bool wide =
-        step->src == WEFTI_BUFFER_SCRATCH || step->dst == WEFTI_BUFFER_SCRATCH;
     uint64_t key = ((uint64_t)sender << 32) + (uint64_t)receiver;
     key = random_next(&key) + (uint64_t)channel * 2 + wide;
     key = random_next(&key) + ((uint64_t)place << 32) + step->elems;
     return random_next(&key);
+}
+
+/* Sums have wide elements in scratch. */
+static bool is_wide(const wefti_problem *problem, const wefti_step *step)
+{
+    return (step->src == WEFTI_BUFFER_SCRATCH ||
+            step->dst == WEFTI_BUFFER_SCRATCH) &&
+           wefti_shape_get(problem->collective)->reduces;
 }
 
 static void tally_send(tally *sums, const wefti_problem *problem, int to,
@@ -40,7 +47,8 @@ static void tally_send(tally *sums, const wefti_problem *problem, int to,
     size_t line = (size_t)to * WEFTI_CHANNELS + (size_t)channel;
     const wefti_grouping *grouping = problem->grouping;
     sums->sent +=
-        message_hash(problem->rank, to, channel, sums->sent_to[line]++, step);
+        message_hash(problem->rank, to, channel, sums->sent_to[line]++, step,
+                     is_wide(problem, step));
     sums->sends++;
     if (grouping && grouping->hosts[to] != grouping->hosts[problem->rank]) {
         sums->crossing += step->elems;
@@ -51,8 +59,9 @@ static void tally_read(tally *sums, const wefti_problem *problem, int from,
                        const wefti_step *step)
 {
     size_t line = (size_t)from * WEFTI_CHANNELS + (size_t)step->channel;
-    sums->read += message_hash(from, problem->rank, step->channel,
-                               sums->read_from[line]++, step);
+    sums->read +=
+        message_hash(from, problem->rank, step->channel,
+                     sums->read_from[line]++, step, is_wide(problem, step));
     sums->reads++;
 }
 

@@ -3,11 +3,24 @@
  * tests/comm/simulator_step.c - one step of one track, with all the rules of
  * comm/pattern/pattern.h checked on the way.
  */
+#include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
 #include "tests/comm/simulator_state.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Sums have wide elements in scratch. */
+static bool is_wide(const sim_state *world, wefti_buffer buffer)
+{
+    return buffer == WEFTI_BUFFER_SCRATCH &&
+           wefti_shape_get(world->what->problem.collective)->reduces;
+}
+
+static size_t width_of(const sim_state *world, wefti_buffer buffer)
+{
+    return is_wide(world, buffer) ? world->wide_bytes : world->elem_bytes;
+}
 
 /* The step's end in one of the rank's buffers; must lie inside. */
 static unsigned char *place(const sim_state *world, sim_node *node, int track,
@@ -26,8 +39,9 @@ static unsigned char *place(const sim_state *world, sim_node *node, int track,
     case WEFTI_BUFFER_RECV:
         return node->recv + elem * world->elem_bytes;
     default:
-        sim_require(world, elem == 0, "scratch from element %zu", elem);
-        return node->scratch[track];
+        sim_require(world, elem == 0 || !is_wide(world, buffer),
+                    "scratch from element %zu", elem);
+        return node->scratch[track] + elem * width_of(world, buffer);
     }
 }
 
@@ -152,14 +166,14 @@ static void post(sim_state *world, sim_node *node, int track,
 static bool run_send(sim_state *world, sim_node *node, int track,
                      const wefti_step *step)
 {
-    bool wide = step->src == WEFTI_BUFFER_SCRATCH;
+    bool wide = is_wide(world, step->src);
     sim_message *message =
         stage(world, node, track, step->channel, step->elems, wide);
     if (message == NULL) {
         return false;
     }
     memcpy(message->bytes, source(world, node, track, step),
-           step->elems * (wide ? world->wide_bytes : world->elem_bytes));
+           step->elems * width_of(world, step->src));
     post(world, node, track, step, step->channel, message);
     return true;
 }
@@ -170,7 +184,7 @@ static const sim_message *peek(sim_state *world, const sim_node *node,
 {
     sim_line *line =
         sim_line_of(world, peer, node->problem.rank, step->channel);
-    bool wide = step->dst == WEFTI_BUFFER_SCRATCH;
+    bool wide = is_wide(world, step->dst);
 
     claim(world, &line->read_track, track);
     if (line->first == line->last) {
@@ -337,7 +351,11 @@ static void run_local(sim_state *world, sim_node *node, int track,
         break;
     default:
         sim_require(world, step->kind == WEFTI_STEP_COPY, "unknown step");
-        sim_require(world, !from_scratch && !to_scratch, "odd copy");
+        sim_require(world,
+                    (!from_scratch && !to_scratch) ||
+                        (from_scratch != to_scratch &&
+                         !is_wide(world, WEFTI_BUFFER_SCRATCH)),
+                    "odd copy");
         if (dst != src) {
             memcpy(dst, src, step->elems * world->elem_bytes);
         }

@@ -4,7 +4,8 @@
  *
  * Small payloads ride in the entries (one cache-line exchange). Where some
  * ranks share memory and others do not, hierarchical crosses the network as
- * seldom as can be. Else all-reduces of which everybody can read everything
+ * seldom as can be, and two_hop takes all-to-alls of small parts across it in
+ * fewer messages. Else all-reduces of which everybody can read everything
  * cheaply are exchanged in one hop. Beyond, direct, pairwise and uneven, each
  * for its own collectives, move each byte once and reduce at its owner; they
  * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
@@ -19,7 +20,9 @@ enum {
     ONESHOT_LIMIT_BYTES = 4096,
     ONESHOT_READ_BYTES = 32 << 10, /* what a rank may read in all */
     CHUNK_BYTES = 128 << 10,
-    EXCHANGE_READ_BYTES = 16 << 10 /* of all peers together; measured */
+    EXCHANGE_READ_BYTES = 16 << 10, /* of all peers together; measured */
+    MESSAGE_COPY_BYTES = 16 << 10   /* that are copied as fast as a message's
+                                       way into the network and out is made */
 };
 
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
@@ -45,9 +48,9 @@ static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
 }
 
 /*
- * The hierarchical pattern stages up to 16 chunks inside the host, and two
- * rounds of what one rank sends to others on the network; any other up to
- * 2 (n - 1) on its first channel, which may have half the window.
+ * Those of levels, hierarchical and two_hop, stage up to 16 chunks inside the
+ * host, and two rounds of what one rank sends to others on the network; any
+ * other up to 2 (n - 1) on its first channel, which may have half the window.
  */
 static size_t count_chunks(int nranks, const wefti_grouping *levels)
 {
@@ -59,7 +62,7 @@ static size_t count_chunks(int nranks, const wefti_grouping *levels)
     return 16 + 2 * (others / least + (others % least != 0) + 1);
 }
 
-/* levels: of the hierarchical pattern, NULL of others. */
+/* levels: of a pattern that knows them, NULL of others. */
 static size_t chunk_bytes(const wefti_tuning *tuning, int nranks,
                           const wefti_grouping *levels)
 {
@@ -95,6 +98,23 @@ static bool is_cheap_to_exchange(int nranks, const weft_op *op)
     size_t peers = nranks > 1 ? (size_t)nranks - 1 : 1;
     return op->count * weft_dtype_bytes(op->dtype) <=
            EXCHANGE_READ_BYTES / peers;
+}
+
+/*
+ * Whether two hops cost less than one between hosts: each part is copied twice
+ * more, and of the messages to a rank elsewhere one of each host is left. Hosts
+ * count as if all had as many ranks.
+ */
+static bool is_cheaper_in_two_hops(const wefti_grouping *grouping,
+                                   const weft_op *op)
+{
+    if (!grouping || op->collective != WEFT_COLLECTIVE_ALLTOALL) {
+        return false;
+    }
+    size_t ranks = (size_t)grouping->nranks;
+    size_t saved = ranks - (size_t)grouping->host_count;
+    return op->count * weft_dtype_bytes(op->dtype) <=
+           MESSAGE_COPY_BYTES / 2 * saved / ranks;
 }
 
 /* 1 + its place in the table. */
@@ -149,12 +169,15 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
         pattern = wefti_patterns[forced - WEFTI_FORCED_PATTERN];
     } else if (!grouping && is_cheap_to_exchange(nranks, op)) {
         pattern = &wefti_pattern_exchange;
+    } else if (is_cheaper_in_two_hops(grouping, op)) {
+        pattern = &wefti_pattern_two_hop;
     }
     if (!pattern || !pattern->supports(&problem)) {
         pattern = wefti_pattern_first(&problem);
     }
     if (pattern) { /* else a barrier: nothing to move */
-        bool levels = pattern == &wefti_pattern_hierarchical;
+        bool levels = pattern == &wefti_pattern_hierarchical ||
+                      pattern == &wefti_pattern_two_hop;
         choice.pattern = pattern;
         choice.digest = digest_of(pattern);
         choice.chunk_elems = chunk_elems(
@@ -191,6 +214,10 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
         wefti_select_is_flat(tuning, op)) {
         return "WEFT_SUM_FLAT: one tree over all ranks, so no host's sum "
                "crosses alone";
+    }
+    if (choice.pattern == &wefti_pattern_two_hop) {
+        return "parts are small: a host's for a rank elsewhere travel in "
+               "one message";
     }
     if (choice.pattern == &wefti_pattern_exchange) {
         return "one hop: all read all of so little sooner than a second hop "

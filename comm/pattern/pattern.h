@@ -143,6 +143,7 @@ extern const wefti_pattern wefti_pattern_direct;
 extern const wefti_pattern wefti_pattern_tree;
 extern const wefti_pattern wefti_pattern_exchange;
 extern const wefti_pattern wefti_pattern_pairwise;
+extern const wefti_pattern wefti_pattern_two_hop;
 extern const wefti_pattern wefti_pattern_uneven;
 
 /*

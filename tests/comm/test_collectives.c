@@ -566,12 +566,14 @@ static void test_collectives_default_choice_exact(void **state)
     assert_int_equal(run_worlds(), 0);
 }
 
-/* Many messages of everything, and nothing in one shot. */
+/* Many messages of everything, nothing in one shot; far, also in two hops. */
 static void test_collectives_small_chunks_exact(void **state)
 {
     (void)state;
     setenv("WEFT_ALGORITHM",
-           "alltoall:pairwise,gather:pairwise,scatter:pairwise", 1);
+           is_far ? "alltoall:two_hop,gather:pairwise,scatter:pairwise"
+                  : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
+           1);
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%zu", chunk_bytes);
     setenv("WEFT_CHUNK_BYTES", bytes, 1);

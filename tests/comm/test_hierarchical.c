@@ -2,7 +2,7 @@
 /*
  * Goal: wherever ranks share memory in groups, every algorithm ends with the
  * same bits, those of a sum with two levels; what weft chooses for an operation
- * sends no more over the network than it must.
+ * sends no more over the network than it must, and two_hop as few messages.
  *
  * Method: the simulator of simulator.h over every way to put up to six ranks on
  * hosts, and over drawn ones of more ranks. Traffic is counted message by
@@ -59,6 +59,33 @@ static bool can_be_in_place(weft_collective collective)
            collective != WEFT_COLLECTIVE_ALLTOALLV;
 }
 
+/* Pairs of a host and a rank of another one. */
+static size_t count_host_pairs(const int *hosts, int nranks)
+{
+    size_t pairs = 0;
+    for (int host = 0; host < nranks; host++) {
+        for (int rank = 0; rank < nranks && hosts[host] == host; rank++) {
+            pairs += hosts[rank] != host;
+        }
+    }
+    return pairs;
+}
+
+/* Two hops are as many bytes as one, in a message from each host to a rank. */
+static void check_two_hop(sim_case what)
+{
+    int nranks = what.problem.nranks;
+    what.pattern = &wefti_pattern_two_hop;
+    sim_traffic traffic = sim_check(&what);
+    assert_int_equal(traffic.elems,
+                     least_elems(&what.problem, NULL, what.hosts));
+    if (what.problem.count > 0 &&
+        what.problem.chunk_elems >= what.problem.count * (size_t)nranks) {
+        assert_int_equal(traffic.messages,
+                         count_host_pairs(what.hosts, nranks));
+    }
+}
+
 /* With the pattern that weft takes for it: no other moves less over the
  * network. Not of sums that know no hosts; whether there was one. */
 static bool check_traffic(sim_case what)
@@ -72,8 +99,12 @@ static bool check_traffic(sim_case what)
     assert_true(wefti_grouping_create(what.hosts, nranks, &grouping));
     what.problem.grouping = grouping;
     what.pattern = wefti_pattern_first(&what.problem);
+    bool two_hop = wefti_pattern_two_hop.supports(&what.problem);
     free(grouping);
     what.problem.grouping = NULL; /* the simulator makes its own */
+    if (two_hop) {
+        check_two_hop(what);
+    }
     sim_traffic traffic = sim_check(&what);
     assert_int_equal(traffic.elems,
                      least_elems(&what.problem, what.counts, what.hosts));

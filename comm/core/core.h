@@ -51,7 +51,7 @@ typedef enum wefti_op_state {
 typedef enum wefti_wait {
     WEFTI_WAIT_NOTHING, /* the step is done */
     WEFTI_WAIT_PEER,    /* track.peer has to send or to read */
-    WEFTI_WAIT_GATE,    /* this rank's own ready gate */
+    WEFTI_WAIT_GATE,    /* this rank's own ready or writable gate */
     WEFTI_WAIT_DEVICE   /* a copy under way on the device */
 } wefti_wait;
 
@@ -112,7 +112,6 @@ typedef struct wefti_op_piece {
 
 typedef struct wefti_op {
     wefti_op_state state;
-    bool watching; /* its ready gate wakes the engine */
     weft_status status;
     struct wefti_request *request; /* that it carries out; NULL: done, or a
                                       letter's */
@@ -146,7 +145,7 @@ typedef struct wefti_op {
     size_t gate_elems;             /* elements per gate chunk; >= 1 */
     bool gate_per_rank;            /* instead: a chunk is a rank's part */
     uint64_t *gate_arrived; /* [WEFTI_GATE_CHUNKS_MAX] elements written */
-    wefti_gate_watcher watcher;
+    wefti_gate_watcher watcher, writable_watcher;
 
     /* Clocks. */
     int64_t entered_ns, moved_ns, checked_ns;

@@ -102,6 +102,25 @@ bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out)
     return false;
 }
 
+bool wefti_op_find_unwritable(const wefti_op *op, size_t *chunk_out)
+{
+    if (!op->desc.writable || !op->role.receives || !op->desc.recv) {
+        return false;
+    }
+    const size_t chunks = wefti_op_recv_chunks(op);
+    for (size_t chunk = 0; chunk < chunks; chunk++) {
+        const bool empty =
+            op->gate_per_rank && !wefti_op_recv_part(op, (int)chunk);
+        if (!empty &&
+            !wefti_gate_reached(op->desc.writable,
+                                op->desc.writable_chunk + chunk, op->epoch)) {
+            *chunk_out = chunk;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool wefti_op_all_ready(const wefti_op *op)
 {
     size_t chunk;

@@ -11,6 +11,12 @@
 void wefti_op_fail(weft_comm *comm, const wefti_op *op, weft_status status,
                    const char *what);
 
+/* Whether desc has a gate of any kind. */
+static inline bool wefti_op_is_gated(const weft_op *desc)
+{
+    return desc->ready || desc->arrived || desc->writable;
+}
+
 /* How long op may stand still, in nanoseconds. */
 int64_t wefti_op_limit(const weft_comm *comm, const wefti_op *op);
 
@@ -41,8 +47,10 @@ size_t wefti_op_send_chunk(const wefti_op *op, int rank);
 size_t wefti_op_recv_chunk(const wefti_op *op, int rank);
 size_t wefti_op_recv_part(const wefti_op *op, int rank);
 
-/* The first chunk of the send buffer that is not ready; false: none. */
+/* The first chunk of the send buffer that is not ready, or of the receive
+ * buffer that may not be overwritten; false: none. */
 bool wefti_op_find_shut(const wefti_op *op, size_t *chunk_out);
+bool wefti_op_find_unwritable(const wefti_op *op, size_t *chunk_out);
 
 /* Whether all of the send buffer is ready. */
 bool wefti_op_all_ready(const wefti_op *op);

@@ -143,19 +143,20 @@ static weft_status build_ops(weft_comm *comm)
     return WEFT_OK;
 }
 
-static void attach_watcher(wefti_gate_watcher *watcher, wefti_engine *engine)
+static void attach_watchers(wefti_op *op, wefti_engine *engine)
 {
-    watcher->woken = wefti_engine_woken;
-    watcher->context = engine;
+    const wefti_gate_watcher watcher = {.woken = wefti_engine_woken,
+                                        .context = engine};
+    op->watcher = op->writable_watcher = watcher;
 }
 
 static weft_status build_gates(weft_comm *comm)
 {
     for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        attach_watcher(&comm->ops[lane].watcher, comm->engine);
+        attach_watchers(&comm->ops[lane], comm->engine);
     }
     for (int queue = 0; queue < 2 * comm->nranks; queue++) {
-        attach_watcher(&comm->letters[queue].watcher, comm->engine);
+        attach_watchers(&comm->letters[queue], comm->engine);
     }
     return wefti_copies_create(comm);
 }

@@ -181,7 +181,7 @@ static bool is_plain(const weft_comm *comm, const wefti_letter *letter,
                      size_t bytes)
 {
     const weft_op *desc = &letter->desc;
-    return bytes <= WEFTI_LETTER_BYTES && !desc->ready && !desc->arrived &&
+    return bytes <= WEFTI_LETTER_BYTES && !wefti_op_is_gated(desc) &&
            (!desc->gate_elems || desc->gate_elems >= desc->count) &&
            !comm->observer.moved && !letter->places.send &&
            !letter->places.recv;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/control/fault.h"
+#include "comm/engine/op.h"
 #include "comm/nccl/nccl_call.h"
 #include "device/cuda.h"
 
@@ -51,27 +52,34 @@ static bool is_on_device(const weft_comm *comm, const wefti_prepared *prepared)
            (!receives || prepared->places.recv);
 }
 
-/* The stream waits at the ready gate, so it has to be the device's own. */
+/* The stream waits at these gates, so they have to be the device's own. */
+static weft_status check_own_gate(const weft_comm *comm, const char *name,
+                                  const weft_gate *gate)
+{
+    if (!gate ||
+        wefti_device_is_same(wefti_gate_get_device(gate), comm->device)) {
+        return WEFT_OK;
+    }
+    return wefti_error(
+        WEFT_ERR_UNSUPPORTED,
+        "%s is a gate of the %s device: allowed on \"%s\", by NCCL, is one of "
+        "its own device, or WEFT_ROUTE=steps",
+        name, wefti_device_get_table(wefti_gate_get_device(gate))->kind,
+        comm->name);
+}
+
 static weft_status check_gates(const weft_comm *comm, const weft_op *op)
 {
-    if (op->gate_elems && (op->ready || op->arrived)) {
+    if (op->gate_elems && wefti_op_is_gated(op)) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
                            "gate_elems WEFT_GATE_PER_RANK in %s on \"%s\": "
                            "NCCL moves all parts at once; allowed is 0, or "
                            "WEFT_ROUTE=steps",
                            weft_collective_text(op->collective), comm->name);
     }
-    if (op->ready &&
-        !wefti_device_is_same(wefti_gate_get_device(op->ready), comm->device)) {
-        return wefti_error(
-            WEFT_ERR_UNSUPPORTED,
-            "ready is a gate of the %s device: allowed on "
-            "\"%s\", by NCCL, is one of its own device, or "
-            "WEFT_ROUTE=steps",
-            wefti_device_get_table(wefti_gate_get_device(op->ready))->kind,
-            comm->name);
-    }
-    return WEFT_OK;
+    weft_status status = check_own_gate(comm, "ready", op->ready);
+    return status == WEFT_OK ? check_own_gate(comm, "writable", op->writable)
+                             : status;
 }
 
 weft_status wefti_nccl_choose(const weft_comm *comm, wefti_prepared *prepared)
@@ -147,6 +155,11 @@ weft_status wefti_nccl_carry(void *handed, weft_stream *stream)
     weft_status status = WEFT_OK;
     if (op->ready && own->prepared->role.sends) {
         status = weft_gate_wait(op->ready, op->ready_chunk, own->epoch, stream);
+    }
+    if (status == WEFT_OK && op->writable && own->prepared->role.receives &&
+        op->recv) {
+        status = weft_gate_wait(op->writable, op->writable_chunk, own->epoch,
+                                stream);
     }
     if (status == WEFT_OK) {
         status = call(comm->twin, op, stream);

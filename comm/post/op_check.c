@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/engine/extent.h"
+#include "comm/engine/op.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/reduction.h"
 
@@ -236,7 +237,7 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
                            "ascending, for its parts are not cut",
                            weft_collective_text(op->collective));
     }
-    if (!op->ready && !op->arrived) {
+    if (!wefti_op_is_gated(op)) {
         return WEFT_OK;
     }
     if (epoch == 0 || epoch > WEFT_EPOCH_MAX) {
@@ -256,9 +257,13 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
     }
     weft_status status =
         check_gate("ready", op->ready, op->ready_chunk, send_elems, gate_elems);
+    if (status == WEFT_OK) {
+        status = check_gate("arrived", op->arrived, op->arrived_chunk,
+                            recv_elems, gate_elems);
+    }
     return status != WEFT_OK
                ? status
-               : check_gate("arrived", op->arrived, op->arrived_chunk,
+               : check_gate("writable", op->writable, op->writable_chunk,
                             recv_elems, gate_elems);
 }
 

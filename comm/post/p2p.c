@@ -83,11 +83,15 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
         return wefti_error(WEFT_ERR_INVALID, "kind %d: allowed is 0..1",
                            (int)part->kind);
     }
-    if (send ? part->arrived != NULL : part->ready != NULL) {
+    const char *wrong = !send            ? part->ready ? "ready" : NULL
+                        : part->arrived  ? "arrived"
+                        : part->writable ? "writable"
+                                         : NULL;
+    if (wrong) {
         return wefti_error(WEFT_ERR_INVALID,
                            "a %s with a gate %s: allowed is %s",
-                           send ? "SEND" : "RECV", send ? "arrived" : "ready",
-                           send ? "ready" : "arrived");
+                           send ? "SEND" : "RECV", wrong,
+                           send ? "ready" : "arrived, writable");
     }
     if (part->count && !part->buffer) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -111,7 +115,9 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                     .class_id = part->class_id,
                     .label = part->label,
                     .timeout_ms = part->timeout_ms,
-                    .chunk_order = part->chunk_order};
+                    .chunk_order = part->chunk_order,
+                    .writable = part->writable,
+                    .writable_chunk = part->writable_chunk};
     letter_out->epoch = epoch ? epoch : part->epoch;
     wefti_role role; /* looked up again when its turn comes */
     return wefti_check_op(op, letter_out->epoch, comm, &role,

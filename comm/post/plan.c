@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "comm/core/live.h"
+#include "comm/engine/op.h"
 #include "comm/pattern/shape.h"
 #include "comm/post/op_check.h"
 #include "comm/post/p2p.h"
@@ -99,7 +100,7 @@ weft_status weft_op_plan(const weft_op *op, weft_comm *comm,
         }
         plan->reduction = wefti_reduction_get(comm, prepared.desc.redop);
         wefti_reduction_hold(plan->reduction);
-        plan->gated = op->ready || op->arrived;
+        plan->gated = wefti_op_is_gated(&prepared.desc);
         status = keep_arrays(plan);
     }
     if (status != WEFT_OK) {
@@ -139,7 +140,7 @@ weft_status weft_p2p_plan(const weft_p2p *list, size_t list_count,
     }
     for (size_t i = 0; i < list_count; i++) {
         const weft_op *desc = &plan->letters[i].desc;
-        plan->gated |= desc->ready || desc->arrived;
+        plan->gated |= wefti_op_is_gated(desc);
     }
     *plan_out = plan;
     return WEFT_OK;

@@ -35,7 +35,9 @@ void wefti_nccl_enter(weft_comm *comm, wefti_op *op)
 
 static void finish(weft_comm *comm, wefti_op *op)
 {
-    if (op->role.sends && wefti_op_find_failed(comm, op, op->desc.ready)) {
+    if ((op->role.sends && wefti_op_find_failed(comm, op, op->desc.ready)) ||
+        (op->role.receives &&
+         wefti_op_find_failed(comm, op, op->desc.writable))) {
         return;
     }
     if (op->desc.arrived && op->desc.count && op->role.receives &&

@@ -16,6 +16,7 @@
 #include "comm/steps/oneshot.h"
 
 #include "base/clock.h"
+#include "comm/core/wake.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/op.h"
 #include "comm/net/remote.h"
@@ -263,6 +264,20 @@ static bool look_for_all(weft_comm *comm, wefti_op *op, bool *moved)
     return true;
 }
 
+/* Whether all of the receive buffer may be overwritten. */
+static bool may_write(weft_comm *comm, wefti_op *op)
+{
+    size_t chunk;
+    const bool shut = wefti_op_find_unwritable(op, &chunk);
+    op->tracks[0].wait = shut ? WEFTI_WAIT_GATE : WEFTI_WAIT_NOTHING;
+    if (shut) {
+        wefti_engine_look(comm->engine, op->desc.writable);
+        return false;
+    }
+    return !op->role.receives ||
+           !wefti_op_find_failed(comm, op, op->desc.writable);
+}
+
 static void finish(weft_comm *comm, wefti_op *op)
 {
     if (op->desc.count) {
@@ -286,6 +301,9 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
         /* fall through */
     case WEFTI_PHASE_READY:
         if (!look_for_all(comm, op, &moved)) {
+            return moved;
+        }
+        if (op->desc.count && !may_write(comm, op)) {
             return moved;
         }
         if (op->desc.count) {

@@ -100,6 +100,27 @@ void wefti_op_measure(const weft_comm *comm, wefti_op *op)
     cut_blocks(op);
 }
 
+/* A signal of either wakes whoever drives the engine. */
+static void watch_gates(wefti_op *op)
+{
+    if (op->desc.ready) {
+        wefti_gate_watch(op->desc.ready, &op->watcher);
+    }
+    if (op->desc.writable) {
+        wefti_gate_watch(op->desc.writable, &op->writable_watcher);
+    }
+}
+
+static void unwatch_gates(wefti_op *op)
+{
+    if (op->desc.ready) {
+        wefti_gate_unwatch(op->desc.ready, &op->watcher);
+    }
+    if (op->desc.writable) {
+        wefti_gate_unwatch(op->desc.writable, &op->writable_watcher);
+    }
+}
+
 void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
                    const wefti_role *role, uint64_t epoch)
 {
@@ -128,10 +149,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
         memset(op->gate_arrived, 0,
                wefti_op_recv_chunks(op) * sizeof(*op->gate_arrived));
     }
-    op->watching = desc->ready != NULL;
-    if (op->watching) {
-        wefti_gate_watch(desc->ready, &op->watcher);
-    }
+    watch_gates(op);
 }
 
 /* Parts that nothing will come of are there at once. */
@@ -371,9 +389,7 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
         wefti_op_piece_close(comm, op,
                              comm->observer.moved ? wefti_clock_ns() : 0);
     }
-    if (op->watching) {
-        wefti_gate_unwatch(op->desc.ready, &op->watcher);
-    }
+    unwatch_gates(op);
     if (op->desc.arrived) {
         bool receives = op->role.receives && op->desc.recv;
         if (status != WEFT_OK) {

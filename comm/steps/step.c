@@ -2,8 +2,8 @@
 /*
  * comm/steps/step.c - the steps, as resumable state.
  *
- *   START --own ready gate--> [FETCH] --> READY --peers, room--> [STORE] -->
- * done
+ *   START --ready gate--> [FETCH] --> READY --peers, room, writable gate-->
+ *   [STORE] --> done
  *
  * FETCH brings a source from device memory the host cannot read into a bounce
  * of the track (SEND: straight into the staged message); STORE takes the result
@@ -101,6 +101,22 @@ static bool source_ready(weft_comm *comm, const wefti_op *op,
         wefti_engine_look(comm->engine, op->desc.ready);
     }
     return !shut && !wefti_op_find_failed(comm, op, op->desc.ready);
+}
+
+/* Whether the chunks of the receive buffer that the step writes may be
+ * overwritten, asked when all that it writes is there. */
+static bool target_writable(weft_comm *comm, const wefti_op *op,
+                            const wefti_step *step)
+{
+    size_t chunk;
+    if (!op->desc.writable || step->dst != WEFTI_BUFFER_RECV) {
+        return true;
+    }
+    bool shut = wefti_step_find_unwritable(op, step, &chunk);
+    if (shut) {
+        wefti_engine_look(comm->engine, op->desc.writable);
+    }
+    return !shut && !wefti_op_find_failed(comm, op, op->desc.writable);
 }
 
 /* A message of the step's size from peer, its signature checked. */
@@ -276,6 +292,9 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
+    if (track->phase != WEFTI_PHASE_STORE && !target_writable(comm, op, step)) {
+        return WEFTI_WAIT_GATE;
+    }
     wefti_op_piece_open(op);
     if (!on_device(op, step->dst)) {
         size_t whole_bytes =
@@ -386,6 +405,9 @@ static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         if (!find_sources(comm, op, track, own)) {
             return WEFTI_WAIT_PEER;
         }
+        if (!target_writable(comm, op, step)) {
+            return WEFTI_WAIT_GATE;
+        }
         result = result_of(op, track);
         wefti_sum_make(comm, op, track, result);
         take_sources(comm, op, step);
@@ -466,6 +488,9 @@ static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     const wefti_step *step = &track->step;
     void *result = result_of(op, track);
     if (track->phase != WEFTI_PHASE_STORE) {
+        if (!target_writable(comm, op, step)) {
+            return WEFTI_WAIT_GATE;
+        }
         wefti_sum_finish(op, result, track->scratch, step->elems);
     }
     wefti_wait wait = store_result(comm, op, track, result);
@@ -490,6 +515,10 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
+    }
+    if (src != dst && track->phase != WEFTI_PHASE_STORE &&
+        !target_writable(comm, op, step)) {
+        return WEFTI_WAIT_GATE;
     }
     if (src != dst) {
         const bool straight =

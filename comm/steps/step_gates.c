@@ -21,22 +21,38 @@ void wefti_step_get_chunks(const wefti_op *op, const wefti_step *step,
     *last_out = (begin + step->elems - 1) / op->gate_elems;
 }
 
-bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
-                          size_t *chunk_out)
+/* The first chunk of step's that gate, which has them from `begin` on, does not
+ * let through. */
+static bool find_shut(const wefti_op *op, const wefti_step *step, bool send,
+                      const weft_gate *gate, size_t begin, size_t *chunk_out)
 {
-    if (!op->desc.ready || step->src != WEFTI_BUFFER_SEND || step->elems == 0) {
-        return false;
-    }
     size_t first, last;
-    wefti_step_get_chunks(op, step, true, &first, &last);
+    wefti_step_get_chunks(op, step, send, &first, &last);
     for (size_t chunk = first; chunk <= last; chunk++) {
-        if (!wefti_gate_reached(op->desc.ready, op->desc.ready_chunk + chunk,
-                                op->epoch)) {
+        if (!wefti_gate_reached(gate, begin + chunk, op->epoch)) {
             *chunk_out = chunk;
             return true;
         }
     }
     return false;
+}
+
+bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
+                          size_t *chunk_out)
+{
+    return op->desc.ready && step->src == WEFTI_BUFFER_SEND &&
+           step->elems > 0 &&
+           find_shut(op, step, true, op->desc.ready, op->desc.ready_chunk,
+                     chunk_out);
+}
+
+bool wefti_step_find_unwritable(const wefti_op *op, const wefti_step *step,
+                                size_t *chunk_out)
+{
+    return op->desc.writable && step->dst == WEFTI_BUFFER_RECV &&
+           step->elems > 0 &&
+           find_shut(op, step, false, op->desc.writable,
+                     op->desc.writable_chunk, chunk_out);
 }
 
 static void part_arrived(wefti_op *op, const wefti_step *step)

@@ -17,6 +17,11 @@ void wefti_step_get_chunks(const wefti_op *op, const wefti_step *step,
 bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
                           size_t *chunk_out);
 
+/* The first chunk of the receive buffer that step writes and that may not be
+ * overwritten; false: none. */
+bool wefti_step_find_unwritable(const wefti_op *op, const wefti_step *step,
+                                size_t *chunk_out);
+
 /* What step writes of the receive buffer is there: raises the arrived gate's
  * chunks that are complete with it. */
 void wefti_step_announce(wefti_op *op, const wefti_step *step);

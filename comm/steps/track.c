@@ -195,6 +195,9 @@ static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
 static bool waits_for_compute(const wefti_op *op)
 {
     bool gated = false;
+    if (!op->desc.ready && !op->desc.writable) {
+        return false;
+    }
     if (op->desc.count == 0 || op->gate_elems == SIZE_MAX) {
         /* An empty letter waits for its peer only; a v form counts as waiting
          * for its peers until its one gate chunk is ready. */
@@ -218,7 +221,7 @@ static bool waits_for_compute(const wefti_op *op)
                      (track->step.kind == WEFTI_STEP_FOLD &&
                       track->step.peer == WEFTI_AGENT_PEERS);
         bool asked =
-            track->wait != WEFTI_WAIT_PEER || !takes ||
+            track->wait != WEFTI_WAIT_PEER || !takes || !op->desc.ready ||
             wefti_gate_reached(op->desc.ready,
                                op->desc.ready_chunk + elem / op->gate_elems,
                                op->epoch);
@@ -242,7 +245,7 @@ bool wefti_track_run_all(weft_comm *comm, wefti_op *op)
     }
     if (moved) {
         op->moved_ns = wefti_clock_coarse_ns();
-    } else if (op->piece.open && op->desc.ready && waits_for_compute(op)) {
+    } else if (op->piece.open && waits_for_compute(op)) {
         wefti_op_piece_close(comm, op, wefti_clock_ns());
     }
     return moved;

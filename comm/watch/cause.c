@@ -108,6 +108,7 @@ static int lowest_on(weft_comm *comm, int at, int first, int64_t fresh_ns)
 static bool is_own_wait(const wefti_wait_record *record)
 {
     return record->kind == WEFTI_WAITS_GATE ||
+           record->kind == WEFTI_WAITS_WRITABLE ||
            record->kind == WEFTI_WAITS_STREAM ||
            record->kind == WEFTI_WAITS_DEVICE;
 }

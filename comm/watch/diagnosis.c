@@ -41,24 +41,37 @@ static const wefti_track *own_track(const wefti_op *op, wefti_wait wait)
         }
     }
     const wefti_track *only = &op->tracks[0]; /* of one shot */
-    return !tracks && wait == WEFTI_WAIT_DEVICE && only->wait == wait ? only
-                                                                      : NULL;
+    return !tracks && only->wait == wait ? only : NULL;
+}
+
+/* The gate of its own that op waits at; false: none. */
+static bool find_gate(const wefti_op *op, wefti_wait_record *found)
+{
+    const wefti_track *track =
+        op->state == WEFTI_OP_RUNNING ? own_track(op, WEFTI_WAIT_GATE) : NULL;
+    const wefti_step *step = track && op->choice.pattern ? &track->step : NULL;
+    size_t chunk = 0;
+    const bool shut = op->state == WEFTI_OP_POSTED
+                          ? wefti_op_find_shut(op, &chunk)
+                          : step && wefti_step_find_shut(op, step, &chunk);
+    if (!shut && !(step    ? wefti_step_find_unwritable(op, step, &chunk)
+                   : track ? wefti_op_find_unwritable(op, &chunk)
+                           : false)) {
+        return false;
+    }
+    found->kind = shut ? WEFTI_WAITS_GATE : WEFTI_WAITS_WRITABLE;
+    found->count =
+        chunk + (shut ? op->desc.ready_chunk : op->desc.writable_chunk);
+    found->epoch = op->epoch;
+    return true;
 }
 
 /* What op waits for that is this rank's own; false: nothing. */
 static bool find_own_wait(const wefti_op *op, wefti_wait_record *found)
 {
     const bool inside = op->state == WEFTI_OP_RUNNING;
-    const wefti_track *track = own_track(op, WEFTI_WAIT_GATE);
-    size_t chunk = 0;
     found->peer = -1;
-    if (op->state == WEFTI_OP_POSTED
-            ? wefti_op_find_shut(op, &chunk)
-            : inside && track &&
-                  wefti_step_find_shut(op, &track->step, &chunk)) {
-        found->kind = WEFTI_WAITS_GATE;
-        found->count = op->desc.ready_chunk + chunk;
-        found->epoch = op->epoch;
+    if (find_gate(op, found)) {
         return true;
     }
     if (inside && own_track(op, WEFTI_WAIT_DEVICE)) {

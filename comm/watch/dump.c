@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/core/live.h"
+#include "comm/engine/op.h"
 #include "comm/net/net.h"
 #include "comm/post/letters.h"
 #include "comm/steps/signature_text.h"
@@ -98,7 +99,7 @@ static void dump_queue(const wefti_letters *queue, struct writer *writer)
            count, count == COUNTED_MOST ? " or more" : "",
            (unsigned long long)(queue->number + (loaded ? 0 : 1)),
            (unsigned long long)desc->count, weft_dtype_text(desc->dtype));
-    append(writer, "%s\n", desc->ready || desc->arrived ? ", gated" : "");
+    append(writer, "%s\n", wefti_op_is_gated(desc) ? ", gated" : "");
 }
 
 /* Sends and receives of this rank that are not done; of the others only what

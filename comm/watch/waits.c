@@ -249,9 +249,11 @@ void wefti_waits_text(const weft_comm *comm, const wefti_wait_record *record,
                  (unsigned long long)record->number, peer, count);
         break;
     case WEFTI_WAITS_GATE:
+    case WEFTI_WAITS_WRITABLE:
         snprintf(text_out, text_bytes,
-                 "for chunk %llu of the ready gate of %s to reach epoch %llu",
-                 count, what, epoch);
+                 "for chunk %llu of the %s gate of %s to reach epoch %llu",
+                 count, record->kind == WEFTI_WAITS_GATE ? "ready" : "writable",
+                 what, epoch);
         break;
     case WEFTI_WAITS_STREAM:
         if (epoch) {

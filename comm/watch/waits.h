@@ -15,10 +15,11 @@ typedef enum wefti_wait_kind {
     WEFTI_WAITS_COLLECTIVE = 1,
     WEFTI_WAITS_SEND,
     WEFTI_WAITS_RECV,
-    WEFTI_WAITS_SIGNAL, /* a weft_mem's slot */
-    WEFTI_WAITS_GATE,   /* this rank's own ready gate */
-    WEFTI_WAITS_STREAM, /* its stream has not come to the operation */
-    WEFTI_WAITS_DEVICE, /* a copy of its device */
+    WEFTI_WAITS_SIGNAL,   /* a weft_mem's slot */
+    WEFTI_WAITS_GATE,     /* this rank's own ready gate */
+    WEFTI_WAITS_WRITABLE, /* the gate that lets its buffer be overwritten */
+    WEFTI_WAITS_STREAM,   /* its stream has not come to the operation */
+    WEFTI_WAITS_DEVICE,   /* a copy of its device */
     WEFTI_WAITS_END
 } wefti_wait_kind;
 
@@ -33,9 +34,9 @@ typedef enum wefti_wait_weight {
  * signature   kind of the operation's wefti_signature: its name, and its type
  * peer        rank of the job that is waited for; -1: none in particular
  * number      of the operation; SIGNAL: the slot
- * count       elements; SIGNAL: the value; GATE, STREAM: the chunk
- * epoch       GATE, STREAM: which the chunk is to reach; 0: at no gate
- * name        of the communicator
+ * count       elements; SIGNAL: the value; GATE, WRITABLE, STREAM: the chunk
+ * epoch       GATE, WRITABLE, STREAM: which the chunk is to reach; 0: at no
+ * gate name        of the communicator
  */
 typedef struct wefti_wait_record {
     wefti_wait_kind kind;

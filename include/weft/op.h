@@ -56,6 +56,11 @@ extern "C" {
  * ready          chunks of the send buffer become sendable when this gate
  *                says so; NULL: all are.
  * arrived        chunks of the receive buffer are announced here; NULL: none.
+ * writable       chunks of the receive buffer are overwritten only once this
+ *                gate says so; NULL: all may be. Peers' data are held in
+ *                staging until then, so a chunk that stays shut holds up what
+ *                comes behind it, on peers too. In place this rank's own part
+ *                is not written where it stands already, and waits for nothing.
  * gate_elems     elements of the buffer per gate chunk, counted from its
  *                start; 0: the whole buffer is one chunk. Messages end there,
  *                so it is the same on all ranks, also on those without gates.
@@ -68,8 +73,11 @@ extern "C" {
  *                A rank that receives nothing of a GATHER raises one chunk of
  *                its arrived gate at the end.
  *                weft_op_ready_order says in which order to make chunks.
+ *                A small operation by "oneshot" (weft-info --routes) moves as
+ *                one: all chunks must be ready, and writable, before any moves.
  * ready_chunk    the gate's chunk that belongs to element 0 of send.
  * arrived_chunk  the gate's chunk that belongs to element 0 of recv.
+ * writable_chunk likewise, of writable.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP. TP, CP, EP and PP
  *                move before DP and MEM.
  * label          for messages and the ledger; borrowed until done; NULL: none.
@@ -117,6 +125,8 @@ typedef struct weft_op {
     const void *scale;
     uint64_t timeout_ms;
     weft_chunk_order chunk_order;
+    weft_gate *writable;
+    size_t writable_chunk;
 } weft_op;
 
 /*
@@ -153,7 +163,7 @@ WEFT_NODISCARD weft_status weft_op_post(const weft_op *op, uint64_t epoch,
  *           it stands at the end, as only this rank uses it.
  * arrived   what this rank has itself, then what peers send, round by round.
  *           Chunks on one way arrive in just that order, those of this rank
- *           once they are ready.
+ *           once they are ready. In that order writable is best raised, too.
  *
  * op          as weft_op_post takes it; what it asks of gates counts whether it
  *             has them or not, and the chunks are as many.

@@ -39,12 +39,16 @@ typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
  * peer           the other rank, which may be this one.
  * ready          SEND: chunks may be sent when this gate says so; NULL: all.
  * arrived        RECV: chunks are announced here; NULL: none.
+ * writable       RECV: chunks are overwritten only once this gate says so;
+ *                NULL: all may be. One that stays shut holds the later messages
+ *                of that peer up.
  * gate_elems     elements of the buffer per gate chunk; 0: one chunk. The same
  *                on both sides, also on one without a gate. What is sent to a
  *                peer keeps its order, so a part that is not ready holds the
  *                later ones to that peer up.
  * ready_chunk    the gates' chunks that belong to element 0.
  * arrived_chunk
+ * writable_chunk
  * epoch          what the gates wait for and are raised to; 0 only without.
  * class_id       for the ledger; 0 counts as WEFT_CLASS_DP.
  * label          for messages and the ledger; borrowed until done; NULL: none.
@@ -69,6 +73,8 @@ typedef struct weft_p2p {
     const char *label;
     uint64_t timeout_ms;
     weft_chunk_order chunk_order;
+    weft_gate *writable;
+    size_t writable_chunk;
 } weft_p2p;
 
 /*

@@ -124,8 +124,11 @@ static weft_comm *circle(weft_comm *comm, weft_comm **made)
     return comm;
 }
 
+/* What holds an operation back. */
+typedef enum hold { HOLD_READY, HOLD_WRITABLE, HOLD_STREAM } hold;
+
 /* An operation on a stream; of rank 2 the gate's chunk is never raised. */
-static weft_comm *post_gated(weft_comm *comm, size_t count, bool in_stream)
+static weft_comm *post_gated(weft_comm *comm, size_t count, hold by)
 {
     const bool shut = weft_comm_get_rank(comm) == 2;
     weft_device *device;
@@ -141,14 +144,18 @@ static weft_comm *post_gated(weft_comm *comm, size_t count, bool in_stream)
     assert_int_equal(weft_device_open("host", 0, &device), WEFT_OK);
     assert_int_equal(weft_stream_create(device, 0, &stream), WEFT_OK);
     assert_int_equal(weft_gate_create(device, CHUNK + 1, &gate), WEFT_OK);
-    if (!in_stream) {
+    if (by == HOLD_READY) {
         op.ready = gate;
         op.ready_chunk = CHUNK;
+    } else if (by == HOLD_WRITABLE) {
+        op.writable = gate;
+        op.writable_chunk = CHUNK;
     } else if (shut) {
         assert_int_equal(weft_gate_wait(gate, CHUNK, EPOCH, stream), WEFT_OK);
     }
-    assert_int_equal(weft_op_post(&op, in_stream ? 0 : EPOCH, comm, stream),
-                     WEFT_OK);
+    assert_int_equal(
+        weft_op_post(&op, by == HOLD_STREAM ? 0 : EPOCH, comm, stream),
+        WEFT_OK);
     if (!shut) {
         assert_int_equal(weft_gate_signal(gate, CHUNK, EPOCH, NULL), WEFT_OK);
         assert_int_equal(weft_stream_wait(stream), WEFT_ERR_TIMEOUT);
@@ -169,19 +176,25 @@ static weft_comm *post_gated(weft_comm *comm, size_t count, bool in_stream)
 static weft_comm *small_gate_shut(weft_comm *comm, weft_comm **made)
 {
     (void)made;
-    return post_gated(comm, 8, false);
+    return post_gated(comm, 8, HOLD_READY);
 }
 
 static weft_comm *large_gate_shut(weft_comm *comm, weft_comm **made)
 {
     (void)made;
-    return post_gated(comm, 100000, false);
+    return post_gated(comm, 100000, HOLD_READY);
+}
+
+static weft_comm *not_writable(weft_comm *comm, weft_comm **made)
+{
+    (void)made;
+    return post_gated(comm, 100000, HOLD_WRITABLE);
 }
 
 static weft_comm *stream_stands(weft_comm *comm, weft_comm **made)
 {
     (void)made;
-    return post_gated(comm, 8, true);
+    return post_gated(comm, 8, HOLD_STREAM);
 }
 
 static const scene scenes[] = {
@@ -202,6 +215,11 @@ static const scene scenes[] = {
      large_gate_shut,
      2,
      {"rank 2 waits for chunk 3 of the ready gate of all_reduce #1 to reach "
+      "epoch 7"}},
+    {"writable gate",
+     not_writable,
+     2,
+     {"rank 2 waits for chunk 3 of the writable gate of all_reduce #1 to reach "
       "epoch 7"}},
     {"stream",
      stream_stands,

@@ -137,7 +137,10 @@ typedef struct wefti_op {
     uint64_t *checked; /* [nranks] last number with an equal signature */
     int unchecked;     /* all peers below this have been */
     size_t *counts;    /* [4][nranks] copies of desc's arrays */
-    int missing;       /* one-shot: first peer not yet seen */
+    /* [nranks] elements to and from each, of deferred counts; the first is
+     * SIZE_MAX as long as it has not been read. */
+    size_t *gone, *come;
+    int missing; /* one-shot: first peer not yet seen */
 
     /* Gates. */
     size_t send_elems, recv_elems; /* of the whole buffers */

@@ -25,7 +25,9 @@ wefti_signature wefti_signature_pack(const weft_op *op, uint8_t choice)
         kind |= (uint64_t)(uint32_t)op->root << 32;
     }
     if (shape->varied) {
-        return (wefti_signature){0, kind, 0}; /* counts agree pair by pair */
+        /* Counts agree pair by pair. */
+        return (wefti_signature){0, kind,
+                                 op->deferred_counts ? WEFTI_CUT_DEFERRED : 0};
     }
     uint64_t cut = op->gate_elems < op->count ? op->gate_elems : 0;
     if (cut && op->chunk_order == WEFT_CHUNK_ORDER_DESCENDING) {

@@ -25,8 +25,10 @@ typedef enum wefti_purpose {
     WEFTI_PURPOSE_COUNT
 } wefti_purpose;
 
-/* In cut: the last block first. A buffer has fewer elements. */
-#define WEFTI_CUT_DOWN (UINT64_C(1) << 63)
+/* In cut: the last block first; counts are capacities. A buffer has fewer
+ * elements. */
+#define WEFTI_CUT_DOWN     (UINT64_C(1) << 63)
+#define WEFTI_CUT_DEFERRED (UINT64_C(1) << 62)
 
 /*
  * count   elements, as posted; v forms: 0, their counts agree pair by pair.
@@ -34,7 +36,7 @@ typedef enum wefti_purpose {
  *         algorithm); then root, in 24 bits; high byte: purpose.
  * cut     elements per block where gate_elems cuts the operation, else 0:
  *         messages end where blocks end, on both sides; high bit: the blocks
- *         run from the last to the first.
+ *         run from the last to the first; the next: counts are deferred.
  */
 typedef struct wefti_signature {
     uint64_t count;

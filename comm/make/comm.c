@@ -98,7 +98,8 @@ static weft_status build_ops(weft_comm *comm)
     size_t checked_bytes = ranks * sizeof(uint64_t);
     size_t arrived_bytes = WEFTI_GATE_CHUNKS_MAX * sizeof(uint64_t);
     size_t counts_bytes = 4 * ranks * sizeof(size_t);
-    size_t lane_bytes = counts_bytes + 64 +
+    size_t moved_bytes = ranks * sizeof(size_t);
+    size_t lane_bytes = counts_bytes + 64 + 2 * (moved_bytes + 64) +
                         WEFTI_CHANNELS * (record_bytes + 64) +
                         WEFTI_TRACKS * (source_bytes + 64) + checked_bytes +
                         64 + arrived_bytes + 64;
@@ -127,6 +128,8 @@ static weft_status build_ops(weft_comm *comm)
         op->ring = lane;
         op->gate_arrived = (void *)carve(&at, arrived_bytes);
         op->counts = (void *)carve(&at, counts_bytes);
+        op->gone = (void *)carve(&at, moved_bytes);
+        op->come = (void *)carve(&at, moved_bytes);
         for (int c = 0; c < WEFTI_CHANNELS; c++) {
             op->slot_records[c] = (void *)carve(&at, record_bytes);
         }

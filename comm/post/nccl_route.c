@@ -25,6 +25,8 @@ static const char *find_obstacle(const wefti_twin *twin, const weft_op *op,
                ? "nothing to move: ranks only meet"
            : !shape->varied && op->gate_elems
                ? "gate chunks leave one by one, and NCCL moves all at once"
+           : op->deferred_counts
+               ? "its counts are deferred, and NCCL wants them at the post"
                : NULL;
 }
 

@@ -267,6 +267,37 @@ static weft_status check_gates(const weft_op *op, uint64_t epoch,
                             recv_elems, gate_elems);
 }
 
+/* Counts that are known only later: for whom, and where they lie. */
+static weft_status check_deferred(const weft_op *op, const weft_comm *comm)
+{
+    bool device = false;
+    const char *name = "deferred_counts";
+    if (op->deferred_counts && op->collective != WEFT_COLLECTIVE_ALLTOALLV) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "deferred_counts in %s: allowed is NULL, or "
+                           "alltoallv",
+                           weft_collective_text(op->collective));
+    }
+    if (op->arrived_counts && !op->deferred_counts) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "arrived_counts %p without deferred_counts: allowed "
+                           "is NULL",
+                           (void *)op->arrived_counts);
+    }
+    weft_status status =
+        wefti_check_place(comm, name, op->deferred_counts, &device);
+    if (status == WEFT_OK && !device) {
+        name = "arrived_counts";
+        status = wefti_check_place(comm, name, op->arrived_counts, &device);
+    }
+    return status != WEFT_OK || !device
+               ? status
+               : wefti_error(WEFT_ERR_INVALID,
+                             "%s is memory of the %s device: allowed is the "
+                             "host's",
+                             name, wefti_device_get_table(comm->device)->kind);
+}
+
 /* Arrays that this rank does not need are not looked at. */
 static void forget_unused(weft_op *op, const wefti_role *role)
 {
@@ -324,6 +355,9 @@ weft_status wefti_check_op(weft_op *op, uint64_t epoch, const weft_comm *comm,
     }
     if (status == WEFT_OK) {
         status = check_places(op, comm, &extent, places_out);
+    }
+    if (status == WEFT_OK && (op->deferred_counts || op->arrived_counts)) {
+        status = check_deferred(op, comm);
     }
     return status == WEFT_OK ? check_gates(op, epoch, &role, comm) : status;
 }

@@ -18,6 +18,7 @@
 #include "comm/net/remote.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/deferred.h"
 #include "comm/steps/nccl_op.h"
 #include "comm/steps/oneshot.h"
 #include "comm/steps/slot.h"
@@ -247,6 +248,9 @@ static void enter(weft_comm *comm, wefti_op *op)
     open_window(comm, op);
     if (!op->desc.ready) {
         wefti_op_piece_open(op);
+    }
+    if (wefti_op_is_deferred(op)) {
+        wefti_deferred_start(comm, op);
     }
     if (op->gate_per_rank && op->desc.arrived && op->role.receives &&
         op->desc.recv) {

@@ -58,9 +58,14 @@ void wefti_signature_text(const weft_comm *comm, wefti_signature signature,
     if (shape->rooted) {
         append(text_out, text_bytes, ", root %d", root);
     }
-    if (signature.cut) {
+    const uint64_t elems =
+        signature.cut & ~(WEFTI_CUT_DOWN | WEFTI_CUT_DEFERRED);
+    if (elems) {
         append(text_out, text_bytes, ", gate_elems %llu",
-               (unsigned long long)(signature.cut & ~WEFTI_CUT_DOWN));
+               (unsigned long long)elems);
+    }
+    if (signature.cut & WEFTI_CUT_DEFERRED) {
+        append(text_out, text_bytes, ", deferred counts");
     }
     if (signature.cut & WEFTI_CUT_DOWN) {
         append(text_out, text_bytes, ", chunk_order descending");

@@ -27,6 +27,7 @@
 #include "comm/engine/copies.h"
 #include "comm/engine/op.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/deferred.h"
 #include "comm/steps/reduction.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/step_gates.h"
@@ -136,6 +137,9 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
         wefti_op_report_mismatch(comm, op, peer, message->signature);
         return false;
     }
+    if (wefti_op_is_deferred(op) && message->bytes < bytes) {
+        bytes = message->bytes; /* the end of its part */
+    }
     if (!wefti_op_check_bytes(comm, op, peer, message->bytes, bytes)) {
         return false;
     }
@@ -203,7 +207,7 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     const wefti_step *step = &track->step;
     const size_t bytes = step->elems * elem_bytes(op, step->src);
     const void *src = source(op, track, step->src, step->src_elem);
-    const bool fetches = wefti_step_fetches(op, step);
+    const bool fetches = wefti_step_fetches(op, step) && step->elems > 0;
     if (!source_ready(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
@@ -284,14 +288,15 @@ static wefti_wait store_result(weft_comm *comm, wefti_op *op,
 
 static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
-    const wefti_step *step = &track->step;
-    size_t bytes = step->elems * elem_bytes(op, step->dst);
+    wefti_step *step = &track->step;
     void *dst = target(op, track, step->dst, step->dst_elem);
     wefti_incoming message;
     track->peer = step->peer;
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
+    const size_t bytes = message.bytes;
+    step->elems = bytes / elem_bytes(op, step->dst);
     if (track->phase != WEFTI_PHASE_STORE && !target_writable(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
@@ -303,7 +308,8 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
                 : wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
         wefti_copy_part(dst, message.data, bytes, whole_bytes);
     }
-    wefti_wait wait = store_result(comm, op, track, message.data);
+    wefti_wait wait = step->elems ? store_result(comm, op, track, message.data)
+                                  : WEFTI_WAIT_NOTHING;
     if (wait == WEFTI_WAIT_NOTHING) {
         take(comm, op, step, step->peer, bytes);
         wefti_step_announce(op, step);
@@ -554,10 +560,41 @@ static bool may_read(weft_comm *comm, wefti_op *op, wefti_track *track)
     return false;
 }
 
+/*
+ * Makes a step of deferred counts as long as what its part has; false: there is
+ * nothing to carry out, now (*wait_out says why) or at all.
+ */
+static bool settle_count(weft_comm *comm, wefti_op *op, wefti_track *track,
+                         wefti_wait *wait_out)
+{
+    wefti_step *step = &track->step;
+    *wait_out = WEFTI_WAIT_NOTHING;
+    if (wefti_deferred_is_over(op, step)) {
+        return false;
+    }
+    if (step->src != WEFTI_BUFFER_SEND) {
+        return true;
+    }
+    if (!source_ready(comm, op, step) || !wefti_deferred_cut(comm, op, step)) {
+        *wait_out = WEFTI_WAIT_GATE;
+        return false;
+    }
+    if (step->kind == WEFTI_STEP_COPY && step->elems == 0) {
+        wefti_step_announce(op, step);
+        return false;
+    }
+    return true;
+}
+
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
+    wefti_wait wait;
     if (!may_read(comm, op, track)) {
         return WEFTI_WAIT_PEER;
+    }
+    if (wefti_op_is_deferred(op) && track->phase == WEFTI_PHASE_START &&
+        !settle_count(comm, op, track, &wait)) {
+        return wait;
     }
     switch (track->step.kind) {
     case WEFTI_STEP_COPY:

@@ -7,6 +7,7 @@
 #include "comm/steps/step_gates.h"
 
 #include "comm/engine/op.h"
+#include "comm/steps/deferred.h"
 
 void wefti_step_get_chunks(const wefti_op *op, const wefti_step *step,
                            bool send, size_t *first_out, size_t *last_out)
@@ -66,7 +67,17 @@ static void part_arrived(wefti_op *op, const wefti_step *step)
 
 void wefti_step_announce(wefti_op *op, const wefti_step *step)
 {
-    if (!op->desc.arrived || step->dst != WEFTI_BUFFER_RECV) {
+    if (step->dst != WEFTI_BUFFER_RECV) {
+        return;
+    }
+    if (wefti_op_is_deferred(op)) {
+        if (wefti_deferred_arrived(op, step) && op->desc.arrived &&
+            op->gate_per_rank) {
+            wefti_op_raise_arrived(op, wefti_op_recv_chunk(op, step->peer));
+        }
+        return;
+    }
+    if (!op->desc.arrived) {
         return;
     }
     if (op->gate_per_rank) {

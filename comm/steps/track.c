@@ -15,6 +15,7 @@
 #include "comm/engine/op.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/deferred.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/step.h"
 
@@ -127,7 +128,7 @@ static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
     wefti_track_place at = track->at;
     wefti_step step = track->step;
     size_t later[WEFTI_CHANNELS] = {0};
-    if (!op->places.send || track->ahead ||
+    if (!op->places.send || track->ahead || wefti_op_is_deferred(op) ||
         (track->phase == WEFTI_PHASE_START && wefti_step_fetches(op, &step))) {
         return;
     }

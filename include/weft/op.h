@@ -52,6 +52,21 @@ extern "C" {
  * recv_displs    [nranks] the element of recv where each begins; NULL: one
  *                after another. What comes from two ranks may not overlap.
  *                All four are copied by the post, and read nowhere else.
+ * deferred_counts
+ *                ALLTOALLV, on all ranks or none: [nranks] elements that really
+ *                go to each rank, known only later. send_counts and recv_counts
+ *                are capacities then: the most that may go and come, equal pair
+ *                by pair, and what displs of NULL count by. Host memory,
+ *                borrowed until done. Each is read once, when its ready chunk
+ *                is reached (without a ready gate, when the operation starts);
+ *                where the capacity is 0 it is 0 from the post on. One above
+ *                its capacity fails the communicator with ERR_MISMATCH on all
+ *                ranks; the text names both ranks, the count and the capacity.
+ *                NULL: send_counts are what goes.
+ * arrived_counts with deferred_counts: [nranks] host memory, borrowed until
+ *                done. How many elements have come from each rank, written
+ *                before the arrived chunk is raised, and at the end at the
+ *                latest; recv is not written beyond them. NULL: not wanted.
  * root           rank for rooted collectives, peer for send and recv; else 0.
  * ready          chunks of the send buffer become sendable when this gate
  *                says so; NULL: all are.
@@ -127,6 +142,8 @@ typedef struct weft_op {
     weft_chunk_order chunk_order;
     weft_gate *writable;
     size_t writable_chunk;
+    const size_t *deferred_counts;
+    size_t *arrived_counts;
 } weft_op;
 
 /*

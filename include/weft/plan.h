@@ -22,8 +22,8 @@ typedef struct weft_plan weft_plan;
  * plans, only post the same.
  *
  * op, list   as in weft_op_post and weft_p2p_post; copied, op->scale's element
- *            and the counts of a v form too. Buffers, gates and labels are
- *            borrowed while posts are pending, not longer.
+ *            and the counts of a v form too. Buffers, gates, labels and what
+ *            is deferred are borrowed while posts are pending, not longer.
  *
  * Returns     OK | ERR_INVALID (as the post would) | ERR_NO_MEMORY.
  * Threads     any.  Blocks: no.  Allocates: the plan.

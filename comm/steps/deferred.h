@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/deferred.h - counts that are known only when a part is ready.
+ *
+ *   capacity   | chunk 0 | chunk 1 | chunk 2 | chunk 3 |
+ *   count      |xxxxxxxxx|xxxx|
+ *   messages     full      short     none      none
+ *
+ * The pattern's steps are those of the capacities, which both sides know. A
+ * message that is shorter than its step ends the part, an empty one too, and
+ * both sides pass over the part's later steps: so the count needs no word of
+ * its own. A part that fills its capacity ends with its last step.
+ */
+#ifndef COMM_STEPS_DEFERRED_H
+#define COMM_STEPS_DEFERRED_H
+
+#include "comm/core/core.h"
+
+static inline bool wefti_op_is_deferred(const wefti_op *op)
+{
+    return op->desc.deferred_counts != NULL;
+}
+
+/* The operation is entered: nothing has gone or come. Fails it where a part
+ * without capacity is to have elements. */
+void wefti_deferred_start(weft_comm *comm, wefti_op *op);
+
+/* Whether the part that step moves ends before it. */
+bool wefti_deferred_is_over(const wefti_op *op, const wefti_step *step);
+
+/* Shortens a step, whose source is ready, to what its part has; false: the
+ * part has more than its capacity, and op has failed. */
+bool wefti_deferred_cut(weft_comm *comm, wefti_op *op, wefti_step *step);
+
+/* step, as short as it was, has written the receive buffer: whether its part is
+ * complete, whose count is written then. */
+bool wefti_deferred_arrived(wefti_op *op, const wefti_step *step);
+
+#endif

@@ -14,6 +14,7 @@
 #include "comm/control/channel.h"
 #include "comm/core/reserve.h"
 #include "comm/engine/engine.h"
+#include "comm/make/cancel.h"
 #include "comm/make/comm.h"
 #include "comm/make/hosts.h"
 #include "comm/make/hosts_trade.h"
@@ -207,6 +208,8 @@ static weft_status meet(building *own, const wefti_tuning *tuning)
                                        .refused_text = own->early_text,
                                        .warn_ms = config->warn_ms,
                                        .timeout_ms = config->timeout_ms,
+                                       .cancel_fd =
+                                           wefti_cancel_get_fd(config->cancel),
                                        .prepare = prepare,
                                        .context = own};
     _Static_assert(sizeof(*tuning) <= sizeof(request.tuning),
@@ -292,7 +295,13 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
         return status;
     }
     if (status == WEFT_OK) {
+        wefti_cancel_attach(full.cancel, comm);
         status = begin_together(comm);
+        wefti_cancel_detach(full.cancel);
+    }
+    if (status == WEFT_OK && wefti_cancel_is_posted(full.cancel)) {
+        status = wefti_error(WEFT_ERR_ABORTED,
+                             "rank %d: its creation was cancelled", comm->rank);
     }
     if (status != WEFT_OK) {
         weft_comm_destroy(comm);

@@ -6,6 +6,7 @@
  */
 #include "base/error.h"
 #include "comm/core/live.h"
+#include "comm/make/cancel.h"
 #include "comm/make/group.h"
 
 static weft_status check_list(const weft_comm *parent, const int *ranks,
@@ -65,6 +66,9 @@ weft_status weft_comm_create_from(weft_comm *parent, const int *ranks,
     }
     const wefti_group_list list = {'/', ranks, rank_count};
     const weft_status refused = wefti_group_read_config(parent, config, &full);
-    return wefti_group_make_apart(parent, ranks, rank_count, refused, &full,
-                                  &list, comm_out);
+    wefti_cancel_attach(full.cancel, parent);
+    status = wefti_group_make_apart(parent, ranks, rank_count, refused, &full,
+                                    &list, comm_out);
+    wefti_cancel_detach(full.cancel);
+    return status;
 }

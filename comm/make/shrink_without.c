@@ -77,9 +77,14 @@ weft_status weft_comm_shrink_without(weft_comm *comm, const int *ranks,
         return status;
     }
     const wefti_group_list named = {'-', ranks, rank_count};
+    const weft_status refused = wefti_group_read_config(comm, config, &full);
+    if (full.cancel) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "cancel %p in weft_comm_shrink_without: allowed is "
+                           "NULL, or weft_comm_abort of the parent",
+                           (void *)full.cancel);
+    }
     if (!wefti_fault_is_published(comm)) {
-        const weft_status refused =
-            wefti_group_read_config(comm, config, &full);
         const int members = list_others(comm, ranks, rank_count);
         status = wefti_group_make_apart(comm, comm->group, members, refused,
                                         &full, &named, comm_out);

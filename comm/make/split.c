@@ -8,6 +8,7 @@
  */
 #include "base/error.h"
 #include "comm/core/live.h"
+#include "comm/make/cancel.h"
 #include "comm/make/group.h"
 #include "comm/make/key_count.h"
 
@@ -98,22 +99,27 @@ static weft_status check_flags(const weft_comm *comm, const info *infos)
     return WEFT_OK;
 }
 
-/* A refused config takes part: the others must learn of it. One without a name
- * gets one made: faults must tell "world/2" from its parent, and from other
- * groups. */
-static weft_status split(weft_comm *comm, int color, int key,
-                         const weft_comm_config *asked, weft_comm **comm_out)
+/* A config, and room for the name that one without gets. */
+typedef struct named_config {
+    weft_comm_config config;
+    char name[sizeof(((weft_comm *)NULL)->name)];
+} named_config;
+
+/* refused: what this rank's arguments got; the others must learn of it. A
+ * config without a name gets one made: faults must tell "world/2" from its
+ * parent, and from other groups. */
+static weft_status split(weft_comm *comm, weft_status refused, int color,
+                         int key, named_config *own, weft_comm **comm_out)
 {
     wefti_consensus consensus = {.comm = comm,
                                  .purpose = WEFTI_PURPOSE_SPLIT,
                                  .what = "join the split",
                                  .refused = "'s config was refused"};
-    weft_comm_config config;
-    const weft_status refused = wefti_group_read_config(comm, asked, &config);
-    const info own = {refused, color, key, comm->rank, config.flags};
-    char name[sizeof(comm->name)], suffix[16];
+    weft_comm_config *config = &own->config;
+    const info mine = {refused, color, key, comm->rank, config->flags};
+    char suffix[16];
     weft_status status =
-        wefti_consensus_exchange(&consensus, &own, sizeof(own));
+        wefti_consensus_exchange(&consensus, &mine, sizeof(mine));
     if (status == WEFT_OK) {
         status = check_flags(comm, comm->table);
     }
@@ -121,14 +127,14 @@ static weft_status split(weft_comm *comm, int color, int key,
         return status;
     }
     uint64_t times = count_color(comm, comm->table, color);
-    if (config.name == comm->name) {
+    if (config->name == comm->name) {
         snprintf(suffix, sizeof(suffix), "/%d", color);
-        wefti_group_name(comm, suffix, times, name, sizeof(name));
-        config.name = name;
+        wefti_group_name(comm, suffix, times, own->name, sizeof(own->name));
+        config->name = own->name;
     }
     consensus.members = comm->group;
     consensus.count = form_group(comm, comm->table, color);
-    return wefti_group_make(&consensus, &config, comm_out);
+    return wefti_group_make(&consensus, config, comm_out);
 }
 
 weft_status weft_comm_split(weft_comm *comm, int color, int key,
@@ -144,5 +150,11 @@ weft_status weft_comm_split(weft_comm *comm, int color, int key,
                            "communicator");
     }
     *comm_out = NULL;
-    return split(comm, color, key, config, comm_out);
+    named_config own;
+    const weft_status refused =
+        wefti_group_read_config(comm, config, &own.config);
+    wefti_cancel_attach(own.config.cancel, comm);
+    const weft_status status = split(comm, refused, color, key, &own, comm_out);
+    wefti_cancel_detach(own.config.cancel);
+    return status;
 }

@@ -8,15 +8,13 @@
  * server, which watches the same limit, a second more, so that on a busy
  * machine all still get one verdict.
  */
-#include "comm/oob/client.h"
+#include "comm/oob/client_state.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/oob/handover.h"
 #include "comm/oob/membership.h"
-#include "comm/oob/memory_source.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -28,25 +26,7 @@
 
 enum { RETRY_FIRST_MS = 2, RETRY_MOST_MS = 100 };
 enum { MARGIN_MOST_MS = 250, VERDICT_GRACE_MS = 1000 };
-
-struct wefti_client {
-    const wefti_endpoint *endpoint;
-    const wefti_secret *secret;
-    const wefti_bootstrap_request *request;
-    int64_t limit_ns;    /* of a member */
-    int64_t deadline_ns; /* of what is under way */
-    int64_t warn_at_ns;  /* INT64_MAX once warned, or accepted */
-    bool challenged;     /* a server has answered at least once */
-    bool accepted;
-    bool judged;      /* has got a verdict */
-    int last_failure; /* errno of the last connect, 0: it succeeded */
-    wefti_oob_connection connection;
-    wefti_memory_source memory_source; /* if this rank leads its domain */
-    unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
-    bool warned_refused;
-    int round;                 /* of infos */
-    wefti_oob_message message; /* the last one received */
-};
+enum { GIVE_UP_MS = 500 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -55,6 +35,9 @@ static int64_t least(int64_t a, int64_t b)
 
 static weft_status fail_by_time(const wefti_client *self)
 {
+    if (self->cancelled) {
+        return wefti_bootstrap_cancelled(self->request);
+    }
     const long long limit_ms = (long long)self->request->timeout_ms;
     char reason[96];
     if (self->last_failure) {
@@ -119,19 +102,63 @@ static weft_status fail_by_version(const wefti_client *self)
                        theirs.patch);
 }
 
+/* This rank is to give up: the others may still learn that from it. */
+static void note_cancel(wefti_client *self)
+{
+    self->cancelled = true;
+    self->deadline_ns = least(self->deadline_ns,
+                              wefti_clock_ns() + GIVE_UP_MS * INT64_C(1000000));
+}
+
+int wefti_client_cancel_fd(const wefti_client *self)
+{
+    const int *fd = self->request->cancel_fd;
+    return fd && !self->cancelled ? *fd : -1;
+}
+
+void wefti_client_pause(wefti_client *self, int64_t ms)
+{
+    struct pollfd cancel = {.fd = wefti_client_cancel_fd(self),
+                            .events = POLLIN};
+    if (poll(&cancel, 1, (int)ms) > 0) {
+        note_cancel(self);
+    }
+}
+
+/* Its own verdict, which becomes that of all. */
+static weft_status report_cancel(wefti_client *self)
+{
+    const wefti_oob_message verdict = {
+        .kind = WEFTI_OOB_VERDICT,
+        .as.verdict = {.status = WEFT_ERR_ABORTED,
+                       .text = "its creation was cancelled"}};
+    if (!self->cancelled || !self->accepted || self->told) {
+        return WEFT_OK;
+    }
+    self->told = true;
+    return wefti_oob_connection_post(&self->connection, &verdict);
+}
+
 /* Until something has come, or something else is due. */
 static void poll_once(wefti_client *self)
 {
+    enum { SERVER, CANCEL, OTHERS };
     const int64_t until_ns = least(self->deadline_ns, self->warn_at_ns);
-    struct pollfd polled[1 + WEFTI_OOB_LISTENER_POLLED];
-    polled[0] = (struct pollfd){
+    struct pollfd polled[OTHERS + WEFTI_OOB_LISTENER_POLLED];
+    polled[SERVER] = (struct pollfd){
         .fd = self->connection.fd,
         .events = wefti_oob_connection_events(&self->connection)};
+    polled[CANCEL] =
+        (struct pollfd){.fd = wefti_client_cancel_fd(self), .events = POLLIN};
     const nfds_t others =
-        wefti_memory_source_watch(&self->memory_source, polled + 1);
-    if (poll(polled, 1 + others, wefti_clock_poll_ms(until_ns)) > 0) {
-        wefti_oob_connection_serve(&self->connection, polled[0].revents);
-        wefti_memory_source_serve(&self->memory_source, polled + 1, others);
+        wefti_memory_source_watch(&self->memory_source, polled + OTHERS);
+    if (poll(polled, OTHERS + others, wefti_clock_poll_ms(until_ns)) > 0) {
+        wefti_oob_connection_serve(&self->connection, polled[SERVER].revents);
+        wefti_memory_source_serve(&self->memory_source, polled + OTHERS,
+                                  others);
+        if (polled[CANCEL].revents) {
+            note_cancel(self);
+        }
     }
 }
 
@@ -169,10 +196,13 @@ static weft_status await_message(wefti_client *self, unsigned allowed)
             self->last_failure = 0;
             return fail_by_time(self);
         }
-        poll_once(self);
-        weft_status refused = report_refused(self);
-        if (refused != WEFT_OK) {
-            return refused;
+        weft_status told = report_cancel(self);
+        if (told == WEFT_OK) {
+            poll_once(self);
+            told = report_refused(self);
+        }
+        if (told != WEFT_OK) {
+            return told;
         }
     }
 }
@@ -290,7 +320,8 @@ static weft_status try_once(wefti_client *self)
     if (status != WEFT_OK) {
         return status;
     }
-    if (!wefti_oob_connection_wait(&self->connection, self->deadline_ns)) {
+    if (!wefti_oob_connection_wait(&self->connection, self->deadline_ns,
+                                   wefti_client_cancel_fd(self))) {
         return judge_failure(self);
     }
     self->last_failure = 0;
@@ -313,97 +344,9 @@ static weft_status enter(wefti_client *self)
         if (wefti_clock_ns() + pause_ms * 1000000 >= self->deadline_ns) {
             return fail_by_time(self);
         }
-        (void)poll(NULL, 0, (int)pause_ms);
+        wefti_client_pause(self, pause_ms);
         pause_ms = least(2 * pause_ms, RETRY_MOST_MS);
     }
-}
-
-/* What only this rank has run into: its own verdict, in place of a report. */
-static void refuse_part(wefti_oob_message *report, weft_status status)
-{
-    if (status != WEFT_OK) {
-        *report = (wefti_oob_message){.kind = WEFTI_OOB_VERDICT,
-                                      .as.verdict.status = status};
-        snprintf(report->as.verdict.text, WEFTI_OOB_REASON_MOST + 1, "%s",
-                 weft_error_text());
-    }
-}
-
-static bool is_complete(const wefti_oob_message *report)
-{
-    return report->kind == WEFTI_OOB_REPORT &&
-           report->as.report.outcome == WEFTI_OUTCOME_COMPLETE;
-}
-
-/* The domain's memory: made here, or fetched from the domain's leader. */
-static weft_status get_memory(wefti_client *self,
-                              const wefti_oob_message_welcome *welcome,
-                              wefti_membership *membership,
-                              wefti_oob_message_report *report)
-{
-    const uint32_t rank = (uint32_t)self->request->rank;
-    const char *call = "";
-    if (welcome->domains[rank] == rank) {
-        return wefti_memory_source_start(&self->memory_source, (int)rank,
-                                         membership->job_key, welcome,
-                                         &membership->memory_fd);
-    }
-    wefti_memory_source_close(&self->memory_source);
-    wefti_tokens tokens = wefti_handover_tokens(membership->job_key, rank);
-    report->outcome =
-        wefti_handover_fetch(welcome->socket_name, rank, &tokens,
-                             self->deadline_ns, &membership->memory_fd, &call);
-    sodium_memzero(&tokens, sizeof(tokens));
-    return report->outcome == WEFTI_OUTCOME_SYSTEM
-               ? wefti_error_system("cannot take the descriptors of the job "
-                                    "(%s)",
-                                    call)
-               : WEFT_OK;
-}
-
-/* After WELCOME: the memory and the pidfds; what went wrong goes in message. */
-static weft_status collect(wefti_client *self, wefti_membership *membership,
-                           wefti_oob_message *message)
-{
-    const wefti_oob_message_welcome *welcome = &self->message.as.welcome;
-    wefti_oob_message_report *report = &message->as.report;
-    *report = (wefti_oob_message_report){0};
-    if ((int)welcome->nranks != self->request->nranks ||
-        welcome->pids[self->request->rank] != (uint32_t)getpid() ||
-        !wefti_oob_session_unbox(&self->connection.session, welcome->box,
-                                 membership->job_key)) {
-        return wefti_error(WEFT_ERR_BOOTSTRAP,
-                           "rank %d: the welcome of %s does not fit",
-                           self->request->rank, self->endpoint->name);
-    }
-    memcpy(membership->tuning, welcome->tuning, sizeof(membership->tuning));
-    for (int rank = 0; rank < membership->nranks; rank++) {
-        wefti_member *member = &membership->members[rank];
-        member->pid = (pid_t)welcome->pids[rank];
-        member->domain = welcome->domains[rank];
-        member->host = welcome->hosts[rank];
-    }
-    refuse_part(message, get_memory(self, welcome, membership, report));
-    if (!is_complete(message)) {
-        return WEFT_OK;
-    }
-    if (self->request->refused != WEFT_OK) {
-        refuse_part(message, wefti_error(self->request->refused, "%s",
-                                         self->request->refused_text));
-        return WEFT_OK;
-    }
-    int subject = wefti_membership_watch(membership);
-    if (subject >= 0 && errno == ESRCH) {
-        report->subject = (uint32_t)subject;
-        report->outcome = WEFTI_OUTCOME_GONE;
-    } else if (subject >= 0) {
-        refuse_part(message,
-                    wefti_error_system("cannot watch rank %d's process "
-                                       "(pidfd_open; a seccomp profile may "
-                                       "forbid it)",
-                                       subject));
-    }
-    return WEFT_OK;
 }
 
 /* How many infos of other domains a round brings this rank. */
@@ -457,13 +400,16 @@ static weft_status take_part(wefti_client *self, wefti_membership *membership)
     const wefti_bootstrap_request *request = self->request;
     wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};
     self->accepted = true;
-    self->deadline_ns = self->limit_ns + VERDICT_GRACE_MS * INT64_C(1000000);
+    if (!self->cancelled) {
+        self->deadline_ns =
+            self->limit_ns + VERDICT_GRACE_MS * INT64_C(1000000);
+    }
     self->warn_at_ns = INT64_MAX; /* the server warns now */
     weft_status status = await_as_member(self, WEFTI_OOB_WELCOME);
     if (status == WEFT_OK) {
-        status = collect(self, membership, &report);
+        status = wefti_client_collect(self, membership, &report);
     }
-    if (status == WEFT_OK && is_complete(&report)) {
+    if (status == WEFT_OK && wefti_client_is_complete(&report)) {
         const bool parted = count_infos(membership, 1) > 0;
         weft_status prepared =
             request->prepare ? request->prepare(request->context, membership,
@@ -474,7 +420,7 @@ static weft_status take_part(wefti_client *self, wefti_membership *membership)
         if (self->judged) {
             return prepared;
         }
-        refuse_part(&report, prepared);
+        wefti_client_refuse_part(&report, prepared);
     }
     if (status == WEFT_OK) {
         status = wefti_oob_connection_post(&self->connection, &report);

@@ -121,14 +121,17 @@ static void finish_connect(wefti_oob_connection *connection)
 }
 
 bool wefti_oob_connection_wait(wefti_oob_connection *connection,
-                               int64_t deadline_ns)
+                               int64_t deadline_ns, int cancel_fd)
 {
     while (connection->fd >= 0 &&
            connection->stage == WEFTI_OOB_STAGE_CONNECTING) {
-        struct pollfd wait = {.fd = connection->fd, .events = POLLOUT};
-        const int ready = poll(&wait, 1, wefti_clock_poll_ms(deadline_ns));
-        if (ready > 0) {
+        struct pollfd wait[] = {{.fd = connection->fd, .events = POLLOUT},
+                                {.fd = cancel_fd, .events = POLLIN}};
+        const int ready = poll(wait, 2, wefti_clock_poll_ms(deadline_ns));
+        if (ready > 0 && wait[0].revents) {
             finish_connect(connection);
+        } else if (ready > 0) {
+            fail(connection, "connect", ECANCELED);
         } else if (ready == 0 || errno != EINTR) {
             fail(connection, "connect", ETIMEDOUT);
         }

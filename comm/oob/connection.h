@@ -71,12 +71,13 @@ WEFT_NODISCARD weft_status wefti_oob_connection_open(
 
 /*
  * wefti_oob_connection_wait - until it is connected, or deadline_ns (then
- * failure is ETIMEDOUT).
+ * failure is ETIMEDOUT), or until cancel_fd, if not -1, is readable
+ * (ECANCELED).
  *
  * Returns     whether it is.
  */
 bool wefti_oob_connection_wait(wefti_oob_connection *connection,
-                               int64_t deadline_ns);
+                               int64_t deadline_ns, int cancel_fd);
 
 /*
  * wefti_oob_connection_accept - take fd, as the server. It does not block.

@@ -46,7 +46,7 @@ bool wefti_handover_send(wefti_oob_connection *connection, uint32_t rank,
 /* Waits for the answer and takes it apart; 0, or an errno. */
 static int receive(wefti_oob_connection *connection, uint32_t rank,
                    const wefti_tokens *tokens, int64_t deadline_ns,
-                   int *memory_fd_out)
+                   int cancel_fd, int *memory_fd_out)
 {
     wefti_oob_message message;
     wefti_oob_arrival arrival;
@@ -54,8 +54,12 @@ static int receive(wefti_oob_connection *connection, uint32_t rank,
                 connection, WEFTI_KIND_BIT(WEFTI_OOB_HANDED), &message)) ==
                WEFTI_OOB_ARRIVAL_NONE &&
            wefti_clock_ns() < deadline_ns) {
-        struct pollfd wait = {.fd = connection->fd, .events = POLLIN};
-        (void)poll(&wait, 1, wefti_clock_poll_ms(deadline_ns));
+        struct pollfd wait[] = {{.fd = connection->fd, .events = POLLIN},
+                                {.fd = cancel_fd, .events = POLLIN}};
+        (void)poll(wait, 2, wefti_clock_poll_ms(deadline_ns));
+        if (wait[1].revents) {
+            return ECANCELED;
+        }
         wefti_oob_connection_receive(connection);
     }
     if (connection->failure) {
@@ -78,7 +82,7 @@ static int receive(wefti_oob_connection *connection, uint32_t rank,
 
 /* One try: 0, or an errno; EAGAIN and ECONNRESET are worth another. */
 static int claim(const wefti_endpoint *where, uint32_t rank,
-                 const wefti_tokens *tokens, int64_t deadline_ns,
+                 const wefti_tokens *tokens, int64_t deadline_ns, int cancel_fd,
                  int *memory_fd_out, const char **call_out)
 {
     const wefti_oob_message message =
@@ -90,12 +94,12 @@ static int claim(const wefti_endpoint *where, uint32_t rank,
                                   WEFTI_OOB_CLIENT_MOST) != WEFT_OK) {
         return failure;
     }
-    if (!wefti_oob_connection_wait(&connection, deadline_ns)) {
+    if (!wefti_oob_connection_wait(&connection, deadline_ns, cancel_fd)) {
         failure = connection.failure;
         *call_out = connection.failed_call;
     } else if (wefti_oob_connection_post(&connection, &message) == WEFT_OK) {
-        failure =
-            receive(&connection, rank, tokens, deadline_ns, memory_fd_out);
+        failure = receive(&connection, rank, tokens, deadline_ns, cancel_fd,
+                          memory_fd_out);
         *call_out = "recvmsg";
     }
     wefti_oob_connection_fini(&connection);
@@ -105,15 +109,15 @@ static int claim(const wefti_endpoint *where, uint32_t rank,
 wefti_outcome
 wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
                      uint32_t rank, const wefti_tokens *tokens,
-                     int64_t deadline_ns, int *memory_fd_out,
+                     int64_t deadline_ns, int cancel_fd, int *memory_fd_out,
                      const char **call_out)
 {
     wefti_endpoint where;
     int failure;
     wefti_endpoint_unix(name, &where);
     for (;;) {
-        failure =
-            claim(&where, rank, tokens, deadline_ns, memory_fd_out, call_out);
+        failure = claim(&where, rank, tokens, deadline_ns, cancel_fd,
+                        memory_fd_out, call_out);
         bool again =
             failure == EAGAIN || failure == ECONNRESET || failure == EINTR;
         if (!again || wefti_clock_ns() >= deadline_ns) {

@@ -34,13 +34,14 @@ bool wefti_handover_send(wefti_oob_connection *connection, uint32_t rank,
  * wefti_handover_fetch - claim the memory.
  *
  * Returns     COMPLETE with *memory_fd_out (close-on-exec) | ELSEWHERE |
- *             SYSTEM with errno, and in *call_out which call set it.  Blocks:
- * until deadline_ns.
+ *             SYSTEM with errno, and in *call_out which call set it.
+ * Blocks      until deadline_ns, or until cancel_fd, if not -1, is readable
+ *             (ECANCELED).
  */
 wefti_outcome
 wefti_handover_fetch(const unsigned char name[WEFTI_SOCKET_NAME_BYTES],
                      uint32_t rank, const wefti_tokens *tokens,
-                     int64_t deadline_ns, int *memory_fd_out,
+                     int64_t deadline_ns, int cancel_fd, int *memory_fd_out,
                      const char **call_out);
 
 #endif

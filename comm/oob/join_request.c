@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 
+#include <poll.h>
 #include <sodium.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,6 +31,19 @@ wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
         refused.timeout_ms = TELL_MS;
     }
     return refused;
+}
+
+bool wefti_bootstrap_pause(const wefti_bootstrap_request *request, int ms)
+{
+    struct pollfd cancel = {.fd = request->cancel_fd ? *request->cancel_fd : -1,
+                            .events = POLLIN};
+    return poll(&cancel, 1, ms) > 0;
+}
+
+weft_status wefti_bootstrap_cancelled(const wefti_bootstrap_request *request)
+{
+    return wefti_error(WEFT_ERR_ABORTED, "rank %d: its creation was cancelled",
+                       request->rank);
 }
 
 /* The membership of a job of one rank. */

@@ -22,6 +22,7 @@ typedef struct wefti_client wefti_client;
  *              and prepare is not called.
  * stay_ms      if not 0, a member's time limit in place of timeout_ms, which
  *              then is for becoming one.
+ * cancel_fd    readable once this rank is to give up; NULL: never.
  * foreign_out  set where the server that answers has another secret; NULL: not
  *              asked for.
  * judged_out   set where a server that has the secret gave a verdict; NULL: not
@@ -43,6 +44,7 @@ typedef struct wefti_bootstrap_request {
     weft_status refused;
     const char *refused_text;
     int64_t stay_ms;
+    const int *cancel_fd;
     bool *foreign_out;
     bool *judged_out;
     int64_t warn_ms;
@@ -60,6 +62,10 @@ typedef struct wefti_bootstrap_request {
 wefti_bootstrap_request
 wefti_bootstrap_refuse(const wefti_bootstrap_request *request,
                        weft_status status, const char *reason);
+
+/* Waits, unless request is cancelled; whether it is. Then: ERR_ABORTED. */
+bool wefti_bootstrap_pause(const wefti_bootstrap_request *request, int ms);
+weft_status wefti_bootstrap_cancelled(const wefti_bootstrap_request *request);
 
 /*
  * wefti_bootstrap_alone - a job of one rank; no socket, no launcher is needed.

@@ -96,7 +96,8 @@ static const weft_status verdicts[] = {WEFT_OK,
                                        WEFT_ERR_BOOTSTRAP,
                                        WEFT_ERR_TIMEOUT,
                                        WEFT_ERR_NO_MEMORY,
-                                       WEFT_ERR_UNSUPPORTED};
+                                       WEFT_ERR_UNSUPPORTED,
+                                       WEFT_ERR_ABORTED};
 enum { VERDICT_SYSTEM = 2 };
 
 static void write_hello(wefti_oob_writer *writer,

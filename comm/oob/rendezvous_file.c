@@ -120,7 +120,7 @@ static bool is_answered(const wefti_endpoint *endpoint,
     const bool answered =
         wefti_oob_connection_open(&there, endpoint, secret,
                                   WEFTI_OOB_CLIENT_MOST) == WEFT_OK &&
-        wefti_oob_connection_wait(&there, until_ns);
+        wefti_oob_connection_wait(&there, until_ns, -1);
     wefti_oob_connection_fini(&there);
     return answered;
 }
@@ -271,7 +271,9 @@ static weft_status come(const wefti_bootstrap_request *request,
             wefti_log(WEFTI_LOG_WARN, request->rank,
                       "waits for rank 0's invitation in %s", path);
         }
-        (void)poll(NULL, 0, LOOK_MS);
+        if (wefti_bootstrap_pause(request, LOOK_MS)) {
+            return wefti_bootstrap_cancelled(request);
+        }
     }
 }
 

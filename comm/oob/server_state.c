@@ -309,7 +309,7 @@ void wefti_server_state_read_member(wefti_server_state *state, int rank)
                                      ? WEFTI_KIND_BIT(WEFTI_OOB_REPORT) |
                                            WEFTI_KIND_BIT(WEFTI_OOB_INFO) |
                                            WEFTI_KIND_BIT(WEFTI_OOB_VERDICT)
-                                     : 0;
+                                     : WEFTI_KIND_BIT(WEFTI_OOB_VERDICT);
         switch (wefti_oob_connection_next(connection, allowed, &message)) {
         case WEFTI_OOB_ARRIVAL_NONE:
             return;

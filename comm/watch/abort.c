@@ -3,6 +3,8 @@
  * comm/watch/abort.c - what a program does about faults: it asks for one, and
  * makes one.
  */
+#include "comm/watch/abort.h"
+
 #include "base/error.h"
 #include "base/sized.h"
 #include "comm/control/fault.h"
@@ -48,7 +50,7 @@ weft_status weft_comm_get_fault(weft_comm *comm, weft_fault *fault_out)
 }
 
 /* The ranks that it ends learn how far this one has come. */
-static void publish_abort(weft_comm *comm)
+static void publish(weft_comm *comm, const char *did)
 {
     const char *what;
     char last[64] = "";
@@ -60,8 +62,19 @@ static void publish_abort(weft_comm *comm)
                  (unsigned long long)number, what);
     }
     wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
-                        "rank %d aborted \"%s\"%s", comm->rank, comm->name,
+                        "rank %d %s \"%s\"%s", comm->rank, did, comm->name,
                         last);
+}
+
+void wefti_abort_publish(weft_comm *comm, const char *did)
+{
+    publish(comm, did);
+    if (comm->fabric.net) {
+        /* Perhaps nobody drives the engine, and no message would go out. */
+        pthread_mutex_lock(&comm->engine->lock);
+        (void)wefti_requests_stop(comm);
+        pthread_mutex_unlock(&comm->engine->lock);
+    }
 }
 
 weft_status weft_comm_abort(weft_comm *comm)
@@ -69,12 +82,6 @@ weft_status weft_comm_abort(weft_comm *comm)
     if (!wefti_comm_is_live(comm)) {
         return wefti_comm_refuse(comm, "comm");
     }
-    publish_abort(comm);
-    if (comm->fabric.net) {
-        /* Perhaps nobody drives the engine, and no message would go out. */
-        pthread_mutex_lock(&comm->engine->lock);
-        (void)wefti_requests_stop(comm);
-        pthread_mutex_unlock(&comm->engine->lock);
-    }
+    wefti_abort_publish(comm, "aborted");
     return WEFT_OK;
 }

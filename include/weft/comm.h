@@ -37,6 +37,32 @@ typedef struct weft_unique_id {
  */
 typedef enum weft_comm_flags { WEFT_COMM_SUM_FLAT = 1 } weft_comm_flags;
 
+/* Ends the creation of a communicator; named in its weft_comm_config. */
+typedef struct weft_cancel weft_cancel;
+
+/*
+ * weft_cancel_create - by which another thread can end a creation that waits;
+ * of one creation at a time.
+ *
+ * weft_cancel_post - end it, once and for all: the one that has it now, or
+ * begins with it later. Without any, nothing happens.
+ *
+ * weft_comm_create then returns ERR_ABORTED within a second, here and, naming
+ * this rank, on all ranks that have come; those that come later get
+ * ERR_BOOTSTRAP, or miss it. Where the meeting has just succeeded, the others'
+ * next operation fails so instead. weft_comm_split and weft_comm_create_from,
+ * which other ranks cannot finish without this one, fail the parent as
+ * weft_comm_abort does: all its ranks get ERR_ABORTED.
+ *
+ * weft_cancel_destroy - not while a creation or a post uses it; NULL is legal.
+ *
+ * Returns     OK | ERR_INVALID | ERR_NO_MEMORY | ERR_SYSTEM (no descriptor).
+ * Threads     any.  Blocks: no.  Allocates: create.
+ */
+WEFT_NODISCARD weft_status weft_cancel_create(weft_cancel **cancel_out);
+WEFT_NODISCARD weft_status weft_cancel_post(weft_cancel *cancel);
+void weft_cancel_destroy(weft_cancel *cancel);
+
 /*
  * weft_comm_config - all optional: zero means "from the environment, else the
  * default".
@@ -59,6 +85,8 @@ typedef enum weft_comm_flags { WEFT_COMM_SUM_FLAT = 1 } weft_comm_flags;
  *                0: all. ERR_UNSUPPORTED where the device has no budgets.
  * flags          bits of weft_comm_flags, those of rank 0 as settings are; 0:
  *                none.
+ * cancel         lets another thread end the call; NULL: none can. Borrowed
+ *                during the call. weft_comm_shrink_without has none.
  */
 typedef struct weft_comm_config {
     size_t size_bytes;
@@ -72,6 +100,7 @@ typedef struct weft_comm_config {
     int ops_in_flight;
     int sm_budget;
     uint32_t flags;
+    weft_cancel *cancel;
 } weft_comm_config;
 
 /* Why a communicator has failed. status OK: it has not. */
@@ -104,7 +133,8 @@ WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
  *
  * Returns     OK | ERR_INVALID | ERR_UNSUPPORTED (sm_budget) | ERR_BOOTSTRAP
  *             (who is missing, or whose version, secret or settings differ:
- *             weft_error_text()) | ERR_TIMEOUT | ERR_NO_MEMORY | ERR_SYSTEM.
+ *             weft_error_text()) | ERR_TIMEOUT | ERR_ABORTED (cancelled) |
+ *             ERR_NO_MEMORY | ERR_SYSTEM.
  *             All ranks get the same verdict, the meeting's: also where one has
  *             a config, a setting or a limit that it cannot work with, or says
  *             another rank or nranks than the others can do with, as long as it
@@ -121,7 +151,9 @@ WEFT_NODISCARD weft_status weft_unique_id_create(weft_unique_id *id_out);
  * that no socket of the library takes what the program prints.
  *
  * Threads     any; several ranks may be threads of one process.
- * Blocks      until all ranks have met, at most timeout_ms.
+ * Blocks      until all ranks have met, at most timeout_ms; under mpirun and
+ *             srun, until PMIx has exchanged the ranks' addresses, cancel is
+ *             not looked at.
  */
 WEFT_NODISCARD weft_status weft_comm_create(const weft_comm_config *config,
                                             weft_comm **comm_out);
@@ -138,7 +170,8 @@ WEFT_NODISCARD weft_status weft_comm_create(const weft_comm_config *config,
  *          device of its own begins without a budget. flags are added to the
  *          parent's, the same on all ranks of a color. NULL: all the parent's.
  *
- * Returns     as weft_comm_create; the parent stays usable after ERR_INVALID.
+ * Returns     as weft_comm_create; the parent stays usable after ERR_INVALID,
+ *             not after ERR_ABORTED.
  * Threads     one caller per comm at a time.  Blocks: yes.
  */
 WEFT_NODISCARD weft_status weft_comm_split(weft_comm *comm, int color, int key,

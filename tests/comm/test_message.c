@@ -171,7 +171,7 @@ static void test_message_field_out_of_range_is_none(void **state)
         {10, 0, 1, 4, 5},       /* report: outcome */
         {10, 1, 4, 1023, 1024}, /* subject */
         {10, 5, 2, 4095, 4096}, /* error_number */
-        {16, 0, 1, 6, 7},       /* verdict: status */
+        {16, 0, 1, 7, 8},       /* verdict: status */
         {16, 1, 2, 400, 401},   /* its text's length */
         {16, 1, 2, 400, 399},
         {16, 3, 1, ' ', 0x1f}, /* its text */

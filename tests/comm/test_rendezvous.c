@@ -59,7 +59,7 @@ static void complete(scene *s)
     hear_welcome(s);
     wefti_tokens tokens = tokens_of(s);
     assert_int_equal(wefti_handover_fetch(s->raw.message.as.welcome.socket_name,
-                                          2, &tokens, INT64_MAX, &memory_fd,
+                                          2, &tokens, INT64_MAX, -1, &memory_fd,
                                           &call),
                      WEFTI_OUTCOME_COMPLETE);
     close(memory_fd);
@@ -289,16 +289,17 @@ static void test_rendezvous_wrong_claim_gets_nothing(void **state)
     wrong.claim[0] ^= 1;
     assert_int_not_equal(
         wefti_handover_fetch(s.raw.message.as.welcome.socket_name, 2, &wrong,
-                             wefti_clock_ns() + 50000000, &memory_fd, &call),
+                             wefti_clock_ns() + 50000000, -1, &memory_fd,
+                             &call),
         WEFTI_OUTCOME_COMPLETE);
     assert_int_equal(memory_fd, -1);
     /* The right one, from a server that cannot prove itself. */
     wrong = tokens_of(&s);
     wrong.answer[0] ^= 1;
-    assert_int_equal(
-        wefti_handover_fetch(s.raw.message.as.welcome.socket_name, 2, &wrong,
-                             wefti_clock_ns() + 50000000, &memory_fd, &call),
-        WEFTI_OUTCOME_SYSTEM);
+    assert_int_equal(wefti_handover_fetch(
+                         s.raw.message.as.welcome.socket_name, 2, &wrong,
+                         wefti_clock_ns() + 50000000, -1, &memory_fd, &call),
+                     WEFTI_OUTCOME_SYSTEM);
     assert_int_equal(errno, EPROTO);
     assert_string_equal(call, "recvmsg");
     const wefti_oob_message report = {.kind = WEFTI_OOB_REPORT};

@@ -275,11 +275,11 @@ static route find_route(const routing *r, const weft_op *op)
     const wefti_grouping *grouping = grouping_of(r);
     wefti_choice choice =
         wefti_select(&r->tuning, r->nranks, grouping, op, &role);
-    return (route){
-        .algorithm = choice.pattern ? choice.pattern->name : "oneshot",
-        .fabric = fabric_of(r, op),
-        .why = wefti_select_why(&r->tuning, r->nranks, grouping, op),
-        .chunk_bytes = choice.pattern
+    return (route){.algorithm = choice.pattern->name,
+                   .fabric = fabric_of(r, op),
+                   .why = wefti_select_why(&r->tuning, r->nranks, grouping, op),
+                   .chunk_bytes =
+                       wefti_choice_has_steps(&choice)
                            ? choice.chunk_elems * weft_dtype_bytes(op->dtype)
                            : 0};
 }

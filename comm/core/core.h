@@ -140,7 +140,7 @@ typedef struct wefti_op {
     /* [nranks] elements to and from each, of deferred counts; the first is
      * SIZE_MAX as long as it has not been read. */
     size_t *gone, *come;
-    int missing; /* one-shot: first peer not yet seen */
+    int missing; /* oneshot: first peer not yet seen */
 
     /* Gates. */
     size_t send_elems, recv_elems; /* of the whole buffers */

@@ -17,8 +17,6 @@
 #include "kernels/wire/fold.h"
 
 enum {
-    ONESHOT_LIMIT_BYTES = 4096,
-    ONESHOT_READ_BYTES = 32 << 10, /* what a rank may read in all */
     CHUNK_BYTES = 128 << 10,
     EXCHANGE_READ_BYTES = 16 << 10, /* of all peers together; measured */
     MESSAGE_COPY_BYTES = 16 << 10   /* that are copied as fast as a message's
@@ -43,8 +41,9 @@ static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
         return false;
     }
     size_t bytes = wefti_oneshot_bytes(nranks, op, role);
-    return op->count == 0 || (bytes <= ONESHOT_LIMIT_BYTES &&
-                              bytes * (size_t)nranks <= ONESHOT_READ_BYTES);
+    return op->count == 0 ||
+           (bytes <= WEFTI_ENTRIES_BYTES &&
+            bytes * (size_t)nranks <= WEFTI_ENTRIES_READ_BYTES);
 }
 
 /*
@@ -81,8 +80,8 @@ size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
     if (grouping && chunk_bytes(tuning, nranks, grouping) > bytes) {
         bytes = chunk_bytes(tuning, nranks, grouping);
     }
-    return bytes > ONESHOT_READ_BYTES ? (bytes + 63) / 64 * 64
-                                      : ONESHOT_READ_BYTES;
+    return bytes > WEFTI_ENTRIES_READ_BYTES ? (bytes + 63) / 64 * 64
+                                            : WEFTI_ENTRIES_READ_BYTES;
 }
 
 static size_t chunk_elems(size_t bytes, weft_dtype dtype)
@@ -136,8 +135,7 @@ const char *wefti_choice_name(uint8_t digest)
     bool known = digest > 0 && at == digest && wefti_patterns[at - 1];
     return known                         ? wefti_patterns[at - 1]->name
            : digest == WEFTI_CHOICE_NCCL ? "nccl"
-           : digest                      ? "an unknown algorithm"
-                                         : "oneshot";
+                                         : "an unknown algorithm";
 }
 
 bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
@@ -148,15 +146,25 @@ bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
     return wefti_redop_is_user(op->redop) || (tuning->sum_flat && ordered);
 }
 
+/* What WEFT_ALGORITHM asks for; NULL: nothing. */
+static const wefti_pattern *forced_by(const wefti_tuning *tuning,
+                                      weft_collective collective)
+{
+    const int forced = tuning->forced[collective];
+    return forced ? wefti_patterns[forced - WEFTI_FORCED_PATTERN] : NULL;
+}
+
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const wefti_grouping *grouping, const weft_op *op,
                           const wefti_role *role)
 {
-    wefti_choice choice = {.chunk_elems = 1};
-    int forced = tuning->forced[op->collective];
-    if (forced <= WEFTI_FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
-        return choice;
+    const wefti_pattern *forced = forced_by(tuning, op->collective);
+    if ((!forced || forced->in_entries) && fits_oneshot(nranks, op, role)) {
+        return (wefti_choice){.pattern = &wefti_pattern_oneshot,
+                              .digest = digest_of(&wefti_pattern_oneshot),
+                              .chunk_elems = 1};
     }
+    wefti_choice choice = {.chunk_elems = 1};
     wefti_problem problem = {.collective = op->collective,
                              .nranks = nranks,
                              .root = op->root,
@@ -165,8 +173,8 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                              .grouping = grouping,
                              .flat = wefti_select_is_flat(tuning, op)};
     const wefti_pattern *pattern = NULL;
-    if (forced >= WEFTI_FORCED_PATTERN) {
-        pattern = wefti_patterns[forced - WEFTI_FORCED_PATTERN];
+    if (forced && !forced->in_entries) {
+        pattern = forced;
     } else if (!grouping && is_cheap_to_exchange(nranks, op)) {
         pattern = &wefti_pattern_exchange;
     } else if (is_cheaper_in_two_hops(grouping, op)) {
@@ -191,17 +199,19 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
 {
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
     wefti_choice choice = wefti_select(tuning, nranks, grouping, op, &role);
-    int forced = tuning->forced[op->collective];
-    if (!choice.pattern) {
+    const wefti_pattern *forced = forced_by(tuning, op->collective);
+    if (choice.pattern == &wefti_pattern_oneshot) {
         return op->count == 0 ? "nothing to move: ranks only meet"
-               : forced == WEFTI_FORCED_ONESHOT
-                   ? "WEFT_ALGORITHM asks for it, and it fits"
-                   : "it fits into the entries by which ranks meet: no second "
-                     "message";
+               : forced       ? "WEFT_ALGORITHM asks for it, and it fits"
+                        : "it fits into the entries by which ranks meet: no "
+                          "second message";
     }
-    if (forced >= WEFTI_FORCED_PATTERN &&
-        choice.pattern == wefti_patterns[forced - WEFTI_FORCED_PATTERN]) {
+    if (forced == choice.pattern) {
         return "WEFT_ALGORITHM asks for it";
+    }
+    if (forced && forced->in_entries) {
+        return "WEFT_ALGORITHM asks for oneshot, which carries at most 4 KiB "
+               "of each rank and 32 KiB of all: this carries more";
     }
     if (choice.pattern == &wefti_pattern_hierarchical) {
         return role.shape->reduces

@@ -10,8 +10,7 @@
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 
-/* pattern NULL: one-shot, inside the entries, or NCCL as a whole. digest: for
- * the signature. */
+/* pattern NULL: NCCL as a whole. digest: for the signature. */
 typedef struct wefti_choice {
     const wefti_pattern *pattern;
     size_t chunk_elems;
@@ -20,6 +19,12 @@ typedef struct wefti_choice {
 } wefti_choice;
 
 enum { WEFTI_CHOICE_NCCL = 255 }; /* its digest */
+
+/* Whether tracks of steps carry it out. */
+static inline bool wefti_choice_has_steps(const wefti_choice *choice)
+{
+    return choice->pattern && !choice->pattern->in_entries;
+}
 
 /* grouping: of the ranks; NULL: there is one level. */
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
@@ -34,7 +39,7 @@ wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
 bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op);
 
 /* What a buffer must hold for any step of any operation: a chunk, wide or not,
- * or a one-shot's result. */
+ * or the result of what rides in entries. */
 size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
                                  const wefti_grouping *grouping);
 
@@ -45,7 +50,7 @@ const char *wefti_choice_name(uint8_t digest);
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
                              const wefti_grouping *grouping, const weft_op *op);
 
-/* Bytes that one rank contributes in an entry when the operation is one-shot.
+/* Bytes that one rank contributes in an entry when the operation rides there.
  */
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                            const wefti_role *role);

@@ -15,10 +15,7 @@
 
 enum { LIST_BYTES = 64 /* of one collective's algorithms */ };
 
-/*
- * The choice of that name for the collective; 0: it has no such algorithm. What
- * moves by a pattern, and in parts of one size, may also move in one shot.
- */
+/* The choice of that name for the collective; 0: it has no such algorithm. */
 static int choice_of(const char *name, weft_collective collective)
 {
     static const wefti_grouping some; /* only that there is one counts */
@@ -27,12 +24,6 @@ static int choice_of(const char *name, weft_collective collective)
                                    .grouping = &some,
                                    .count = 1,
                                    .chunk_elems = 1};
-    if (strcmp(name, "oneshot") == 0) {
-        return wefti_pattern_first(&problem) &&
-                       !wefti_shape_get(collective)->varied
-                   ? WEFTI_FORCED_ONESHOT
-                   : 0;
-    }
     for (int i = 0; wefti_patterns[i]; i++) {
         if (strcmp(wefti_patterns[i]->name, name) == 0) {
             return wefti_patterns[i]->supports(&problem)
@@ -48,9 +39,6 @@ static void list_algorithms(weft_collective collective, char *text, size_t room)
 {
     size_t used = 0;
     text[0] = '\0';
-    if (choice_of("oneshot", collective)) {
-        used = (size_t)snprintf(text, room, "oneshot");
-    }
     for (int i = 0; wefti_patterns[i]; i++) {
         if (choice_of(wefti_patterns[i]->name, collective)) {
             used += (size_t)snprintf(text + used, room - used, "%s%s",

@@ -9,10 +9,7 @@
 
 #include <stdbool.h>
 
-enum {
-    WEFTI_FORCED_ONESHOT = 1, /* where it fits */
-    WEFTI_FORCED_PATTERN = 2  /* + index in wefti_patterns */
-};
+enum { WEFTI_FORCED_PATTERN = 1 /* + index in wefti_patterns */ };
 
 /* What carries collectives out: weft's own steps, or NCCL where it can. */
 typedef enum wefti_route_kind {
@@ -23,7 +20,7 @@ typedef enum wefti_route_kind {
 /*
  * Rank 0's settings, sent to everybody when the job is made.
  *
- * forced   per collective: 0 = free choice, or WEFTI_FORCED_*
+ * forced   per collective: 0 = free choice, or WEFTI_FORCED_PATTERN + ..
  */
 typedef struct wefti_tuning {
     uint32_t chunk_bytes; /* 0: by size */

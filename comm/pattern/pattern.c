@@ -8,15 +8,17 @@
 #include "base/check.h"
 
 const wefti_pattern *const wefti_patterns[] = {
-    &wefti_pattern_hierarchical, &wefti_pattern_direct,
-    &wefti_pattern_tree,         &wefti_pattern_exchange,
-    &wefti_pattern_pairwise,     &wefti_pattern_two_hop,
-    &wefti_pattern_uneven,       NULL};
+    &wefti_pattern_oneshot,  &wefti_pattern_hierarchical,
+    &wefti_pattern_direct,   &wefti_pattern_tree,
+    &wefti_pattern_exchange, &wefti_pattern_pairwise,
+    &wefti_pattern_two_hop,  &wefti_pattern_uneven,
+    NULL};
 
 const wefti_pattern *wefti_pattern_first(const wefti_problem *problem)
 {
     size_t i = 0;
-    while (wefti_patterns[i] && !wefti_patterns[i]->supports(problem)) {
+    while (wefti_patterns[i] && (wefti_patterns[i]->in_entries ||
+                                 !wefti_patterns[i]->supports(problem))) {
         i++;
     }
     return wefti_patterns[i];

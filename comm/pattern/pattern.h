@@ -111,6 +111,9 @@ typedef struct wefti_step {
 /*
  * wefti_pattern - one algorithm for some collectives.
  *
+ * in_entries   payload rides in the entries by which ranks meet, up to
+ *              WEFTI_ENTRIES_BYTES of each rank; there are no steps, and the
+ *              calls about them are NULL.
  * supports     whether it can do this problem.
  * step_count   how many steps the track has for this rank; 0 is common.
  * step_at      step index of the track, index < step_count.
@@ -125,6 +128,7 @@ typedef struct wefti_step {
  */
 typedef struct wefti_pattern {
     const char *name;
+    bool in_entries;
     bool (*supports)(const wefti_problem *problem);
     size_t (*step_count)(const wefti_problem *problem, int track);
     void (*step_at)(const wefti_problem *problem, int track, size_t index,
@@ -132,12 +136,16 @@ typedef struct wefti_pattern {
     int (*slots)(const wefti_problem *problem, int channel);
 } wefti_pattern;
 
+/* What a rank may contribute in its entry, and read of all entries. */
+enum { WEFTI_ENTRIES_BYTES = 4096, WEFTI_ENTRIES_READ_BYTES = 32 << 10 };
+
 /* All patterns, ended by NULL. To add one, add its file and a line here. */
 extern const wefti_pattern *const wefti_patterns[];
-/* The first that supports it: what moves each byte once, where that can be;
- * NULL: none, as there is nothing to move. */
+/* The first with steps that supports it: what moves each byte once, where that
+ * can be; NULL: none, as there is nothing to move. */
 const wefti_pattern *wefti_pattern_first(const wefti_problem *problem);
 
+extern const wefti_pattern wefti_pattern_oneshot;
 extern const wefti_pattern wefti_pattern_hierarchical;
 extern const wefti_pattern wefti_pattern_direct;
 extern const wefti_pattern wefti_pattern_tree;

@@ -133,9 +133,10 @@ static void sort(order *self)
     const bool down = op->desc.chunk_order == WEFT_CHUNK_ORDER_DESCENDING;
     for (size_t i = 0; i < self->count; i++) {
         const size_t key = down ? self->count - 1 - i : i;
-        self->entries[i] = (entry){op->choice.pattern ? NONE : key, i};
+        self->entries[i] =
+            (entry){wefti_choice_has_steps(&op->choice) ? NONE : key, i};
     }
-    if (op->choice.pattern) {
+    if (wefti_choice_has_steps(&op->choice)) {
         walk(self);
     }
     qsort(self->entries, self->count, sizeof(*self->entries), compare);

@@ -11,7 +11,7 @@
 #include "comm/engine/extent.h"
 #include "comm/engine/op.h"
 #include "comm/post/nccl_route.h"
-#include "comm/steps/oneshot.h"
+#include "comm/steps/entry.h"
 #include "comm/steps/op_life.h"
 
 #include <stdlib.h>
@@ -138,8 +138,9 @@ static void push(weft_comm *comm, wefti_request *request)
         return; /* others come first */
     }
     wefti_op_advance(comm, op);
-    bool spin = !op->choice.pattern && !op->choice.nccl && !op->places.send &&
-                !op->places.recv && wefti_engine_spins(comm->engine) &&
+    bool spin = op->choice.pattern == &wefti_pattern_oneshot &&
+                !op->places.send && !op->places.recv &&
+                wefti_engine_spins(comm->engine) &&
                 comm->fabric.ns_per_byte <= 0;
     for (int look = 0;
          spin && look < LOOKS_AT_ONCE && op->state == WEFTI_OP_RUNNING;

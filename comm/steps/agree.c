@@ -3,7 +3,7 @@
  * comm/steps/agree.c - comparing what ranks have entered, sent and expect.
  *
  * A peer's entry is read after its number was loaded, which pairs with the
- * store in comm/steps/oneshot.c; nobody writes over it before this rank has
+ * store in comm/steps/entry.c; nobody writes over it before this rank has
  * settled the operation (comm/engine/op.c).
  */
 #include "comm/steps/agree.h"

@@ -12,7 +12,7 @@
 #include "comm/engine/ticket.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
-#include "comm/steps/oneshot.h"
+#include "comm/steps/entry.h"
 #include "comm/steps/op_life.h"
 
 #include <stdio.h>

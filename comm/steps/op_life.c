@@ -3,7 +3,7 @@
  * comm/steps/op_life.c - from posted to done: the states of comm/core/core.h.
  *
  * An operation enters when its stream has reached it and its lane is free on
- * all ranks; then it runs its tracks, or the one-shot exchange. Its poster is
+ * all ranks; then it runs its tracks, or rides in the entries. Its poster is
  * free when the last step is done, its window when the last reader is.
  */
 #include "comm/steps/op_life.h"
@@ -19,8 +19,8 @@
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/deferred.h"
+#include "comm/steps/entry.h"
 #include "comm/steps/nccl_op.h"
-#include "comm/steps/oneshot.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/track.h"
 #include "kernels/wire/fold.h"
@@ -239,7 +239,7 @@ static void enter(weft_comm *comm, wefti_op *op)
         wefti_nccl_enter(comm, op);
         return;
     }
-    if (!op->choice.pattern) {
+    if (!wefti_choice_has_steps(&op->choice)) {
         wefti_oneshot_enter(comm, op);
         return;
     }
@@ -271,8 +271,7 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
         comm->watch->stalled(comm, op);
         return false;
     }
-    if (op->ring != WEFTI_RING_LETTERS && !op->choice.pattern &&
-        !wefti_op_all_ready(op)) {
+    if (!wefti_choice_has_steps(&op->choice) && !wefti_op_all_ready(op)) {
         wefti_engine_look(comm->engine, op->desc.ready);
         comm->watch->stalled(comm, op);
         return false;
@@ -352,7 +351,7 @@ static bool push(weft_comm *comm, wefti_op *op)
     wefti_engine *engine = comm->engine;
     int64_t others_due_ns = engine->due_ns;
     engine->due_ns = INT64_MAX;
-    bool pushed = op->ring == WEFTI_RING_LETTERS || op->choice.pattern
+    bool pushed = wefti_choice_has_steps(&op->choice)
                       ? wefti_track_run_all(comm, op)
                   : op->choice.nccl ? wefti_nccl_advance(comm, op)
                                     : wefti_oneshot_advance(comm, op);

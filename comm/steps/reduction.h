@@ -3,7 +3,7 @@
  * comm/steps/reduction.h - reductions that a program has made itself: kept
  * here, and applied where kernels/wire/fold.h has no arithmetic for them.
  *
- * They never ride in entries (comm/steps/oneshot.c): comm/post/op_check.c gives
+ * They never ride in entries (comm/steps/entry.c): comm/post/op_check.c gives
  * them a shape that moves step by step, so that small built-in operations need
  * not ask which kind they are.
  */

@@ -54,7 +54,8 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                atomic_load(&page->left) != WEFTI_LEAVE_WELL &&
                wefti_peer_lost(comm, peer);
     }
-    for (int t = 0; op->choice.pattern && t < WEFTI_TRACKS; t++) {
+    for (int t = 0; wefti_choice_has_steps(&op->choice) && t < WEFTI_TRACKS;
+         t++) {
         const wefti_track *track = &op->tracks[t];
         if (track->at.next < track->at.count &&
             track->wait == WEFTI_WAIT_PEER && track->peer == peer) {

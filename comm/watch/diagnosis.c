@@ -33,7 +33,7 @@ enum {
 /* The first track of op that waits for something of this rank's own. */
 static const wefti_track *own_track(const wefti_op *op, wefti_wait wait)
 {
-    bool tracks = op->ring == WEFTI_RING_LETTERS || op->choice.pattern;
+    bool tracks = wefti_choice_has_steps(&op->choice);
     for (int t = 0; tracks && t < WEFTI_TRACKS; t++) {
         const wefti_track *track = &op->tracks[t];
         if (track->at.next < track->at.count && track->wait == wait) {

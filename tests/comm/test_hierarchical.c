@@ -117,7 +117,8 @@ static size_t check_flat_patterns(sim_case what)
     size_t checked = 0;
     for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
         what.pattern = wefti_patterns[i];
-        if (what.pattern->supports(&what.problem)) {
+        if (!what.pattern->in_entries &&
+            what.pattern->supports(&what.problem)) {
             (void)sim_check(&what);
             checked++;
         }

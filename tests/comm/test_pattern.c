@@ -10,6 +10,7 @@
  * length.
  */
 #include "base/check.h"
+#include "comm/pattern/shape.h"
 #include "tests/comm/pattern_walk.h"
 #include "tests/comm/simulator.h"
 #include "tests/seed.h"
@@ -71,7 +72,8 @@ static size_t check_everywhere(sim_case what, int only_order)
         what.pattern = wefti_patterns[i];
         what.in_place =
             what.in_place && can_be_in_place(what.problem.collective);
-        if (!what.pattern->supports(&what.problem)) {
+        if (what.pattern->in_entries ||
+            !what.pattern->supports(&what.problem)) {
             continue;
         }
         for (int order = 0; order < SIM_ORDERS; order++) {
@@ -361,7 +363,8 @@ static void test_step_at_4096_ranks_messages_match(void **state)
                              .count = count,
                              .chunk_elems = 16384};
     for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
-        if (wefti_patterns[i]->supports(&problem)) {
+        if (!wefti_patterns[i]->in_entries &&
+            wefti_patterns[i]->supports(&problem)) {
             (void)pattern_walk(wefti_patterns[i], problem);
         }
     }
@@ -382,16 +385,44 @@ static void test_step_at_many_ranks_messages_match(void **state)
             if (c == 0 && wefti_patterns[i] != &wefti_pattern_exchange) {
                 problem.chunk_elems = 1; /* exchange: a billion messages */
             }
-            if (wefti_patterns[i]->supports(&problem)) {
+            if (!wefti_patterns[i]->in_entries &&
+                wefti_patterns[i]->supports(&problem)) {
                 (void)pattern_walk(wefti_patterns[i], problem);
             }
         }
     }
 }
 
+/* What rides in entries has no steps, and is never what weft falls back to. */
+static void test_oneshot_is_a_row_of_what_has_one_size(void **state)
+{
+    size_t rows = 0;
+    (void)state;
+    for (size_t i = 0; wefti_patterns[i] != NULL; i++) {
+        const wefti_pattern *pattern = wefti_patterns[i];
+        rows += pattern == &wefti_pattern_oneshot;
+        assert_int_equal(pattern->in_entries,
+                         pattern == &wefti_pattern_oneshot);
+        assert_int_equal(pattern->in_entries, pattern->step_count == NULL);
+    }
+    assert_int_equal(rows, 1);
+    for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
+        const wefti_problem problem = {.collective = (weft_collective)c,
+                                       .nranks = 3,
+                                       .count = 1,
+                                       .chunk_elems = 1};
+        const wefti_pattern *first = wefti_pattern_first(&problem);
+        const bool varied = wefti_shape_get((weft_collective)c)->varied;
+        assert_true(first != &wefti_pattern_oneshot);
+        assert_int_equal(wefti_pattern_oneshot.supports(&problem),
+                         first != NULL && !varied);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_oneshot_is_a_row_of_what_has_one_size),
         cmocka_unit_test(test_allreduce_small_worlds_exact),
         cmocka_unit_test(test_reduce_small_worlds_exact),
         cmocka_unit_test(test_allgather_small_worlds_exact),

@@ -2,7 +2,7 @@
 /*
  * Goal: docs/collectives.md has a row for every algorithm, and for no other.
  *
- * Method: the names that comm/pattern has, and oneshot, are looked for at the
+ * Method: the names that comm/pattern has are looked for at the
  * beginning of the rows behind the heading; then the rows are counted.
  */
 #include "comm/pattern/pattern.h"
@@ -43,7 +43,7 @@ static size_t count_missing(const char *name)
 
 static void test_page_has_every_algorithm_and_no_other(void **state)
 {
-    size_t missing = count_missing("oneshot"), rows = 0, algorithms = 1;
+    size_t missing = 0, rows = 0, algorithms = 0;
     (void)state;
     for (size_t i = 0; wefti_patterns[i]; i++) {
         missing += count_missing(wefti_patterns[i]->name);

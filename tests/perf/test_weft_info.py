@@ -304,6 +304,16 @@ class Info(unittest.TestCase):
                   for r in json.loads(forced.stdout)["routes"]}
         self.assertEqual(forced["all_reduce", "large"]["algorithm"], "tree")
         self.assertIn("WEFT_ALGORITHM", forced["all_reduce", "large"]["why"])
+        forced = run("--input", "8xH100", "--routes", "--json", "-",
+                     WEFT_ALGORITHM="all_reduce:oneshot")
+        forced = {(r["collective"], r["size"]): r
+                  for r in json.loads(forced.stdout)["routes"]}
+        tiny, large = (forced["all_reduce", s] for s in ("tiny", "large"))
+        self.assertEqual(tiny["algorithm"], "oneshot")
+        self.assertIn("WEFT_ALGORITHM asks for it", tiny["why"])
+        self.assertNotEqual(large["algorithm"], "oneshot")
+        self.assertIn("asks for oneshot, which carries at most 4 KiB",
+                      large["why"])
         for args, words in ((["--routes", "-n", "9"], "the machine's GPUs"),
                             (["--routes", "-n", "0"],
                              "-n 0: allowed is a whole number from 1 to"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/oneshot.c - the low-latency path.
+ * comm/steps/entry.c - the low-latency protocol, oneshot.
  *
  *   rank 0: entry {payload, signature, number}   rank 1: the same
  *           read all entries, fold in rank order          the same
@@ -13,7 +13,7 @@
  *
  *   FETCH --> READY (announced; peers' entries) --> [STORE] --> done
  */
-#include "comm/steps/oneshot.h"
+#include "comm/steps/entry.h"
 
 #include "base/clock.h"
 #include "comm/core/wake.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/oneshot.h - small operations inside the entries: every rank writes
- * its payload beside its signature, once, and reads those it needs. One
- * cache-line exchange; no staging, no acknowledgement.
+ * comm/steps/entry.h - what a rank says when it enters an operation, and the
+ * algorithm oneshot: every rank writes its payload beside its signature, once,
+ * and reads those it needs. One cache-line exchange; no staging, no
+ * acknowledgement.
  */
-#ifndef COMM_STEPS_ONESHOT_H
-#define COMM_STEPS_ONESHOT_H
+#ifndef COMM_STEPS_ENTRY_H
+#define COMM_STEPS_ENTRY_H
 
 #include "comm/core/core.h"
 

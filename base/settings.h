@@ -54,6 +54,9 @@
       "where the payload fits")                                                \
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
+    X(SINGLE_COPY, TEXT, "on", 0, 0,                                           \
+      "whether ranks of one host read large messages from each other's "       \
+      "buffers, where the kernel lets them: on or off")                        \
     X(SUM_FLAT, TEXT, "off", 0, 0,                                             \
       "whether sums follow one tree over all ranks, the same bits on any "     \
       "layout of hosts: on or off")                                            \

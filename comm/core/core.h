@@ -19,6 +19,7 @@
 #include "comm/core/select.h"
 #include "comm/fabric/fabric.h"
 #include "comm/fabric/mapping.h"
+#include "comm/fabric/process_read.h"
 #include "comm/oob/membership.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
@@ -83,6 +84,7 @@ typedef struct wefti_track {
     int peer;   /* who is awaited */
     int way;    /* which fetch and bounce is the step's: 0 or 1 */
     bool ahead; /* the other one brings the source of a later step */
+    bool lent;  /* the step reads peers' buffers */
     unsigned char *scratch; /* a wide chunk */
     unsigned char *bounces[WEFTI_BOUNCES];
     const void **sources; /* [nranks] of a FOLD */
@@ -102,6 +104,14 @@ typedef struct wefti_staged_slot {
 typedef struct wefti_op_places {
     bool send, recv;
 } wefti_op_places;
+
+/* How members of a communicator read what another has not staged. */
+typedef enum wefti_reading {
+    WEFTI_READING_UNKNOWN, /* nobody has asked */
+    WEFTI_READING_STAGED,  /* they cannot */
+    WEFTI_READING_LOADS,   /* all are threads of one process */
+    WEFTI_READING_COPIES   /* by comm/fabric/process_read.h, if they are not */
+} wefti_reading;
 
 /* A transfer without a pause, for the observer. */
 typedef struct wefti_op_piece {
@@ -128,7 +138,9 @@ typedef struct wefti_op {
     wefti_track tracks[WEFTI_TRACKS];
 
     /* Staging. */
-    int window; /* -1: none */
+    int window;      /* -1: none */
+    bool direct;     /* messages from its buffers are not staged */
+    bool being_read; /* its steps are done, but peers still read there */
     int slots[WEFTI_CHANNELS];
     size_t slots_begin[WEFTI_CHANNELS]; /* in the window */
     size_t slot_bytes;
@@ -243,6 +255,9 @@ typedef struct wefti_engine {
     wefti_board_line *board;        /* the launcher's; NULL: there is none */
     const weft_comm *_Atomic noted; /* whose operation stands there; alone */
     uint64_t *home;                 /* reads as 0 in a forked child */
+    wefti_witness *witnesses; /* [of the job's ranks] those of this domain */
+    bool reads_processes;     /* all ranks of the domain read all others' */
+    char unread_why[200];     /* why some cannot; "": they are not to */
 } wefti_engine;
 
 /* One member as seen by this rank. */
@@ -283,6 +298,7 @@ struct weft_comm {
     int near_count; /* members of this rank's domain, itself included */
     wefti_grouping *grouping; /* NULL: one level */
     wefti_fabric fabric;
+    wefti_reading reading;
     wefti_doorbell **bells; /* [nranks] */
     wefti_peer *peers;      /* [nranks] */
     /* Of calls that make communicators, so that these need no memory. */

@@ -8,6 +8,7 @@
 #include "base/error.h"
 
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 static size_t page_bytes(void)
@@ -26,6 +27,12 @@ weft_status wefti_home_open(uint64_t **home_out)
     (void)madvise(page, page_bytes(), MADV_WIPEONFORK);
     *home_out = page;
     **home_out = 1;
+    const size_t bytes = WEFTI_WITNESS_WORDS * sizeof(uint64_t);
+    if (getrandom(*home_out + 1, bytes, 0) != (ssize_t)bytes) {
+        weft_status status = wefti_error_system("random words (getrandom)");
+        wefti_home_close(*home_out);
+        return status;
+    }
     return WEFT_OK;
 }
 

@@ -33,7 +33,8 @@ WEFT_NODISCARD weft_status wefti_comm_refuse(const weft_comm *comm,
 bool wefti_comm_is_inherited(const weft_comm *comm);
 
 /*
- * wefti_home_open - a page that tells this process from its forked children.
+ * wefti_home_open - a page that tells this process from its forked children:
+ * 1, then random words (comm/fabric/process_read.h).
  *
  * Returns     OK | ERR_NO_MEMORY.
  */

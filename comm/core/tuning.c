@@ -151,6 +151,10 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     status = read_switch(WEFTI_SETTING_MACHINES, "WEFT_MACHINES",
                          &tuning_out->machines);
     if (status == WEFT_OK) {
+        status = read_switch(WEFTI_SETTING_SINGLE_COPY, "WEFT_SINGLE_COPY",
+                             &tuning_out->single_copy);
+    }
+    if (status == WEFT_OK) {
         status = read_switch(WEFTI_SETTING_SUM_FLAT, "WEFT_SUM_FLAT",
                              &tuning_out->sum_flat);
     }

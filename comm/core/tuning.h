@@ -26,14 +26,15 @@ typedef struct wefti_tuning {
     uint32_t chunk_bytes; /* 0: by size */
     uint8_t forced[WEFT_COLLECTIVE_COUNT];
     double emulate_gbps;
-    bool machines; /* hosts describe themselves */
-    bool sum_flat; /* sums ignore which ranks share memory */
-    uint8_t route; /* wefti_route_kind */
+    bool machines;    /* hosts describe themselves */
+    bool single_copy; /* large messages need not be staged */
+    bool sum_flat;    /* sums ignore which ranks share memory */
+    uint8_t route;    /* wefti_route_kind */
 } wefti_tuning;
 
 /*
  * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES, WEFT_MACHINES,
- * WEFT_SUM_FLAT, WEFT_ROUTE and WEFT_EMULATE_GBPS.
+ * WEFT_SINGLE_COPY, WEFT_SUM_FLAT, WEFT_ROUTE and WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is
  *             allowed.

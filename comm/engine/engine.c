@@ -114,6 +114,7 @@ void wefti_engine_release(wefti_engine *engine)
         engine->hosts_close(engine->hosts);
     }
     free(engine->lists);
+    free(engine->witnesses);
     wefti_board_close(engine->board);
     wefti_mapping_close(engine->mapping);
     if (engine->members) {

@@ -5,7 +5,8 @@
  *
  * A message goes from one rank to one peer on a ring (the operation's lane)
  * and channel, and is read in the order of posting. Its bytes lie where stage
- * says and must stay there until the peer has released it.
+ * says, or in the sender's process, and must stay until the peer has released
+ * it.
  *
  *   sender: stage -> write the bytes -> post ... read_by says it was released
  *   reader: peek  -> use the bytes where they lie -> release
@@ -30,12 +31,13 @@ typedef struct wefti_fabric_path {
 } wefti_fabric_path;
 
 typedef struct wefti_outgoing {
-    const void *data; /* from stage */
+    const void *data; /* from stage, or of the process */
     size_t bytes;
     int64_t ready_ns;
     wefti_signature signature; /* point-to-point only */
     int slots;   /* as many may be unread before the next waits; 0: not known */
     bool urgent; /* compute waits for it soon */
+    wefti_bytes_place place;
 } wefti_outgoing;
 
 typedef struct wefti_incoming {
@@ -43,6 +45,7 @@ typedef struct wefti_incoming {
     size_t bytes;
     int64_t ready_ns;
     wefti_signature signature;
+    wefti_bytes_place place; /* PROCESS: data is an address of the sender's */
 } wefti_incoming;
 
 /*
@@ -116,6 +119,7 @@ struct wefti_fabric {
     uint64_t *told_taken; /* the same, with a net: as far as the peer knows */
     uint64_t *awaited;    /* the same: the last whose release the peer awaits */
     uint64_t payload_bytes;
+    uint64_t unstaged_bytes; /* sent where they lay in a buffer */
 };
 
 /* Memory shared by all ranks of the domain: shm; by one rank alone: self. */

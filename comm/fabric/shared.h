@@ -92,6 +92,13 @@ enum {
         WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload)
 };
 
+/* Where a message's bytes lie until it is released. */
+typedef enum wefti_bytes_place {
+    WEFTI_PLACE_STAGED, /* in the sender's region */
+    WEFTI_PLACE_PROCESS /* in the sender's process, at an address of its own;
+                           near peers only */
+} wefti_bytes_place;
+
 /*
  * One message. sequence: fabric post -> peek, stored last: the words beside it
  * and the staged bytes. The way back are the reader's "consumed" counters:
@@ -100,8 +107,9 @@ enum {
  */
 typedef struct wefti_posted_message {
     _Alignas(64) _Atomic uint64_t sequence;
-    uint64_t offset; /* of its bytes, from the sender's region */
-    uint64_t bytes;
+    uint64_t offset; /* of its bytes, from the sender's region or address 0 */
+    uint32_t bytes;
+    uint32_t place;     /* a wefti_bytes_place: which of the two */
     int64_t ready_ns;   /* when the sender's data were there */
     int64_t visible_ns; /* not to be read before (rate limit); 0: at once */
     wefti_signature signature; /* of point-to-point operations */
@@ -235,6 +243,19 @@ typedef struct wefti_wait_page {
     _Atomic int64_t since_ns, seen_ns;
 } wefti_wait_page;
 
+/*
+ * How a rank's process can be read by others of its domain, in the world's
+ * region; stored before the meeting's verdict. trial is stored before the rank
+ * enters the creation's barrier, and loaded behind it: 0, or 1 + the errno of
+ * the first process that it could not read.
+ */
+typedef struct wefti_process_page {
+    _Atomic uint64_t address;
+    _Atomic uint64_t words[2];
+    _Atomic uint32_t trial;
+    _Atomic uint32_t trial_rank; /* of that process, in the job */
+} wefti_process_page;
+
 /* How a rank has destroyed its communicator. */
 typedef enum wefti_leave {
     WEFTI_LEAVE_NONE, /* it has not */
@@ -247,11 +268,15 @@ typedef enum wefti_leave {
  *              the peers' entries and windows of these operations, which may
  *              be written again
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
+ * host_only    its end of the communicator has no memory that only a device
+ *              reads; stored before the ranks' first operation: alone
  */
 typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */
     _Alignas(128) _Atomic uint64_t completed;
     _Atomic uint32_t left;
+    _Atomic uint32_t host_only;
+    wefti_process_page process;
     wefti_wait_page wait;
     wefti_shrink_page shrink;
 } wefti_rank_page;

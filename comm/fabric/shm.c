@@ -3,7 +3,8 @@
  * comm/fabric/shm.c - messages through memory that all ranks have mapped.
  *
  * Bytes are staged in the sender's region and used there by every reader: one
- * copy in, however many peers; a reduction reads its sources in place.
+ * copy in, however many peers; a reduction reads its sources in place. Those of
+ * a large message stay in the sender's buffer (comm/steps/direct.h).
  *
  * message.sequence (sender's store) pairs with peek's load: the bytes and the
  * message's fields are complete. consumed (reader's store) pairs with read_by's
@@ -51,14 +52,19 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
                                  path.ring, path.channel, sequence);
     const unsigned char *region = fabric->shared.regions[fabric->rank];
     message->offset =
-        (uint64_t)((const unsigned char *)outgoing->data - region);
-    message->bytes = outgoing->bytes;
+        outgoing->place == WEFTI_PLACE_PROCESS
+            ? (uint64_t)(uintptr_t)outgoing->data
+            : (uint64_t)((const unsigned char *)outgoing->data - region);
+    message->bytes = (uint32_t)outgoing->bytes;
+    message->place = outgoing->place;
     message->ready_ns = outgoing->ready_ns;
     const bool away = path.peer != fabric->rank;
     message->visible_ns =
         away ? wefti_fabric_charge(fabric, outgoing->bytes) : 0;
     message->signature = outgoing->signature;
     fabric->payload_bytes += away ? outgoing->bytes : 0;
+    fabric->unstaged_bytes +=
+        outgoing->place == WEFTI_PLACE_STAGED ? 0 : outgoing->bytes;
     atomic_store(&message->sequence, sequence);
     wefti_doorbell_ring(fabric->bells[path.peer]);
 }
@@ -79,7 +85,11 @@ static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
         }
         return false;
     }
-    message_out->data = fabric->shared.regions[path.peer] + message->offset;
+    message_out->place = (wefti_bytes_place)message->place;
+    message_out->data =
+        message_out->place == WEFTI_PLACE_PROCESS
+            ? (const void *)(uintptr_t)message->offset
+            : fabric->shared.regions[path.peer] + message->offset;
     message_out->bytes = message->bytes;
     message_out->ready_ns = message->ready_ns;
     message_out->signature = message->signature;

@@ -348,6 +348,11 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     if (status == WEFT_OK) {
         status = build_gates(comm);
     }
+    if (status == WEFT_OK) {
+        atomic_store(
+            &wefti_shared_get_page(&comm->fabric.shared, comm->rank)->host_only,
+            !comm->copies);
+    }
     if (status == WEFT_OK && !parts->parent) {
         status = wefti_board_open(comm->rank, &comm->engine->board);
     }

@@ -18,6 +18,7 @@
 #include "comm/make/comm.h"
 #include "comm/make/hosts.h"
 #include "comm/make/hosts_trade.h"
+#include "comm/make/single_copy.h"
 #include "comm/make/twin_join.h"
 #include "comm/net/net.h"
 #include "comm/oob/bootstrap.h"
@@ -101,7 +102,9 @@ static weft_status build_world(const building *own,
     };
     weft_status status = wefti_comm_build(&parts, comm_out);
     free(world_ranks);
-    return status;
+    return status == WEFT_OK && members->nranks > 1
+               ? wefti_single_copy_offer(*comm_out, members)
+               : status;
 }
 
 /* A file beyond the limit is refused by a signal, so the limit is asked. */
@@ -243,7 +246,14 @@ static weft_status begin_together(weft_comm *comm)
     const weft_op barrier = {.size_bytes = sizeof(barrier),
                              .collective = WEFT_COLLECTIVE_BARRIER,
                              .dtype = WEFT_DTYPE_U8};
+    const bool alone = comm->nranks == 1;
+    if (!alone) {
+        wefti_single_copy_attempt(comm);
+    }
     weft_status status = wefti_post_for(WEFTI_PURPOSE_CREATE, &barrier, comm);
+    if (status == WEFT_OK && !alone) {
+        wefti_single_copy_conclude(comm);
+    }
     if (status == WEFT_OK) {
         status = wefti_hosts_trade(comm);
     }

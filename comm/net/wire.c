@@ -194,7 +194,8 @@ static bool apply_message(const wefti_wire *wire, const void *data,
     if (!place) {
         return false;
     }
-    message->bytes = data_bytes;
+    message->bytes = (uint32_t)data_bytes;
+    message->place = WEFTI_PLACE_STAGED;
     message->ready_ns = (int64_t)wire->words[2] + skew_ns;
     message->visible_ns = 0;
     message->signature =

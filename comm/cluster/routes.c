@@ -372,9 +372,22 @@ static void write_route_asked(const routing *r, wefti_json *json)
     }
 }
 
+/* Only ranks that run can tell. */
+static void write_single_copy(const routing *r, wefti_json *json)
+{
+    if (r->job && r->nranks > 1) {
+        const char *why = wefti_comm_staged_why(r->job->comm);
+        wefti_json_object_open(json, "single_copy");
+        wefti_json_bool(json, "taken", !why);
+        wefti_json_text(json, "why", why ? why : "");
+        wefti_json_object_close(json);
+    }
+}
+
 static void write_all(const routing *r, wefti_json *json)
 {
     write_route_asked(r, json);
+    write_single_copy(r, json);
     wefti_json_array_open(json, "routes");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         weft_collective collective = (weft_collective)c;
@@ -414,6 +427,18 @@ static void print_route_asked(const routing *r, FILE *file)
         int column =
             fprintf(file, "WEFT_ROUTE=nccl: %s", taken ? "" : "not taken: ");
         wefti_report_wrap(why, 9, column, file);
+    }
+}
+
+static void print_single_copy(const routing *r, FILE *file)
+{
+    if (r->job && r->nranks > 1) {
+        const char *why = wefti_comm_staged_why(r->job->comm);
+        int column = fprintf(file, "single copy:");
+        wefti_report_wrap(why ? why
+                              : "large messages are read where they lie in "
+                                "their sender's buffer",
+                          column, column, file);
     }
 }
 
@@ -462,6 +487,7 @@ static void print_all(const routing *r, FILE *file)
     int why_count = 0;
     print_levels(r, file);
     print_route_asked(r, file);
+    print_single_copy(r, file);
     fprintf(file, "%-17s%-14s%-13s%-9s%12s  %s\n", "collective", "size",
             "algorithm", "fabric", "chunk, bytes", "why");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {

@@ -4,7 +4,7 @@
  *
  * Bytes are staged in the sender's region and used there by every reader: one
  * copy in, however many peers; a reduction reads its sources in place. Those of
- * a large message stay in the sender's buffer (comm/steps/direct.h).
+ * a large message stay in the sender's buffer (comm/steps/unstaged.h).
  *
  * message.sequence (sender's store) pairs with peek's load: the bytes and the
  * message's fields are complete. consumed (reader's store) pairs with read_by's

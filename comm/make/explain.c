@@ -7,6 +7,7 @@
 #include "comm/net/net.h"
 #include "comm/pattern/shape.h"
 #include "comm/post/nccl_route.h"
+#include "comm/steps/unstaged.h"
 
 const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out)
@@ -49,6 +50,13 @@ const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
 int wefti_comm_rails(const weft_comm *comm)
 {
     return comm->fabric.net ? comm->engine->net->use.count : 0;
+}
+
+const char *wefti_comm_staged_why(weft_comm *comm)
+{
+    const char *why;
+    (void)wefti_unstaged_find(comm, &why);
+    return why;
 }
 
 bool wefti_comm_is_crowded(const weft_comm *comm)

@@ -32,6 +32,10 @@ const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
 /* How many network devices its messages are spread over; 0: it sends none. */
 int wefti_comm_rails(const weft_comm *comm);
 
+/* Why large messages of comm are staged; NULL: each is read where it lies in
+ * its sender's buffer. */
+const char *wefti_comm_staged_why(weft_comm *comm);
+
 /* Whether this rank's host, as far as it can see, has more ranks than cores. */
 bool wefti_comm_is_crowded(const weft_comm *comm);
 

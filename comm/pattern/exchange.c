@@ -70,6 +70,7 @@ static int slots(const wefti_problem *problem, int channel)
 
 const wefti_pattern wefti_pattern_exchange = {
     .name = "exchange",
+    .rewrites = true,
     .supports = supports,
     .step_count = step_count,
     .step_at = step_at,

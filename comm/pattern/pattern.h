@@ -114,6 +114,8 @@ typedef struct wefti_step {
  * in_entries   payload rides in the entries by which ranks meet, up to
  *              WEFTI_ENTRIES_BYTES of each rank; there are no steps, and the
  *              calls about them are NULL.
+ * rewrites     in place, elements that were sent may be written before all
+ *              have read them: their SEND must have copied them.
  * supports     whether it can do this problem.
  * step_count   how many steps the track has for this rank; 0 is common.
  * step_at      step index of the track, index < step_count.
@@ -128,7 +130,7 @@ typedef struct wefti_step {
  */
 typedef struct wefti_pattern {
     const char *name;
-    bool in_entries;
+    bool in_entries, rewrites;
     bool (*supports)(const wefti_problem *problem);
     size_t (*step_count)(const wefti_problem *problem, int track);
     void (*step_at)(const wefti_problem *problem, int track, size_t index,

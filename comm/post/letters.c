@@ -14,6 +14,7 @@
 #include "comm/engine/op.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/track.h"
+#include "comm/steps/unstaged.h"
 #include "kernels/wire/fold.h"
 
 #include <stdlib.h>
@@ -259,6 +260,7 @@ static void load(weft_comm *comm, wefti_letters *queue)
     op->signature = sign(desc);
     op->problem.chunk_elems = WEFTI_LETTER_BYTES / role.elem_bytes;
     op->slots[0] = WEFTI_LETTER_SLOTS;
+    op->direct = wefti_unstaged_suits(comm, op);
     wefti_track_start_all(op);
     op->state = WEFTI_OP_POSTED;
 }

@@ -23,6 +23,7 @@
 #include "comm/steps/nccl_op.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/track.h"
+#include "comm/steps/unstaged.h"
 #include "kernels/wire/fold.h"
 
 #include <stdio.h>
@@ -134,6 +135,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->epoch = epoch;
     op->status = WEFT_OK;
     op->window = -1;
+    op->direct = op->being_read = false;
     op->missing = 0;
     memset(op->sends, 0, sizeof(op->sends));
     memset(op->slots, 0, sizeof(op->slots));
@@ -246,6 +248,7 @@ static void enter(weft_comm *comm, wefti_op *op)
     op->problem.chunk_elems = op->choice.chunk_elems;
     wefti_track_start_all(op);
     open_window(comm, op);
+    op->direct = wefti_unstaged_suits(comm, op);
     if (!op->desc.ready) {
         wefti_op_piece_open(op);
     }
@@ -334,7 +337,7 @@ static void drain(weft_comm *comm, wefti_op *op)
         return;
     }
     publish_settled(comm);
-    if (op->window >= 0 && !failed && !wefti_slots_are_read(comm, op)) {
+    if (op->window >= 0 && !failed && wefti_slots_find_reader(comm, op) >= 0) {
         return;
     }
     if (op->window >= 0) {

@@ -139,17 +139,17 @@ void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
 }
 
 void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
-                     size_t bytes)
+                     size_t bytes, const void *there)
 {
-    const void *data = wefti_slot_stage(comm, op, step, 0);
     const int channel = channel_of(step);
     /* Among several peers a slot may wait for one that is sent nothing more. */
     const bool alone = op->ring == WEFTI_RING_LETTERS || comm->nranks == 2;
     const wefti_outgoing outgoing = {
-        .data = data,
+        .data = there ? there : wefti_slot_stage(comm, op, step, 0),
         .bytes = bytes,
         .ready_ns = op->piece.posted_ns,
         .signature = op->signature,
+        .place = there ? WEFTI_PLACE_PROCESS : WEFTI_PLACE_STAGED,
         .slots = alone ? op->slots[channel] : 0,
         .urgent = wefti_class_is_urgent(op->desc.class_id)};
     wefti_staged_slot *slot =
@@ -172,7 +172,7 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
     }
 }
 
-bool wefti_slots_are_read(weft_comm *comm, const wefti_op *op)
+int wefti_slots_find_reader(weft_comm *comm, const wefti_op *op)
 {
     for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
         uint64_t sends = op->sends[channel];
@@ -180,10 +180,11 @@ bool wefti_slots_are_read(weft_comm *comm, const wefti_op *op)
         for (uint64_t back = 0; back < sends && back < slots; back++) {
             const wefti_staged_slot *slot =
                 record_of(op, channel, sends - 1 - back);
-            if (find_reader(comm, op, channel, slot) >= 0) {
-                return false;
+            const int reader = find_reader(comm, op, channel, slot);
+            if (reader >= 0) {
+                return reader;
             }
         }
     }
-    return true;
+    return -1;
 }

@@ -35,11 +35,12 @@ int wefti_slot_find_full(weft_comm *comm, const wefti_op *op,
 void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
                        const wefti_step *step, size_t later);
 
-/* Announces what is staged for the step to whom it is for. */
+/* Announces the step's message to whom it is for: what is staged, or, unless it
+ * is NULL, what lies there in the op's buffer. */
 void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
-                     size_t bytes);
+                     size_t bytes, const void *there);
 
-/* Whether everything op has staged has been read. */
-bool wefti_slots_are_read(weft_comm *comm, const wefti_op *op);
+/* The first peer that has not read all that op has sent it; -1: none. */
+int wefti_slots_find_reader(weft_comm *comm, const wefti_op *op);
 
 #endif

@@ -32,6 +32,7 @@
 #include "comm/steps/slot.h"
 #include "comm/steps/step_gates.h"
 #include "comm/steps/sum.h"
+#include "comm/steps/unstaged.h"
 #include "kernels/wire/fold.h"
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
@@ -224,6 +225,10 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         track->peer = blocker;
         return WEFTI_WAIT_PEER;
     }
+    if (wefti_unstaged_sends(op, step)) {
+        track->phase = WEFTI_PHASE_READY;
+        return WEFTI_WAIT_NOTHING;
+    }
     void *staged = wefti_slot_stage(comm, op, step, 0);
     if (fetches) {
         ask(comm, op, track, track->way, staged, src, bytes);
@@ -263,7 +268,11 @@ static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         track->peer = full;
         return WEFTI_WAIT_PEER;
     }
-    wefti_slot_post(comm, op, step, step->elems * elem_bytes(op, step->src));
+    const void *there = wefti_unstaged_sends(op, step)
+                            ? source(op, track, step->src, step->src_elem)
+                            : NULL;
+    wefti_slot_post(comm, op, step, step->elems * elem_bytes(op, step->src),
+                    there);
     return WEFTI_WAIT_NOTHING;
 }
 
@@ -301,7 +310,12 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         return WEFTI_WAIT_GATE;
     }
     wefti_op_piece_open(op);
-    if (!on_device(op, step->dst)) {
+    if (message.place != WEFTI_PLACE_STAGED) {
+        WEFTI_ASSERT(!on_device(op, step->dst)); /* comm/steps/unstaged.c */
+        if (!wefti_unstaged_copy(comm, op, step->peer, dst, &message)) {
+            return WEFTI_WAIT_PEER;
+        }
+    } else if (!on_device(op, step->dst)) {
         size_t whole_bytes =
             step->dst == WEFTI_BUFFER_SCRATCH
                 ? bytes /* which the next step reads */
@@ -365,6 +379,24 @@ static void *result_of(const wefti_op *op, const wefti_track *track)
                : (void *)target(op, track, step->dst, step->dst_elem);
 }
 
+/*
+ * Where rank's elements can be reduced; NULL: they could not be read. What lies
+ * in another process comes into the track's scratch, or the bounces behind it,
+ * which such operations do not use.
+ */
+static const void *bring_here(weft_comm *comm, const wefti_op *op,
+                              const wefti_track *track, int rank,
+                              const wefti_incoming *message)
+{
+    if (wefti_unstaged_is_here(comm, rank, message)) {
+        return message->data;
+    }
+    const int piece = rank > comm->rank ? rank - 1 : rank;
+    WEFTI_ASSERT(piece <= WEFTI_BOUNCES);
+    void *room = piece == 0 ? track->scratch : track->bounces[piece - 1];
+    return wefti_unstaged_copy(comm, op, rank, room, message) ? room : NULL;
+}
+
 /* Finds the elements of all sources; own: this rank's. */
 static bool find_sources(weft_comm *comm, wefti_op *op, wefti_track *track,
                          const void *own)
@@ -374,9 +406,15 @@ static bool find_sources(weft_comm *comm, wefti_op *op, wefti_track *track,
     for (; track->place < places; track->place++) {
         int rank = wefti_sum_source(op, step, track->place);
         wefti_incoming message = {.data = own};
-        if (!wefti_sum_is_own(op, step, rank) &&
-            !look_for(comm, op, step, rank, &message)) {
-            track->peer = rank;
+        track->peer = rank;
+        if (!wefti_sum_is_own(op, step, rank)) {
+            if (!look_for(comm, op, step, rank, &message)) {
+                return false;
+            }
+            track->lent |= message.place != WEFTI_PLACE_STAGED;
+            message.data = bring_here(comm, op, track, rank, &message);
+        }
+        if (!message.data) {
             return false;
         }
         track->sources[track->place] = message.data;
@@ -416,6 +454,9 @@ static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         }
         result = result_of(op, track);
         wefti_sum_make(comm, op, track, result);
+        if (track->lent && !wefti_unstaged_holds(comm)) {
+            return WEFTI_WAIT_PEER;
+        }
         take_sources(comm, op, step);
     }
     wefti_wait wait = store_result(comm, op, track, result);
@@ -447,7 +488,7 @@ static wefti_wait relay_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     wefti_sum_make(comm, op, track, wefti_slot_stage(comm, op, step, 0));
     take_sources(comm, op, step);
     wefti_slot_post(comm, op, step,
-                    step->elems * elem_bytes(op, WEFTI_BUFFER_SEND));
+                    step->elems * elem_bytes(op, WEFTI_BUFFER_SEND), NULL);
     return WEFTI_WAIT_NOTHING;
 }
 

@@ -17,6 +17,7 @@
 #include "comm/steps/agree.h"
 #include "comm/steps/deferred.h"
 #include "comm/steps/op_life.h"
+#include "comm/steps/slot.h"
 #include "comm/steps/step.h"
 
 enum {
@@ -113,6 +114,7 @@ static bool load_step(wefti_op *op, wefti_track *track)
         track->phase = WEFTI_PHASE_START;
         track->place = 0;
         track->peer = -1;
+        track->lent = false;
     }
     return true;
 }
@@ -240,7 +242,9 @@ bool wefti_track_run_all(weft_comm *comm, wefti_op *op)
         moved |= push_track(comm, op, &op->tracks[t]);
         left |= !track_is_done(op, &op->tracks[t]);
     }
-    if (!left && wefti_op_check_sources(comm, op)) {
+    op->being_read =
+        op->direct && !left && wefti_slots_find_reader(comm, op) >= 0;
+    if (!left && wefti_op_check_sources(comm, op) && !op->being_read) {
         wefti_op_finish(comm, op, WEFT_OK);
         return true;
     }

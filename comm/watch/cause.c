@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "comm/engine/op.h"
+#include "comm/steps/slot.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
 
@@ -26,7 +27,8 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
     if (op->ring == WEFTI_RING_LETTERS) {
         /* What waits for its own gate or a copy waits for no peer. */
         *entered = false;
-        return peer == op->desc.root && op->tracks[0].wait == WEFTI_WAIT_PEER;
+        return peer == op->desc.root &&
+               (op->being_read || op->tracks[0].wait == WEFTI_WAIT_PEER);
     }
     if (op->state == WEFTI_OP_POSTED) {
         wefti_rank_page *page =
@@ -62,7 +64,7 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
             return true;
         }
     }
-    return false;
+    return op->being_read && wefti_slots_find_reader(comm, op) == peer;
 }
 
 static int count_job(const weft_comm *comm)

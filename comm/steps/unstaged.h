@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/unstaged.h - messages whose bytes stay in the sender's buffer
+ * until their reader has copied or reduced them: one copy where staging takes
+ * two.
+ *
+ * The sender's operation ends only when all have been read, so the buffer is
+ * the program's again when it expects that. A rank that fails gives its buffers
+ * back at once: whoever has read from one believes it only while no fault is
+ * published.
+ *
+ * Ranks that are threads of one process read by loads, others by
+ * process_vm_readv.
+ */
+#ifndef COMM_STEPS_UNSTAGED_H
+#define COMM_STEPS_UNSTAGED_H
+
+#include "comm/core/core.h"
+
+/*
+ * wefti_unstaged_find - how comm's members read what is not staged; all have
+ * built their ends.
+ *
+ * why_out   why all is staged, else NULL; lives as long as comm
+ */
+wefti_reading wefti_unstaged_find(weft_comm *comm, const char **why_out);
+
+/* Whether op, whose slots are counted, sends from its buffers as they are. */
+bool wefti_unstaged_suits(weft_comm *comm, const wefti_op *op);
+
+/* Whether a SEND of such an operation does. */
+static inline bool wefti_unstaged_sends(const wefti_op *op,
+                                        const wefti_step *step)
+{
+    return op->direct && step->kind == WEFTI_STEP_SEND &&
+           step->src != WEFTI_BUFFER_SCRATCH;
+}
+
+/* Whether message, of peer, can be read by loads. */
+bool wefti_unstaged_is_here(const weft_comm *comm, int peer,
+                            const wefti_incoming *message);
+
+/*
+ * wefti_unstaged_copy - dst = the bytes of a message that peer has not staged.
+ *
+ * Returns     whether they are right; if not, the communicator has a fault, or
+ *             the peer's death will be one.
+ */
+bool wefti_unstaged_copy(weft_comm *comm, const wefti_op *op, int peer,
+                         void *dst, const wefti_incoming *message);
+
+/* Whether what was read by loads just now may be believed. */
+bool wefti_unstaged_holds(weft_comm *comm);
+
+#endif

@@ -97,14 +97,30 @@ int wefti_wire_first_release(wefti_wire_kind kind)
     return WEFTI_WIRE_WORDS;
 }
 
+/* Of the path's messages, that the word says the sender has released. */
+static bool unpack_release(uint64_t word, const wefti_wire_view *view,
+                           path *at_out, uint64_t *value_out)
+{
+    const uint64_t low_bits = UINT64_MAX >> 16;
+    uint64_t low;
+    if (!(word & WEFTI_WIRE_RELEASED) ||
+        !unpack_path(word & ~(uint64_t)WEFTI_WIRE_RELEASED, at_out, &low)) {
+        return false;
+    }
+    const uint64_t posted = view->posted[cell(*at_out)];
+    const uint64_t unreleased = (posted - low) & low_bits;
+    *value_out = posted - unreleased;
+    return unreleased <= WEFTI_DEPTH && unreleased <= posted;
+}
+
 static bool check_releases(const wefti_wire *wire, const wefti_wire_view *view)
 {
     path at;
     uint64_t value;
     int i = wefti_wire_first_release((wefti_wire_kind)wire->kind);
     while (i < WEFTI_WIRE_WORDS &&
-           (wire->words[i] == 0 || (unpack_path(wire->words[i], &at, &value) &&
-                                    value <= view->posted[cell(at)]))) {
+           (wire->words[i] == 0 ||
+            unpack_release(wire->words[i], view, &at, &value))) {
         i++;
     }
     return i == WEFTI_WIRE_WORDS;
@@ -165,10 +181,11 @@ void *wefti_wire_place(const wefti_wire *wire, size_t data_bytes,
                        const wefti_wire_view *view)
 {
     path at;
+    uint64_t awaited;
     if (wire->kind != WEFTI_WIRE_MESSAGE) {
         return NULL;
     }
-    (void)unpack_path(wire->words[0], &at);
+    (void)unpack_path(wire->words[0], &at, &awaited);
     return wefti_inbound_hold(view->inbound, (int)wire->from,
                               arrival_of(wire, at, view), wire->words[1],
                               data_bytes);
@@ -236,7 +253,7 @@ static void apply_releases(const wefti_wire *wire, const wefti_wire_view *view)
     uint64_t value;
     for (int i = wefti_wire_first_release((wefti_wire_kind)wire->kind);
          i < WEFTI_WIRE_WORDS; i++) {
-        if (wire->words[i] && unpack_path(wire->words[i], &at, &value)) {
+        if (unpack_release(wire->words[i], view, &at, &value)) {
             raise(wefti_shared_get_consumed(view->shared, (int)wire->from,
                                             view->rank, at.ring, at.channel),
                   value);

@@ -108,11 +108,15 @@ static inline uint64_t wefti_wire_pack_path(int ring, int channel, bool awaited)
     return (uint64_t)awaited << 16 | (uint64_t)ring << 8 | (uint64_t)channel;
 }
 
-/* How many messages of a path the sender has released, as one word, not 0. */
+enum { WEFTI_WIRE_RELEASED = 1 << 15 /* so that the word is not 0 */ };
+
+/* How many messages of a path the sender has released, as one word: the low 48
+ * bits say it all, as no more than DEPTH are not yet released. */
 static inline uint64_t wefti_wire_pack_release(int ring, int channel,
                                                uint64_t value)
 {
-    return value << 16 | wefti_wire_pack_path(ring, channel, false);
+    return value << 16 | WEFTI_WIRE_RELEASED |
+           wefti_wire_pack_path(ring, channel, false);
 }
 
 /* The first word of a kind that may hold a release; WORDS: none. */

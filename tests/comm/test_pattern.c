@@ -412,10 +412,10 @@ static void test_oneshot_is_a_row_of_what_has_one_size(void **state)
                                        .count = 1,
                                        .chunk_elems = 1};
         const wefti_pattern *first = wefti_pattern_first(&problem);
-        const bool varied = wefti_shape_get((weft_collective)c)->varied;
+        const bool by_rank = wefti_shape_get((weft_collective)c)->varied;
         assert_true(first != &wefti_pattern_oneshot);
         assert_int_equal(wefti_pattern_oneshot.supports(&problem),
-                         first != NULL && !varied);
+                         first != NULL && !by_rank);
     }
 }
 

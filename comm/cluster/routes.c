@@ -275,7 +275,7 @@ static route find_route(const routing *r, const weft_op *op)
     const wefti_grouping *grouping = grouping_of(r);
     wefti_choice choice =
         wefti_select(&r->tuning, r->nranks, grouping, op, &role);
-    return (route){.algorithm = choice.pattern->name,
+    return (route){.algorithm = wefti_choice_name(choice.digest),
                    .fabric = fabric_of(r, op),
                    .why = wefti_select_why(&r->tuning, r->nranks, grouping, op),
                    .chunk_bytes =

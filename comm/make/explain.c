@@ -21,7 +21,7 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
     wefti_choice choice =
         wefti_select(&comm->tuning, comm->nranks, comm->grouping, op, &role);
-    return choice.pattern->name;
+    return wefti_choice_name(choice.digest);
 }
 
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)

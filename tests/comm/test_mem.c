@@ -510,7 +510,10 @@ static int come_and_go(weft_comm *comm, void *context)
     memset(weft_mem_get_base(kept), POISON, BYTES);
     failures += weft_comm_get_bytes(comm, &with) != WEFT_OK;
     failures += with.shared_bytes < without.shared_bytes + BYTES;
-    failures += with.reserved_bytes < without.reserved_bytes + 2 * BYTES;
+    const uint64_t parts = (uint64_t)comm->near_count; /* of this domain */
+    failures += with.reserved_bytes < without.reserved_bytes + parts * BYTES;
+    failures +=
+        with.reserved_bytes >= without.reserved_bytes + (parts + 1) * BYTES;
     failures += weft_barrier(comm, NULL) != WEFT_OK;
     failures += fstat(job->memory_fd, &before) != 0;
     failures += weft_barrier(comm, NULL) != WEFT_OK;

@@ -20,20 +20,14 @@
 
 static bool is_process;
 
-struct gates {
-    weft_gate *ready, *arrived, *writable;
-};
-
-/* One chunk, made by another stream; used once it has arrived. What it goes to
- * is written by somebody else until it is said to be writable. */
-static void run_gated(struct own *own, const struct gates *gates,
+/* One chunk, made by another stream; used once it has arrived. */
+static void run_gated(struct own *own, weft_gate *ready, weft_gate *arrived,
                       weft_stream *compute, size_t gate_elems, uint64_t epoch)
 {
     const size_t count = 300;
     weft_op op = scene_all_reduce(own, own->room[0], count);
-    op.ready = gates->ready;
-    op.arrived = gates->arrived;
-    op.writable = gates->writable;
+    op.ready = ready;
+    op.arrived = arrived;
     op.gate_elems = gate_elems;
     scene_expect(
         own, (strcmp(scene_route(own, &op), "nccl") == 0) == (gate_elems == 0),
@@ -45,21 +39,13 @@ static void run_gated(struct own *own, const struct gates *gates,
     const size_t chunks = gate_elems ? count / gate_elems : 1;
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         scene_expect(own,
-                     weft_gate_signal(gates->ready, chunk, epoch, compute) ==
-                         WEFT_OK,
+                     weft_gate_signal(ready, chunk, epoch, compute) == WEFT_OK,
                      "signal");
     }
-    scene_fill(own, own->room[1], count);
     for (size_t chunk = 0; chunk < chunks; chunk++) {
         scene_expect(own,
-                     weft_gate_signal(gates->writable, chunk, epoch, compute) ==
-                         WEFT_OK,
-                     "signal of writable");
-    }
-    for (size_t chunk = 0; chunk < chunks; chunk++) {
-        scene_expect(
-            own, weft_gate_wait(gates->arrived, chunk, epoch, NULL) == WEFT_OK,
-            "arrived");
+                     weft_gate_wait(arrived, chunk, epoch, NULL) == WEFT_OK,
+                     "arrived");
     }
     scene_check_sum(own, own->room[1], count);
     scene_expect(own, weft_stream_wait(own->stream) == WEFT_OK, "stream");
@@ -84,26 +70,6 @@ static void refuse_parts(struct own *own, weft_gate *ready)
         weft_op_post(&op, 1, own->comm, own->stream) == WEFT_ERR_UNSUPPORTED &&
             strstr(weft_error_text(), "WEFT_GATE_PER_RANK in alltoallv"),
         "gates of parts");
-}
-
-/* The stream cannot wait at a gate that is not its device's. */
-static void refuse_gate(struct own *own)
-{
-    weft_device *host;
-    weft_gate *gate;
-    weft_op op = scene_all_reduce(own, own->room[0], 300);
-    scene_expect(own,
-                 weft_device_open("host", 0, &host) == WEFT_OK &&
-                     weft_gate_create(host, 1, &gate) == WEFT_OK,
-                 "a gate of the host");
-    op.writable = gate;
-    scene_expect(
-        own,
-        weft_op_post(&op, 1, own->comm, own->stream) == WEFT_ERR_UNSUPPORTED &&
-            strstr(weft_error_text(), "writable is a gate of the host device"),
-        "a writable gate of the host");
-    weft_gate_destroy(gate);
-    weft_device_close(host);
 }
 
 /* Operations of both routes, many at once, in one order. */
@@ -156,22 +122,19 @@ static int run_beside(weft_comm *comm, void *context)
 {
     struct scene *scene = context;
     struct own own;
-    struct gates gates;
+    weft_gate *ready, *arrived;
     weft_stream *compute;
     weft_comm *made = NULL;
     scene_init(&own, comm, scene->devices[weft_comm_get_rank(comm)]);
-    scene_expect(
-        &own,
-        weft_gate_create(own.device, 8, &gates.ready) == WEFT_OK &&
-            weft_gate_create(own.device, 8, &gates.arrived) == WEFT_OK &&
-            weft_gate_create(own.device, 8, &gates.writable) == WEFT_OK &&
-            weft_stream_create(own.device, 0, &compute) == WEFT_OK,
-        "gates");
+    scene_expect(&own,
+                 weft_gate_create(own.device, 8, &ready) == WEFT_OK &&
+                     weft_gate_create(own.device, 8, &arrived) == WEFT_OK &&
+                     weft_stream_create(own.device, 0, &compute) == WEFT_OK,
+                 "gates");
     for (uint64_t epoch = 1; epoch <= 4; epoch++) {
-        run_gated(&own, &gates, compute, epoch % 2 ? 0 : 100, epoch);
+        run_gated(&own, ready, arrived, compute, epoch % 2 ? 0 : 100, epoch);
     }
-    refuse_parts(&own, gates.ready);
-    refuse_gate(&own);
+    refuse_parts(&own, ready);
     run_mixed(&own);
     scene_expect(&own,
                  weft_comm_split(comm, own.rank % 2, 0, NULL, &made) == WEFT_OK,
@@ -187,9 +150,8 @@ static int run_beside(weft_comm *comm, void *context)
         scene_run_made(&own, made);
         weft_comm_destroy(made);
     }
-    weft_gate_destroy(gates.ready);
-    weft_gate_destroy(gates.arrived);
-    weft_gate_destroy(gates.writable);
+    weft_gate_destroy(ready);
+    weft_gate_destroy(arrived);
     weft_stream_destroy(compute);
     scene_fini(&own);
     return own.failures;

@@ -3,11 +3,10 @@
  * Goal: two ports on weft's own sockets exchange messages whole and once, also
  * when both connect at once; large ones keep their order and small ones may
  * overtake; a message whose place goes while it comes is dropped, and those
- * behind it are not; who speaks nonsense is lost, and nobody else; a receiver
- * is woken for whole messages, not for packets; what is urgent goes before what
- * is not, as long as that is not for ever.
- * Method: ports in one process over the loopback, pushed in turns; each message
- * carries its number and is filled from it; sizes drawn, with a printed seed.
+ * behind it are not; who speaks nonsense is lost, and nobody else; what is
+ * urgent goes before what is not, as long as that is not for ever. Method:
+ * ports in one process over the loopback, pushed in turns; each message carries
+ * its number and is filled from it; sizes drawn, with a printed seed.
  */
 #include "comm/net/port_tcp.h"
 
@@ -15,16 +14,13 @@
 #include "tests/seed.h"
 
 #include <arpa/inet.h>
-#include <linux/sockios.h>
 #include <poll.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -34,7 +30,6 @@ enum {
     MESSAGES = 400,
     MOST_BYTES = 600000,
     SMALL_BYTES = 8192, /* those may overtake */
-    PACKET = 60 << 10,  /* as an emulated link has them */
     LIMIT_S = 30
 };
 
@@ -324,103 +319,6 @@ static void test_nonsense_loses_the_one_who_speaks_it(void **state)
     close_ends(ends);
 }
 
-/* What a rank of the job sends that opens a connection. */
-typedef struct greeting {
-    uint32_t magic, rank;
-    unsigned char proof[WEFTI_PORT_PROOF_BYTES];
-} greeting;
-
-/* What stands before a message's data, queued with others. */
-typedef struct head {
-    uint32_t header_bytes, data_bytes;
-    uint64_t behind_bytes;
-    note what;
-} head;
-
-/*
- * Sends bytes in packets to a port that is only looked at when its descriptor
- * says so; returns how often it did.
- */
-static int count_wakeups(end *to, int fd, const unsigned char *bytes,
-                         size_t count)
-{
-    int wakeups = 0;
-    for (size_t sent = 0; sent < count; sent += PACKET) {
-        const size_t now = count - sent < PACKET ? count - sent : PACKET;
-        assert_int_equal(send(fd, bytes + sent, now, MSG_NOSIGNAL), now);
-        int unread = 1;
-        while (unread > 0) { /* until it lies at the receiver's */
-            assert_int_equal(ioctl(fd, SIOCOUTQ, &unread), 0);
-            (void)sched_yield();
-        }
-        struct pollfd news = {.fd = wefti_port_tcp.event_fd(to->port),
-                              .events = POLLIN};
-        if (poll(&news, 1, 0) > 0) {
-            wakeups++;
-            while (wefti_port_tcp.progress(to->port)) {
-            }
-            assert_true(wefti_port_tcp.arm(to->port));
-        }
-    }
-    return wakeups;
-}
-
-/* A part of an operation's data, all queued at once. */
-static void check_wakeups(uint32_t messages, size_t bytes, int most)
-{
-    const size_t whole_bytes = sizeof(head) + bytes;
-    unsigned char *data = malloc(messages * whole_bytes);
-    greeting hello = {.rank = 1};
-    end *ends = calloc(2, sizeof(*ends));
-    address addresses[2];
-    assert_true(ends && data);
-    open_end(&ends[0], 0, &addresses[0]);
-    hello.magic = addresses[0].magic;
-    memset(hello.proof, 0x5c, sizeof(hello.proof));
-    int fd = speak(&addresses[0], &hello, sizeof(hello));
-    unsigned char answer = 0;
-    const int64_t until_ns = wefti_clock_ns() + LIMIT_S * INT64_C(1000000000);
-    while (recv(fd, &answer, 1, MSG_DONTWAIT) != 1) {
-        assert_true(wefti_clock_ns() < until_ns);
-        (void)wefti_port_tcp.progress(ends[0].port);
-    }
-    for (uint32_t i = 0; i < messages; i++) {
-        unsigned char *at = data + i * whole_bytes;
-        const head before = {.header_bytes = sizeof(note),
-                             .data_bytes = (uint32_t)bytes,
-                             .behind_bytes = (messages - 1 - i) * whole_bytes,
-                             .what = {i, (uint32_t)bytes}};
-        memcpy(at, &before, sizeof(before));
-        for (size_t k = 0; k < bytes; k++) {
-            at[sizeof(before) + k] = byte_at(i, k);
-        }
-    }
-    /* The first time the kernel's own window is short. */
-    (void)count_wakeups(&ends[0], fd, data, messages * whole_bytes);
-    const int wakeups =
-        count_wakeups(&ends[0], fd, data, messages * whole_bytes);
-    print_message("%u of %zu bytes: %d wake-ups\n", messages, bytes, wakeups);
-    assert_int_equal(ends[0].arrived, 2 * messages); /* none waits for more */
-    assert_false(ends[0].wrong || ends[0].lost);
-    assert_in_range(wakeups, 1, most);
-    close(fd);
-    free(data);
-    wefti_port_tcp.close(ends[0].port, 100);
-    free(ends);
-}
-
-static void test_receiver_is_woken_seldom(void **state)
-{
-    (void)state;
-    check_wakeups(1, 128 << 10, 2);
-    check_wakeups(4, 128 << 10, 3);
-    check_wakeups(8, 128 << 10, 5);
-    check_wakeups(4, 64 << 10, 3);
-    check_wakeups(16, 64 << 10, 6);
-    check_wakeups(2, 500 << 10, 5);
-    check_wakeups(3, 10 << 10, 1);
-}
-
 /* The two ends, one of which has been sent something urgent before. */
 static end *open_urgent(unsigned char **data_out)
 {
@@ -491,7 +389,6 @@ int main(void)
         cmocka_unit_test(test_messages_both_ways_come_whole_and_once),
         cmocka_unit_test(test_message_without_its_place_is_dropped),
         cmocka_unit_test(test_nonsense_loses_the_one_who_speaks_it),
-        cmocka_unit_test(test_receiver_is_woken_seldom),
         cmocka_unit_test(test_urgent_message_passes_gradients),
         cmocka_unit_test(test_urgent_messages_do_not_starve_others),
     };

@@ -109,7 +109,7 @@ static void test_step_at_uneven_hosts_messages_match(void **state)
 {
     (void)state;
     static int hosts[WALKED * WALKED];
-    int nranks = is_long() ? WALKED * WALKED : WALKED * 8;
+    int nranks = is_long() ? WALKED * WALKED : WALKED * 4;
     place_uneven(hosts, nranks);
     walk_hosts(hosts, nranks, 20, 8);
 }

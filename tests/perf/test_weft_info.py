@@ -278,11 +278,11 @@ class Info(unittest.TestCase):
         for collective in ("all_gatherv", "reduce_scatterv"):
             self.assertEqual(routes[collective, "large"]["algorithm"],
                              "hierarchical")
-        # 4 KiB a part: less to copy twice more than what fewer messages save.
+        # 256 B a part: less to copy twice more than what fewer messages save.
         many = {(r["collective"], r["size"]): r for r in
                 read("2x(8xH100,8xCX7)", "--routes", "-n", "16")["routes"]}
-        self.assertEqual(many["alltoall", "small"]["algorithm"], "two_hop")
-        self.assertIn("in one message", many["alltoall", "small"]["why"])
+        self.assertEqual(many["alltoall", "tiny"]["algorithm"], "two_hop")
+        self.assertIn("in one message", many["alltoall", "tiny"]["why"])
         self.assertEqual(many["alltoall", "medium"]["algorithm"], "pairwise")
         one = {(r["collective"], r["size"]): r for r in
                read("8xH100", "--routes", "-n", "8")["routes"]}

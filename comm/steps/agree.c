@@ -155,3 +155,16 @@ bool wefti_op_check_bytes(weft_comm *comm, const wefti_op *op, int peer,
                         what, peer, sent_bytes, comm->rank, expected_bytes);
     return false;
 }
+
+bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_track *track)
+{
+    const wefti_step_kind kind = track->step.kind;
+    const bool reads = kind == WEFTI_STEP_RECV || kind == WEFTI_STEP_FOLD ||
+                       kind == WEFTI_STEP_RELAY;
+    if (!reads || op->choice.pattern != &wefti_pattern_hierarchical ||
+        wefti_op_check_sources(comm, op)) {
+        return true;
+    }
+    track->peer = op->missing;
+    return false;
+}

@@ -40,4 +40,12 @@ bool wefti_op_check_all(weft_comm *comm, wefti_op *op);
 bool wefti_op_check_bytes(weft_comm *comm, const wefti_op *op, int peer,
                           size_t sent_bytes, size_t expected_bytes);
 
+/*
+ * wefti_op_may_read - whether the track's step may look for its messages. Those
+ * of a v form that pass through other ranks fit only where all ranks have the
+ * same counts: a difference is found before a message is read, and named by its
+ * ranks. If not, track->peer is the rank that is awaited.
+ */
+bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_track *track);
+
 #endif

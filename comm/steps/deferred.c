@@ -10,6 +10,7 @@
 
 #include "comm/engine/op.h"
 #include "comm/pattern/parts.h"
+#include "comm/steps/step_gates.h"
 
 #include <stdio.h>
 
@@ -51,14 +52,17 @@ static size_t offset_in(const wefti_op *op, const wefti_step *step)
     return step->dst_elem - wefti_part_from(&op->problem, step->peer).begin;
 }
 
-bool wefti_deferred_is_over(const wefti_op *op, const wefti_step *step)
+/* Whether the part that step moves ends before it. */
+static bool is_over(const wefti_op *op, const wefti_step *step)
 {
     return step->src == WEFTI_BUFFER_SEND
                ? op->gone[step->peer] < offset_out(op, step)
                : op->come[step->peer] < offset_in(op, step);
 }
 
-bool wefti_deferred_cut(weft_comm *comm, wefti_op *op, wefti_step *step)
+/* Shortens a step, whose source is ready, to what its part has; false: the
+ * part has more than its capacity, and op has failed. */
+static bool cut(weft_comm *comm, wefti_op *op, wefti_step *step)
 {
     size_t *gone = &op->gone[step->peer];
     if (*gone == SIZE_MAX) {
@@ -70,6 +74,28 @@ bool wefti_deferred_cut(weft_comm *comm, wefti_op *op, wefti_step *step)
     }
     const size_t left = *gone - offset_out(op, step);
     step->elems = left < step->elems ? left : step->elems;
+    return true;
+}
+
+bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_track *track,
+                           wefti_wait *wait_out)
+{
+    wefti_step *step = &track->step;
+    *wait_out = WEFTI_WAIT_NOTHING;
+    if (is_over(op, step)) {
+        return false;
+    }
+    if (step->src != WEFTI_BUFFER_SEND) {
+        return true;
+    }
+    if (!wefti_step_source_ready(comm, op, step) || !cut(comm, op, step)) {
+        *wait_out = WEFTI_WAIT_GATE;
+        return false;
+    }
+    if (step->kind == WEFTI_STEP_COPY && step->elems == 0) {
+        wefti_step_announce(op, step);
+        return false;
+    }
     return true;
 }
 

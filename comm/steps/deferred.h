@@ -25,12 +25,12 @@ static inline bool wefti_op_is_deferred(const wefti_op *op)
  * without capacity is to have elements. */
 void wefti_deferred_start(weft_comm *comm, wefti_op *op);
 
-/* Whether the part that step moves ends before it. */
-bool wefti_deferred_is_over(const wefti_op *op, const wefti_step *step);
-
-/* Shortens a step, whose source is ready, to what its part has; false: the
- * part has more than its capacity, and op has failed. */
-bool wefti_deferred_cut(weft_comm *comm, wefti_op *op, wefti_step *step);
+/*
+ * wefti_deferred_settle - make the track's step as long as what its part has;
+ * false: there is nothing to carry out, now (*wait_out says why) or at all.
+ */
+bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_track *track,
+                           wefti_wait *wait_out);
 
 /* step, as short as it was, has written the receive buffer: whether its part is
  * complete, whose count is written then. */

@@ -23,7 +23,6 @@
 #include "comm/steps/step.h"
 
 #include "base/check.h"
-#include "comm/core/wake.h"
 #include "comm/engine/copies.h"
 #include "comm/engine/op.h"
 #include "comm/steps/agree.h"
@@ -91,34 +90,6 @@ static bool is_copied(weft_comm *comm, const wefti_op *op,
                       const wefti_track *track, int way)
 {
     return wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, way));
-}
-
-/* Whether the chunks of the send buffer that the step reads may be read. */
-static bool source_ready(weft_comm *comm, const wefti_op *op,
-                         const wefti_step *step)
-{
-    size_t chunk;
-    bool shut = wefti_step_find_shut(op, step, &chunk);
-    if (shut) {
-        wefti_engine_look(comm->engine, op->desc.ready);
-    }
-    return !shut && !wefti_op_find_failed(comm, op, op->desc.ready);
-}
-
-/* Whether the chunks of the receive buffer that the step writes may be
- * overwritten, asked when all that it writes is there. */
-static bool target_writable(weft_comm *comm, const wefti_op *op,
-                            const wefti_step *step)
-{
-    size_t chunk;
-    if (!op->desc.writable || step->dst != WEFTI_BUFFER_RECV) {
-        return true;
-    }
-    bool shut = wefti_step_find_unwritable(op, step, &chunk);
-    if (shut) {
-        wefti_engine_look(comm->engine, op->desc.writable);
-    }
-    return !shut && !wefti_op_find_failed(comm, op, op->desc.writable);
 }
 
 /* A message of the step's size from peer, its signature checked. */
@@ -192,7 +163,7 @@ void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track,
     const void *src = source(op, track, step->src, step->src_elem);
     const size_t before = later[step->channel];
     const bool sends = step->kind == WEFTI_STEP_SEND;
-    if (!source_ready(comm, op, step) ||
+    if (!wefti_step_source_ready(comm, op, step) ||
         (sends && wefti_slot_blocker(comm, op, step, before) >= 0)) {
         return;
     }
@@ -209,7 +180,7 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     const size_t bytes = step->elems * elem_bytes(op, step->src);
     const void *src = source(op, track, step->src, step->src_elem);
     const bool fetches = wefti_step_fetches(op, step) && step->elems > 0;
-    if (!source_ready(comm, op, step)) {
+    if (!wefti_step_source_ready(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
     wefti_op_piece_open(op);
@@ -306,7 +277,8 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     }
     const size_t bytes = message.bytes;
     step->elems = bytes / elem_bytes(op, step->dst);
-    if (track->phase != WEFTI_PHASE_STORE && !target_writable(comm, op, step)) {
+    if (track->phase != WEFTI_PHASE_STORE &&
+        !wefti_step_target_writable(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
     wefti_op_piece_open(op);
@@ -339,7 +311,7 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
     const void *src = source(op, track, step->src, step->src_elem);
     const bool fetches = wefti_step_fetches(op, step);
     if (track->phase == WEFTI_PHASE_START) {
-        if (!source_ready(comm, op, step)) {
+        if (!wefti_step_source_ready(comm, op, step)) {
             return WEFTI_WAIT_GATE;
         }
         wefti_op_piece_open(op);
@@ -449,7 +421,7 @@ static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         if (!find_sources(comm, op, track, own)) {
             return WEFTI_WAIT_PEER;
         }
-        if (!target_writable(comm, op, step)) {
+        if (!wefti_step_target_writable(comm, op, step)) {
             return WEFTI_WAIT_GATE;
         }
         result = result_of(op, track);
@@ -535,7 +507,7 @@ static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     const wefti_step *step = &track->step;
     void *result = result_of(op, track);
     if (track->phase != WEFTI_PHASE_STORE) {
-        if (!target_writable(comm, op, step)) {
+        if (!wefti_step_target_writable(comm, op, step)) {
             return WEFTI_WAIT_GATE;
         }
         wefti_sum_finish(op, result, track->scratch, step->elems);
@@ -564,7 +536,7 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         }
     }
     if (src != dst && track->phase != WEFTI_PHASE_STORE &&
-        !target_writable(comm, op, step)) {
+        !wefti_step_target_writable(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
     if (src != dst) {
@@ -583,58 +555,14 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     return wait;
 }
 
-/*
- * Whether the step's messages may be looked for. Those of a v form that pass
- * through other ranks fit only where all ranks have the same counts: a
- * difference is found before a message is read, and named by its ranks.
- */
-static bool may_read(weft_comm *comm, wefti_op *op, wefti_track *track)
-{
-    const wefti_step_kind kind = track->step.kind;
-    const bool reads = kind == WEFTI_STEP_RECV || kind == WEFTI_STEP_FOLD ||
-                       kind == WEFTI_STEP_RELAY;
-    if (!reads || op->choice.pattern != &wefti_pattern_hierarchical ||
-        wefti_op_check_sources(comm, op)) {
-        return true;
-    }
-    track->peer = op->missing;
-    return false;
-}
-
-/*
- * Makes a step of deferred counts as long as what its part has; false: there is
- * nothing to carry out, now (*wait_out says why) or at all.
- */
-static bool settle_count(weft_comm *comm, wefti_op *op, wefti_track *track,
-                         wefti_wait *wait_out)
-{
-    wefti_step *step = &track->step;
-    *wait_out = WEFTI_WAIT_NOTHING;
-    if (wefti_deferred_is_over(op, step)) {
-        return false;
-    }
-    if (step->src != WEFTI_BUFFER_SEND) {
-        return true;
-    }
-    if (!source_ready(comm, op, step) || !wefti_deferred_cut(comm, op, step)) {
-        *wait_out = WEFTI_WAIT_GATE;
-        return false;
-    }
-    if (step->kind == WEFTI_STEP_COPY && step->elems == 0) {
-        wefti_step_announce(op, step);
-        return false;
-    }
-    return true;
-}
-
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
 {
     wefti_wait wait;
-    if (!may_read(comm, op, track)) {
+    if (!wefti_op_may_read(comm, op, track)) {
         return WEFTI_WAIT_PEER;
     }
     if (wefti_op_is_deferred(op) && track->phase == WEFTI_PHASE_START &&
-        !settle_count(comm, op, track, &wait)) {
+        !wefti_deferred_settle(comm, op, track, &wait)) {
         return wait;
     }
     switch (track->step.kind) {

@@ -6,6 +6,7 @@
  */
 #include "comm/steps/step_gates.h"
 
+#include "comm/core/wake.h"
 #include "comm/engine/op.h"
 #include "comm/steps/deferred.h"
 
@@ -103,4 +104,29 @@ void wefti_step_announce(wefti_op *op, const wefti_step *step)
         }
         at = stop;
     }
+}
+
+bool wefti_step_source_ready(weft_comm *comm, const wefti_op *op,
+                             const wefti_step *step)
+{
+    size_t chunk;
+    bool shut = wefti_step_find_shut(op, step, &chunk);
+    if (shut) {
+        wefti_engine_look(comm->engine, op->desc.ready);
+    }
+    return !shut && !wefti_op_find_failed(comm, op, op->desc.ready);
+}
+
+bool wefti_step_target_writable(weft_comm *comm, const wefti_op *op,
+                                const wefti_step *step)
+{
+    size_t chunk;
+    if (!op->desc.writable || step->dst != WEFTI_BUFFER_RECV) {
+        return true;
+    }
+    bool shut = wefti_step_find_unwritable(op, step, &chunk);
+    if (shut) {
+        wefti_engine_look(comm->engine, op->desc.writable);
+    }
+    return !shut && !wefti_op_find_failed(comm, op, op->desc.writable);
 }

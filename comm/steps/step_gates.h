@@ -22,6 +22,15 @@ bool wefti_step_find_shut(const wefti_op *op, const wefti_step *step,
 bool wefti_step_find_unwritable(const wefti_op *op, const wefti_step *step,
                                 size_t *chunk_out);
 
+/* Whether the chunks of the send buffer that step reads may be read. */
+bool wefti_step_source_ready(weft_comm *comm, const wefti_op *op,
+                             const wefti_step *step);
+
+/* Whether the chunks of the receive buffer that step writes may be overwritten;
+ * asked when all that it writes is there. */
+bool wefti_step_target_writable(weft_comm *comm, const wefti_op *op,
+                                const wefti_step *step);
+
 /* What step writes of the receive buffer is there: raises the arrived gate's
  * chunks that are complete with it. */
 void wefti_step_announce(wefti_op *op, const wefti_step *step);

@@ -50,8 +50,7 @@ enum {
 };
 
 static const char *mode;
-static bool is_long; /* all sizes and types; on no shadow */
-static bool is_wide; /* more worlds on a shadow, where all runs late */
+static bool is_long;                     /* all sizes and types; on no shadow */
 static size_t chunk_bytes = CHUNK_BYTES; /* of small ones */
 static bool is_far; /* over a network: fewer worlds and counts */
 
@@ -542,12 +541,12 @@ static int run_worlds(void)
 {
     static const int some[] = {2, 5, 1, 3, 9};
     int failures = 0;
-    bool shadow = strcmp(mode, "shadow") == 0;
+    bool shadow = strcmp(mode, "shadow") == 0; /* all runs late there */
     if (!is_long) {
         bool threads = strcmp(mode, "threads") == 0;
         size_t many = is_slow || is_far ? 2 : threads ? 5 : 4;
         bool later = is_far || (is_slow && !threads && !shadow);
-        many = !shadow ? many : is_wide ? 5 : 1;
+        many = !shadow ? many : getenv("WEFT_TEST_LONG") ? 5 : 1;
         for (size_t i = later; i < many; i++) {
             failures += run_world(some[i]);
         }
@@ -586,8 +585,7 @@ static void test_collectives_small_chunks_exact(void **state)
 int main(int count, char **arguments)
 {
     mode = count > 1 ? arguments[1] : "threads";
-    is_wide = getenv("WEFT_TEST_LONG") != NULL;
-    is_long = is_wide && strcmp(mode, "shadow") != 0;
+    is_long = getenv("WEFT_TEST_LONG") && strcmp(mode, "shadow") != 0;
     is_slow = SANITIZED && !getenv("WEFT_TEST_WHOLE");
     is_far = spread_is_wide();
     if (strcmp(mode, "shadow") == 0) {

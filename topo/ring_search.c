@@ -51,7 +51,7 @@ static bool spares_the_poor(const wefti_ring_search *s)
 /* The order in which GPUs are tried after `at`: what the last ring did, what
  * its reverse does, then the nearest and widest. */
 static void rank_candidates(const wefti_ring_search *s, const int *order,
-                            int depth, double *keys)
+                            int depth, int count, double *keys)
 {
     int at = order[depth - 1], preferred[2] = {-1, -1};
     /* Every second attempt takes no ring twice but what is widest: repeating
@@ -75,7 +75,7 @@ static void rank_candidates(const wefti_ring_search *s, const int *order,
             preferred[1] = swap;
         }
     }
-    for (int gpu = 0; gpu < s->gpu_count; gpu++) {
+    for (int gpu = 0; gpu < count; gpu++) {
         const wefti_route *route = wefti_ring_route(s, at, gpu);
         double least = route->count > 0 ? 1e9 : 0;
         keys[gpu] = NO_CANDIDATE;
@@ -190,13 +190,14 @@ static bool close_ring(wefti_ring_search *s, const int *order)
 /* Extends a ring by one GPU; true when it could be closed. */
 static bool extend(wefti_ring_search *s, int depth)
 {
-    double keys[WEFTI_RING_GPUS_MOST] = {0};
+    const int count = s->gpu_count;
+    double keys[WEFTI_RING_GPUS_MOST];
     int next, *order = s->orders + s->ring_count * s->gpu_count;
     if (depth == s->gpu_count) {
         return close_ring(s, order);
     }
-    rank_candidates(s, order, depth, keys);
-    while ((next = next_candidate(s->gpu_count, keys)) >= 0) {
+    rank_candidates(s, order, depth, count, keys);
+    while ((next = next_candidate(count, keys)) >= 0) {
         const wefti_route *route = wefti_ring_route(s, order[depth - 1], next);
         if (++s->steps > s->ring_steps) {
             return false;

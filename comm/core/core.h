@@ -109,8 +109,7 @@ typedef struct wefti_op_places {
 typedef enum wefti_reading {
     WEFTI_READING_UNKNOWN, /* nobody has asked */
     WEFTI_READING_STAGED,  /* they cannot */
-    WEFTI_READING_LOADS,   /* all are threads of one process */
-    WEFTI_READING_COPIES   /* by comm/fabric/process_read.h, if they are not */
+    WEFTI_READING_COPIES   /* by comm/fabric/process_read.h */
 } wefti_reading;
 
 /* A transfer without a pause, for the observer. */

@@ -298,7 +298,7 @@ bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
         }
         enter_with(comm, op, bounce(op), payload_bytes(comm, op));
         moved = true;
-        /* fall through */
+        __attribute__((fallthrough));
     case WEFTI_PHASE_READY:
         if (!look_for_all(comm, op, &moved)) {
             return moved;

@@ -24,14 +24,12 @@ enum {
 static bool is_of_this_process(const weft_comm *comm, int peer)
 {
     const wefti_membership *job = comm->engine->members;
-    return peer == comm->rank || !job ||
-           job->members[comm->peers[peer].world_rank].pid ==
-               job->members[job->rank].pid;
+    return !job || job->members[comm->peers[peer].world_rank].pid ==
+                       job->members[job->rank].pid;
 }
 
 wefti_reading wefti_unstaged_find(weft_comm *comm, const char **why_out)
 {
-    bool apart = false;
     *why_out = !comm->tuning.single_copy ? "WEFT_SINGLE_COPY=off"
                : comm->nranks == 1       ? "there is one rank"
                : comm->fabric.net        ? "some ranks share no memory"
@@ -41,15 +39,16 @@ wefti_reading wefti_unstaged_find(weft_comm *comm, const char **why_out)
             wefti_shared_get_page(&comm->fabric.shared, peer);
         if (!atomic_load(&page->host_only)) {
             *why_out = "a rank's device has memory of its own";
+        } else if (peer != comm->rank && is_of_this_process(comm, peer)) {
+            /* A load of memory that its owner has freed, after a fault that
+             * this rank has not yet seen, would end the process. */
+            *why_out = "some ranks are threads of one process";
         }
-        apart |= !is_of_this_process(comm, peer);
     }
-    if (!*why_out && apart && !comm->engine->reads_processes) {
+    if (!*why_out && !comm->engine->reads_processes) {
         *why_out = comm->engine->unread_why;
     }
-    return *why_out ? WEFTI_READING_STAGED
-           : apart  ? WEFTI_READING_COPIES
-                    : WEFTI_READING_LOADS;
+    return *why_out ? WEFTI_READING_STAGED : WEFTI_READING_COPIES;
 }
 
 /* More than its slots hold: with them it would wait for its readers too. */
@@ -72,10 +71,8 @@ bool wefti_unstaged_suits(weft_comm *comm, const wefti_op *op)
         const char *why;
         comm->reading = wefti_unstaged_find(comm, &why);
     }
-    const bool copied =
-        op->role.shape->reduces && comm->reading == WEFTI_READING_COPIES;
     return comm->reading != WEFTI_READING_STAGED &&
-           (!copied ||
+           (!op->role.shape->reduces ||
             (comm->nranks - 1 <= REDUCE_SOURCES_MOST &&
              op->send_elems * op->role.elem_bytes >= REDUCE_LEAST_BYTES));
 }
@@ -83,8 +80,7 @@ bool wefti_unstaged_suits(weft_comm *comm, const wefti_op *op)
 bool wefti_unstaged_is_here(const weft_comm *comm, int peer,
                             const wefti_incoming *message)
 {
-    return message->place == WEFTI_PLACE_STAGED ||
-           is_of_this_process(comm, peer);
+    return message->place == WEFTI_PLACE_STAGED || peer == comm->rank;
 }
 
 /*
@@ -117,7 +113,7 @@ static void report(weft_comm *comm, const wefti_op *op, int peer, size_t bytes,
 bool wefti_unstaged_copy(weft_comm *comm, const wefti_op *op, int peer,
                          void *dst, const wefti_incoming *message)
 {
-    if (is_of_this_process(comm, peer)) {
+    if (peer == comm->rank) {
         size_t whole_bytes = wefti_op_recv_elems(op) * op->role.elem_bytes;
         wefti_copy_part(dst, message->data, message->bytes, whole_bytes);
         return wefti_unstaged_holds(comm);

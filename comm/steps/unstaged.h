@@ -9,8 +9,8 @@
  * back at once: whoever has read from one believes it only while no fault is
  * published.
  *
- * Ranks that are threads of one process read by loads, others by
- * process_vm_readv.
+ * Other processes are read by process_vm_readv; ranks that are threads of one
+ * process stage.
  */
 #ifndef COMM_STEPS_UNSTAGED_H
 #define COMM_STEPS_UNSTAGED_H
@@ -36,7 +36,7 @@ static inline bool wefti_unstaged_sends(const wefti_op *op,
            step->src != WEFTI_BUFFER_SCRATCH;
 }
 
-/* Whether message, of peer, can be read by loads. */
+/* Whether message can be read by loads: it is staged, or this rank's own. */
 bool wefti_unstaged_is_here(const weft_comm *comm, int peer,
                             const wefti_incoming *message);
 

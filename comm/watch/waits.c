@@ -275,7 +275,7 @@ void wefti_waits_text(const weft_comm *comm, const wefti_wait_record *record,
             write_message(record, peer, text_out, text_bytes);
             break;
         }
-        /* fallthrough */
+        __attribute__((fallthrough));
     default:
         snprintf(text_out, text_bytes, "in %s for %s", what, peer);
         break;

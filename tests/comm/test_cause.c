@@ -188,7 +188,8 @@ static weft_comm *large_gate_shut(weft_comm *comm, weft_comm **made)
 static weft_comm *not_writable(weft_comm *comm, weft_comm **made)
 {
     (void)made;
-    return post_gated(comm, 100000, HOLD_WRITABLE);
+    /* More than is staged, so that no rank ends before rank 2 has read. */
+    return post_gated(comm, 4 << 20, HOLD_WRITABLE);
 }
 
 static weft_comm *stream_stands(weft_comm *comm, weft_comm **made)

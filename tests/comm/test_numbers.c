@@ -59,12 +59,17 @@ static void age(weft_comm *comm, uint64_t ops, uint64_t messages)
                 wefti_fabric_path path = {rank, ring, channel};
                 fabric->posted[wefti_fabric_cell(&path)] = messages;
                 fabric->taken[wefti_fabric_cell(&path)] = messages;
-                for (int writer = 0; writer < RANKS; writer++) {
-                    atomic_store(wefti_shared_get_consumed(&fabric->shared,
-                                                           rank, writer, ring,
-                                                           channel),
-                                 messages);
+                if (fabric->told_taken) {
+                    fabric->told_taken[wefti_fabric_cell(&path)] = messages;
                 }
+                atomic_store(wefti_shared_get_consumed(&fabric->shared, rank,
+                                                       comm->rank, ring,
+                                                       channel),
+                             messages);
+                atomic_store(wefti_shared_get_consumed(&fabric->shared,
+                                                       comm->rank, rank, ring,
+                                                       channel),
+                             messages);
             }
         }
     }

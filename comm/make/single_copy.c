@@ -79,13 +79,14 @@ void wefti_single_copy_attempt(weft_comm *world)
 /* What most often is the reason for EPERM; -1: the kernel has no such rule. */
 static int read_yama(void)
 {
+    char line[16];
     int scope = -1;
     FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
     if (file) {
-        if (fscanf(file, "%d", &scope) != 1) {
-            scope = -1;
+        if (fgets(line, sizeof(line), file)) {
+            scope = (int)strtol(line, NULL, 10);
         }
-        fclose(file);
+        (void)fclose(file);
     }
     return scope;
 }

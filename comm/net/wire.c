@@ -97,7 +97,8 @@ int wefti_wire_first_release(wefti_wire_kind kind)
     return WEFTI_WIRE_WORDS;
 }
 
-/* Of the path's messages, that the word says the sender has released. */
+/* Of the path's messages, that the word says the sender has released: never
+ * more than were posted. One that was overtaken may be long outdated. */
 static bool unpack_release(uint64_t word, const wefti_wire_view *view,
                            path *at_out, uint64_t *value_out)
 {
@@ -110,7 +111,7 @@ static bool unpack_release(uint64_t word, const wefti_wire_view *view,
     const uint64_t posted = view->posted[cell(*at_out)];
     const uint64_t unreleased = (posted - low) & low_bits;
     *value_out = posted - unreleased;
-    return unreleased <= WEFTI_DEPTH && unreleased <= posted;
+    return unreleased <= low_bits / 2 && unreleased <= posted;
 }
 
 static bool check_releases(const wefti_wire *wire, const wefti_wire_view *view)

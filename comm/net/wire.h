@@ -111,7 +111,7 @@ static inline uint64_t wefti_wire_pack_path(int ring, int channel, bool awaited)
 enum { WEFTI_WIRE_RELEASED = 1 << 15 /* so that the word is not 0 */ };
 
 /* How many messages of a path the sender has released, as one word: the low 48
- * bits say it all, as no more than DEPTH are not yet released. */
+ * bits say it all, as they are less than 2^47 behind what was posted. */
 static inline uint64_t wefti_wire_pack_release(int ring, int channel,
                                                uint64_t value)
 {

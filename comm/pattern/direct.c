@@ -314,11 +314,6 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
     }
 }
 
-static int at_most(size_t messages, size_t depth)
-{
-    return (int)(messages < depth ? messages : depth);
-}
-
 static int slots(const wefti_problem *problem, int channel)
 {
     bool is_root = problem->rank == problem->root;
@@ -332,17 +327,22 @@ static int slots(const wefti_problem *problem, int channel)
     case WEFT_COLLECTIVE_ALLREDUCE:
     case WEFT_COLLECTIVE_REDUCESCATTER:
         if (channel == 0) {
-            return at_most(count_pieces(problem), 2 * round);
+            return wefti_slots_at_most(count_pieces(problem), 2 * round);
         }
         return problem->collective == WEFT_COLLECTIVE_ALLREDUCE
-                   ? at_most(part_chunks(problem, problem->rank), STAGED_DEPTH)
+                   ? wefti_slots_at_most(part_chunks(problem, problem->rank),
+                                         STAGED_DEPTH)
                    : 0;
     case WEFT_COLLECTIVE_ALLGATHER:
-        return channel == 0 ? at_most(chunks, STAGED_DEPTH) : 0;
+        return channel == 0 ? wefti_slots_at_most(chunks, STAGED_DEPTH) : 0;
     case WEFT_COLLECTIVE_BROADCAST:
-        return channel == 0 && is_root ? at_most(chunks, STAGED_DEPTH) : 0;
+        return channel == 0 && is_root
+                   ? wefti_slots_at_most(chunks, STAGED_DEPTH)
+                   : 0;
     default:
-        return channel == 0 && !is_root ? at_most(chunks, STAGED_DEPTH) : 0;
+        return channel == 0 && !is_root
+                   ? wefti_slots_at_most(chunks, STAGED_DEPTH)
+                   : 0;
     }
 }
 

@@ -201,11 +201,6 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
     }
 }
 
-static int at_most(size_t messages, size_t depth)
-{
-    return (int)(messages < depth ? messages : depth);
-}
-
 static int slots(const wefti_problem *problem, int channel)
 {
     static const int tracks[WEFTI_CHANNELS] = {TRACK_IN, TRACK_REMOTE,
@@ -224,7 +219,7 @@ static int slots(const wefti_problem *problem, int channel)
     } else if (channel == CHANNEL_REMOTE) { /* two rounds */
         depth = 2 * (v.remotes / v.ranks + (v.remotes % v.ranks != 0) + 1);
     }
-    return at_most(wefti_blocks_count(&v, which), depth);
+    return wefti_slots_at_most(wefti_blocks_count(&v, which), depth);
 }
 
 const wefti_pattern wefti_pattern_hierarchical = {.name = "hierarchical",

@@ -174,6 +174,12 @@ static inline int wefti_step_sources(const wefti_step *step)
     return step->kind == WEFTI_STEP_RELAY ? WEFTI_LOCAL_PEERS : step->peer;
 }
 
+/* Slots for so many messages, of which depth are under way at once. */
+static inline int wefti_slots_at_most(size_t messages, size_t depth)
+{
+    return (int)(messages < depth ? messages : depth);
+}
+
 /* Whether sums end one level on each host. */
 static inline bool wefti_problem_has_levels(const wefti_problem *problem)
 {

@@ -321,11 +321,6 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
     step_out->dst_elem = step_out->dst == WEFTI_BUFFER_RECV ? offset : 0;
 }
 
-static int at_most(size_t messages, size_t depth)
-{
-    return (int)(messages < depth ? messages : depth);
-}
-
 static int slots(const wefti_problem *problem, int channel)
 {
     standing own = standing_of(problem);
@@ -334,15 +329,20 @@ static int slots(const wefti_problem *problem, int channel)
     bool top = is_top(&own);
 
     if (channel == CHANNEL_UP) {
-        return reduces(problem) && !top ? at_most(chunks, STAGED_DEPTH) : 0;
+        return reduces(problem) && !top
+                   ? wefti_slots_at_most(chunks, STAGED_DEPTH)
+                   : 0;
     }
     if (channel != CHANNEL_DOWN) {
         return 0;
     }
     if (problem->collective == WEFT_COLLECTIVE_REDUCE) {
-        return hands_over(problem) && top ? at_most(chunks, STAGED_DEPTH) : 0;
+        return hands_over(problem) && top
+                   ? wefti_slots_at_most(chunks, STAGED_DEPTH)
+                   : 0;
     }
-    return at_most(chunks * children, STAGED_DEPTH_CHILD * children);
+    return wefti_slots_at_most(chunks * children,
+                               STAGED_DEPTH_CHILD * children);
 }
 
 const wefti_pattern wefti_pattern_tree = {.name = "tree",

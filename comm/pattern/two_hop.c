@@ -361,22 +361,20 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
     }
 }
 
-static int at_most(size_t messages, size_t depth)
-{
-    return (int)(messages < depth ? messages : depth);
-}
-
 static int slots(const wefti_problem *problem, int channel)
 {
     view v = view_of(problem);
     bundle b = bundle_of(problem, v.host);
     switch (channel) {
     case CHANNEL_IN:
-        return at_most((v.remotes - v.handled) * b.rounds, DEPTH_IN);
+        return wefti_slots_at_most((v.remotes - v.handled) * b.rounds,
+                                   DEPTH_IN);
     case CHANNEL_OUT: /* two for each rank that this one is the agent of */
-        return at_most(v.handled * b.rounds * b.groups, 2 * v.handled);
+        return wefti_slots_at_most(v.handled * b.rounds * b.groups,
+                                   2 * v.handled);
     case CHANNEL_LOCAL:
-        return at_most((v.ranks - 1) * local_chunks(problem), DEPTH_LOCAL);
+        return wefti_slots_at_most((v.ranks - 1) * local_chunks(problem),
+                                   DEPTH_LOCAL);
     default:
         return 0;
     }

@@ -306,27 +306,10 @@ static int work(weft_comm *comm, void *context)
     return failures;
 }
 
-static int run_world(world_rank_call call)
-{
-    weft_device *device = NULL;
-    if (on_device()) {
-        assert_int_equal(weft_device_open(mode, 0, &device), WEFT_OK);
-    }
-    struct world world = {.nranks = NRANKS,
-                          .config = {.device = device},
-                          .call = call,
-                          .context = &device};
-    const int failures = strcmp(mode, "processes") == 0
-                             ? world_run_processes(&world)
-                             : world_run_threads(&world);
-    weft_device_close(device);
-    return failures;
-}
-
 static void test_deferred_counts_move_what_there_is(void **state)
 {
     (void)state;
-    assert_int_equal(run_world(work), 0);
+    assert_int_equal(world_run_as(mode, NRANKS, work), 0);
 }
 
 /* What goes wrong on rank 1 alone. */
@@ -379,7 +362,7 @@ static int overflow(weft_comm *comm, void *context)
 static void test_deferred_wrong_is_named_on_all_ranks(void **state)
 {
     (void)state;
-    assert_int_equal(run_world(overflow), 0);
+    assert_int_equal(world_run_as(mode, NRANKS, overflow), 0);
 }
 
 int main(int argc, char **argv)

@@ -61,11 +61,6 @@ typedef struct desk {
 
 static const size_t buffer_bytes = (size_t)NRANKS * LARGE * sizeof(int32_t);
 
-static bool on_device(void)
-{
-    return strcmp(mode, "shadow") == 0 || strcmp(mode, "cuda") == 0;
-}
-
 static int set_up(desk *self, weft_comm *comm, weft_device *device)
 {
     *self = (desk){.comm = comm,
@@ -363,27 +358,10 @@ static int work(weft_comm *comm, void *context)
     return failures;
 }
 
-static int run_world(world_rank_call call)
-{
-    weft_device *device = NULL;
-    if (on_device()) {
-        assert_int_equal(weft_device_open(mode, 0, &device), WEFT_OK);
-    }
-    struct world world = {.nranks = NRANKS,
-                          .config = {.device = device},
-                          .call = call,
-                          .context = &device};
-    const int failures = strcmp(mode, "processes") == 0
-                             ? world_run_processes(&world)
-                             : world_run_threads(&world);
-    weft_device_close(device);
-    return failures;
-}
-
 static void test_chunks_are_overwritten_once_they_may_be(void **state)
 {
     (void)state;
-    assert_int_equal(run_world(work), 0);
+    assert_int_equal(world_run_as(mode, NRANKS, work), 0);
 }
 
 /* The gate of one rank fails: all ranks learn why. */
@@ -419,7 +397,7 @@ static int fail_one(weft_comm *comm, void *context)
 static void test_failed_gate_is_named_on_all_ranks(void **state)
 {
     (void)state;
-    assert_int_equal(run_world(fail_one), 0);
+    assert_int_equal(world_run_as(mode, NRANKS, fail_one), 0);
 }
 
 int main(int argc, char **argv)

@@ -245,3 +245,22 @@ int world_run_processes(const struct world *world)
     return world_finish_processes(&started,
                                   world->deadline_s ? world->deadline_s : 60);
 }
+
+int world_run_as(const char *mode, int nranks, world_rank_call call)
+{
+    const bool processes = strcmp(mode, "processes") == 0;
+    weft_device *device = NULL;
+    if (!processes && strcmp(mode, "threads") != 0 &&
+        weft_device_open(mode, 0, &device) != WEFT_OK) {
+        fprintf(stderr, "%s: %s\n", mode, weft_error_text());
+        return 1;
+    }
+    const struct world world = {.nranks = nranks,
+                                .config = {.device = device},
+                                .call = call,
+                                .context = &device};
+    const int failures =
+        processes ? world_run_processes(&world) : world_run_threads(&world);
+    weft_device_close(device);
+    return failures;
+}

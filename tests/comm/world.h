@@ -42,6 +42,10 @@ int world_run_threads(const struct world *world);
 /* The same with processes; the caller must not have threads. */
 int world_run_processes(const struct world *world);
 
+/* "threads", "processes", or threads on a device of that kind, which is the
+ * config's and which context then points to (a weft_device *; else NULL). */
+int world_run_as(const char *mode, int nranks, world_rank_call call);
+
 /*
  * For tests that do things to ranks: starts the processes and returns; finish
  * waits for them until the deadline and kills what is left (each one counts).

@@ -96,6 +96,12 @@ weft_status wefti_copies_create(weft_comm *comm)
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for copies");
     }
     comm->copies = copies;
+    /* First, for destroy unpins: what is torn after a failed build leaves the
+     * pins of other ranks alone. */
+    wefti_copies_pin(comm, comm->mapping);
+    if (comm->fabric.mirrors) { /* what goes there is staged beside them */
+        wefti_copies_pin(comm, comm->fabric.mirrors);
+    }
     weft_status status = build(comm, copies);
     if (status != WEFT_OK) {
         return status;
@@ -106,10 +112,6 @@ weft_status wefti_copies_create(weft_comm *comm)
                                                 comm->arena_bytes) == WEFT_OK;
     if (!copies->arena_pinned) {
         report_unpinned(comm, comm->arena_bytes);
-    }
-    wefti_copies_pin(comm, comm->mapping);
-    if (comm->fabric.mirrors) { /* what goes there is staged beside them */
-        wefti_copies_pin(comm, comm->fabric.mirrors);
     }
     return WEFT_OK;
 }

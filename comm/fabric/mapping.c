@@ -4,29 +4,31 @@
  */
 #include "comm/fabric/mapping.h"
 
+#include "base/check.h"
 #include "base/error.h"
 #include "device/device.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+enum { DEVICE_KINDS = 4 }; /* at most, of all that a build knows */
+
 /* The mapping is known to a kind of device: memory is pinned once for all of
  * them in a process. */
 typedef struct pin {
-    struct pin *next;
-    const wefti_device_table *kind;
+    const char *kind;
     weft_device *device; /* that knows it, if it has not refused */
-    int users;
-    bool known; /* the device has not refused */
+    int users;           /* 0: the place is free */
 } pin;
 
 struct wefti_mapping {
     wefti_mapping *next;
-    pin *pins;
+    pin pins[DEVICE_KINDS];
     void *base;
     size_t bytes;
     dev_t device;
@@ -160,47 +162,47 @@ size_t wefti_mapping_get_bytes(const wefti_mapping *mapping)
     return mapping->bytes;
 }
 
-/* Caller holds list_lock. */
-static pin **find_pin(wefti_mapping *mapping, const weft_device *device)
+/* Caller holds list_lock. The pin of the device's kind, or else a free one. */
+static pin *find_pin(wefti_mapping *mapping, const char *kind)
 {
-    pin **link = &mapping->pins;
-    while (*link && (*link)->kind != wefti_device_get_table(device)) {
-        link = &(*link)->next;
+    pin *unused = NULL;
+    for (int i = 0; i < DEVICE_KINDS; i++) {
+        pin *each = &mapping->pins[i];
+        if (each->users && strcmp(each->kind, kind) == 0) {
+            return each;
+        }
+        unused = each->users ? unused : each;
     }
-    return link;
+    WEFTI_ASSERT(unused);
+    return unused;
 }
 
-/* Counts a user in; true: it is the first, and fresh is now listed. */
-static bool enter_pin(wefti_mapping *mapping, const weft_device *device,
-                      pin *fresh)
+/* Counts a user in. Returns the pin for its first, else NULL. */
+static pin *enter_pin(wefti_mapping *mapping, const char *kind)
 {
     pthread_mutex_lock(&list_lock);
-    pin **link = find_pin(mapping, device);
-    const bool first = !*link;
+    pin *entered = find_pin(mapping, kind);
+    const bool first = !entered->users;
     if (first) {
-        *fresh = (pin){.kind = wefti_device_get_table(device)};
-        *link = fresh;
+        *entered = (pin){.kind = kind};
     }
-    (*link)->users++;
+    entered->users++;
     pthread_mutex_unlock(&list_lock);
-    return first;
+    return first ? entered : NULL;
 }
 
 weft_status wefti_mapping_pin(wefti_mapping *mapping, weft_device *device)
 {
-    pin *fresh = malloc(sizeof(*fresh));
+    const char *kind = wefti_device_get_table(device)->kind;
+    pin *fresh = enter_pin(mapping, kind);
     if (!fresh) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a mapping");
-    }
-    if (!enter_pin(mapping, device, fresh)) {
-        free(fresh);
         return WEFT_OK;
     }
     /* By a handle of its own, for the caller's may be closed before the last
      * user goes; and not under the lock, for a device may take its time. */
     weft_device *own;
-    weft_status status = weft_device_open(wefti_device_get_table(device)->kind,
-                                          wefti_device_get_index(device), &own);
+    weft_status status =
+        weft_device_open(kind, wefti_device_get_index(device), &own);
     if (status != WEFT_OK) {
         return status;
     }
@@ -215,16 +217,16 @@ weft_status wefti_mapping_pin(wefti_mapping *mapping, weft_device *device)
 
 void wefti_mapping_unpin(wefti_mapping *mapping, const weft_device *device)
 {
+    weft_device *known = NULL;
     pthread_mutex_lock(&list_lock);
-    pin **link = find_pin(mapping, device);
-    pin *last = *link && --(*link)->users == 0 ? *link : NULL;
-    if (last) {
-        *link = last->next;
+    pin *left = find_pin(mapping, wefti_device_get_table(device)->kind);
+    WEFTI_ASSERT(left->users > 0); /* else it was another rank's */
+    if (--left->users == 0) {
+        known = left->device;
     }
     pthread_mutex_unlock(&list_lock);
-    if (last && last->device) {
-        weft_device_unregister(last->device, mapping->base);
-        weft_device_close(last->device);
+    if (known) {
+        weft_device_unregister(known, mapping->base);
+        weft_device_close(known);
     }
-    free(last);
 }

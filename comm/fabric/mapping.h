@@ -34,7 +34,8 @@ size_t wefti_mapping_get_bytes(const wefti_mapping *mapping);
  * wefti_mapping_pin   - make all of it known to a device, and with it to all of
  *                       its kind; ranks that are threads of one process share
  *                       that too.
- * wefti_mapping_unpin - once for each pin, after the last copy.
+ * wefti_mapping_unpin - once for each pin, after the last copy; never without
+ *                       one, as it would take that of another rank.
  *
  * Returns     OK (also while another thread is still at it) | what
  *             weft_device_register says: unpin is due all the same.

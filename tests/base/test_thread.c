@@ -19,7 +19,8 @@
 #include <signal.h>
 #include <string.h>
 
-enum { SMALL_BYTES = 64 << 10, PAGE_BYTES = 4096 };
+/* As small as every processor's threads may be (AArch64: 128 KiB). */
+enum { SMALL_BYTES = 128 << 10, PAGE_BYTES = 4096 };
 
 struct look {
     bool blocked;

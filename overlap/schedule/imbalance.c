@@ -46,7 +46,7 @@ wefti_imbalance wefti_imbalance_find(const weft_schedule *schedule,
                                      const weft_schedule_run *run)
 {
     wefti_imbalance found = {0};
-    double most = -1, least = INFINITY;
+    double most = -1, least = (double)INFINITY;
     if (!cost->stages) {
         return found;
     }

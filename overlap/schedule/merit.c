@@ -62,7 +62,7 @@ wefti_merit_find(const weft_schedule_candidate *items, size_t count, int own,
                  bool only_own)
 {
     const weft_schedule_candidate *best = NULL;
-    double shortest = INFINITY;
+    double shortest = (double)INFINITY;
     for (size_t k = 0; k < count; k++) {
         const weft_schedule_candidate *c = &items[k];
         if (c->possible && (!only_own || c->microbatches == own)) {

@@ -276,7 +276,7 @@ static route find_route(const routing *r, const weft_op *op)
     wefti_choice choice =
         wefti_select(&r->tuning, r->nranks, grouping, op, &role);
     return (route){
-        .algorithm = choice.pattern ? choice.pattern->name : "oneshot",
+        .algorithm = wefti_choice_text(&choice),
         .fabric = fabric_of(r, op),
         .why = wefti_select_why(&r->tuning, r->nranks, grouping, op),
         .chunk_bytes = choice.pattern

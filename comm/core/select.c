@@ -11,6 +11,7 @@
  */
 #include "comm/core/select.h"
 
+#include "base/error.h"
 #include "comm/fabric/shared.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
@@ -97,27 +98,17 @@ static bool is_cheap_to_exchange(int nranks, const weft_op *op)
            EXCHANGE_READ_BYTES / peers;
 }
 
-/* 1 + its place in the table. */
-static uint8_t digest_of(const wefti_pattern *pattern)
-{
-    uint8_t digest = 1;
-    while (wefti_patterns[digest - 1] != pattern) {
-        digest++;
-    }
-    return digest;
-}
-
 const char *wefti_choice_name(uint8_t digest)
 {
-    uint8_t at = 1;
-    while (at < digest && wefti_patterns[at - 1]) {
-        at++;
-    }
-    bool known = digest > 0 && at == digest && wefti_patterns[at - 1];
-    return known                         ? wefti_patterns[at - 1]->name
+    const char *name = wefti_algorithm_name(digest);
+    return name                          ? name
            : digest == WEFTI_CHOICE_NCCL ? "nccl"
-           : digest                      ? "an unknown algorithm"
-                                         : "oneshot";
+                                         : "an unknown algorithm";
+}
+
+const char *wefti_choice_text(const wefti_choice *choice)
+{
+    return choice->refused ? "refused" : wefti_choice_name(choice->digest);
 }
 
 bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
@@ -128,39 +119,103 @@ bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
     return wefti_redop_is_user(op->redop) || (tuning->sum_flat && ordered);
 }
 
+/* What WEFT_ALGO allows; 0: all. One rank has nobody to exchange with, and one
+ * way is as good as another. */
+static wefti_algorithms allowed_of(const wefti_tuning *tuning, int nranks,
+                                   const weft_op *op)
+{
+    return nranks > 1 ? tuning->allowed[op->collective] : 0;
+}
+
+static bool is_allowed(wefti_algorithms allowed, int bit)
+{
+    return !allowed || (allowed >> bit & 1);
+}
+
+static wefti_problem problem_of(const wefti_tuning *tuning, int nranks,
+                                const wefti_grouping *grouping,
+                                const weft_op *op)
+{
+    return (wefti_problem){.collective = op->collective,
+                           .nranks = nranks,
+                           .root = op->root,
+                           .count = op->count,
+                           .chunk_elems = 1,
+                           .grouping = grouping,
+                           .flat = wefti_select_is_flat(tuning, op)};
+}
+
+/* The first that can, but for what one hop is best for; NULL: none. */
+static const wefti_pattern *pick(const wefti_problem *problem,
+                                 wefti_algorithms allowed, const weft_op *op)
+{
+    bool short_way =
+        !problem->grouping && is_cheap_to_exchange(problem->nranks, op) &&
+        wefti_pattern_exchange.supports(problem) &&
+        is_allowed(allowed, wefti_algorithm_bit(&wefti_pattern_exchange));
+    if (short_way) {
+        return &wefti_pattern_exchange;
+    }
+    for (int i = 0; wefti_patterns[i]; i++) {
+        if (is_allowed(allowed, WEFTI_ALGORITHM_PATTERN + i) &&
+            wefti_patterns[i]->supports(problem)) {
+            return wefti_patterns[i];
+        }
+    }
+    return NULL;
+}
+
 wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
                           const wefti_grouping *grouping, const weft_op *op,
                           const wefti_role *role)
 {
     wefti_choice choice = {.chunk_elems = 1};
-    int forced = tuning->forced[op->collective];
-    if (forced <= WEFTI_FORCED_ONESHOT && fits_oneshot(nranks, op, role)) {
+    wefti_algorithms allowed = allowed_of(tuning, nranks, op);
+    bool may = is_allowed(allowed, WEFTI_ALGORITHM_ONESHOT) || op->count == 0;
+    if (may && fits_oneshot(nranks, op, role)) {
         return choice;
     }
-    wefti_problem problem = {.collective = op->collective,
-                             .nranks = nranks,
-                             .root = op->root,
-                             .count = op->count,
-                             .chunk_elems = 1,
-                             .grouping = grouping,
-                             .flat = wefti_select_is_flat(tuning, op)};
-    const wefti_pattern *pattern = NULL;
-    if (forced >= WEFTI_FORCED_PATTERN) {
-        pattern = wefti_patterns[forced - WEFTI_FORCED_PATTERN];
-    } else if (!grouping && is_cheap_to_exchange(nranks, op)) {
-        pattern = &wefti_pattern_exchange;
-    }
-    if (!pattern || !pattern->supports(&problem)) {
-        pattern = wefti_pattern_first(&problem);
-    }
+    wefti_problem problem = problem_of(tuning, nranks, grouping, op);
+    const wefti_pattern *pattern = pick(&problem, allowed, op);
+    choice.refused = allowed && !pattern;
     if (pattern) { /* else a barrier: nothing to move */
         bool levels = pattern == &wefti_pattern_hierarchical;
         choice.pattern = pattern;
-        choice.digest = digest_of(pattern);
+        choice.digest = (uint8_t)wefti_algorithm_bit(pattern);
         choice.chunk_elems = chunk_elems(
             chunk_bytes(tuning, nranks, levels ? grouping : NULL), op->dtype);
     }
     return choice;
+}
+
+weft_status wefti_select_refuse(const wefti_tuning *tuning, int nranks,
+                                const wefti_grouping *grouping,
+                                const weft_op *op, const wefti_role *role)
+{
+    char asked[WEFTI_ALGORITHMS_ROOM], able[WEFTI_ALGORITHMS_ROOM];
+    wefti_problem problem = problem_of(tuning, nranks, grouping, op);
+    wefti_algorithms set = wefti_algorithms_supporting(&problem);
+    if (fits_oneshot(nranks, op, role)) {
+        set |= 1U << WEFTI_ALGORITHM_ONESHOT;
+    }
+    wefti_algorithms_list(tuning->allowed[op->collective], '/', asked,
+                          sizeof(asked));
+    wefti_algorithms_list(set, '|', able, sizeof(able));
+    const char *name = weft_collective_text(op->collective);
+    return wefti_error(
+        WEFT_ERR_INVALID,
+        "WEFT_ALGO=%s:%s: %s of %zu %s among %d ranks %s cannot take that way: "
+        "allowed is %s, or several with / between",
+        name, asked, name, op->count, weft_dtype_text(op->dtype), nranks,
+        grouping ? "on several hosts" : "of one level", able);
+}
+
+/* Where WEFT_ALGO leaves a choice at all. */
+static const char *why_allowed(wefti_algorithms allowed)
+{
+    bool one = (allowed & (allowed - 1)) == 0;
+    return one ? "WEFT_ALGO asks for it"
+               : "the first that can of those that WEFT_ALGO asks for";
 }
 
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
@@ -168,17 +223,19 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
 {
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
     wefti_choice choice = wefti_select(tuning, nranks, grouping, op, &role);
-    int forced = tuning->forced[op->collective];
-    if (!choice.pattern) {
-        return op->count == 0 ? "nothing to move: ranks only meet"
-               : forced == WEFTI_FORCED_ONESHOT
-                   ? "WEFT_ALGORITHM asks for it, and it fits"
-                   : "it fits into the entries by which ranks meet: no second "
-                     "message";
+    wefti_algorithms allowed = allowed_of(tuning, nranks, op);
+    if (choice.refused) {
+        return "WEFT_ALGO asks for what cannot carry it out: a post is refused";
     }
-    if (forced >= WEFTI_FORCED_PATTERN &&
-        choice.pattern == wefti_patterns[forced - WEFTI_FORCED_PATTERN]) {
-        return "WEFT_ALGORITHM asks for it";
+    if (!choice.pattern && op->count == 0) {
+        return "nothing to move: ranks only meet";
+    }
+    if (allowed) {
+        return why_allowed(allowed);
+    }
+    if (!choice.pattern) {
+        return "it fits into the entries by which ranks meet: no second "
+               "message";
     }
     if (choice.pattern == &wefti_pattern_hierarchical) {
         return role.shape->reduces

@@ -10,13 +10,16 @@
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 
-/* pattern NULL: one-shot, inside the entries, or NCCL as a whole. digest: for
- * the signature. */
+/*
+ * pattern   NULL: one-shot, inside the entries, or NCCL as a whole.
+ * digest    for the signature: the algorithm's bit (comm/core/algorithm.h).
+ * refused   none of the algorithms that WEFT_ALGO allows can carry it out.
+ */
 typedef struct wefti_choice {
     const wefti_pattern *pattern;
     size_t chunk_elems;
     uint8_t digest;
-    bool nccl;
+    bool nccl, refused;
 } wefti_choice;
 
 enum { WEFTI_CHOICE_NCCL = 255 }; /* its digest */
@@ -40,6 +43,16 @@ size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
 
 /* The name of the algorithm that a digest stands for. */
 const char *wefti_choice_name(uint8_t digest);
+
+/* The same of a choice: "refused" where it is. */
+const char *wefti_choice_text(const wefti_choice *choice);
+
+/* The error of a refused choice: which of its algorithms can carry op out. */
+WEFT_NODISCARD weft_status wefti_select_refuse(const wefti_tuning *tuning,
+                                               int nranks,
+                                               const wefti_grouping *grouping,
+                                               const weft_op *op,
+                                               const wefti_role *role);
 
 /* Why wefti_select chooses as it does, in one sentence; lives for ever. */
 const char *wefti_select_why(const wefti_tuning *tuning, int nranks,

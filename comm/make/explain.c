@@ -20,7 +20,15 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
     wefti_choice choice =
         wefti_select(&comm->tuning, comm->nranks, comm->grouping, op, &role);
-    return choice.pattern ? choice.pattern->name : "oneshot";
+    return wefti_choice_text(&choice);
+}
+
+wefti_algorithms wefti_comm_allow(weft_comm *comm, weft_collective collective,
+                                  wefti_algorithms allowed)
+{
+    wefti_algorithms before = comm->tuning.allowed[collective];
+    comm->tuning.allowed[collective] = allowed;
+    return before;
 }
 
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)

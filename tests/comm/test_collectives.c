@@ -570,14 +570,14 @@ static void test_collectives_default_choice_exact(void **state)
 static void test_collectives_small_chunks_exact(void **state)
 {
     (void)state;
-    setenv("WEFT_ALGORITHM",
+    setenv("WEFT_ALGO",
            "alltoall:pairwise,gather:pairwise,scatter:pairwise", 1);
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%zu", chunk_bytes);
     setenv("WEFT_CHUNK_BYTES", bytes, 1);
     assert_int_equal(run_worlds(), 0);
     unsetenv("WEFT_CHUNK_BYTES");
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
 }
 
 int main(int count, char **arguments)

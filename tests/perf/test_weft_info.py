@@ -286,11 +286,11 @@ class Info(unittest.TestCase):
         apart = read("2x(4xH100,4xCX7)", "--routes", "-n", "1")["routes"]
         self.assertNotIn("hierarchical", [r["algorithm"] for r in apart])
         forced = run("--input", "8xH100", "--routes", "--json", "-",
-                     WEFT_ALGORITHM="all_reduce:tree")
+                     WEFT_ALGO="all_reduce:tree")
         forced = {(r["collective"], r["size"]): r
                   for r in json.loads(forced.stdout)["routes"]}
         self.assertEqual(forced["all_reduce", "large"]["algorithm"], "tree")
-        self.assertIn("WEFT_ALGORITHM", forced["all_reduce", "large"]["why"])
+        self.assertIn("WEFT_ALGO", forced["all_reduce", "large"]["why"])
         for args, words in ((["--routes", "-n", "9"], "the machine's GPUs"),
                             (["--routes", "-n", "0"],
                              "-n 0: allowed is a whole number from 1 to"),

@@ -45,6 +45,7 @@
 #include "comm/pattern/pattern.h"
 
 #include "base/check.h"
+#include "comm/pattern/cost.h"
 #include "comm/pattern/shape.h"
 
 enum { TRACK_IN, TRACK_REMOTE, TRACK_OWN, TRACK_PASS, TRACK_TAKE };
@@ -455,4 +456,6 @@ const wefti_pattern wefti_pattern_hierarchical = {.name = "hierarchical",
                                                   .supports = supports,
                                                   .step_count = step_count,
                                                   .step_at = step_at,
-                                                  .slots = slots};
+                                                  .slots = slots,
+                                                  .cost =
+                                                      wefti_hierarchical_cost};

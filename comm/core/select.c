@@ -2,12 +2,10 @@
 /*
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). Where some
- * ranks share memory and others do not, hierarchical crosses the network as
- * seldom as can be. Else all-reduces of which everybody can read everything
- * cheaply are exchanged in one hop. Beyond, direct, pairwise and uneven, each
- * for its own collectives, move each byte once and reduce at its owner; they
- * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
+ * Small payloads ride in the entries (one cache-line exchange). All else takes
+ * the pattern that costs least, by what it counts on each level and the rates
+ * below; where two cost the same, the first of the table. Patterns have up to
+ * 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
 #include "comm/core/select.h"
 
@@ -16,12 +14,26 @@
 #include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
 
+#include <math.h>
+
 enum {
     ONESHOT_LIMIT_BYTES = 4096,
     ONESHOT_READ_BYTES = 32 << 10, /* what a rank may read in all */
-    CHUNK_BYTES = 128 << 10,
-    EXCHANGE_READ_BYTES = 16 << 10 /* of all peers together; measured */
+    CHUNK_BYTES = 128 << 10
 };
+
+/*
+ * Of shared memory on a server of today: with them one hop is as good as two
+ * for 16 KiB of two ranks, as was measured. Of tcp on a link of 10 Gbit/s: a
+ * small message there and back between two hosts was measured at 25 us.
+ */
+static const wefti_rates usual_rates = {.local_latency_ns = 600,
+                                        .local_message_ns = 150,
+                                        .copy_byte_ns = 0.1,
+                                        .fold_byte_ns = 0.1,
+                                        .network_latency_ns = 12000,
+                                        .network_message_ns = 4000,
+                                        .network_byte_ns = 0.8};
 
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                            const wefti_role *role)
@@ -90,14 +102,6 @@ static size_t chunk_elems(size_t bytes, weft_dtype dtype)
     return bytes / wide ? bytes / wide : 1;
 }
 
-/* In one hop, while its reads cost less than direct's second hop. */
-static bool is_cheap_to_exchange(int nranks, const weft_op *op)
-{
-    size_t peers = nranks > 1 ? (size_t)nranks - 1 : 1;
-    return op->count * weft_dtype_bytes(op->dtype) <=
-           EXCHANGE_READ_BYTES / peers;
-}
-
 const char *wefti_choice_name(uint8_t digest)
 {
     const char *name = wefti_algorithm_name(digest);
@@ -121,10 +125,9 @@ bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
 
 /* What WEFT_ALGO allows; 0: all. One rank has nobody to exchange with, and one
  * way is as good as another. */
-static wefti_algorithms allowed_of(const wefti_tuning *tuning, int nranks,
-                                   const weft_op *op)
+static wefti_algorithms allowed_of(const wefti_scope *scope, const weft_op *op)
 {
-    return nranks > 1 ? tuning->allowed[op->collective] : 0;
+    return scope->nranks > 1 ? scope->tuning->allowed[op->collective] : 0;
 }
 
 static bool is_allowed(wefti_algorithms allowed, int bit)
@@ -132,73 +135,116 @@ static bool is_allowed(wefti_algorithms allowed, int bit)
     return !allowed || (allowed >> bit & 1);
 }
 
-static wefti_problem problem_of(const wefti_tuning *tuning, int nranks,
-                                const wefti_grouping *grouping,
-                                const weft_op *op)
+static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
 {
     return (wefti_problem){.collective = op->collective,
-                           .nranks = nranks,
+                           .nranks = scope->nranks,
                            .root = op->root,
                            .count = op->count,
                            .chunk_elems = 1,
-                           .grouping = grouping,
-                           .flat = wefti_select_is_flat(tuning, op)};
+                           .grouping = scope->grouping,
+                           .apart = scope->apart,
+                           .flat = wefti_select_is_flat(scope->tuning, op)};
 }
 
-/* The first that can, but for what one hop is best for; NULL: none. */
-static const wefti_pattern *pick(const wefti_problem *problem,
-                                 wefti_algorithms allowed, const weft_op *op)
+/* In chunks of the pattern's. */
+static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
+                             const wefti_pattern *pattern)
 {
-    bool short_way =
-        !problem->grouping && is_cheap_to_exchange(problem->nranks, op) &&
-        wefti_pattern_exchange.supports(problem) &&
-        is_allowed(allowed, wefti_algorithm_bit(&wefti_pattern_exchange));
-    if (short_way) {
-        return &wefti_pattern_exchange;
-    }
+    bool levels = pattern == &wefti_pattern_hierarchical;
+    return chunk_elems(chunk_bytes(scope->tuning, scope->nranks,
+                                   levels ? scope->grouping : NULL),
+                       op->dtype);
+}
+
+static double cost_ns(const wefti_scope *scope, const weft_op *op,
+                      const wefti_pattern *pattern)
+{
+    wefti_cost cost = {0};
+    wefti_problem problem = problem_of(scope, op);
+    problem.chunk_elems = chunk_elems_of(scope, op, pattern);
+    wefti_sizes sizes = wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
+    pattern->cost(&problem, &sizes, &cost);
+    return wefti_cost_ns(&cost, &usual_rates,
+                         wefti_sizes_chunks(&sizes, sizes.bytes));
+}
+
+/*
+ * What it is weighed by against those before it in the table. Rates are never
+ * exact, so what is nearly as good changes nothing. A tree's work is counted at
+ * its top alone: the others' holds up the top where they share its cores.
+ */
+static double weight_of(const wefti_scope *scope, const wefti_pattern *pattern)
+{
+    bool network = scope->grouping || scope->apart;
+    return pattern != &wefti_pattern_tree ? 1.1 : network ? 1.5 : 3;
+}
+
+/* The cheapest of those that are allowed and can; NULL: none can. */
+static const wefti_pattern *pick(const wefti_scope *scope, const weft_op *op,
+                                 wefti_algorithms allowed)
+{
+    wefti_problem problem = problem_of(scope, op);
+    const wefti_pattern *best = NULL;
+    double least_ns = 0;
     for (int i = 0; wefti_patterns[i]; i++) {
-        if (is_allowed(allowed, WEFTI_ALGORITHM_PATTERN + i) &&
-            wefti_patterns[i]->supports(problem)) {
-            return wefti_patterns[i];
+        const wefti_pattern *pattern = wefti_patterns[i];
+        if (!is_allowed(allowed, WEFTI_ALGORITHM_PATTERN + i) ||
+            !pattern->supports(&problem)) {
+            continue;
+        }
+        double ns = pattern->cost ? cost_ns(scope, op, pattern) : 0;
+        if (!best || ns * weight_of(scope, pattern) < least_ns) {
+            best = pattern;
+            least_ns = ns;
         }
     }
-    return NULL;
+    return best;
 }
 
-wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const wefti_grouping *grouping, const weft_op *op,
+double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
+                            int bit)
+{
+    wefti_problem problem = problem_of(scope, op);
+    if (bit < WEFTI_ALGORITHM_PATTERN) {
+        return (double)NAN;
+    }
+    const wefti_pattern *pattern =
+        wefti_patterns[bit - WEFTI_ALGORITHM_PATTERN];
+    return pattern->cost && pattern->supports(&problem)
+               ? cost_ns(scope, op, pattern)
+               : (double)NAN;
+}
+
+wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role)
 {
     wefti_choice choice = {.chunk_elems = 1};
-    wefti_algorithms allowed = allowed_of(tuning, nranks, op);
+    wefti_algorithms allowed = allowed_of(scope, op);
     bool may = is_allowed(allowed, WEFTI_ALGORITHM_ONESHOT) || op->count == 0;
-    if (may && fits_oneshot(nranks, op, role)) {
+    if (may && fits_oneshot(scope->nranks, op, role)) {
         return choice;
     }
-    wefti_problem problem = problem_of(tuning, nranks, grouping, op);
-    const wefti_pattern *pattern = pick(&problem, allowed, op);
+    const wefti_pattern *pattern = pick(scope, op, allowed);
     choice.refused = allowed && !pattern;
     if (pattern) { /* else a barrier: nothing to move */
-        bool levels = pattern == &wefti_pattern_hierarchical;
         choice.pattern = pattern;
         choice.digest = (uint8_t)wefti_algorithm_bit(pattern);
-        choice.chunk_elems = chunk_elems(
-            chunk_bytes(tuning, nranks, levels ? grouping : NULL), op->dtype);
+        choice.chunk_elems = chunk_elems_of(scope, op, pattern);
     }
     return choice;
 }
 
-weft_status wefti_select_refuse(const wefti_tuning *tuning, int nranks,
-                                const wefti_grouping *grouping,
-                                const weft_op *op, const wefti_role *role)
+weft_status wefti_select_refuse(const wefti_scope *scope, const weft_op *op,
+                                const wefti_role *role)
 {
     char asked[WEFTI_ALGORITHMS_ROOM], able[WEFTI_ALGORITHMS_ROOM];
-    wefti_problem problem = problem_of(tuning, nranks, grouping, op);
+    wefti_problem problem = problem_of(scope, op);
     wefti_algorithms set = wefti_algorithms_supporting(&problem);
-    if (fits_oneshot(nranks, op, role)) {
+    if (fits_oneshot(scope->nranks, op, role)) {
         set |= 1U << WEFTI_ALGORITHM_ONESHOT;
     }
-    wefti_algorithms_list(tuning->allowed[op->collective], '/', asked,
+    wefti_algorithms_list(scope->tuning->allowed[op->collective], '/', asked,
                           sizeof(asked));
     wefti_algorithms_list(set, '|', able, sizeof(able));
     const char *name = weft_collective_text(op->collective);
@@ -206,24 +252,55 @@ weft_status wefti_select_refuse(const wefti_tuning *tuning, int nranks,
         WEFT_ERR_INVALID,
         "WEFT_ALGO=%s:%s: %s of %zu %s among %d ranks %s cannot take that way: "
         "allowed is %s, or several with / between",
-        name, asked, name, op->count, weft_dtype_text(op->dtype), nranks,
-        grouping ? "on several hosts" : "of one level", able);
+        name, asked, name, op->count, weft_dtype_text(op->dtype), scope->nranks,
+        scope->grouping ? "on several hosts" : "of one level", able);
 }
+
+/* ---- why ------------------------------------------------------------------
+ */
 
 /* Where WEFT_ALGO leaves a choice at all. */
 static const char *why_allowed(wefti_algorithms allowed)
 {
     bool one = (allowed & (allowed - 1)) == 0;
     return one ? "WEFT_ALGO asks for it"
-               : "the first that can of those that WEFT_ALGO asks for";
+               : "it costs least of those that WEFT_ALGO asks for";
 }
 
-const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
-                             const wefti_grouping *grouping, const weft_op *op)
+static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
+                               const wefti_pattern *pattern, bool reduces)
+{
+    if (pattern == &wefti_pattern_hierarchical) {
+        return reduces
+                   ? "a host's sum crosses the network once, by all its ranks, "
+                     "in chunks"
+                   : "a byte reaches each other host once, by all its ranks, "
+                     "in chunks";
+    }
+    if (scope->grouping && scope->tuning->sum_flat && reduces &&
+        wefti_select_is_flat(scope->tuning, op)) {
+        return "WEFT_SUM_FLAT: one tree over all ranks, so no host's sum "
+               "crosses alone";
+    }
+    if (pattern == &wefti_pattern_exchange) {
+        return "one hop: all read all of so little sooner than a second hop "
+               "takes";
+    }
+    if (pattern == &wefti_pattern_tree) {
+        return "few messages: with so little in each, one to every rank would "
+               "take longer than the hops of a tree";
+    }
+    return reduces ? "each byte moves once to whoever reduces it, in chunks "
+                     "that overlap"
+                   : "each byte moves once, straight to whoever wants it, in "
+                     "chunks that overlap";
+}
+
+const char *wefti_select_why(const wefti_scope *scope, const weft_op *op)
 {
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
-    wefti_choice choice = wefti_select(tuning, nranks, grouping, op, &role);
-    wefti_algorithms allowed = allowed_of(tuning, nranks, op);
+    wefti_choice choice = wefti_select(scope, op, &role);
+    wefti_algorithms allowed = allowed_of(scope, op);
     if (choice.refused) {
         return "WEFT_ALGO asks for what cannot carry it out: a post is refused";
     }
@@ -237,25 +314,5 @@ const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
         return "it fits into the entries by which ranks meet: no second "
                "message";
     }
-    if (choice.pattern == &wefti_pattern_hierarchical) {
-        return role.shape->reduces
-                   ? "a host's sum crosses the network once, by all its ranks, "
-                     "in chunks"
-                   : "a byte reaches each other host once, by all its ranks, "
-                     "in chunks";
-    }
-    if (grouping && tuning->sum_flat && role.shape->reduces &&
-        wefti_select_is_flat(tuning, op)) {
-        return "WEFT_SUM_FLAT: one tree over all ranks, so no host's sum "
-               "crosses alone";
-    }
-    if (choice.pattern == &wefti_pattern_exchange) {
-        return "one hop: all read all of so little sooner than a second hop "
-               "takes";
-    }
-    return role.shape->reduces
-               ? "each byte moves once to whoever reduces it, in chunks that "
-                 "overlap"
-               : "each byte moves once, straight to whoever wants it, in "
-                 "chunks that overlap";
+    return why_pattern(scope, op, choice.pattern, role.shape->reduces);
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/core/select.h - which algorithm and chunk size an operation gets.
+ * comm/core/select.h - which algorithm and chunk size an operation gets: that
+ * which costs least by what it does on each level (comm/pattern/cost.h).
  * Depends only on what all ranks have in common, so that all choose alike.
  */
 #ifndef COMM_CORE_SELECT_H
 #define COMM_CORE_SELECT_H
 
 #include "comm/core/tuning.h"
+#include "comm/pattern/cost.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 
@@ -24,10 +26,26 @@ typedef struct wefti_choice {
 
 enum { WEFTI_CHOICE_NCCL = 255 }; /* its digest */
 
-/* grouping: of the ranks; NULL: there is one level. */
-wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const wefti_grouping *grouping, const weft_op *op,
+/*
+ * Among whom.
+ *
+ * grouping   of the ranks; NULL: there is one level
+ * apart      which is the network: no two share memory
+ */
+typedef struct wefti_scope {
+    const wefti_tuning *tuning;
+    int nranks;
+    const wefti_grouping *grouping;
+    bool apart;
+} wefti_scope;
+
+wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role);
+
+/* What the algorithm of that bit is expected to take; NAN: it cannot carry op
+ * out, or nobody asks (oneshot, and what has no rival). */
+double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
+                            int bit);
 
 /*
  * Whether sums of op follow one tree over all ranks also where there are
@@ -48,15 +66,12 @@ const char *wefti_choice_name(uint8_t digest);
 const char *wefti_choice_text(const wefti_choice *choice);
 
 /* The error of a refused choice: which of its algorithms can carry op out. */
-WEFT_NODISCARD weft_status wefti_select_refuse(const wefti_tuning *tuning,
-                                               int nranks,
-                                               const wefti_grouping *grouping,
+WEFT_NODISCARD weft_status wefti_select_refuse(const wefti_scope *scope,
                                                const weft_op *op,
                                                const wefti_role *role);
 
 /* Why wefti_select chooses as it does, in one sentence; lives for ever. */
-const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
-                             const wefti_grouping *grouping, const weft_op *op);
+const char *wefti_select_why(const wefti_scope *scope, const weft_op *op);
 
 /* Bytes that one rank contributes in an entry when the operation is one-shot.
  */

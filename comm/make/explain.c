@@ -18,8 +18,8 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
     *fabric_out = wefti_fabric_name(&comm->fabric);
     wefti_role role =
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
-    wefti_choice choice =
-        wefti_select(&comm->tuning, comm->nranks, comm->grouping, op, &role);
+    wefti_scope scope = wefti_comm_scope(comm, &comm->tuning);
+    wefti_choice choice = wefti_select(&scope, op, &role);
     return wefti_choice_text(&choice);
 }
 
@@ -44,6 +44,11 @@ wefti_route_kind wefti_comm_route(const weft_comm *comm)
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
 {
     return comm->grouping;
+}
+
+bool wefti_comm_is_apart(const weft_comm *comm)
+{
+    return comm->near_count == 1;
 }
 
 const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,

@@ -34,6 +34,9 @@ wefti_route_kind wefti_comm_route(const weft_comm *comm);
 /* Which of its ranks share memory; NULL: there is one level. */
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm);
 
+/* Whether no other of its ranks shares memory with this one. */
+bool wefti_comm_is_apart(const weft_comm *comm);
+
 /* The host of each rank, from 0, where such sums on comm have two levels; NULL:
  * one level. */
 const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,

@@ -33,11 +33,10 @@ static weft_status prepare_with(const wefti_tuning *tuning,
     if (status != WEFT_OK || wefti_is_letter(desc)) {
         return status;
     }
-    prepared->choice = wefti_select(tuning, comm->nranks, comm->grouping, desc,
-                                    &prepared->role);
+    wefti_scope scope = wefti_comm_scope(comm, tuning);
+    prepared->choice = wefti_select(&scope, desc, &prepared->role);
     status = prepared->choice.refused
-                 ? wefti_select_refuse(tuning, comm->nranks, comm->grouping,
-                                       desc, &prepared->role)
+                 ? wefti_select_refuse(&scope, desc, &prepared->role)
                  : wefti_nccl_choose(comm, prepared);
     prepared->signature = wefti_signature_pack(desc, prepared->choice.digest);
     return status;

@@ -263,6 +263,10 @@ class Info(unittest.TestCase):
         self.assertEqual([(l["name"], l["ranks"], l["fabric"])
                           for l in large["levels"]],
                          [("nvlink", 4, "shm"), ("network", 8, "net")])
+        costs = routes["all_gather", "large"]["expected_us"]
+        self.assertEqual(list(costs), ["hierarchical", "direct"])
+        self.assertLess(costs["hierarchical"], costs["direct"])
+        self.assertEqual(routes["alltoall", "large"]["expected_us"], {})
         for route in facts["routes"]:
             self.assertTrue(route["why"])
             self.assertEqual(route["rails"], 1)
@@ -291,6 +295,13 @@ class Info(unittest.TestCase):
                   for r in json.loads(forced.stdout)["routes"]}
         self.assertEqual(forced["all_reduce", "large"]["algorithm"], "tree")
         self.assertIn("WEFT_ALGO", forced["all_reduce", "large"]["why"])
+        cannot = run("--input", "8xH100", "--routes", "--json", "-",
+                     WEFT_ALGO="all_reduce:hierarchical/oneshot")
+        cannot = {(r["collective"], r["size"]): r
+                  for r in json.loads(cannot.stdout)["routes"]}
+        self.assertEqual(cannot["all_reduce", "tiny"]["algorithm"], "oneshot")
+        self.assertEqual(cannot["all_reduce", "large"]["algorithm"], "refused")
+        self.assertIn("WEFT_ALGO", cannot["all_reduce", "large"]["why"])
         for args, words in ((["--routes", "-n", "9"], "the machine's GPUs"),
                             (["--routes", "-n", "0"],
                              "-n 0: allowed is a whole number from 1 to"),

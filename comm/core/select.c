@@ -287,8 +287,8 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                "takes";
     }
     if (pattern == &wefti_pattern_tree) {
-        return "few messages: with so little in each, one to every rank would "
-               "take longer than the hops of a tree";
+        return "log2(n) hops: a message of the busiest rank to each other "
+               "would take longer";
     }
     return reduces ? "each byte moves once to whoever reduces it, in chunks "
                      "that overlap"

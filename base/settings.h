@@ -49,9 +49,9 @@
       "a communicator fails after waiting this long")                          \
     X(EMULATE_GBPS, REAL, "0", 0, 100000,                                      \
       "limit each rank's sending to so many GB/s (1e9 bytes); 0: no limit")    \
-    X(ALGORITHM, TEXT, "", 0, 0,                                               \
-      "force algorithms, such as all_reduce:tree,broadcast:direct; oneshot "   \
-      "where the payload fits")                                                \
+    X(ALGO, TEXT, "", 0, 0,                                                    \
+      "the algorithms that collectives may take, such as all_reduce:tree,"     \
+      "broadcast:direct/tree; what none of them can do is refused")            \
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
     X(SINGLE_COPY, TEXT, "on", 0, 0,                                           \

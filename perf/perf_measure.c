@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One call, with fresh data, from the start line to its return. */
-static weft_status call_once(wefti_perf_rank *self, wefti_perf_pool *pool,
-                             size_t call, int64_t *time_ns_out)
+weft_status wefti_perf_measure_call(wefti_perf_rank *self,
+                                    wefti_perf_pool *pool, size_t call,
+                                    int64_t *time_ns_out)
 {
     const wefti_perf_case *subject = &pool->subject;
     weft_stream *stream = self->options->blocking ? NULL : self->stream;
@@ -41,7 +41,8 @@ static weft_status time_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
 {
     for (int i = 0; i < warmup + iterations; i++) {
         int64_t time_ns = 0;
-        weft_status status = call_once(self, pool, (size_t)i, &time_ns);
+        weft_status status =
+            wefti_perf_measure_call(self, pool, (size_t)i, &time_ns);
         if (status != WEFT_OK) {
             return status;
         }
@@ -70,26 +71,26 @@ static weft_status check_timed(wefti_perf_rank *self, wefti_perf_pool *pool,
     return WEFT_OK;
 }
 
-/* Numbered past the timed calls, so that no earlier output can pass. */
-static weft_status check_calls(wefti_perf_rank *self, wefti_perf_pool *pool,
-                               size_t first_call, int64_t *wrong_out)
+weft_status wefti_perf_measure_check(wefti_perf_rank *self,
+                                     wefti_perf_pool *pool, size_t first_call,
+                                     int64_t *wrong)
 {
     for (int i = 0; i < self->options->checks; i++) {
         size_t call = first_call + (size_t)i;
-        int64_t time_ns, wrong = 0;
+        int64_t time_ns, here = 0;
         weft_status status = wefti_perf_pool_poison(pool, self, call);
         if (status == WEFT_OK) {
-            status = call_once(self, pool, call, &time_ns);
+            status = wefti_perf_measure_call(self, pool, call, &time_ns);
         }
         if (status == WEFT_OK) {
-            status = wefti_perf_pool_check(pool, self, call, &wrong);
+            status = wefti_perf_pool_check(pool, self, call, &here);
         }
         if (status != WEFT_OK) {
             return status;
         }
-        *wrong_out += wrong;
+        *wrong += here;
     }
-    return wefti_perf_rank_agree(self, wrong_out, 1, WEFT_REDOP_SUM);
+    return wefti_perf_rank_agree(self, wrong, 1, WEFT_REDOP_SUM);
 }
 
 static weft_status measure(wefti_perf_rank *self, wefti_perf_pool *pool,
@@ -116,8 +117,9 @@ static weft_status measure(wefti_perf_rank *self, wefti_perf_pool *pool,
     if (row->checked) {
         status = check_timed(self, pool, end_call, &row->wrong);
     }
-    return status == WEFT_OK ? check_calls(self, pool, end_call, &row->wrong)
-                             : status;
+    return status == WEFT_OK
+               ? wefti_perf_measure_check(self, pool, end_call, &row->wrong)
+               : status;
 }
 
 weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,

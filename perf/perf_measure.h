@@ -12,6 +12,24 @@
 #include "perf/perf_rank.h"
 #include "perf/perf_row.h"
 
+/* One call, with fresh data, from where the ranks meet to its return on this
+ * one; calls are numbered. */
+WEFT_NODISCARD weft_status wefti_perf_measure_call(wefti_perf_rank *self,
+                                                   wefti_perf_pool *pool,
+                                                   size_t call,
+                                                   int64_t *time_ns_out);
+
+/*
+ * wefti_perf_measure_check - as many calls as asked for, each verified as a
+ * whole, numbered past all that were timed, so that no earlier output can pass.
+ *
+ * wrong   in: this rank's wrong elements so far; out: those of all ranks.
+ */
+WEFT_NODISCARD weft_status wefti_perf_measure_check(wefti_perf_rank *self,
+                                                    wefti_perf_pool *pool,
+                                                    size_t first_call,
+                                                    int64_t *wrong);
+
 /*
  * wefti_perf_measure - all ranks together; every rank gets the same row.
  *

@@ -23,6 +23,8 @@ enum {
     OVERLAP,
     BARE,
     PLAN,
+    ALGO,
+    REGRET,
     SAMPLES,
     SIZES,
     UNREGISTERED,
@@ -49,6 +51,8 @@ static const struct option long_flags[] = {
     {"overlap", no_argument, NULL, OVERLAP},
     {"bare", no_argument, NULL, BARE},
     {"plan", no_argument, NULL, PLAN},
+    {"algo", required_argument, NULL, ALGO},
+    {"regret", no_argument, NULL, REGRET},
     {"samples", no_argument, NULL, SAMPLES},
     {"sizes", required_argument, NULL, SIZES},
     {"unregistered", no_argument, NULL, UNREGISTERED},
@@ -100,6 +104,13 @@ static const char flags_text[] =
     "H_bare,\n"
     "                   H / H_bare, and their CPU time\n"
     "  --plan           calls post plans made beforehand; not of puts\n"
+    "  --algo NAMES     as WEFT_ALGO=OP:NAMES, such as tree, or oneshot/tree: "
+    "what\n"
+    "                   costs least of them; what none can do is refused\n"
+    "  --regret         at each size every algorithm that can do it, in turn: "
+    "the\n"
+    "                   choice, the best, and how much longer the choice "
+    "takes\n"
     "  --samples        every single time in the JSON too\n"
     "  --unregistered   buffers nobody registered: the only kind there is yet\n"
     "  --version\n"
@@ -128,6 +139,9 @@ static const char flags_text[] =
     "  weft-run -n 2 weft-perf all_gather --memory cuda -z 0 -e 256M\n"
     "  weft-run -n 2 weft-perf put_round -b 8 -e 64K\n"
     "  weft-run -n 4 --net-emulate 2x2 weft-perf sendrecv_list -e 1M --plan\n"
+    "  weft-run -n 4 weft-perf all_reduce --regret -b 8 -e 64M -f 4 -J "
+    "out.json\n"
+    "  weft-run -n 4 weft-perf reduce --algo tree -e 1M\n"
     "  WEFT_RANKS_PER_PROCESS=3 weft-perf broadcast -r 2 -e 1M\n";
 
 void wefti_perf_options_print_help(void)
@@ -326,11 +340,15 @@ static weft_status read_flag(int flag, const char *value,
         return read_sizes(value, options);
     case MEMORY:
         return read_memory(value, &options->memory);
+    case ALGO:
+        options->algorithms = value;
+        return WEFT_OK;
     default:
         options->inplace |= flag == INPLACE;
         options->overlap |= flag == OVERLAP;
         options->bare |= flag == BARE;
         options->plan |= flag == PLAN;
+        options->regret |= flag == REGRET;
         options->samples |= flag == SAMPLES;
         options->version |= flag == VERSION;
         options->help |= flag == 'h';
@@ -369,6 +387,36 @@ static weft_status read_op(int argc, char **argv, wefti_perf_options *options)
                            names);
     }
     return WEFT_OK;
+}
+
+/* Of the operation's collective. Lists and puts have no algorithms. */
+static weft_status read_algorithms(wefti_perf_options *options)
+{
+    const wefti_perf_op *op = options->op;
+    char list[WEFTI_ALGORITHMS_ROOM];
+    const char *names = options->algorithms;
+    wefti_algorithms all = wefti_algorithms_of(op->collective);
+    if (!all && (names || options->regret)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s: %s has one way only: allowed is none",
+                           names ? "--algo" : "--regret", op->name);
+    }
+    if (options->regret && (options->overlap || options->plan)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--regret: allowed is without --overlap and --plan");
+    }
+    if (!names) {
+        return WEFT_OK;
+    }
+    options->allowed =
+        wefti_algorithms_read(op->collective, names, strlen(names));
+    wefti_algorithms_list(all, '|', list, sizeof(list));
+    return options->allowed
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "--algo %s: allowed for %s is %s, or several "
+                             "with / between",
+                             names, op->name, list);
 }
 
 /* Bits of reductions mean nothing without a reduction, and band nothing of a
@@ -496,6 +544,9 @@ weft_status wefti_perf_options_read(int argc, char **argv,
         status = read_op(argc, argv, options_out);
         if (status == WEFT_OK) {
             status = check_together(options_out);
+        }
+        if (status == WEFT_OK) {
+            status = read_algorithms(options_out);
         }
         if (status == WEFT_OK) {
             status = make_sizes(options_out);

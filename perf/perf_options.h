@@ -5,6 +5,7 @@
 #ifndef PERF_PERF_OPTIONS_H
 #define PERF_PERF_OPTIONS_H
 
+#include "comm/core/algorithm.h"
 #include "perf/perf_case.h"
 #include "weft/status.h"
 
@@ -28,10 +29,13 @@ typedef struct wefti_perf_options {
     bool bare;
     bool plan;
     bool samples;
-    const char *memory;    /* a device kind: host, cuda or shadow */
-    int device;            /* of that kind; -1: by rank */
-    const char *json_path; /* NULL: none; "-": stdout */
-    bool help, version;    /* asked for; nothing else counts then */
+    bool regret;
+    const char *algorithms;   /* NULL: as WEFT_ALGO says */
+    wefti_algorithms allowed; /* what they are; 0: not given */
+    const char *memory;       /* a device kind: host, cuda or shadow */
+    int device;               /* of that kind; -1: by rank */
+    const char *json_path;    /* NULL: none; "-": stdout */
+    bool help, version;       /* asked for; nothing else counts then */
 } wefti_perf_options;
 
 /*

@@ -20,8 +20,12 @@ enum { POISON = 0xa5 };
 weft_status wefti_perf_rank_agree(wefti_perf_rank *self, int64_t *values,
                                   size_t count, weft_redop redop)
 {
-    return weft_allreduce(values, values, count, WEFT_DTYPE_I64, redop,
-                          self->comm, NULL);
+    wefti_algorithms asked =
+        wefti_comm_allow(self->comm, WEFT_COLLECTIVE_ALLREDUCE, 0);
+    weft_status status = weft_allreduce(values, values, count, WEFT_DTYPE_I64,
+                                        redop, self->comm, NULL);
+    (void)wefti_comm_allow(self->comm, WEFT_COLLECTIVE_ALLREDUCE, asked);
+    return status;
 }
 
 /* One line for all, if all reach it; else everyone does without. */
@@ -31,8 +35,11 @@ static weft_status find_line(wefti_perf_rank *self)
     if (self->rank == 0) {
         self->line = wefti_startline_create(self->nranks, &place);
     }
+    wefti_algorithms asked =
+        wefti_comm_allow(self->comm, WEFT_COLLECTIVE_BROADCAST, 0);
     weft_status status = weft_broadcast(&place, &place, sizeof(place),
                                         WEFT_DTYPE_U8, 0, self->comm, NULL);
+    (void)wefti_comm_allow(self->comm, WEFT_COLLECTIVE_BROADCAST, asked);
     if (status != WEFT_OK) {
         return status;
     }
@@ -66,6 +73,7 @@ static weft_status open_device(wefti_perf_rank *self)
 
 static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
 {
+    const wefti_perf_options *options = self->options;
     weft_status status = open_device(self);
     if (status != WEFT_OK) {
         return status;
@@ -78,6 +86,10 @@ static weft_status start(wefti_perf_rank *self, const weft_unique_id *id)
     status = weft_comm_create(&config, &self->comm);
     if (status != WEFT_OK) {
         return status;
+    }
+    if (options->allowed) {
+        (void)wefti_comm_allow(self->comm, options->op->collective,
+                               options->allowed);
     }
     status = weft_stream_create(self->device, 0, &self->stream);
     return status != WEFT_OK ? status : find_line(self);

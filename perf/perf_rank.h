@@ -47,7 +47,8 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes);
 /* All ranks go on together. */
 WEFT_NODISCARD weft_status wefti_perf_rank_meet(wefti_perf_rank *self);
 
-/* Over all ranks, elementwise, in place, here and now. */
+/* Over all ranks, elementwise, in place, here and now, by whatever algorithm:
+ * those asked for are what is measured. */
 WEFT_NODISCARD weft_status wefti_perf_rank_agree(wefti_perf_rank *self,
                                                  int64_t *values, size_t count,
                                                  weft_redop redop);

@@ -30,17 +30,21 @@ static void print_number(int width, int digits, double value)
     }
 }
 
-void wefti_perf_row_print_head(bool hiding, bool bare)
+void wefti_perf_row_print_head(const wefti_perf_options *options)
 {
     printf("%12s %11s %6s %9s %11s %11s %11s %9s %9s %7s", "bytes", "count",
            "dtype", "redop", "median_us", "p10_us", "p90_us", "algbw", "busbw",
            "wrong");
-    if (hiding) {
+    if (options->overlap) {
         printf(" %6s %6s %6s %6s %10s %10s %10s %10s %7s %7s %7s %9s", "O", "H",
                "s_C", "s_M", "comp_us", "ser_us", "ovl_us", "alone_us", "wakes",
                "/MiB", "preempt", "weft_us");
     }
-    if (bare) {
+    if (options->regret) {
+        printf(" %7s  %-12s  %s", "regret", "choice",
+               "median_us of every algorithm");
+    }
+    if (options->bare) {
         printf(" %6s %6s %10s %10s %9s", "H_bare", "ratio", "bare_ser",
                "bare_ovl", "bare_us");
     }
@@ -74,6 +78,23 @@ static void print_hiding(const wefti_perf_hiding *hiding)
     }
 }
 
+double wefti_perf_regret_get(const wefti_perf_regret *regret)
+{
+    return regret->ways[regret->chosen].time.median_us /
+               regret->ways[regret->best].time.median_us -
+           1;
+}
+
+static void print_regret(const wefti_perf_regret *regret)
+{
+    printf(" %6.1f%%  %-12s ", 100 * wefti_perf_regret_get(regret),
+           regret->ways[regret->chosen].algorithm);
+    for (int i = 0; i < regret->count; i++) {
+        printf(" %s %.2f", regret->ways[i].algorithm,
+               regret->ways[i].time.median_us);
+    }
+}
+
 void wefti_perf_row_print(const wefti_perf_row *row)
 {
     const wefti_perf_case *subject = &row->subject;
@@ -92,6 +113,9 @@ void wefti_perf_row_print(const wefti_perf_row *row)
     }
     if (row->hiding) {
         print_hiding(row->hiding);
+    }
+    if (row->regret) {
+        print_regret(row->regret);
     }
     printf("\n");
 }
@@ -134,6 +158,20 @@ static void write_time(const wefti_sample *time, wefti_json *json)
     wefti_json_object_close(json);
 }
 
+static void write_regret(const wefti_perf_regret *regret, wefti_json *json)
+{
+    wefti_json_real(json, "regret", wefti_perf_regret_get(regret));
+    wefti_json_text(json, "best", regret->ways[regret->best].algorithm);
+    wefti_json_array_open(json, "algorithms");
+    for (int i = 0; i < regret->count; i++) {
+        wefti_json_object_open(json, NULL);
+        wefti_json_text(json, "algorithm", regret->ways[i].algorithm);
+        write_time(&regret->ways[i].time, json);
+        wefti_json_object_close(json);
+    }
+    wefti_json_array_close(json);
+}
+
 void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json)
 {
     const wefti_perf_case *subject = &row->subject;
@@ -164,6 +202,9 @@ void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json)
     wefti_json_text(json, "fabric", row->fabric);
     if (row->hiding) {
         write_hiding(row->hiding, json);
+    }
+    if (row->regret) {
+        write_regret(row->regret, json);
     }
     if (row->samples_ns) {
         wefti_json_array_open(json, "samples_us");

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "perf/perf_case.h"
+#include "perf/perf_options.h"
 #include "perf/sample.h"
 
 #include <stdbool.h>
@@ -28,6 +29,22 @@ typedef struct wefti_perf_hiding {
     double bare_ratio, bare_ser_us, bare_ovl_us, bare_cpu_us, bare_bytes;
 } wefti_perf_hiding;
 
+/* Figures of --regret: the algorithms that can, in turn in the same rounds. */
+enum { WEFTI_PERF_WAYS_MOST = 17 };
+
+typedef struct wefti_perf_way {
+    const char *algorithm;
+    wefti_sample time;
+} wefti_perf_way;
+
+typedef struct wefti_perf_regret {
+    int count, chosen, best; /* of ways */
+    wefti_perf_way ways[WEFTI_PERF_WAYS_MOST];
+} wefti_perf_regret;
+
+/* How much longer the choice takes than the best, as a share of it. */
+double wefti_perf_regret_get(const wefti_perf_regret *regret);
+
 typedef struct wefti_perf_row {
     wefti_perf_case subject;
     int iterations;
@@ -39,9 +56,10 @@ typedef struct wefti_perf_row {
     const char *fabric;
     const int64_t *samples_ns; /* [iterations], in order; NULL: not asked for */
     const wefti_perf_hiding *hiding; /* NULL: without --overlap */
+    const wefti_perf_regret *regret; /* NULL: without --regret */
 } wefti_perf_row;
 
-void wefti_perf_row_print_head(bool hiding, bool bare);
+void wefti_perf_row_print_head(const wefti_perf_options *options);
 void wefti_perf_row_print(const wefti_perf_row *row);
 void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json);
 

@@ -13,6 +13,7 @@
 #include "comm/watch/flight.h"
 #include "perf/perf_hiding.h"
 #include "perf/perf_measure.h"
+#include "perf/perf_regret.h"
 #include "weft/version.h"
 
 #include <errno.h>
@@ -46,7 +47,12 @@ typedef struct output {
     bool has_json;
     wefti_output file; /* of the JSON */
     wefti_json json;
+    int points, cheap_points; /* of --regret; those that cost little */
+    double most_regret;
 } output;
+
+/* What the choice may cost more than the best and still be called cheap. */
+#define CHEAP_REGRET 0.1
 
 static void complain(job *world, int rank)
 {
@@ -82,7 +88,7 @@ static weft_status open_output(output *out, const job *world,
                    "GB/s; these are not this machine's own figures\n",
                    world->emulated_GBps);
         }
-        wefti_perf_row_print_head(options->overlap, options->bare);
+        wefti_perf_row_print_head(options);
     }
     if (out->has_json) {
         wefti_json_init(&out->json, out->file.file);
@@ -99,9 +105,22 @@ static weft_status open_output(output *out, const job *world,
     return WEFT_OK;
 }
 
+static void sum_up_regret(const output *out)
+{
+    if (out->text) {
+        printf("# the choice takes at most %.0f%% longer than the best at %d "
+               "of %d points (%.0f%%), and never more than %.1f%% longer\n",
+               100 * CHEAP_REGRET, out->cheap_points, out->points,
+               100.0 * out->cheap_points / out->points, 100 * out->most_regret);
+    }
+}
+
 static weft_status close_output(output *out)
 {
     weft_status status = WEFT_OK;
+    if (out->points > 0) {
+        sum_up_regret(out);
+    }
     if (out->lost_errno) {
         errno = out->lost_errno;
         status = wefti_error_system("output was lost");
@@ -110,6 +129,11 @@ static weft_status close_output(output *out)
         return status;
     }
     wefti_json_array_close(&out->json);
+    if (out->points > 0) {
+        wefti_json_int(&out->json, "points", out->points);
+        wefti_json_int(&out->json, "cheap_points", out->cheap_points);
+        wefti_json_real(&out->json, "most_regret", out->most_regret);
+    }
     wefti_json_object_close(&out->json);
     weft_status written =
         wefti_output_end(&out->file, wefti_json_fini(&out->json));
@@ -118,6 +142,13 @@ static weft_status close_output(output *out)
 
 static void put_row(output *out, const wefti_perf_row *row)
 {
+    if (row->regret) {
+        double regret = wefti_perf_regret_get(row->regret);
+        out->points++;
+        out->cheap_points += regret <= CHEAP_REGRET;
+        out->most_regret =
+            regret > out->most_regret ? regret : out->most_regret;
+    }
     if (out->text) {
         wefti_perf_row_print(row);
         if (fflush(stdout) != 0 && !out->lost_errno) {
@@ -138,10 +169,13 @@ static weft_status run_size(wefti_perf_rank *self, size_t bytes, output *out,
 {
     wefti_perf_row row;
     wefti_perf_hiding hiding;
+    wefti_perf_regret regret;
     int64_t *samples_ns = NULL;
     weft_status status =
         self->options->overlap
             ? wefti_perf_hiding_measure(self, bytes, &row, &hiding)
+        : self->options->regret
+            ? wefti_perf_regret_measure(self, bytes, &row, &regret)
             : wefti_perf_measure(self, bytes, &row, &samples_ns);
     if (status == WEFT_OK) {
         *wrong_out += row.wrong;

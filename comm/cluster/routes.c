@@ -21,6 +21,7 @@
 #include "topo/levels.h"
 #include "topo/report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,9 +260,18 @@ static const char *fabric_of(const routing *r, const weft_op *op)
     return top > 0 ? "shm+net" : "net";
 }
 
-static const wefti_grouping *grouping_of(const routing *r)
+static wefti_scope scope_of(const routing *r)
 {
-    return r->job ? wefti_comm_grouping(r->job->comm) : r->grouping;
+    int top = r->levels->level_count - 1;
+    wefti_scope scope = {.tuning = &r->tuning,
+                         .nranks = r->nranks,
+                         .grouping = r->grouping,
+                         .apart = top == 0 && is_network(r, top)};
+    if (r->job) {
+        scope.grouping = wefti_comm_grouping(r->job->comm);
+        scope.apart = wefti_comm_is_apart(r->job->comm);
+    }
+    return scope;
 }
 
 static route find_route(const routing *r, const weft_op *op)
@@ -272,12 +282,11 @@ static route find_route(const routing *r, const weft_op *op)
                        .why = wefti_nccl_why(r->job->comm, op)};
     }
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
-    const wefti_grouping *grouping = grouping_of(r);
-    wefti_choice choice =
-        wefti_select(&r->tuning, r->nranks, grouping, op, &role);
-    return (route){.algorithm = wefti_choice_name(choice.digest),
+    wefti_scope scope = scope_of(r);
+    wefti_choice choice = wefti_select(&scope, op, &role);
+    return (route){.algorithm = wefti_choice_text(&choice),
                    .fabric = fabric_of(r, op),
-                   .why = wefti_select_why(&r->tuning, r->nranks, grouping, op),
+                   .why = wefti_select_why(&scope, op),
                    .chunk_bytes =
                        wefti_choice_has_steps(&choice)
                            ? choice.chunk_elems * weft_dtype_bytes(op->dtype)
@@ -340,6 +349,20 @@ static void write_levels(const routing *r, wefti_json *json)
     wefti_json_array_close(json);
 }
 
+/* What the choice was made by, of each algorithm that has rivals. */
+static void write_costs(const routing *r, const weft_op *op, wefti_json *json)
+{
+    wefti_scope scope = scope_of(r);
+    wefti_json_object_open(json, "expected_us");
+    for (int bit = 0; wefti_algorithm_name(bit); bit++) {
+        double ns = wefti_select_cost_ns(&scope, op, bit);
+        if (!isnan(ns)) {
+            wefti_json_real(json, wefti_algorithm_name(bit), ns / 1e3);
+        }
+    }
+    wefti_json_object_close(json);
+}
+
 static void write_route(const routing *r, weft_collective collective,
                         const size_class *size, wefti_json *json)
 {
@@ -357,6 +380,7 @@ static void write_route(const routing *r, weft_collective collective,
                    top >= 0 && is_network(r, top) ? r->rails : 1);
     wefti_json_uint(json, "chunk_bytes", found.chunk_bytes);
     wefti_json_text(json, "why", found.why);
+    write_costs(r, &op, json);
     wefti_json_object_close(json);
 }
 

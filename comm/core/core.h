@@ -384,6 +384,16 @@ static inline void wefti_comm_note(weft_comm *comm, uint64_t number,
     wefti_board_note(engine->board, number, kind);
 }
 
+/* What a choice for the communicator depends on, with its tuning or another. */
+static inline wefti_scope wefti_comm_scope(const weft_comm *comm,
+                                           const wefti_tuning *tuning)
+{
+    return (wefti_scope){.tuning = tuning,
+                         .nranks = comm->nranks,
+                         .grouping = comm->grouping,
+                         .apart = comm->near_count == 1};
+}
+
 /* Whether the next piece of compute waits for it; gradients and what else
  * moves in bulk can wait. */
 static inline bool wefti_class_is_urgent(weft_class class_id)

@@ -2,26 +2,34 @@
 /*
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). Where some
- * ranks share memory and others do not, hierarchical crosses the network as
- * seldom as can be, and two_hop takes all-to-alls of small parts across it in
- * fewer messages. Else all-reduces of which everybody can read everything
- * cheaply are exchanged in one hop. Beyond, direct, pairwise and uneven, each
- * for its own collectives, move each byte once and reduce at its owner; they
- * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
+ * Small payloads ride in the entries (one cache-line exchange). All else takes
+ * the pattern that costs least, by what it counts on each level and the rates
+ * below; where two cost the same, the first of the table. Patterns have up to
+ * 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
 #include "comm/core/select.h"
 
+#include "base/error.h"
 #include "comm/fabric/shared.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/fold.h"
 
-enum {
-    CHUNK_BYTES = 128 << 10,
-    EXCHANGE_READ_BYTES = 16 << 10, /* of all peers together; measured */
-    MESSAGE_COPY_BYTES = 16 << 10   /* that are copied as fast as a message's
-                                       way into the network and out is made */
-};
+#include <math.h>
+
+enum { CHUNK_BYTES = 128 << 10 };
+
+/*
+ * Of shared memory on a server of today: with them one hop is as good as two
+ * for 16 KiB of two ranks, as was measured. Of tcp on a link of 10 Gbit/s: a
+ * small message there and back between two hosts was measured at 25 us.
+ */
+static const wefti_rates usual_rates = {.local_latency_ns = 600,
+                                        .local_message_ns = 150,
+                                        .copy_byte_ns = 0.1,
+                                        .fold_byte_ns = 0.1,
+                                        .network_latency_ns = 12000,
+                                        .network_message_ns = 4000,
+                                        .network_byte_ns = 0.8};
 
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                            const wefti_role *role)
@@ -91,51 +99,17 @@ static size_t chunk_elems(size_t bytes, weft_dtype dtype)
     return bytes / wide ? bytes / wide : 1;
 }
 
-/* In one hop, while its reads cost less than direct's second hop. */
-static bool is_cheap_to_exchange(int nranks, const weft_op *op)
-{
-    size_t peers = nranks > 1 ? (size_t)nranks - 1 : 1;
-    return op->count * weft_dtype_bytes(op->dtype) <=
-           EXCHANGE_READ_BYTES / peers;
-}
-
-/*
- * Whether two hops cost less than one between hosts: each part is copied twice
- * more, and of the messages to a rank elsewhere one of each host is left. Hosts
- * count as if all had as many ranks.
- */
-static bool is_cheaper_in_two_hops(const wefti_grouping *grouping,
-                                   const weft_op *op)
-{
-    if (!grouping || op->collective != WEFT_COLLECTIVE_ALLTOALL) {
-        return false;
-    }
-    size_t ranks = (size_t)grouping->nranks;
-    size_t saved = ranks - (size_t)grouping->host_count;
-    return op->count * weft_dtype_bytes(op->dtype) <=
-           MESSAGE_COPY_BYTES / 2 * saved / ranks;
-}
-
-/* 1 + its place in the table. */
-static uint8_t digest_of(const wefti_pattern *pattern)
-{
-    uint8_t digest = 1;
-    while (wefti_patterns[digest - 1] != pattern) {
-        digest++;
-    }
-    return digest;
-}
-
 const char *wefti_choice_name(uint8_t digest)
 {
-    uint8_t at = 1;
-    while (at < digest && wefti_patterns[at - 1]) {
-        at++;
-    }
-    bool known = digest > 0 && at == digest && wefti_patterns[at - 1];
-    return known                         ? wefti_patterns[at - 1]->name
+    const char *name = wefti_algorithm_name(digest - 1);
+    return name                          ? name
            : digest == WEFTI_CHOICE_NCCL ? "nccl"
                                          : "an unknown algorithm";
+}
+
+const char *wefti_choice_text(const wefti_choice *choice)
+{
+    return choice->refused ? "refused" : wefti_choice_name(choice->digest);
 }
 
 bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
@@ -146,96 +120,207 @@ bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
     return wefti_redop_is_user(op->redop) || (tuning->sum_flat && ordered);
 }
 
-/* What WEFT_ALGORITHM asks for; NULL: nothing. */
-static const wefti_pattern *forced_by(const wefti_tuning *tuning,
-                                      weft_collective collective)
+/* What WEFT_ALGO allows; 0: all. One rank has nobody to exchange with, and one
+ * way is as good as another. */
+static wefti_algorithms allowed_of(const wefti_scope *scope, const weft_op *op)
 {
-    const int forced = tuning->forced[collective];
-    return forced ? wefti_patterns[forced - WEFTI_FORCED_PATTERN] : NULL;
+    return scope->nranks > 1 ? scope->tuning->allowed[op->collective] : 0;
 }
 
-wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const wefti_grouping *grouping, const weft_op *op,
+static bool is_allowed(wefti_algorithms allowed, int bit)
+{
+    return !allowed || (allowed >> bit & 1);
+}
+
+static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
+{
+    return (wefti_problem){.collective = op->collective,
+                           .nranks = scope->nranks,
+                           .root = op->root,
+                           .count = op->count,
+                           .chunk_elems = 1,
+                           .grouping = scope->grouping,
+                           .apart = scope->apart,
+                           .flat = wefti_select_is_flat(scope->tuning, op)};
+}
+
+/* In chunks of the pattern's. */
+static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
+                             const wefti_pattern *pattern)
+{
+    bool levels = pattern == &wefti_pattern_hierarchical ||
+                  pattern == &wefti_pattern_two_hop;
+    return chunk_elems(chunk_bytes(scope->tuning, scope->nranks,
+                                   levels ? scope->grouping : NULL),
+                       op->dtype);
+}
+
+static double cost_ns(const wefti_scope *scope, const weft_op *op,
+                      const wefti_pattern *pattern)
+{
+    wefti_cost cost = {0};
+    wefti_problem problem = problem_of(scope, op);
+    problem.chunk_elems = chunk_elems_of(scope, op, pattern);
+    wefti_sizes sizes = wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
+    pattern->cost(&problem, &sizes, &cost);
+    return wefti_cost_ns(&cost, &usual_rates,
+                         wefti_sizes_chunks(&sizes, sizes.bytes));
+}
+
+/*
+ * What it is weighed by against those before it in the table. Rates are never
+ * exact, so what is nearly as good changes nothing. A tree's work is counted at
+ * its top alone: the others' holds up the top where they share its cores.
+ */
+static double weight_of(const wefti_scope *scope, const wefti_pattern *pattern)
+{
+    bool network = scope->grouping || scope->apart;
+    return pattern != &wefti_pattern_tree ? 1.1 : network ? 1.5 : 3;
+}
+
+/* In v forms no rank knows how much the others move: the first will do. */
+static bool has_cost(const weft_op *op, const wefti_pattern *pattern)
+{
+    return pattern->cost && !wefti_shape_get(op->collective)->varied;
+}
+
+/* The cheapest with steps that is allowed and can; NULL: none can. */
+static const wefti_pattern *pick(const wefti_scope *scope, const weft_op *op,
+                                 wefti_algorithms allowed)
+{
+    wefti_problem problem = problem_of(scope, op);
+    const wefti_pattern *best = NULL;
+    double least_ns = 0;
+    for (int i = 0; wefti_patterns[i]; i++) {
+        const wefti_pattern *pattern = wefti_patterns[i];
+        if (pattern->in_entries || !is_allowed(allowed, i) ||
+            !pattern->supports(&problem)) {
+            continue;
+        }
+        double ns = has_cost(op, pattern) ? cost_ns(scope, op, pattern) : 0;
+        if (!best || ns * weight_of(scope, pattern) < least_ns) {
+            best = pattern;
+            least_ns = ns;
+        }
+    }
+    return best;
+}
+
+double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
+                            int bit)
+{
+    wefti_problem problem = problem_of(scope, op);
+    const wefti_pattern *pattern = wefti_patterns[bit];
+    return has_cost(op, pattern) && pattern->supports(&problem)
+               ? cost_ns(scope, op, pattern)
+               : (double)NAN;
+}
+
+wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role)
 {
-    const wefti_pattern *forced = forced_by(tuning, op->collective);
-    if ((!forced || forced->in_entries) && fits_oneshot(nranks, op, role)) {
-        return (wefti_choice){.pattern = &wefti_pattern_oneshot,
-                              .digest = digest_of(&wefti_pattern_oneshot),
-                              .chunk_elems = 1};
-    }
     wefti_choice choice = {.chunk_elems = 1};
-    wefti_problem problem = {.collective = op->collective,
-                             .nranks = nranks,
-                             .root = op->root,
-                             .count = op->count,
-                             .chunk_elems = 1,
-                             .grouping = grouping,
-                             .flat = wefti_select_is_flat(tuning, op)};
-    const wefti_pattern *pattern = NULL;
-    if (forced && !forced->in_entries) {
-        pattern = forced;
-    } else if (!grouping && is_cheap_to_exchange(nranks, op)) {
-        pattern = &wefti_pattern_exchange;
-    } else if (is_cheaper_in_two_hops(grouping, op)) {
-        pattern = &wefti_pattern_two_hop;
+    wefti_algorithms allowed = allowed_of(scope, op);
+    const int oneshot = wefti_algorithm_bit(&wefti_pattern_oneshot);
+    bool may = is_allowed(allowed, oneshot) || op->count == 0;
+    if (may && fits_oneshot(scope->nranks, op, role)) {
+        choice.pattern = &wefti_pattern_oneshot;
+    } else {
+        choice.pattern = pick(scope, op, allowed);
+        choice.refused = allowed && !choice.pattern;
     }
-    if (!pattern || !pattern->supports(&problem)) {
-        pattern = wefti_pattern_first(&problem);
+    if (choice.pattern) { /* else refused, or a barrier: nothing to move */
+        choice.digest = (uint8_t)(1 + wefti_algorithm_bit(choice.pattern));
     }
-    if (pattern) { /* else a barrier: nothing to move */
-        bool levels = pattern == &wefti_pattern_hierarchical ||
-                      pattern == &wefti_pattern_two_hop;
-        choice.pattern = pattern;
-        choice.digest = digest_of(pattern);
-        choice.chunk_elems = chunk_elems(
-            chunk_bytes(tuning, nranks, levels ? grouping : NULL), op->dtype);
+    if (wefti_choice_has_steps(&choice)) {
+        choice.chunk_elems = chunk_elems_of(scope, op, choice.pattern);
     }
     return choice;
 }
 
-const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
-                             const wefti_grouping *grouping, const weft_op *op)
+weft_status wefti_select_refuse(const wefti_scope *scope, const weft_op *op,
+                                const wefti_role *role)
 {
-    wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
-    wefti_choice choice = wefti_select(tuning, nranks, grouping, op, &role);
-    const wefti_pattern *forced = forced_by(tuning, op->collective);
-    if (choice.pattern == &wefti_pattern_oneshot) {
-        return op->count == 0 ? "nothing to move: ranks only meet"
-               : forced       ? "WEFT_ALGORITHM asks for it, and it fits"
-                        : "it fits into the entries by which ranks meet: no "
-                          "second message";
+    char asked[WEFTI_ALGORITHMS_ROOM], able[WEFTI_ALGORITHMS_ROOM];
+    wefti_problem problem = problem_of(scope, op);
+    wefti_algorithms set = wefti_algorithms_supporting(&problem);
+    if (!fits_oneshot(scope->nranks, op, role)) {
+        set &= (wefti_algorithms) ~(
+            1U << wefti_algorithm_bit(&wefti_pattern_oneshot));
     }
-    if (forced == choice.pattern) {
-        return "WEFT_ALGORITHM asks for it";
-    }
-    if (forced && forced->in_entries) {
-        return "WEFT_ALGORITHM asks for oneshot, which carries at most 4 KiB "
-               "of each rank and 32 KiB of all: this carries more";
-    }
-    if (choice.pattern == &wefti_pattern_hierarchical) {
-        return role.shape->reduces
+    wefti_algorithms_list(scope->tuning->allowed[op->collective], '/', asked,
+                          sizeof(asked));
+    wefti_algorithms_list(set, '|', able, sizeof(able));
+    const char *name = weft_collective_text(op->collective);
+    return wefti_error(
+        WEFT_ERR_INVALID,
+        "WEFT_ALGO=%s:%s: %s of %zu %s among %d ranks %s cannot take that way: "
+        "allowed is %s, or several with / between",
+        name, asked, name, op->count, weft_dtype_text(op->dtype), scope->nranks,
+        scope->grouping ? "on several hosts" : "of one level", able);
+}
+
+/* ---- why ------------------------------------------------------------------
+ */
+
+/* Where WEFT_ALGO leaves a choice at all. */
+static const char *why_allowed(wefti_algorithms allowed)
+{
+    bool one = (allowed & (allowed - 1)) == 0;
+    return one ? "WEFT_ALGO asks for it"
+               : "it costs least of those that WEFT_ALGO asks for";
+}
+
+static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
+                               const wefti_pattern *pattern, bool reduces)
+{
+    if (pattern == &wefti_pattern_hierarchical) {
+        return reduces
                    ? "a host's sum crosses the network once, by all its ranks, "
                      "in chunks"
                    : "a byte reaches each other host once, by all its ranks, "
                      "in chunks";
     }
-    if (grouping && tuning->sum_flat && role.shape->reduces &&
-        wefti_select_is_flat(tuning, op)) {
+    if (scope->grouping && scope->tuning->sum_flat && reduces &&
+        wefti_select_is_flat(scope->tuning, op)) {
         return "WEFT_SUM_FLAT: one tree over all ranks, so no host's sum "
                "crosses alone";
     }
-    if (choice.pattern == &wefti_pattern_two_hop) {
+    if (pattern == &wefti_pattern_two_hop) {
         return "parts are small: a host's for a rank elsewhere travel in "
                "one message";
     }
-    if (choice.pattern == &wefti_pattern_exchange) {
+    if (pattern == &wefti_pattern_exchange) {
         return "one hop: all read all of so little sooner than a second hop "
                "takes";
     }
-    return role.shape->reduces
-               ? "each byte moves once to whoever reduces it, in chunks that "
-                 "overlap"
-               : "each byte moves once, straight to whoever wants it, in "
-                 "chunks that overlap";
+    if (pattern == &wefti_pattern_tree) {
+        return "few messages: one to every rank would take longer than a "
+               "tree's hops";
+    }
+    return reduces ? "each byte moves once to whoever reduces it, in chunks "
+                     "that overlap"
+                   : "each byte moves once, straight to whoever wants it, in "
+                     "chunks that overlap";
+}
+
+const char *wefti_select_why(const wefti_scope *scope, const weft_op *op)
+{
+    wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
+    wefti_choice choice = wefti_select(scope, op, &role);
+    wefti_algorithms allowed = allowed_of(scope, op);
+    if (choice.refused) {
+        return "WEFT_ALGO asks for what cannot carry it out: a post is refused";
+    }
+    if (op->count == 0) {
+        return "nothing to move: ranks only meet";
+    }
+    if (allowed) {
+        return why_allowed(allowed);
+    }
+    if (choice.pattern == &wefti_pattern_oneshot) {
+        return "it fits into the entries by which ranks meet: no second "
+               "message";
+    }
+    return why_pattern(scope, op, choice.pattern, role.shape->reduces);
 }

@@ -1,21 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/core/select.h - which algorithm and chunk size an operation gets.
+ * comm/core/select.h - which algorithm and chunk size an operation gets: that
+ * which costs least by what it does on each level (comm/pattern/cost.h).
  * Depends only on what all ranks have in common, so that all choose alike.
  */
 #ifndef COMM_CORE_SELECT_H
 #define COMM_CORE_SELECT_H
 
 #include "comm/core/tuning.h"
+#include "comm/pattern/cost.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 
-/* pattern NULL: NCCL as a whole. digest: for the signature. */
+/*
+ * pattern   NULL: NCCL as a whole, or refused.
+ * digest    for the signature: of the algorithm or of NCCL.
+ * refused   none of the algorithms that WEFT_ALGO allows can carry it out.
+ */
 typedef struct wefti_choice {
     const wefti_pattern *pattern;
     size_t chunk_elems;
     uint8_t digest;
-    bool nccl;
+    bool nccl, refused;
 } wefti_choice;
 
 enum { WEFTI_CHOICE_NCCL = 255 }; /* its digest */
@@ -26,10 +32,26 @@ static inline bool wefti_choice_has_steps(const wefti_choice *choice)
     return choice->pattern && !choice->pattern->in_entries;
 }
 
-/* grouping: of the ranks; NULL: there is one level. */
-wefti_choice wefti_select(const wefti_tuning *tuning, int nranks,
-                          const wefti_grouping *grouping, const weft_op *op,
+/*
+ * Among whom.
+ *
+ * grouping   of the ranks; NULL: there is one level
+ * apart      which is the network: no two share memory
+ */
+typedef struct wefti_scope {
+    const wefti_tuning *tuning;
+    int nranks;
+    const wefti_grouping *grouping;
+    bool apart;
+} wefti_scope;
+
+wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role);
+
+/* What the algorithm of that bit is expected to take; NAN: it cannot carry op
+ * out, or nobody asks (oneshot, and what has no rival). */
+double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
+                            int bit);
 
 /*
  * Whether sums of op follow one tree over all ranks also where there are
@@ -46,9 +68,16 @@ size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
 /* The name of the algorithm that a digest stands for. */
 const char *wefti_choice_name(uint8_t digest);
 
+/* The same of a choice: "refused" where it is. */
+const char *wefti_choice_text(const wefti_choice *choice);
+
+/* The error of a refused choice: which of its algorithms can carry op out. */
+WEFT_NODISCARD weft_status wefti_select_refuse(const wefti_scope *scope,
+                                               const weft_op *op,
+                                               const wefti_role *role);
+
 /* Why wefti_select chooses as it does, in one sentence; lives for ever. */
-const char *wefti_select_why(const wefti_tuning *tuning, int nranks,
-                             const wefti_grouping *grouping, const weft_op *op);
+const char *wefti_select_why(const wefti_scope *scope, const weft_op *op);
 
 /* Bytes that one rank contributes in an entry when the operation rides there.
  */

@@ -7,55 +7,17 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { LIST_BYTES = 64 /* of one collective's algorithms */ };
-
-/* The choice of that name for the collective; 0: it has no such algorithm. */
-static int choice_of(const char *name, weft_collective collective)
-{
-    static const wefti_grouping some; /* only that there is one counts */
-    const wefti_problem problem = {.collective = collective,
-                                   .nranks = 3,
-                                   .grouping = &some,
-                                   .count = 1,
-                                   .chunk_elems = 1};
-    for (int i = 0; wefti_patterns[i]; i++) {
-        if (strcmp(wefti_patterns[i]->name, name) == 0) {
-            return wefti_patterns[i]->supports(&problem)
-                       ? WEFTI_FORCED_PATTERN + i
-                       : 0;
-        }
-    }
-    return 0;
-}
-
-/* "oneshot|direct|tree", or "" where nothing can be forced. */
-static void list_algorithms(weft_collective collective, char *text, size_t room)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; wefti_patterns[i]; i++) {
-        if (choice_of(wefti_patterns[i]->name, collective)) {
-            used += (size_t)snprintf(text + used, room - used, "%s%s",
-                                     used ? "|" : "", wefti_patterns[i]->name);
-        }
-    }
-    WEFTI_ASSERT(used < room);
-}
-
-/* All that something can be forced for: "all_reduce|reduce|..". */
+/* All that have algorithms to choose from: "all_reduce|reduce|..". */
 static void list_operations(char *text, size_t room)
 {
     size_t used = 0;
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
-        char list[LIST_BYTES];
-        list_algorithms((weft_collective)c, list, sizeof(list));
-        if (list[0]) {
+        if (wefti_algorithms_of((weft_collective)c)) {
             used += (size_t)snprintf(text + used, room - used, "%s%s",
                                      used ? "|" : "",
                                      weft_collective_text((weft_collective)c));
@@ -78,36 +40,41 @@ static int find_collective(const char *name, size_t length)
     return c;
 }
 
-/* One "collective:algorithm" of length bytes, part of the setting's text. */
-static weft_status read_forced(const char *text, const char *item,
-                               size_t length, wefti_tuning *tuning)
+/* One "collective:algorithm/algorithm" of length bytes, part of the setting's
+ * text. */
+static weft_status read_allowed(const char *text, const char *item,
+                                size_t length, wefti_tuning *tuning)
 {
-    char name[64], allowed[256] = "";
+    char list[256];
     size_t named = strcspn(item, ":,");
-    const char *algorithm = item + named + (named < length);
-    size_t rest = (size_t)(item + length - algorithm);
+    size_t skipped = named + (named < length);
     int c = find_collective(item, named);
-    if (c < WEFT_COLLECTIVE_COUNT) {
-        list_algorithms((weft_collective)c, allowed, sizeof(allowed));
-    }
-    if (allowed[0] && rest < sizeof(name)) {
-        memcpy(name, algorithm, rest);
-        name[rest] = '\0';
-        tuning->forced[c] = (uint8_t)choice_of(name, (weft_collective)c);
-        if (tuning->forced[c]) {
-            return WEFT_OK;
-        }
-    }
-    if (allowed[0]) {
+    wefti_algorithms all =
+        c < WEFT_COLLECTIVE_COUNT ? wefti_algorithms_of((weft_collective)c) : 0;
+    if (!all) {
+        list_operations(list, sizeof(list));
         return wefti_error(WEFT_ERR_INVALID,
-                           "WEFT_ALGORITHM=%.60s: allowed for %s is %s", text,
-                           weft_collective_text((weft_collective)c), allowed);
+                           "WEFT_ALGO=%.60s: allowed is OPERATION:ALGORITHM, "
+                           "separated by commas, OPERATION of %s",
+                           text, list);
     }
-    list_operations(allowed, sizeof(allowed));
+    const char *name = weft_collective_text((weft_collective)c);
+    if (tuning->allowed[c]) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "WEFT_ALGO=%.60s: %s is there twice: allowed is "
+                           "%s:ALGORITHM/ALGORITHM",
+                           text, name, name);
+    }
+    tuning->allowed[c] = wefti_algorithms_read(
+        (weft_collective)c, item + skipped, length - skipped);
+    if (tuning->allowed[c]) {
+        return WEFT_OK;
+    }
+    wefti_algorithms_list(all, '|', list, sizeof(list));
     return wefti_error(WEFT_ERR_INVALID,
-                       "WEFT_ALGORITHM=%.60s: allowed is OPERATION:ALGORITHM, "
-                       "separated by commas, OPERATION of %s",
-                       text, allowed);
+                       "WEFT_ALGO=%.60s: allowed for %s is %s, or several "
+                       "with / between",
+                       text, name, list);
 }
 
 static weft_status read_switch(wefti_setting setting, const char *name,
@@ -164,10 +131,10 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     if (status != WEFT_OK) {
         return status;
     }
-    const char *text = wefti_setting_text(WEFTI_SETTING_ALGORITHM);
+    const char *text = wefti_setting_text(WEFTI_SETTING_ALGO);
     for (const char *at = text; *at;) {
         size_t length = strcspn(at, ",");
-        status = read_forced(text, at, length, tuning_out);
+        status = read_allowed(text, at, length, tuning_out);
         if (status != WEFT_OK) {
             return status;
         }

@@ -5,11 +5,10 @@
 #ifndef COMM_CORE_TUNING_H
 #define COMM_CORE_TUNING_H
 
+#include "comm/core/algorithm.h"
 #include "weft/op.h"
 
 #include <stdbool.h>
-
-enum { WEFTI_FORCED_PATTERN = 1 /* + index in wefti_patterns */ };
 
 /* What carries collectives out: weft's own steps, or NCCL where it can. */
 typedef enum wefti_route_kind {
@@ -20,11 +19,11 @@ typedef enum wefti_route_kind {
 /*
  * Rank 0's settings, sent to everybody when the job is made.
  *
- * forced   per collective: 0 = free choice, or WEFTI_FORCED_PATTERN + ..
+ * allowed   per collective: the algorithms it may take; 0: all
  */
 typedef struct wefti_tuning {
     uint32_t chunk_bytes; /* 0: by size */
-    uint8_t forced[WEFT_COLLECTIVE_COUNT];
+    wefti_algorithms allowed[WEFT_COLLECTIVE_COUNT];
     double emulate_gbps;
     bool machines;    /* hosts describe themselves */
     bool single_copy; /* large messages need not be staged */
@@ -33,7 +32,7 @@ typedef struct wefti_tuning {
 } wefti_tuning;
 
 /*
- * wefti_tuning_read - from WEFT_ALGORITHM, WEFT_CHUNK_BYTES, WEFT_MACHINES,
+ * wefti_tuning_read - from WEFT_ALGO, WEFT_CHUNK_BYTES, WEFT_MACHINES,
  * WEFT_SINGLE_COPY, WEFT_SUM_FLAT, WEFT_ROUTE and WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is

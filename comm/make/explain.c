@@ -19,9 +19,17 @@ const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
     *fabric_out = wefti_fabric_name(&comm->fabric);
     wefti_role role =
         wefti_role_of(op->collective, op->dtype, op->root, comm->rank);
-    wefti_choice choice =
-        wefti_select(&comm->tuning, comm->nranks, comm->grouping, op, &role);
-    return wefti_choice_name(choice.digest);
+    wefti_scope scope = wefti_comm_scope(comm, &comm->tuning);
+    wefti_choice choice = wefti_select(&scope, op, &role);
+    return wefti_choice_text(&choice);
+}
+
+wefti_algorithms wefti_comm_allow(weft_comm *comm, weft_collective collective,
+                                  wefti_algorithms allowed)
+{
+    wefti_algorithms before = comm->tuning.allowed[collective];
+    comm->tuning.allowed[collective] = allowed;
+    return before;
 }
 
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
@@ -37,6 +45,11 @@ wefti_route_kind wefti_comm_route(const weft_comm *comm)
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
 {
     return comm->grouping;
+}
+
+bool wefti_comm_is_apart(const weft_comm *comm)
+{
+    return comm->near_count == 1;
 }
 
 const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,

@@ -15,6 +15,16 @@
 const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out);
 
+/*
+ * wefti_comm_allow - the algorithms that this rank's next posts of the
+ * collective may take, as WEFT_ALGO says it; 0: all. All ranks of comm allow
+ * the same before they post, by the thread that posts.
+ *
+ * Returns     those before.
+ */
+wefti_algorithms wefti_comm_allow(weft_comm *comm, weft_collective collective,
+                                  wefti_algorithms allowed);
+
 /* What was agreed when it was made. */
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
 
@@ -23,6 +33,9 @@ wefti_route_kind wefti_comm_route(const weft_comm *comm);
 
 /* Which of its ranks share memory; NULL: there is one level. */
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm);
+
+/* Whether no other of its ranks shares memory with this one. */
+bool wefti_comm_is_apart(const weft_comm *comm);
 
 /* The host of each rank, from 0, where such sums on comm have two levels; NULL:
  * one level. */

@@ -24,6 +24,7 @@
 #include "comm/pattern/pattern.h"
 
 #include "base/check.h"
+#include "comm/pattern/cost.h"
 
 enum { STAGED_DEPTH = 4 }; /* messages under way of one stream of chunks */
 
@@ -346,8 +347,71 @@ static int slots(const wefti_problem *problem, int channel)
     }
 }
 
+/* Each rank sends every other its part, and adds up its own. */
+static void cost_scatter(const wefti_sizes *sizes, wefti_cost *out)
+{
+    double part = sizes->bytes / sizes->ranks;
+    double rounds = wefti_sizes_chunks(sizes, part);
+    wefti_cost_hops(out, sizes, 1);
+    wefti_cost_to_each(out, sizes, rounds);
+    wefti_cost_from_each(out, sizes, rounds);
+    out->copied_bytes += sizes->bytes - part;
+    out->folded_bytes += sizes->bytes;
+    out->link_bytes += sizes->locals * (sizes->ranks - sizes->locals) * part;
+}
+
+/* Each rank sends its part to all others. */
+static void cost_gather(const wefti_sizes *sizes, wefti_cost *out)
+{
+    double part = sizes->bytes / sizes->ranks;
+    double rounds = wefti_sizes_chunks(sizes, part);
+    wefti_cost_hops(out, sizes, 1);
+    wefti_cost_to_all(out, sizes, rounds);
+    wefti_cost_from_each(out, sizes, rounds);
+    out->copied_bytes += sizes->bytes;
+    out->link_bytes += sizes->locals * (sizes->ranks - sizes->locals) * part;
+}
+
+/* The root is the busiest: it sends to all, or adds up all. */
+static void cost_rooted(const wefti_sizes *sizes, bool reduces, wefti_cost *out)
+{
+    double chunks = wefti_sizes_chunks(sizes, sizes->bytes);
+    wefti_cost_hops(out, sizes, 1);
+    if (reduces) {
+        wefti_cost_from_each(out, sizes, chunks);
+        out->folded_bytes += sizes->ranks * sizes->bytes;
+    } else {
+        wefti_cost_to_all(out, sizes, chunks);
+        out->copied_bytes += 2 * sizes->bytes; /* its own result, too */
+    }
+    out->link_bytes += (sizes->ranks - sizes->locals) * sizes->bytes;
+}
+
+static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
+                 wefti_cost *cost_out)
+{
+    switch (problem->collective) {
+    case WEFT_COLLECTIVE_ALLREDUCE:
+        cost_scatter(sizes, cost_out);
+        cost_gather(sizes, cost_out);
+        break;
+    case WEFT_COLLECTIVE_REDUCESCATTER:
+        cost_scatter(sizes, cost_out);
+        break;
+    case WEFT_COLLECTIVE_ALLGATHER:
+        cost_gather(sizes, cost_out);
+        cost_out->copied_bytes += sizes->bytes / sizes->ranks;
+        break;
+    default:
+        cost_rooted(sizes, problem->collective == WEFT_COLLECTIVE_REDUCE,
+                    cost_out);
+        break;
+    }
+}
+
 const wefti_pattern wefti_pattern_direct = {.name = "direct",
                                             .supports = supports,
                                             .step_count = step_count,
                                             .step_at = step_at,
-                                            .slots = slots};
+                                            .slots = slots,
+                                            .cost = cost};

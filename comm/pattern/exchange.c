@@ -19,6 +19,7 @@
 #include "comm/pattern/pattern.h"
 
 #include "base/check.h"
+#include "comm/pattern/cost.h"
 
 enum { STAGED_DEPTH = 4 };
 
@@ -68,6 +69,20 @@ static int slots(const wefti_problem *problem, int channel)
     return channel > 0 ? 0 : chunks < STAGED_DEPTH ? (int)chunks : STAGED_DEPTH;
 }
 
+static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
+                 wefti_cost *cost_out)
+{
+    double chunks = wefti_sizes_chunks(sizes, sizes->bytes);
+    double remote = sizes->ranks - sizes->locals;
+    (void)problem;
+    wefti_cost_hops(cost_out, sizes, 1);
+    wefti_cost_to_all(cost_out, sizes, chunks);
+    wefti_cost_from_each(cost_out, sizes, chunks);
+    cost_out->copied_bytes += sizes->bytes;
+    cost_out->folded_bytes += sizes->ranks * sizes->bytes;
+    cost_out->link_bytes += sizes->locals * remote * sizes->bytes;
+}
+
 const wefti_pattern wefti_pattern_exchange = {
     .name = "exchange",
     .rewrites = true,
@@ -75,4 +90,5 @@ const wefti_pattern wefti_pattern_exchange = {
     .step_count = step_count,
     .step_at = step_at,
     .slots = slots,
+    .cost = cost,
 };

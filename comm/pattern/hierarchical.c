@@ -40,6 +40,7 @@
 #include "comm/pattern/blocks.h"
 
 #include "base/check.h"
+#include "comm/pattern/cost.h"
 
 enum { TRACK_IN, TRACK_REMOTE, TRACK_OWN, TRACK_PASS, TRACK_TAKE };
 enum { CHANNEL_IN, CHANNEL_REMOTE, CHANNEL_OUT, CHANNEL_PASS };
@@ -226,4 +227,6 @@ const wefti_pattern wefti_pattern_hierarchical = {.name = "hierarchical",
                                                   .supports = supports,
                                                   .step_count = step_count,
                                                   .step_at = step_at,
-                                                  .slots = slots};
+                                                  .slots = slots,
+                                                  .cost =
+                                                      wefti_hierarchical_cost};

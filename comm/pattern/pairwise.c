@@ -23,6 +23,7 @@
 #include "comm/pattern/parts.h"
 
 #include "base/check.h"
+#include "comm/pattern/cost.h"
 #include "comm/pattern/shape.h"
 
 enum { TRACK_OUT, TRACK_IN, TRACK_OWN };
@@ -100,10 +101,32 @@ static int slots(const wefti_problem *problem, int channel)
     return channel > 0 ? 0 : (int)(messages < depth ? messages : depth);
 }
 
+/* Who sends to all, or gets from all, is the busiest; an all-to-all's ranks do
+ * both. */
+static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
+                 wefti_cost *cost_out)
+{
+    const wefti_shape *shape = wefti_shape_get(problem->collective);
+    double part = sizes->bytes / sizes->ranks;
+    double rounds = wefti_sizes_chunks(sizes, part);
+    double remotes = sizes->ranks - sizes->locals;
+    wefti_cost_hops(cost_out, sizes, 1);
+    wefti_cost_to_each(cost_out, sizes, rounds);
+    cost_out->copied_bytes += sizes->bytes; /* its own to its place */
+    if (shape->rooted) {
+        cost_out->link_bytes += remotes * part;
+        return;
+    }
+    wefti_cost_from_each(cost_out, sizes, rounds);
+    cost_out->copied_bytes += sizes->bytes - part;
+    cost_out->link_bytes += sizes->locals * remotes * part;
+}
+
 const wefti_pattern wefti_pattern_pairwise = {
     .name = "pairwise",
     .supports = supports,
     .step_count = step_count,
     .step_at = step_at,
     .slots = slots,
+    .cost = cost,
 };

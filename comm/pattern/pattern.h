@@ -32,6 +32,7 @@ enum { WEFTI_CHANNELS = 4, WEFTI_TRACKS = 5, WEFTI_FLAT_TRACKS = 3 };
  * never NULL where counts are not.
  *
  * grouping   which ranks share memory; NULL: there is one level only
+ * apart      without a grouping: no two share any, else all do; for costs alone
  * flat       sums follow the tree over all ranks whatever the grouping
  */
 typedef struct wefti_problem {
@@ -42,7 +43,7 @@ typedef struct wefti_problem {
     size_t count;
     size_t chunk_elems; /* most elements of one message; at least 1 */
     const wefti_grouping *grouping;
-    bool flat;
+    bool flat, apart;
     const size_t *send_counts, *send_displs;
     const size_t *recv_counts, *recv_displs;
 } wefti_problem;
@@ -108,6 +109,9 @@ typedef struct wefti_step {
     size_t elems;              /* 1 .. chunk_elems */
 } wefti_step;
 
+typedef struct wefti_sizes wefti_sizes;
+typedef struct wefti_cost wefti_cost;
+
 /*
  * wefti_pattern - one algorithm for some collectives.
  *
@@ -121,6 +125,8 @@ typedef struct wefti_step {
  * step_at      step index of the track, index < step_count.
  * slots        how many messages this rank must be able to have staged at once
  *              on the channel so that nobody can starve; 0: sends none.
+ * cost         what it does on each level (comm/pattern/cost.h); NULL: no other
+ *              pattern has its collectives.
  *
  * All are pure and cost O(1), O(log nranks), O(ranks of a host) or O(hosts),
  * for the v forms O(nranks log count). A buffer range is written by at most one
@@ -136,6 +142,8 @@ typedef struct wefti_pattern {
     void (*step_at)(const wefti_problem *problem, int track, size_t index,
                     wefti_step *step_out);
     int (*slots)(const wefti_problem *problem, int channel);
+    void (*cost)(const wefti_problem *problem, const wefti_sizes *sizes,
+                 wefti_cost *cost_out);
 } wefti_pattern;
 
 /* What a rank may contribute in its entry, and read of all entries. */

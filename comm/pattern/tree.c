@@ -36,6 +36,7 @@
 #include "comm/pattern/pattern.h"
 
 #include "base/check.h"
+#include "comm/pattern/cost.h"
 
 enum { TRACK_UP, TRACK_DOWN, TRACK_OWN };
 enum { CHANNEL_UP, CHANNEL_DOWN };
@@ -345,8 +346,43 @@ static int slots(const wefti_problem *problem, int channel)
                                STAGED_DEPTH_CHILD * children);
 }
 
+/*
+ * The top is the busiest: it takes in from a child of each hop on the way up,
+ * and sends to each on the way down. What a rank passes on it widens, narrows
+ * or stages, and what its parent has read of it counts once more for the hop
+ * before.
+ */
+static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
+                 wefti_cost *cost_out)
+{
+    double chunks = wefti_sizes_chunks(sizes, sizes->bytes);
+    double locals = wefti_cost_depth(sizes->locals);
+    double hosts = wefti_cost_depth(sizes->hosts);
+    bool up = reduces(problem);
+    bool down = problem->collective != WEFT_COLLECTIVE_REDUCE;
+    double ways = (double)up + (double)down;
+    cost_out->local_hops = ways * locals;
+    cost_out->network_hops = ways * hosts;
+    cost_out->local_messages = ways * chunks * locals;
+    cost_out->network_messages = ways * chunks * hosts;
+    cost_out->link_bytes = hosts * sizes->bytes;
+    if (up) {
+        cost_out->copied_bytes += 2 * sizes->bytes;
+        cost_out->folded_bytes += (locals + hosts) * sizes->bytes;
+    }
+    if (down) {
+        cost_out->copied_bytes += (locals + hosts + 1) * sizes->bytes;
+    }
+    if (hands_over(problem)) {
+        wefti_cost_hops(cost_out, sizes, 1);
+        cost_out->copied_bytes += 2 * sizes->bytes;
+        cost_out->link_bytes += sizes->hosts > 1 ? sizes->bytes : 0;
+    }
+}
+
 const wefti_pattern wefti_pattern_tree = {.name = "tree",
                                           .supports = supports,
                                           .step_count = step_count,
                                           .step_at = step_at,
-                                          .slots = slots};
+                                          .slots = slots,
+                                          .cost = cost};

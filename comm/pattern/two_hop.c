@@ -40,6 +40,7 @@
 #include "comm/pattern/pattern.h"
 
 #include "base/check.h"
+#include "comm/pattern/cost.h"
 
 enum { TRACK_IN, TRACK_OUT, TRACK_TAKE, TRACK_LOCAL_OUT, TRACK_LOCAL_IN };
 enum { CHANNEL_IN, CHANNEL_OUT, CHANNEL_LOCAL };
@@ -380,8 +381,29 @@ static int slots(const wefti_problem *problem, int channel)
     }
 }
 
+/* Of each rank; as agent it handles as many ranks as there are other hosts. */
+static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
+                 wefti_cost *cost_out)
+{
+    (void)problem;
+    double part = sizes->bytes / sizes->ranks, locals = sizes->locals;
+    double remotes = sizes->ranks - locals, handled = sizes->hosts - 1;
+    double rounds = wefti_sizes_chunks(sizes, locals * part);
+    cost_out->local_hops += 1;
+    cost_out->network_hops += 1;
+    cost_out->local_messages +=
+        2 * (locals - 1) * wefti_sizes_chunks(sizes, part) +
+        rounds * ((remotes - handled) + handled * (locals - 1));
+    cost_out->network_messages += 2 * rounds * handled;
+    /* To agents; into scratch, out, in, out of scratch; inside the host. */
+    cost_out->copied_bytes += (remotes - handled) * part + 4 * remotes * part +
+                              (2 * locals - 1) * part;
+    cost_out->link_bytes += locals * remotes * part;
+}
+
 const wefti_pattern wefti_pattern_two_hop = {.name = "two_hop",
                                              .supports = supports,
                                              .step_count = step_count,
                                              .step_at = step_at,
-                                             .slots = slots};
+                                             .slots = slots,
+                                             .cost = cost};

@@ -19,7 +19,9 @@
 static const char *find_obstacle(const wefti_twin *twin, const weft_op *op,
                                  const wefti_shape *shape)
 {
-    return !wefti_nccl_has(twin, op, shape)
+    return twin->comm->tuning.allowed[op->collective]
+               ? "WEFT_ALGO asks for an algorithm of weft's own"
+           : !wefti_nccl_has(twin, op, shape)
                ? "NCCL has no such operation, type or reduction"
            : !shape->varied && op->count == 0
                ? "nothing to move: ranks only meet"

@@ -21,9 +21,11 @@
 #include <stddef.h>
 #include <string.h>
 
-/* All of *prepared that follows from its desc. */
-static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
-                           const weft_comm *comm)
+/* All of *prepared that follows from its desc, with that of the communicator's
+ * tuning or another. */
+static weft_status prepare_with(const wefti_tuning *tuning,
+                                wefti_prepared *prepared, uint64_t epoch,
+                                const weft_comm *comm)
 {
     weft_op *desc = &prepared->desc;
     weft_status status =
@@ -31,11 +33,19 @@ static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
     if (status != WEFT_OK || wefti_is_letter(desc)) {
         return status;
     }
-    prepared->choice = wefti_select(&comm->tuning, comm->nranks, comm->grouping,
-                                    desc, &prepared->role);
-    status = wefti_nccl_choose(comm, prepared);
+    wefti_scope scope = wefti_comm_scope(comm, tuning);
+    prepared->choice = wefti_select(&scope, desc, &prepared->role);
+    status = prepared->choice.refused
+                 ? wefti_select_refuse(&scope, desc, &prepared->role)
+                 : wefti_nccl_choose(comm, prepared);
     prepared->signature = wefti_signature_pack(desc, prepared->choice.digest);
     return status;
+}
+
+static weft_status prepare(wefti_prepared *prepared, uint64_t epoch,
+                           const weft_comm *comm)
+{
+    return prepare_with(&comm->tuning, prepared, epoch, comm);
 }
 
 /* The op of a caller that was compiled against any weft. */
@@ -111,8 +121,14 @@ weft_status weft_op_begin(const weft_op *op, uint64_t epoch, weft_comm *comm,
 weft_status wefti_post_for(wefti_purpose purpose, const weft_op *op,
                            weft_comm *comm)
 {
-    wefti_prepared prepared;
-    weft_status status = wefti_post_prepare(op, 0, comm, &prepared);
+    if (!wefti_comm_is_live(comm)) {
+        return wefti_comm_refuse(comm, "comm");
+    }
+    /* WEFT_ALGO is about what a program posts. */
+    wefti_tuning tuning = comm->tuning;
+    memset(tuning.allowed, 0, sizeof(tuning.allowed));
+    wefti_prepared prepared = {.desc = *op};
+    weft_status status = prepare_with(&tuning, &prepared, 0, comm);
     if (status != WEFT_OK) {
         return status;
     }

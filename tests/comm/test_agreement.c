@@ -109,7 +109,7 @@ static void spoil_log(void)
 
 static void spoil_algorithm(void)
 {
-    setenv("WEFT_ALGORITHM", "all_reduce:magic", 1);
+    setenv("WEFT_ALGO", "all_reduce:magic", 1);
 }
 
 static void spoil_warn(void)
@@ -188,7 +188,7 @@ static void test_create_where_one_rank_cannot_build_fails_alike(void **state)
          NULL},
         {spoil_log, WEFT_ERR_INVALID, "rank 1: WEFT_LOG=loud: allowed", 0,
          NULL},
-        {spoil_algorithm, WEFT_ERR_INVALID, "rank 1: WEFT_ALGORITHM", 0, NULL},
+        {spoil_algorithm, WEFT_ERR_INVALID, "rank 1: WEFT_ALGO", 0, NULL},
         {spoil_warn, WEFT_ERR_INVALID, "rank 1: WEFT_WARN_MS=soon: allowed", 0,
          NULL},
         {spoil_spin, WEFT_ERR_INVALID, "rank 1: WEFT_SPIN_US=-7: allowed", 0,

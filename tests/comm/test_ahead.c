@@ -153,7 +153,7 @@ static void run(const char *domains, weft_collective collective,
     snprintf(bytes, sizeof(bytes), "%zu", message_bytes);
     setenv("WEFT_CHUNK_BYTES", bytes, 1);
     setenv("WEFT_TEST_DOMAINS", domains, 1);
-    setenv("WEFT_ALGORITHM", "all_reduce:direct", 1);
+    setenv("WEFT_ALGO", "all_reduce:direct", 1);
     assert_int_equal(pthread_barrier_init(&on.barrier, NULL, NRANKS), 0);
     assert_int_equal(world_run_threads(&world), 0);
     pthread_barrier_destroy(&on.barrier);

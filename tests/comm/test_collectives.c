@@ -570,8 +570,8 @@ static void test_collectives_default_choice_exact(void **state)
 static void test_collectives_small_chunks_exact(void **state)
 {
     (void)state;
-    setenv("WEFT_ALGORITHM",
-           is_far ? "alltoall:two_hop,gather:pairwise,scatter:pairwise"
+    setenv("WEFT_ALGO",
+           is_far ? "alltoall:two_hop/pairwise,gather:pairwise,scatter:pairwise"
                   : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
            1);
     char bytes[32];
@@ -579,7 +579,7 @@ static void test_collectives_small_chunks_exact(void **state)
     setenv("WEFT_CHUNK_BYTES", bytes, 1);
     assert_int_equal(run_worlds(), 0);
     unsetenv("WEFT_CHUNK_BYTES");
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
 }
 
 int main(int count, char **arguments)

@@ -188,10 +188,9 @@ static void test_create_wrong_config_refused_by_name(void **state)
     assert_int_equal(
         refused(weft_comm_create(NULL, &comm), "WEFT_RANKS_PER_PROCESS=0"), 0);
     unsetenv("WEFT_RANKS_PER_PROCESS");
-    setenv("WEFT_ALGORITHM", "all_reduce:magic", 1);
-    assert_int_equal(refused(weft_comm_create(NULL, &comm), "WEFT_ALGORITHM"),
-                     0);
-    setenv("WEFT_ALGORITHM", "all_reduce:tree,all_gather:tree", 1);
+    setenv("WEFT_ALGO", "all_reduce:magic", 1);
+    assert_int_equal(refused(weft_comm_create(NULL, &comm), "WEFT_ALGO"), 0);
+    setenv("WEFT_ALGO", "all_reduce:tree,all_gather:tree", 1);
     assert_int_equal(refused(weft_comm_create(NULL, &comm),
                              "allowed for all_gather is "
                              "oneshot|hierarchical|direct"),
@@ -202,14 +201,14 @@ static void test_create_wrong_config_refused_by_name(void **state)
         "allowed for alltoallv is pairwise", "allowed for gatherv is pairwise",
         "|all_gatherv|reduce_scatterv", "|all_gatherv|reduce_scatterv"};
     for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
-        setenv("WEFT_ALGORITHM", none[i], 1);
+        setenv("WEFT_ALGO", none[i], 1);
         assert_int_equal(refused(weft_comm_create(NULL, &comm), none[i]), 0);
         /* To the end: whoever has a long value sees what is allowed too. */
         assert_int_equal(refused(weft_comm_create(NULL, &comm), allowed[i]), 0);
     }
-    setenv("WEFT_ALGORITHM", "barrier:tree", 1);
+    setenv("WEFT_ALGO", "barrier:tree", 1);
     assert_int_equal(refused(weft_comm_create(NULL, &comm), "barrier:tree"), 0);
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
     assert_null(comm);
 }
 

@@ -166,10 +166,10 @@ static int early_chunk_first(weft_comm *comm, void *context)
 static void test_gated_early_chunk_arrives_before_late_is_made(void **state)
 {
     (void)state;
-    setenv("WEFT_ALGORITHM", "all_reduce:tree", 1);
+    setenv("WEFT_ALGO", "all_reduce:tree", 1);
     struct world world = {.nranks = 3, .call = early_chunk_first};
     assert_int_equal(world_run_threads(&world), 0);
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
 }
 
 /* Reduce-scatter, then all-gather of what came, chunk by chunk. */

@@ -202,8 +202,8 @@ static void check_collectives(const weft_comm *comm)
         wefti_op_places places;
         assert_int_equal(wefti_check_op(&op, 1, comm, &role, &places), WEFT_OK);
         op.count = MIB;
-        wefti_choice choice = wefti_select(&comm->tuning, comm->nranks,
-                                           comm->grouping, &op, &role);
+        wefti_scope scope = wefti_comm_scope(comm, &comm->tuning);
+        wefti_choice choice = wefti_select(&scope, &op, &role);
         assert_true(choice.pattern || c == WEFT_COLLECTIVE_BARRIER);
         assert_true(choice.chunk_elems > 0);
     }

@@ -54,7 +54,7 @@ static int third;   /* three tests a third of the pairs of type and reduction */
 /* The one form of three in which --long leaves nothing out. */
 static bool is_whole_form(void)
 {
-    return strcmp(mode, "processes") == 0 && !getenv("WEFT_ALGORITHM");
+    return strcmp(mode, "processes") == 0 && !getenv("WEFT_ALGO");
 }
 
 /* One case of the matrix as one rank sees it. */
@@ -488,7 +488,7 @@ static bool is_worth(int nranks)
 {
     static const char *const few[] = {"1234579", "12359", "5", "5"};
     static const char *const fewer = "1257"; /* of more, unless it is usual */
-    bool forced = getenv("WEFT_ALGORITHM") != NULL;
+    bool forced = getenv("WEFT_ALGO") != NULL;
     bool usual = !forced && strcmp(mode, "threads") == 0;
     if (is_shadow) { /* all runs late there */
         return is_long ? strchr("12359", '0' + nranks) != NULL
@@ -530,7 +530,7 @@ static void test_ops_default_choice_exact(void **state)
 static void test_ops_direct_small_chunks_exact(void **state)
 {
     (void)state;
-    setenv("WEFT_ALGORITHM",
+    setenv("WEFT_ALGO",
            "all_reduce:direct,reduce:direct,broadcast:direct,"
            "all_gather:direct,reduce_scatter:direct",
            1);
@@ -538,17 +538,17 @@ static void test_ops_direct_small_chunks_exact(void **state)
     setenv("WEFT_CHUNK_BYTES", is_shadow ? "4000" : "1000", 1);
     assert_int_equal(run_worlds(1), 0);
     unsetenv("WEFT_CHUNK_BYTES");
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
 }
 
 static void test_ops_tree_exact(void **state)
 {
     (void)state;
-    setenv("WEFT_ALGORITHM", "all_reduce:tree,reduce:tree,broadcast:tree", 1);
+    setenv("WEFT_ALGO", "all_reduce:tree,reduce:tree,broadcast:tree", 1);
     setenv("WEFT_CHUNK_BYTES", "4096", 1);
     assert_int_equal(run_worlds(2), 0);
     unsetenv("WEFT_CHUNK_BYTES");
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
 }
 
 int main(int count, char **arguments)

@@ -202,12 +202,12 @@ static void test_purpose_algorithms_named_only_where_they_differ(void **state)
     wefti_tuning other;
     struct world world = {.nranks = 2, .call = choose};
     assert_int_equal(world_run_threads(&world), 0);
-    setenv("WEFT_ALGORITHM", "all_reduce:tree", 1);
+    setenv("WEFT_ALGO", "all_reduce:tree", 1);
     assert_int_equal(wefti_tuning_read(&other), WEFT_OK);
-    setenv("WEFT_ALGORITHM", "all_reduce:direct", 1);
+    setenv("WEFT_ALGO", "all_reduce:direct", 1);
     world.context = &other;
     assert_int_equal(world_run_threads(&world), 0);
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
 }
 
 int main(void)

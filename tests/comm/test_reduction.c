@@ -167,7 +167,7 @@ static void test_premulsum_gated_every_algorithm_exact(void **state)
     static const weft_dtype dtypes[] = {WEFT_DTYPE_F32, WEFT_DTYPE_F16,
                                         WEFT_DTYPE_I8, WEFT_DTYPE_F8E4M3};
     for (size_t a = 0; a < 3; a++) {
-        setenv("WEFT_ALGORITHM", algorithms[a], 1);
+        setenv("WEFT_ALGO", algorithms[a], 1);
         for (size_t d = 0; d < 4; d++) {
             weft_dtype dtype = dtypes[d];
             struct world world = {
@@ -175,7 +175,7 @@ static void test_premulsum_gated_every_algorithm_exact(void **state)
             assert_int_equal(world_run_threads(&world), 0);
         }
     }
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
 }
 
 static int other_reduction(weft_comm *comm, void *context)

@@ -54,10 +54,10 @@ static const struct variant {
     {"all_reduce:exchange", "512", false},
     {"all_reduce:tree", "1000", true},
     {"all_reduce:tree", "512", false},
-    {"all_reduce:hierarchical", "0", true},
-    {"all_reduce:hierarchical", "1000", false},
-    {"all_reduce:hierarchical", "512", true},
-    {"all_reduce:oneshot", "0", true},
+    {"all_reduce:hierarchical/tree", "0", true},
+    {"all_reduce:hierarchical/tree", "1000", false},
+    {"all_reduce:hierarchical/tree", "512", true},
+    {"all_reduce:oneshot/exchange", "0", true},
 };
 
 enum { ELEM_BYTES = 8 };
@@ -123,7 +123,7 @@ static void compare_variants(int nranks, struct sum_case what)
         if (spread_is_wide() && !variants[v].few) {
             continue;
         }
-        setenv("WEFT_ALGORITHM", variants[v].algorithm, 1);
+        setenv("WEFT_ALGO", variants[v].algorithm, 1);
         setenv("WEFT_CHUNK_BYTES", variants[v].chunk_bytes, 1);
         struct world world = {.nranks = nranks, .call = sum, .context = &what};
         assert_int_equal(world_run_threads(&world), 0);
@@ -133,7 +133,7 @@ static void compare_variants(int nranks, struct sum_case what)
                                 FEW_ELEMS * width);
         }
     }
-    unsetenv("WEFT_ALGORITHM");
+    unsetenv("WEFT_ALGO");
     unsetenv("WEFT_CHUNK_BYTES");
 }
 

@@ -246,15 +246,15 @@ test_allreduce_own_reduction_every_algorithm_is_the_tree(void **state)
 {
     (void)state;
     static const char *const algorithms[] = {
-        "all_reduce:oneshot,reduce:oneshot,reduce_scatter:oneshot",
+        "all_reduce:oneshot/exchange,reduce:oneshot/tree",
         "all_reduce:direct,reduce:direct", "all_reduce:tree,reduce:tree",
         "all_reduce:exchange"};
     for (int a = 0; a < 4; a++) {
-        setenv("WEFT_ALGORITHM", algorithms[a], 1);
+        setenv("WEFT_ALGO", algorithms[a], 1);
         setenv("WEFT_CHUNK_BYTES", a % 2 ? "4096" : "65536", 1);
         struct world world = {.nranks = 5, .call = try_matrix, .context = &a};
         assert_int_equal(run(&world), 0);
-        unsetenv("WEFT_ALGORITHM");
+        unsetenv("WEFT_ALGO");
         unsetenv("WEFT_CHUNK_BYTES");
     }
 }

@@ -4,7 +4,7 @@
 Goal: weft-info speaks the engineer's language: the numbers that nvidia-smi and
 CUDA use, NV# between GPUs, CPU lists, PCIe rates of NICs; what is equal is told
 once and counted, what is grave first; what nobody read is unknown; and --routes
-gives host memory no rate of NVLink.
+gives host memory no rate of NVLink, and is quick for many ranks.
 
 Method: machines written here as NCCL's and hwloc's XML, or as texts; what the
 program prints and what it writes as JSON are held against what was written.
@@ -15,6 +15,7 @@ import functools
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ import unicodedata
 import unittest
 
 INFO = os.path.join(sys.argv[1], "weft-info")
+SANITIZED = any(name in INFO for name in ("asan", "tsan"))
 FOLDER = tempfile.TemporaryDirectory()
 
 
@@ -408,6 +410,19 @@ class Routes(unittest.TestCase):
                       run("2x(8xH100,8xCX7)", "--routes"))
         slow = facts_of("2x(8xH100,1xETH10)", "--routes")["routes"]
         self.assertEqual(slow[0]["levels"][-1]["GBps"], 1.25)
+
+    def test_of_512_ranks_take_less_than_a_second(self):
+        def spend(*args):
+            """Seconds of the processor: others may be at work on it."""
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            facts = facts_of("64x(8xH100,8xCX7)", *args)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return facts, (after.ru_utime + after.ru_stime -
+                           before.ru_utime - before.ru_stime)
+        _, machine = spend() # is read and written all the same
+        facts, all_of_it = spend("--routes", "-n", "512")
+        self.assertEqual(facts["routes"][0]["levels"][-1]["ranks"], 512)
+        self.assertLess(all_of_it - machine, 10 if SANITIZED else 1)
 
 
 unittest.main(argv=sys.argv[:1])

@@ -263,6 +263,13 @@ class Info(unittest.TestCase):
         self.assertEqual([(l["name"], l["ranks"], l["fabric"])
                           for l in large["levels"]],
                          [("nvlink", 4, "shm"), ("network", 8, "net")])
+        costs = routes["all_gather", "large"]["expected_us"]
+        self.assertEqual(list(costs), ["hierarchical", "direct"])
+        self.assertLess(costs["hierarchical"], costs["direct"])
+        costs = routes["alltoall", "large"]["expected_us"]
+        self.assertEqual(list(costs), ["pairwise", "two_hop"])
+        self.assertLess(costs["pairwise"], costs["two_hop"])
+        self.assertEqual(routes["alltoallv", "large"]["expected_us"], {})
         for route in facts["routes"]:
             self.assertTrue(route["why"])
             self.assertEqual(route["rails"], 1)
@@ -292,28 +299,27 @@ class Info(unittest.TestCase):
                    "--json", "-", WEFT_SUM_FLAT="on")
         flat = {(r["collective"], r["size"]): r
                 for r in json.loads(flat.stdout)["routes"]}
-        self.assertEqual(flat["all_reduce", "large"]["algorithm"], "direct")
+        # One tree crosses between two hosts once up and once down; direct would
+        # send each rank's input to each owner there.
+        self.assertEqual(flat["all_reduce", "large"]["algorithm"], "tree")
         self.assertIn("WEFT_SUM_FLAT", flat["all_reduce", "large"]["why"])
         self.assertEqual(flat["all_gather", "large"]["algorithm"],
                          "hierarchical")
         apart = read("2x(4xH100,4xCX7)", "--routes", "-n", "1")["routes"]
         self.assertNotIn("hierarchical", [r["algorithm"] for r in apart])
         forced = run("--input", "8xH100", "--routes", "--json", "-",
-                     WEFT_ALGORITHM="all_reduce:tree")
+                     WEFT_ALGO="all_reduce:tree")
         forced = {(r["collective"], r["size"]): r
                   for r in json.loads(forced.stdout)["routes"]}
         self.assertEqual(forced["all_reduce", "large"]["algorithm"], "tree")
-        self.assertIn("WEFT_ALGORITHM", forced["all_reduce", "large"]["why"])
-        forced = run("--input", "8xH100", "--routes", "--json", "-",
-                     WEFT_ALGORITHM="all_reduce:oneshot")
-        forced = {(r["collective"], r["size"]): r
-                  for r in json.loads(forced.stdout)["routes"]}
-        tiny, large = (forced["all_reduce", s] for s in ("tiny", "large"))
-        self.assertEqual(tiny["algorithm"], "oneshot")
-        self.assertIn("WEFT_ALGORITHM asks for it", tiny["why"])
-        self.assertNotEqual(large["algorithm"], "oneshot")
-        self.assertIn("asks for oneshot, which carries at most 4 KiB",
-                      large["why"])
+        self.assertIn("WEFT_ALGO", forced["all_reduce", "large"]["why"])
+        cannot = run("--input", "8xH100", "--routes", "--json", "-",
+                     WEFT_ALGO="all_reduce:hierarchical/oneshot")
+        cannot = {(r["collective"], r["size"]): r
+                  for r in json.loads(cannot.stdout)["routes"]}
+        self.assertEqual(cannot["all_reduce", "tiny"]["algorithm"], "oneshot")
+        self.assertEqual(cannot["all_reduce", "large"]["algorithm"], "refused")
+        self.assertIn("WEFT_ALGO", cannot["all_reduce", "large"]["why"])
         for args, words in ((["--routes", "-n", "9"], "the machine's GPUs"),
                             (["--routes", "-n", "0"],
                              "-n 0: allowed is a whole number from 1 to"),

@@ -190,6 +190,55 @@ class WeftPerf(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("WEFT_EMULATE_GBPS", done.stdout)
 
+    def test_algorithms_run_by_name(self):
+        sizes = ["--sizes", "8,64K", "-n", "3"]
+        for flags, settings, algorithms in (
+                (["--algo", "tree"], {}, ["tree", "tree"]),
+                (["--algo", "oneshot/exchange"], {}, ["oneshot", "exchange"]),
+                ([], {"WEFT_ALGO": "reduce:direct,all_reduce:exchange"},
+                 ["exchange", "exchange"]),
+                (["--algo", "direct"], {"WEFT_ALGO": "all_reduce:tree"},
+                 ["direct", "direct"]),
+                (["--algo", "tree", "--overlap"], {}, ["tree", "tree"]),
+                (["--algo", "tree", "--plan"], {}, ["tree", "tree"])):
+            rows = rows_of([PERF, "all_reduce", *flags, *sizes], threads=3,
+                           **settings)
+            self.assertEqual([row["algorithm"] for row in rows], algorithms)
+            self.assertEqual([row["wrong"] for row in rows], [0, 0])
+        # What the program itself exchanges may go any way: 8000 bytes here.
+        rows_of([PERF, "all_reduce", "-b", "8", "-e", "8", "-n", "1000"],
+                threads=2, WEFT_ALGO="all_reduce:oneshot")
+
+    def test_regret_has_every_algorithm_that_can(self):
+        command = [PERF, "all_reduce", "--regret", "--sizes", "0,8,64K", "-n",
+                   "5", "-d", "f32"]
+        done = run([*command, "-J", "-"], threads=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        some = ["direct", "tree", "exchange"]
+        for row, names in zip(facts["rows"],
+                              (["oneshot"], ["oneshot", *some], some)):
+            times = {way["algorithm"]: way["time_us"]["median"]
+                     for way in row["algorithms"]}
+            self.assertEqual(list(times), names)
+            self.assertEqual(row["wrong"], 0)
+            self.assertEqual(row["time_us"]["median"],
+                             times[row["algorithm"]])
+            self.assertEqual(times[row["best"]], min(times.values()))
+            self.assertAlmostEqual(
+                row["regret"],
+                times[row["algorithm"]] / min(times.values()) - 1)
+        regrets = [row["regret"] for row in facts["rows"]]
+        self.assertEqual(facts["points"], 3)
+        self.assertEqual(facts["cheap_points"],
+                         sum(regret <= 0.1 for regret in regrets))
+        self.assertEqual(facts["most_regret"], max(regrets))
+        few = rows_of([*command, "--algo", "tree/direct"], threads=2)
+        self.assertEqual([way["algorithm"] for way in few[2]["algorithms"]],
+                         ["direct", "tree"])
+        self.assertIn("longer than the best at ",
+                      run(command, threads=2).stdout.splitlines()[-1])
+
     def test_mistakes_are_refused_in_one_line(self):
         for flags, said in ((["everything"], "all_reduce all_gather"),
                             (["ring_exchange"], "not an operation of this"),
@@ -207,6 +256,17 @@ class WeftPerf(unittest.TestCase):
                             (["all_reduce", "--memory", "cuda"], "cuda"),
                             (["broadcast", "-r", "2"], "0 to 1"),
                             (["all_reduce", "-J", "/nowhere/x"], "/nowhere"),
+                            (["all_reduce", "--algo", "magic"],
+                             "--algo magic: allowed for all_reduce is "
+                             "oneshot|hierarchical|direct|tree|exchange"),
+                            (["all_gather", "--algo", "direct/tree"],
+                             "is oneshot|hierarchical|direct, or several"),
+                            (["all_reduce", "--algo", "hierarchical"],
+                             "WEFT_ALGO=all_reduce:hierarchical: all_reduce "
+                             "of 2 f32 among 2 ranks of one level cannot"),
+                            (["put", "--algo", "direct"], "one way only"),
+                            (["barrier", "--regret"], "one way only"),
+                            (["reduce", "--regret", "--plan"], "without"),
                             ([], "which operation")):
             done = run([PERF, *flags, "-e", "8", "-n", "1"], threads=2)
             self.assertEqual(done.returncode, 1)

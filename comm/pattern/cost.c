@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/cost.c - sizes of a problem, and the time that counts come to.
+ */
+#include "comm/pattern/cost.h"
+
+#include "comm/pattern/shape.h"
+
+#include <stdint.h>
+
+wefti_sizes wefti_sizes_of(const wefti_problem *problem, size_t elem_bytes)
+{
+    const wefti_grouping *grouping = problem->grouping;
+    const wefti_shape *shape = wefti_shape_get(problem->collective);
+    bool parts = shape->send_parts || shape->recv_parts;
+    wefti_sizes sizes = {.ranks = problem->nranks,
+                         .hosts = problem->apart ? problem->nranks : 1};
+    if (grouping) {
+        sizes.hosts = grouping->host_count;
+    }
+    sizes.locals = sizes.ranks / sizes.hosts;
+    sizes.bytes =
+        (double)problem->count * (double)elem_bytes * (parts ? sizes.ranks : 1);
+    sizes.chunk_bytes = (double)problem->chunk_elems * (double)elem_bytes;
+    return sizes;
+}
+
+double wefti_sizes_chunks(const wefti_sizes *sizes, double bytes)
+{
+    double chunks = bytes / sizes->chunk_bytes;
+    double whole = (double)(uint64_t)chunks;
+    return chunks <= 1 ? 1 : whole + (chunks > whole);
+}
+
+double wefti_cost_depth(double nodes)
+{
+    double depth = 0;
+    for (double reached = 1; reached < nodes; reached *= 2) {
+        depth++;
+    }
+    return depth;
+}
+
+void wefti_cost_hops(wefti_cost *cost, const wefti_sizes *sizes, double hops)
+{
+    if (sizes->hosts > 1) {
+        cost->network_hops += hops;
+    } else {
+        cost->local_hops += hops;
+    }
+}
+
+void wefti_cost_to_each(wefti_cost *cost, const wefti_sizes *sizes,
+                        double times)
+{
+    cost->local_messages += times * (sizes->locals - 1);
+    cost->network_messages += times * (sizes->ranks - sizes->locals);
+}
+
+void wefti_cost_to_all(wefti_cost *cost, const wefti_sizes *sizes, double times)
+{
+    cost->local_messages += sizes->locals > 1 ? times : 0;
+    cost->network_messages += times * (sizes->ranks - sizes->locals);
+}
+
+void wefti_cost_from_each(wefti_cost *cost, const wefti_sizes *sizes,
+                          double times)
+{
+    wefti_cost_to_each(cost, sizes, times);
+}
+
+/*
+ * Work on the link and on the processor go on side by side once there are
+ * chunks enough; the first chunk goes through both.
+ */
+double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
+                     double chunks)
+{
+    double latency = cost->local_hops * rates->local_latency_ns +
+                     cost->network_hops * rates->network_latency_ns;
+    double work = cost->local_messages * rates->local_message_ns +
+                  cost->network_messages * rates->network_message_ns +
+                  cost->copied_bytes * rates->copy_byte_ns +
+                  cost->folded_bytes * rates->fold_byte_ns;
+    double link = cost->link_bytes * rates->network_byte_ns;
+    double longer = work > link ? work : link;
+    double shorter = work > link ? link : work;
+    return latency + longer + shorter / chunks;
+}

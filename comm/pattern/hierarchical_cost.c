@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/pattern/hierarchical_cost.c - what hierarchical.c's tracks do, counted:
+ * IN, REMOTE and the first half of OWN are sums; the other half, PASS and TAKE
+ * results.
+ */
+#include "comm/pattern/cost.h"
+#include "comm/pattern/shape.h"
+
+/* Blocks of a round, and how many of them one rank handles. */
+typedef struct shares {
+    double owners, handled, rounds;
+    bool twin;
+} shares;
+
+static shares shares_of(const wefti_problem *problem, const wefti_sizes *sizes)
+{
+    const wefti_shape *shape = wefti_shape_get(problem->collective);
+    bool all = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
+    bool sole =
+        shape->rooted || (all && problem->count < (size_t)problem->nranks);
+    shares own = {.owners = sole ? 1 : sizes->ranks,
+                  .twin = all && problem->grouping->host_count == 2};
+    own.handled = own.owners / sizes->locals;
+    own.rounds = wefti_sizes_chunks(sizes, sizes->bytes / own.owners);
+    return own;
+}
+
+/* Inputs to the agents; their sums to the owners, who add those up. */
+static void cost_sums(const wefti_sizes *sizes, const shares *own,
+                      wefti_cost *out)
+{
+    double agent = sizes->bytes / sizes->locals, others = sizes->hosts - 1;
+    double far = own->twin ? 1 : others / sizes->hosts; /* of what it handles */
+    out->local_hops += sizes->locals > 1;
+    out->network_hops += 1;
+    out->local_messages += own->rounds * ((own->owners - own->handled) +
+                                          own->handled * (sizes->locals - 1));
+    out->copied_bytes += sizes->bytes; /* to agents, and as one of them */
+    out->folded_bytes += sizes->bytes;
+    out->network_messages += own->rounds * own->handled * far;
+    if (own->twin) {
+        out->network_messages += own->rounds * own->handled;
+        out->folded_bytes += 2 * agent;
+        out->link_bytes += sizes->bytes;
+    } else { /* the only owner is the busiest */
+        bool sole = own->owners < sizes->ranks;
+        out->network_messages += own->rounds * others;
+        out->folded_bytes += sizes->hosts * sizes->bytes / own->owners;
+        out->link_bytes +=
+            sole ? others * sizes->bytes : others / sizes->hosts * sizes->bytes;
+    }
+}
+
+/* Results from the owners to the agents, and to all of the host. */
+static void cost_results(const wefti_sizes *sizes, const shares *own,
+                         wefti_cost *out)
+{
+    double agent = sizes->bytes / sizes->locals, others = sizes->hosts - 1;
+    bool sole = own->owners<sizes->ranks, shared = sizes->locals> 1;
+    out->local_hops += shared;
+    out->local_messages += own->rounds * (own->owners - own->handled);
+    out->copied_bytes += sizes->bytes - agent; /* from other agents */
+    if (own->twin) {
+        out->local_messages += shared ? own->rounds * own->handled : 0;
+        out->copied_bytes += shared ? agent : 0;
+        return;
+    }
+    double passed = own->handled * others / sizes->hosts;
+    out->network_hops += 1;
+    out->network_messages += own->rounds * (others + passed);
+    out->local_messages += shared ? own->rounds * (1 + passed) : 0;
+    out->copied_bytes += sizes->bytes / own->owners +
+                         (1 + shared) * agent * others / sizes->hosts;
+    out->link_bytes +=
+        sole ? others * sizes->bytes : others / sizes->hosts * sizes->bytes;
+}
+
+void wefti_hierarchical_cost(const wefti_problem *problem,
+                             const wefti_sizes *sizes, wefti_cost *cost_out)
+{
+    const wefti_shape *shape = wefti_shape_get(problem->collective);
+    shares own = shares_of(problem, sizes);
+    if (shape->reduces) {
+        cost_sums(sizes, &own, cost_out);
+    } else { /* own input to its place in the result */
+        cost_out->copied_bytes += sizes->bytes / own.owners;
+    }
+    if (!shape->reduces || problem->collective == WEFT_COLLECTIVE_ALLREDUCE) {
+        cost_results(sizes, &own, cost_out);
+    }
+}

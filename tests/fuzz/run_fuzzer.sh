@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# run_fuzzer.sh BINARY CORPUS PARSER SECONDS WORK
+# run_fuzzer.sh BINARY CORPUS PARSER SECONDS WORK - PARSER from the top of the
+# tree
 #
 # Lets libFuzzer look for inputs for SECONDS, beginning with CORPUS and what
 # earlier runs left in WORK/corpus, then measures how many lines of PARSER all
@@ -26,9 +27,12 @@ grep -E 'stat::(number_of_executed_units|new_units_added)' fuzzing.log || true
 LLVM_PROFILE_FILE=$work/reached.profraw "$binary" -runs=0 "$work/corpus" \
     "$corpus" 2>/dev/null
 "$llvm/llvm-profdata" merge -o reached.profdata reached.profraw
-"$llvm/llvm-cov" report "$binary" -instr-profile=reached.profdata \
-    "$parser" >reached.txt
-# The TOTAL row: regions, missed, cover, functions, missed, executed, lines ...
-percent=$(awk '$1 == "TOTAL" { sub("%", "", $10); print int($10) }' reached.txt)
+"$llvm/llvm-cov" report "$binary" -instr-profile=reached.profdata >reached.txt
+# By its end, as a compiler cache may have made paths relative. A row: file,
+# regions, missed, cover, functions, missed, executed, lines, missed, cover.
+percent=$(awk -v name="/$parser" '
+    substr("/" $1, length($1) + 2 - length(name)) == name {
+        sub("%", "", $10); print int($10) }' reached.txt)
+percent=${percent:-0}
 echo "$percent% of the lines of $parser reached (at least $least)"
 test "$percent" -ge "$least"

@@ -54,7 +54,7 @@
       "broadcast:direct/tree; what none of them can do is refused")            \
     X(CHUNK_BYTES, INT, "0", 0, 524288,                                        \
       "bytes per chunk of large operations; 0: by size")                       \
-    X(SINGLE_COPY, TEXT, "on", 0, 0,                                           \
+    X(SINGLE_COPY, TEXT, "off", 0, 0,                                          \
       "whether ranks of one host read large messages from each other's "       \
       "buffers, where the kernel lets them: on or off")                        \
     X(SUM_FLAT, TEXT, "off", 0, 0,                                             \

@@ -258,7 +258,7 @@ static void run_everywhere(bool single)
         assert_int_equal(world_run_threads(&world), 0);
     }
     unsetenv("WEFT_CHUNK_BYTES");
-    unsetenv("WEFT_SINGLE_COPY");
+    setenv("WEFT_SINGLE_COPY", "on", 1);
 }
 
 static void test_all_operations_read_in_place_exact(void **state)
@@ -467,11 +467,12 @@ static void test_setting_neither_on_nor_off_is_refused(void **state)
     assert_int_equal(weft_comm_create(NULL, &comm), WEFT_ERR_INVALID);
     assert_non_null(strstr(weft_error_text(),
                            "WEFT_SINGLE_COPY=maybe: allowed is on or off"));
-    unsetenv("WEFT_SINGLE_COPY");
+    setenv("WEFT_SINGLE_COPY", "on", 1);
 }
 
 int main(void)
 {
+    setenv("WEFT_SINGLE_COPY", "on", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read_of_another_process_is_refused),
         cmocka_unit_test(test_setting_neither_on_nor_off_is_refused),

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: what comm promises where ranks have a device: nothing of a device is
- * called while the engine's lock is held; sources are fetched ahead; memory,
- * streams and scalars of the wrong place are refused by name; waiting costs
- * little.
+ * called under the engine's lock; sources are fetched ahead; memory, streams
+ * and scalars of the wrong place are refused by name; waiting costs little.
  *
  * Method: worlds of two threads on the shadow device. A spy in its table's
  * place looks who holds the lock at each call that may be a driver's, and at
@@ -183,14 +182,9 @@ struct plan {
     bool spied, shut;
 };
 
-static void open_device(int rank, weft_comm_config *config, void *context)
+static void use_device(int rank, weft_comm_config *config, void *context)
 {
     struct plan *plan = context;
-    assert_int_equal(weft_device_open("shadow", 0, &plan->devices[rank]),
-                     WEFT_OK);
-    if (plan->spied) {
-        plan->devices[rank]->table = &spy;
-    }
     config->device = plan->devices[rank];
 }
 
@@ -207,9 +201,15 @@ static void run(struct plan *plan, world_rank_call call)
                           .config = {.warn_ms = 20000, .timeout_ms = 30000},
                           .call = call,
                           .context = plan,
-                          .configure = open_device,
+                          .configure = use_device,
                           .after = close_device,
                           .deadline_s = 40};
+    /* Before any rank runs: opening looks at the tables of open devices. */
+    for (int rank = 0; rank < RANKS; rank++) {
+        weft_device **own = &plan->devices[rank];
+        assert_int_equal(weft_device_open("shadow", 0, own), WEFT_OK);
+        (*own)->table = plan->spied ? &spy : (*own)->table;
+    }
     assert_int_equal(world_run_threads(&world), 0);
 }
 

@@ -412,13 +412,19 @@ class Routes(unittest.TestCase):
         self.assertEqual(slow[0]["levels"][-1]["GBps"], 1.25)
 
     def test_of_512_ranks_take_less_than_a_second(self):
-        def spend(*args):
-            """Seconds of the processor: others may be at work on it."""
+        def spend_once(*args):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             facts = facts_of("64x(8xH100,8xCX7)", *args)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             return facts, (after.ru_utime + after.ru_stime -
                            before.ru_utime - before.ru_stime)
+
+        def spend(*args):
+            """Seconds of the processor, the least of three: what else runs
+            on its core makes it slower, and never faster."""
+            runs = [spend_once(*args) for _ in range(3)]
+            return runs[0][0], min(seconds for _, seconds in runs)
+
         _, machine = spend() # is read and written all the same
         facts, all_of_it = spend("--routes", "-n", "512")
         self.assertEqual(facts["routes"][0]["levels"][-1]["ranks"], 512)

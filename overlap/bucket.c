@@ -3,48 +3,46 @@
  * overlap/bucket.c - bucketed collectives bound to gates.
  *
  * Operations are posted in the order in which their buckets get ready, at most
- * POSTED_AHEAD before that: a communicator holds a limited number in flight,
- * and a caller that blocked in a post could never make the data that the
- * operation before waits for. With the window, whatever a post may wait for
- * already has its data on this rank.
+ * POSTED_AHEAD before that: a round begins at once however many buckets it has,
+ * and posts cost their time where a bucket has just become ready.
  *
  *   order:   0   1   2  ...  i | i+1 ... i+POSTED_AHEAD |  not posted
  *            ready (may fly)   | waiting at their gate  |
  */
-#include "overlap/bucket.h"
+#include "weft/bucket.h"
 
-#include "base/check.h"
 #include "base/error.h"
+#include "base/sized.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Leaves a quarter of the default ops_in_flight to those still completing. */
+/* As many as the buckets that may be ready before a rank looks again. */
 enum { POSTED_AHEAD = 12 };
 
-struct wefti_bucket_set {
-    wefti_bucket_config config;
-    wefti_bucket_extent *extents;
+struct weft_bucket_set {
+    weft_bucket_config config;
+    weft_bucket_extent *extents;
     weft_gate *ready;   /* signalled by the producer */
     weft_gate *arrived; /* signalled by the operation */
     weft_stream *stream;
     int rank, nranks;
-    wefti_bucket_mode mode;
+    weft_bucket_mode mode;
     uint64_t epoch; /* of the current round; 0: none yet */
     size_t posted;  /* in the current round, in order */
     size_t next;    /* which position gets ready next */
 };
 
 /* The bucket at a position of the order, or the position of a bucket. */
-static size_t in_order(const wefti_bucket_set *set, size_t index)
+static size_t in_order(const weft_bucket_set *set, size_t index)
 {
     return set->config.backwards ? set->config.count - 1 - index : index;
 }
 
-static weft_op make_op(const wefti_bucket_set *set, size_t bucket)
+static weft_op make_op(const weft_bucket_set *set, size_t bucket)
 {
-    const wefti_bucket_config *config = &set->config;
-    wefti_bucket_extent extent = set->extents[bucket];
+    const weft_bucket_config *config = &set->config;
+    weft_bucket_extent extent = set->extents[bucket];
     size_t elem_bytes = weft_dtype_bytes(config->dtype);
     char *start = (char *)config->buffer + extent.start_elems * elem_bytes;
     char *own = start + (size_t)set->rank * extent.share_elems * elem_bytes;
@@ -64,18 +62,37 @@ static weft_op make_op(const wefti_bucket_set *set, size_t bucket)
                      .label = config->label};
 }
 
-static weft_status check_config(const wefti_bucket_config *config)
+static weft_status check_config(const weft_bucket_config *given,
+                                weft_bucket_set **set_out,
+                                weft_bucket_config *own)
 {
-    if (config->collective != WEFT_COLLECTIVE_REDUCESCATTER &&
-        config->collective != WEFT_COLLECTIVE_ALLGATHER) {
+    if (!given || !set_out) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s is NULL: allowed is an object, or a place for "
+                           "one",
+                           given ? "set_out" : "config");
+    }
+    weft_status status = wefti_sized_read(
+        "config", given, offsetof(weft_bucket_config, backwards), own,
+        sizeof(*own));
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (own->collective != WEFT_COLLECTIVE_REDUCESCATTER &&
+        own->collective != WEFT_COLLECTIVE_ALLGATHER) {
         return wefti_error(WEFT_ERR_INVALID,
                            "collective %s: buckets allow %s and %s",
-                           weft_collective_text(config->collective),
+                           weft_collective_text(own->collective),
                            weft_collective_text(WEFT_COLLECTIVE_REDUCESCATTER),
                            weft_collective_text(WEFT_COLLECTIVE_ALLGATHER));
     }
-    if (!config->comm || !config->device || !config->buffer ||
-        !config->extents || config->count == 0) {
+    if (weft_dtype_bytes(own->dtype) == 0) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "dtype %d: allowed is a type there is",
+                           (int)own->dtype);
+    }
+    if (!own->comm || !own->device || !own->buffer || !own->extents ||
+        own->count == 0) {
         return wefti_error(WEFT_ERR_INVALID,
                            "a bucket set needs a communicator, a device, a "
                            "buffer and at least one bucket");
@@ -83,7 +100,7 @@ static weft_status check_config(const wefti_bucket_config *config)
     return WEFT_OK;
 }
 
-static weft_status open_queues(wefti_bucket_set *set)
+static weft_status open_queues(weft_bucket_set *set)
 {
     weft_device *device = set->config.device;
     weft_status status =
@@ -97,18 +114,19 @@ static weft_status open_queues(wefti_bucket_set *set)
     return status;
 }
 
-weft_status wefti_bucket_create(const wefti_bucket_config *config,
-                                wefti_bucket_set **set_out)
+weft_status weft_bucket_create(const weft_bucket_config *config,
+                               weft_bucket_set **set_out)
 {
-    weft_status status = check_config(config);
+    weft_bucket_config own;
+    weft_status status = check_config(config, set_out, &own);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_bucket_set *set = calloc(1, sizeof(*set));
+    weft_bucket_set *set = calloc(1, sizeof(*set));
     if (!set) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a bucket set");
     }
-    set->config = *config;
+    set->config = own;
     set->rank = weft_comm_get_rank(config->comm);
     set->nranks = weft_comm_get_nranks(config->comm);
     set->extents = calloc(config->count, sizeof(*set->extents));
@@ -128,11 +146,11 @@ weft_status wefti_bucket_create(const wefti_bucket_config *config,
     return WEFT_OK;
 
 err_destroy:
-    wefti_bucket_destroy(set);
+    weft_bucket_destroy(set);
     return status;
 }
 
-void wefti_bucket_destroy(wefti_bucket_set *set)
+void weft_bucket_destroy(weft_bucket_set *set)
 {
     if (!set) {
         return;
@@ -145,7 +163,7 @@ void wefti_bucket_destroy(wefti_bucket_set *set)
 }
 
 /* Posts in order until end positions are in flight. */
-static weft_status post_until(wefti_bucket_set *set, size_t end)
+static weft_status post_until(weft_bucket_set *set, size_t end)
 {
     while (set->posted < end && set->posted < set->config.count) {
         weft_op op = make_op(set, in_order(set, set->posted));
@@ -159,42 +177,97 @@ static weft_status post_until(wefti_bucket_set *set, size_t end)
     return WEFT_OK;
 }
 
-weft_status wefti_bucket_begin(wefti_bucket_set *set, wefti_bucket_mode mode)
+static weft_status check_set(const weft_bucket_set *set)
 {
-    WEFTI_ASSERT(set->epoch == 0 || set->next == set->config.count);
+    return set ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "set is NULL: allowed is an object");
+}
+
+static weft_status check_bucket(const weft_bucket_set *set, size_t bucket)
+{
+    weft_status status = check_set(set);
+    if (status == WEFT_OK && bucket >= set->config.count) {
+        status =
+            wefti_error(WEFT_ERR_INVALID, "bucket %zu: allowed is 0 .. %zu",
+                        bucket, set->config.count - 1);
+    }
+    return status;
+}
+
+weft_status weft_bucket_begin(weft_bucket_set *set, weft_bucket_mode mode)
+{
+    weft_status status = check_set(set);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (mode != WEFT_BUCKET_OVERLAPPED && mode != WEFT_BUCKET_BLOCKING &&
+        mode != WEFT_BUCKET_OFF) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "mode %d: allowed is OVERLAPPED, BLOCKING or OFF",
+                           (int)mode);
+    }
+    if (set->epoch > 0 && set->next < set->config.count) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "bucket %zu of round %llu is not ready yet: allowed "
+                           "is to begin when all are",
+                           in_order(set, set->next),
+                           (unsigned long long)set->epoch);
+    }
     /* A single rank has nobody to send to, and its share is all there is. */
-    set->mode = set->nranks == 1 ? WEFTI_BUCKET_OFF : mode;
+    set->mode = set->nranks == 1 ? WEFT_BUCKET_OFF : mode;
     set->epoch++;
     set->posted = 0;
     set->next = 0;
-    return set->mode == WEFTI_BUCKET_OVERLAPPED ? post_until(set, POSTED_AHEAD)
-                                                : WEFT_OK;
+    return set->mode == WEFT_BUCKET_OVERLAPPED ? post_until(set, POSTED_AHEAD)
+                                               : WEFT_OK;
 }
 
-weft_status wefti_bucket_ready(wefti_bucket_set *set, size_t bucket)
+static weft_status check_next(const weft_bucket_set *set, size_t bucket)
 {
-    WEFTI_ASSERT(set->next < set->config.count);
-    WEFTI_ASSERT(bucket == in_order(set, set->next));
+    weft_status status = check_bucket(set, bucket);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    if (set->epoch == 0 || set->next == set->config.count) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "bucket %zu: no round has begun that waits for it",
+                           bucket);
+    }
+    if (bucket != in_order(set, set->next)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "bucket %zu: allowed is %zu, the next in order",
+                           bucket, in_order(set, set->next));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_bucket_ready(weft_bucket_set *set, size_t bucket)
+{
+    weft_status status = check_next(set, bucket);
+    if (status != WEFT_OK) {
+        return status;
+    }
     set->next++;
-    weft_status status = weft_gate_signal(set->ready, bucket, set->epoch, NULL);
+    status = weft_gate_signal(set->ready, bucket, set->epoch, NULL);
     if (status != WEFT_OK) {
         return status;
     }
     switch (set->mode) {
-    case WEFTI_BUCKET_OVERLAPPED:
+    case WEFT_BUCKET_OVERLAPPED:
         return post_until(set, set->next + POSTED_AHEAD);
-    case WEFTI_BUCKET_BLOCKING: {
+    case WEFT_BUCKET_BLOCKING: {
         weft_op op = make_op(set, bucket);
         return weft_op_post(&op, set->epoch, set->config.comm, NULL);
     }
-    case WEFTI_BUCKET_OFF:
+    case WEFT_BUCKET_OFF:
         break;
     }
     return weft_gate_signal(set->arrived, bucket, set->epoch, NULL);
 }
 
 /* A gate knows that its operation has failed; the communicator, why. */
-static weft_status tell_fault(const wefti_bucket_set *set, weft_status status)
+static weft_status tell_fault(const weft_bucket_set *set, weft_status status)
 {
     weft_fault fault = {.size_bytes = sizeof(fault)};
     if (status < 0 &&
@@ -205,19 +278,21 @@ static weft_status tell_fault(const wefti_bucket_set *set, weft_status status)
     return status;
 }
 
-weft_status wefti_bucket_wait(wefti_bucket_set *set, size_t bucket)
+weft_status weft_bucket_wait(weft_bucket_set *set, size_t bucket)
 {
-    if (set->epoch == 0) {
-        return WEFT_OK;
+    weft_status status = check_bucket(set, bucket);
+    if (status != WEFT_OK || set->epoch == 0) {
+        return status;
     }
     return tell_fault(set,
                       weft_gate_wait(set->arrived, bucket, set->epoch, NULL));
 }
 
-weft_status wefti_bucket_test(wefti_bucket_set *set, size_t bucket)
+weft_status weft_bucket_test(weft_bucket_set *set, size_t bucket)
 {
-    if (set->epoch == 0) {
-        return WEFT_OK;
+    weft_status status = check_bucket(set, bucket);
+    if (status != WEFT_OK || set->epoch == 0) {
+        return status;
     }
     return tell_fault(set, weft_gate_test(set->arrived, bucket, set->epoch));
 }

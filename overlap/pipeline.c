@@ -7,14 +7,16 @@
  *
  * Everything that could be decided before is in the plan; here it is done.
  */
-#include "overlap/pipeline.h"
+#include "weft/pipeline.h"
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "overlap/pipeline_check.h"
 #include "overlap/pipeline_core.h"
 #include "overlap/pipeline_gather.h"
+#include "weft/op.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,13 +24,13 @@
 /* ---- life -----------------------------------------------------------------
  */
 
-static size_t buffer_bytes(const wefti_pipeline_config *config)
+static size_t buffer_bytes(const weft_pipeline_config *config)
 {
     return config->rows * config->row_elems * weft_dtype_bytes(config->dtype);
 }
 
 static weft_status make_plan(wefti_pipeline_plan *plan,
-                             const wefti_pipeline_config *config, int rank)
+                             const weft_pipeline_config *config, int rank)
 {
     weft_status status =
         wefti_pipeline_plan_init(plan, config->schedule, rank,
@@ -37,7 +39,7 @@ static weft_status make_plan(wefti_pipeline_plan *plan,
     return status;
 }
 
-static weft_status open_ways(wefti_pipeline *p)
+static weft_status open_ways(weft_pipeline *p)
 {
     weft_status status = WEFT_OK;
     for (size_t k = 0; k < p->plan.count && status == WEFT_OK; k++) {
@@ -51,18 +53,65 @@ static weft_status open_ways(wefti_pipeline *p)
     return status;
 }
 
-weft_status wefti_pipeline_create(const wefti_pipeline_config *config,
-                                  wefti_pipeline **pipeline_out)
+static weft_status missing(const char *what)
 {
-    weft_status status = wefti_pipeline_check(config);
+    return wefti_error(WEFT_ERR_INVALID,
+                       "%s is NULL: allowed is an object, or a place for one",
+                       what);
+}
+
+static weft_status read_config(const weft_pipeline_config *given,
+                               weft_pipeline_config *own)
+{
+    return given ? wefti_sized_read("config", given,
+                                    offsetof(weft_pipeline_config, chunk_rows),
+                                    own, sizeof(*own))
+                 : missing("config");
+}
+
+static weft_status read_calls(const weft_pipeline_calls *given,
+                              weft_pipeline_calls *own)
+{
+    return given ? wefti_sized_read("calls", given,
+                                    offsetof(weft_pipeline_calls, recompute),
+                                    own, sizeof(*own))
+                 : missing("config.calls");
+}
+
+static weft_status read_all(const weft_pipeline_config *given,
+                            weft_pipeline **pipeline_out,
+                            weft_pipeline_config *config,
+                            weft_pipeline_calls *calls)
+{
+    weft_status status =
+        pipeline_out ? read_config(given, config) : missing("pipeline_out");
+    if (status == WEFT_OK) {
+        status = read_calls(config->calls, calls);
+    }
+    if (status == WEFT_OK) {
+        config->calls = calls;
+        status = wefti_pipeline_check(config);
+    }
+    return status;
+}
+
+weft_status weft_pipeline_create(const weft_pipeline_config *given,
+                                 weft_pipeline **pipeline_out)
+{
+    weft_pipeline_config own;
+    weft_pipeline_calls calls;
+    weft_status status = read_all(given, pipeline_out, &own, &calls);
     if (status != WEFT_OK) {
         return status;
     }
-    wefti_pipeline *p = calloc(1, sizeof(*p));
+    weft_pipeline *p = calloc(1, sizeof(*p));
     if (!p) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a pipeline");
     }
-    p->config = *config;
+    p->calls = calls;
+    p->config = own;
+    p->config.calls = &p->calls;
+    const weft_pipeline_config *config = &p->config;
     status = make_plan(&p->plan, config, weft_comm_get_rank(config->comm));
     if (status == WEFT_OK) {
         status = wefti_pipeline_usage_init(&p->usage, &p->plan.peaks,
@@ -80,14 +129,14 @@ weft_status wefti_pipeline_create(const wefti_pipeline_config *config,
         status = open_ways(p);
     }
     if (status != WEFT_OK) {
-        wefti_pipeline_destroy(p);
+        weft_pipeline_destroy(p);
         return status;
     }
     *pipeline_out = p;
     return WEFT_OK;
 }
 
-void wefti_pipeline_destroy(wefti_pipeline *p)
+void weft_pipeline_destroy(weft_pipeline *p)
 {
     if (p) {
         wefti_pipeline_transport_fini(&p->transport);
@@ -102,15 +151,15 @@ void wefti_pipeline_destroy(wefti_pipeline *p)
  */
 
 /* A work and what it points to. */
-typedef struct bench {
-    wefti_pipeline_work work;
+typedef struct frame {
+    weft_pipeline_work work;
     const wefti_pipeline_part *part;
-    wefti_rows input, output;
-    struct wefti_rows_tie input_tie, output_tie;
-} bench;
+    weft_rows input, output;
+    struct weft_rows_tie input_tie, output_tie;
+} frame;
 
-static void lay_rows(wefti_pipeline *p, int32_t buffer, wefti_rows_way way,
-                     wefti_rows *rows, struct wefti_rows_tie *tie)
+static void lay_rows(weft_pipeline *p, int32_t buffer, wefti_rows_way way,
+                     weft_rows *rows, struct weft_rows_tie *tie)
 {
     tie->transport = &p->transport;
     tie->record = &p->record;
@@ -120,12 +169,12 @@ static void lay_rows(wefti_pipeline *p, int32_t buffer, wefti_rows_way way,
     rows->tie = tie;
 }
 
-static void lay_out(wefti_pipeline *p, const weft_action *action,
-                    const wefti_pipeline_part *part, bench *b)
+static void lay_out(weft_pipeline *p, const weft_action *action,
+                    const wefti_pipeline_part *part, frame *b)
 {
     const weft_schedule *s = p->plan.schedule;
     int length = wefti_stages_of_direction(s);
-    *b = (bench){.part = part,
+    *b = (frame){.part = part,
                  .work = {.type = (weft_action_type)action->type,
                           .stage = action->stage,
                           .model_stage = action->stage % length,
@@ -155,21 +204,21 @@ static void lay_out(wefti_pipeline *p, const weft_action *action,
 }
 
 /* What the call has left: the rest of its output goes, all input has come. */
-static weft_status finish_rows(wefti_pipeline *p, bench *b)
+static weft_status finish_rows(weft_pipeline *p, frame *b)
 {
     size_t rows = p->config.rows;
-    weft_status status = wefti_rows_signal(b->work.output, rows);
-    return status == WEFT_OK ? wefti_rows_wait(b->work.input, rows) : status;
+    weft_status status = weft_rows_signal(b->work.output, rows);
+    return status == WEFT_OK ? weft_rows_wait(b->work.input, rows) : status;
 }
 
-static weft_status call_backward(wefti_pipeline *p, bench *b)
+static weft_status call_backward(weft_pipeline *p, frame *b)
 {
-    const wefti_pipeline_calls *calls = &p->config.calls;
+    const weft_pipeline_calls *calls = p->config.calls;
     void *context = p->config.context;
     if (calls->backward) {
         return calls->backward(context, &b->work);
     }
-    wefti_pipeline_work half = b->work;
+    weft_pipeline_work half = b->work;
     half.type = WEFT_ACTION_I;
     weft_status status = calls->backward_input(context, &half);
     if (status == WEFT_OK) {
@@ -180,9 +229,9 @@ static weft_status call_backward(wefti_pipeline *p, bench *b)
     return status == WEFT_OK ? calls->backward_weight(context, &half) : status;
 }
 
-static weft_status call_one(wefti_pipeline *p, bench *b)
+static weft_status call_one(weft_pipeline *p, frame *b)
 {
-    const wefti_pipeline_calls *calls = &p->config.calls;
+    const weft_pipeline_calls *calls = p->config.calls;
     void *context = p->config.context;
     switch (b->work.type) {
     case WEFT_ACTION_F:
@@ -203,22 +252,22 @@ static weft_status call_one(wefti_pipeline *p, bench *b)
 }
 
 /* One part after the other, or the pair's call with both. */
-static weft_status call_all(wefti_pipeline *p, bench *benches, int count)
+static weft_status call_all(weft_pipeline *p, frame *frames, int count)
 {
-    const wefti_pipeline_calls *calls = &p->config.calls;
+    const weft_pipeline_calls *calls = p->config.calls;
     weft_status status = WEFT_OK;
     if (count == 2 && calls->pair) {
         status =
-            calls->pair(p->config.context, &benches[0].work, &benches[1].work);
+            calls->pair(p->config.context, &frames[0].work, &frames[1].work);
         for (int k = 0; k < count && status == WEFT_OK; k++) {
-            status = finish_rows(p, &benches[k]);
+            status = finish_rows(p, &frames[k]);
         }
         return status;
     }
     for (int k = 0; k < count && status == WEFT_OK; k++) {
-        status = call_one(p, &benches[k]);
+        status = call_one(p, &frames[k]);
         if (status == WEFT_OK) {
-            status = finish_rows(p, &benches[k]);
+            status = finish_rows(p, &frames[k]);
         }
     }
     return status;
@@ -227,7 +276,7 @@ static weft_status call_all(wefti_pipeline *p, bench *benches, int count)
 /* ---- messages -------------------------------------------------------------
  */
 
-static weft_status post_message(wefti_pipeline *p, size_t index)
+static weft_status post_message(weft_pipeline *p, size_t index)
 {
     const wefti_pipeline_item *item = &p->plan.items[index];
     bool send = wefti_pipeline_is_send(&p->plan.actions[index]);
@@ -246,7 +295,7 @@ static weft_status post_message(wefti_pipeline *p, size_t index)
 }
 
 /* Posts those of [from, to) that are posted before action index. */
-static weft_status post_before(wefti_pipeline *p, size_t index, size_t from,
+static weft_status post_before(weft_pipeline *p, size_t index, size_t from,
                                size_t to)
 {
     const wefti_pipeline_plan *plan = &p->plan;
@@ -263,12 +312,12 @@ static weft_status post_before(wefti_pipeline *p, size_t index, size_t from,
 /* ---- actions --------------------------------------------------------------
  */
 
-static weft_status take_outputs(wefti_pipeline *p, const bench *benches,
+static weft_status take_outputs(weft_pipeline *p, const frame *frames,
                                 int count)
 {
     weft_status status = WEFT_OK;
     for (int k = 0; k < count && status == WEFT_OK; k++) {
-        int32_t output = benches[k].part->output;
+        int32_t output = frames[k].part->output;
         if (output >= 0) {
             status = wefti_pipeline_transport_take(&p->transport, &p->record,
                                                    output);
@@ -278,41 +327,41 @@ static weft_status take_outputs(wefti_pipeline *p, const bench *benches,
     return status;
 }
 
-static weft_status run_parts(wefti_pipeline *p, size_t index, size_t to)
+static weft_status run_parts(weft_pipeline *p, size_t index, size_t to)
 {
     const weft_action *action = &p->plan.actions[index];
     const wefti_pipeline_item *item = &p->plan.items[index];
     weft_action parts[2];
-    bench benches[2];
+    frame frames[2];
     int count = wefti_action_split(action, parts);
     for (int k = 0; k < count; k++) {
-        lay_out(p, &parts[k], &item->parts[k], &benches[k]);
-        wefti_pipeline_usage_begin(&p->usage, benches[k].work.type,
+        lay_out(p, &parts[k], &item->parts[k], &frames[k]);
+        wefti_pipeline_usage_begin(&p->usage, frames[k].work.type,
                                    &item->parts[k]);
     }
-    weft_status status = take_outputs(p, benches, count);
+    weft_status status = take_outputs(p, frames, count);
     if (status == WEFT_OK) {
         status = post_before(p, index, index, to);
     }
     for (int k = 0; k < count && status == WEFT_OK; k++) {
-        status = wefti_rows_wait(benches[k].work.input, 1);
+        status = weft_rows_wait(frames[k].work.input, 1);
     }
     if (status != WEFT_OK) {
         return status;
     }
     wefti_pipeline_record_begin(&p->record, index);
-    status = call_all(p, benches, count);
+    status = call_all(p, frames, count);
     wefti_pipeline_record_end(&p->record);
     for (int k = 0; k < count && status == WEFT_OK; k++) {
-        wefti_pipeline_usage_end(&p->usage, benches[k].work.type,
+        wefti_pipeline_usage_end(&p->usage, frames[k].work.type,
                                  &item->parts[k]);
     }
     return status;
 }
 
-static weft_status run_release(wefti_pipeline *p, const weft_action *action)
+static weft_status run_release(weft_pipeline *p, const weft_action *action)
 {
-    bench b;
+    frame b;
     wefti_pipeline_part none = {.input = -1,
                                 .output = -1,
                                 .from = -1,
@@ -320,12 +369,12 @@ static weft_status run_release(wefti_pipeline *p, const weft_action *action)
                                 .stage_slot = -1,
                                 .kept = -1};
     lay_out(p, action, &none, &b);
-    return p->config.calls.release
-               ? p->config.calls.release(p->config.context, &b.work)
+    return p->config.calls->release
+               ? p->config.calls->release(p->config.context, &b.work)
                : WEFT_OK;
 }
 
-static weft_status run_other(wefti_pipeline *p, const weft_action *action)
+static weft_status run_other(weft_pipeline *p, const weft_action *action)
 {
     weft_action_type type = (weft_action_type)action->type;
     weft_status status = WEFT_OK;
@@ -334,13 +383,13 @@ static weft_status run_other(wefti_pipeline *p, const weft_action *action)
     } else if (type == WEFT_ACTION_RELEASE) {
         status = run_release(p, action);
     } else {
-        status = p->config.calls.whole(p->config.context, type, action->stage);
+        status = p->config.calls->whole(p->config.context, type, action->stage);
     }
     wefti_pipeline_record_end(&p->record);
     return status;
 }
 
-static weft_status run_action(wefti_pipeline *p, size_t index, size_t to)
+static weft_status run_action(weft_pipeline *p, size_t index, size_t to)
 {
     const weft_action *action = &p->plan.actions[index];
     const wefti_pipeline_item *item = &p->plan.items[index];
@@ -364,21 +413,25 @@ static weft_status run_action(wefti_pipeline *p, size_t index, size_t to)
     return status;
 }
 
-void wefti_pipeline_stop(wefti_pipeline *p, weft_schedule_wait wait)
+void weft_pipeline_stop(weft_pipeline *p, weft_schedule_wait wait)
 {
-    wefti_pipeline_record_stop(&p->record, wait, -1);
+    if (p) {
+        wefti_pipeline_record_stop(&p->record, wait, -1);
+    }
 }
 
-void wefti_pipeline_resume(wefti_pipeline *p)
+void weft_pipeline_resume(weft_pipeline *p)
 {
-    wefti_pipeline_record_resume(&p->record);
+    if (p) {
+        wefti_pipeline_record_resume(&p->record);
+    }
 }
 
 /* ---- the run --------------------------------------------------------------
  */
 
 /* The pipeline has failed with status; nobody may wait for this rank. */
-static weft_status fail(wefti_pipeline *p, weft_status status)
+static weft_status fail(weft_pipeline *p, weft_status status)
 {
     snprintf(p->failure, sizeof(p->failure), "%s", weft_error_text());
     weft_status fault = wefti_pipeline_transport_fault(&p->transport, status);
@@ -393,14 +446,23 @@ static weft_status fail(wefti_pipeline *p, weft_status status)
     return wefti_error(fault, "%s", p->failure);
 }
 
-weft_status wefti_pipeline_run(wefti_pipeline *p, size_t end)
+weft_status wefti_pipeline_check_alive(const weft_pipeline *p)
 {
-    size_t count = p->plan.count;
-    if (p->failed != WEFT_OK) {
-        return wefti_error(p->failed, "%s", p->failure);
+    if (!p) {
+        return missing("pipeline");
     }
+    return p->failed == WEFT_OK ? WEFT_OK
+                                : wefti_error(p->failed, "%s", p->failure);
+}
+
+weft_status weft_pipeline_run(weft_pipeline *p, size_t end)
+{
+    weft_status status = wefti_pipeline_check_alive(p);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    const size_t count = p->plan.count;
     size_t from = p->position, to = end < count ? end : count;
-    weft_status status = WEFT_OK;
     if (to < from) {
         return wefti_error(WEFT_ERR_INVALID,
                            "end %zu: %zu actions have been run", end, from);
@@ -418,72 +480,101 @@ weft_status wefti_pipeline_run(wefti_pipeline *p, size_t end)
     return status == WEFT_OK ? WEFT_OK : fail(p, status);
 }
 
-weft_status wefti_pipeline_settle(wefti_pipeline *p)
+weft_status weft_pipeline_settle(weft_pipeline *p)
 {
-    if (p->failed != WEFT_OK) {
-        return wefti_error(p->failed, "%s", p->failure);
+    weft_status status = wefti_pipeline_check_alive(p);
+    if (status != WEFT_OK) {
+        return status;
     }
-    weft_status status = wefti_pipeline_transport_settle(&p->transport);
+    status = wefti_pipeline_transport_settle(&p->transport);
     return status == WEFT_OK ? WEFT_OK : fail(p, status);
 }
 
-size_t wefti_pipeline_get_position(const wefti_pipeline *p)
+size_t weft_pipeline_get_position(const weft_pipeline *p)
 {
-    return p->position;
+    return p ? p->position : 0;
 }
 
 /* ---- what it was ----------------------------------------------------------
  */
 
-weft_status wefti_pipeline_predict(const wefti_pipeline_config *config,
-                                   int rank, wefti_pipeline_peaks *peaks_out)
+static weft_status check_peaks(const weft_pipeline_peaks *peaks_out)
 {
-    weft_status status = wefti_pipeline_check_list(config);
-    if (status == WEFT_OK && (rank < 0 || rank >= config->schedule->ranks)) {
+    return peaks_out ? wefti_sized_check("peaks", peaks_out->size_bytes,
+                                         offsetof(weft_pipeline_peaks, buffers),
+                                         sizeof(*peaks_out))
+                     : missing("peaks_out");
+}
+
+weft_status weft_pipeline_predict(const weft_pipeline_config *config, int rank,
+                                  weft_pipeline_peaks *peaks_out)
+{
+    weft_pipeline_config own;
+    weft_status status = check_peaks(peaks_out);
+    if (status == WEFT_OK) {
+        status = read_config(config, &own);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_pipeline_check_list(&own);
+    }
+    if (status == WEFT_OK && (rank < 0 || rank >= own.schedule->ranks)) {
         status = wefti_error(WEFT_ERR_INVALID, "rank %d: allowed is 0 .. %d",
-                             rank, config->schedule->ranks - 1);
+                             rank, own.schedule->ranks - 1);
     }
     wefti_pipeline_plan plan;
     if (status == WEFT_OK) {
-        status = make_plan(&plan, config, rank);
+        status = make_plan(&plan, &own, rank);
     }
     if (status == WEFT_OK) {
-        *peaks_out = plan.peaks;
+        wefti_sized_write(peaks_out, &plan.peaks, sizeof(plan.peaks));
         wefti_pipeline_plan_fini(&plan);
     }
     return status;
 }
 
-void wefti_pipeline_get_peaks(const wefti_pipeline *p,
-                              wefti_pipeline_peaks *peaks_out)
+weft_status weft_pipeline_get_peaks(const weft_pipeline *p,
+                                    weft_pipeline_peaks *peaks_out)
 {
-    *peaks_out = p->usage.peaks;
+    weft_status status = p ? check_peaks(peaks_out) : missing("pipeline");
+    if (status == WEFT_OK) {
+        wefti_sized_write(peaks_out, &p->usage.peaks, sizeof(p->usage.peaks));
+    }
+    return status;
 }
 
-int wefti_pipeline_get_stage_slots(const wefti_pipeline *p, int stage)
+int weft_pipeline_get_stage_slots(const weft_pipeline *p, int stage)
 {
-    return p->plan.stage_slots[stage];
+    const int stages = p ? p->plan.schedule->stages : 0;
+    return stage >= 0 && stage < stages ? p->plan.stage_slots[stage] : 0;
 }
 
-const wefti_pipeline_span *wefti_pipeline_get_spans(const wefti_pipeline *p)
+const weft_pipeline_span *weft_pipeline_get_spans(const weft_pipeline *p)
 {
-    return p->record.spans;
+    return p ? p->record.spans : NULL;
 }
 
-weft_status wefti_pipeline_measure(wefti_pipeline *p,
-                                   const wefti_pipeline_span *spans,
-                                   double unit_ns, weft_schedule_run *run_out,
-                                   int64_t *clock_error_out)
+weft_status weft_pipeline_measure(weft_pipeline *p,
+                                  const weft_pipeline_span *spans,
+                                  double unit_ns, weft_schedule_run *run_out,
+                                  int64_t *clock_error_out)
 {
     int64_t error_ns = 0;
-    if (p->failed != WEFT_OK) {
-        return wefti_error(p->failed, "%s", p->failure);
+    weft_status status = wefti_pipeline_check_alive(p);
+    if (status == WEFT_OK && !run_out) {
+        status = missing("run_out");
+    }
+    if (status == WEFT_OK && !(unit_ns > 0)) {
+        status = wefti_error(WEFT_ERR_INVALID, "unit_ns %g: allowed is above 0",
+                             unit_ns);
+    }
+    if (status != WEFT_OK) {
+        return status;
     }
     double activations =
         (double)p->usage.peaks.slots / p->plan.schedule->chunks;
-    weft_status status = wefti_pipeline_gather(
-        p->plan.schedule, p->config.comm, spans ? spans : p->record.spans,
-        activations, unit_ns, wefti_clock_ns, run_out, &error_ns);
+    status = wefti_pipeline_gather(p->plan.schedule, p->config.comm,
+                                   spans ? spans : p->record.spans, activations,
+                                   unit_ns, wefti_clock_ns, run_out, &error_ns);
     if (clock_error_out) {
         *clock_error_out = error_ns;
     }

@@ -8,7 +8,7 @@
 #include "comm/core/core.h"
 #include "overlap/schedule/schedule.h"
 
-static weft_status check_sizes(const wefti_pipeline_config *config)
+static weft_status check_sizes(const weft_pipeline_config *config)
 {
     if (!config->schedule) {
         return wefti_error(WEFT_ERR_INVALID,
@@ -75,7 +75,7 @@ static weft_status need_call(bool there, const char *call,
                                texts[type]);
 }
 
-static weft_status check_call(const wefti_pipeline_calls *calls,
+static weft_status check_call(const weft_pipeline_calls *calls,
                               const weft_action *action)
 {
     weft_action_type type = (weft_action_type)action->type;
@@ -111,13 +111,13 @@ static weft_status check_call(const wefti_pipeline_calls *calls,
     }
 }
 
-weft_status wefti_pipeline_check_list(const wefti_pipeline_config *config)
+weft_status wefti_pipeline_check_list(const weft_pipeline_config *config)
 {
     weft_status status = check_sizes(config);
     return status == WEFT_OK ? check_schedule(config->schedule) : status;
 }
 
-weft_status wefti_pipeline_check(const wefti_pipeline_config *config)
+weft_status wefti_pipeline_check(const weft_pipeline_config *config)
 {
     weft_status status = wefti_pipeline_check_list(config);
     if (status != WEFT_OK) {
@@ -139,7 +139,7 @@ weft_status wefti_pipeline_check(const wefti_pipeline_config *config)
     size_t count = weft_schedule_get_actions(
         config->schedule, weft_comm_get_rank(config->comm), &actions);
     for (size_t k = 0; k < count && status == WEFT_OK; k++) {
-        status = check_call(&config->calls, &actions[k]);
+        status = check_call(config->calls, &actions[k]);
     }
     return status;
 }

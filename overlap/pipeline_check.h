@@ -5,15 +5,15 @@
 #ifndef OVERLAP_PIPELINE_CHECK_H
 #define OVERLAP_PIPELINE_CHECK_H
 
-#include "overlap/pipeline.h"
+#include "weft/pipeline.h"
 
 /* The sizes and the schedule, which is proved. Returns OK | ERR_INVALID |
  * ERR_NO_MEMORY. */
 WEFT_NODISCARD weft_status
-wefti_pipeline_check_list(const wefti_pipeline_config *config);
+wefti_pipeline_check_list(const weft_pipeline_config *config);
 
 /* Those, the ranks, and that there is a call for each action of this rank. */
 WEFT_NODISCARD weft_status
-wefti_pipeline_check(const wefti_pipeline_config *config);
+wefti_pipeline_check(const weft_pipeline_config *config);
 
 #endif

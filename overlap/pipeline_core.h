@@ -10,8 +10,9 @@
 #include "overlap/pipeline_transport.h"
 #include "overlap/pipeline_usage.h"
 
-struct wefti_pipeline {
-    wefti_pipeline_config config;
+struct weft_pipeline {
+    weft_pipeline_config config;
+    weft_pipeline_calls calls; /* config's */
     wefti_pipeline_plan plan;
     wefti_pipeline_transport transport;
     wefti_pipeline_record record;
@@ -20,5 +21,8 @@ struct wefti_pipeline {
     weft_status failed; /* and for ever */
     char failure[256];  /* its text */
 };
+
+/* OK | ERR_INVALID: it is NULL | as what it has failed. */
+WEFT_NODISCARD weft_status wefti_pipeline_check_alive(const weft_pipeline *p);
 
 #endif

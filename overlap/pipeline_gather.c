@@ -89,8 +89,8 @@ static weft_status tell(weft_comm *comm, void *data, size_t bytes, int root)
 }
 
 static weft_status collect(const weft_schedule *schedule, weft_comm *comm,
-                           const wefti_pipeline_span *own, double *activations,
-                           wefti_pipeline_span **all)
+                           const weft_pipeline_span *own, double *activations,
+                           weft_pipeline_span **all)
 {
     int rank = weft_comm_get_rank(comm);
     weft_status status = WEFT_OK;
@@ -109,7 +109,7 @@ static weft_status collect(const weft_schedule *schedule, weft_comm *comm,
 
 /* All spans on rank 0's clock. */
 static weft_status align(const weft_schedule *schedule, weft_comm *comm,
-                         wefti_pipeline_clock *clock, wefti_pipeline_span **all,
+                         wefti_pipeline_clock *clock, weft_pipeline_span **all,
                          int64_t *error_out)
 {
     size_t ranks = (size_t)schedule->ranks;
@@ -146,7 +146,7 @@ static bool takes_time(const weft_action *action)
 
 /* When the step began: the first compute of all. */
 static int64_t find_begin(const weft_schedule *schedule,
-                          wefti_pipeline_span **all)
+                          weft_pipeline_span **all)
 {
     int64_t begin_ns = INT64_MAX;
     for (int r = 0; r < schedule->ranks; r++) {
@@ -162,12 +162,12 @@ static int64_t find_begin(const weft_schedule *schedule,
     return begin_ns;
 }
 
-static void add_rank(const wefti_actions *list, const wefti_pipeline_span *all,
+static void add_rank(const wefti_actions *list, const weft_pipeline_span *all,
                      int64_t begin_ns, double unit_ns, weft_schedule_rank *rank)
 {
     bool started = false;
     for (size_t k = 0; k < list->count; k++) {
-        const wefti_pipeline_span *from = &all[k];
+        const weft_pipeline_span *from = &all[k];
         weft_schedule_span *to = &rank->spans[k];
         *to = (weft_schedule_span){
             .begin = (double)(from->begin_ns - begin_ns) / unit_ns,
@@ -191,7 +191,7 @@ static void add_rank(const wefti_actions *list, const wefti_pipeline_span *all,
     }
 }
 
-static void sum_up(const weft_schedule *schedule, wefti_pipeline_span **all,
+static void sum_up(const weft_schedule *schedule, weft_pipeline_span **all,
                    const double *activations, double unit_ns,
                    weft_schedule_run *run)
 {
@@ -238,12 +238,12 @@ static bool make_run(const weft_schedule *schedule, weft_schedule_run *run)
 
 weft_status
 wefti_pipeline_gather(const weft_schedule *schedule, weft_comm *comm,
-                      const wefti_pipeline_span *spans, double activations,
+                      const weft_pipeline_span *spans, double activations,
                       double unit_ns, wefti_pipeline_clock *clock,
                       weft_schedule_run *run_out, int64_t *error_out)
 {
     size_t ranks = (size_t)schedule->ranks;
-    wefti_pipeline_span **all = calloc(ranks, sizeof(*all));
+    weft_pipeline_span **all = calloc(ranks, sizeof(*all));
     double *peaks = calloc(ranks, sizeof(*peaks));
     bool enough = make_run(schedule, run_out) && all && peaks;
     for (size_t r = 0; r < ranks && enough; r++) {

@@ -6,8 +6,8 @@
 #ifndef OVERLAP_PIPELINE_GATHER_H
 #define OVERLAP_PIPELINE_GATHER_H
 
-#include "overlap/pipeline.h"
 #include "overlap/schedule/schedule.h"
+#include "weft/pipeline.h"
 
 /* What the spans' times are read from: wefti_clock_ns, but for tests. */
 typedef int64_t wefti_pipeline_clock(void);
@@ -24,7 +24,7 @@ typedef int64_t wefti_pipeline_clock(void);
  */
 WEFT_NODISCARD weft_status
 wefti_pipeline_gather(const weft_schedule *schedule, weft_comm *comm,
-                      const wefti_pipeline_span *spans, double activations,
+                      const weft_pipeline_span *spans, double activations,
                       double unit_ns, wefti_pipeline_clock *clock,
                       weft_schedule_run *run_out, int64_t *error_out);
 

@@ -17,8 +17,8 @@
 #ifndef OVERLAP_PIPELINE_PLAN_H
 #define OVERLAP_PIPELINE_PLAN_H
 
-#include "overlap/pipeline.h"
 #include "overlap/schedule/schedule.h"
+#include "weft/pipeline.h"
 
 /* What one compute action, or half a pair, works with; -1: nothing. */
 typedef struct wefti_pipeline_part {
@@ -43,7 +43,7 @@ typedef struct wefti_pipeline_plan {
     uint32_t *posts;            /* messages, by post_at, then by index */
     int32_t *gives;             /* buffers */
     int *stage_slots;           /* [stages] */
-    wefti_pipeline_peaks peaks; /* bytes: not set */
+    weft_pipeline_peaks peaks;  /* bytes: not set */
 } wefti_pipeline_plan;
 
 /*

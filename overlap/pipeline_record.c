@@ -41,15 +41,15 @@ void wefti_pipeline_record_reach(wefti_pipeline_record *record, size_t index)
 {
     int64_t now_ns = wefti_clock_ns();
     record->now = &record->spans[index];
-    *record->now = (wefti_pipeline_span){.reached_ns = now_ns,
-                                         .begin_ns = now_ns,
-                                         .end_ns = now_ns,
-                                         .wait_rank = -1};
+    *record->now = (weft_pipeline_span){.reached_ns = now_ns,
+                                        .begin_ns = now_ns,
+                                        .end_ns = now_ns,
+                                        .wait_rank = -1};
 }
 
 void wefti_pipeline_record_post(wefti_pipeline_record *record, size_t index)
 {
-    wefti_pipeline_span *now = record->now;
+    weft_pipeline_span *now = record->now;
     wefti_pipeline_record_reach(record, index);
     record->now = now;
 }

@@ -9,12 +9,12 @@
 #ifndef OVERLAP_PIPELINE_RECORD_H
 #define OVERLAP_PIPELINE_RECORD_H
 
-#include "overlap/pipeline.h"
+#include "weft/pipeline.h"
 
 typedef struct wefti_pipeline_record {
     weft_ledger *ledger; /* or NULL */
-    wefti_pipeline_span *spans;
-    wefti_pipeline_span *now; /* of the action that runs; NULL: none */
+    weft_pipeline_span *spans;
+    weft_pipeline_span *now; /* of the action that runs; NULL: none */
     char (*labels)[WEFT_ACTION_TEXT_BYTES]; /* [actions]; NULL: no ledger */
     const char *label; /* of the compute that runs; NULL: none runs */
     weft_span open;

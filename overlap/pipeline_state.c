@@ -23,7 +23,7 @@ typedef struct head {
 
 static const uint64_t magic = UINT64_C(0x3170697074666577);
 
-static head make_head(const wefti_pipeline *p)
+static head make_head(const weft_pipeline *p)
 {
     return (head){.magic = magic,
                   .rank = (uint64_t)weft_comm_get_rank(p->config.comm),
@@ -34,29 +34,45 @@ static head make_head(const wefti_pipeline *p)
                   .held = (uint64_t)p->usage.now.held};
 }
 
-static size_t entry_bytes(const wefti_pipeline *p)
+static size_t entry_bytes(const weft_pipeline *p)
 {
     return sizeof(uint64_t) + p->usage.buffer_bytes;
 }
 
-size_t wefti_pipeline_get_state_bytes(const wefti_pipeline *p)
+size_t weft_pipeline_get_state_bytes(const weft_pipeline *p)
 {
-    return sizeof(head) + (size_t)p->usage.now.held * entry_bytes(p);
+    return p ? sizeof(head) + (size_t)p->usage.now.held * entry_bytes(p) : 0;
 }
 
-size_t wefti_pipeline_get_state_bytes_most(const wefti_pipeline *p)
+size_t weft_pipeline_get_state_bytes_most(const weft_pipeline *p)
 {
-    return sizeof(head) + (size_t)p->plan.peaks.held * entry_bytes(p);
+    return p ? sizeof(head) + (size_t)p->plan.peaks.held * entry_bytes(p) : 0;
 }
 
-bool wefti_pipeline_is_slot_live(const wefti_pipeline *p, int slot)
+bool weft_pipeline_is_slot_live(const weft_pipeline *p, int slot)
 {
-    return p->usage.slots[slot] != 0;
+    const int slots = p ? p->plan.peaks.slots : 0;
+    return slot >= 0 && slot < slots && p->usage.slots[slot] != 0;
 }
 
-weft_status wefti_pipeline_pack(wefti_pipeline *p, void *state)
+static weft_status check_state(const weft_pipeline *p, const void *state)
 {
-    weft_status status = wefti_pipeline_settle(p);
+    weft_status status = wefti_pipeline_check_alive(p);
+    return status == WEFT_OK && !state
+               ? wefti_error(WEFT_ERR_INVALID,
+                             "state is NULL: allowed is memory for it")
+               : status;
+}
+
+weft_status weft_pipeline_pack(weft_pipeline *p, void *state)
+{
+    weft_status status = check_state(p, state);
+    if (status == WEFT_OK) {
+        status = weft_pipeline_settle(p);
+    }
+    if (status != WEFT_OK) {
+        return status;
+    }
     unsigned char *at = state;
     head own = make_head(p);
     memcpy(at, &own, sizeof(own));
@@ -78,7 +94,7 @@ weft_status wefti_pipeline_pack(wefti_pipeline *p, void *state)
 /* ---- and back -------------------------------------------------------------
  */
 
-static weft_status check_head(const wefti_pipeline *p, const void *state,
+static weft_status check_head(const weft_pipeline *p, const void *state,
                               size_t state_bytes, head *out)
 {
     head own = make_head(p);
@@ -112,7 +128,7 @@ static weft_status check_head(const wefti_pipeline *p, const void *state,
 }
 
 /* As if the message had been posted, and was done. */
-static void skip_post(wefti_pipeline *p, size_t index)
+static void skip_post(weft_pipeline *p, size_t index)
 {
     int32_t buffer = p->plan.items[index].buffer;
     if (!wefti_pipeline_is_send(&p->plan.actions[index])) {
@@ -122,7 +138,7 @@ static void skip_post(wefti_pipeline *p, size_t index)
 }
 
 /* As if the action had been run. */
-static void skip_action(wefti_pipeline *p, size_t index, size_t end)
+static void skip_action(weft_pipeline *p, size_t index, size_t end)
 {
     const weft_action *action = &p->plan.actions[index];
     const wefti_pipeline_item *item = &p->plan.items[index];
@@ -152,7 +168,7 @@ static void skip_action(wefti_pipeline *p, size_t index, size_t end)
 }
 
 /* What was received is there, and what was made may be sent. */
-static weft_status fill_buffer(wefti_pipeline *p, uint64_t buffer,
+static weft_status fill_buffer(weft_pipeline *p, uint64_t buffer,
                                const unsigned char *contents)
 {
     wefti_pipeline_transport *t = &p->transport;
@@ -169,8 +185,8 @@ static weft_status fill_buffer(wefti_pipeline *p, uint64_t buffer,
     return status;
 }
 
-weft_status wefti_pipeline_unpack(wefti_pipeline *p, const void *state,
-                                  size_t state_bytes)
+weft_status weft_pipeline_unpack(weft_pipeline *p, const void *state,
+                                 size_t state_bytes)
 {
     head from;
     weft_status status = check_head(p, state, state_bytes, &from);

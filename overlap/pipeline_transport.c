@@ -4,6 +4,7 @@
  * ordered pair of ranks.
  */
 #include "overlap/pipeline_transport.h"
+#include "weft/p2p.h"
 
 #include "base/check.h"
 #include "base/error.h"
@@ -32,7 +33,7 @@ static weft_status make_gates(wefti_pipeline_transport *t)
 }
 
 weft_status wefti_pipeline_transport_init(wefti_pipeline_transport *t,
-                                          const wefti_pipeline_config *config,
+                                          const weft_pipeline_config *config,
                                           int buffers)
 {
     size_t chunk_rows =
@@ -171,7 +172,7 @@ weft_status wefti_pipeline_transport_settle(wefti_pipeline_transport *t)
 /* ---- rows -----------------------------------------------------------------
  */
 
-static weft_status wait_chunk(struct wefti_rows_tie *tie, size_t chunk)
+static weft_status wait_chunk(struct weft_rows_tie *tie, size_t chunk)
 {
     wefti_pipeline_transport *t = tie->transport;
     size_t at = (size_t)tie->buffer * t->chunks + chunk;
@@ -185,9 +186,9 @@ static weft_status wait_chunk(struct wefti_rows_tie *tie, size_t chunk)
     return wefti_pipeline_transport_fault(t, status);
 }
 
-weft_status wefti_rows_wait(wefti_rows *rows, size_t end_row)
+weft_status weft_rows_wait(weft_rows *rows, size_t end_row)
 {
-    struct wefti_rows_tie *tie = rows ? rows->tie : NULL;
+    struct weft_rows_tie *tie = rows ? rows->tie : NULL;
     if (!tie || tie->way != WEFTI_ROWS_INCOMING || end_row == 0) {
         return WEFT_OK;
     }
@@ -201,9 +202,9 @@ weft_status wefti_rows_wait(wefti_rows *rows, size_t end_row)
     return status;
 }
 
-weft_status wefti_rows_signal(wefti_rows *rows, size_t end_row)
+weft_status weft_rows_signal(weft_rows *rows, size_t end_row)
 {
-    struct wefti_rows_tie *tie = rows ? rows->tie : NULL;
+    struct weft_rows_tie *tie = rows ? rows->tie : NULL;
     if (!tie || tie->way != WEFTI_ROWS_OUTGOING) {
         return WEFT_OK;
     }

@@ -42,7 +42,7 @@ typedef enum wefti_rows_way {
 } wefti_rows_way;
 
 /* What ties rows to their buffer while an action uses them. */
-struct wefti_rows_tie {
+struct weft_rows_tie {
     wefti_pipeline_transport *transport;
     wefti_pipeline_record *record;
     int buffer;
@@ -60,7 +60,7 @@ struct wefti_rows_tie {
  */
 WEFT_NODISCARD weft_status
 wefti_pipeline_transport_init(wefti_pipeline_transport *transport,
-                              const wefti_pipeline_config *config, int buffers);
+                              const weft_pipeline_config *config, int buffers);
 void wefti_pipeline_transport_fini(wefti_pipeline_transport *transport);
 
 /*

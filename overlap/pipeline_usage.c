@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 weft_status wefti_pipeline_usage_init(wefti_pipeline_usage *usage,
-                                      const wefti_pipeline_peaks *planned,
+                                      const weft_pipeline_peaks *planned,
                                       size_t buffer_bytes)
 {
     *usage = (wefti_pipeline_usage){.planned = planned,
@@ -43,7 +43,7 @@ static void count(int *now, int *peak, int planned, int change)
 void wefti_pipeline_usage_take(wefti_pipeline_usage *usage, int buffer,
                                bool received)
 {
-    wefti_pipeline_peaks *now = &usage->now, *peaks = &usage->peaks;
+    weft_pipeline_peaks *now = &usage->now, *peaks = &usage->peaks;
     WEFTI_ASSERT(!usage->held[buffer]);
     usage->held[buffer] = 1;
     count(&now->held, &peaks->held, usage->planned->held, 1);

@@ -9,8 +9,8 @@
 #include "overlap/pipeline_plan.h"
 
 typedef struct wefti_pipeline_usage {
-    const wefti_pipeline_peaks *planned;
-    wefti_pipeline_peaks now, peaks;
+    const weft_pipeline_peaks *planned;
+    weft_pipeline_peaks now, peaks;
     uint8_t *slots; /* [planned->slots] 1: activations live there */
     uint8_t *held;  /* [planned->buffers] 1: taken and not given back */
     uint8_t *used;  /* [planned->buffers] 1: has been taken in some step */
@@ -18,7 +18,7 @@ typedef struct wefti_pipeline_usage {
 } wefti_pipeline_usage;
 
 WEFT_NODISCARD weft_status wefti_pipeline_usage_init(
-    wefti_pipeline_usage *usage, const wefti_pipeline_peaks *planned,
+    wefti_pipeline_usage *usage, const weft_pipeline_peaks *planned,
     size_t buffer_bytes);
 void wefti_pipeline_usage_fini(wefti_pipeline_usage *usage);
 

@@ -50,7 +50,7 @@ void wefti_gradient_fini(wefti_gradient *gradient)
 void wefti_gradient_add(wefti_gradient *gradient, size_t bucket, size_t number)
 {
     WEFTI_ASSERT(number < gradient->count);
-    const wefti_bucket_extent *extent = &gradient->plan->buckets[bucket];
+    const weft_bucket_extent *extent = &gradient->plan->buckets[bucket];
     size_t start = extent->start_elems;
     size_t elems = extent->share_elems * gradient->plan->nranks;
     real *leaf = gradient->leaf + start;

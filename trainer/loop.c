@@ -22,10 +22,10 @@ static const double ms_per_ns = 1e-6;
 static wefti_train_step_modes modes_of(const wefti_config *config)
 {
     return (wefti_train_step_modes){
-        .reduce = config->overlap.grad_reduce ? WEFTI_BUCKET_OVERLAPPED
-                                              : WEFTI_BUCKET_BLOCKING,
-        .gather = config->overlap.param_gather ? WEFTI_BUCKET_OVERLAPPED
-                                               : WEFTI_BUCKET_BLOCKING};
+        .reduce = config->overlap.grad_reduce ? WEFT_BUCKET_OVERLAPPED
+                                              : WEFT_BUCKET_BLOCKING,
+        .gather = config->overlap.param_gather ? WEFT_BUCKET_OVERLAPPED
+                                               : WEFT_BUCKET_BLOCKING};
 }
 
 static uint64_t peak_memory_bytes(void)

@@ -50,19 +50,20 @@ static weft_status make_arrays(wefti_replica *replica)
 
 static weft_status make_bucket_sets(wefti_replica *replica)
 {
-    wefti_bucket_config config = {.comm = replica->group,
-                                  .device = replica->config.device,
-                                  .dtype = WEFTI_REAL_DTYPE,
-                                  .extents = replica->plan.buckets,
-                                  .count = replica->plan.bucket_count,
-                                  .class_id = WEFT_CLASS_DP};
+    weft_bucket_config config = {.size_bytes = sizeof(config),
+                                 .comm = replica->group,
+                                 .device = replica->config.device,
+                                 .dtype = WEFTI_REAL_DTYPE,
+                                 .extents = replica->plan.buckets,
+                                 .count = replica->plan.bucket_count,
+                                 .class_id = WEFT_CLASS_DP};
     weft_status status = WEFT_OK;
     if (!wefti_replica_is_piped(replica)) {
         config.collective = WEFT_COLLECTIVE_REDUCESCATTER;
         config.buffer = replica->gradient.leaf;
         config.backwards = true;
         config.label = "gradients";
-        status = wefti_bucket_create(&config, &replica->reduce);
+        status = weft_bucket_create(&config, &replica->reduce);
     }
     if (status != WEFT_OK) {
         return status;
@@ -71,7 +72,7 @@ static weft_status make_bucket_sets(wefti_replica *replica)
     config.buffer = replica->values;
     config.backwards = false;
     config.label = "parameters";
-    return wefti_bucket_create(&config, &replica->gather);
+    return weft_bucket_create(&config, &replica->gather);
 }
 
 size_t wefti_replica_first_micro(const wefti_replica *replica, size_t copy)
@@ -95,7 +96,7 @@ weft_status wefti_replica_reduced(const wefti_replica *replica, size_t bucket)
 {
     return wefti_replica_is_piped(replica)
                ? wefti_pipe_reduced(&replica->pipe, bucket)
-               : wefti_bucket_wait(replica->reduce, bucket);
+               : weft_bucket_wait(replica->reduce, bucket);
 }
 
 void wefti_replica_load(const wefti_replica *replica, uint64_t first,
@@ -223,8 +224,8 @@ void wefti_replica_fini(wefti_replica *replica)
 {
     wefti_saver_destroy(replica->saver); /* which reads the pause's list */
     wefti_pause_destroy(replica->pause);
-    wefti_bucket_destroy(replica->gather);
-    wefti_bucket_destroy(replica->reduce);
+    weft_bucket_destroy(replica->gather);
+    weft_bucket_destroy(replica->reduce);
     wefti_pipe_fini(&replica->pipe);
     free(replica->sums);
     free(replica->targets);
@@ -242,7 +243,7 @@ weft_status wefti_replica_settle(wefti_replica *replica)
 {
     for (; replica->arrived < replica->plan.bucket_count; replica->arrived++) {
         weft_status status =
-            wefti_bucket_wait(replica->gather, replica->arrived);
+            weft_bucket_wait(replica->gather, replica->arrived);
         if (status != WEFT_OK) {
             return status;
         }
@@ -253,11 +254,11 @@ weft_status wefti_replica_settle(wefti_replica *replica)
 weft_status wefti_replica_collect(wefti_replica *replica)
 {
     weft_status status =
-        wefti_bucket_begin(replica->gather, WEFTI_BUCKET_BLOCKING);
+        weft_bucket_begin(replica->gather, WEFT_BUCKET_BLOCKING);
     replica->arrived = 0;
     for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
          i++) {
-        status = wefti_bucket_ready(replica->gather, i);
+        status = weft_bucket_ready(replica->gather, i);
     }
     return status == WEFT_OK ? wefti_replica_settle(replica) : status;
 }
@@ -291,7 +292,7 @@ weft_status wefti_replica_use(void *context, size_t tensor)
     size_t bucket = replica->plan.tensors[tensor].bucket;
     if (bucket >= replica->arrived) {
         wefti_replica_work_end(replica);
-        weft_status status = wefti_bucket_wait(replica->gather, bucket);
+        weft_status status = weft_bucket_wait(replica->gather, bucket);
         if (status != WEFT_OK) {
             return status;
         }

@@ -16,12 +16,12 @@
 #ifndef TRAINER_REPLICA_H
 #define TRAINER_REPLICA_H
 
-#include "overlap/bucket.h"
 #include "trainer/data/data.h"
 #include "trainer/gradient.h"
 #include "trainer/model/model.h"
 #include "trainer/optimizer.h"
 #include "trainer/pipe/pipe.h"
+#include "weft/bucket.h"
 #include "weft/ledger.h"
 
 struct wefti_pause;
@@ -61,21 +61,21 @@ typedef struct wefti_replica {
     struct wefti_saver *saver; /* NULL: nothing is saved beside the training */
     wefti_gradient gradient;
     wefti_optimizer optimizer;
-    uint64_t resident_bytes;  /* of the process, before all this was made */
-    real *values;             /* flat */
-    wefti_bucket_set *reduce; /* over gradient.leaf; NULL in a pipeline */
-    wefti_bucket_set *gather; /* over values */
-    int32_t *tokens;          /* [micro_batch][seq] */
-    int32_t *targets;         /* the same */
-    double *sums;             /* see wefti_replica_losses, _times */
-    size_t step_sums;         /* of them travel in a step */
-    uint64_t step;            /* steps done */
-    uint64_t next_sequence;   /* of the training data */
-    size_t arrived;           /* buckets known to be here since the last step */
-    weft_span span;           /* of the compute going on */
-    const char *label;        /* of that span */
-    int64_t save_ns;          /* stood still to save, in this step */
-    int64_t save_wait_ns;     /* of it until the last one was written */
+    uint64_t resident_bytes; /* of the process, before all this was made */
+    real *values;            /* flat */
+    weft_bucket_set *reduce; /* over gradient.leaf; NULL in a pipeline */
+    weft_bucket_set *gather; /* over values */
+    int32_t *tokens;         /* [micro_batch][seq] */
+    int32_t *targets;        /* the same */
+    double *sums;            /* see wefti_replica_losses, _times */
+    size_t step_sums;        /* of them travel in a step */
+    uint64_t step;           /* steps done */
+    uint64_t next_sequence;  /* of the training data */
+    size_t arrived;          /* buckets known to be here since the last step */
+    weft_span span;          /* of the compute going on */
+    const char *label;       /* of that span */
+    int64_t save_ns;         /* stood still to save, in this step */
+    int64_t save_wait_ns;    /* of it until the last one was written */
     int failed; /* 1 + the rank that all know to have failed; 0: none */
 } wefti_replica;
 

@@ -20,7 +20,7 @@ typedef struct micro_batch {
     size_t number; /* on this rank */
     bool last;
     bool begun; /* the round of reductions, where last */
-    wefti_bucket_mode reduce;
+    weft_bucket_mode reduce;
 } micro_batch;
 
 static weft_status use(void *context, size_t tensor)
@@ -40,7 +40,7 @@ static weft_status finish(void *context, size_t tensor)
     if (micro->last && !micro->begun) {
         /* Not before: by now this step's parameters have all arrived. */
         micro->begun = true;
-        status = wefti_bucket_begin(replica->reduce, micro->reduce);
+        status = weft_bucket_begin(replica->reduce, micro->reduce);
     }
     if (status != WEFT_OK) {
         return status;
@@ -49,7 +49,7 @@ static weft_status finish(void *context, size_t tensor)
         wefti_gradient_add(&replica->gradient, bucket, micro->number);
         if (micro->last) {
             wefti_replica_work_end(replica);
-            status = wefti_bucket_ready(replica->reduce, bucket);
+            status = weft_bucket_ready(replica->reduce, bucket);
         }
         wefti_replica_work_begin(replica, "backward");
     } else if (wefti_replica_starts_span(replica, tensor)) {
@@ -59,7 +59,7 @@ static weft_status finish(void *context, size_t tensor)
 }
 
 static weft_status run_micro_batches(wefti_replica *replica,
-                                     wefti_bucket_mode reduce)
+                                     weft_bucket_mode reduce)
 {
     const wefti_replica_config *config = &replica->config;
     size_t own =
@@ -104,9 +104,9 @@ static weft_status square_shares(wefti_replica *replica)
     return WEFT_OK;
 }
 
-static weft_status collect_sums(wefti_replica *replica, wefti_bucket_mode mode)
+static weft_status collect_sums(wefti_replica *replica, weft_bucket_mode mode)
 {
-    if (mode == WEFTI_BUCKET_OFF || replica->nranks == 1) {
+    if (mode == WEFT_BUCKET_OFF || replica->nranks == 1) {
         return WEFT_OK;
     }
     weft_op op = {.size_bytes = sizeof(op),
@@ -123,10 +123,10 @@ static weft_status collect_sums(wefti_replica *replica, wefti_bucket_mode mode)
 
 /* Updates this rank's shares, each sent on its way at once. */
 static weft_status update_shares(wefti_replica *replica, double grad_norm,
-                                 wefti_bucket_mode gather)
+                                 weft_bucket_mode gather)
 {
     double scale = wefti_optimizer_clip(&replica->config.optimizer, grad_norm);
-    weft_status status = wefti_bucket_begin(replica->gather, gather);
+    weft_status status = weft_bucket_begin(replica->gather, gather);
     replica->arrived = 0;
     for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
          i++) {
@@ -134,7 +134,7 @@ static weft_status update_shares(wefti_replica *replica, double grad_norm,
         wefti_optimizer_update(&replica->optimizer, i, replica->step + 1, scale,
                                replica->gradient.leaf, replica->values);
         wefti_replica_work_end(replica);
-        status = wefti_bucket_ready(replica->gather, i);
+        status = weft_bucket_ready(replica->gather, i);
     }
     return status;
 }
@@ -217,7 +217,7 @@ weft_status wefti_train_step_run(wefti_replica *replica,
         return status;
     }
     read_sums(replica, result_out);
-    if (modes.reduce != WEFTI_BUCKET_OFF) {
+    if (modes.reduce != WEFT_BUCKET_OFF) {
         status = check_sums(replica, result_out);
         if (status != WEFT_OK) {
             return status;
@@ -236,25 +236,25 @@ weft_status wefti_train_step_run(wefti_replica *replica,
 weft_status wefti_train_step_transfer(wefti_replica *replica)
 {
     weft_status status =
-        wefti_bucket_begin(replica->reduce, WEFTI_BUCKET_OVERLAPPED);
+        weft_bucket_begin(replica->reduce, WEFT_BUCKET_OVERLAPPED);
     for (size_t i = replica->plan.bucket_count; i > 0 && status == WEFT_OK;
          i--) {
-        status = wefti_bucket_ready(replica->reduce, i - 1);
+        status = weft_bucket_ready(replica->reduce, i - 1);
     }
     for (size_t i = replica->plan.bucket_count; i > 0 && status == WEFT_OK;
          i--) {
-        status = wefti_bucket_wait(replica->reduce, i - 1);
+        status = weft_bucket_wait(replica->reduce, i - 1);
     }
     if (status == WEFT_OK) {
-        status = collect_sums(replica, WEFTI_BUCKET_BLOCKING);
+        status = collect_sums(replica, WEFT_BUCKET_BLOCKING);
     }
     if (status == WEFT_OK) {
-        status = wefti_bucket_begin(replica->gather, WEFTI_BUCKET_OVERLAPPED);
+        status = weft_bucket_begin(replica->gather, WEFT_BUCKET_OVERLAPPED);
         replica->arrived = 0;
     }
     for (size_t i = 0; i < replica->plan.bucket_count && status == WEFT_OK;
          i++) {
-        status = wefti_bucket_ready(replica->gather, i);
+        status = weft_bucket_ready(replica->gather, i);
     }
     return status == WEFT_OK ? wefti_replica_settle(replica) : status;
 }

@@ -18,8 +18,8 @@
 
 /* How the step's two kinds of transfer run. */
 typedef struct wefti_train_step_modes {
-    wefti_bucket_mode reduce;
-    wefti_bucket_mode gather;
+    weft_bucket_mode reduce;
+    weft_bucket_mode gather;
 } wefti_train_step_modes;
 
 typedef struct wefti_train_step_result {

@@ -13,12 +13,14 @@
 #define WEFT_WEFT_H
 
 #include "weft/advice.h"
+#include "weft/bucket.h"
 #include "weft/comm.h"
 #include "weft/device.h"
 #include "weft/ledger.h"
 #include "weft/mem.h"
 #include "weft/op.h"
 #include "weft/p2p.h"
+#include "weft/pipeline.h"
 #include "weft/plan.h"
 #include "weft/redop.h"
 #include "weft/request.h"

@@ -5,7 +5,7 @@
 #
 # Method: install into one folder and move it to another. There, compile each
 # public header alone as C11 and as C++17, build and run examples/hello through
-# pkg-config and through CMake, alone and under weft-run, and compare the names
+# pkg-config and through CMake, and examples/buckets, alone and under weft-run, and compare the names
 # that libweft.so offers and asks for with what they may be.
 #
 # Without a C++ compiler, which the build needs for nothing that it installs,
@@ -75,6 +75,16 @@ cmake --build "$work/hello_build" >"$work/cmake.log" ||
     fail "weft::weft: $(tail -5 "$work/cmake.log")"
 check_hello "$work/hello_build/hello" find_package
 
+eval "cc -std=c11 -Wall -Wextra -Werror -o '$work/buckets' \
+    '$source_dir/examples/buckets/buckets.c' \
+    $(pkg-config --cflags --libs weft) '-Wl,-rpath,$libdir'"
+for ranks in 1 3; do
+    got=$("$prefix/bin/weft-run" -n $ranks "$work/buckets") ||
+        fail "buckets, $ranks ranks: exit $?"
+    [ "$(echo "$got" | grep -c "of $ranks: 3 steps of 8 buckets, 0 sums wrong$")" \
+        = $ranks ] || fail "buckets, $ranks ranks said: $got"
+done
+
 # One version everywhere.
 version=$(pkg-config --modversion weft)
 [ -e "$libdir/libweft.so.$version" ] || fail "no libweft.so.$version"
@@ -85,7 +95,7 @@ grep -q "PACKAGE_VERSION \"$version\"" \
 # The names it offers are those the headers declare, one by one.
 echo '#include <weft/weft.h>' >"$work/all.c"
 cc -E -P -I"$prefix/include" "$work/all.c" |
-    grep -oE '\bweft_[a-z0-9_]+ *\(' | tr -d '( ' | sort -u >"$work/declared"
+    grep -oE '\bweft_[a-z0-9_]+\(' | tr -d '( ' | sort -u >"$work/declared"
 nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' |
     sed 's/@.*//' | sort -u >"$work/offered"
 diff "$work/declared" "$work/offered" >"$work/names" ||

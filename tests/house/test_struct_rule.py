@@ -26,6 +26,10 @@ FREE = {
     "weft_schedule_run": "weft's alone to fill, with a fini",
     "weft_schedule_candidate": "part of weft_advice",
     "weft_advice": "weft's alone to fill, with a fini",
+    "weft_bucket_extent": "an array's element",
+    "weft_rows": "weft's to make, or of two pointers for ever",
+    "weft_pipeline_work": "weft's alone to fill",
+    "weft_pipeline_span": "an array's element",
 }
 
 

@@ -193,7 +193,102 @@ static weft_status take_advice_config(const void *given)
     return status;
 }
 
+static void fill_bucket_config(void *room)
+{
+    static const weft_bucket_extent extent = {0, 1};
+    *(weft_bucket_config *)room =
+        (weft_bucket_config){.size_bytes = sizeof(weft_bucket_config),
+                             .comm = comm,
+                             .device = host,
+                             .collective = WEFT_COLLECTIVE_ALLGATHER,
+                             .dtype = WEFT_DTYPE_F32,
+                             .buffer = data,
+                             .extents = &extent,
+                             .count = 1};
+}
+
+static weft_status take_bucket_config(const void *given)
+{
+    weft_bucket_set *set;
+    weft_status status = weft_bucket_create(given, &set);
+    if (status == WEFT_OK) {
+        weft_bucket_destroy(set);
+    }
+    return status;
+}
+
+/* Of one rank, lowered: made at first use. */
+static weft_schedule *get_lowered(void)
+{
+    static weft_schedule *lowered;
+    if (!lowered) {
+        const weft_schedule_config config = {.size_bytes = sizeof(config),
+                                             .name = "1f1b",
+                                             .ranks = 1,
+                                             .microbatches = 1};
+        assert_int_equal(weft_schedule_create(&config, &lowered), WEFT_OK);
+        assert_int_equal(weft_schedule_lower(lowered, WEFT_LOWERING_SENDER),
+                         WEFT_OK);
+    }
+    return lowered;
+}
+
+static void fill_pipeline_config(void *room)
+{
+    *(weft_pipeline_config *)room =
+        (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
+                               .schedule = get_lowered(),
+                               .comm = comm,
+                               .device = host,
+                               .rows = 1,
+                               .row_elems = 1,
+                               .dtype = WEFT_DTYPE_F32};
+}
+
+static weft_status take_pipeline_config(const void *given)
+{
+    weft_pipeline_peaks peaks = {.size_bytes = sizeof(peaks)};
+    return weft_pipeline_predict(given, 0, &peaks);
+}
+
+static weft_status run_nothing(void *context, const weft_pipeline_work *work)
+{
+    (void)context;
+    (void)work;
+    return WEFT_OK;
+}
+
+static void fill_pipeline_calls(void *room)
+{
+    *(weft_pipeline_calls *)room =
+        (weft_pipeline_calls){.size_bytes = sizeof(weft_pipeline_calls),
+                              .forward = run_nothing,
+                              .backward = run_nothing};
+}
+
+static weft_status take_pipeline_calls(const void *given)
+{
+    weft_pipeline_config config;
+    weft_pipeline *pipeline;
+    fill_pipeline_config(&config);
+    config.calls = given;
+    weft_status status = weft_pipeline_create(&config, &pipeline);
+    if (status == WEFT_OK) {
+        weft_pipeline_destroy(pipeline);
+    }
+    return status;
+}
+
 static const input inputs[] = {
+    {"weft_bucket_config", "config", sizeof(weft_bucket_config),
+     offsetof(weft_bucket_config, backwards), fill_bucket_config,
+     take_bucket_config},
+    {"weft_pipeline_config", "config", sizeof(weft_pipeline_config),
+     offsetof(weft_pipeline_config, chunk_rows), fill_pipeline_config,
+     take_pipeline_config},
+    {"weft_pipeline_calls", "calls", sizeof(weft_pipeline_calls),
+     offsetof(weft_pipeline_calls, recompute), fill_pipeline_calls,
+     take_pipeline_calls},
     {"weft_comm_config", "config", sizeof(weft_comm_config),
      offsetof(weft_comm_config, name), fill_comm_config, take_comm_config},
     {"weft_op", "op", sizeof(weft_op), offsetof(weft_op, ready), fill_op,
@@ -302,7 +397,16 @@ static weft_status ask_info(void *room)
     return weft_schedule_get_info(schedule, room);
 }
 
+static weft_status ask_peaks(void *room)
+{
+    weft_pipeline_config config;
+    fill_pipeline_config(&config);
+    return weft_pipeline_predict(&config, 0, room);
+}
+
 static const output outputs[] = {
+    {"weft_pipeline_peaks", sizeof(weft_pipeline_peaks),
+     offsetof(weft_pipeline_peaks, buffers), ask_peaks},
     {"weft_fault", sizeof(weft_fault), offsetof(weft_fault, op_number),
      ask_fault},
     {"weft_comm_bytes", sizeof(weft_comm_bytes),

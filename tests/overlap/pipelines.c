@@ -46,39 +46,40 @@ int job_run(job *it, world_rank_call call, int timeout_ms)
     return failures;
 }
 
-wefti_pipeline_config job_config(job *it, weft_comm *comm, toy *model)
+weft_pipeline_config job_config(job *it, weft_comm *comm, toy *model)
 {
-    return (wefti_pipeline_config){.schedule = it->schedule,
-                                   .comm = comm,
-                                   .device =
-                                       it->devices[weft_comm_get_rank(comm)],
-                                   .rows = TOY_ROWS,
-                                   .row_elems = TOY_ELEMS,
-                                   .dtype = WEFT_DTYPE_U64,
-                                   .chunk_rows = it->chunk_rows,
-                                   .receive_ahead = it->receive_ahead,
-                                   .spare_buffers = it->spare_buffers,
-                                   .calls = it->calls,
-                                   .context = model};
+    return (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
+                                  .schedule = it->schedule,
+                                  .comm = comm,
+                                  .device =
+                                      it->devices[weft_comm_get_rank(comm)],
+                                  .rows = TOY_ROWS,
+                                  .row_elems = TOY_ELEMS,
+                                  .dtype = WEFT_DTYPE_U64,
+                                  .chunk_rows = it->chunk_rows,
+                                  .receive_ahead = it->receive_ahead,
+                                  .spare_buffers = it->spare_buffers,
+                                  .calls = &it->calls,
+                                  .context = model};
 }
 
 /* The pipeline is packed and destroyed, and another one goes on. */
-static weft_status make_anew(const wefti_pipeline_config *config,
-                             wefti_pipeline **pipeline)
+static weft_status make_anew(const weft_pipeline_config *config,
+                             weft_pipeline **pipeline)
 {
-    size_t bytes = wefti_pipeline_get_state_bytes(*pipeline);
+    size_t bytes = weft_pipeline_get_state_bytes(*pipeline);
     void *state = malloc(bytes);
     if (!state) {
         abort();
     }
-    weft_status status = wefti_pipeline_pack(*pipeline, state);
-    wefti_pipeline_destroy(*pipeline);
+    weft_status status = weft_pipeline_pack(*pipeline, state);
+    weft_pipeline_destroy(*pipeline);
     *pipeline = NULL;
     if (status == WEFT_OK) {
-        status = wefti_pipeline_create(config, pipeline);
+        status = weft_pipeline_create(config, pipeline);
     }
     if (status == WEFT_OK) {
-        status = wefti_pipeline_unpack(*pipeline, state, bytes);
+        status = weft_pipeline_unpack(*pipeline, state, bytes);
     }
     free(state);
     return status;
@@ -86,8 +87,8 @@ static weft_status make_anew(const wefti_pipeline_config *config,
 
 /* One step, stopping at two random prefixes of the checker's order. */
 static weft_status run_with_cuts(const job *it, uint64_t step,
-                                 const wefti_pipeline_config *config,
-                                 wefti_pipeline **pipeline)
+                                 const weft_pipeline_config *config,
+                                 weft_pipeline **pipeline)
 {
     int rank = weft_comm_get_rank(config->comm);
     uint64_t seed = it->seed + step; /* the same on all ranks */
@@ -104,22 +105,21 @@ static weft_status run_with_cuts(const job *it, uint64_t step,
         if (own == weft_schedule_get_actions(it->schedule, rank, &actions)) {
             break; /* this rank's step is over */
         }
-        status = wefti_pipeline_run(*pipeline, own);
+        status = weft_pipeline_run(*pipeline, own);
         if (status == WEFT_OK) {
             status = it->anew ? make_anew(config, pipeline)
-                              : wefti_pipeline_settle(*pipeline);
+                              : weft_pipeline_settle(*pipeline);
         }
-        if (status == WEFT_OK &&
-            wefti_pipeline_get_position(*pipeline) != own) {
+        if (status == WEFT_OK && weft_pipeline_get_position(*pipeline) != own) {
             fprintf(stderr, "rank %d has not stopped at %zu\n", rank, own);
             return WEFT_ERR_INVALID;
         }
     }
-    return status == WEFT_OK ? wefti_pipeline_run(*pipeline, SIZE_MAX) : status;
+    return status == WEFT_OK ? weft_pipeline_run(*pipeline, SIZE_MAX) : status;
 }
 
-static int compare_peaks(const wefti_pipeline_peaks *planned,
-                         const wefti_pipeline_peaks *measured, int rank)
+static int compare_peaks(const weft_pipeline_peaks *planned,
+                         const weft_pipeline_peaks *measured, int rank)
 {
     bool same = planned->slots == measured->slots &&
                 planned->kept == measured->kept &&
@@ -144,23 +144,23 @@ int job_rank(weft_comm *comm, void *context)
     job *it = context;
     int rank = weft_comm_get_rank(comm);
     toy model;
-    wefti_pipeline *pipeline = NULL;
-    wefti_pipeline_peaks planned;
-    wefti_pipeline_config config = job_config(it, comm, &model);
-    weft_status status = wefti_pipeline_predict(&config, rank, &planned);
+    weft_pipeline *pipeline = NULL;
+    weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)};
+    weft_pipeline_config config = job_config(it, comm, &model);
+    weft_status status = weft_pipeline_predict(&config, rank, &planned);
     if (status != WEFT_OK) {
         fprintf(stderr, "predict: %s\n", weft_error_text());
         return 1;
     }
     toy_init(&model, it->schedule, config.device, rank, &planned);
-    status = wefti_pipeline_create(&config, &pipeline);
+    status = weft_pipeline_create(&config, &pipeline);
     for (uint64_t step = 1; status == WEFT_OK && step <= (uint64_t)it->steps;
          step++) {
         toy_begin(&model, step);
         /* peaks come in steps that are not cut, the first and the last */
         bool cut = it->order && step > 1 && step < (uint64_t)it->steps;
         status = cut ? run_with_cuts(it, step, &config, &pipeline)
-                     : wefti_pipeline_run(pipeline, SIZE_MAX);
+                     : weft_pipeline_run(pipeline, SIZE_MAX);
         toy_end(&model);
     }
     int wrong = model.wrong + (status != WEFT_OK);
@@ -168,10 +168,11 @@ int job_rank(weft_comm *comm, void *context)
         fprintf(stderr, "rank %d: %s: %s\n", rank, weft_status_text(status),
                 weft_error_text());
     } else {
-        wefti_pipeline_get_peaks(pipeline, &it->peaks[rank]);
+        it->peaks[rank].size_bytes = sizeof(it->peaks[rank]);
+        wrong += weft_pipeline_get_peaks(pipeline, &it->peaks[rank]) != WEFT_OK;
         wrong += compare_peaks(&planned, &it->peaks[rank], rank);
     }
-    wefti_pipeline_destroy(pipeline);
+    weft_pipeline_destroy(pipeline);
     toy_fini(&model);
     return wrong;
 }

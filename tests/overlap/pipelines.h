@@ -18,7 +18,7 @@ enum { JOB_RANKS_MOST = 16 };
 typedef struct job {
     const weft_schedule *schedule;
     const char *kind; /* of device; NULL: host */
-    wefti_pipeline_calls calls;
+    weft_pipeline_calls calls;
     size_t chunk_rows;
     int receive_ahead, spare_buffers;
     int steps;
@@ -27,7 +27,7 @@ typedef struct job {
     uint64_t seed;
     bool anew; /* at a cut: packed, destroyed, made anew, unpacked */
     weft_device *devices[JOB_RANKS_MOST];
-    wefti_pipeline_peaks peaks[JOB_RANKS_MOST]; /* measured */
+    weft_pipeline_peaks peaks[JOB_RANKS_MOST]; /* measured */
 } job;
 
 /* The world of its ranks; devices are opened by them, and job_run closes them.
@@ -39,7 +39,7 @@ void job_world(job *it, world_rank_call call, int timeout_ms,
 int job_run(job *it, world_rank_call call, int timeout_ms);
 
 /* A config for the rank with this communicator; context is the toy. */
-wefti_pipeline_config job_config(job *it, weft_comm *comm, toy *model);
+weft_pipeline_config job_config(job *it, weft_comm *comm, toy *model);
 
 /* A rank that runs the job's steps and checks everything: a call. */
 int job_rank(weft_comm *comm, void *context);

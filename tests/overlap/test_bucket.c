@@ -8,8 +8,8 @@
  *          far larger than a chunk. The same on a device whose memory the host
  *          does not reach.
  */
-#include "overlap/bucket.h"
 #include "tests/comm/world.h"
+#include "weft/bucket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ enum { BUCKETS = 21, ROUNDS = 4, POISON = -77777 };
 
 /* A buffer cut into buckets for so many ranks. */
 typedef struct layout {
-    wefti_bucket_extent extents[BUCKETS];
+    weft_bucket_extent extents[BUCKETS];
     size_t elems;
 } layout;
 
@@ -33,7 +33,7 @@ static layout make_layout(int nranks)
     layout out = {.elems = 0};
     for (size_t i = 0; i < BUCKETS; i++) {
         size_t share = i == 4 ? 70001 : 100 * i + 1;
-        out.extents[i] = (wefti_bucket_extent){out.elems, share};
+        out.extents[i] = (weft_bucket_extent){out.elems, share};
         out.elems += share * (size_t)nranks;
     }
     return out;
@@ -53,13 +53,13 @@ typedef struct rank_side {
     layout cut;
     float *buffer;  /* what the host sees */
     float *buckets; /* the device's; the same where the host reaches it */
-    wefti_bucket_set *set;
+    weft_bucket_set *set;
 } rank_side;
 
 /* What all ranks of a world do. */
 typedef struct plan {
     const char *kind; /* of device */
-    wefti_bucket_mode mode;
+    weft_bucket_mode mode;
     weft_device *devices[4]; /* of each rank */
 } plan;
 
@@ -113,23 +113,24 @@ static int set_up(rank_side *side, weft_comm *comm, weft_collective collective,
         make_buckets(side) != 0) {
         return 1;
     }
-    wefti_bucket_config config = {.comm = comm,
-                                  .device = side->device,
-                                  .collective = collective,
-                                  .buffer = side->buckets,
-                                  .dtype = WEFT_DTYPE_F32,
-                                  .extents = side->cut.extents,
-                                  .count = BUCKETS,
-                                  .backwards = collective ==
-                                               WEFT_COLLECTIVE_REDUCESCATTER,
-                                  .class_id = WEFT_CLASS_DP,
-                                  .label = "test"};
-    return wefti_bucket_create(&config, &side->set) != WEFT_OK;
+    weft_bucket_config config = {.size_bytes = sizeof(config),
+                                 .comm = comm,
+                                 .device = side->device,
+                                 .collective = collective,
+                                 .buffer = side->buckets,
+                                 .dtype = WEFT_DTYPE_F32,
+                                 .extents = side->cut.extents,
+                                 .count = BUCKETS,
+                                 .backwards = collective ==
+                                              WEFT_COLLECTIVE_REDUCESCATTER,
+                                 .class_id = WEFT_CLASS_DP,
+                                 .label = "test"};
+    return weft_bucket_create(&config, &side->set) != WEFT_OK;
 }
 
 static void tear_down(rank_side *side)
 {
-    wefti_bucket_destroy(side->set);
+    weft_bucket_destroy(side->set);
     if (side->buckets != side->buffer) {
         weft_device_free(side->device, side->buckets);
     }
@@ -141,14 +142,14 @@ static void tear_down(rank_side *side)
 
 static size_t own_start(const rank_side *side, size_t bucket)
 {
-    wefti_bucket_extent extent = side->cut.extents[bucket];
+    weft_bucket_extent extent = side->cut.extents[bucket];
     return extent.start_elems + (size_t)side->rank * extent.share_elems;
 }
 
 /* This rank's data of a bucket: all of it, or its own share. */
 static void fill_bucket(rank_side *side, size_t bucket, int round, bool all)
 {
-    wefti_bucket_extent extent = side->cut.extents[bucket];
+    weft_bucket_extent extent = side->cut.extents[bucket];
     size_t start = all ? extent.start_elems : own_start(side, bucket);
     size_t shares = all ? (size_t)side->nranks : 1;
     for (size_t i = start; i < start + shares * extent.share_elems; i++) {
@@ -184,7 +185,7 @@ static int check_reduced(const rank_side *side, size_t bucket, int round)
 static int check_gathered(const rank_side *side, size_t bucket, int round)
 {
     int wrong = 0;
-    wefti_bucket_extent extent = side->cut.extents[bucket];
+    weft_bucket_extent extent = side->cut.extents[bucket];
     get(side, extent.start_elems, (size_t)side->nranks * extent.share_elems);
     for (int rank = 0; rank < side->nranks; rank++) {
         size_t start = extent.start_elems + (size_t)rank * extent.share_elems;
@@ -199,30 +200,30 @@ static int check_gathered(const rank_side *side, size_t bucket, int round)
 static int run_rounds(weft_comm *comm, void *context)
 {
     plan *made = context;
-    wefti_bucket_mode mode = made->mode;
+    weft_bucket_mode mode = made->mode;
     rank_side reduce, gather;
     int wrong = set_up(&reduce, comm, WEFT_COLLECTIVE_REDUCESCATTER, made) +
                 set_up(&gather, comm, WEFT_COLLECTIVE_ALLGATHER, made);
     for (int round = 0; round < ROUNDS && wrong == 0; round++) {
         poison(&reduce);
         poison(&gather);
-        wrong += wefti_bucket_begin(reduce.set, mode) != WEFT_OK;
+        wrong += weft_bucket_begin(reduce.set, mode) != WEFT_OK;
         for (size_t i = BUCKETS; i > 0; i--) {
             fill_bucket(&reduce, i - 1, round, true);
-            wrong += wefti_bucket_ready(reduce.set, i - 1) != WEFT_OK;
+            wrong += weft_bucket_ready(reduce.set, i - 1) != WEFT_OK;
         }
         for (size_t i = BUCKETS; i > 0; i--) {
-            wrong += wefti_bucket_wait(reduce.set, i - 1) != WEFT_OK;
+            wrong += weft_bucket_wait(reduce.set, i - 1) != WEFT_OK;
             wrong += check_reduced(&reduce, i - 1, round);
         }
         wrong += weft_barrier(comm, NULL) != WEFT_OK;
-        wrong += wefti_bucket_begin(gather.set, mode) != WEFT_OK;
+        wrong += weft_bucket_begin(gather.set, mode) != WEFT_OK;
         for (size_t i = 0; i < BUCKETS; i++) {
             fill_bucket(&gather, i, round, false);
-            wrong += wefti_bucket_ready(gather.set, i) != WEFT_OK;
+            wrong += weft_bucket_ready(gather.set, i) != WEFT_OK;
         }
         for (size_t i = 0; i < BUCKETS; i++) {
-            wrong += wefti_bucket_wait(gather.set, i) != WEFT_OK;
+            wrong += weft_bucket_wait(gather.set, i) != WEFT_OK;
             wrong += check_gathered(&gather, i, round);
         }
         wrong += weft_barrier(comm, NULL) != WEFT_OK;
@@ -246,7 +247,7 @@ static void give_device(int rank, weft_comm_config *config, void *context)
     config->device = made->devices[rank];
 }
 
-static void run_world(const char *kind, int nranks, wefti_bucket_mode mode)
+static void run_world(const char *kind, int nranks, weft_bucket_mode mode)
 {
     plan made = {.kind = kind, .mode = mode};
     struct world world = {
@@ -262,7 +263,7 @@ static void run_world(const char *kind, int nranks, wefti_bucket_mode mode)
     }
 }
 
-static void run_worlds(wefti_bucket_mode mode)
+static void run_worlds(weft_bucket_mode mode)
 {
     for (int nranks = 1; nranks <= 4; nranks++) {
         run_world("host", nranks, mode);
@@ -272,20 +273,20 @@ static void run_worlds(wefti_bucket_mode mode)
 static void test_bucket_overlapped_is_right(void **state)
 {
     (void)state;
-    run_worlds(WEFTI_BUCKET_OVERLAPPED);
+    run_worlds(WEFT_BUCKET_OVERLAPPED);
 }
 
 static void test_bucket_blocking_is_right(void **state)
 {
     (void)state;
-    run_worlds(WEFTI_BUCKET_BLOCKING);
+    run_worlds(WEFT_BUCKET_BLOCKING);
 }
 
 static void test_bucket_on_the_shadow_device_is_right(void **state)
 {
     (void)state;
-    run_world("shadow", 3, WEFTI_BUCKET_OVERLAPPED);
-    run_world("shadow", 2, WEFTI_BUCKET_BLOCKING);
+    run_world("shadow", 3, WEFT_BUCKET_OVERLAPPED);
+    run_world("shadow", 2, WEFT_BUCKET_BLOCKING);
 }
 
 /* Nothing is sent, and nobody waits; then the set works as ever. */
@@ -296,21 +297,21 @@ static int run_off(weft_comm *comm, void *context)
     int wrong = set_up(&side, comm, WEFT_COLLECTIVE_ALLGATHER, NULL);
     poison(&side);
     /* Before the first round all is there. */
-    wrong += wefti_bucket_wait(side.set, 3) != WEFT_OK;
-    wrong += wefti_bucket_begin(side.set, WEFTI_BUCKET_OFF) != WEFT_OK;
+    wrong += weft_bucket_wait(side.set, 3) != WEFT_OK;
+    wrong += weft_bucket_begin(side.set, WEFT_BUCKET_OFF) != WEFT_OK;
     for (size_t i = 0; i < BUCKETS; i++) {
         fill_bucket(&side, i, 1, false);
-        wrong += wefti_bucket_ready(side.set, i) != WEFT_OK;
-        wrong += wefti_bucket_wait(side.set, i) != WEFT_OK;
+        wrong += weft_bucket_ready(side.set, i) != WEFT_OK;
+        wrong += weft_bucket_wait(side.set, i) != WEFT_OK;
         int changed = check_gathered(&side, i, 1);
         wrong += (changed != 0) != (side.nranks > 1);
     }
-    wrong += wefti_bucket_begin(side.set, WEFTI_BUCKET_OVERLAPPED) != WEFT_OK;
+    wrong += weft_bucket_begin(side.set, WEFT_BUCKET_OVERLAPPED) != WEFT_OK;
     for (size_t i = 0; i < BUCKETS; i++) {
-        wrong += wefti_bucket_ready(side.set, i) != WEFT_OK;
+        wrong += weft_bucket_ready(side.set, i) != WEFT_OK;
     }
     for (size_t i = 0; i < BUCKETS; i++) {
-        wrong += wefti_bucket_wait(side.set, i) != WEFT_OK;
+        wrong += weft_bucket_wait(side.set, i) != WEFT_OK;
         wrong += check_gathered(&side, i, 1);
     }
     wrong += weft_barrier(comm, NULL) != WEFT_OK;
@@ -340,7 +341,7 @@ static int run_failing(weft_comm *comm, void *context)
     /* Rank 1 may have given up before the others leave this, or begin. */
     weft_status status = weft_barrier(comm, NULL);
     if (status == WEFT_OK) {
-        status = wefti_bucket_begin(side.set, WEFTI_BUCKET_OVERLAPPED);
+        status = weft_bucket_begin(side.set, WEFT_BUCKET_OVERLAPPED);
     }
     if (side.rank == 1) {
         wrong += weft_comm_abort(comm) != WEFT_OK;
@@ -348,10 +349,10 @@ static int run_failing(weft_comm *comm, void *context)
         size_t last = BUCKETS - 1;
         fill_bucket(&side, last, 0, true);
         if (status == WEFT_OK) {
-            status = wefti_bucket_ready(side.set, last);
+            status = weft_bucket_ready(side.set, last);
         }
         if (status == WEFT_OK) {
-            status = wefti_bucket_wait(side.set, last);
+            status = weft_bucket_wait(side.set, last);
         }
         wrong += status >= WEFT_OK || !strstr(weft_error_text(), "rank 1");
     }
@@ -372,11 +373,11 @@ static void test_bucket_failed_communicator_ends_waits(void **state)
 static int run_misuse(weft_comm *comm, void *context)
 {
     (void)context;
-    wefti_bucket_set *set = NULL;
-    wefti_bucket_config config = {.comm = comm,
-                                  .collective = WEFT_COLLECTIVE_BROADCAST};
-    return wefti_bucket_create(&config, &set) != WEFT_ERR_INVALID ||
-           set != NULL;
+    weft_bucket_set *set = NULL;
+    weft_bucket_config config = {.size_bytes = sizeof(config),
+                                 .comm = comm,
+                                 .collective = WEFT_COLLECTIVE_BROADCAST};
+    return weft_bucket_create(&config, &set) != WEFT_ERR_INVALID || set != NULL;
 }
 
 static void test_bucket_other_collectives_are_refused(void **state)
@@ -385,6 +386,71 @@ static void test_bucket_other_collectives_are_refused(void **state)
     struct world world = {.nranks = 1,
                           .config = {.size_bytes = sizeof(world.config)},
                           .call = run_misuse};
+    assert_int_equal(world_run_threads(&world), 0);
+}
+
+static int expect_refusal(weft_status status, const char *text)
+{
+    const int wrong =
+        status != WEFT_ERR_INVALID || !strstr(weft_error_text(), text);
+    if (wrong) {
+        fprintf(stderr, "wanted \"%s\", got %s: %s\n", text,
+                weft_status_text(status), weft_error_text());
+    }
+    return wrong;
+}
+
+/* Each is refused by name, and the round goes on as if nothing had been. */
+static int run_disorder(weft_comm *comm, void *context)
+{
+    (void)context;
+    float data[2] = {3, 4};
+    const weft_bucket_extent extents[] = {{0, 1}, {1, 1}};
+    weft_device *device;
+    weft_bucket_set *set;
+    if (weft_device_open("host", 0, &device) != WEFT_OK) {
+        return 1;
+    }
+    weft_bucket_config config = {.size_bytes = sizeof(config),
+                                 .comm = comm,
+                                 .device = device,
+                                 .collective = WEFT_COLLECTIVE_ALLGATHER,
+                                 .dtype = WEFT_DTYPE_F32,
+                                 .buffer = data,
+                                 .extents = extents,
+                                 .count = 2,
+                                 .backwards = true};
+    if (weft_bucket_create(&config, &set) != WEFT_OK) {
+        return 1;
+    }
+    const weft_bucket_mode unknown = (weft_bucket_mode)9;
+    int wrong = expect_refusal(weft_bucket_begin(NULL, unknown), "set is NULL");
+    wrong += expect_refusal(weft_bucket_begin(set, unknown), "mode 9");
+    wrong += expect_refusal(weft_bucket_ready(set, 1), "no round has begun");
+    wrong += weft_bucket_begin(set, WEFT_BUCKET_OVERLAPPED) != WEFT_OK;
+    wrong +=
+        expect_refusal(weft_bucket_ready(set, 0), "allowed is 1, the next");
+    wrong += expect_refusal(weft_bucket_ready(set, 2), "allowed is 0 .. 1");
+    wrong += weft_bucket_ready(set, 1) != WEFT_OK;
+    wrong += expect_refusal(weft_bucket_begin(set, WEFT_BUCKET_OVERLAPPED),
+                            "bucket 0 of round 1 is not ready yet");
+    wrong += weft_bucket_ready(set, 0) != WEFT_OK;
+    wrong += expect_refusal(weft_bucket_wait(set, 7), "bucket 7: allowed is");
+    wrong += expect_refusal(weft_bucket_test(NULL, 0), "set is NULL");
+    for (size_t b = 0; b < 2; b++) {
+        wrong += weft_bucket_wait(set, b) != WEFT_OK;
+    }
+    weft_bucket_destroy(set);
+    weft_device_close(device);
+    return wrong;
+}
+
+static void test_bucket_out_of_order_is_refused(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 1,
+                          .config = {.size_bytes = sizeof(world.config)},
+                          .call = run_disorder};
     assert_int_equal(world_run_threads(&world), 0);
 }
 
@@ -397,6 +463,7 @@ int main(void)
         cmocka_unit_test(test_bucket_off_sends_nothing),
         cmocka_unit_test(test_bucket_failed_communicator_ends_waits),
         cmocka_unit_test(test_bucket_other_collectives_are_refused),
+        cmocka_unit_test(test_bucket_out_of_order_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

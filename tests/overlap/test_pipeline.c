@@ -76,7 +76,7 @@ static void run_job(job *it, const char *what)
 }
 
 static void run_recipe(const recipe *r, const char *kind,
-                       const wefti_pipeline_calls *calls)
+                       const weft_pipeline_calls *calls)
 {
     char what[128];
     weft_schedule *schedule = cook(r);
@@ -276,8 +276,7 @@ static weft_status wait_flag(atomic_bool *flag)
 }
 
 /* Stage 0 makes its second chunk only when stage 1 has its first. */
-static weft_status stream_forward(void *context,
-                                  const wefti_pipeline_work *work)
+static weft_status stream_forward(void *context, const weft_pipeline_work *work)
 {
     (void)context;
     uint64_t *out = work->output ? work->output->data : NULL;
@@ -287,7 +286,7 @@ static weft_status stream_forward(void *context,
         for (size_t c = 0; c < TOY_CELLS; c++) {
             out[c] = c < (size_t)TOY_CHUNK_ROWS * TOY_ELEMS ? 7 : 1;
         }
-        status = wefti_rows_signal(work->output, TOY_CHUNK_ROWS);
+        status = weft_rows_signal(work->output, TOY_CHUNK_ROWS);
         if (status == WEFT_OK) {
             status = wait_flag(&first_came);
         }
@@ -297,19 +296,19 @@ static weft_status stream_forward(void *context,
         }
         return status;
     }
-    status = wefti_rows_wait(work->input, TOY_CHUNK_ROWS);
+    status = weft_rows_wait(work->input, TOY_CHUNK_ROWS);
     if (status != WEFT_OK || !in || in[0] != 7) {
         return WEFT_ERR_INVALID;
     }
     atomic_store(&late_is_missing, in[TOY_CELLS - 1] != 7);
     atomic_store(&first_came, true);
-    status = wefti_rows_wait(work->input, TOY_ROWS);
+    status = weft_rows_wait(work->input, TOY_ROWS);
     return status == WEFT_OK && in[TOY_CELLS - 1] != 7 ? WEFT_ERR_INVALID
                                                        : status;
 }
 
 static weft_status stream_backward(void *context,
-                                   const wefti_pipeline_work *work)
+                                   const weft_pipeline_work *work)
 {
     (void)context;
     (void)work;
@@ -319,16 +318,16 @@ static weft_status stream_backward(void *context,
 static int stream_rank(weft_comm *comm, void *context)
 {
     job *it = context;
-    wefti_pipeline *pipeline = NULL;
-    wefti_pipeline_config config = job_config(it, comm, NULL);
-    weft_status status = wefti_pipeline_create(&config, &pipeline);
+    weft_pipeline *pipeline = NULL;
+    weft_pipeline_config config = job_config(it, comm, NULL);
+    weft_status status = weft_pipeline_create(&config, &pipeline);
     if (status == WEFT_OK) {
-        status = wefti_pipeline_run(pipeline, SIZE_MAX);
+        status = weft_pipeline_run(pipeline, SIZE_MAX);
     }
     if (status != WEFT_OK) {
         fprintf(stderr, "%s\n", weft_error_text());
     }
-    wefti_pipeline_destroy(pipeline);
+    weft_pipeline_destroy(pipeline);
     return status != WEFT_OK;
 }
 
@@ -338,8 +337,9 @@ static void test_pipeline_next_stage_starts_with_first_chunk(void **state)
     recipe r = {.name = "gpipe", .ranks = 2, .microbatches = 1};
     weft_schedule *schedule = cook(&r);
     job it = make_job(schedule);
-    it.calls = (wefti_pipeline_calls){.forward = stream_forward,
-                                      .backward = stream_backward};
+    it.calls = (weft_pipeline_calls){.size_bytes = sizeof(weft_pipeline_calls),
+                                     .forward = stream_forward,
+                                     .backward = stream_backward};
     assert_int_equal(job_run(&it, stream_rank, 30000), 0);
     assert_true(atomic_load(&late_is_missing)); /* who does not wait is wrong */
     weft_schedule_destroy(schedule);

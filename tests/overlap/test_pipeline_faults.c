@@ -28,7 +28,7 @@ typedef struct desk {
 
 static trouble trouble_now; /* what the world's ranks have in common */
 
-static weft_status forward(void *context, const wefti_pipeline_work *work)
+static weft_status forward(void *context, const weft_pipeline_work *work)
 {
     desk *d = context;
     if (d->model.rank == CULPRIT && ++d->forwards == 2) {
@@ -69,28 +69,30 @@ static int troubled_rank(weft_comm *comm, void *context)
 {
     job *it = context;
     desk d = {.trouble = trouble_now, .comm = comm};
-    wefti_pipeline *pipeline = NULL;
-    wefti_pipeline_peaks planned;
+    weft_pipeline *pipeline = NULL;
+    weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)};
     int rank = weft_comm_get_rank(comm), wrong = 0;
-    wefti_pipeline_config config = job_config(it, comm, &d.model);
-    config.calls.forward = forward;
+    weft_pipeline_config config = job_config(it, comm, &d.model);
+    weft_pipeline_calls calls = it->calls;
+    calls.forward = forward;
+    config.calls = &calls;
     config.rows += trouble_now == DIFFERING && rank == CULPRIT;
-    if (wefti_pipeline_predict(&config, rank, &planned) != WEFT_OK ||
-        wefti_pipeline_create(&config, &pipeline) != WEFT_OK) {
+    if (weft_pipeline_predict(&config, rank, &planned) != WEFT_OK ||
+        weft_pipeline_create(&config, &pipeline) != WEFT_OK) {
         fprintf(stderr, "%s\n", weft_error_text());
         return 1;
     }
     toy_init(&d.model, it->schedule, config.device, rank, &planned);
     toy_begin(&d.model, 1);
     for (int again = 0; again < 2; again++) { /* the second is as the first */
-        weft_status status = wefti_pipeline_run(pipeline, SIZE_MAX);
+        weft_status status = weft_pipeline_run(pipeline, SIZE_MAX);
         if (!is_expected(trouble_now, rank, status, weft_error_text())) {
             fprintf(stderr, "rank %d: %s: %s\n", rank, weft_status_text(status),
                     weft_error_text());
             wrong++;
         }
     }
-    wefti_pipeline_destroy(pipeline);
+    weft_pipeline_destroy(pipeline);
     toy_fini(&d.model);
     return wrong;
 }
@@ -162,30 +164,30 @@ static void test_pipeline_other_sizes_end_all_ranks(void **state)
  */
 
 /* Creates it, which must fail with a text that has this in it. */
-static int expect_refusal(const wefti_pipeline_config *config, const char *text)
+static int expect_refusal(const weft_pipeline_config *config, const char *text)
 {
-    wefti_pipeline *pipeline = NULL;
-    weft_status status = wefti_pipeline_create(config, &pipeline);
+    weft_pipeline *pipeline = NULL;
+    weft_status status = weft_pipeline_create(config, &pipeline);
     bool right = status == WEFT_ERR_INVALID && !pipeline &&
                  strstr(weft_error_text(), text);
     if (!right) {
         fprintf(stderr, "not refused with \"%s\": %s: %s\n", text,
                 weft_status_text(status), weft_error_text());
-        wefti_pipeline_destroy(pipeline);
+        weft_pipeline_destroy(pipeline);
     }
     return !right;
 }
 
 /* Another schedule in the config for once. */
-static int expect_refused_list(const wefti_pipeline_config *config,
+static int expect_refused_list(const weft_pipeline_config *config,
                                const weft_schedule *schedule, const char *text)
 {
-    wefti_pipeline_config other = *config;
+    weft_pipeline_config other = *config;
     other.schedule = schedule;
     return expect_refusal(&other, text);
 }
 
-static int refuse_lists(const wefti_pipeline_config *config)
+static int refuse_lists(const weft_pipeline_config *config)
 {
     weft_schedule *bare = make_schedule("1f1b", 2, 3, 0);
     weft_schedule *larger = make_lowered("1f1b", 3, 3, WEFT_LOWERING_SENDER);
@@ -223,35 +225,34 @@ static int refuse_lists(const wefti_pipeline_config *config)
 }
 
 /* What is no state of this pipeline. */
-static int refuse_states(const wefti_pipeline_config *config)
+static int refuse_states(const weft_pipeline_config *config)
 {
     uint64_t state[64] = {0};
-    wefti_pipeline *pipeline = NULL;
-    if (wefti_pipeline_create(config, &pipeline) != WEFT_OK) {
+    weft_pipeline *pipeline = NULL;
+    if (weft_pipeline_create(config, &pipeline) != WEFT_OK) {
         return 1;
     }
-    size_t bytes = wefti_pipeline_get_state_bytes(pipeline);
+    size_t bytes = weft_pipeline_get_state_bytes(pipeline);
     int wrong = bytes > sizeof(state) ||
-                wefti_pipeline_pack(pipeline, state) != WEFT_OK ||
-                wefti_pipeline_unpack(pipeline, state, bytes) != WEFT_OK;
+                weft_pipeline_pack(pipeline, state) != WEFT_OK ||
+                weft_pipeline_unpack(pipeline, state, bytes) != WEFT_OK;
     for (size_t word = 0; word < bytes / sizeof(*state); word++) {
         for (uint64_t bit = 1; bit != 0; bit <<= 21) {
             if (word == 5 && bit < 8) {
                 continue; /* another position may be right */
             }
             state[word] ^= bit;
-            wrong += wefti_pipeline_unpack(pipeline, state, bytes) !=
+            wrong += weft_pipeline_unpack(pipeline, state, bytes) !=
                      WEFT_ERR_INVALID;
             state[word] ^= bit;
         }
     }
     for (size_t cut = 0; cut < bytes; cut += 7) {
-        wrong +=
-            wefti_pipeline_unpack(pipeline, state, cut) != WEFT_ERR_INVALID;
+        wrong += weft_pipeline_unpack(pipeline, state, cut) != WEFT_ERR_INVALID;
     }
     wrong +=
-        wefti_pipeline_unpack(pipeline, state, bytes + 8) != WEFT_ERR_INVALID;
-    wefti_pipeline_destroy(pipeline);
+        weft_pipeline_unpack(pipeline, state, bytes + 8) != WEFT_ERR_INVALID;
+    weft_pipeline_destroy(pipeline);
     return wrong;
 }
 
@@ -259,14 +260,16 @@ static int refused_rank(weft_comm *comm, void *context)
 {
     job *it = context;
     toy model;
-    const wefti_pipeline_config right = job_config(it, comm, &model);
-    wefti_pipeline_config config = right;
+    const weft_pipeline_config right = job_config(it, comm, &model);
+    weft_pipeline_config config = right;
     int wrong = weft_comm_get_rank(comm) == 0 ? refuse_lists(&right) : 0;
     wrong += refuse_states(&right);
-    config.calls.backward_weight = NULL;
+    weft_pipeline_calls calls = *right.calls;
+    config.calls = &calls;
+    calls.backward_weight = NULL;
     wrong += expect_refusal(&config, "calls.backward");
-    config = right;
-    config.calls.whole = NULL;
+    calls = *right.calls;
+    calls.whole = NULL;
     wrong += expect_refusal(&config, "calls.whole is NULL: the list has ");
     config = right;
     config.rows = 0;
@@ -281,8 +284,11 @@ static int refused_rank(weft_comm *comm, void *context)
     config = right;
     config.comm = NULL;
     wrong += expect_refusal(&config, "comm is NULL");
-    wefti_pipeline_peaks peaks;
-    wrong += wefti_pipeline_predict(&right, 2, &peaks) != WEFT_ERR_INVALID;
+    config = right;
+    config.calls = NULL;
+    wrong += expect_refusal(&config, "config.calls is NULL");
+    weft_pipeline_peaks peaks = {.size_bytes = sizeof(peaks)};
+    wrong += weft_pipeline_predict(&right, 2, &peaks) != WEFT_ERR_INVALID;
     return wrong;
 }
 

@@ -22,19 +22,19 @@ static int measure_rank(weft_comm *comm, void *context)
 {
     job *it = context;
     toy model;
-    wefti_pipeline *pipeline = NULL;
-    wefti_pipeline_peaks planned;
+    weft_pipeline *pipeline = NULL;
+    weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)};
     weft_schedule_run run;
     int wrong = 0, rank = weft_comm_get_rank(comm);
-    wefti_pipeline_config config = job_config(it, comm, &model);
-    if (wefti_pipeline_predict(&config, rank, &planned) != WEFT_OK ||
-        wefti_pipeline_create(&config, &pipeline) != WEFT_OK) {
+    weft_pipeline_config config = job_config(it, comm, &model);
+    if (weft_pipeline_predict(&config, rank, &planned) != WEFT_OK ||
+        weft_pipeline_create(&config, &pipeline) != WEFT_OK) {
         return 1;
     }
     toy_init(&model, it->schedule, config.device, rank, &planned);
     toy_begin(&model, 1);
-    wrong += wefti_pipeline_run(pipeline, SIZE_MAX) != WEFT_OK ||
-             wefti_pipeline_measure(pipeline, NULL, 1e6, &run, NULL) != WEFT_OK;
+    wrong += weft_pipeline_run(pipeline, SIZE_MAX) != WEFT_OK ||
+             weft_pipeline_measure(pipeline, NULL, 1e6, &run, NULL) != WEFT_OK;
     for (int r = 0; r < it->schedule->ranks && wrong == 0; r++) {
         const wefti_actions *list = &it->schedule->lists[r];
         double waits = 0, last = 0;
@@ -60,7 +60,7 @@ static int measure_rank(weft_comm *comm, void *context)
         wrong += fclose(nowhere) != 0;
     }
     weft_schedule_run_fini(&run);
-    wefti_pipeline_destroy(pipeline);
+    weft_pipeline_destroy(pipeline);
     toy_fini(&model);
     return wrong;
 }
@@ -91,15 +91,15 @@ static int64_t skewed_clock(void)
 static int skewed_rank(weft_comm *comm, void *context)
 {
     const weft_schedule *schedule = ((job *)context)->schedule;
-    wefti_pipeline_span spans[64];
+    weft_pipeline_span spans[64];
     weft_schedule_run run;
     int64_t ms = 1000000, error_ns = -1;
     int own = weft_comm_get_rank(comm), wrong = 0;
     ahead_ns = own * 77777 * ms;
     for (int64_t k = 0; k < (int64_t)schedule->lists[own].count; k++) {
         int64_t begin_ns = (k * 10 + own) * ms + ahead_ns;
-        spans[k] = (wefti_pipeline_span){
-            begin_ns, begin_ns, begin_ns + ms, 0, WEFT_WAIT_NONE, -1};
+        spans[k] = (weft_pipeline_span){begin_ns, begin_ns,       begin_ns + ms,
+                                        0,        WEFT_WAIT_NONE, -1};
     }
     if (wefti_pipeline_gather(schedule, comm, spans, 1, (double)ms,
                               skewed_clock, &run, &error_ns) != WEFT_OK) {
@@ -136,17 +136,17 @@ static atomic_bool is_waiting;
  * Stage 0 is late with its second chunk, from when stage 1 is about to wait for
  * it in its F.
  */
-static weft_status late_forward(void *context, const wefti_pipeline_work *work)
+static weft_status late_forward(void *context, const weft_pipeline_work *work)
 {
     (void)context;
-    weft_status status = wefti_rows_wait(work->input, TOY_CHUNK_ROWS);
+    weft_status status = weft_rows_wait(work->input, TOY_CHUNK_ROWS);
     if (work->input) {
         atomic_store(&is_waiting, true);
-        return status == WEFT_OK ? wefti_rows_wait(work->input, TOY_ROWS)
+        return status == WEFT_OK ? weft_rows_wait(work->input, TOY_ROWS)
                                  : status;
     }
     memset(work->output->data, 0, TOY_CELLS * sizeof(uint64_t));
-    status = wefti_rows_signal(work->output, TOY_CHUNK_ROWS);
+    status = weft_rows_signal(work->output, TOY_CHUNK_ROWS);
     struct timespec nap = {0, 1000000};
     for (int ms = 0; ms < 20000 && !atomic_load(&is_waiting); ms++) {
         nanosleep(&nap, NULL);
@@ -156,7 +156,7 @@ static weft_status late_forward(void *context, const wefti_pipeline_work *work)
     return status;
 }
 
-static weft_status no_backward(void *context, const wefti_pipeline_work *work)
+static weft_status no_backward(void *context, const weft_pipeline_work *work)
 {
     (void)context;
     (void)work;
@@ -166,19 +166,18 @@ static weft_status no_backward(void *context, const wefti_pipeline_work *work)
 static int ledger_rank(weft_comm *comm, void *context)
 {
     job *it = context;
-    wefti_pipeline *pipeline = NULL;
-    wefti_pipeline_config config = job_config(it, comm, NULL);
+    weft_pipeline *pipeline = NULL;
+    weft_pipeline_config config = job_config(it, comm, NULL);
     weft_step_report report = {.size_bytes = sizeof(report)};
     int wrong = weft_ledger_create(1000, &config.ledger) != WEFT_OK ||
                 weft_ledger_attach(config.ledger, comm) != WEFT_OK ||
-                wefti_pipeline_create(&config, &pipeline) != WEFT_OK ||
+                weft_pipeline_create(&config, &pipeline) != WEFT_OK ||
                 weft_ledger_step(config.ledger, &report) != WEFT_OK ||
-                wefti_pipeline_run(pipeline, SIZE_MAX) != WEFT_OK ||
+                weft_pipeline_run(pipeline, SIZE_MAX) != WEFT_OK ||
                 weft_ledger_step(config.ledger, &report) != WEFT_OK;
     const wefti_actions *list = &it->schedule->lists[weft_comm_get_rank(comm)];
     for (size_t k = 0; k < list->count && wrong == 0; k++) {
-        const wefti_pipeline_span *span =
-            &wefti_pipeline_get_spans(pipeline)[k];
+        const weft_pipeline_span *span = &weft_pipeline_get_spans(pipeline)[k];
         if (list->items[k].type == WEFT_ACTION_F &&
             weft_comm_get_rank(comm) == 1) {
             int64_t least_ns = LATE_MS * INT64_C(500000);
@@ -193,7 +192,7 @@ static int ledger_rank(weft_comm *comm, void *context)
                 (long long)report.compute_ns, (long long)report.bubble_ns,
                 (long long)report.step_ns);
     }
-    wefti_pipeline_destroy(pipeline);
+    weft_pipeline_destroy(pipeline);
     weft_ledger_detach(config.ledger, comm);
     weft_ledger_destroy(config.ledger);
     return wrong;
@@ -205,7 +204,9 @@ static void test_pipeline_waits_inside_compute_are_bubble(void **state)
     weft_schedule *schedule = make_lowered("gpipe", 2, 1, WEFT_LOWERING_SENDER);
     job it = {.schedule = schedule,
               .chunk_rows = TOY_CHUNK_ROWS,
-              .calls = {.forward = late_forward, .backward = no_backward}};
+              .calls = {.size_bytes = sizeof(weft_pipeline_calls),
+                        .forward = late_forward,
+                        .backward = no_backward}};
     assert_int_equal(job_run(&it, ledger_rank, 60000), 0);
     weft_schedule_destroy(schedule);
 }

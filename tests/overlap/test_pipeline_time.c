@@ -29,7 +29,7 @@ static void pass_time(int64_t length_ns)
     }
 }
 
-static weft_status wait_work(void *context, const wefti_pipeline_work *work)
+static weft_status wait_work(void *context, const weft_pipeline_work *work)
 {
     (void)context;
     double ms = work->type == WEFT_ACTION_F   ? f_ms
@@ -44,14 +44,14 @@ static int timed_rank(weft_comm *comm, void *context)
 {
     job *it = context;
     int rank = weft_comm_get_rank(comm);
-    wefti_pipeline *pipeline = NULL;
-    wefti_pipeline_config config = job_config(it, comm, NULL);
-    weft_status status = wefti_pipeline_create(&config, &pipeline);
+    weft_pipeline *pipeline = NULL;
+    weft_pipeline_config config = job_config(it, comm, NULL);
+    weft_status status = weft_pipeline_create(&config, &pipeline);
     for (int step = 0; step < STEPS && status == WEFT_OK; step++) {
         weft_schedule_run run;
-        status = wefti_pipeline_run(pipeline, SIZE_MAX);
+        status = weft_pipeline_run(pipeline, SIZE_MAX);
         if (status == WEFT_OK) {
-            status = wefti_pipeline_measure(pipeline, NULL, 1e6, &run, NULL);
+            status = weft_pipeline_measure(pipeline, NULL, 1e6, &run, NULL);
         }
         if (status == WEFT_OK) {
             if (rank == 0) {
@@ -60,7 +60,7 @@ static int timed_rank(weft_comm *comm, void *context)
             weft_schedule_run_fini(&run);
         }
     }
-    wefti_pipeline_destroy(pipeline);
+    weft_pipeline_destroy(pipeline);
     return status != WEFT_OK;
 }
 
@@ -84,7 +84,8 @@ static void compare(const char *name, int ranks, int microbatches)
     ASSERT_OK(weft_schedule_release(schedule));
     job it = {.schedule = schedule,
               .chunk_rows = TOY_CHUNK_ROWS,
-              .calls = {.forward = wait_work,
+              .calls = {.size_bytes = sizeof(weft_pipeline_calls),
+                        .forward = wait_work,
                         .backward = wait_work,
                         .backward_input = wait_work,
                         .backward_weight = wait_work}};

@@ -73,7 +73,7 @@ static void find_gradients(const weft_schedule *schedule, uint64_t step,
 /* ---- the calls ------------------------------------------------------------
  */
 
-static void complain(toy *it, const wefti_pipeline_work *work, const char *what)
+static void complain(toy *it, const weft_pipeline_work *work, const char *what)
 {
     if (it->wrong++ < 4) {
         fprintf(stderr, "rank %d, step %" PRIu64 ", stage %d, %d: %s\n",
@@ -109,19 +109,19 @@ static void run_cells(toy *it, cells *moved)
     }
 }
 
-static void read_cells(toy *it, const wefti_rows *rows, size_t at, size_t count,
+static void read_cells(toy *it, const weft_rows *rows, size_t at, size_t count,
                        uint64_t *out)
 {
     run_cells(it, &(cells){out, (uint64_t *)rows->data + at, count});
 }
 
-static void write_cells(toy *it, const wefti_rows *rows, size_t at,
-                        size_t count, const uint64_t *values)
+static void write_cells(toy *it, const weft_rows *rows, size_t at, size_t count,
+                        const uint64_t *values)
 {
     run_cells(it, &(cells){(uint64_t *)rows->data + at, values, count});
 }
 
-static toy_slot *slot_of(toy *it, const wefti_pipeline_work *work)
+static toy_slot *slot_of(toy *it, const weft_pipeline_work *work)
 {
     static toy_slot nowhere;
     if (work->slot < 0 || (size_t)work->slot >= it->slots) {
@@ -131,7 +131,7 @@ static toy_slot *slot_of(toy *it, const wefti_pipeline_work *work)
     return &it->slot[work->slot];
 }
 
-static toy_slot *own_slot(toy *it, const wefti_pipeline_work *work)
+static toy_slot *own_slot(toy *it, const weft_pipeline_work *work)
 {
     toy_slot *slot = slot_of(it, work);
     if (slot->stage != work->stage || slot->microbatch != work->microbatch) {
@@ -140,7 +140,7 @@ static toy_slot *own_slot(toy *it, const wefti_pipeline_work *work)
     return slot;
 }
 
-static toy_slot *free_slot(toy *it, const wefti_pipeline_work *work)
+static toy_slot *free_slot(toy *it, const weft_pipeline_work *work)
 {
     toy_slot *slot = slot_of(it, work);
     if (slot->stage != -1) {
@@ -152,8 +152,8 @@ static toy_slot *free_slot(toy *it, const wefti_pipeline_work *work)
 }
 
 /* A row from before, or from the tokens. */
-static weft_status read_row(toy *it, const wefti_pipeline_work *work,
-                            size_t row, uint64_t *out)
+static weft_status read_row(toy *it, const weft_pipeline_work *work, size_t row,
+                            uint64_t *out)
 {
     if (!work->input) {
         for (size_t e = 0; e < TOY_ELEMS; e++) {
@@ -163,12 +163,12 @@ static weft_status read_row(toy *it, const wefti_pipeline_work *work,
         return WEFT_OK;
     }
     weft_status status =
-        it->hurried ? WEFT_OK : wefti_rows_wait(work->input, row + 1);
+        it->hurried ? WEFT_OK : weft_rows_wait(work->input, row + 1);
     read_cells(it, work->input, row * TOY_ELEMS, TOY_ELEMS, out);
     return status;
 }
 
-static void spoil(toy *it, const wefti_rows *rows)
+static void spoil(toy *it, const weft_rows *rows)
 {
     uint64_t spoilt[TOY_CELLS];
     for (size_t c = 0; c < TOY_CELLS; c++) {
@@ -179,7 +179,7 @@ static void spoil(toy *it, const wefti_rows *rows)
     }
 }
 
-static weft_status forward(void *context, const wefti_pipeline_work *work)
+static weft_status forward(void *context, const weft_pipeline_work *work)
 {
     toy *it = context;
     toy_slot *slot = free_slot(it, work);
@@ -195,7 +195,7 @@ static weft_status forward(void *context, const wefti_pipeline_work *work)
             write_cells(it, work->output, at, TOY_ELEMS, slot->y + at);
         }
         if (status == WEFT_OK && row % 3 == 0) { /* the rest: the executor */
-            status = wefti_rows_signal(work->output, row + 1);
+            status = weft_rows_signal(work->output, row + 1);
         }
     }
     if (work->last != !work->output || work->first != !work->input) {
@@ -211,8 +211,7 @@ static weft_status forward(void *context, const wefti_pipeline_work *work)
     return status;
 }
 
-static weft_status backward_input(void *context,
-                                  const wefti_pipeline_work *work)
+static weft_status backward_input(void *context, const weft_pipeline_work *work)
 {
     toy *it = context;
     toy_slot *slot = own_slot(it, work);
@@ -233,7 +232,7 @@ static weft_status backward_input(void *context,
             write_cells(it, work->output, at, TOY_ELEMS, dx);
         }
         if (status == WEFT_OK && row % 4 == 0) {
-            status = wefti_rows_signal(work->output, row + 1);
+            status = weft_rows_signal(work->output, row + 1);
         }
     }
     if (status == WEFT_OK && !it->hurried) {
@@ -243,7 +242,7 @@ static weft_status backward_input(void *context,
 }
 
 static weft_status backward_weight(void *context,
-                                   const wefti_pipeline_work *work)
+                                   const weft_pipeline_work *work)
 {
     toy *it = context;
     toy_slot *slot = own_slot(it, work);
@@ -258,23 +257,23 @@ static weft_status backward_weight(void *context,
     return WEFT_OK;
 }
 
-static weft_status backward(void *context, const wefti_pipeline_work *work)
+static weft_status backward(void *context, const weft_pipeline_work *work)
 {
     weft_status status = backward_input(context, work);
-    wefti_pipeline_work w = *work;
+    weft_pipeline_work w = *work;
     w.input = w.output = NULL;
     return status == WEFT_OK ? backward_weight(context, &w) : status;
 }
 
-static weft_status pair(void *context, const wefti_pipeline_work *f,
-                        const wefti_pipeline_work *b)
+static weft_status pair(void *context, const weft_pipeline_work *f,
+                        const weft_pipeline_work *b)
 {
     weft_status status = backward(context, b); /* any order is legal */
     return status == WEFT_OK ? forward(context, f) : status;
 }
 
 /* Back from where it was kept: computed again, or from the host. */
-static weft_status bring_back(void *context, const wefti_pipeline_work *work)
+static weft_status bring_back(void *context, const weft_pipeline_work *work)
 {
     toy *it = context;
     toy_slot *slot = free_slot(it, work);
@@ -286,7 +285,7 @@ static weft_status bring_back(void *context, const wefti_pipeline_work *work)
     return WEFT_OK;
 }
 
-static weft_status offload(void *context, const wefti_pipeline_work *work)
+static weft_status offload(void *context, const weft_pipeline_work *work)
 {
     toy *it = context;
     toy_slot *slot = own_slot(it, work);
@@ -295,7 +294,7 @@ static weft_status offload(void *context, const wefti_pipeline_work *work)
     return WEFT_OK;
 }
 
-static weft_status release(void *context, const wefti_pipeline_work *work)
+static weft_status release(void *context, const weft_pipeline_work *work)
 {
     toy *it = context;
     (void)work;
@@ -319,32 +318,34 @@ static weft_status whole(void *context, weft_action_type type, int stage)
     return WEFT_OK;
 }
 
-const wefti_pipeline_calls toy_calls = {.forward = forward,
-                                        .backward_input = backward_input,
-                                        .backward_weight = backward_weight,
-                                        .recompute = bring_back,
-                                        .offload = offload,
-                                        .reload = bring_back,
-                                        .release = release,
-                                        .whole = whole};
+const weft_pipeline_calls toy_calls = {.size_bytes = sizeof(toy_calls),
+                                       .forward = forward,
+                                       .backward_input = backward_input,
+                                       .backward_weight = backward_weight,
+                                       .recompute = bring_back,
+                                       .offload = offload,
+                                       .reload = bring_back,
+                                       .release = release,
+                                       .whole = whole};
 
-const wefti_pipeline_calls toy_calls_whole = {.forward = forward,
-                                              .backward_input = backward_input,
-                                              .backward_weight =
-                                                  backward_weight,
-                                              .backward = backward,
-                                              .pair = pair,
-                                              .recompute = bring_back,
-                                              .offload = offload,
-                                              .reload = bring_back,
-                                              .release = release,
-                                              .whole = whole};
+const weft_pipeline_calls toy_calls_whole = {.size_bytes =
+                                                 sizeof(toy_calls_whole),
+                                             .forward = forward,
+                                             .backward_input = backward_input,
+                                             .backward_weight = backward_weight,
+                                             .backward = backward,
+                                             .pair = pair,
+                                             .recompute = bring_back,
+                                             .offload = offload,
+                                             .reload = bring_back,
+                                             .release = release,
+                                             .whole = whole};
 
 /* ---- steps ----------------------------------------------------------------
  */
 
 void toy_init(toy *it, const weft_schedule *schedule, weft_device *device,
-              int rank, const wefti_pipeline_peaks *peaks)
+              int rank, const weft_pipeline_peaks *peaks)
 {
     size_t stages = (size_t)schedule->stages;
     *it = (toy){.schedule = schedule,

@@ -12,7 +12,7 @@
 #ifndef TESTS_OVERLAP_TOY_H
 #define TESTS_OVERLAP_TOY_H
 
-#include "overlap/pipeline.h"
+#include "weft/pipeline.h"
 
 enum { TOY_ROWS = 13, TOY_ELEMS = 3, TOY_CHUNK_ROWS = 4 };
 enum { TOY_CELLS = TOY_ROWS * TOY_ELEMS };
@@ -43,13 +43,13 @@ typedef struct toy {
 
 /* Room for what a pipeline of these peaks needs. */
 void toy_init(toy *it, const weft_schedule *schedule, weft_device *device,
-              int rank, const wefti_pipeline_peaks *peaks);
+              int rank, const weft_pipeline_peaks *peaks);
 void toy_fini(toy *it);
 
-extern const wefti_pipeline_calls toy_calls;
+extern const weft_pipeline_calls toy_calls;
 
 /* The same with backward and pair in calls of their own. */
-extern const wefti_pipeline_calls toy_calls_whole;
+extern const weft_pipeline_calls toy_calls_whole;
 
 /* Begins a step: gradients are 0 again. */
 void toy_begin(toy *it, uint64_t step);

@@ -117,16 +117,19 @@ static bool has_planned_peaks(const wefti_replica *replica)
 {
     const wefti_pipe *pipe = &replica->pipe;
     const wefti_replica_config *own = &replica->config;
-    const wefti_pipeline_config config = {.schedule = pipe->schedule,
-                                          .rows =
-                                              own->micro_batch * own->shape.seq,
-                                          .row_elems = own->shape.hidden,
-                                          .dtype = WEFTI_REAL_DTYPE};
-    wefti_pipeline_peaks planned, held;
-    scratch_require(wefti_pipeline_predict(&config, pipe->rank, &planned) ==
+    const weft_pipeline_config config = {.size_bytes = sizeof(config),
+                                         .schedule = pipe->schedule,
+                                         .rows =
+                                             own->micro_batch * own->shape.seq,
+                                         .row_elems = own->shape.hidden,
+                                         .dtype = WEFTI_REAL_DTYPE};
+    weft_pipeline_peaks planned = {.size_bytes = sizeof(planned)},
+                        held = {.size_bytes = sizeof(held)};
+    scratch_require(weft_pipeline_predict(&config, pipe->rank, &planned) ==
                         WEFT_OK,
                     weft_error_text());
-    wefti_pipeline_get_peaks(pipe->pipeline, &held);
+    scratch_require(weft_pipeline_get_peaks(pipe->pipeline, &held) == WEFT_OK,
+                    weft_error_text());
     return planned.slots == (int)pipe->slots && planned.slots == held.slots &&
            planned.kept == held.kept && planned.received == held.received &&
            planned.held == held.held && planned.buffers == held.buffers &&
@@ -143,7 +146,7 @@ static size_t count_late_parameters(const wefti_replica *replica)
     const weft_action *actions;
     size_t count =
         weft_schedule_get_actions(pipe->schedule, pipe->rank, &actions);
-    const wefti_pipeline_span *spans = wefti_pipeline_get_spans(pipe->pipeline);
+    const weft_pipeline_span *spans = weft_pipeline_get_spans(pipe->pipeline);
     size_t late = 0;
     const weft_action *first = NULL;
     for (size_t i = 0; i < count; i++) {

@@ -57,7 +57,7 @@ static void accumulate(const wefti_parameters *plan, size_t first, size_t count,
     assert_int_equal(wefti_gradient_init(&gradient, plan, count), WEFT_OK);
     for (size_t number = 0; number < count; number++) {
         for (size_t i = plan->bucket_count; i > 0; i--) {
-            const wefti_bucket_extent *bucket = &plan->buckets[i - 1];
+            const weft_bucket_extent *bucket = &plan->buckets[i - 1];
             for (size_t k = 0; k < bucket->share_elems; k++) {
                 size_t element = bucket->start_elems + k;
                 gradient.leaf[element] = noise(first + number, element);

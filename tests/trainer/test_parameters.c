@@ -33,7 +33,7 @@ static void check_places(const wefti_parameters *plan)
     size_t end = 0;
     for (size_t i = 0; i < plan->tensor_count; i++) {
         const wefti_tensor *tensor = &plan->tensors[i];
-        const wefti_bucket_extent *bucket = &plan->buckets[tensor->bucket];
+        const weft_bucket_extent *bucket = &plan->buckets[tensor->bucket];
         assert_true(tensor->start_elems >= end);
         assert_int_equal(tensor->start_elems % WEFTI_TENSOR_ALIGN_ELEMS, 0);
         end = tensor->start_elems + tensor->rows * tensor->columns;
@@ -43,7 +43,7 @@ static void check_places(const wefti_parameters *plan)
     }
     size_t start = 0, own = 0;
     for (size_t i = 0; i < plan->bucket_count; i++) {
-        const wefti_bucket_extent *bucket = &plan->buckets[i];
+        const weft_bucket_extent *bucket = &plan->buckets[i];
         assert_int_equal(bucket->start_elems, start);
         assert_int_equal(bucket->start_elems % WEFTI_BLOCK_ELEMS, 0);
         assert_int_equal(bucket->share_elems % WEFTI_BLOCK_ELEMS, 0);

@@ -112,11 +112,11 @@ static void test_log_finds_the_median_of_the_last_steps(void **state)
     const double times_ms[STEPS] = {1, 2, 3, 4, 210, 208, 209, 215, 466};
     weft_comm *comm = open_comm();
     wefti_step_log log;
-    const wefti_pipeline_span *found;
+    const weft_pipeline_span *found;
     uint64_t step;
     ASSERT_OK(wefti_step_log_init(&log, ACTIONS, MOST));
     for (uint64_t k = 0; k < STEPS; k++) {
-        wefti_pipeline_span spans[ACTIONS] = {{.begin_ns = (int64_t)k}};
+        weft_pipeline_span spans[ACTIONS] = {{.begin_ns = (int64_t)k}};
         spans[ACTIONS - 1].end_ns = 100 + (int64_t)k;
         wefti_step_log_add(&log, k + 1, times_ms[k], spans);
     }
@@ -128,7 +128,7 @@ static void test_log_finds_the_median_of_the_last_steps(void **state)
     /* A list so long that one step is all there is room for. */
     ASSERT_OK(wefti_step_log_init(&log, 1000000, MOST));
     assert_int_equal(log.room, 1);
-    wefti_pipeline_span *many = calloc(1000000, sizeof(*many));
+    weft_pipeline_span *many = calloc(1000000, sizeof(*many));
     wefti_step_log_add(&log, 7, 1, many);
     free(many);
     ASSERT_OK(wefti_step_log_find(&log, comm, &step, &found));

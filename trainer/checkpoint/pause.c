@@ -69,7 +69,7 @@ static weft_status reserve(wefti_pause *pause)
     weft_status status = WEFT_OK;
     memset(pause->live, 1, pipe->slots);
     pause->mark.state_bytes =
-        wefti_pipeline_get_state_bytes_most(pipe->pipeline);
+        weft_pipeline_get_state_bytes_most(pipe->pipeline);
     for (size_t c = 0; c < pause->cut_count && status == WEFT_OK; c++) {
         pause->mark.position = pause->ends[c];
         wefti_pause_list(pause);
@@ -152,8 +152,8 @@ static weft_status await_reduced(const wefti_pause *pause, size_t position)
 static weft_status stop(wefti_pause *pause, size_t cut)
 {
     wefti_replica *replica = pause->replica;
-    wefti_pipeline *pipeline = replica->pipe.pipeline;
-    weft_status status = wefti_pipeline_settle(pipeline);
+    weft_pipeline *pipeline = replica->pipe.pipeline;
+    weft_status status = weft_pipeline_settle(pipeline);
     if (status == WEFT_OK) { /* parameters that nobody has used yet */
         status = wefti_replica_settle(replica);
     }
@@ -172,7 +172,7 @@ static weft_status stop(wefti_pause *pause, size_t cut)
                                      .place = pause->places[cut],
                                      .position = pause->ends[cut]};
     if (pause->mark.position < pause->actions) {
-        pause->mark.state_bytes = wefti_pipeline_get_state_bytes(pipeline);
+        pause->mark.state_bytes = weft_pipeline_get_state_bytes(pipeline);
     }
     status = wefti_pause_take(pause);
     if (status == WEFT_OK) {
@@ -187,7 +187,7 @@ static weft_status advance(wefti_pause *pause, size_t *at, size_t end)
 {
     weft_status status = WEFT_OK;
     if (*at < end) {
-        status = wefti_pipeline_run(pause->replica->pipe.pipeline, end);
+        status = weft_pipeline_run(pause->replica->pipe.pipeline, end);
         *at = end;
     }
     return status;

@@ -80,7 +80,7 @@ void wefti_pause_destroy(wefti_pause *pause);
  * wefti_pause_run - the step's list, with its cuts; from where the copy stands,
  * if there is one to go on from. What begins a step has been done.
  *
- * Returns     as wefti_pipeline_run | what writing the snapshot before has
+ * Returns     as weft_pipeline_run | what writing the snapshot before has
  *             come to, on all ranks alike.
  */
 WEFT_NODISCARD weft_status wefti_pause_run(wefti_pause *pause);

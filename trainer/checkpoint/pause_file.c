@@ -161,7 +161,7 @@ static weft_status read_mark(wefti_pause *pause,
 {
     const wefti_pipe *pipe = &pause->replica->pipe;
     int64_t fields[FIELDS];
-    size_t most = wefti_pipeline_get_state_bytes_most(pipe->pipeline);
+    size_t most = weft_pipeline_get_state_bytes_most(pipe->pipeline);
     weft_status status = wefti_checkpoint_reader_get(
         reader, "inside", WEFT_DTYPE_I64, fields, FIELDS);
     if (status == WEFT_OK) {

@@ -5,7 +5,7 @@
  *
  *   values.B first.B second.B   this rank's shares: the step's beginning
  *   losses                      of all sequences, as far as they are known here
- *   pipeline                    the executor's, see wefti_pipeline_pack
+ *   pipeline                    the executor's, see weft_pipeline_pack
  *   slot.N                      a live slot
  *   level.K.P                   of part P: the sum of 2^K micro-batches
  *   leaf.P                      all of them, before it is reduced
@@ -92,7 +92,7 @@ static void add_part(wefti_pause *pause, real *flat, size_t first_bucket,
 {
     const wefti_parameters *plan = &pause->replica->plan;
     if (first_bucket < buckets_end) {
-        const wefti_bucket_extent *last = &plan->buckets[buckets_end - 1];
+        const weft_bucket_extent *last = &plan->buckets[buckets_end - 1];
         size_t start = plan->buckets[first_bucket].start_elems;
         size_t end = last->start_elems + last->share_elems * plan->nranks;
         add(pause, WEFTI_REAL_DTYPE, flat + start, end - start, "%s.%zu", name,
@@ -207,7 +207,7 @@ weft_status wefti_pause_take(wefti_pause *pause)
     wefti_pipe *pipe = &pause->replica->pipe;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < pipe->slots; i++) {
-        pause->live[i] = wefti_pipeline_is_slot_live(pipe->pipeline, (int)i);
+        pause->live[i] = weft_pipeline_is_slot_live(pipe->pipeline, (int)i);
     }
     wefti_pause_list(pause);
     unsigned char *copies = pause->replica->saver->copy;
@@ -219,7 +219,7 @@ weft_status wefti_pause_take(wefti_pause *pause)
         if (piece->live) {
             memcpy(copy, piece->live, bytes_of(piece));
         } else {
-            status = wefti_pipeline_pack(pipe->pipeline, copy);
+            status = weft_pipeline_pack(pipe->pipeline, copy);
         }
     }
     return status;
@@ -231,10 +231,10 @@ static weft_status check_applied(const wefti_pause *pause)
     const wefti_pipe *pipe = &pause->replica->pipe;
     bool same =
         pause->mark.state_bytes == 0 ||
-        wefti_pipeline_get_position(pipe->pipeline) == pause->mark.position;
+        weft_pipeline_get_position(pipe->pipeline) == pause->mark.position;
     for (size_t i = 0; i < pipe->slots; i++) {
         same = same && (pause->live[i] != 0) ==
-                           wefti_pipeline_is_slot_live(pipe->pipeline, (int)i);
+                           weft_pipeline_is_slot_live(pipe->pipeline, (int)i);
     }
     return same ? WEFT_OK
                 : wefti_error(WEFT_ERR_INVALID,
@@ -255,7 +255,7 @@ weft_status wefti_pause_apply(wefti_pause *pause)
         if (piece->live) {
             memcpy(piece->live, copy, bytes_of(piece));
         } else {
-            status = wefti_pipeline_unpack(pipe->pipeline, copy, piece->elems);
+            status = weft_pipeline_unpack(pipe->pipeline, copy, piece->elems);
         }
     }
     for (size_t i = 0; i < pipe->stage_count; i++) {

@@ -109,7 +109,7 @@ static void close_bucket(wefti_parameters *plan, const wefti_tensor *first,
     size_t share =
         round_up(used, plan->nranks * WEFTI_BLOCK_ELEMS) / plan->nranks;
     plan->buckets[plan->bucket_count] =
-        (wefti_bucket_extent){plan->flat_elems, share};
+        (weft_bucket_extent){plan->flat_elems, share};
     plan->blocks[plan->bucket_count] = (wefti_bucket_blocks){
         first->first_block, used / WEFTI_BLOCK_ELEMS, first->copy};
     plan->bucket_count++;
@@ -269,7 +269,7 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
 size_t wefti_parameters_share(const wefti_parameters *plan, size_t bucket,
                               size_t rank)
 {
-    const wefti_bucket_extent *extent = &plan->buckets[bucket];
+    const weft_bucket_extent *extent = &plan->buckets[bucket];
     return extent->start_elems + rank * extent->share_elems;
 }
 

@@ -24,7 +24,7 @@
 #define TRAINER_MODEL_PARAMETERS_H
 
 #include "kernels/math/real.h"
-#include "overlap/bucket.h"
+#include "weft/bucket.h"
 #include "weft/status.h"
 
 #include <stdbool.h>
@@ -104,7 +104,7 @@ typedef struct wefti_parameters {
     wefti_layer_run *parts; /* in order of layers */
     size_t part_count;
     bool copies_head; /* tied, and cut: see above */
-    wefti_bucket_extent *buckets;
+    weft_bucket_extent *buckets;
     wefti_bucket_blocks *blocks; /* [bucket_count] */
     size_t bucket_count;
     size_t flat_elems;      /* of the whole array, padding included */

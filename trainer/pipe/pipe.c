@@ -146,22 +146,23 @@ weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
     return status;
 }
 
-static wefti_pipeline_config configure_pipeline(const wefti_pipe *pipe,
-                                                const wefti_pipe_config *config,
-                                                wefti_replica *replica)
+static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
+                                               const wefti_pipe_config *config,
+                                               wefti_replica *replica)
 {
     const wefti_replica_config *own = &replica->config;
-    return (wefti_pipeline_config){.schedule = pipe->schedule,
-                                   .comm = pipe->line,
-                                   .device = own->device,
-                                   .ledger = own->ledger,
-                                   .rows = own->micro_batch * own->shape.seq,
-                                   .row_elems = own->shape.hidden,
-                                   .dtype = WEFTI_REAL_DTYPE,
-                                   .chunk_rows = config->chunk_rows,
-                                   .calls = config->waits ? wefti_pipe_waits
-                                                          : wefti_pipe_calls,
-                                   .context = replica};
+    return (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
+                                  .schedule = pipe->schedule,
+                                  .comm = pipe->line,
+                                  .device = own->device,
+                                  .ledger = own->ledger,
+                                  .rows = own->micro_batch * own->shape.seq,
+                                  .row_elems = own->shape.hidden,
+                                  .dtype = WEFTI_REAL_DTYPE,
+                                  .chunk_rows = config->chunk_rows,
+                                  .calls = config->waits ? &wefti_pipe_waits
+                                                         : &wefti_pipe_calls,
+                                  .context = replica};
 }
 
 static wefti_stage_config
@@ -294,7 +295,8 @@ static wefti_pipe_reduce untied(const wefti_parameters *plan, size_t part)
 static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
                                wefti_pipe_reduce reduce)
 {
-    wefti_bucket_config config = {
+    weft_bucket_config config = {
+        .size_bytes = sizeof(config),
         .comm = pipe->group,
         .device = replica->config.device,
         .collective = WEFT_COLLECTIVE_REDUCESCATTER,
@@ -307,7 +309,7 @@ static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
         .label = "gradients"};
     wefti_pipe_reduce *own = &pipe->reduces[pipe->reduce_count++];
     *own = reduce;
-    return wefti_bucket_create(&config, &own->set);
+    return weft_bucket_create(&config, &own->set);
 }
 
 static weft_status make_reduces(wefti_pipe *pipe, const wefti_replica *replica)
@@ -339,10 +341,10 @@ weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
                                 wefti_replica *replica, double *bytes_out)
 {
     wefti_pipe planned = *pipe;
-    wefti_pipeline_config executed =
+    weft_pipeline_config executed =
         configure_pipeline(&planned, config, replica);
-    wefti_pipeline_peaks peaks;
-    weft_status status = wefti_pipeline_predict(&executed, pipe->rank, &peaks);
+    weft_pipeline_peaks peaks = {.size_bytes = sizeof(peaks)};
+    weft_status status = weft_pipeline_predict(&executed, pipe->rank, &peaks);
     if (status == WEFT_OK) {
         planned.workspace.sequences = replica->config.micro_batch;
         *bytes_out = (double)peaks.slots *
@@ -356,9 +358,9 @@ weft_status wefti_pipe_estimate(const wefti_pipe *pipe,
 weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
                             wefti_replica *replica)
 {
-    wefti_pipeline_config executed = configure_pipeline(pipe, config, replica);
-    wefti_pipeline_peaks peaks;
-    weft_status status = wefti_pipeline_predict(&executed, pipe->rank, &peaks);
+    weft_pipeline_config executed = configure_pipeline(pipe, config, replica);
+    weft_pipeline_peaks peaks = {.size_bytes = sizeof(peaks)};
+    weft_status status = weft_pipeline_predict(&executed, pipe->rank, &peaks);
     if (status == WEFT_OK) {
         pipe->buffer_bytes = peaks.bytes;
         status = wefti_workspace_init(&pipe->workspace, &replica->plan.shape,
@@ -380,7 +382,7 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
     if (status == WEFT_OK) {
         status = make_reduces(pipe, replica);
     }
-    return status == WEFT_OK ? wefti_pipeline_create(&executed, &pipe->pipeline)
+    return status == WEFT_OK ? weft_pipeline_create(&executed, &pipe->pipeline)
                              : status;
 }
 
@@ -396,9 +398,9 @@ void wefti_pipe_abort(wefti_pipe *pipe)
 
 void wefti_pipe_fini(wefti_pipe *pipe)
 {
-    wefti_pipeline_destroy(pipe->pipeline);
+    weft_pipeline_destroy(pipe->pipeline);
     for (size_t i = 0; i < pipe->reduce_count; i++) {
-        wefti_bucket_destroy(pipe->reduces[i].set);
+        weft_bucket_destroy(pipe->reduces[i].set);
     }
     free(pipe->reduces);
     wefti_storage_free(pipe->tied);

@@ -19,10 +19,10 @@
 #ifndef TRAINER_PIPE_PIPE_H
 #define TRAINER_PIPE_PIPE_H
 
-#include "overlap/bucket.h"
-#include "overlap/pipeline.h"
 #include "trainer/model/stage.h"
+#include "weft/bucket.h"
 #include "weft/ledger.h"
+#include "weft/pipeline.h"
 
 struct wefti_replica;
 
@@ -38,7 +38,7 @@ typedef struct wefti_pipe_stage {
 /* Buckets that are reduced together. */
 typedef struct wefti_pipe_reduce {
     size_t first_bucket, buckets_end;
-    wefti_bucket_set *set;
+    weft_bucket_set *set;
 } wefti_pipe_reduce;
 
 typedef struct wefti_pipe {
@@ -60,12 +60,12 @@ typedef struct wefti_pipe {
     size_t kept_count;
     size_t kept_bytes;
     size_t buffer_bytes; /* the executor's, all */
-    wefti_pipeline *pipeline;
+    weft_pipeline *pipeline;
     int32_t *tokens[2];  /* of the forward and of the backward of a pair */
     int32_t *targets[2]; /* [micro_batch][seq] each */
     real *rows[2];       /* [tokens][hidden]: from stage to stage of chain */
     real *tied;          /* [vocab][hidden]: the other end's; or NULL */
-    wefti_bucket_mode mode;
+    weft_bucket_mode mode;
 } wefti_pipe;
 
 /* What flows between stages, for the executor: chunks of so many rows. */
@@ -122,7 +122,7 @@ size_t wefti_pipe_copies(const wefti_pipe *pipe, weft_comm *job);
  * still under way are awaited where they are first used.
  */
 WEFT_NODISCARD weft_status wefti_pipe_train(struct wefti_replica *replica,
-                                            wefti_bucket_mode reduce);
+                                            weft_bucket_mode reduce);
 
 /* This rank's share of a bucket's gradients is the sum of all. */
 WEFT_NODISCARD weft_status wefti_pipe_reduced(const wefti_pipe *pipe,

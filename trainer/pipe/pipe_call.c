@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/replica.h"
+#include "weft/p2p.h"
 
 #include <string.h>
 
@@ -28,15 +29,15 @@ typedef struct doing {
 
 static weft_status wait_rows(void *context, size_t rows_end)
 {
-    return wefti_rows_wait(context, rows_end);
+    return weft_rows_wait(context, rows_end);
 }
 
 static weft_status signal_rows(void *context, size_t rows_end)
 {
-    return wefti_rows_signal(context, rows_end);
+    return weft_rows_signal(context, rows_end);
 }
 
-static wefti_port port_of(wefti_rows *rows,
+static wefti_port port_of(weft_rows *rows,
                           weft_status (*told)(void *context, size_t rows_end))
 {
     return rows ? (wefti_port){rows->data, {rows, told}} : (wefti_port){0};
@@ -63,11 +64,11 @@ static weft_status use(void *context, size_t tensor)
     size_t end = replica->plan.tensors[tensor].bucket + 1;
     weft_status status = WEFT_OK;
     while (replica->arrived < end && status == WEFT_OK) {
-        status = wefti_bucket_test(replica->gather, replica->arrived);
+        status = weft_bucket_test(replica->gather, replica->arrived);
         if (status == WEFT_INPROGRESS) {
-            wefti_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
-            status = wefti_bucket_wait(replica->gather, replica->arrived);
-            wefti_pipeline_resume(replica->pipe.pipeline);
+            weft_pipeline_stop(replica->pipe.pipeline, WEFT_WAIT_PARAM);
+            status = weft_bucket_wait(replica->gather, replica->arrived);
+            weft_pipeline_resume(replica->pipe.pipeline);
         }
         replica->arrived += status == WEFT_OK;
     }
@@ -75,7 +76,7 @@ static weft_status use(void *context, size_t tensor)
 }
 
 /* side: whose batch is filled in, FORWARD's or BACKWARD's. */
-static void begin(doing *act, void *context, const wefti_pipeline_work *work,
+static void begin(doing *act, void *context, const weft_pipeline_work *work,
                   int side)
 {
     wefti_replica *replica = context;
@@ -125,7 +126,7 @@ static weft_status end_forward(const doing *act, weft_status status)
 }
 
 /* What RECOMPUTE will begin with; the first stage's tokens are read again. */
-static void keep_input(const doing *act, const wefti_pipeline_work *work)
+static void keep_input(const doing *act, const weft_pipeline_work *work)
 {
     if (work->kept >= 0 && act->pass.input.rows) {
         memcpy(act->replica->pipe.kept[work->kept], act->pass.input.rows,
@@ -148,7 +149,7 @@ static weft_status end_weights(const doing *act, weft_status status)
     return WEFT_OK;
 }
 
-static weft_status forward(void *context, const wefti_pipeline_work *work)
+static weft_status forward(void *context, const weft_pipeline_work *work)
 {
     doing act;
     begin(&act, context, work, FORWARD);
@@ -159,7 +160,7 @@ static weft_status forward(void *context, const wefti_pipeline_work *work)
 }
 
 /* The output went long ago: what is written now is nobody's. */
-static weft_status recompute(void *context, const wefti_pipeline_work *work)
+static weft_status recompute(void *context, const weft_pipeline_work *work)
 {
     doing act;
     begin(&act, context, work, FORWARD);
@@ -172,22 +173,21 @@ static weft_status recompute(void *context, const wefti_pipeline_work *work)
     return end_forward(&act, wefti_stage_forward(act.own->stage, &act.pass));
 }
 
-static weft_status offload(void *context, const wefti_pipeline_work *work)
+static weft_status offload(void *context, const weft_pipeline_work *work)
 {
     const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
     memcpy(pipe->kept[work->kept], pipe->arenas[work->slot], pipe->slot_bytes);
     return WEFT_OK;
 }
 
-static weft_status reload(void *context, const wefti_pipeline_work *work)
+static weft_status reload(void *context, const weft_pipeline_work *work)
 {
     const wefti_pipe *pipe = &((wefti_replica *)context)->pipe;
     memcpy(pipe->arenas[work->slot], pipe->kept[work->kept], pipe->slot_bytes);
     return WEFT_OK;
 }
 
-static weft_status backward_input(void *context,
-                                  const wefti_pipeline_work *work)
+static weft_status backward_input(void *context, const weft_pipeline_work *work)
 {
     doing act;
     begin(&act, context, work, BACKWARD);
@@ -195,7 +195,7 @@ static weft_status backward_input(void *context,
 }
 
 static weft_status backward_weight(void *context,
-                                   const wefti_pipeline_work *work)
+                                   const weft_pipeline_work *work)
 {
     doing act;
     begin(&act, context, work, BACKWARD);
@@ -203,15 +203,15 @@ static weft_status backward_weight(void *context,
                        wefti_stage_backward_weights(act.own->stage, &act.pass));
 }
 
-static weft_status backward(void *context, const wefti_pipeline_work *work)
+static weft_status backward(void *context, const weft_pipeline_work *work)
 {
     doing act;
     begin(&act, context, work, BACKWARD);
     return end_weights(&act, wefti_stage_backward(act.own->stage, &act.pass));
 }
 
-static weft_status pair(void *context, const wefti_pipeline_work *up,
-                        const wefti_pipeline_work *down)
+static weft_status pair(void *context, const weft_pipeline_work *up,
+                        const weft_pipeline_work *down)
 {
     doing f, b;
     begin(&f, context, up, FORWARD);
@@ -231,11 +231,11 @@ static weft_status start_reduce(wefti_replica *replica,
 {
     weft_status status = wefti_replica_settle(replica);
     if (status == WEFT_OK) {
-        status = wefti_bucket_begin(reduce->set, replica->pipe.mode);
+        status = weft_bucket_begin(reduce->set, replica->pipe.mode);
     }
     for (size_t i = reduce->buckets_end - reduce->first_bucket;
          i > 0 && status == WEFT_OK; i--) {
-        status = wefti_bucket_ready(reduce->set, i - 1);
+        status = weft_bucket_ready(reduce->set, i - 1);
     }
     return status;
 }
@@ -255,16 +255,17 @@ static weft_status whole(void *context, weft_action_type type, int stage)
     return wefti_pipe_reduce_stage(replica, stage);
 }
 
-const wefti_pipeline_calls wefti_pipe_calls = {.forward = forward,
-                                               .backward_input = backward_input,
-                                               .backward_weight =
-                                                   backward_weight,
-                                               .backward = backward,
-                                               .pair = pair,
-                                               .recompute = recompute,
-                                               .offload = offload,
-                                               .reload = reload,
-                                               .whole = whole};
+const weft_pipeline_calls wefti_pipe_calls = {
+    .size_bytes = sizeof(wefti_pipe_calls),
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .backward = backward,
+    .pair = pair,
+    .recompute = recompute,
+    .offload = offload,
+    .reload = reload,
+    .whole = whole};
 
 /* The gradient of the other end of a tied embedding, from its rank. */
 static weft_status exchange_tied(wefti_pipe *pipe, real *own, size_t elems)
@@ -316,7 +317,7 @@ static weft_status sum_tied(wefti_replica *replica)
     return status;
 }
 
-weft_status wefti_pipe_train(wefti_replica *replica, wefti_bucket_mode reduce)
+weft_status wefti_pipe_train(wefti_replica *replica, weft_bucket_mode reduce)
 {
     wefti_pipe *pipe = &replica->pipe;
     pipe->mode = reduce;
@@ -325,7 +326,7 @@ weft_status wefti_pipe_train(wefti_replica *replica, wefti_bucket_mode reduce)
     }
     weft_status status = replica->pause
                              ? wefti_pause_run(replica->pause)
-                             : wefti_pipeline_run(pipe->pipeline, SIZE_MAX);
+                             : weft_pipeline_run(pipe->pipeline, SIZE_MAX);
     return status == WEFT_OK && replica->plan.copies_head ? sum_tied(replica)
                                                           : status;
 }
@@ -338,6 +339,6 @@ weft_status wefti_pipe_reduced(const wefti_pipe *pipe, size_t bucket)
         i++;
         WEFTI_ASSERT(i < pipe->reduce_count);
     }
-    return wefti_bucket_wait(pipe->reduces[i].set,
-                             bucket - pipe->reduces[i].first_bucket);
+    return weft_bucket_wait(pipe->reduces[i].set,
+                            bucket - pipe->reduces[i].first_bucket);
 }

@@ -8,10 +8,10 @@
 
 #include "trainer/pipe/pipe.h"
 
-extern const wefti_pipeline_calls wefti_pipe_calls;
+extern const weft_pipeline_calls wefti_pipe_calls;
 
 /* Waits in place of compute: config.pipe.waits (trainer/pipe/pipe_wait.c). */
-extern const wefti_pipeline_calls wefti_pipe_waits;
+extern const weft_pipeline_calls wefti_pipe_waits;
 
 /* REDUCE_GRAD of a stage, whatever its gradients are. */
 WEFT_NODISCARD weft_status

@@ -8,6 +8,7 @@
  * with the next micro-batch.
  */
 #include "trainer/replica.h"
+#include "weft/p2p.h"
 
 #include <stddef.h>
 

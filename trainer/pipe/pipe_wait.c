@@ -26,47 +26,46 @@ static void sleep_until(int64_t end_ns)
 }
 
 /* From when all of the input is there; then all of the output is. */
-static weft_status wait_for(double ms, const wefti_pipeline_work *work)
+static weft_status wait_for(double ms, const weft_pipeline_work *work)
 {
-    weft_status status = wefti_rows_wait(work->input, SIZE_MAX);
+    weft_status status = weft_rows_wait(work->input, SIZE_MAX);
     if (status == WEFT_OK) {
         sleep_until(wefti_clock_ns() + (int64_t)(ms * 1e6));
-        status = wefti_rows_signal(work->output, SIZE_MAX);
+        status = weft_rows_signal(work->output, SIZE_MAX);
     }
     return status;
 }
 
 static const weft_stage_cost *cost_of(void *context,
-                                      const wefti_pipeline_work *work)
+                                      const weft_pipeline_work *work)
 {
     const wefti_replica *replica = context;
     return &replica->config.pipe.waits[work->stage];
 }
 
-static weft_status forward(void *context, const wefti_pipeline_work *work)
+static weft_status forward(void *context, const weft_pipeline_work *work)
 {
     return wait_for(cost_of(context, work)->f, work);
 }
 
-static weft_status backward_input(void *context,
-                                  const wefti_pipeline_work *work)
+static weft_status backward_input(void *context, const weft_pipeline_work *work)
 {
     return wait_for(cost_of(context, work)->i, work);
 }
 
 static weft_status backward_weight(void *context,
-                                   const wefti_pipeline_work *work)
+                                   const weft_pipeline_work *work)
 {
     return wait_for(cost_of(context, work)->w, work);
 }
 
-static weft_status backward(void *context, const wefti_pipeline_work *work)
+static weft_status backward(void *context, const weft_pipeline_work *work)
 {
     return wait_for(cost_of(context, work)->b, work);
 }
 
 /* A copy takes no part of the time of compute. */
-static weft_status copy(void *context, const wefti_pipeline_work *work)
+static weft_status copy(void *context, const weft_pipeline_work *work)
 {
     (void)context;
     (void)work;
@@ -80,12 +79,13 @@ static weft_status whole(void *context, weft_action_type type, int stage)
     return wefti_pipe_reduce_stage(replica, stage);
 }
 
-const wefti_pipeline_calls wefti_pipe_waits = {.forward = forward,
-                                               .backward_input = backward_input,
-                                               .backward_weight =
-                                                   backward_weight,
-                                               .backward = backward,
-                                               .recompute = forward,
-                                               .offload = copy,
-                                               .reload = copy,
-                                               .whole = whole};
+const weft_pipeline_calls wefti_pipe_waits = {
+    .size_bytes = sizeof(wefti_pipe_waits),
+    .forward = forward,
+    .backward_input = backward_input,
+    .backward_weight = backward_weight,
+    .backward = backward,
+    .recompute = forward,
+    .offload = copy,
+    .reload = copy,
+    .whole = whole};

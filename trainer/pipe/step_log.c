@@ -39,7 +39,7 @@ void wefti_step_log_fini(wefti_step_log *log)
 }
 
 void wefti_step_log_add(wefti_step_log *log, uint64_t step, double time_ms,
-                        const wefti_pipeline_span *spans)
+                        const weft_pipeline_span *spans)
 {
     size_t at = log->count++ % log->room;
     log->steps[at] = step;
@@ -67,7 +67,7 @@ static uint64_t find_age(const wefti_step_log *log, uint64_t kept)
 
 weft_status wefti_step_log_find(const wefti_step_log *log, weft_comm *comm,
                                 uint64_t *step_out,
-                                const wefti_pipeline_span **spans_out)
+                                const weft_pipeline_span **spans_out)
 {
     uint64_t kept = log->count < log->room ? log->count : log->room;
     weft_status status = weft_allreduce(&kept, &kept, 1, WEFT_DTYPE_U64,

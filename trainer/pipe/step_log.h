@@ -7,15 +7,15 @@
 #ifndef TRAINER_PIPE_STEP_LOG_H
 #define TRAINER_PIPE_STEP_LOG_H
 
-#include "overlap/pipeline.h"
+#include "weft/pipeline.h"
 
 #include <stdint.h>
 
 /* zeros: nothing is kept yet */
 typedef struct wefti_step_log {
-    wefti_pipeline_span *spans; /* [room][actions] */
-    uint64_t *steps;            /* [room]: their numbers */
-    double *times_ms;           /* [room]: as whole steps took */
+    weft_pipeline_span *spans; /* [room][actions] */
+    uint64_t *steps;           /* [room]: their numbers */
+    double *times_ms;          /* [room]: as whole steps took */
     size_t actions, room;
     size_t count; /* added in all */
 } wefti_step_log;
@@ -30,7 +30,7 @@ void wefti_step_log_fini(wefti_step_log *log); /* also of zeros */
 
 /* spans  [actions], copied; all ranks add the same steps. */
 void wefti_step_log_add(wefti_step_log *log, uint64_t step, double time_ms,
-                        const wefti_pipeline_span *spans);
+                        const weft_pipeline_span *spans);
 
 /*
  * wefti_step_log_find - of the steps that all ranks have kept, one at least,
@@ -42,6 +42,6 @@ void wefti_step_log_add(wefti_step_log *log, uint64_t step, double time_ms,
  */
 WEFT_NODISCARD weft_status
 wefti_step_log_find(const wefti_step_log *log, weft_comm *comm,
-                    uint64_t *step_out, const wefti_pipeline_span **spans_out);
+                    uint64_t *step_out, const weft_pipeline_span **spans_out);
 
 #endif

@@ -18,8 +18,8 @@
 /* One step, from a barrier to where all parameters are back. */
 static weft_status time_step(wefti_replica *replica, double *ms_out)
 {
-    static const wefti_train_step_modes modes = {WEFTI_BUCKET_OVERLAPPED,
-                                                 WEFTI_BUCKET_OVERLAPPED};
+    static const wefti_train_step_modes modes = {WEFT_BUCKET_OVERLAPPED,
+                                                 WEFT_BUCKET_OVERLAPPED};
     static const double no_times[WEFTI_STEP_TIMES];
     wefti_train_step_result result;
     weft_status status = weft_barrier(replica->config.comm, NULL);
@@ -46,8 +46,8 @@ static weft_status time_steps(wefti_replica *replica, int warm_steps, int steps,
             WEFTI_ASSERT(trial->run_count < WEFTI_TRIAL_ROUNDS);
             trial->times_ms[trial->run_count] = ms;
             status =
-                wefti_pipeline_measure(replica->pipe.pipeline, NULL, unit_ns,
-                                       &trial->runs[trial->run_count], NULL);
+                weft_pipeline_measure(replica->pipe.pipeline, NULL, unit_ns,
+                                      &trial->runs[trial->run_count], NULL);
             trial->run_count += status == WEFT_OK;
         }
     }

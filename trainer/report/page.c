@@ -133,11 +133,11 @@ weft_status wefti_page_open_steps(wefti_page *page, size_t actions)
     return wefti_step_log_init(&page->steps, actions, WEFTI_SUMMARY_STEPS);
 }
 
-void wefti_page_keep(wefti_page *page, const wefti_pipeline *pipeline,
+void wefti_page_keep(wefti_page *page, const weft_pipeline *pipeline,
                      const wefti_metrics_step *step)
 {
     wefti_step_log_add(&page->steps, step->step, step->step_ms,
-                       wefti_pipeline_get_spans(pipeline));
+                       weft_pipeline_get_spans(pipeline));
 }
 
 void wefti_page_add(wefti_page *page, const wefti_metrics_step *step)
@@ -210,12 +210,12 @@ static const wefti_pipe_advice *find_given(const wefti_page *page)
 }
 
 weft_status wefti_page_gather_plan(wefti_page *page, weft_comm *comm,
-                                   wefti_pipeline *pipeline,
+                                   weft_pipeline *pipeline,
                                    const weft_schedule *schedule,
                                    const wefti_pipe_job *job)
 {
     const double unit_ns = 1e6; /* the page's times are ms */
-    const wefti_pipeline_span *spans = NULL;
+    const weft_pipeline_span *spans = NULL;
     weft_schedule_run measured;
     int64_t error_ns = 0;
     uint64_t step = 0;
@@ -225,8 +225,8 @@ weft_status wefti_page_gather_plan(wefti_page *page, weft_comm *comm,
     }
     weft_status status = wefti_step_log_find(&page->steps, comm, &step, &spans);
     if (status == WEFT_OK) {
-        status = wefti_pipeline_measure(pipeline, spans, unit_ns, &measured,
-                                        &error_ns);
+        status = weft_pipeline_measure(pipeline, spans, unit_ns, &measured,
+                                       &error_ns);
     }
     page->trace.clock_error_ns = error_ns > page->trace.clock_error_ns
                                      ? error_ns

@@ -12,7 +12,6 @@
 #ifndef TRAINER_REPORT_PAGE_H
 #define TRAINER_REPORT_PAGE_H
 
-#include "overlap/pipeline.h"
 #include "trainer/config/config.h"
 #include "trainer/pipe/step_log.h"
 #include "trainer/pipe/trials.h"
@@ -20,6 +19,7 @@
 #include "trainer/report/page_plan.h"
 #include "trainer/report/summary.h"
 #include "trainer/report/trace.h"
+#include "weft/pipeline.h"
 
 typedef struct wefti_page {
     char *path, *trace_path;
@@ -57,7 +57,7 @@ WEFT_NODISCARD weft_status wefti_page_open_steps(wefti_page *page,
 
 /* When the actions of a pipeline's step ran, just after it; all ranks keep the
  * same steps, the last ones. */
-void wefti_page_keep(wefti_page *page, const wefti_pipeline *pipeline,
+void wefti_page_keep(wefti_page *page, const weft_pipeline *pipeline,
                      const wefti_metrics_step *step);
 
 /* Rank 0: the same step, once all is known of it. */
@@ -79,11 +79,11 @@ WEFT_NODISCARD weft_status wefti_page_gather(wefti_page *page, weft_comm *comm,
  *
  * schedule    what the pipeline runs; borrowed until the page is gone.
  *
- * Returns     OK | as wefti_pipeline_measure and wefti_page_plan_init.
+ * Returns     OK | as weft_pipeline_measure and wefti_page_plan_init.
  */
 WEFT_NODISCARD weft_status wefti_page_gather_plan(wefti_page *page,
                                                   weft_comm *comm,
-                                                  wefti_pipeline *pipeline,
+                                                  weft_pipeline *pipeline,
                                                   const weft_schedule *schedule,
                                                   const wefti_pipe_job *job);
 

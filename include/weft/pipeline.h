@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/pipeline.h - executes a schedule's list on real ranks: each rank runs
+ * weft/pipeline.h - executes a schedule's list on real ranks: each rank runs
  * its own list in order; what a compute action does is given by calls; what
  * flows between stages travels in chunks of rows.
  *
@@ -14,52 +14,67 @@
  * on one rank (the turn of a V) hand their buffer over without a message.
  *
  * Which buffer, which slot of activations and which post belongs where follows
- * from the list alone (overlap/pipeline_plan.h) and is settled when a pipeline
+ * from the list alone and is settled when a pipeline
  * is made: a step allocates nothing, and what it holds at its peak is known
  * before. docs/pipeline.md tells the whole.
  */
-#ifndef OVERLAP_PIPELINE_H
-#define OVERLAP_PIPELINE_H
+#ifndef WEFT_PIPELINE_H
+#define WEFT_PIPELINE_H
 
-#include "weft/weft.h"
+#include "weft/comm.h"
+#include "weft/device.h"
+#include "weft/ledger.h"
+#include "weft/schedule.h"
+#include "weft/schedule_cost.h"
+#include "weft/types.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#pragma GCC visibility push(default)
+
+/* weft_rows_tie - what ties rows to the gate they come or go by: weft's. */
+typedef struct weft_rows_tie weft_rows_tie;
 
 /*
- * wefti_rows - rows that come or go in chunks: an activation or its gradient.
+ * weft_rows - rows that come or go in chunks: an activation or its gradient.
  *
  * data        [rows][row_elems] of the pipeline's dtype, in device memory;
  *             valid until the call that got it returns.
  * tie         NULL: all rows are there, and nobody waits for them. So a struct
  *             with nothing but data serves tests of a stage by itself.
  */
-typedef struct wefti_rows {
+typedef struct weft_rows {
     void *data;
-    struct wefti_rows_tie *tie;
-} wefti_rows;
+    weft_rows_tie *tie;
+} weft_rows;
 
 /*
- * wefti_rows_wait - rows [0, end_row) may be read. NULL rows: at once.
+ * weft_rows_wait - rows [0, end_row) may be read. NULL rows: at once.
  *
  * A value beyond the last row counts as the last. Time spent waiting here is
  * no compute: it goes to the ledger and the step's record as what it is.
  *
  * Returns     OK | the communicator's fault.  Blocks: yes.
  */
-WEFT_NODISCARD weft_status wefti_rows_wait(wefti_rows *rows, size_t end_row);
+WEFT_NODISCARD weft_status weft_rows_wait(weft_rows *rows, size_t end_row);
 
 /*
- * wefti_rows_signal - rows [0, end_row) have been written and will not be
+ * weft_rows_signal - rows [0, end_row) have been written and will not be
  * again: whole chunks of them may be sent. Never goes back. NULL: nothing.
  *
  * What the call does not signal counts as written when it returns OK.
  *
  * Returns     OK | the communicator's fault.  Blocks: no.
  */
-WEFT_NODISCARD weft_status wefti_rows_signal(wefti_rows *rows, size_t end_row);
+WEFT_NODISCARD weft_status weft_rows_signal(weft_rows *rows, size_t end_row);
 
 /*
- * wefti_pipeline_work - one compute action for one micro-batch.
+ * weft_pipeline_work - one compute action for one micro-batch.
  *
  * type         F I W B, RECOMPUTE OFFLOAD RELOAD RELEASE; never FB.
  * stage        of the schedule; model_stage: the same without the direction,
@@ -71,7 +86,7 @@ WEFT_NODISCARD weft_status wefti_rows_signal(wefti_rows *rows, size_t end_row);
  *              end of F or OFFLOAD, and again from RECOMPUTE or RELOAD. No two
  *              live ones share one, whatever their stages.
  * stage_slot   the same counted for each stage by itself, for who keeps a
- *              store per stage (wefti_pipeline_get_stage_slots).
+ *              store per stage (weft_pipeline_get_stage_slots).
  * kept         where what RECOMPUTE or RELOAD needs lives, from F to the end
  *              of that; below the peaks' kept; -1: nothing is needed.
  * input        F: the activation; I, B: the gradient of F's output. NULL: at
@@ -79,7 +94,7 @@ WEFT_NODISCARD weft_status wefti_rows_signal(wefti_rows *rows, size_t end_row);
  * output       F: the activation; I, B: the gradient of F's input. NULL
  *              likewise. Undefined before: all of it must be written.
  */
-typedef struct wefti_pipeline_work {
+typedef struct weft_pipeline_work {
     weft_action_type type;
     int stage;
     int model_stage;
@@ -89,12 +104,12 @@ typedef struct wefti_pipeline_work {
     int slot;
     int stage_slot;
     int kept;
-    wefti_rows *input;
-    wefti_rows *output;
-} wefti_pipeline_work;
+    weft_rows *input;
+    weft_rows *output;
+} weft_pipeline_work;
 
 /*
- * wefti_pipeline_calls - what actions do. Each is done when it returns OK; any
+ * weft_pipeline_calls - what actions do. Each is done when it returns OK; any
  * other status ends the step, and the communicator is aborted so that no other
  * rank waits for this one. Called from the thread that runs the pipeline; they
  * post nothing to its communicator (a communicator of their own is theirs).
@@ -112,32 +127,34 @@ typedef struct wefti_pipeline_work {
  * whole            REDUCE_GRAD OPT GATHER_PARAM UNSHARD RESHARD EMA of a stage;
  *                  needed only where the list has them
  */
-typedef struct wefti_pipeline_calls {
-    weft_status (*forward)(void *context, const wefti_pipeline_work *f);
-    weft_status (*backward_input)(void *context, const wefti_pipeline_work *i);
-    weft_status (*backward_weight)(void *context, const wefti_pipeline_work *w);
-    weft_status (*backward)(void *context, const wefti_pipeline_work *b);
-    weft_status (*pair)(void *context, const wefti_pipeline_work *f,
-                        const wefti_pipeline_work *b);
-    weft_status (*recompute)(void *context, const wefti_pipeline_work *r);
-    weft_status (*offload)(void *context, const wefti_pipeline_work *o);
-    weft_status (*reload)(void *context, const wefti_pipeline_work *r);
-    weft_status (*release)(void *context, const wefti_pipeline_work *r);
+typedef struct weft_pipeline_calls {
+    size_t size_bytes; /* sizeof(weft_pipeline_calls) */
+    weft_status (*forward)(void *context, const weft_pipeline_work *f);
+    weft_status (*backward_input)(void *context, const weft_pipeline_work *i);
+    weft_status (*backward_weight)(void *context, const weft_pipeline_work *w);
+    weft_status (*backward)(void *context, const weft_pipeline_work *b);
+    weft_status (*pair)(void *context, const weft_pipeline_work *f,
+                        const weft_pipeline_work *b);
+    weft_status (*recompute)(void *context, const weft_pipeline_work *r);
+    weft_status (*offload)(void *context, const weft_pipeline_work *o);
+    weft_status (*reload)(void *context, const weft_pipeline_work *r);
+    weft_status (*release)(void *context, const weft_pipeline_work *r);
     weft_status (*whole)(void *context, weft_action_type type, int stage);
-} wefti_pipeline_calls;
+} weft_pipeline_calls;
 
-typedef struct wefti_pipeline wefti_pipeline;
+/* weft_pipeline - one rank's list, with what it needs to be run. */
+typedef struct weft_pipeline weft_pipeline;
 
 /*
- * wefti_pipeline_stop, _resume - from inside a call: the rank stops for what is
- * no rows (parameters under way), and goes on. As with wefti_rows_wait the time
+ * weft_pipeline_stop, _resume - from inside a call: the rank stops for what is
+ * no rows (parameters under way), and goes on. As with weft_rows_wait the time
  * between is no compute, and the action's record says what was waited for.
  */
-void wefti_pipeline_stop(wefti_pipeline *pipeline, weft_schedule_wait wait);
-void wefti_pipeline_resume(wefti_pipeline *pipeline);
+void weft_pipeline_stop(weft_pipeline *pipeline, weft_schedule_wait wait);
+void weft_pipeline_resume(weft_pipeline *pipeline);
 
 /*
- * wefti_pipeline_config - what is executed, where, with what.
+ * weft_pipeline_config - what is executed, where, with what.
  *
  * schedule       lowered; borrowed and unchanged for the pipeline's life.
  * comm           one rank for each of the schedule's, the same numbers; the
@@ -156,7 +173,8 @@ void wefti_pipeline_resume(wefti_pipeline *pipeline);
  *                each peer that this rank sends to.
  * calls, context what the actions do; copied, borrowed.
  */
-typedef struct wefti_pipeline_config {
+typedef struct weft_pipeline_config {
+    size_t size_bytes; /* sizeof(weft_pipeline_config) */
     const weft_schedule *schedule;
     weft_comm *comm;
     weft_device *device;
@@ -167,12 +185,12 @@ typedef struct wefti_pipeline_config {
     size_t chunk_rows;
     int receive_ahead;
     int spare_buffers;
-    wefti_pipeline_calls calls;
+    const weft_pipeline_calls *calls;
     void *context;
-} wefti_pipeline_config;
+} weft_pipeline_config;
 
 /*
- * wefti_pipeline_create - checks the schedule and makes all it needs.
+ * weft_pipeline_create - checks the schedule and makes all it needs.
  *
  * Lists are checked with WEFT_SEMANTICS_GROUPED: what is valid then is never
  * stopped here, where sends block only for lack of buffers.
@@ -181,70 +199,79 @@ typedef struct wefti_pipeline_config {
  *             checker's text; other ranks; a call is missing; sizes) |
  *             ERR_NO_MEMORY | ERR_SYSTEM.  Blocks: no; not collective.
  */
-WEFT_NODISCARD weft_status wefti_pipeline_create(
-    const wefti_pipeline_config *config, wefti_pipeline **pipeline_out);
+WEFT_NODISCARD weft_status weft_pipeline_create(
+    const weft_pipeline_config *config, weft_pipeline **pipeline_out);
 
 /*
- * wefti_pipeline_destroy - between steps, at a cut that all ranks have come to,
+ * weft_pipeline_destroy - between steps, at a cut that all ranks have come to,
  * or after a failure. NULL is legal.
  */
-void wefti_pipeline_destroy(wefti_pipeline *pipeline);
+void weft_pipeline_destroy(weft_pipeline *pipeline);
 
 /*
- * wefti_pipeline_run - runs this rank's list up to action end (not included),
+ * weft_pipeline_run - runs this rank's list up to action end (not included),
  * from where the last run ended, or from the beginning if that was the list's
  * end; SIZE_MAX: to the list's end.
  *
  * No message that stands at end or behind it is posted, so ranks that stop at
- * a cut (overlap/schedule/cut.h) have nothing under way between them.
+ * a cut (docs/pipeline.md) have nothing under way between them.
  *
  * Returns     OK | the communicator's fault, with its text, now and from then
  *             on | what a call returned, likewise.
  * Threads     one.  Blocks: yes.
  */
-WEFT_NODISCARD weft_status wefti_pipeline_run(wefti_pipeline *pipeline,
-                                              size_t end);
+WEFT_NODISCARD weft_status weft_pipeline_run(weft_pipeline *pipeline,
+                                             size_t end);
 
 /*
- * wefti_pipeline_settle - what has been posted has gone or come. A run to the
+ * weft_pipeline_settle - what has been posted has gone or come. A run to the
  * list's end does so by itself; at a cut all ranks call it.
  *
- * Returns     OK | as wefti_pipeline_run.  Blocks: yes.
+ * Returns     OK | as weft_pipeline_run.  Blocks: yes.
  */
-WEFT_NODISCARD weft_status wefti_pipeline_settle(wefti_pipeline *pipeline);
+WEFT_NODISCARD weft_status weft_pipeline_settle(weft_pipeline *pipeline);
 
 /*
- * wefti_pipeline_pack, _unpack - a pipeline that stands in the middle of a step
+ * weft_pipeline_get_state_bytes - how long what pack writes is where it stands;
+ * 0 for NULL.
+ */
+size_t weft_pipeline_get_state_bytes(const weft_pipeline *pipeline);
+
+/*
+ * weft_pipeline_get_state_bytes_most - how long it is at any cut, at most; 0
+ * for NULL.
+ */
+size_t weft_pipeline_get_state_bytes_most(const weft_pipeline *pipeline);
+
+/*
+ * weft_pipeline_pack, _unpack - a pipeline that stands in the middle of a step
  * as bytes, and back: its position, and the messages that are in its buffers.
  * What the calls keep (slots, gradients) is their own to save.
  *
- * pack     at a cut that all ranks have come to (overlap/schedule/cut.h);
+ * pack     at a cut that all ranks have come to (docs/pipeline.md);
  *          settles first.
  * unpack   between steps, into a pipeline of the same schedule, sizes and
  *          rank; the next run goes on where it stood. All ranks.
- * state    [wefti_pipeline_get_state_bytes, at the cut], of any alignment.
+ * state    [weft_pipeline_get_state_bytes, at the cut], of any alignment.
  *
- * Returns     OK | as wefti_pipeline_run | ERR_INVALID (unpack: the state is
+ * Returns     OK | as weft_pipeline_run | ERR_INVALID (unpack: the state is
  *             another pipeline's, or damaged; this one is of no more use).
  */
-size_t wefti_pipeline_get_state_bytes(const wefti_pipeline *pipeline);
-/* At any cut no more than so many. */
-size_t wefti_pipeline_get_state_bytes_most(const wefti_pipeline *pipeline);
-WEFT_NODISCARD weft_status wefti_pipeline_pack(wefti_pipeline *pipeline,
-                                               void *state);
-WEFT_NODISCARD weft_status wefti_pipeline_unpack(wefti_pipeline *pipeline,
-                                                 const void *state,
-                                                 size_t state_bytes);
+WEFT_NODISCARD weft_status weft_pipeline_pack(weft_pipeline *pipeline,
+                                              void *state);
+WEFT_NODISCARD weft_status weft_pipeline_unpack(weft_pipeline *pipeline,
+                                                const void *state,
+                                                size_t state_bytes);
 
 /* The action that the next run begins with: 0 between steps. */
-size_t wefti_pipeline_get_position(const wefti_pipeline *pipeline);
+size_t weft_pipeline_get_position(const weft_pipeline *pipeline);
 
 /* Whether activations live in a slot (below the peaks' slots) where it stands.
  */
-bool wefti_pipeline_is_slot_live(const wefti_pipeline *pipeline, int slot);
+bool weft_pipeline_is_slot_live(const weft_pipeline *pipeline, int slot);
 
 /*
- * wefti_pipeline_peaks - what a rank holds at most.
+ * weft_pipeline_peaks - what a rank holds at most.
  *
  * slots      activations of a stage and a micro-batch: the checker's peak in
  *            device units, times the schedule's chunks.
@@ -258,53 +285,57 @@ bool wefti_pipeline_is_slot_live(const wefti_pipeline *pipeline, int slot);
  * buffers    held, and those under way after that.
  * bytes      of buffers.
  */
-typedef struct wefti_pipeline_peaks {
+typedef struct weft_pipeline_peaks {
+    size_t size_bytes; /* sizeof(weft_pipeline_peaks) */
     int slots;
     int kept;
     int received;
     int held;
     int buffers;
     size_t bytes;
-} wefti_pipeline_peaks;
+} weft_pipeline_peaks;
 
 /*
- * wefti_pipeline_predict - a rank's peaks, from the list alone. Of config count
+ * weft_pipeline_predict - a rank's peaks, from the list alone. Of config count
  * schedule, rows, row_elems, dtype, receive_ahead and spare_buffers.
  *
  * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status
-wefti_pipeline_predict(const wefti_pipeline_config *config, int rank,
-                       wefti_pipeline_peaks *peaks_out);
-
-/* What steps have held so far. */
-void wefti_pipeline_get_peaks(const wefti_pipeline *pipeline,
-                              wefti_pipeline_peaks *peaks_out);
-
-/* Slots that a stage of this rank needs for itself; 0: another rank's. */
-int wefti_pipeline_get_stage_slots(const wefti_pipeline *pipeline, int stage);
+weft_pipeline_predict(const weft_pipeline_config *config, int rank,
+                      weft_pipeline_peaks *peaks_out);
 
 /*
- * wefti_pipeline_span - when an action ran in the last step, on
- * wefti_clock_ns. A message's: when it was posted.
+ * weft_pipeline_get_peaks - what steps have held so far.
+ *
+ * Returns     OK | ERR_INVALID.
+ */
+WEFT_NODISCARD weft_status weft_pipeline_get_peaks(
+    const weft_pipeline *pipeline, weft_pipeline_peaks *peaks_out);
+
+/* Slots that a stage of this rank needs for itself; 0: another rank's. */
+int weft_pipeline_get_stage_slots(const weft_pipeline *pipeline, int stage);
+
+/*
+ * weft_pipeline_span - when an action ran in the last step, on
+ * CLOCK_MONOTONIC. A message's: when it was posted.
  *
  * reached_ns   the rank had done with the action before.
  * begin_ns     what it waited for was there (of a message: its first chunk).
  * waited_ns    between begin and end: for further chunks.
  * wait         what it waited for, before or while it ran.
  */
-typedef struct wefti_pipeline_span {
+typedef struct weft_pipeline_span {
     int64_t reached_ns, begin_ns, end_ns, waited_ns;
     weft_schedule_wait wait;
     int wait_rank; /* -1: none */
-} wefti_pipeline_span;
+} weft_pipeline_span;
 
-/* [actions of this rank's list]; borrowed. */
-const wefti_pipeline_span *
-wefti_pipeline_get_spans(const wefti_pipeline *pipeline);
+/* One for each action of this rank's list, in its order; borrowed. */
+const weft_pipeline_span *weft_pipeline_get_spans(const weft_pipeline *p);
 
 /*
- * wefti_pipeline_measure - a step of all ranks as one run, for the painter and
+ * weft_pipeline_measure - a step of all ranks as one run, for the painter and
  * for comparisons with the simulator's; collective, between steps.
  *
  * spans             [actions of this rank's list] of that step, as get_spans
@@ -315,8 +346,13 @@ wefti_pipeline_get_spans(const wefti_pipeline *pipeline);
  *
  * Returns     OK (weft_schedule_run_fini it) | ERR_NO_MEMORY | the fault.
  */
-WEFT_NODISCARD weft_status wefti_pipeline_measure(
-    wefti_pipeline *pipeline, const wefti_pipeline_span *spans, double unit_ns,
+WEFT_NODISCARD weft_status weft_pipeline_measure(
+    weft_pipeline *pipeline, const weft_pipeline_span *spans, double unit_ns,
     weft_schedule_run *run_out, int64_t *clock_error_out);
+
+#pragma GCC visibility pop
+#ifdef __cplusplus
+}
+#endif
 
 #endif

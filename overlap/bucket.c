@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many as the buckets that may be ready before a rank looks again. */
+/* Chosen so that four of the default 16 slots are left to operations that are
+ * still completing; more would wait in the queue and gain nothing. */
 enum { POSTED_AHEAD = 12 };
 
 struct weft_bucket_set {

@@ -189,6 +189,11 @@ weft_status weft_pipeline_unpack(weft_pipeline *p, const void *state,
                                  size_t state_bytes)
 {
     head from;
+    if (!p || !state) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "%s is NULL: allowed is what pack was given",
+                           p ? "state" : "pipeline");
+    }
     weft_status status = check_head(p, state, state_bytes, &from);
     if (status != WEFT_OK) {
         return status;

@@ -15,7 +15,7 @@
  * for its whole life, each round (a step) being the next epoch of its two
  * gates: nothing is allocated after it has been made.
  *
- * Threads     one at a time for a set; test and wait any.
+ * Threads     one at a time for a set.
  */
 #ifndef WEFT_BUCKET_H
 #define WEFT_BUCKET_H

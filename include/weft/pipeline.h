@@ -217,7 +217,8 @@ void weft_pipeline_destroy(weft_pipeline *pipeline);
  * a cut (docs/pipeline.md) have nothing under way between them.
  *
  * Returns     OK | the communicator's fault, with its text, now and from then
- *             on | what a call returned, likewise.
+ *             on | what a call returned, likewise | ERR_INVALID (NULL; end lies
+ *             before what has been run).
  * Threads     one.  Blocks: yes.
  */
 WEFT_NODISCARD weft_status weft_pipeline_run(weft_pipeline *pipeline,
@@ -344,7 +345,8 @@ const weft_pipeline_span *weft_pipeline_get_spans(const weft_pipeline *p);
  * clock_error_out   in ns, by how much the ranks' clocks may differ after they
  *                   have been aligned; 0: they are one; NULL: not wanted.
  *
- * Returns     OK (weft_schedule_run_fini it) | ERR_NO_MEMORY | the fault.
+ * Returns     OK (weft_schedule_run_fini it) | ERR_INVALID | ERR_NO_MEMORY |
+ * the fault.
  */
 WEFT_NODISCARD weft_status weft_pipeline_measure(
     weft_pipeline *pipeline, const weft_pipeline_span *spans, double unit_ns,

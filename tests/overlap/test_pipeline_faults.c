@@ -288,6 +288,16 @@ static int refused_rank(weft_comm *comm, void *context)
     config.calls = NULL;
     wrong += expect_refusal(&config, "config.calls is NULL");
     weft_pipeline_peaks peaks = {.size_bytes = sizeof(peaks)};
+    weft_schedule_run run;
+    wrong += weft_pipeline_run(NULL, SIZE_MAX) != WEFT_ERR_INVALID;
+    wrong += weft_pipeline_settle(NULL) != WEFT_ERR_INVALID;
+    wrong += weft_pipeline_pack(NULL, &peaks) != WEFT_ERR_INVALID;
+    wrong += weft_pipeline_unpack(NULL, &peaks, 8) != WEFT_ERR_INVALID;
+    wrong += weft_pipeline_get_peaks(NULL, &peaks) != WEFT_ERR_INVALID;
+    wrong +=
+        weft_pipeline_measure(NULL, NULL, 1, &run, NULL) != WEFT_ERR_INVALID;
+    wrong += weft_pipeline_get_spans(NULL) != NULL;
+    wrong += weft_pipeline_get_position(NULL) != 0;
     wrong += weft_pipeline_predict(&right, 2, &peaks) != WEFT_ERR_INVALID;
     return wrong;
 }

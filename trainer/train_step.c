@@ -153,7 +153,7 @@ static void read_sums(const wefti_replica *replica,
 {
     const wefti_replica_config *config = &replica->config;
     result_out->grad_norm =
-        sqrt(wefti_sumsq_fold(replica->sums, replica->plan.block_count));
+        sqrt(wefti_sumsq_reduce(replica->sums, replica->plan.block_count));
     result_out->loss =
         wefti_gradient_tree_sum(wefti_replica_losses(replica),
                                 config->global_batch) /

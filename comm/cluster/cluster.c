@@ -29,7 +29,7 @@
 
 bool wefti_cluster_is_wide(const weft_comm *comm)
 {
-    return comm->near_count < comm->nranks;
+    return comm->local_count < comm->nranks;
 }
 
 /* The lowest rank of the communicator that shares memory with it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/channel.c - the channel's life, and asking for fates.
+ * comm/control/channel.c - the channel's life, and asking for outcomes.
  */
 #include "comm/control/channel_state.h"
 
@@ -149,7 +149,7 @@ void wefti_control_activate(wefti_control *control, int64_t timeout_ns)
     for (int rank = 0; rank < control->self.nranks; rank++) {
         control->watched[rank] = engine->members->members[rank].pidfd >= 0;
     }
-    control->fates = header->fates;
+    control->outcomes = header->outcomes;
     control->began_ns = wefti_clock_ns();
     atomic_store(&control->active, true);
     wake(control);
@@ -168,9 +168,10 @@ void wefti_control_close(wefti_control *control)
     tear(control);
 }
 
-wefti_fate wefti_control_get_fate(const wefti_control *control, int rank)
+wefti_rank_outcome wefti_control_get_outcome(const wefti_control *control,
+                                             int rank)
 {
     return atomic_load(&control->active)
-               ? (wefti_fate)atomic_load(&control->fates[rank])
-               : WEFTI_FATE_NONE;
+               ? (wefti_rank_outcome)atomic_load(&control->outcomes[rank])
+               : WEFTI_RANK_OUTCOME_NONE;
 }

@@ -57,10 +57,11 @@ void wefti_control_notify(weft_comm *comm, int peer, const wefti_note *note);
 /* The same for each other domain of comm. */
 void wefti_control_notify_all(weft_comm *comm, const wefti_note *note);
 
-/* Ask whether peer's host still answers; its fate shows. */
+/* Ask whether peer's host still answers; its outcome shows. */
 void wefti_control_ping(weft_comm *comm, int peer);
 
 /* What is known of rank of the job. Threads: any. */
-wefti_fate wefti_control_get_fate(const wefti_control *control, int rank);
+wefti_rank_outcome wefti_control_get_outcome(const wefti_control *control,
+                                             int rank);
 
 #endif

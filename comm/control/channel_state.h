@@ -53,9 +53,9 @@ struct wefti_control {
     bool started;
     _Atomic bool active;  /* stored after what activate sets; loaded first */
     _Atomic bool closing; /* stored before wake_fd is rung */
-    /* Of the world's header, in this domain's memory. A fate goes once from
+    /* Of the world's header, in this domain's memory. A outcome goes once from
      * NONE to what it is, by compare-and-swap. */
-    _Atomic uint8_t *fates;
+    _Atomic uint8_t *outcomes;
 
     pthread_mutex_t lock;
     wefti_notice *posted, **posted_end;

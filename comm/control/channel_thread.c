@@ -22,24 +22,25 @@ enum {
  * last. */
 static const int64_t lost_most_ns = 5 * INT64_C(1000000000);
 
-static const char *fate_text(wefti_fate fate)
+static const char *outcome_text(wefti_rank_outcome outcome)
 {
-    return fate == WEFTI_FATE_DEAD  ? "has died"
-           : fate == WEFTI_FATE_CUT ? "does not answer"
-                                    : "has left";
+    return outcome == WEFTI_RANK_OUTCOME_DEAD  ? "has died"
+           : outcome == WEFTI_RANK_OUTCOME_CUT ? "does not answer"
+                                               : "has left";
 }
 
-static void set_fate(wefti_control *control, int rank, wefti_fate fate)
+static void set_outcome(wefti_control *control, int rank,
+                        wefti_rank_outcome outcome)
 {
-    uint8_t none = WEFTI_FATE_NONE;
-    if (atomic_compare_exchange_strong(&control->fates[rank], &none,
-                                       (uint8_t)fate)) {
+    uint8_t none = WEFTI_RANK_OUTCOME_NONE;
+    if (atomic_compare_exchange_strong(&control->outcomes[rank], &none,
+                                       (uint8_t)outcome)) {
         wefti_log(WEFTI_LOG_INFO, control->self.rank, "control: rank %d %s",
-                  rank, fate_text(fate));
+                  rank, outcome_text(outcome));
     }
 }
 
-static bool is_near(const wefti_control *control, int rank)
+static bool is_local(const wefti_control *control, int rank)
 {
     return control->domains[rank] == control->domains[control->self.rank];
 }
@@ -49,7 +50,8 @@ static int find_leader(const wefti_control *control, int domain)
 {
     for (int rank = domain; rank < control->self.nranks; rank++) {
         if (control->domains[rank] == domain &&
-            wefti_control_get_fate(control, rank) == WEFTI_FATE_NONE) {
+            wefti_control_get_outcome(control, rank) ==
+                WEFTI_RANK_OUTCOME_NONE) {
             return rank;
         }
     }
@@ -89,24 +91,25 @@ void wefti_control_connect(wefti_control *control, int rank, int64_t at_ns)
 }
 
 /* What has become of this domain's ranks, to who asks. */
-static void send_fates(wefti_control *control, wefti_peer_probe *probe)
+static void send_outcomes(wefti_control *control, wefti_peer_probe *probe)
 {
     for (int rank = 0; rank < control->self.nranks; rank++) {
-        wefti_fate fate = wefti_control_get_fate(control, rank);
-        if (is_near(control, rank) && rank != control->self.rank &&
-            fate != WEFTI_FATE_NONE) {
-            const wefti_note note = {
-                .kind = WEFTI_NOTE_FATE, .rank = rank, .fate = (uint32_t)fate};
+        wefti_rank_outcome outcome = wefti_control_get_outcome(control, rank);
+        if (is_local(control, rank) && rank != control->self.rank &&
+            outcome != WEFTI_RANK_OUTCOME_NONE) {
+            const wefti_note note = {.kind = WEFTI_NOTE_RANK_OUTCOME,
+                                     .rank = rank,
+                                     .outcome = (uint32_t)outcome};
             wefti_peer_probe_send(probe, &note);
         }
     }
 }
 
-static void send_fates_to_all(wefti_control *control)
+static void send_outcomes_to_all(wefti_control *control)
 {
     for (int i = 0; i < control->probe_count; i++) {
         if (control->probes[i].state == WEFTI_PEER_OPEN) {
-            send_fates(control, &control->probes[i]);
+            send_outcomes(control, &control->probes[i]);
         }
     }
 }
@@ -116,7 +119,7 @@ static void cut_domain(wefti_control *control, int domain)
 {
     for (int rank = 0; rank < control->self.nranks; rank++) {
         if (control->domains[rank] == domain) {
-            set_fate(control, rank, WEFTI_FATE_CUT);
+            set_outcome(control, rank, WEFTI_RANK_OUTCOME_CUT);
         }
     }
 }
@@ -132,7 +135,8 @@ static void lose(wefti_control *control, wefti_peer_probe *probe,
     const bool left = probe->leaving;
     wefti_peer_probe_close(probe);
     wefti_notices_lost(control, peer);
-    if (wefti_control_get_fate(control, peer) != WEFTI_FATE_NONE || left) {
+    if (wefti_control_get_outcome(control, peer) != WEFTI_RANK_OUTCOME_NONE ||
+        left) {
         return;
     }
     if (news == WEFTI_PEER_SILENT) {
@@ -145,7 +149,7 @@ static void lose(wefti_control *control, wefti_peer_probe *probe,
     }
     if (news == WEFTI_PEER_REFUSED ||
         now_ns - control->lost_ns[peer] > lost_most_ns) {
-        set_fate(control, peer, WEFTI_FATE_DEAD);
+        set_outcome(control, peer, WEFTI_RANK_OUTCOME_DEAD);
     } else if (!wefti_control_find_probe(control, peer)) {
         wefti_control_connect(control, peer,
                               again ? now_ns + LOST_PAUSE_NS : now_ns);
@@ -164,15 +168,17 @@ static void read_probe(wefti_control *control, wefti_peer_probe *probe,
             return;
         case WEFTI_PEER_READY:
             control->lost_ns[probe->peer] = 0;
-            send_fates(control, probe);
+            send_outcomes(control, probe);
             break;
         case WEFTI_PEER_NOTE:
-            if (note.kind == WEFTI_NOTE_FATE && note.rank != probe->peer &&
+            if (note.kind == WEFTI_NOTE_RANK_OUTCOME &&
+                note.rank != probe->peer &&
                 control->domains[note.rank] == control->domains[probe->peer]) {
-                set_fate(control, note.rank, (wefti_fate)note.fate);
+                set_outcome(control, note.rank,
+                            (wefti_rank_outcome)note.outcome);
             } else if (note.kind == WEFTI_NOTE_BYE) {
                 probe->leaving = true;
-                set_fate(control, probe->peer, WEFTI_FATE_LEFT);
+                set_outcome(control, probe->peer, WEFTI_RANK_OUTCOME_LEFT);
             } else {
                 wefti_control_receive(control, probe, &note);
             }
@@ -195,7 +201,7 @@ static int64_t keep_mesh(wefti_control *control, int64_t now_ns)
         return next_ns;
     }
     for (int domain = 0; domain < control->self.nranks; domain++) {
-        if (control->domains[domain] != domain || is_near(control, domain)) {
+        if (control->domains[domain] != domain || is_local(control, domain)) {
             continue;
         }
         int leader = find_leader(control, domain);
@@ -256,7 +262,7 @@ static void read_peer(void *context, wefti_oob_connection *peer)
     wefti_peer_probe *place = find_place(control);
     if (wefti_peer_probe_accept(place, peer, &control->self)) {
         control->lost_ns[place->peer] = 0;
-        send_fates(control, place);
+        send_outcomes(control, place);
         read_probe(control, place, wefti_clock_ns());
     }
 }
@@ -283,7 +289,7 @@ static void attend(wefti_control *control)
             break;
         case WEFTI_POLLED_PROCESS:
             control->watched[index] = false;
-            set_fate(control, index, WEFTI_FATE_DEAD);
+            set_outcome(control, index, WEFTI_RANK_OUTCOME_DEAD);
             ended = true;
             break;
         }
@@ -292,7 +298,7 @@ static void attend(wefti_control *control)
                              control->polled + control->polled_count,
                              control->listener_polled, read_peer, control);
     if (ended) {
-        send_fates_to_all(control);
+        send_outcomes_to_all(control);
     }
 }
 
@@ -351,7 +357,7 @@ static bool is_over(wefti_control *control, int64_t now_ns)
 static void send_farewell(wefti_control *control)
 {
     const wefti_note bye = {.kind = WEFTI_NOTE_BYE};
-    set_fate(control, control->self.rank, WEFTI_FATE_LEFT);
+    set_outcome(control, control->self.rank, WEFTI_RANK_OUTCOME_LEFT);
     for (int i = 0; i < control->probe_count; i++) {
         if (control->probes[i].state == WEFTI_PEER_OPEN) {
             wefti_peer_probe_send(&control->probes[i], &bye);

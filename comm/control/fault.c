@@ -3,7 +3,7 @@
  * comm/control/fault.c - publishing a fault, and learning of it.
  *
  * The page's state: compare-and-swap 0 -> 1 picks one writer; its store of 2
- * pairs with everybody's load and publishes the text.
+ * pairs with every rank's load and publishes the text.
  */
 #include "comm/control/fault.h"
 
@@ -75,7 +75,7 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
     va_start(args, format);
     vsnprintf(fault.text, sizeof(fault.text), format, args);
     va_end(args);
-    /* Before the page is written: whoever acts on it must see this. */
+    /* Before the page is written: the rank that acts on it must see this. */
     atomic_store(&comm->fault_told, true);
     (void)write_page(comm, &fault);
 }
@@ -139,7 +139,7 @@ static uint64_t most_completed(weft_comm *comm)
 static void tell_other_domains(weft_comm *comm)
 {
     int first = 0;
-    while (wefti_fabric_is_far(&comm->fabric, first)) {
+    while (wefti_fabric_is_remote(&comm->fabric, first)) {
         first++;
     }
     if (first == comm->rank || atomic_load(&comm->fault_told)) {

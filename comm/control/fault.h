@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/control/fault.h - one fault per communicator: the first to find it
- * publishes it, everybody acts on the same one.
+ * publishes it, every rank acts on the same one.
  */
 #ifndef COMM_CONTROL_FAULT_H
 #define COMM_CONTROL_FAULT_H
@@ -12,7 +12,7 @@
  * wefti_fault_publish - write the communicator's fault, unless there is one,
  * and wake all ranks.
  *
- * rank        whom it is about; -1: nobody in particular.
+ * rank        whom it is about; -1: no rank in particular.
  * op_number   0: none.
  *
  * Threads     any, with or without the engine's lock.

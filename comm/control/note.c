@@ -10,7 +10,7 @@
 #include <assert.h>
 
 static_assert((int)WEFTI_BOOTSTRAP_RANKS_MOST <= (int)WEFTI_SHRINK_RANKS_MOST,
-              "fates and votes have room for every rank of a job");
+              "outcomes and votes have room for every rank of a job");
 
 enum { TEXT_MOST = sizeof(((wefti_note *)0)->text) - 1, STATUS_MOST = 1000 };
 
@@ -108,9 +108,9 @@ static void write_fields(wefti_oob_writer *writer, const wefti_note *note)
     case WEFTI_NOTE_HEARD:
         wefti_oob_writer_number(writer, note->known, 1);
         break;
-    case WEFTI_NOTE_FATE:
+    case WEFTI_NOTE_RANK_OUTCOME:
         wefti_oob_writer_number(writer, (uint32_t)note->rank, 4);
-        wefti_oob_writer_number(writer, note->fate, 1);
+        wefti_oob_writer_number(writer, note->outcome, 1);
         break;
     case WEFTI_NOTE_FAULT:
         write_fault(writer, note);
@@ -135,12 +135,13 @@ static bool read_fields(wefti_oob_reader *reader, wefti_note *note)
         word = wefti_oob_reader_number(reader, 1);
         note->known = word == 1;
         return word <= 1;
-    case WEFTI_NOTE_FATE:
+    case WEFTI_NOTE_RANK_OUTCOME:
         if (!read_rank(reader, note)) {
             return false;
         }
-        note->fate = wefti_oob_reader_number(reader, 1);
-        return note->fate == WEFTI_FATE_DEAD || note->fate == WEFTI_FATE_LEFT;
+        note->outcome = wefti_oob_reader_number(reader, 1);
+        return note->outcome == WEFTI_RANK_OUTCOME_DEAD ||
+               note->outcome == WEFTI_RANK_OUTCOME_LEFT;
     case WEFTI_NOTE_FAULT:
         return read_fault(reader, note);
     case WEFTI_NOTE_BALLOT:

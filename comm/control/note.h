@@ -19,8 +19,8 @@
  * PRESENT   rank: who speaks; the first of each side
  * HEARD     serial of what was heard; known: the receiver could use it
  * PING      wants to be heard, nothing else
- * FATE      rank, fate: a rank of the sender's domain has ended
- * FAULT     comm, status, rank (-1: nobody), op_number, completed, text
+ * RANK_OUTCOME  rank, outcome: a rank of the sender's domain has ended
+ * FAULT     comm, status, rank (-1: no rank), op_number, completed, text
  * BALLOT    comm, ballot, vote: comm/make/ballot.h
  * BYE       the sender ends well
  */
@@ -28,7 +28,7 @@ typedef enum wefti_note_kind {
     WEFTI_NOTE_PRESENT = 1,
     WEFTI_NOTE_HEARD,
     WEFTI_NOTE_PING,
-    WEFTI_NOTE_FATE,
+    WEFTI_NOTE_RANK_OUTCOME,
     WEFTI_NOTE_FAULT,
     WEFTI_NOTE_BALLOT,
     WEFTI_NOTE_BYE,
@@ -46,7 +46,7 @@ typedef struct wefti_note {
     uint32_t serial;
     uint64_t comm;
     int32_t rank;
-    uint32_t fate;
+    uint32_t outcome;
     bool known;
     int32_t status;
     uint64_t op_number, completed;

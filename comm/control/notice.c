@@ -106,7 +106,8 @@ static bool advance(wefti_control *control, wefti_notice *notice,
 {
     while (notice->at < notice->count && now_ns < notice->until_ns) {
         const int rank = notice->ranks[notice->at];
-        if (wefti_control_get_fate(control, rank) != WEFTI_FATE_NONE) {
+        if (wefti_control_get_outcome(control, rank) !=
+            WEFTI_RANK_OUTCOME_NONE) {
             go_to_next(notice, now_ns);
             continue;
         }

@@ -146,7 +146,7 @@ static bool is_silent(wefti_peer_probe *probe,
  * looked at where it is known. */
 static bool fits(const wefti_note *note, const wefti_peer_probe_self *self)
 {
-    return note->kind != WEFTI_NOTE_FATE || note->rank < self->nranks;
+    return note->kind != WEFTI_NOTE_RANK_OUTCOME || note->rank < self->nranks;
 }
 
 /* A note that this state allows. */

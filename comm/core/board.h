@@ -35,7 +35,7 @@ enum {
 typedef struct wefti_board_line {
     _Alignas(128) _Atomic uint64_t op_number;
     _Atomic uint64_t kind;
-    _Atomic uint32_t blamed; /* 1 + the rank that failed first; 0: nobody */
+    _Atomic uint32_t blamed; /* 1 + the rank that failed first; 0: no rank */
     _Atomic uint64_t comm_name[4]; /* 32 bytes of text, zero at the end */
 } wefti_board_line;
 

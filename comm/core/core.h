@@ -2,11 +2,12 @@
 /*
  * comm/core/core.h - the objects of comm: engine, communicator, operation.
  *
- *   engine (one per rank) --< communicator --< operation --< track
+ *   engine (one per rank) --< communicator --< operation --< list
  *
- * The engine's lock guards everything here but what is marked atomic. Whoever
- * holds it may advance all operations of the rank: the rank's progress thread
- * while stream operations are pending, and any caller with a NULL stream.
+ * The engine's lock guards everything here but what is marked atomic. The
+ * thread that holds it may advance all operations of the rank: the rank's
+ * progress thread while stream operations are pending, and any caller with a
+ * NULL stream.
  */
 #ifndef COMM_CORE_CORE_H
 #define COMM_CORE_CORE_H
@@ -32,12 +33,12 @@
 
 enum {
     WEFTI_GATE_CHUNKS_MAX = 4096, /* of one operation */
-    WEFTI_BOUNCES = 2, /* of a track: one for the step, one runs ahead */
+    WEFTI_BOUNCES = 2, /* of a list: one for the step, one runs ahead */
     WEFTI_REDUCTIONS = WEFT_REDOP_USER_END - WEFT_REDOP_USER
 };
 
 /*
- * FREE -> POSTED (waits for its stream, then for its lane) -> RUNNING ->
+ * FREE -> POSTED (waits for its stream, then for its op slot) -> RUNNING ->
  * DRAINING (done for its poster; peers still read what it staged, or have not
  * shown that they entered the same) -> FREE
  */
@@ -48,10 +49,10 @@ typedef enum wefti_op_state {
     WEFTI_OP_DRAINING
 } wefti_op_state;
 
-/* What a track stands waiting for. */
+/* What a list stands waiting for. */
 typedef enum wefti_wait {
     WEFTI_WAIT_NOTHING, /* the step is done */
-    WEFTI_WAIT_PEER,    /* track.peer has to send or to read */
+    WEFTI_WAIT_PEER,    /* list.peer has to send or to read */
     WEFTI_WAIT_GATE,    /* this rank's own ready or writable gate */
     WEFTI_WAIT_DEVICE   /* a copy under way on the device */
 } wefti_wait;
@@ -69,28 +70,28 @@ typedef enum wefti_step_phase {
  * covers of a rank's part; a pattern sees one block at a time. Blocks are
  * counted as they run.
  */
-typedef struct wefti_track_place {
+typedef struct wefti_step_place {
     size_t block;
     size_t next, count; /* index of the step in the block, and how many */
-} wefti_track_place;
+} wefti_step_place;
 
-typedef struct wefti_track {
-    wefti_track_place at; /* the current step's */
-    wefti_step step;      /* itself, if loaded */
+typedef struct wefti_step_list {
+    wefti_step_place at; /* the current step's */
+    wefti_step step;     /* itself, if loaded */
     bool loaded;
     wefti_step_phase phase;
     wefti_wait wait;
-    int place;  /* FOLD, RELAY: next source to look for */
+    int place;  /* REDUCE, RELAY: next source to look for */
     int peer;   /* who is awaited */
     int way;    /* which fetch and bounce is the step's: 0 or 1 */
     bool ahead; /* the other one brings the source of a later step */
     bool lent;  /* the step reads peers' buffers */
     unsigned char *scratch; /* a wide chunk */
     unsigned char *bounces[WEFTI_BOUNCES];
-    const void **sources; /* [nranks] of a FOLD */
-} wefti_track;
+    const void **sources; /* [nranks] of a REDUCE */
+} wefti_step_list;
 
-/* A staged message: its slot is free when everybody addressed has read it.
+/* A staged message: its slot is free when every rank addressed has read it.
  * peer, owner, round and kind are its step's. */
 typedef struct wefti_staged_slot {
     int peer, owner;
@@ -107,7 +108,7 @@ typedef struct wefti_op_places {
 
 /* How members of a communicator read what another has not staged. */
 typedef enum wefti_reading {
-    WEFTI_READING_UNKNOWN, /* nobody has asked */
+    WEFTI_READING_UNKNOWN, /* no rank has asked */
     WEFTI_READING_STAGED,  /* they cannot */
     WEFTI_READING_COPIES   /* by comm/fabric/process_read.h */
 } wefti_reading;
@@ -123,7 +124,7 @@ typedef struct wefti_op {
     wefti_op_state state;
     weft_status status;
     struct wefti_request *request; /* that it carries out; NULL: done, or a
-                                      letter's */
+                                      message's */
     weft_op desc;
     wefti_role role;        /* of this rank in desc */
     wefti_op_places places; /* of desc's buffers */
@@ -133,15 +134,15 @@ typedef struct wefti_op {
     wefti_signature signature;
     wefti_choice choice;
     wefti_problem problem;
-    int ring;
-    wefti_track tracks[WEFTI_TRACKS];
+    int op_slot;
+    wefti_step_list lists[WEFTI_STEP_LISTS];
 
     /* Staging. */
-    int window;      /* -1: none */
+    int staging;     /* -1: none */
     bool direct;     /* messages from its buffers are not staged */
     bool being_read; /* its steps are done, but peers still read there */
     int slots[WEFTI_CHANNELS];
-    size_t slots_begin[WEFTI_CHANNELS]; /* in the window */
+    size_t slots_begin[WEFTI_CHANNELS]; /* in the staging buffer */
     size_t slot_bytes;
     uint64_t sends[WEFTI_CHANNELS];
     wefti_staged_slot *slot_records[WEFTI_CHANNELS]; /* [slots_max] */
@@ -164,7 +165,7 @@ typedef struct wefti_op {
     /* Clocks. */
     int64_t entered_ns, moved_ns, checked_ns;
     bool warned;
-    int suspect;      /* seen dead or gone at the last look; -1: nobody */
+    int suspect;      /* seen dead or gone at the last look; -1: no rank */
     int cause;        /* rank of the job, seen at the last look; -1: none */
     int64_t cause_ns; /* since when */
     wefti_op_piece piece;
@@ -173,7 +174,7 @@ typedef struct wefti_op {
 
 typedef struct wefti_request wefti_request;
 typedef struct wefti_collective wefti_collective;
-typedef struct wefti_letter wefti_letter;
+typedef struct wefti_p2p_message wefti_p2p_message;
 typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
 typedef struct wefti_twin wefti_twin;
@@ -214,7 +215,7 @@ typedef struct wefti_shown_wait {
  * pending    raised before the progress thread's bell is rung, loaded by it
  *            between arm and sleep (base/doorbell.h)
  * stopping   wefti_engine_release -> progress, likewise
- * drivers    whoever takes it to 0 arms the network's watcher; the watcher
+ * drivers    whatever takes it to 0 arms the network's watcher; the watcher
  *            loads it under the lock: alone
  * callers    of these, those that wait inside a call; likewise
  */
@@ -232,7 +233,7 @@ typedef struct wefti_engine {
     weft_device *host;      /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
-    bool crowded;           /* more ranks than cores */
+    bool oversubscribed;    /* more ranks than cores */
     int64_t spin_ns;        /* how long a waiting caller spins */
     int64_t link_free_ns;   /* the emulated link */
     int64_t due_ns;         /* next time something becomes visible */
@@ -269,13 +270,13 @@ typedef struct wefti_peer {
 } wefti_peer;
 
 /* What goes to one peer, or comes from it, oldest first. */
-typedef struct wefti_letters {
-    wefti_letter *first, *last;
+typedef struct wefti_p2p_queue {
+    wefti_p2p_message *first, *last;
     wefti_op *op;    /* carries out the first */
     uint64_t number; /* of the last that op has carried */
-    struct wefti_letters *next_busy;
-    bool busy; /* in the communicator's list of queues with letters */
-} wefti_letters;
+    struct wefti_p2p_queue *next_busy;
+    bool busy; /* in the communicator's list of queues with messages */
+} wefti_p2p_queue;
 
 struct weft_comm {
     uint64_t head_word; /* comm/core/live.h */
@@ -294,7 +295,7 @@ struct weft_comm {
 
     wefti_mapping *mapping;
     uint64_t memory_offset;
-    int near_count; /* members of this rank's domain, itself included */
+    int local_count; /* members of this rank's domain, itself included */
     wefti_grouping *grouping; /* NULL: one level */
     wefti_fabric fabric;
     wefti_reading reading;
@@ -304,37 +305,37 @@ struct weft_comm {
     int *group;  /* [nranks], room for split and shrink */
     void *table; /* [nranks] of wefti_verdict */
 
-    uint64_t number;     /* last that has a lane */
+    uint64_t number;     /* last that has an op slot */
     uint64_t completed;  /* all up to this are done */
     uint64_t settled;    /* and seen to be the same on all ranks */
-    uint64_t peers_done; /* everybody has completed this, as last seen */
+    uint64_t peers_done; /* every rank has completed this, as last seen */
     const struct wefti_request_kind *const *kinds; /* NULL after the last */
     /* Posted and not taken in: pushed by any thread, released; taken in under
      * the lock. */
     wefti_request *_Atomic inbox;
     wefti_collective *posted, **posted_end; /* those without a number yet */
-    wefti_op ops[WEFTI_LANES];
+    wefti_op ops[WEFTI_OP_SLOTS];
     void *op_arrays;        /* what the ops' pointers point into */
     uint32_t active;        /* bit set of ops not FREE */
     uint32_t urgent;        /* of those, the ones that compute waits for soon */
     int64_t budget_bytes;   /* that may still move in this turn */
-    uint32_t windows_used;  /* bit set */
-    const wefti_op *wanted; /* the first posted waits for this lane */
+    uint32_t staging_used;  /* bit set */
+    const wefti_op *wanted; /* the first posted waits for this op slot */
     int slots_max;
-    unsigned char *arena; /* scratch and bounces of all tracks */
+    unsigned char *arena; /* scratch and bounces of all lists */
     size_t arena_bytes;
     size_t heap_bytes; /* of this struct and its arrays */
 
-    wefti_op *letters; /* [2 * nranks], one per queue */
-    wefti_staged_slot *letter_records;
-    uint64_t *letter_arrived;
-    wefti_letters *queues; /* [2 * nranks]: what goes out, what comes in */
-    wefti_letters *busy_queues;
-    size_t letters_pending;
+    wefti_op *queue_ops; /* [2 * nranks], one per queue */
+    wefti_staged_slot *queue_records;
+    uint64_t *queue_arrived;
+    wefti_p2p_queue *queues; /* [2 * nranks]: what goes out, what comes in */
+    wefti_p2p_queue *busy_queues;
+    size_t messages_pending;
 
     weft_mem *mems;
     uint64_t mems_made;
-    int mems_engaged;                            /* with far peers */
+    int mems_engaged;                            /* with remote peers */
     struct wefti_mem_op *mem_ops, **mem_ops_end; /* in order of posting */
 
     pthread_mutex_t tickets_lock; /* innermost; guards these two */
@@ -391,7 +392,7 @@ static inline wefti_scope wefti_comm_scope(const weft_comm *comm,
     return (wefti_scope){.tuning = tuning,
                          .nranks = comm->nranks,
                          .grouping = comm->grouping,
-                         .apart = comm->near_count == 1};
+                         .apart = comm->local_count == 1};
 }
 
 /* Whether the next piece of compute waits for it; gradients and what else

@@ -16,7 +16,7 @@ static uint64_t get_first(const wefti_engine *engine)
 {
     const wefti_membership *members = engine->members;
     return wefti_layout_plan(members->nranks,
-                             wefti_membership_count_near(members))
+                             wefti_membership_count_local(members))
         .total_bytes;
 }
 

@@ -13,7 +13,7 @@
 
 /*
  * wefti_reserve - set bytes aside in this rank's domain; returns where.
- * wefti_unreserve gives them back, when nobody uses them any more.
+ * wefti_unreserve gives them back, when no rank uses them any more.
  *
  * Threads     any.
  */

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "comm/fabric/shared.h"
 #include "comm/pattern/shape.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <math.h>
 
@@ -26,7 +26,7 @@ enum { CHUNK_BYTES = 128 << 10 };
 static const wefti_rates usual_rates = {.local_latency_ns = 600,
                                         .local_message_ns = 150,
                                         .copy_byte_ns = 0.1,
-                                        .fold_byte_ns = 0.1,
+                                        .reduce_byte_ns = 0.1,
                                         .network_latency_ns = 12000,
                                         .network_message_ns = 4000,
                                         .network_byte_ns = 0.8};
@@ -57,7 +57,8 @@ static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
 /*
  * Those of levels, hierarchical and two_hop, stage up to 16 chunks inside the
  * host, and two rounds of what one rank sends to others on the network; any
- * other up to 2 (n - 1) on its first channel, which may have half the window.
+ * other up to 2 (n - 1) on its first channel, which may have half the staging
+ * buffer.
  */
 static size_t count_chunks(int nranks, const wefti_grouping *levels)
 {
@@ -74,7 +75,7 @@ static size_t chunk_bytes(const wefti_tuning *tuning, int nranks,
                           const wefti_grouping *levels)
 {
     size_t bytes = tuning->chunk_bytes ? tuning->chunk_bytes : CHUNK_BYTES;
-    size_t share = WEFTI_WINDOW_BYTES / count_chunks(nranks, levels) / 64 * 64;
+    size_t share = WEFTI_STAGING_BYTES / count_chunks(nranks, levels) / 64 * 64;
     if (bytes > share) {
         bytes = share;
     }
@@ -120,7 +121,7 @@ bool wefti_select_is_flat(const wefti_tuning *tuning, const weft_op *op)
     return wefti_redop_is_user(op->redop) || (tuning->sum_flat && ordered);
 }
 
-/* What WEFT_ALGO allows; 0: all. One rank has nobody to exchange with, and one
+/* What WEFT_ALGO allows; 0: all. One rank has none to exchange with, and one
  * way is as good as another. */
 static wefti_algorithms allowed_of(const wefti_scope *scope, const weft_op *op)
 {

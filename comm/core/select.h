@@ -26,7 +26,7 @@ typedef struct wefti_choice {
 
 enum { WEFTI_CHOICE_NCCL = 255 }; /* its digest */
 
-/* Whether tracks of steps carry it out. */
+/* Whether lists of steps carry it out. */
 static inline bool wefti_choice_has_steps(const wefti_choice *choice)
 {
     return choice->pattern && !choice->pattern->in_entries;
@@ -49,7 +49,7 @@ wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role);
 
 /* What the algorithm of that bit is expected to take; NAN: it cannot carry op
- * out, or nobody asks (oneshot, and what has no rival). */
+ * out, or no rank asks (oneshot, and what has no rival). */
 double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
                             int bit);
 

@@ -17,7 +17,7 @@ typedef enum wefti_route_kind {
 } wefti_route_kind;
 
 /*
- * Rank 0's settings, sent to everybody when the job is made.
+ * Rank 0's settings, sent to every rank when the job is made.
  *
  * allowed   per collective: the algorithms it may take; 0: all
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/core/wake.h - what posts, gates and devices have to tell whoever drives
- * a rank's engine.
+ * comm/core/wake.h - what posts, gates and devices have to tell the thread that
+ * drives a rank's engine.
  */
 #ifndef COMM_CORE_WAKE_H
 #define COMM_CORE_WAKE_H
@@ -17,11 +17,11 @@ void wefti_engine_woken(void *engine);
 /* Whether a waiting caller may keep a core busy: there is one for each rank. */
 static inline bool wefti_engine_spins(const wefti_engine *engine)
 {
-    return !engine->crowded && engine->spin_ns > 0;
+    return !engine->oversubscribed && engine->spin_ns > 0;
 }
 
-/* A gate is not yet raised: where its device rings no bell, whoever drives the
- * engine looks again soon. Lock held. */
+/* A gate is not yet raised: where its device rings no bell, the thread that
+ * drives the engine looks again soon. Lock held. */
 static inline void wefti_engine_look(wefti_engine *engine,
                                      const weft_gate *gate)
 {

@@ -56,8 +56,8 @@ static weft_status build(weft_comm *comm, wefti_copies *copies)
 {
     const weft_stream_config config = {.size_bytes = sizeof(config),
                                        .sm_budget = comm->sm_budget};
-    const size_t ops = WEFTI_LANES + 2 * (size_t)comm->nranks;
-    copies->count = ops * WEFTI_TRACKS * WEFTI_COPY_WAYS + 1;
+    const size_t ops = WEFTI_OP_SLOTS + 2 * (size_t)comm->nranks;
+    copies->count = ops * WEFTI_STEP_LISTS * WEFTI_COPY_WAYS + 1;
     copies->places = calloc(copies->count, sizeof(*copies->places));
     copies->queue = calloc(copies->count, sizeof(*copies->queue));
     if (!copies->places || !copies->queue) {
@@ -155,10 +155,10 @@ void wefti_copies_unpin(weft_comm *comm, wefti_mapping *mapping)
 }
 
 size_t wefti_copy_place(const weft_comm *comm, const wefti_op *op,
-                        const wefti_track *track, int way)
+                        const wefti_step_list *list, int way)
 {
-    const size_t number =
-        wefti_op_index(comm, op) * WEFTI_TRACKS + (size_t)(track - op->tracks);
+    const size_t number = wefti_op_index(comm, op) * WEFTI_STEP_LISTS +
+                          (size_t)(list - op->lists);
     return number * WEFTI_COPY_WAYS + (size_t)way;
 }
 
@@ -169,7 +169,7 @@ size_t wefti_copy_place_of_mem(const weft_comm *comm)
 
 void *wefti_copies_get_bounce(const weft_comm *comm)
 {
-    return comm->arena + comm->arena_bytes - WEFTI_LETTER_BYTES;
+    return comm->arena + comm->arena_bytes - WEFTI_P2P_SLOT_BYTES;
 }
 
 void wefti_copies_ask(weft_comm *comm, size_t at, void *dst, const void *src,
@@ -190,11 +190,11 @@ void wefti_copies_ask(weft_comm *comm, size_t at, void *dst, const void *src,
 static void fail(weft_comm *comm, size_t at, weft_status status,
                  const char *text)
 {
-    const size_t number = at / (WEFTI_TRACKS * WEFTI_COPY_WAYS);
+    const size_t number = at / (WEFTI_STEP_LISTS * WEFTI_COPY_WAYS);
     comm->copies->places[at].refused = true;
     if (at == wefti_copy_place_of_mem(comm)) {
         wefti_fault_publish(comm, status, comm->rank, 0,
-                            "put to far memory of \"%s\": rank %d's device "
+                            "put to remote memory of \"%s\": rank %d's device "
                             "refused a copy: %s",
                             comm->name, comm->rank, text);
         return;
@@ -203,8 +203,9 @@ static void fail(weft_comm *comm, size_t at, weft_status status,
     snprintf(what, sizeof(what), "rank %d's device refused a copy: %s",
              comm->rank, text);
     wefti_op_fail(comm,
-                  number < WEFTI_LANES ? &comm->ops[number]
-                                       : &comm->letters[number - WEFTI_LANES],
+                  number < WEFTI_OP_SLOTS
+                      ? &comm->ops[number]
+                      : &comm->queue_ops[number - WEFTI_OP_SLOTS],
                   status, what);
 }
 
@@ -313,8 +314,8 @@ static weft_comm *find_unasked(const wefti_engine *engine, uint64_t round)
 static const wefti_op *find_oldest(const weft_comm *comm)
 {
     const wefti_op *oldest = NULL;
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        const wefti_op *op = &comm->ops[lane];
+    for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        const wefti_op *op = &comm->ops[op_slot];
         if (wefti_op_pending(op) && op->choice.nccl &&
             (!oldest || op->number < oldest->number)) {
             oldest = op;

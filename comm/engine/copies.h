@@ -9,14 +9,14 @@
  *                                     stream: copy, raise copied      are_done
  *
  * Nothing of a device is called under the lock, so a copy is asked for there
- * and given to a stream by whoever gives the lock back (wefti_engine_unlock).
- * Two streams, one for what is fetched and one for what is stored, keep both
- * directions busy; they never wait for a gate, so what they have been given
- * ends by itself.
+ * and given to a stream by the thread that gives the lock back
+ * (wefti_engine_unlock). Two streams, one for what is fetched and one for what
+ * is stored, keep both directions busy; they never wait for a gate, so what
+ * they have been given ends by itself.
  *
- * Each track of an operation has three places, each for one copy at a time:
+ * Each list of an operation has three places, each for one copy at a time:
  * two fetches, of which one runs ahead, and a store. One more is for what is
- * put into far memory.
+ * put into remote memory.
  */
 #ifndef COMM_ENGINE_COPIES_H
 #define COMM_ENGINE_COPIES_H
@@ -24,7 +24,7 @@
 #include "comm/core/core.h"
 
 enum {
-    WEFTI_COPY_FETCHES = 2, /* ways 0 and 1 of a track */
+    WEFTI_COPY_FETCHES = 2, /* ways 0 and 1 of a list */
     WEFTI_COPY_STORE = 2,
     WEFTI_COPY_WAYS = 3
 };
@@ -48,11 +48,11 @@ void wefti_copies_destroy(weft_comm *comm);
 void wefti_copies_pin(weft_comm *comm, wefti_mapping *mapping);
 void wefti_copies_unpin(weft_comm *comm, wefti_mapping *mapping);
 
-/* The place of a track's copy, and that of memory put far. */
+/* The place of a list's copy, and that of memory put on a remote peer. */
 size_t wefti_copy_place(const weft_comm *comm, const wefti_op *op,
-                        const wefti_track *track, int way);
+                        const wefti_step_list *list, int way);
 size_t wefti_copy_place_of_mem(const weft_comm *comm);
-void *wefti_copies_get_bounce(const weft_comm *comm); /* of that; one letter */
+void *wefti_copies_get_bounce(const weft_comm *comm); /* of that; one message */
 
 /* A copy that place has to make; it has none under way. Lock held. */
 void wefti_copies_ask(weft_comm *comm, size_t place, void *dst, const void *src,

@@ -246,7 +246,7 @@ static bool arm_net(wefti_engine *engine)
 }
 
 /*
- * Nobody may drive for a while: what waits to be sent goes out all the same.
+ * No thread may drive for a while: what waits to be sent goes out all the same.
  * The last driver to go sees to it; the watcher that found one counted goes on
  * to sleep, and that driver arms it after.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/engine/engine.h - the one place where operations move: a rank's engine,
- * pushed by its progress thread or by whoever waits.
+ * pushed by its progress thread or by the thread that waits.
  */
 #ifndef COMM_ENGINE_ENGINE_H
 #define COMM_ENGINE_ENGINE_H

@@ -20,8 +20,8 @@ size_t wefti_op_recv_elems(const wefti_op *op)
 
 size_t wefti_op_index(const weft_comm *comm, const wefti_op *op)
 {
-    return op->ring == WEFTI_RING_LETTERS
-               ? WEFTI_LANES + (size_t)(op - comm->letters)
+    return op->op_slot == WEFTI_OP_SLOT_P2P
+               ? WEFTI_OP_SLOTS + (size_t)(op - comm->queue_ops)
                : (size_t)(op - comm->ops);
 }
 
@@ -29,7 +29,7 @@ void wefti_op_text(const weft_comm *comm, const wefti_op *op, char *text_out,
                    size_t text_bytes)
 {
     const char *name = weft_collective_text(op->desc.collective);
-    if (op->ring == WEFTI_RING_LETTERS) {
+    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
         snprintf(text_out, text_bytes, "%s #%llu %s rank %d on \"%s\"", name,
                  (unsigned long long)op->number,
                  op->desc.collective == WEFT_COLLECTIVE_SEND ? "to" : "from",

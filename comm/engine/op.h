@@ -36,7 +36,7 @@ size_t wefti_op_recv_elems(const wefti_op *op);
 size_t wefti_op_send_chunks(const wefti_op *op);
 size_t wefti_op_recv_chunks(const wefti_op *op);
 
-/* Of the lanes, and then the queues of letters, which one it is. */
+/* Of the op slots, and then the queues of messages, which one it is. */
 size_t wefti_op_index(const weft_comm *comm, const wefti_op *op);
 
 /*

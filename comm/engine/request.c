@@ -19,7 +19,8 @@
 enum { COPIES_MOST_NS = 1000000000 /* a device that takes longer is lost */ };
 
 /*
- * done    stored last by its end; whoever loads it may free the handle after
+ * done    stored last by its end; a thread that loads it may free the handle
+ *         after
  * text    of the fault; the communicator may be gone
  */
 struct weft_request {
@@ -127,7 +128,7 @@ static void fail(weft_comm *comm)
     for (int i = 0; comm->kinds[i]; i++) {
         comm->kinds[i]->fail(comm);
     }
-    /* Last: whoever waited for a stream may now destroy his gates. */
+    /* Last: a thread that waited for a stream may now destroy its gates. */
     wefti_tickets_fail(comm);
 }
 

@@ -28,8 +28,8 @@ typedef struct wefti_title {
  *
  * submit    put it into its queue.
  * push      move what can move now, while its caller has the processor.
- * refuse    comm has failed and it will not be submitted: whoever waits for its
- *           chunks must not wait for ever. NULL: nobody can.
+ * refuse    comm has failed and it will not be submitted: a thread that waits
+ *           for its chunks must not wait for ever. NULL: none can.
  * describe  what waits while its stream has not come to it.
  *
  * Of all of the kind on a communicator:

@@ -13,18 +13,18 @@
 /* Who has a region, in the order of ranks. Returns how many there are. */
 static int find_places(wefti_fabric *fabric, int nranks, const bool *remote)
 {
-    int near = 0;
+    int local = 0;
     for (int peer = 0; peer < nranks; peer++) {
-        fabric->shared.places[peer] = remote && remote[peer] ? -1 : near++;
+        fabric->shared.places[peer] = remote && remote[peer] ? -1 : local++;
     }
-    return near;
+    return local;
 }
 
 /* Regions of the domain lie in its memory, those of others in mirrors. */
 static weft_status place_regions(wefti_fabric *fabric, void *base)
 {
     const wefti_layout *layout = &fabric->shared.layout;
-    const size_t remotes = (size_t)(layout->nranks - layout->near_ranks);
+    const size_t remotes = (size_t)(layout->nranks - layout->local_ranks);
     if (remotes) {
         weft_status status = wefti_mapping_open(
             -1, 0, remotes * layout->mirror_bytes, &fabric->mirrors);
@@ -53,7 +53,7 @@ weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
                               void *base, const bool *remote)
 {
     size_t ranks = (size_t)nranks;
-    size_t cells = ranks * WEFTI_RINGS * WEFTI_CHANNELS;
+    size_t cells = ranks * WEFTI_ALL_SLOTS * WEFTI_CHANNELS;
     fabric->shared.header = base;
     fabric->shared.regions = calloc(ranks, sizeof(*fabric->shared.regions));
     fabric->shared.places = calloc(ranks, sizeof(*fabric->shared.places));

@@ -3,7 +3,7 @@
  * comm/fabric/fabric.h - move messages between the ranks of one communicator
  * in one way. No call blocks.
  *
- * A message goes from one rank to one peer on a ring (the operation's lane)
+ * A message goes from one rank to one peer in a slot (the operation's op slot)
  * and channel, and is read in the order of posting. Its bytes lie where stage
  * says, or in the sender's process, and must stay until the peer has released
  * it.
@@ -26,7 +26,7 @@ struct wefti_inbound;
 /* Where a message travels. */
 typedef struct wefti_fabric_path {
     int peer;
-    int ring;
+    int op_slot;
     int channel;
 } wefti_fabric_path;
 
@@ -51,8 +51,8 @@ typedef struct wefti_incoming {
 /*
  * wefti_fabric_table - one way of moving bytes.
  *
- * stage     memory for window-relative byte offset of an operation's window,
- *           or (ring LETTERS) for slot `offset` of what goes to the peer.
+ * stage     memory for staging-relative byte offset of an operation's staging,
+ *           or (P2P) for slot `offset` of what goes to the peer.
  * has_room  whether one more message may be posted on the path.
  * post      announce a staged message; has_room was true.
  * posted    how many messages were ever posted on the path.
@@ -64,7 +64,7 @@ typedef struct wefti_incoming {
  */
 typedef struct wefti_fabric_table {
     const char *name;
-    void *(*stage)(wefti_fabric *fabric, wefti_fabric_path path, int window,
+    void *(*stage)(wefti_fabric *fabric, wefti_fabric_path path, int staging,
                    size_t offset);
     bool (*has_room)(wefti_fabric *fabric, wefti_fabric_path path);
     void (*post)(wefti_fabric *fabric, wefti_fabric_path path,
@@ -114,7 +114,7 @@ struct wefti_fabric {
     wefti_doorbell **bells;
     double ns_per_byte;
     int64_t *link_free_ns;
-    uint64_t *posted;     /* [peer][ring][channel] */
+    uint64_t *posted;     /* [peer][op slot][channel] */
     uint64_t *taken;      /* the same, of messages released by this rank */
     uint64_t *told_taken; /* the same, with a net: as far as the peer knows */
     uint64_t *awaited;    /* the same: the last whose release the peer awaits */
@@ -148,7 +148,7 @@ const char *wefti_fabric_name(const wefti_fabric *fabric);
 int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes);
 
 /* Whether its peer is of another domain. */
-static inline bool wefti_fabric_is_far(const wefti_fabric *fabric, int peer)
+static inline bool wefti_fabric_is_remote(const wefti_fabric *fabric, int peer)
 {
     return fabric->net && fabric->tables[peer] == &wefti_fabric_net;
 }
@@ -156,21 +156,21 @@ static inline bool wefti_fabric_is_far(const wefti_fabric *fabric, int peer)
 /* Index into posted and taken. */
 static inline size_t wefti_fabric_cell(const wefti_fabric_path *path)
 {
-    return ((size_t)path->peer * WEFTI_RINGS + (size_t)path->ring) *
+    return ((size_t)path->peer * WEFTI_ALL_SLOTS + (size_t)path->op_slot) *
                WEFTI_CHANNELS +
            (size_t)path->channel;
 }
 
 /* The calls of the table that the path's peer is reached by. */
 static inline void *wefti_fabric_stage(wefti_fabric *fabric,
-                                       wefti_fabric_path path, int window,
+                                       wefti_fabric_path path, int staging,
                                        size_t offset)
 {
     /* What goes to several peers lies in one place, whatever each of them is
      * reached by. */
     const int owner =
-        path.ring == WEFTI_RING_LETTERS ? path.peer : fabric->rank;
-    return fabric->tables[owner]->stage(fabric, path, window, offset);
+        path.op_slot == WEFTI_OP_SLOT_P2P ? path.peer : fabric->rank;
+    return fabric->tables[owner]->stage(fabric, path, staging, offset);
 }
 
 static inline bool wefti_fabric_has_room(wefti_fabric *fabric,

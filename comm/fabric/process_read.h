@@ -15,7 +15,8 @@ enum { WEFTI_WITNESS_WORDS = 2 };
 /*
  * Random words at an address of a process, in a page that its forked children
  * do not have. A pid may belong to another process by the time it is used:
- * whoever reads these words with the data has read the process that it meant.
+ * the rank that reads these words with the data has read the process that it
+ * meant.
  */
 typedef struct wefti_witness {
     pid_t pid;

@@ -6,7 +6,7 @@
 
 enum {
     PAGE_BYTES = 4096,
-    QUEUES = WEFTI_RINGS * WEFTI_CHANNELS, /* of messages, of a pair */
+    QUEUES = WEFTI_ALL_SLOTS * WEFTI_CHANNELS, /* of messages, of a pair */
     CELLS = QUEUES * WEFTI_DEPTH
 };
 
@@ -20,15 +20,15 @@ static void plan_pair(wefti_layout *plan)
 {
     plan->counts = round_up(QUEUES * sizeof(uint64_t), 64);
     plan->messages =
-        round_up(plan->counts + WEFTI_LANES * sizeof(uint64_t), 64);
+        round_up(plan->counts + WEFTI_OP_SLOTS * sizeof(uint64_t), 64);
     plan->pair_bytes =
         round_up(plan->messages + CELLS * sizeof(wefti_posted_message), 128);
 }
 
-wefti_layout wefti_layout_plan(int nranks, int near_ranks)
+wefti_layout wefti_layout_plan(int nranks, int local_ranks)
 {
-    size_t peers = (size_t)nranks, near = (size_t)near_ranks;
-    wefti_layout plan = {.nranks = nranks, .near_ranks = near_ranks};
+    size_t peers = (size_t)nranks, local = (size_t)local_ranks;
+    wefti_layout plan = {.nranks = nranks, .local_ranks = local_ranks};
     plan_pair(&plan);
     plan.cells = round_up(sizeof(wefti_shared_header), 64);
     plan.header_bytes = round_up(
@@ -36,24 +36,25 @@ wefti_layout wefti_layout_plan(int nranks, int near_ranks)
                          WEFTI_BALLOT_TURNS * peers * sizeof(wefti_ballot_cell),
         PAGE_BYTES);
     plan.entries = round_up(sizeof(wefti_rank_page), 128);
-    size_t end = plan.entries + (size_t)WEFTI_LANES * WEFTI_ENTRY_BYTES;
+    size_t end = plan.entries + (size_t)WEFTI_OP_SLOTS * WEFTI_ENTRY_BYTES;
     plan.pairs = round_up(end, 128);
     plan.arrivals = plan.pairs + plan.pair_bytes;
     plan.outgoing =
         round_up(plan.arrivals + CELLS * sizeof(wefti_arrival), PAGE_BYTES);
-    plan.mirror_bytes = plan.outgoing + WEFTI_LETTERS_BYTES;
-    plan.windows = round_up(plan.pairs + near * plan.pair_bytes, PAGE_BYTES);
-    plan.letters = plan.windows + (size_t)WEFTI_LANES * WEFTI_WINDOW_BYTES;
-    end = plan.letters + near * WEFTI_LETTERS_BYTES;
+    plan.mirror_bytes = plan.outgoing + WEFTI_P2P_STAGING_BYTES;
+    plan.staging = round_up(plan.pairs + local * plan.pair_bytes, PAGE_BYTES);
+    plan.p2p_staging =
+        plan.staging + (size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES;
+    end = plan.p2p_staging + local * WEFTI_P2P_STAGING_BYTES;
     plan.region_bytes = round_up(end, PAGE_BYTES);
-    plan.total_bytes = plan.header_bytes + near * plan.region_bytes;
+    plan.total_bytes = plan.header_bytes + local * plan.region_bytes;
     return plan;
 }
 
 size_t wefti_layout_count_bytes(const wefti_layout *layout)
 {
-    const size_t far = (size_t)(layout->nranks - layout->near_ranks);
-    return layout->total_bytes + far * layout->mirror_bytes;
+    const size_t remote = (size_t)(layout->nranks - layout->local_ranks);
+    return layout->total_bytes + remote * layout->mirror_bytes;
 }
 
 unsigned char *wefti_layout_get_region(const wefti_layout *layout, void *base,
@@ -72,7 +73,7 @@ wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
                                     uint64_t number)
 {
     return (void *)(shared->regions[rank] + shared->layout.entries +
-                    (size_t)(number % WEFTI_LANES) * WEFTI_ENTRY_BYTES);
+                    (size_t)(number % WEFTI_OP_SLOTS) * WEFTI_ENTRY_BYTES);
 }
 
 /* What owner has written for other. */
@@ -84,14 +85,14 @@ static unsigned char *get_pair(const wefti_shared *shared, int owner, int other)
            place * shared->layout.pair_bytes;
 }
 
-static size_t find_queue(int ring, int channel)
+static size_t find_queue(int op_slot, int channel)
 {
-    return (size_t)ring * WEFTI_CHANNELS + (size_t)channel;
+    return (size_t)op_slot * WEFTI_CHANNELS + (size_t)channel;
 }
 
-static size_t find_cell(int ring, int channel, uint64_t sequence)
+static size_t find_cell(int op_slot, int channel, uint64_t sequence)
 {
-    return find_queue(ring, channel) * WEFTI_DEPTH +
+    return find_queue(op_slot, channel) * WEFTI_DEPTH +
            (size_t)(sequence % WEFTI_DEPTH);
 }
 
@@ -100,39 +101,40 @@ uint64_t *wefti_shared_get_count(const wefti_shared *shared, int writer,
 {
     uint64_t *counts =
         (void *)(get_pair(shared, writer, reader) + shared->layout.counts);
-    return counts + number % WEFTI_LANES;
+    return counts + number % WEFTI_OP_SLOTS;
 }
 
 _Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
-                                            int reader, int writer, int ring,
+                                            int reader, int writer, int op_slot,
                                             int channel)
 {
     _Atomic uint64_t *consumed = (void *)get_pair(shared, reader, writer);
-    return consumed + find_queue(ring, channel);
+    return consumed + find_queue(op_slot, channel);
 }
 
 wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
-                                               int writer, int reader, int ring,
-                                               int channel, uint64_t sequence)
+                                               int writer, int reader,
+                                               int op_slot, int channel,
+                                               uint64_t sequence)
 {
     wefti_posted_message *messages =
         (void *)(get_pair(shared, writer, reader) + shared->layout.messages);
-    return messages + find_cell(ring, channel, sequence);
+    return messages + find_cell(op_slot, channel, sequence);
 }
 
-size_t wefti_shared_find_letter(const wefti_shared *shared, int peer,
-                                int channel, size_t slot)
+size_t wefti_shared_find_p2p_slot(const wefti_shared *shared, int peer,
+                                  int channel, size_t slot)
 {
-    return shared->layout.letters +
-           (size_t)shared->places[peer] * WEFTI_LETTERS_BYTES +
-           wefti_letter_offset(channel, slot);
+    return shared->layout.p2p_staging +
+           (size_t)shared->places[peer] * WEFTI_P2P_STAGING_BYTES +
+           wefti_p2p_slot_offset(channel, slot);
 }
 
 wefti_arrival *wefti_shared_get_arrival(const wefti_shared *shared, int writer,
-                                        int ring, int channel,
+                                        int op_slot, int channel,
                                         uint64_t sequence)
 {
     wefti_arrival *arrivals =
         (void *)(shared->regions[writer] + shared->layout.arrivals);
-    return arrivals + find_cell(ring, channel, sequence);
+    return arrivals + find_cell(op_slot, channel, sequence);
 }

@@ -6,7 +6,7 @@
  *   header | region of rank 0 | region of rank 1 | ...
  *
  * The ranks of one domain (those that can map the same memory) share one such
- * mapping, with a region for each of them and for nobody else. Of a rank of
+ * mapping, with a region for each of them and for no other rank. Of a rank of
  * another domain, each rank keeps a mirror: private memory, laid out as a
  * region's begin is, into which comm/net/wire.c writes what the owner does.
  * Readers need not know which of the two they look at. So what a rank maps
@@ -14,31 +14,30 @@
  *
  *   region: bell        rung by anyone who has news for the rank
  *           completed   the rank has done all operations up to this number
- *           entries     [LANES] what it has entered, small payloads inside
+ *           entries     [OP_SLOTS] what it has entered, small payloads inside
  *           pairs       [peer of the domain]; in a mirror one, this rank:
- *             consumed  [ring][channel] messages it has read from peer
- *             counts    [LANES] of the v forms: what it sends to peer
- *             messages  [ring][channel][DEPTH] what it has sent to peer
- *   then    windows     [LANES] staged payload, one window per operation
- *           letters     [peer of the domain][channel] staged payload of
+ *             consumed  [op slot][channel] messages it has read from peer
+ *             counts    [OP_SLOTS] of the v forms: what it sends to peer
+ *             messages  [op slot][channel][DEPTH] what it has sent to peer
+ *   then    staging     [OP_SLOTS] staged payload, one buffer per operation
+ *           p2p_staging [peer of the domain][channel] staged payload of
  *                       point-to-point operations
  *   or, in a mirror
- *           arrivals    [ring][channel][DEPTH] where its messages' bytes are
+ *           arrivals    [op slot][channel][DEPTH] where its messages' bytes are
  *           outgoing    [channel] staged payload of what goes to it point to
  *                       point, or into its memory
  *
- *
  * Everything but the bell and the header is written by the owner alone (in a
  * mirror: by its reader, for the owner).
- * Operation n uses lane n % LANES; nobody enters n before everybody has
- * completed n - LANES, so a lane's cells are free when they are used again.
- * Ring LANES is for point-to-point operations.
+ * Operation n uses op slot n % OP_SLOTS; no rank enters n before every rank has
+ * completed n - OP_SLOTS, so an op slot's cells are free when they are used
+ * again. Slot OP_SLOTS is for point-to-point operations.
  *
  * Every flag is stored and loaded sequentially consistent: the bell needs it
  * (base/doorbell.h), and the store is also the release that publishes the
- * plain bytes written before it to whoever loads it. Beside each flag stands
- * which store pairs with which load, and what that load may then read; what is
- * "alone" publishes nothing but itself.
+ * plain bytes written before it to the thread that loads it. Beside each flag
+ * stands which store pairs with which load, and what that load may then read;
+ * what is "alone" publishes nothing but itself.
  */
 #ifndef COMM_FABRIC_SHARED_H
 #define COMM_FABRIC_SHARED_H
@@ -51,24 +50,24 @@
 #include <stdbool.h>
 
 enum {
-    WEFTI_LANES = 16,
-    WEFTI_RINGS = WEFTI_LANES + 1,
-    WEFTI_RING_LETTERS = WEFTI_LANES,
-    WEFTI_DEPTH = 16,         /* messages per ring not yet read */
+    WEFTI_OP_SLOTS = 16,
+    WEFTI_ALL_SLOTS = WEFTI_OP_SLOTS + 1,
+    WEFTI_OP_SLOT_P2P = WEFTI_OP_SLOTS,
+    WEFTI_DEPTH = 16,         /* messages per slot not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
-    WEFTI_WINDOW_BYTES = 4 << 20,
-    WEFTI_LETTER_SLOTS = 4,
-    WEFTI_LETTER_CHANNELS = 2,
-    WEFTI_LETTER_BYTES = 64 << 10,
+    WEFTI_STAGING_BYTES = 4 << 20,
+    WEFTI_P2P_SLOTS = 4,
+    WEFTI_P2P_CHANNELS = 2,
+    WEFTI_P2P_SLOT_BYTES = 64 << 10,
     /* All that is staged for one peer. */
-    WEFTI_LETTERS_BYTES =
-        WEFTI_LETTER_CHANNELS * WEFTI_LETTER_SLOTS * WEFTI_LETTER_BYTES
+    WEFTI_P2P_STAGING_BYTES =
+        WEFTI_P2P_CHANNELS * WEFTI_P2P_SLOTS * WEFTI_P2P_SLOT_BYTES
 };
 
 /* Where a slot lies in what is staged for one peer. */
-static inline size_t wefti_letter_offset(int channel, size_t slot)
+static inline size_t wefti_p2p_slot_offset(int channel, size_t slot)
 {
-    return ((size_t)channel * WEFTI_LETTER_SLOTS + slot) * WEFTI_LETTER_BYTES;
+    return ((size_t)channel * WEFTI_P2P_SLOTS + slot) * WEFTI_P2P_SLOT_BYTES;
 }
 
 /*
@@ -96,7 +95,7 @@ enum {
 typedef enum wefti_bytes_place {
     WEFTI_PLACE_STAGED, /* in the sender's region */
     WEFTI_PLACE_PROCESS /* in the sender's process, at an address of its own;
-                           near peers only */
+                           local peers only */
 } wefti_bytes_place;
 
 /*
@@ -142,13 +141,14 @@ typedef struct wefti_fault_page {
 
 /*
  * One attempt of the survivors to agree who is left; see comm/make/shrink.c.
- * Each word is set once, by compare-and-swap: whoever is first decides for all.
+ * Each word is set once, by compare-and-swap: the rank that is first decides
+ * for all.
  *
  * decided   propose -> decide: the author's proposal
  * outcome   conclude -> conclude: what a rank that could not build has written
  */
 typedef struct wefti_shrink_round {
-    _Atomic uint32_t decided; /* 1 + the rank whose proposal it is; 0: nobody */
+    _Atomic uint32_t decided; /* 1 + the rank whose proposal it is; or 0 */
     _Atomic uint32_t outcome; /* 0: open; else WEFTI_SHRINK_* */
     _Atomic uint64_t
         offset; /* of the new communicator's memory, + 1; 0: none */
@@ -182,12 +182,13 @@ typedef struct wefti_shrink_page {
 } wefti_shrink_page;
 
 /* How a rank of the job has ended, as its domain or another knows it. */
-typedef enum wefti_fate {
-    WEFTI_FATE_NONE = 0, /* it has not, as far as is known */
-    WEFTI_FATE_DEAD,     /* its process is gone: its host's kernel says so */
-    WEFTI_FATE_CUT,      /* its host does not answer */
-    WEFTI_FATE_LEFT      /* it has ended well */
-} wefti_fate;
+typedef enum wefti_rank_outcome {
+    WEFTI_RANK_OUTCOME_NONE = 0, /* it has not, as far as is known */
+    WEFTI_RANK_OUTCOME_DEAD, /* its process is gone: its host's kernel says so
+                              */
+    WEFTI_RANK_OUTCOME_CUT,  /* its host does not answer */
+    WEFTI_RANK_OUTCOME_LEFT  /* it has ended well */
+} wefti_rank_outcome;
 
 enum {
     WEFTI_VOTE_WORDS = WEFTI_SHRINK_RANKS_MOST / 64,
@@ -217,15 +218,16 @@ enum { WEFTI_CELL_VOTED = 1, WEFTI_CELL_LOST = 2 };
 /*
  * next_offset   fetch-and-add, alone: ranges are handed out in its order
  * gone          fetch-and-add by each that leaves: the last one's addition
- *               pairs with all before it, and nobody uses the memory any more
+ *               pairs with all before it, and no rank uses the memory any more
  * observed      wefti_comm_observe -> wefti_oneshot_announce, which loads it
  *               relaxed: alone, and an operation sooner or later is the same
  */
 typedef struct wefti_shared_header {
     wefti_fault_page fault;
     wefti_shrink_round shrink[WEFTI_SHRINK_ROUNDS];
-    /* Of all ranks of the job, wefti_fate; used in the world's header. */
-    _Atomic uint8_t fates[WEFTI_SHRINK_RANKS_MOST];
+    /* Of all ranks of the job, wefti_rank_outcome; used in the world's header.
+     */
+    _Atomic uint8_t outcomes[WEFTI_SHRINK_RANKS_MOST];
     /* Where the next split's memory starts; used in the world's header. */
     _Atomic uint64_t next_offset;
     _Atomic uint32_t gone;     /* ranks that have destroyed it */
@@ -264,9 +266,9 @@ typedef enum wefti_leave {
 } wefti_leave;
 
 /*
- * completed    publish_settled -> lane_free: the rank has read all it needs of
- *              the peers' entries and windows of these operations, which may
- *              be written again
+ * completed    publish_settled -> op_slot_free: the rank has read all it needs
+ *              of the peers' entries and staging of these operations, which
+ *              may be written again
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
  * host_only    its end of the communicator has no memory that only a device
  *              reads; stored before the ranks' first operation: alone
@@ -284,16 +286,16 @@ typedef struct wefti_rank_page {
 /* Offsets in bytes; within a region or mirror from its start, in a pair from
  * its own. total_bytes: of the domain's memory. */
 typedef struct wefti_layout {
-    int nranks, near_ranks; /* of the communicator; of these in the domain */
+    int nranks, local_ranks; /* of the communicator; of these in the domain */
     size_t header_bytes;
     size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
-    size_t entries, pairs, windows, letters, arrivals, outgoing;
+    size_t entries, pairs, staging, p2p_staging, arrivals, outgoing;
     size_t pair_bytes, counts, messages;
 } wefti_layout;
 
-wefti_layout wefti_layout_plan(int nranks, int near_ranks);
+wefti_layout wefti_layout_plan(int nranks, int local_ranks);
 
 /* Address space that a rank needs for all regions and mirrors. */
 size_t wefti_layout_count_bytes(const wefti_layout *layout);
@@ -326,20 +328,21 @@ wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
 uint64_t *wefti_shared_get_count(const wefti_shared *shared, int writer,
                                  int reader, uint64_t number);
 _Atomic uint64_t *wefti_shared_get_consumed(const wefti_shared *shared,
-                                            int reader, int writer, int ring,
+                                            int reader, int writer, int op_slot,
                                             int channel);
 wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
-                                               int writer, int reader, int ring,
-                                               int channel, uint64_t sequence);
+                                               int writer, int reader,
+                                               int op_slot, int channel,
+                                               uint64_t sequence);
 
 /* Where in a region a slot lies for what goes point to point to a peer of the
  * domain. */
-size_t wefti_shared_find_letter(const wefti_shared *shared, int peer,
-                                int channel, size_t slot);
+size_t wefti_shared_find_p2p_slot(const wefti_shared *shared, int peer,
+                                  int channel, size_t slot);
 
 /* writer: of another domain. */
 wefti_arrival *wefti_shared_get_arrival(const wefti_shared *shared, int writer,
-                                        int ring, int channel,
+                                        int op_slot, int channel,
                                         uint64_t sequence);
 
 #endif

@@ -13,16 +13,16 @@
 #include "base/clock.h"
 #include "comm/fabric/fabric.h"
 
-static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
+static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
                    size_t offset)
 {
     unsigned char *region = fabric->shared.regions[fabric->rank];
-    if (path.ring == WEFTI_RING_LETTERS) {
-        return region + wefti_shared_find_letter(&fabric->shared, path.peer,
-                                                 path.channel, offset);
+    if (path.op_slot == WEFTI_OP_SLOT_P2P) {
+        return region + wefti_shared_find_p2p_slot(&fabric->shared, path.peer,
+                                                   path.channel, offset);
     }
-    return region + fabric->shared.layout.windows +
-           (size_t)window * WEFTI_WINDOW_BYTES + offset;
+    return region + fabric->shared.layout.staging +
+           (size_t)staging * WEFTI_STAGING_BYTES + offset;
 }
 
 static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
@@ -33,13 +33,13 @@ static uint64_t posted(wefti_fabric *fabric, wefti_fabric_path path)
 static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
 {
     return atomic_load(wefti_shared_get_consumed(
-        &fabric->shared, path.peer, fabric->rank, path.ring, path.channel));
+        &fabric->shared, path.peer, fabric->rank, path.op_slot, path.channel));
 }
 
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 {
     const uint64_t most =
-        path.ring == WEFTI_RING_LETTERS ? WEFTI_LETTER_SLOTS : WEFTI_DEPTH;
+        path.op_slot == WEFTI_OP_SLOT_P2P ? WEFTI_P2P_SLOTS : WEFTI_DEPTH;
     return posted(fabric, path) - read_by(fabric, path) < most;
 }
 
@@ -49,7 +49,7 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
     uint64_t sequence = ++fabric->posted[wefti_fabric_cell(&path)];
     wefti_posted_message *message =
         wefti_shared_get_message(&fabric->shared, fabric->rank, path.peer,
-                                 path.ring, path.channel, sequence);
+                                 path.op_slot, path.channel, sequence);
     const unsigned char *region = fabric->shared.regions[fabric->rank];
     message->offset =
         outgoing->place == WEFTI_PLACE_PROCESS
@@ -75,7 +75,7 @@ static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
     uint64_t sequence = fabric->taken[wefti_fabric_cell(&path)] + 1;
     wefti_posted_message *message =
         wefti_shared_get_message(&fabric->shared, path.peer, fabric->rank,
-                                 path.ring, path.channel, sequence);
+                                 path.op_slot, path.channel, sequence);
     if (atomic_load(&message->sequence) != sequence) {
         return false;
     }
@@ -100,7 +100,8 @@ static void release(wefti_fabric *fabric, wefti_fabric_path path)
 {
     uint64_t taken = ++fabric->taken[wefti_fabric_cell(&path)];
     atomic_store(wefti_shared_get_consumed(&fabric->shared, fabric->rank,
-                                           path.peer, path.ring, path.channel),
+                                           path.peer, path.op_slot,
+                                           path.channel),
                  taken);
     wefti_doorbell_ring(fabric->bells[path.peer]);
 }
@@ -116,7 +117,7 @@ const wefti_fabric_table wefti_fabric_shm = {
     .release = release,
 };
 
-/* The same protocol in memory that nobody else has mapped. */
+/* The same protocol in memory that no other rank has mapped. */
 const wefti_fabric_table wefti_fabric_self = {
     .name = "self",
     .stage = stage,

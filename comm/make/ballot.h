@@ -9,10 +9,10 @@
  *           it is tells its estimate, and all others wait for it, or for the
  *           domain's end, and make it their own
  *
- * After a turn of a domain that everybody heard, all estimates are the same and
- * stay so; the last one is the result. A domain is its shared memory: all that
- * it has said and heard is written there, once, so that it outlives all its
- * ranks but one, and any of them can go on.
+ * After a turn of a domain that every rank heard, all estimates are the same
+ * and stay so; the last one is the result. A domain is its shared memory: all
+ * that it has said and heard is written there, once, so that it outlives all
+ * its ranks but one, and any of them can go on.
  *
  * Source: T. Chandra, S. Toueg, "Unreliable failure detectors for reliable
  * distributed systems", 1996: consensus with strong accuracy, by turns.

@@ -24,7 +24,7 @@
 #include "comm/net/remote.h"
 #include "comm/post/collective.h"
 #include "comm/post/consensus.h"
-#include "comm/post/letters.h"
+#include "comm/post/p2p_queue.h"
 #include "comm/steps/reduction.h"
 #include "comm/watch/diagnosis.h"
 
@@ -46,49 +46,49 @@ static unsigned char *carve(unsigned char **at, size_t bytes)
 }
 
 /* A wide chunk, then the bounces. */
-static size_t track_bytes(const wefti_tuning *tuning, int nranks,
-                          const wefti_grouping *grouping)
+static size_t list_bytes(const wefti_tuning *tuning, int nranks,
+                         const wefti_grouping *grouping)
 {
     return (1 + WEFTI_BOUNCES) *
            wefti_select_bounce_bytes(tuning, nranks, grouping);
 }
 
-static size_t track_count(const wefti_grouping *grouping)
+static size_t list_count(const wefti_grouping *grouping)
 {
-    return grouping ? WEFTI_TRACKS : WEFTI_FLAT_TRACKS;
+    return grouping ? WEFTI_STEP_LISTS : WEFTI_FLAT_STEP_LISTS;
 }
 
 /* No more than steps may need: with a device it is pinned. */
 static size_t arena_bytes(const wefti_tuning *tuning, int nranks,
                           const wefti_grouping *grouping)
 {
-    return WEFTI_LANES * track_count(grouping) *
-               track_bytes(tuning, nranks, grouping) +
-           WEFTI_LETTER_BYTES; /* the last for what is put far */
+    return WEFTI_OP_SLOTS * list_count(grouping) *
+               list_bytes(tuning, nranks, grouping) +
+           WEFTI_P2P_SLOT_BYTES; /* the last for what is put on a remote peer */
 }
 
 size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks,
-                            int near_ranks, const wefti_grouping *grouping)
+                            int local_ranks, const wefti_grouping *grouping)
 {
-    const wefti_layout layout = wefti_layout_plan(nranks, near_ranks);
+    const wefti_layout layout = wefti_layout_plan(nranks, local_ranks);
     return wefti_layout_count_bytes(&layout) +
            arena_bytes(tuning, nranks, grouping);
 }
 
-static void place_track(weft_comm *comm, wefti_track *track, size_t number)
+static void place_list(weft_comm *comm, wefti_step_list *list, size_t number)
 {
     const size_t bytes =
         wefti_select_bounce_bytes(&comm->tuning, comm->nranks, comm->grouping);
     unsigned char *at =
         comm->arena +
-        number * track_bytes(&comm->tuning, comm->nranks, comm->grouping);
-    track->scratch = at;
+        number * list_bytes(&comm->tuning, comm->nranks, comm->grouping);
+    list->scratch = at;
     for (int way = 0; way < WEFTI_BOUNCES; way++) {
-        track->bounces[way] = at + (size_t)(1 + way) * bytes;
+        list->bounces[way] = at + (size_t)(1 + way) * bytes;
     }
 }
 
-/* Everything the lanes' pointers point into, in one allocation. */
+/* Everything the op slots' pointers point into, in one allocation. */
 static weft_status build_ops(weft_comm *comm)
 {
     size_t ranks = (size_t)comm->nranks;
@@ -99,12 +99,12 @@ static weft_status build_ops(weft_comm *comm)
     size_t arrived_bytes = WEFTI_GATE_CHUNKS_MAX * sizeof(uint64_t);
     size_t counts_bytes = 4 * ranks * sizeof(size_t);
     size_t moved_bytes = ranks * sizeof(size_t);
-    size_t lane_bytes = counts_bytes + 64 + 2 * (moved_bytes + 64) +
-                        WEFTI_CHANNELS * (record_bytes + 64) +
-                        WEFTI_TRACKS * (source_bytes + 64) + checked_bytes +
-                        64 + arrived_bytes + 64;
-    lane_bytes = (lane_bytes + 63) / 64 * 64;
-    comm->op_arrays = aligned_alloc(64, WEFTI_LANES * lane_bytes);
+    size_t op_slot_bytes = counts_bytes + 64 + 2 * (moved_bytes + 64) +
+                           WEFTI_CHANNELS * (record_bytes + 64) +
+                           WEFTI_STEP_LISTS * (source_bytes + 64) +
+                           checked_bytes + 64 + arrived_bytes + 64;
+    op_slot_bytes = (op_slot_bytes + 63) / 64 * 64;
+    comm->op_arrays = aligned_alloc(64, WEFTI_OP_SLOTS * op_slot_bytes);
     comm->arena_bytes =
         arena_bytes(&comm->tuning, comm->nranks, comm->grouping);
     comm->arena = mmap(NULL, comm->arena_bytes, PROT_READ | PROT_WRITE,
@@ -117,15 +117,15 @@ static weft_status build_ops(weft_comm *comm)
     if (!comm->op_arrays) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for operations: %zu bytes",
-                           WEFTI_LANES * lane_bytes);
+                           WEFTI_OP_SLOTS * op_slot_bytes);
     }
-    memset(comm->op_arrays, 0, WEFTI_LANES * lane_bytes);
-    comm->heap_bytes += WEFTI_LANES * lane_bytes;
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        wefti_op *op = &comm->ops[lane];
+    memset(comm->op_arrays, 0, WEFTI_OP_SLOTS * op_slot_bytes);
+    comm->heap_bytes += WEFTI_OP_SLOTS * op_slot_bytes;
+    for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        wefti_op *op = &comm->ops[op_slot];
         unsigned char *at =
-            (unsigned char *)comm->op_arrays + (size_t)lane * lane_bytes;
-        op->ring = lane;
+            (unsigned char *)comm->op_arrays + (size_t)op_slot * op_slot_bytes;
+        op->op_slot = op_slot;
         op->gate_arrived = (void *)carve(&at, arrived_bytes);
         op->counts = (void *)carve(&at, counts_bytes);
         op->gone = (void *)carve(&at, moved_bytes);
@@ -133,12 +133,12 @@ static weft_status build_ops(weft_comm *comm)
         for (int c = 0; c < WEFTI_CHANNELS; c++) {
             op->slot_records[c] = (void *)carve(&at, record_bytes);
         }
-        for (int t = 0; t < WEFTI_TRACKS; t++) {
-            op->tracks[t].sources = (void *)carve(&at, source_bytes);
-            if ((size_t)t < track_count(comm->grouping)) {
-                place_track(comm, &op->tracks[t],
-                            (size_t)lane * track_count(comm->grouping) +
-                                (size_t)t);
+        for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
+            op->lists[t].sources = (void *)carve(&at, source_bytes);
+            if ((size_t)t < list_count(comm->grouping)) {
+                place_list(comm, &op->lists[t],
+                           (size_t)op_slot * list_count(comm->grouping) +
+                               (size_t)t);
             }
         }
         op->checked = (void *)carve(&at, checked_bytes);
@@ -155,11 +155,11 @@ static void attach_watchers(wefti_op *op, wefti_engine *engine)
 
 static weft_status build_gates(weft_comm *comm)
 {
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        attach_watchers(&comm->ops[lane], comm->engine);
+    for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        attach_watchers(&comm->ops[op_slot], comm->engine);
     }
     for (int queue = 0; queue < 2 * comm->nranks; queue++) {
-        attach_watchers(&comm->letters[queue], comm->engine);
+        attach_watchers(&comm->queue_ops[queue], comm->engine);
     }
     return wefti_copies_create(comm);
 }
@@ -170,13 +170,13 @@ static void tear_gates(weft_comm *comm)
 }
 
 /* Where each member is woken: its world's bell; in a mirror, which goes with
- * its communicator, nobody sleeps. */
+ * its communicator, no rank sleeps. */
 static void find_bells(weft_comm *comm, const wefti_comm_parts *parts)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
         comm->peers[peer].world_rank = parts->world_ranks[peer];
         comm->bells[peer] =
-            parts->parent && !wefti_fabric_is_far(&comm->fabric, peer)
+            parts->parent && !wefti_fabric_is_remote(&comm->fabric, peer)
                 ? parts->parent->bells[parts->parent_ranks[peer]]
                 : &wefti_shared_get_page(&comm->fabric.shared, peer)->bell;
     }
@@ -217,7 +217,7 @@ static weft_status map_memory(weft_comm *comm, const wefti_comm_parts *parts,
                               const bool *remote)
 {
     const wefti_layout layout =
-        wefti_layout_plan(comm->nranks, comm->near_count);
+        wefti_layout_plan(comm->nranks, comm->local_count);
     comm->memory_offset = parts->memory_offset;
     if (parts->memory_offset + layout.total_bytes > WEFTI_MEMORY_REACH_BYTES) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
@@ -233,7 +233,7 @@ static weft_status map_memory(weft_comm *comm, const wefti_comm_parts *parts,
             wefti_fabric_init(&comm->fabric, comm->rank, comm->nranks,
                               wefti_mapping_get_base(comm->mapping), remote);
     }
-    if (status == WEFT_OK && comm->near_count < comm->nranks) {
+    if (status == WEFT_OK && comm->local_count < comm->nranks) {
         status = wefti_remote_init(&comm->fabric, comm->engine->net,
                                    parts->world_ranks, remote);
     }
@@ -248,9 +248,9 @@ static weft_status build_memory(weft_comm *comm, const wefti_comm_parts *parts)
                            comm->nranks);
     }
     for (int peer = 0; peer < comm->nranks; peer++) {
-        remote[peer] =
-            !wefti_membership_is_near(parts->members, parts->world_ranks[peer]);
-        comm->near_count += !remote[peer];
+        remote[peer] = !wefti_membership_is_local(parts->members,
+                                                  parts->world_ranks[peer]);
+        comm->local_count += !remote[peer];
     }
     weft_status status = map_memory(comm, parts, remote);
     free(remote);
@@ -269,7 +269,7 @@ static void tear(weft_comm *comm)
     wefti_twin_end(comm->twin);
     tear_gates(comm);
     wefti_tickets_fini(comm);
-    wefti_letters_fini(comm);
+    wefti_p2p_queues_fini(comm);
     wefti_remote_fini(&comm->fabric);
     wefti_fabric_fini(&comm->fabric);
     wefti_mapping_close(comm->mapping);
@@ -283,7 +283,7 @@ static void tear(weft_comm *comm)
     free(comm->group);
     free(comm->table);
     free(comm->grouping);
-    /* Not plain stores: nobody may read them, so a compiler drops those. */
+    /* Not plain stores: no rank may read them, so a compiler drops those. */
     explicit_bzero(&comm->head_word, sizeof(comm->head_word));
     explicit_bzero(&comm->tail_word, sizeof(comm->tail_word));
     free(comm);
@@ -334,7 +334,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     }
     if (status == WEFT_OK) {
         find_bells(comm, parts);
-        if (comm->near_count < comm->nranks) {
+        if (comm->local_count < comm->nranks) {
             find_firsts(comm, parts->members->members);
             status = find_grouping(comm);
         }
@@ -343,7 +343,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         status = build_ops(comm);
     }
     if (status == WEFT_OK) {
-        status = wefti_letters_init(comm);
+        status = wefti_p2p_queues_init(comm);
     }
     if (status == WEFT_OK) {
         status = build_gates(comm);
@@ -405,7 +405,7 @@ static void give_back_memory(weft_comm *comm)
 {
     wefti_shared_header *header = comm->fabric.shared.header;
     int gone = (int)atomic_fetch_add(&header->gone, 1) + 1;
-    if (gone == comm->near_count && comm->memory_offset > 0) {
+    if (gone == comm->local_count && comm->memory_offset > 0) {
         /* Failure costs memory until the job ends, nothing else. */
         int refused = fallocate(comm->engine->members->memory_fd,
                                 FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

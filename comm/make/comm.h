@@ -40,12 +40,12 @@ WEFT_NODISCARD weft_status wefti_comm_build(const wefti_comm_parts *parts,
                                             weft_comm **comm_out);
 
 /*
- * Address space that one rank's end of a communicator maps, with near_ranks of
+ * Address space that one rank's end of a communicator maps, with local_ranks of
  * its members in the rank's domain; what it receives from ranks of others comes
  * to that as it is used.
  */
 size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks,
-                            int near_ranks, const wefti_grouping *grouping);
+                            int local_ranks, const wefti_grouping *grouping);
 
 /*
  * wefti_comm_read_config - config (NULL: all zeros) with every zero replaced by

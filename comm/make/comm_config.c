@@ -65,10 +65,10 @@ static weft_status check_budget(const weft_comm_config *config)
 
 static weft_status check(const weft_comm_config *config)
 {
-    if (config->ops_in_flight < 0 || config->ops_in_flight > WEFTI_LANES) {
+    if (config->ops_in_flight < 0 || config->ops_in_flight > WEFTI_OP_SLOTS) {
         return wefti_error(WEFT_ERR_INVALID,
                            "ops_in_flight %d: allowed is 1..%d, 0 = default",
-                           config->ops_in_flight, WEFTI_LANES);
+                           config->ops_in_flight, WEFTI_OP_SLOTS);
     }
     if (config->flags & ~(uint32_t)WEFT_COMM_SUM_FLAT) {
         return wefti_error(
@@ -139,7 +139,7 @@ weft_status wefti_comm_read_config(const weft_comm_config *config,
         config_out->name = "world";
     }
     if (!config_out->ops_in_flight) {
-        config_out->ops_in_flight = WEFTI_LANES;
+        config_out->ops_in_flight = WEFTI_OP_SLOTS;
     }
     return status;
 }

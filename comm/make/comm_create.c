@@ -33,8 +33,8 @@
 
 enum {
     STACK_LEAST_BYTES = 256 << 10, /* to create one in this thread */
-    TRACK_BYTES = 1 << 20          /* that one is taken to need, with all that
-                                      a process touches beside */
+    LIST_BYTES = 1 << 20           /* that one is taken to need, with all that
+                                       a process touches beside */
 };
 
 /*
@@ -43,23 +43,23 @@ enum {
  * Ranks of other domains on this host have cores of it too, but which cannot
  * be asked.
  */
-static bool is_crowded(const wefti_membership *members)
+static bool is_oversubscribed(const wefti_membership *members)
 {
     cpu_set_t all, one;
-    int near = 0, on_host = 0;
+    int local = 0, on_host = 0;
     CPU_ZERO(&all);
     for (int rank = 0; rank < members->nranks; rank++) {
         const wefti_member *member = &members->members[rank];
         on_host += member->host == members->members[members->rank].host;
-        if (!wefti_membership_is_near(members, rank)) {
+        if (!wefti_membership_is_local(members, rank)) {
             continue;
         }
-        near++;
+        local++;
         if (sched_getaffinity(member->pid, sizeof(one), &one) == 0) {
             CPU_OR(&all, &all, &one);
         }
     }
-    return near > CPU_COUNT(&all) ||
+    return local > CPU_COUNT(&all) ||
            on_host > (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
@@ -145,7 +145,7 @@ static weft_status name_limit(weft_status status, const wefti_tuning *tuning,
         "%zu: raise it by as much, or to unlimited",
         weft_error_text(), (unsigned long long)limit.rlim_cur, members->nranks,
         wefti_comm_map_bytes(tuning, members->nranks,
-                             wefti_membership_count_near(members), NULL));
+                             wefti_membership_count_local(members), NULL));
 }
 
 /*
@@ -156,9 +156,10 @@ static weft_status name_limit(weft_status status, const wefti_tuning *tuning,
 static weft_status check_memory(wefti_engine *engine,
                                 const wefti_membership *members)
 {
-    const uint64_t each = WEFTI_WINDOW_BYTES + WEFTI_FLAT_TRACKS * TRACK_BYTES;
+    const uint64_t each =
+        WEFTI_STAGING_BYTES + WEFTI_FLAT_STEP_LISTS * LIST_BYTES;
     const uint64_t needed =
-        each * (uint64_t)wefti_membership_count_near(members);
+        each * (uint64_t)wefti_membership_count_local(members);
     wefti_memory_limit_read("", &engine->memory);
     if (members->nranks > 1 && engine->memory.bytes < needed) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
@@ -186,7 +187,7 @@ static weft_status prepare(void *context, const wefti_membership *members,
     if (status != WEFT_OK) {
         return status;
     }
-    own->engine->crowded = is_crowded(members);
+    own->engine->oversubscribed = is_oversubscribed(members);
     status = check_memory(own->engine, members);
     if (status == WEFT_OK) {
         status = build_world(own, members, &tuning, &own->comm);
@@ -319,7 +320,7 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
     }
     wefti_log(WEFTI_LOG_INFO, comm->rank,
               "%d rank%s, of which %d share memory with this one: %s",
-              comm->nranks, comm->nranks == 1 ? "" : "s", comm->near_count - 1,
+              comm->nranks, comm->nranks == 1 ? "" : "s", comm->local_count - 1,
               wefti_fabric_name(&comm->fabric));
     if (comm->tuning.emulate_gbps > 0 && comm->rank == 0) {
         wefti_log(WEFTI_LOG_WARN, comm->rank,

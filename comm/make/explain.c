@@ -49,7 +49,7 @@ const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
 
 bool wefti_comm_is_apart(const weft_comm *comm)
 {
-    return comm->near_count == 1;
+    return comm->local_count == 1;
 }
 
 const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
@@ -72,7 +72,7 @@ const char *wefti_comm_staged_why(weft_comm *comm)
     return why;
 }
 
-bool wefti_comm_is_crowded(const weft_comm *comm)
+bool wefti_comm_is_oversubscribed(const weft_comm *comm)
 {
-    return comm->engine->crowded;
+    return comm->engine->oversubscribed;
 }

@@ -50,6 +50,6 @@ int wefti_comm_rails(const weft_comm *comm);
 const char *wefti_comm_staged_why(weft_comm *comm);
 
 /* Whether this rank's host, as far as it can see, has more ranks than cores. */
-bool wefti_comm_is_crowded(const weft_comm *comm);
+bool wefti_comm_is_oversubscribed(const weft_comm *comm);
 
 #endif

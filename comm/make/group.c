@@ -39,8 +39,8 @@ enum { LIST_MOST = 8 }; /* bytes of a list in a name; then it is cut */
  * are, and how often the parent has had this very list, for which there is room
  * since the parent was made: none of those on the list can fail to count.
  * Numbers of operations would not do, since shrink and create_from are not
- * everybody's. What a fault interrupts, some have counted and some have not, so
- * after one it begins anew.
+ * every rank's. What a fault interrupts, some have counted and some have not,
+ * so after one it begins anew.
  */
 static uint64_t new_id(weft_comm *parent, const int *ranks, int nranks,
                        bool after_fault)
@@ -107,11 +107,11 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
 size_t wefti_group_count_memory(const weft_comm *parent, const int *ranks,
                                 int count)
 {
-    int near = 0;
+    int local = 0;
     for (int i = 0; i < count; i++) {
-        near += parent->fabric.shared.places[ranks[i]] >= 0;
+        local += parent->fabric.shared.places[ranks[i]] >= 0;
     }
-    return count > 0 ? wefti_layout_plan(count, near).total_bytes : 0;
+    return count > 0 ? wefti_layout_plan(count, local).total_bytes : 0;
 }
 
 weft_status wefti_group_make(wefti_consensus *consensus,

@@ -5,7 +5,7 @@
  * Where ranks do not all share memory, each domain's lowest rank describes its
  * host as the first communicator is made, and all ranks keep all descriptions:
  * comm/cluster/cluster.h makes one graph of them whenever somebody asks. Here
- * they are bytes that nobody reads. On one host nothing is described;
+ * they are bytes that no rank reads. On one host nothing is described;
  * WEFT_MACHINES=off, as rank 0 has it, describes nothing anywhere.
  *
  *     rank         0        1        2        3
@@ -30,7 +30,7 @@ typedef struct wefti_host_text {
     size_t byte_count;
 } wefti_host_text;
 
-/* list[rank]: by whoever was the first to say it. */
+/* list[rank]: by the rank that was the first to say it. */
 struct wefti_hosts {
     int nranks;
     bool complete;

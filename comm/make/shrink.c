@@ -16,7 +16,7 @@
  *             without who was lost, or failed
  *
  * Agreement rests on compare-and-swap: whatever each has seen, one view wins,
- * and nobody has to stay alive for it. A rank that is only slow is waited for
+ * and no rank has to stay alive for it. A rank that is only slow is waited for
  * as long as the parent's time limit; then the others go on without it, and it
  * learns that from the list. Domains that were cut off from each other would
  * each make a list of its own: only the one that can outvote those of whom it
@@ -55,8 +55,8 @@ typedef struct shrinking {
     int without_count;
     uint64_t voters[WEFTI_VOTE_WORDS]; /* all others */
     uint32_t round;                    /* from 0 */
-    const wefti_proposal *near;        /* the domain's own list */
-    wefti_vote list;                   /* everybody's */
+    const wefti_proposal *local;       /* the domain's own list */
+    wefti_vote list;                   /* every rank's */
     int64_t until_ns;
     wefti_ballot ballot;
     wefti_vote own, result;
@@ -88,16 +88,16 @@ static bool is_gone(const shrinking *own, int rank)
                                         wefti_peer_has_died(own->comm, rank)));
 }
 
-static bool is_near(const shrinking *own, int rank)
+static bool is_local(const shrinking *own, int rank)
 {
     const weft_comm *comm = own->comm;
-    return wefti_membership_is_near(comm->engine->members,
-                                    comm->peers[rank].world_rank);
+    return wefti_membership_is_local(comm->engine->members,
+                                     comm->peers[rank].world_rank);
 }
 
-static bool has_far(const shrinking *own)
+static bool has_remote(const shrinking *own)
 {
-    return own->comm->near_count < own->comm->nranks;
+    return own->comm->local_count < own->comm->nranks;
 }
 
 static void ring_all(const weft_comm *comm)
@@ -118,8 +118,8 @@ static bool is_speaker(const void *context)
     const shrinking *own = context;
     int before = 0;
     for (int rank = 0; rank < own->comm->rank; rank++) {
-        before +=
-            is_near(own, rank) && has_entered(own, rank) && !is_gone(own, rank);
+        before += is_local(own, rank) && has_entered(own, rank) &&
+                  !is_gone(own, rank);
     }
     return before < SPEAKERS;
 }
@@ -133,7 +133,7 @@ static bool may_decide(const void *context)
         return true;
     }
     for (int rank = 0; rank < own->comm->nranks; rank++) {
-        if (is_near(own, rank) && !has_entered(own, rank) &&
+        if (is_local(own, rank) && !has_entered(own, rank) &&
             !is_gone(own, rank)) {
             return false;
         }
@@ -147,7 +147,7 @@ static void propose(shrinking *own)
     weft_comm *comm = own->comm;
     wefti_proposal *list = &page_of(own, comm->rank)->proposals[own->round];
     for (int rank = 0; rank < comm->nranks; rank++) {
-        if (is_near(own, rank) && has_entered(own, rank) &&
+        if (is_local(own, rank) && has_entered(own, rank) &&
             !is_gone(own, rank)) {
             list->alive[rank / 64] |= UINT64_C(1) << (rank % 64);
         }
@@ -175,7 +175,7 @@ static void vote(shrinking *own, uint32_t question, const uint64_t *voters,
     const weft_comm *comm = own->comm;
     const voting now = {own};
     own->result = own->own;
-    if (!has_far(own)) {
+    if (!has_remote(own)) {
         return;
     }
     /* Another domain may wait its time limit for a rank before it votes. */
@@ -221,13 +221,14 @@ static weft_status check_part(const shrinking *own)
     for (int rank = comm->nranks - 1; rank >= 0; rank--) {
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, rank);
-        if (wefti_vote_has(own->list.words, rank) || is_near(own, rank) ||
+        if (wefti_vote_has(own->list.words, rank) || is_local(own, rank) ||
             is_left_out(own, rank) || atomic_load(&page->left)) {
             continue;
         }
-        wefti_fate fate = wefti_control_get_fate(comm->engine->control,
-                                                 comm->peers[rank].world_rank);
-        if (fate != WEFTI_FATE_DEAD && fate != WEFTI_FATE_LEFT) {
+        wefti_rank_outcome outcome = wefti_control_get_outcome(
+            comm->engine->control, comm->peers[rank].world_rank);
+        if (outcome != WEFTI_RANK_OUTCOME_DEAD &&
+            outcome != WEFTI_RANK_OUTCOME_LEFT) {
             unknown++;
             first_unknown = rank;
         }
@@ -280,12 +281,12 @@ static weft_status decide(shrinking *own)
         ring_all(comm);
     }
     int author = (int)atomic_load(&round_of(own)->decided) - 1;
-    own->near = &page_of(own, author)->proposals[own->round];
-    if (!wefti_vote_has(own->near->alive, comm->rank)) {
+    own->local = &page_of(own, author)->proposals[own->round];
+    if (!wefti_vote_has(own->local->alive, comm->rank)) {
         return come_too_late(own);
     }
     own->own.number = 0;
-    memcpy(own->own.words, own->near->alive, sizeof(own->own.words));
+    memcpy(own->own.words, own->local->alive, sizeof(own->own.words));
     vote(own, ASK_WHO, own->voters, unite);
     own->list = own->result;
     own->count = 0;
@@ -303,7 +304,7 @@ static void build(shrinking *own, weft_comm **comm_out)
     weft_comm *comm = own->comm;
     wefti_shrink_page *mine = page_of(own, comm->rank);
     weft_comm_config config;
-    weft_status status = has_far(own) ? check_part(own) : WEFT_OK;
+    weft_status status = has_remote(own) ? check_part(own) : WEFT_OK;
     if (status == WEFT_OK) {
         status = wefti_group_read_config(comm, own->config, &config);
     }
@@ -326,7 +327,7 @@ static uint32_t look_at_builders(const shrinking *own)
     uint32_t outcome = WEFTI_SHRINK_AGREED;
     for (int i = 0; i < own->count; i++) {
         int rank = own->members[i];
-        if (!is_near(own, rank)) {
+        if (!is_local(own, rank)) {
             continue; /* its own domain votes on it */
         }
         _Atomic uint32_t *built = &page_of(own, rank)->built[own->round];
@@ -440,7 +441,7 @@ weft_status wefti_shrink_agree(weft_comm *comm, const int *without,
     for (int i = 0; i < without_count; i++) {
         own.voters[without[i] / 64] &= ~(UINT64_C(1) << (without[i] % 64));
     }
-    /* Whoever is inside an operation comes out of it, and here. */
+    /* The thread that is inside an operation comes out of it, and here. */
     wefti_fault_publish(comm, WEFT_ERR_ABORTED, comm->rank, 0,
                         "rank %d shrinks \"%s\"", comm->rank, comm->name);
     return shrink(&own, comm_out);

@@ -64,7 +64,7 @@ void wefti_single_copy_attempt(weft_comm *world)
     wefti_process_page *own = process_of(world, world->rank);
     int error = 0, rank = 0;
     for (; world->tuning.single_copy && rank < world->nranks; rank++) {
-        if (wefti_membership_is_near(members, rank) &&
+        if (wefti_membership_is_local(members, rank) &&
             members->members[rank].pid != members->members[world->rank].pid) {
             error = attempt_one(world, rank);
         }
@@ -115,7 +115,7 @@ void wefti_single_copy_conclude(weft_comm *world)
     engine->reads_processes = world->tuning.single_copy;
     for (int rank = world->nranks - 1; rank >= 0; rank--) {
         const uint32_t trial = atomic_load(&process_of(world, rank)->trial);
-        if (!wefti_membership_is_near(members, rank)) {
+        if (!wefti_membership_is_local(members, rank)) {
             continue;
         }
         lowest = rank < lowest ? rank : lowest;

@@ -70,19 +70,19 @@ unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank)
                            : get_part(mem, rank) + cells_bytes(mem->comm);
 }
 
-bool wefti_mem_is_near(const weft_mem *mem, int peer)
+bool wefti_mem_is_local(const weft_mem *mem, int peer)
 {
     const weft_comm *comm = mem->comm;
     const wefti_membership *job = comm->engine->members;
     return peer == comm->rank || !job ||
            (!mem->registered &&
-            wefti_membership_is_near(job, comm->peers[peer].world_rank));
+            wefti_membership_is_local(job, comm->peers[peer].world_rank));
 }
 
 /* Whether puts and signals to some peer are messages. */
-static bool has_far(const weft_mem *mem)
+static bool has_remote(const weft_mem *mem)
 {
-    return (mem->registered ? 1 : mem->comm->near_count) < mem->comm->nranks;
+    return (mem->registered ? 1 : mem->comm->local_count) < mem->comm->nranks;
 }
 
 /* Sizes of a memory of so many bytes a rank; a status if that is too much. */
@@ -101,7 +101,7 @@ static weft_status plan(const weft_comm *comm, const request *asked,
                            (unsigned long long)WEFTI_MEMORY_REACH_BYTES / 2);
     }
     mem->part_bytes = cells_bytes(comm) + round_up(bytes);
-    mem->total_bytes = PAGE_BYTES + (size_t)comm->near_count * mem->part_bytes;
+    mem->total_bytes = PAGE_BYTES + (size_t)comm->local_count * mem->part_bytes;
     return WEFT_OK;
 }
 
@@ -145,16 +145,16 @@ static weft_status map(weft_comm *comm, weft_mem *mem)
     if (status == WEFT_OK) {
         wefti_copies_pin(comm, mem->mapping);
     }
-    if (status == WEFT_OK && has_far(mem)) {
+    if (status == WEFT_OK && has_remote(mem)) {
         status = wefti_engine_start(comm->engine);
     }
     return status;
 }
 
-/* From here on far peers' messages find it. */
+/* From here on remote peers' messages find it. */
 static void enlist(weft_comm *comm, weft_mem *mem)
 {
-    mem->engaged = has_far(mem);
+    mem->engaged = has_remote(mem);
     pthread_mutex_lock(&comm->engine->lock);
     mem->next = comm->mems;
     comm->mems = mem;
@@ -189,7 +189,7 @@ static void leave(weft_comm *comm, weft_mem *mem)
 {
     header *domain = wefti_mapping_get_base(mem->mapping);
     int gone = (int)atomic_fetch_add(&domain->gone, 1) + 1;
-    if (gone == comm->near_count && shares_memory(comm)) {
+    if (gone == comm->local_count && shares_memory(comm)) {
         wefti_unreserve(comm->engine, mem->offset, mem->total_bytes);
     }
     wefti_copies_unpin(comm, mem->mapping);
@@ -303,7 +303,7 @@ void *weft_mem_get_base(const weft_mem *mem)
 void *weft_mem_get_peer_base(const weft_mem *mem, int peer)
 {
     return mem && peer >= 0 && peer < mem->comm->nranks &&
-                   wefti_mem_is_near(mem, peer)
+                   wefti_mem_is_local(mem, peer)
                ? wefti_mem_get_data(mem, peer)
                : NULL;
 }

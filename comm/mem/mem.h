@@ -40,8 +40,8 @@ struct weft_mem {
 };
 
 /*
- * The counter of rank that source raises. near ranks only. Raised by
- * fetch-and-add (for a far source by its messages, mem_far.c), loaded by
+ * The counter of rank that source raises. local ranks only. Raised by
+ * fetch-and-add (for a remote source by its messages, mem_remote.c), loaded by
  * weft_mem_get_signal: what source had put before may then be read.
  */
 _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
@@ -49,7 +49,7 @@ _Atomic uint64_t *wefti_mem_get_cell(const weft_mem *mem, int rank, int source,
 unsigned char *wefti_mem_get_data(const weft_mem *mem, int rank);
 
 /* Whether this rank writes to peer's part by itself. */
-bool wefti_mem_is_near(const weft_mem *mem, int peer);
+bool wefti_mem_is_local(const weft_mem *mem, int peer);
 
 /*
  * wefti_mem_check_range - whether comm's rank may offer these bytes to others:
@@ -85,20 +85,20 @@ typedef struct wefti_mem_op {
     wefti_stall stall;
 } wefti_mem_op;
 
-/* Moves what is pending, and what far peers have sent. */
+/* Moves what is pending, and what remote peers have sent. */
 extern const wefti_request_kind wefti_mem_op_kind;
 
 /*
- * wefti_mem_far_put - hand over as much of op's bytes as the peer's ring has
- * room for; of device memory a piece at a time, through comm's bounce. Lock
+ * wefti_mem_remote_put - hand over as much of op's bytes as the peer's queue
+ * has room for; of device memory a piece at a time, through comm's bounce. Lock
  * held. op then begins behind them. Returns whether anything moved.
  *
- * wefti_mem_far_signal - whether it was handed over.
+ * wefti_mem_remote_signal - whether it was handed over.
  */
-bool wefti_mem_far_put(wefti_mem_op *op);
-bool wefti_mem_far_signal(weft_mem *mem, int peer, int slot, uint64_t add);
+bool wefti_mem_remote_put(wefti_mem_op *op);
+bool wefti_mem_remote_signal(weft_mem *mem, int peer, int slot, uint64_t add);
 
-/* Puts where it belongs what far peers have sent. Lock held. */
-bool wefti_mem_far_receive(weft_comm *comm);
+/* Puts where it belongs what remote peers have sent. Lock held. */
+bool wefti_mem_remote_receive(weft_comm *comm);
 
 #endif

@@ -3,11 +3,11 @@
  * comm/mem/mem_op.c - put, signal and wait.
  *
  *              no stream                       stream
- *   near put   the caller copies               the stream copies; a device's,
+ *   local put  the caller copies               the stream copies; a device's,
  *                                              from host memory: the engine
  *   signal     the caller raises the cell      an operation of the engine
  *   wait       looks, then the engine          the engine
- *   far        the engine                      the engine
+ *   remote     the engine                      the engine
  *
  * An operation of the engine starts when its stream has come to it, in the
  * order of posting. Which store pairs with which load: comm/mem/mem.h.
@@ -22,15 +22,15 @@
 #include "comm/watch/cause.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    LOOK_NS = 20000000,    /* between looks whether a near peer lives */
-    NEAR_BYTES = 256 << 10 /* that the engine copies in one push */
+    LOOK_NS = 20000000,     /* between looks whether a local peer lives */
+    LOCAL_BYTES = 256 << 10 /* that the engine copies in one push */
 };
 
 static weft_status check_place(const weft_mem *mem, int peer, bool any,
@@ -81,7 +81,7 @@ static weft_status check_put(const weft_mem *mem, size_t dst_offset,
                            "src is NULL: allowed is a buffer of %zu bytes",
                            *bytes_out);
     }
-    if (*bytes_out && wefti_mem_is_near(mem, peer)) {
+    if (*bytes_out && wefti_mem_is_local(mem, peer)) {
         uintptr_t from = (uintptr_t)src;
         uintptr_t to = (uintptr_t)wefti_mem_get_data(mem, peer) + dst_offset;
         if (from < to + *bytes_out && to < from + *bytes_out) {
@@ -155,7 +155,7 @@ static bool has_come(const weft_mem *mem, int slot, int peer, uint64_t value)
     return (int64_t)(weft_mem_get_signal(mem, slot, peer) - value) >= 0;
 }
 
-static void raise_near(weft_mem *mem, int slot, int peer, uint64_t add)
+static void raise_local(weft_mem *mem, int slot, int peer, uint64_t add)
 {
     weft_comm *comm = mem->comm;
     atomic_fetch_add(wefti_mem_get_cell(mem, peer, comm->rank, slot), add);
@@ -180,7 +180,8 @@ static void describe_wait(const void *context, char *text_out,
              (unsigned long long)weft_mem_get_signal(mem, op->slot, op->peer));
 }
 
-static void describe_far(const void *context, char *text_out, size_t text_bytes)
+static void describe_remote(const void *context, char *text_out,
+                            size_t text_bytes)
 {
     const wefti_mem_op *op = context;
     snprintf(text_out, text_bytes,
@@ -193,11 +194,11 @@ static void describe_far(const void *context, char *text_out, size_t text_bytes)
 static bool push_put(wefti_mem_op *op)
 {
     bool moved = true;
-    if (!wefti_mem_is_near(op->mem, op->peer)) {
-        moved = wefti_mem_far_put(op);
+    if (!wefti_mem_is_local(op->mem, op->peer)) {
+        moved = wefti_mem_remote_put(op);
     } else {
         const size_t part =
-            op->bytes < NEAR_BYTES ? op->bytes : (size_t)NEAR_BYTES;
+            op->bytes < LOCAL_BYTES ? op->bytes : (size_t)LOCAL_BYTES;
         wefti_copy(wefti_mem_get_data(op->mem, op->peer) + op->dst_offset,
                    op->src, part);
         op->mem->comm->budget_bytes -= (int64_t)part;
@@ -211,10 +212,11 @@ static bool push_put(wefti_mem_op *op)
 
 static bool push_signal(wefti_mem_op *op)
 {
-    if (!wefti_mem_is_near(op->mem, op->peer)) {
-        op->over = wefti_mem_far_signal(op->mem, op->peer, op->slot, op->value);
+    if (!wefti_mem_is_local(op->mem, op->peer)) {
+        op->over =
+            wefti_mem_remote_signal(op->mem, op->peer, op->slot, op->value);
     } else {
-        raise_near(op->mem, op->slot, op->peer, op->value);
+        raise_local(op->mem, op->slot, op->peer, op->value);
         op->over = true;
     }
     return op->over;
@@ -280,7 +282,7 @@ static bool push(weft_comm *comm, wefti_mem_op *op)
     } else if (op->act == WEFTI_MEM_WAIT) {
         look_at_wait(comm, op);
     } else {
-        wefti_stall_look(comm, &op->stall, op->peer, describe_far, op);
+        wefti_stall_look(comm, &op->stall, op->peer, describe_remote, op);
     }
     return moved;
 }
@@ -299,7 +301,7 @@ static bool advance(weft_comm *comm, bool urgent)
     if (urgent) {
         return false;
     }
-    bool moved = comm->mems_engaged && wefti_mem_far_receive(comm);
+    bool moved = comm->mems_engaged && wefti_mem_remote_receive(comm);
     wefti_mem_op **link = &comm->mem_ops;
     while (*link) {
         moved |= push(comm, *link);
@@ -383,8 +385,8 @@ static weft_status post(wefti_mem_op *op, weft_stream *stream)
     return wefti_request_queue(comm, &queued->request, stream, NULL);
 }
 
-/* Bytes to a near peer: by the caller, or by the stream. */
-static weft_status copy_near(const wefti_mem_op *op, weft_stream *stream)
+/* Bytes to a local peer: by the caller, or by the stream. */
+static weft_status copy_local(const wefti_mem_op *op, weft_stream *stream)
 {
     weft_comm *comm = op->mem->comm;
     void *dst = wefti_mem_get_data(op->mem, op->peer) + op->dst_offset;
@@ -423,7 +425,7 @@ weft_status weft_mem_put(weft_mem *mem, size_t dst_offset, const void *src,
     }
     wefti_comm_note(mem->comm, mem->id,
                     wefti_board_kind(WEFTI_BOARD_PUT, peer));
-    if (!wefti_mem_is_near(mem, peer)) {
+    if (!wefti_mem_is_local(mem, peer)) {
         return post(&op, stream);
     }
     status = check_life(mem, peer, "put");
@@ -432,7 +434,7 @@ weft_status weft_mem_put(weft_mem *mem, size_t dst_offset, const void *src,
     }
     /* A device's stream may make its poster wait for a copy of host memory. */
     const bool by_engine = stream && mem->comm->copies && !op.src_on_device;
-    return by_engine ? post(&op, stream) : copy_near(&op, stream);
+    return by_engine ? post(&op, stream) : copy_local(&op, stream);
 }
 
 weft_status weft_mem_signal(weft_mem *mem, int slot, uint64_t add, int peer,
@@ -449,7 +451,7 @@ weft_status weft_mem_signal(weft_mem *mem, int slot, uint64_t add, int peer,
     if (status == WEFT_OK && wefti_fault_is_published(mem->comm)) {
         status = get_fault(mem->comm);
     }
-    if (status == WEFT_OK && wefti_mem_is_near(mem, peer)) {
+    if (status == WEFT_OK && wefti_mem_is_local(mem, peer)) {
         status = check_life(mem, peer, "signal");
     }
     if (status != WEFT_OK) {
@@ -457,8 +459,8 @@ weft_status weft_mem_signal(weft_mem *mem, int slot, uint64_t add, int peer,
     }
     wefti_comm_note(mem->comm, mem->id,
                     wefti_board_kind(WEFTI_BOARD_SIGNAL, peer));
-    if (!stream && wefti_mem_is_near(mem, peer)) {
-        raise_near(mem, slot, peer, add);
+    if (!stream && wefti_mem_is_local(mem, peer)) {
+        raise_local(mem, slot, peer, add);
         return WEFT_OK;
     }
     wefti_mem_op op = {.mem = mem,

@@ -64,8 +64,8 @@ int wefti_twin_settle(wefti_twin *twin, int result)
     return result;
 }
 
-/* Whoever is inside a call sees the fault and leaves; NCCL itself takes an
- * abort beside a call that does not. */
+/* The thread that is inside a call sees the fault and leaves; NCCL itself takes
+ * an abort beside a call that does not. */
 static void await_calls(wefti_twin *twin, bool *held_out)
 {
     const int64_t until_ns = wefti_clock_ns() + CALLS_NS;

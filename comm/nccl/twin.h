@@ -23,7 +23,7 @@
  * calls     held around all of NCCL's calls with handle but the abort's
  * aborted   set before the abort: a thread that holds calls makes no more
  * end       OVER, from the abort: nothing of NCCL's touches a buffer any more.
- *           LOST: nobody waits for it any longer, or touches the twin
+ *           LOST: no rank waits for it any longer, or touches the twin
  * aborting  guarded by the engine's lock; looked_ns by calls
  */
 enum { WEFTI_TWIN_OPEN, WEFTI_TWIN_OVER, WEFTI_TWIN_LOST };

@@ -10,7 +10,7 @@
 
 enum { LEAST_BYTES = 4096, SIZES = 11 };
 
-_Static_assert(LEAST_BYTES << (SIZES - 1) == WEFTI_WINDOW_BYTES,
+_Static_assert(LEAST_BYTES << (SIZES - 1) == WEFTI_STAGING_BYTES,
                "the largest buffer holds the largest message");
 
 /* Stands before the bytes, which begin on a line of their own. */
@@ -74,7 +74,7 @@ bool wefti_inbound_fits(const wefti_inbound *inbound, int peer,
                         size_t bytes)
 {
     return is_held(arrival, sequence) ? bytes == arrival->bytes
-                                      : bytes <= WEFTI_WINDOW_BYTES &&
+                                      : bytes <= WEFTI_STAGING_BYTES &&
                                             inbound->held_bytes[peer] + bytes <=
                                                 WEFTI_INBOUND_MOST_BYTES;
 }

@@ -14,7 +14,7 @@
 
 /* Bytes that a rank can have sent to a peer and not seen released. */
 #define WEFTI_INBOUND_MOST_BYTES                                               \
-    ((size_t)WEFTI_LANES * WEFTI_WINDOW_BYTES + WEFTI_LETTERS_BYTES)
+    ((size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES + WEFTI_P2P_STAGING_BYTES)
 
 typedef struct wefti_inbound wefti_inbound;
 

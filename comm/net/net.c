@@ -2,9 +2,9 @@
 /*
  * comm/net/net.c - sending, and what to do with what came.
  *
- * Whoever does not know the job's key is a stranger: its message is dropped. A
- * message with the key that cannot be right is a broken peer: the communicator
- * fails with its name, and nothing has changed.
+ * A sender that does not know the job's key is not authenticated: its message
+ * is dropped. A message with the key that cannot be right is a broken peer: the
+ * communicator fails with its name, and nothing has changed.
  */
 #include "comm/net/net.h"
 
@@ -305,19 +305,20 @@ void wefti_net_leave(wefti_net *net)
 /*
  * The channel knows who has died, and why. What a peer had sent before may
  * still be on its way, so its connection, if there is one, has the last word;
- * and the first where the channel is silent, because whoever leads there is
- * stopped.
+ * and the first where the channel is silent, because the thread that leads
+ * there is stopped.
  */
 bool wefti_net_is_lost(wefti_net *net, int peer)
 {
     wefti_net_peer *other = &net->peers[peer];
-    const wefti_fate fate = wefti_control_get_fate(net->engine->control, peer);
+    const wefti_rank_outcome outcome =
+        wefti_control_get_outcome(net->engine->control, peer);
     const int64_t now_ns = wefti_clock_ns();
     const int64_t lost_ns =
         atomic_load_explicit(&other->lost_ns, memory_order_relaxed);
     int64_t told_ns =
         atomic_load_explicit(&other->told_ns, memory_order_relaxed);
-    if (fate == WEFTI_FATE_NONE) {
+    if (outcome == WEFTI_RANK_OUTCOME_NONE) {
         return lost_ns && now_ns - lost_ns > UNTOLD_NS;
     }
     if (told_ns == 0) {
@@ -326,7 +327,7 @@ bool wefti_net_is_lost(wefti_net *net, int peer)
     }
     const int64_t heard_ns =
         atomic_load_explicit(&other->heard_ns, memory_order_relaxed);
-    return fate == WEFTI_FATE_CUT || lost_ns ||
+    return outcome == WEFTI_RANK_OUTCOME_CUT || lost_ns ||
            (now_ns - told_ns > LAST_WORDS_NS &&
             now_ns - heard_ns > LAST_WORDS_NS);
 }
@@ -344,8 +345,8 @@ static bool all_gone(const wefti_net *net)
 
 /*
  * A connection that closes on bytes it has not read resets its peer's, with
- * what the peer has not read either. So nobody closes before all have said that
- * they will send no more, or a while has passed.
+ * what the peer has not read either. So no rank closes before all have said
+ * that they will send no more, or a while has passed.
  */
 static void send_farewell(wefti_net *net)
 {

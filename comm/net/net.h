@@ -81,7 +81,7 @@ void wefti_net_lost(void *context, int peer, const char *why);
 WEFT_NODISCARD weft_status wefti_net_start(wefti_net *net,
                                            void (*attend)(void *engine));
 
-/* The infos are traded: nobody looks for us any more. */
+/* The infos are traded: no rank looks for us any more. */
 void wefti_net_settle(wefti_net *net);
 
 /* Says farewell and waits a moment for that of others. NULL is legal. */
@@ -123,7 +123,7 @@ void wefti_net_flush(wefti_net *net, int64_t limit_ns);
 /* Keeps a mapping while messages to be sent may lie in it. */
 void wefti_net_keep(wefti_net *net, wefti_mapping *mapping);
 
-/* Nobody may drive the engine for a while: the watcher does, with the next
+/* No thread may drive the engine for a while: the watcher does, with the next
  * news, among which is that more of what was sent fits into a connection; at
  * once, if there is such, else after a moment. */
 void wefti_net_leave(wefti_net *net);

@@ -21,7 +21,7 @@ _Static_assert((int)WEFTI_PORT_ADDRESS_BYTES + (int)ENDPOINT_BYTES <=
                    (int)WEFTI_INFO_BYTES,
                "an address must fit on a info");
 
-/* What all ranks of the job have in common for a purpose, and nobody else. */
+/* What all ranks of the job have in common for a purpose, and no other rank. */
 static void derive(const wefti_membership *membership, const char *purpose,
                    unsigned char *secret_out, size_t secret_bytes)
 {

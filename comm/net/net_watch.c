@@ -23,7 +23,8 @@
  *                                     lingering = false
  *                                     left again? linger again : news
  *
- * Either the goer sees that nobody lingers and rings, or the watcher sees left.
+ * Either the goer sees that no thread lingers and rings, or the watcher sees
+ * left.
  */
 #include "comm/net/net_watch.h"
 
@@ -43,7 +44,7 @@ struct wefti_net_watch {
     int event_fd, stop_fd;
     void (*news)(void *context);
     void *context;
-    wefti_doorbell ask; /* the thread sleeps here while nobody asks */
+    wefti_doorbell ask; /* the thread sleeps here while none asks */
     _Atomic bool armed; /* pairs with itself: set by sleepers, seq_cst */
     _Atomic bool left;  /* as is each of these two, by goers */
     _Atomic bool lingering;
@@ -52,7 +53,7 @@ struct wefti_net_watch {
     wefti_thread_work work;
 };
 
-/* Until the port is armed; news, once somebody has left and nobody since. */
+/* Until the port is armed; news, once a thread has left and none since. */
 static void rest(wefti_net_watch *watch)
 {
     uint32_t seen = wefti_doorbell_arm(&watch->ask);

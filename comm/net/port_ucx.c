@@ -183,7 +183,7 @@ static void ask_for_whole_chunks(ucp_config_t *settings)
 
 /*
  * Else the first message to a host that does not answer waits for the kernel to
- * give up connecting, two minutes long, and whoever posts it waits too.
+ * give up connecting, two minutes long, and the thread that posts it waits too.
  * Likewise unknown to some.
  */
 static void ask_not_to_wait(ucp_config_t *settings)

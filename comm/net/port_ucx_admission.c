@@ -216,7 +216,8 @@ static void hear(door *at, visitor *one)
     }
 }
 
-/* UCX's thread, or whoever makes progress for it; the lock is not held. */
+/* UCX's thread, or the rank that makes progress for it; the lock is not held.
+ */
 static void attend(int id, ucs_event_set_types_t events, void *argument)
 {
     door *at = argument;

@@ -17,15 +17,16 @@
 #include <stdlib.h>
 
 enum {
-    WAITING_NS = 100000000,         /* between two words of being waiting */
-    TOLD_AT_LEAST = WEFTI_LANES / 4 /* operations that peers may not know of */
+    WAITING_NS = 100000000, /* between two words of being waiting */
+    TOLD_AT_LEAST =
+        WEFTI_OP_SLOTS / 4 /* operations that peers may not know of */
 };
 
 weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
                               const int *world_ranks, const bool *remote)
 {
     const size_t ranks = (size_t)fabric->shared.layout.nranks;
-    const size_t cells = ranks * WEFTI_RINGS * WEFTI_CHANNELS;
+    const size_t cells = ranks * WEFTI_ALL_SLOTS * WEFTI_CHANNELS;
     fabric->lines = calloc(ranks, sizeof(*fabric->lines));
     fabric->inbound = wefti_inbound_create((int)ranks);
     fabric->told_taken = calloc(cells, sizeof(*fabric->told_taken));
@@ -81,7 +82,7 @@ static void add_releases(wefti_fabric *fabric, int peer, wefti_wire *wire)
     wefti_line *line = &fabric->lines[peer];
     int word = wefti_wire_first_release((wefti_wire_kind)wire->kind);
     wefti_fabric_path path = {.peer = peer};
-    for (; path.ring < WEFTI_RINGS; path.ring++) {
+    for (; path.op_slot < WEFTI_ALL_SLOTS; path.op_slot++) {
         for (path.channel = 0; path.channel < WEFTI_CHANNELS; path.channel++) {
             if (line->owed == 0 || word == WEFTI_WIRE_WORDS) {
                 return;
@@ -90,7 +91,7 @@ static void add_releases(wefti_fabric *fabric, int peer, wefti_wire *wire)
             if (fabric->told_taken[cell] < fabric->taken[cell]) {
                 fabric->told_taken[cell] = fabric->taken[cell];
                 wire->words[word++] = wefti_wire_pack_release(
-                    path.ring, path.channel, fabric->taken[cell]);
+                    path.op_slot, path.channel, fabric->taken[cell]);
                 line->owed--;
             }
         }
@@ -100,7 +101,7 @@ static void add_releases(wefti_fabric *fabric, int peer, wefti_wire *wire)
 /*
  * Releases that the peer waits for do not ride on data that others are queued
  * before. Once it knows how far this rank has come, it is to have them all: it
- * may want to use the lane again.
+ * may want to use the op slot again.
  */
 static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
                  const wefti_net_load *load)
@@ -121,7 +122,7 @@ static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
 static void tell_all(wefti_fabric *fabric, const wefti_wire *wire)
 {
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
-        if (wefti_fabric_is_far(fabric, peer)) {
+        if (wefti_fabric_is_remote(fabric, peer)) {
             wefti_wire own = *wire; /* releases are each peer's */
             tell(fabric, peer, &own, NULL);
         }
@@ -132,7 +133,7 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
                              size_t payload_bytes, uint64_t part_elems,
                              bool urgent)
 {
-    if (!wefti_fabric_is_far(fabric, peer)) {
+    if (!wefti_fabric_is_remote(fabric, peer)) {
         return;
     }
     const wefti_entry *entry =
@@ -150,7 +151,7 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     tell(fabric, peer, &wire, &load);
 }
 
-/* To whoever does not know of the last `behind` operations. */
+/* To peers that do not know of the last `behind` operations. */
 static void tell_completed(wefti_fabric *fabric, uint64_t behind)
 {
     if (!fabric->net) {
@@ -158,7 +159,7 @@ static void tell_completed(wefti_fabric *fabric, uint64_t behind)
     }
     const uint64_t completed = own_completed(fabric);
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
-        if (wefti_fabric_is_far(fabric, peer) &&
+        if (wefti_fabric_is_remote(fabric, peer) &&
             completed - fabric->lines[peer].told >= behind) {
             wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
             tell(fabric, peer, &wire, NULL);
@@ -224,14 +225,14 @@ void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how)
     }
 }
 
-static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int window,
+static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
                    size_t offset)
 {
-    if (path.ring != WEFTI_RING_LETTERS) {
-        return wefti_fabric_shm.stage(fabric, path, window, offset);
+    if (path.op_slot != WEFTI_OP_SLOT_P2P) {
+        return wefti_fabric_shm.stage(fabric, path, staging, offset);
     }
     return fabric->shared.regions[path.peer] + fabric->shared.layout.outgoing +
-           wefti_letter_offset(path.channel, offset);
+           wefti_p2p_slot_offset(path.channel, offset);
 }
 
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
@@ -252,7 +253,7 @@ static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
 static wefti_arrival *get_arrival(const wefti_fabric *fabric,
                                   wefti_fabric_path path, uint64_t sequence)
 {
-    return wefti_shared_get_arrival(&fabric->shared, path.peer, path.ring,
+    return wefti_shared_get_arrival(&fabric->shared, path.peer, path.op_slot,
                                     path.channel, sequence);
 }
 
@@ -276,7 +277,7 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
 {
     wefti_wire wire = begin(fabric, WEFTI_WIRE_MESSAGE);
     wire.words[1] = ++fabric->posted[wefti_fabric_cell(&path)];
-    wire.words[0] = wefti_wire_pack_path(path.ring, path.channel,
+    wire.words[0] = wefti_wire_pack_path(path.op_slot, path.channel,
                                          is_awaited(fabric, path, outgoing));
     wire.words[2] = (uint64_t)outgoing->ready_ns;
     wire.words[3] = outgoing->signature.count;

@@ -33,7 +33,7 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
 
 /*
  * How far this rank has come. All messages say so, and there will be more:
- * note tells only those who are far behind; tell, before a pause, everybody.
+ * note tells only those who are far behind; tell, before a pause, every rank.
  */
 void wefti_remote_note_completed(wefti_fabric *fabric);
 void wefti_remote_tell_completed(wefti_fabric *fabric);

@@ -7,21 +7,22 @@
 #include <string.h>
 
 typedef struct path {
-    int ring, channel;
+    int op_slot, channel;
 } path;
 
 /* *rest_out: what stands above it in the word. */
 static bool unpack_path(uint64_t word, path *path_out, uint64_t *rest_out)
 {
-    path_out->ring = (int)(word >> 8 & 0xff);
+    path_out->op_slot = (int)(word >> 8 & 0xff);
     path_out->channel = (int)(word & 0xff);
     *rest_out = word >> 16;
-    return path_out->ring < WEFTI_RINGS && path_out->channel < WEFTI_CHANNELS;
+    return path_out->op_slot < WEFTI_ALL_SLOTS &&
+           path_out->channel < WEFTI_CHANNELS;
 }
 
 static size_t cell(path at)
 {
-    return (size_t)at.ring * WEFTI_CHANNELS + (size_t)at.channel;
+    return (size_t)at.op_slot * WEFTI_CHANNELS + (size_t)at.channel;
 }
 
 bool wefti_wire_decode(const void *header, size_t header_bytes,
@@ -35,32 +36,34 @@ bool wefti_wire_decode(const void *header, size_t header_bytes,
            wire_out->kind < WEFTI_WIRE_END;
 }
 
-/* Nobody enters or completes more than a lane ahead of whom he waits for. */
-static bool is_near(uint64_t number, const wefti_wire_view *view)
+/* No rank enters or completes more than an op slot ahead of those it waits for.
+ */
+static bool is_local(uint64_t number, const wefti_wire_view *view)
 {
-    return number <= view->completed + WEFTI_LANES;
+    return number <= view->completed + WEFTI_OP_SLOTS;
 }
 
 static bool check_entry(const wefti_wire *wire, size_t data_bytes,
                         const wefti_wire_view *view)
 {
-    return wire->words[0] >= 1 && is_near(wire->words[0], view) &&
+    return wire->words[0] >= 1 && is_local(wire->words[0], view) &&
            data_bytes <= WEFTI_PAYLOAD_BYTES;
 }
 
 static wefti_arrival *arrival_of(const wefti_wire *wire, path at,
                                  const wefti_wire_view *view)
 {
-    return wefti_shared_get_arrival(view->shared, (int)wire->from, at.ring,
+    return wefti_shared_get_arrival(view->shared, (int)wire->from, at.op_slot,
                                     at.channel, wire->words[1]);
 }
 
 /* Whether the path carries messages of that size. */
 static bool is_staged(path at, size_t data_bytes)
 {
-    return at.ring == WEFTI_RING_LETTERS ? at.channel < WEFTI_LETTER_CHANNELS &&
-                                               data_bytes <= WEFTI_LETTER_BYTES
-                                         : data_bytes <= WEFTI_WINDOW_BYTES;
+    return at.op_slot == WEFTI_OP_SLOT_P2P
+               ? at.channel < WEFTI_P2P_CHANNELS &&
+                     data_bytes <= WEFTI_P2P_SLOT_BYTES
+               : data_bytes <= WEFTI_STAGING_BYTES;
 }
 
 static bool check_message(const wefti_wire *wire, size_t data_bytes,
@@ -131,8 +134,8 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
                       const wefti_wire_view *view)
 {
     if (wire->from >= (uint32_t)view->shared->layout.nranks ||
-        wire->from == (uint32_t)view->rank || !is_near(wire->completed, view) ||
-        !check_releases(wire, view)) {
+        wire->from == (uint32_t)view->rank ||
+        !is_local(wire->completed, view) || !check_releases(wire, view)) {
         return false;
     }
     switch ((wefti_wire_kind)wire->kind) {
@@ -207,7 +210,7 @@ static bool apply_message(const wefti_wire *wire, const void *data,
     }
     wefti_posted_message *message =
         wefti_shared_get_message(view->shared, (int)wire->from, view->rank,
-                                 at.ring, at.channel, sequence);
+                                 at.op_slot, at.channel, sequence);
     unsigned char *place = wefti_wire_place(wire, data_bytes, view);
     if (!place) {
         return false;
@@ -256,7 +259,7 @@ static void apply_releases(const wefti_wire *wire, const wefti_wire_view *view)
          i < WEFTI_WIRE_WORDS; i++) {
         if (unpack_release(wire->words[i], view, &at, &value)) {
             raise(wefti_shared_get_consumed(view->shared, (int)wire->from,
-                                            view->rank, at.ring, at.channel),
+                                            view->rank, at.op_slot, at.channel),
                   value);
         }
     }

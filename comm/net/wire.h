@@ -43,7 +43,7 @@ typedef enum wefti_wire_kind {
 } wefti_wire_kind;
 
 /*
- * key       of the job; a stranger does not know it
+ * key       of the job; an unauthenticated sender does not know it
  * comm      which communicator
  * from      the sender: a rank of it, or of the job if it is of none
  * before    how many messages of this sender to this receiver went before it
@@ -67,11 +67,12 @@ typedef struct wefti_wire {
 typedef struct wefti_wire_view {
     const wefti_shared *shared;
     wefti_inbound *inbound;
-    int rank;               /* the receiver */
-    uint64_t completed;     /* published by the receiver */
-    const uint64_t *posted; /* [rings][channels] by the receiver, to sender */
-    const uint64_t *taken;  /* the same, by the receiver from the sender */
-    uint64_t *awaited;      /* the same: the last whose release is awaited */
+    int rank;           /* the receiver */
+    uint64_t completed; /* published by the receiver */
+    const uint64_t
+        *posted;           /* [op slots][channels] by the receiver, to sender */
+    const uint64_t *taken; /* the same, by the receiver from the sender */
+    uint64_t *awaited;     /* the same: the last whose release is awaited */
 } wefti_wire_view;
 
 /* Whether bytes hold a header of this version and a known kind. */
@@ -103,20 +104,21 @@ bool wefti_wire_apply(const wefti_wire *wire, const void *data,
                       int64_t skew_ns, int64_t now_ns);
 
 /* The first word of a MESSAGE. */
-static inline uint64_t wefti_wire_pack_path(int ring, int channel, bool awaited)
+static inline uint64_t wefti_wire_pack_path(int op_slot, int channel,
+                                            bool awaited)
 {
-    return (uint64_t)awaited << 16 | (uint64_t)ring << 8 | (uint64_t)channel;
+    return (uint64_t)awaited << 16 | (uint64_t)op_slot << 8 | (uint64_t)channel;
 }
 
 enum { WEFTI_WIRE_RELEASED = 1 << 15 /* so that the word is not 0 */ };
 
 /* How many messages of a path the sender has released, as one word: the low 48
  * bits say it all, as they are less than 2^47 behind what was posted. */
-static inline uint64_t wefti_wire_pack_release(int ring, int channel,
+static inline uint64_t wefti_wire_pack_release(int op_slot, int channel,
                                                uint64_t value)
 {
     return value << 16 | WEFTI_WIRE_RELEASED |
-           wefti_wire_pack_path(ring, channel, false);
+           wefti_wire_pack_path(op_slot, channel, false);
 }
 
 /* The first word of a kind that may hold a release; WORDS: none. */

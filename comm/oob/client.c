@@ -3,10 +3,10 @@
  * comm/oob/client.c - the member's side of a bootstrap.
  *
  * Until the server has ACCEPTED this rank, a lost connection means only that
- * the server was crowded: try again. From then on it means that the server
- * has died. Every wait ends with the request's time limit; a member gives the
- * server, which watches the same limit, a second more, so that on a busy
- * machine all still get one verdict.
+ * the server was oversubscribed: try again. From then on it means that the
+ * server has died. Every wait ends with the request's time limit; a member
+ * gives the server, which watches the same limit, a second more, so that on a
+ * busy machine all still get one verdict.
  */
 #include "comm/oob/client_state.h"
 
@@ -354,7 +354,7 @@ static int count_infos(const wefti_membership *membership, int round)
 {
     int infos = 0;
     for (int rank = 0; rank < membership->nranks; rank++) {
-        infos += !wefti_membership_is_near(membership, rank) &&
+        infos += !wefti_membership_is_local(membership, rank) &&
                  (round > 0 || membership->members[rank].domain == rank);
     }
     return infos;

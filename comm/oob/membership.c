@@ -12,13 +12,13 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
-int wefti_membership_count_near(const wefti_membership *membership)
+int wefti_membership_count_local(const wefti_membership *membership)
 {
-    int near = 0;
+    int local = 0;
     for (int rank = 0; rank < membership->nranks; rank++) {
-        near += wefti_membership_is_near(membership, rank);
+        local += wefti_membership_is_local(membership, rank);
     }
-    return near;
+    return local;
 }
 
 weft_status wefti_membership_init(wefti_membership *membership, int rank,
@@ -55,7 +55,8 @@ int wefti_membership_watch(wefti_membership *membership)
     for (int rank = 0; rank < membership->nranks; rank++) {
         wefti_member *member = &membership->members[rank];
         int first = first_of_process(membership, rank);
-        if (member->pid == own || !wefti_membership_is_near(membership, rank)) {
+        if (member->pid == own ||
+            !wefti_membership_is_local(membership, rank)) {
             continue;
         }
         if (first < rank) {

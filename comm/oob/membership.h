@@ -40,15 +40,15 @@ typedef struct wefti_membership {
 } wefti_membership;
 
 /* Whether other shares this rank's memory. */
-static inline bool wefti_membership_is_near(const wefti_membership *membership,
-                                            int other)
+static inline bool wefti_membership_is_local(const wefti_membership *membership,
+                                             int other)
 {
     return membership->members[other].domain ==
            membership->members[membership->rank].domain;
 }
 
 /* How many ranks share this one's memory, itself included. */
-int wefti_membership_count_near(const wefti_membership *membership);
+int wefti_membership_count_local(const wefti_membership *membership);
 
 /*
  * wefti_membership_init - nobody watched, no memory (memory_fd -1).

@@ -81,7 +81,7 @@ double wefti_cost_ns(const wefti_cost *cost, const wefti_rates *rates,
     double work = cost->local_messages * rates->local_message_ns +
                   cost->network_messages * rates->network_message_ns +
                   cost->copied_bytes * rates->copy_byte_ns +
-                  cost->folded_bytes * rates->fold_byte_ns;
+                  cost->reduced_bytes * rates->reduce_byte_ns;
     double link = cost->link_bytes * rates->network_byte_ns;
     double longer = work > link ? work : link;
     double shorter = work > link ? link : work;

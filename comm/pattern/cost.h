@@ -23,7 +23,7 @@
 struct wefti_cost {
     double local_hops, network_hops;
     double local_messages, network_messages;
-    double copied_bytes, folded_bytes;
+    double copied_bytes, reduced_bytes;
     double link_bytes;
 };
 
@@ -35,7 +35,7 @@ struct wefti_cost {
 typedef struct wefti_rates {
     double local_latency_ns, network_latency_ns;
     double local_message_ns, network_message_ns;
-    double copy_byte_ns, fold_byte_ns, network_byte_ns;
+    double copy_byte_ns, reduce_byte_ns, network_byte_ns;
 } wefti_rates;
 
 /* The problem as costs see it; bytes of the whole buffer of all parts, or of

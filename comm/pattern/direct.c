@@ -2,15 +2,15 @@
 /*
  * comm/pattern/direct.c - every rank talks to every other without relays.
  *
- * Reductions deal the elements out: each rank folds its own part from all
+ * Reductions deal the elements out: each rank reduces its own part from all
  * ranks at once. All-reduce then gathers the parts:
  *
- *      track 0   SEND p's chunk j of the input to p           channel 0
- *      track 1   FOLD own chunk j from all, SEND it to all    channel 0, 1
- *      track 2   RECV p's chunk j of the result from p        channel 1
+ *      list 0   SEND p's chunk j of the input to p           channel 0
+ *      list 1   REDUCE own chunk j from all, SEND it to all    channel 0, 1
+ *      list 2   RECV p's chunk j of the result from p        channel 1
  *
  * Rounds: round j deals with chunk j of every part, first the next higher
- * rank's, so that no rank is everybody's first. Nobody can starve: take the
+ * rank's, so that no rank is every rank's first. No rank can starve: take the
  * earliest round in which anything is missing. All earlier messages have been
  * read, so what is staged belongs to this round or later ones, and one round
  * of a rank is n - 1 messages on channel 0 and one on channel 1.
@@ -157,13 +157,13 @@ static wefti_step other_piece(const wefti_problem *problem, size_t index,
                         .elems = elems};
 }
 
-static wefti_step fold_own(const wefti_problem *problem, size_t chunk)
+static wefti_step reduce_own(const wefti_problem *problem, size_t chunk)
 {
     piece at = {problem->rank, chunk};
     size_t begin;
     size_t elems = locate(problem, &at, &begin);
     bool gathers = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
-    return (wefti_step){.kind = WEFTI_STEP_FOLD,
+    return (wefti_step){.kind = WEFTI_STEP_REDUCE,
                         .src = WEFTI_BUFFER_SEND,
                         .dst = WEFTI_BUFFER_RECV,
                         .peer = WEFTI_ALL_PEERS,
@@ -174,10 +174,10 @@ static wefti_step fold_own(const wefti_problem *problem, size_t chunk)
                         .elems = elems};
 }
 
-/* The folded chunk, from where it was put, to everybody. */
+/* The reduced chunk, from where it was put, to every rank. */
 static wefti_step send_own(const wefti_problem *problem, size_t chunk)
 {
-    wefti_step step = fold_own(problem, chunk);
+    wefti_step step = reduce_own(problem, chunk);
     step.kind = WEFTI_STEP_SEND;
     step.src = WEFTI_BUFFER_RECV;
     step.dst = WEFTI_BUFFER_NONE;
@@ -200,63 +200,63 @@ static bool supports(const wefti_problem *problem)
     }
 }
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
     bool alone = problem->nranks == 1;
     bool is_root = problem->rank == problem->root;
     size_t chunks = chunks_of(problem, problem->count);
 
-    if (track > 2) {
+    if (list > 2) {
         return 0;
     }
     switch (problem->collective) {
     case WEFT_COLLECTIVE_ALLREDUCE:
-        if (track == 1) {
+        if (list == 1) {
             return part_chunks(problem, problem->rank) * (alone ? 1 : 2);
         }
         return count_pieces(problem);
     case WEFT_COLLECTIVE_REDUCESCATTER:
-        return track == 0 ? count_pieces(problem) : track == 1 ? chunks : 0;
+        return list == 0 ? count_pieces(problem) : list == 1 ? chunks : 0;
     case WEFT_COLLECTIVE_ALLGATHER:
-        return track == 1            ? count_pieces(problem)
-               : track == 0 && alone ? 0
-                                     : chunks;
+        return list == 1            ? count_pieces(problem)
+               : list == 0 && alone ? 0
+                                    : chunks;
     case WEFT_COLLECTIVE_BROADCAST:
-        if (track == 0) {
+        if (list == 0) {
             return alone ? 0 : chunks;
         }
-        return track == 1 && is_root ? chunks : 0;
+        return list == 1 && is_root ? chunks : 0;
     case WEFT_COLLECTIVE_REDUCE:
-        return track == 0 ? chunks : 0;
+        return list == 0 ? chunks : 0;
     default:
         return 0;
     }
 }
 
-static wefti_step allreduce_step(const wefti_problem *problem, int track,
+static wefti_step allreduce_step(const wefti_problem *problem, int list,
                                  size_t index)
 {
-    if (track == 0) {
+    if (list == 0) {
         return other_piece(problem, index, WEFTI_STEP_SEND, 0);
     }
-    if (track == 2) {
+    if (list == 2) {
         return other_piece(problem, index, WEFTI_STEP_RECV, 1);
     }
     if (problem->nranks == 1) {
-        return fold_own(problem, index);
+        return reduce_own(problem, index);
     }
-    return index % 2 == 0 ? fold_own(problem, index / 2)
+    return index % 2 == 0 ? reduce_own(problem, index / 2)
                           : send_own(problem, index / 2);
 }
 
-static wefti_step allgather_step(const wefti_problem *problem, int track,
+static wefti_step allgather_step(const wefti_problem *problem, int list,
                                  size_t index)
 {
-    if (track == 1) {
+    if (list == 1) {
         return other_piece(problem, index, WEFTI_STEP_RECV, 0);
     }
     wefti_step step = whole_chunk(problem, index);
-    if (track == 0) {
+    if (list == 0) {
         step.kind = WEFTI_STEP_SEND;
         step.dst = WEFTI_BUFFER_NONE;
         step.dst_elem = 0;
@@ -268,18 +268,18 @@ static wefti_step allgather_step(const wefti_problem *problem, int track,
     return step;
 }
 
-static wefti_step rooted_step(const wefti_problem *problem, int track,
+static wefti_step rooted_step(const wefti_problem *problem, int list,
                               size_t index)
 {
     bool is_root = problem->rank == problem->root;
     bool reduces = problem->collective == WEFT_COLLECTIVE_REDUCE;
     wefti_step step = whole_chunk(problem, index);
 
-    if (track == 1) {
+    if (list == 1) {
         step.kind = WEFTI_STEP_COPY;
         step.peer = problem->rank;
     } else if (is_root == reduces) { /* the side that takes in */
-        step.kind = reduces ? WEFTI_STEP_FOLD : WEFTI_STEP_RECV;
+        step.kind = reduces ? WEFTI_STEP_REDUCE : WEFTI_STEP_RECV;
         step.peer = reduces ? WEFTI_ALL_PEERS : problem->root;
         if (!reduces) {
             step.src = WEFTI_BUFFER_NONE;
@@ -294,23 +294,23 @@ static wefti_step rooted_step(const wefti_problem *problem, int track,
     return step;
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    WEFTI_ASSERT(index < step_count(problem, track));
+    WEFTI_ASSERT(index < step_count(problem, list));
     switch (problem->collective) {
     case WEFT_COLLECTIVE_ALLREDUCE:
-        *step_out = allreduce_step(problem, track, index);
+        *step_out = allreduce_step(problem, list, index);
         break;
     case WEFT_COLLECTIVE_REDUCESCATTER:
-        *step_out = track == 0 ? other_piece(problem, index, WEFTI_STEP_SEND, 0)
-                               : fold_own(problem, index);
+        *step_out = list == 0 ? other_piece(problem, index, WEFTI_STEP_SEND, 0)
+                              : reduce_own(problem, index);
         break;
     case WEFT_COLLECTIVE_ALLGATHER:
-        *step_out = allgather_step(problem, track, index);
+        *step_out = allgather_step(problem, list, index);
         break;
     default:
-        *step_out = rooted_step(problem, track, index);
+        *step_out = rooted_step(problem, list, index);
         break;
     }
 }
@@ -356,7 +356,7 @@ static void cost_scatter(const wefti_sizes *sizes, wefti_cost *out)
     wefti_cost_to_each(out, sizes, rounds);
     wefti_cost_from_each(out, sizes, rounds);
     out->copied_bytes += sizes->bytes - part;
-    out->folded_bytes += sizes->bytes;
+    out->reduced_bytes += sizes->bytes;
     out->link_bytes += sizes->locals * (sizes->ranks - sizes->locals) * part;
 }
 
@@ -379,7 +379,7 @@ static void cost_rooted(const wefti_sizes *sizes, bool reduces, wefti_cost *out)
     wefti_cost_hops(out, sizes, 1);
     if (reduces) {
         wefti_cost_from_each(out, sizes, chunks);
-        out->folded_bytes += sizes->ranks * sizes->bytes;
+        out->reduced_bytes += sizes->ranks * sizes->bytes;
     } else {
         wefti_cost_to_all(out, sizes, chunks);
         out->copied_bytes += 2 * sizes->bytes; /* its own result, too */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/pattern/exchange.c - all-reduce in one hop: every rank shows all others
- * its whole input and folds everything itself.
+ * its whole input and reduces everything itself.
  *
- *      track 0   SEND 0, SEND 1, FOLD 0, SEND 2, FOLD 1, ...   channel 0
+ *      list 0   SEND 0, SEND 1, REDUCE 0, SEND 2, REDUCE 1, ...   channel 0
  *
  * Each rank stages its input once and reads n - 1 times as much: half the hops
  * of direct, which pays while waiting costs more than reading.
  *
  * One chunk ahead keeps the peers fed. In place is safe: a chunk is staged
- * before it is overwritten, in the same track. Nobody can starve: a rank that
- * cannot stage chunk i waits for peers to fold an earlier one, for which
- * everybody has staged his before.
+ * before it is overwritten, in the same list. No rank can starve: a rank that
+ * cannot stage chunk i waits for peers to reduce an earlier one, for which
+ * every rank has staged his before.
  *
  * Source: Thakur, Rabenseifner, Gropp 2005 (recursive doubling; this is its
  * flat form for memory that all can read).
@@ -36,16 +36,16 @@ static bool supports(const wefti_problem *problem)
            problem->nranks > 1;
 }
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
-    return track == 0 ? 2 * chunks_of(problem) : 0;
+    return list == 0 ? 2 * chunks_of(problem) : 0;
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    WEFTI_ASSERT(track == 0 && index < step_count(problem, track));
-    (void)track;
+    WEFTI_ASSERT(list == 0 && index < step_count(problem, list));
+    (void)list;
     size_t chunks = chunks_of(problem);
     bool last = index == 2 * chunks - 1;
     bool send = !last && (index == 0 || index % 2 == 1);
@@ -53,7 +53,7 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
     size_t begin = chunk * problem->chunk_elems;
     size_t left = problem->count - begin;
     *step_out = (wefti_step){
-        .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_FOLD,
+        .kind = send ? WEFTI_STEP_SEND : WEFTI_STEP_REDUCE,
         .src = WEFTI_BUFFER_SEND,
         .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
         .peer = WEFTI_ALL_PEERS,
@@ -79,7 +79,7 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
     wefti_cost_to_all(cost_out, sizes, chunks);
     wefti_cost_from_each(cost_out, sizes, chunks);
     cost_out->copied_bytes += sizes->bytes;
-    cost_out->folded_bytes += sizes->ranks * sizes->bytes;
+    cost_out->reduced_bytes += sizes->ranks * sizes->bytes;
     cost_out->link_bytes += sizes->locals * remote * sizes->bytes;
 }
 

@@ -12,23 +12,23 @@
  *      0 --IN--> 1 agent ----REMOTE----> 2 owner <--IN-- 3      sums
  *      0 <-PASS- 1 agent <-----OUT------ 2 owner --OUT-> 3      results
  *
- *      track IN       SEND own input of a block to the host's agent
- *      track REMOTE   RELAY the host's sum of a block to its owner
- *      track OWN      FOLD the hosts' sums of an own block; SEND the result
- *      track PASS     RECV a block from its owner, SEND it to the host
- *      track TAKE     RECV a block from the host's agent
+ *      list IN       SEND own input of a block to the host's agent
+ *      list REMOTE   RELAY the host's sum of a block to its owner
+ *      list OWN      REDUCE the hosts' sums of an own block; SEND the result
+ *      list PASS     RECV a block from its owner, SEND it to the host
+ *      list TAKE     RECV a block from the host's agent
  *
- * Reductions have the first three tracks, gathers the last three (OWN then
+ * Reductions have the first three lists, gathers the last three (OWN then
  * sends its input), all-reduce has all. The v forms differ in how many blocks
  * an owner has, and in nothing else. Between two hosts an all-reduce needs
  * no owner: both agents send each other their sums and finish the block, so
  * that bytes are as few and hops one less.
  *
- * Nobody can starve: take the earliest round in which a message is missing. All
- * of earlier rounds have been read, and REMOTE has a slot for each message of a
- * round, so every RELAY of the round can be staged once its sources are there.
- * Of what moves inside a host take the first block in the host's order: all
- * that came before has been read, so it has a slot.
+ * No rank can starve: take the earliest round in which a message is missing.
+ * All of earlier rounds have been read, and REMOTE has a slot for each message
+ * of a round, so every RELAY of the round can be staged once its sources are
+ * there. Of what moves inside a host take the first block in the host's order:
+ * all that came before has been read, so it has a slot.
  *
  * In place is safe: a block is written on a rank after that rank's input to it
  * has been staged, as the sum holds it.
@@ -42,7 +42,7 @@
 #include "base/check.h"
 #include "comm/pattern/cost.h"
 
-enum { TRACK_IN, TRACK_REMOTE, TRACK_OWN, TRACK_PASS, TRACK_TAKE };
+enum { LIST_IN, LIST_REMOTE, LIST_OWN, LIST_PASS, LIST_TAKE };
 enum { CHANNEL_IN, CHANNEL_REMOTE, CHANNEL_OUT, CHANNEL_PASS };
 enum { DEPTH = 4, DEPTH_IN = 8 };
 
@@ -63,22 +63,22 @@ static bool supports(const wefti_problem *problem)
     }
 }
 
-/* What a track goes through, and in how many steps each. */
-static wefti_block_list list_of(const wefti_blocks *v, int track,
+/* What a list goes through, and in how many steps each. */
+static wefti_block_list list_of(const wefti_blocks *v, int list,
                                 size_t *steps_out)
 {
     bool shares = v->ranks > 1; /* the host has someone to pass results to */
-    switch (track) {
-    case TRACK_IN:
+    switch (list) {
+    case LIST_IN:
         *steps_out = v->shape->reduces;
         return WEFTI_BLOCKS_OTHERS;
-    case TRACK_REMOTE:
+    case LIST_REMOTE:
         *steps_out = v->shape->reduces;
         return WEFTI_BLOCKS_HANDLED;
-    case TRACK_OWN: /* FOLD or COPY, SEND */
+    case LIST_OWN: /* REDUCE or COPY, SEND */
         *steps_out = 1 + (v->gathers && (shares || !v->twin));
         return v->twin ? WEFTI_BLOCKS_HANDLED : WEFTI_BLOCKS_OWN;
-    case TRACK_PASS: /* RECV, SEND */
+    case LIST_PASS: /* RECV, SEND */
         *steps_out = v->gathers && !v->twin ? 1 + shares : 0;
         return WEFTI_BLOCKS_REMOTE;
     default:
@@ -87,11 +87,11 @@ static wefti_block_list list_of(const wefti_blocks *v, int track,
     }
 }
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
     size_t steps;
     wefti_blocks v = wefti_blocks_of(problem);
-    wefti_block_list which = list_of(&v, track, &steps);
+    wefti_block_list which = list_of(&v, list, &steps);
     return steps ? steps * wefti_blocks_count(&v, which) : 0;
 }
 
@@ -154,7 +154,7 @@ static void set_own(const wefti_blocks *v, bool second, wefti_step *step)
     }
     step->dst = WEFTI_BUFFER_RECV;
     if (v->shape->reduces) {
-        step->kind = WEFTI_STEP_FOLD;
+        step->kind = WEFTI_STEP_REDUCE;
         step->src_elem = 0;
         step->peer = WEFTI_AGENT_PEERS;
         step->channel = CHANNEL_REMOTE;
@@ -165,12 +165,12 @@ static void set_own(const wefti_blocks *v, bool second, wefti_step *step)
     }
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
     size_t steps;
     wefti_blocks v = wefti_blocks_of(problem);
-    wefti_block_list which = list_of(&v, track, &steps);
+    wefti_block_list which = list_of(&v, list, &steps);
     WEFTI_ASSERT(steps > 0 && index / steps < wefti_blocks_count(&v, which));
     wefti_block at = wefti_blocks_at(&v, which, index / steps);
     int agent = wefti_grouping_agent(v.grouping, v.host, at.owner, at.round);
@@ -178,17 +178,17 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
     bool finished_here = v.twin || v.grouping->hosts[at.owner] == v.host;
 
     *step_out = place_block(&v, &at);
-    switch (track) {
-    case TRACK_IN:
+    switch (list) {
+    case LIST_IN:
         set_send(step_out, WEFTI_BUFFER_SEND, agent, CHANNEL_IN);
         break;
-    case TRACK_REMOTE:
+    case LIST_REMOTE:
         set_relay(&v, step_out);
         break;
-    case TRACK_OWN:
+    case LIST_OWN:
         set_own(&v, second, step_out);
         break;
-    case TRACK_PASS:
+    case LIST_PASS:
         if (second) {
             set_send(step_out, WEFTI_BUFFER_RECV, WEFTI_LOCAL_PEERS,
                      CHANNEL_PASS);
@@ -204,11 +204,11 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
 
 static int slots(const wefti_problem *problem, int channel)
 {
-    static const int tracks[WEFTI_CHANNELS] = {TRACK_IN, TRACK_REMOTE,
-                                               TRACK_OWN, TRACK_PASS};
+    static const int lists[WEFTI_CHANNELS] = {LIST_IN, LIST_REMOTE, LIST_OWN,
+                                              LIST_PASS};
     size_t steps, depth = DEPTH;
     wefti_blocks v = wefti_blocks_of(problem);
-    wefti_block_list which = list_of(&v, tracks[channel], &steps);
+    wefti_block_list which = list_of(&v, lists[channel], &steps);
     bool sends = channel == CHANNEL_IN || channel == CHANNEL_REMOTE
                      ? steps == 1
                      : steps == 2;

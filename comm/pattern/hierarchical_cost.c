@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/pattern/hierarchical_cost.c - what hierarchical.c's tracks do, counted:
+ * comm/pattern/hierarchical_cost.c - what hierarchical.c's lists do, counted:
  * IN, REMOTE and the first half of OWN are sums; the other half, PASS and TAKE
  * results.
  */
@@ -31,22 +31,23 @@ static void cost_sums(const wefti_sizes *sizes, const shares *own,
                       wefti_cost *out)
 {
     double agent = sizes->bytes / sizes->locals, others = sizes->hosts - 1;
-    double far = own->twin ? 1 : others / sizes->hosts; /* of what it handles */
+    double remote =
+        own->twin ? 1 : others / sizes->hosts; /* of what it handles */
     out->local_hops += sizes->locals > 1;
     out->network_hops += 1;
     out->local_messages += own->rounds * ((own->owners - own->handled) +
                                           own->handled * (sizes->locals - 1));
     out->copied_bytes += sizes->bytes; /* to agents, and as one of them */
-    out->folded_bytes += sizes->bytes;
-    out->network_messages += own->rounds * own->handled * far;
+    out->reduced_bytes += sizes->bytes;
+    out->network_messages += own->rounds * own->handled * remote;
     if (own->twin) {
         out->network_messages += own->rounds * own->handled;
-        out->folded_bytes += 2 * agent;
+        out->reduced_bytes += 2 * agent;
         out->link_bytes += sizes->bytes;
     } else { /* the only owner is the busiest */
         bool sole = own->owners < sizes->ranks;
         out->network_messages += own->rounds * others;
-        out->folded_bytes += sizes->hosts * sizes->bytes / own->owners;
+        out->reduced_bytes += sizes->hosts * sizes->bytes / own->owners;
         out->link_bytes +=
             sole ? others * sizes->bytes : others / sizes->hosts * sizes->bytes;
     }

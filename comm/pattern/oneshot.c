@@ -7,7 +7,7 @@
  *      rank r   entry {payload of r, signature, number}
  *               reads the entries it needs; reduces in the order of ranks
  *
- * Not for the v forms, whose sizes are not everybody's to know.
+ * Not for the v forms, whose sizes are not every rank's to know.
  */
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/shape.h"

@@ -4,11 +4,11 @@
  * other: alltoall, gather, scatter, and their v forms. Gather is the alltoall
  * in which only the root's column has anything, scatter that of its row.
  *
- *      track 0   SEND round by round to rank + 1, rank + 2, ..     channel 0
- *      track 1   RECV round by round from rank - 1, rank - 2, ..   channel 0
- *      track 2   COPY own
+ *      list 0   SEND round by round to rank + 1, rank + 2, ..     channel 0
+ *      list 1   RECV round by round from rank - 1, rank - 2, ..   channel 0
+ *      list 2   COPY own
  *
- * Nobody can starve, whatever the counts and with a single slot: order pieces
+ * No rank can starve, whatever the counts and with a single slot: order pieces
  * by round, then by how far their ends are apart; all ranks send and receive
  * in that order. Take the first piece that has not been read. All that its
  * sender sent before has been read, so it has a slot; all that its reader must
@@ -26,7 +26,7 @@
 #include "comm/pattern/cost.h"
 #include "comm/pattern/shape.h"
 
-enum { TRACK_OUT, TRACK_IN, TRACK_OWN };
+enum { LIST_OUT, LIST_IN, LIST_OWN };
 enum { STAGED_DEPTH = 4, STAGED_DEPTH_PEER = 2 };
 
 static bool supports(const wefti_problem *problem)
@@ -37,14 +37,14 @@ static bool supports(const wefti_problem *problem)
     return (pairs || one_sided) && !shape->reduces;
 }
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
     int peers;
-    wefti_part_side side = {problem, track == TRACK_OUT};
-    if (track > TRACK_OWN) {
+    wefti_part_side side = {problem, list == LIST_OUT};
+    if (list > LIST_OWN) {
         return 0;
     }
-    if (track != TRACK_OWN) {
+    if (list != LIST_OWN) {
         return wefti_side_count(&side, &peers);
     }
     size_t own_elems = wefti_part_to(problem, problem->rank).elems;
@@ -69,14 +69,14 @@ static wefti_step copy_own(const wefti_problem *problem, size_t index)
                         .elems = src.elems};
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    if (track == TRACK_OWN) {
+    if (list == LIST_OWN) {
         *step_out = copy_own(problem, index);
         return;
     }
-    bool send = track == TRACK_OUT;
+    bool send = list == LIST_OUT;
     wefti_part_side side = {problem, send};
     wefti_piece_place at = wefti_side_at(&side, index);
     *step_out = (wefti_step){

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/pattern/parts.h - which run of elements goes from one rank to another,
- * and in which order its chunks take turns with everybody else's.
+ * and in which order its chunks take turns with every other rank's.
  *
  *      part of peer:  +1      +2      +3       round 0: a0 b0 c0
  *                     a0 a1   b0      c0 c1    round 1: a1    c1
  *
  * A piece is one chunk of one part. Pieces are dealt with round by round, round
  * j being chunk j of every part that has one, so that one long part holds
- * nobody else up. Lengths may be anything: a round leaves out who has no more.
+ * no other rank up. Lengths may be anything: a round leaves out who has no
+ * more.
  */
 #ifndef COMM_PATTERN_PARTS_H
 #define COMM_PATTERN_PARTS_H

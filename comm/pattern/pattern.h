@@ -4,18 +4,18 @@
  * for one operation.
  *
  * A pattern never touches memory, clocks or other ranks: it answers "what is
- * step i of track t", so a list of any length costs nothing to make or keep.
+ * step i of list t", so a list of any length costs nothing to make or keep.
  *
- * Tracks advance side by side; the steps of one track run in order, each when
+ * Lists advance side by side; the steps of one list run in order, each when
  * it can. Messages between two ranks are matched per channel in the order they
  * are sent, so all sends and receives of one (peer, channel) pair must stand
- * in one track, in the same order on both sides. A SEND copies its elements
+ * in one list, in the same order on both sides. A SEND copies its elements
  * out and is over when they are staged; there is room for `slots` staged
  * messages per channel, freed when every addressee has read them.
  *
- *      rank 0  track 0: SEND -> 1 ch 0        track 1: FOLD ch 0, SEND all ch 1
- *      rank 1  track 0: SEND -> 0 ch 0        track 1: FOLD ch 0, SEND all ch 1
- *                                             track 2: RECV ch 1
+ *      rank 0  list 0: SEND -> 1 ch 0        list 1: REDUCE ch 0, SEND all ch 1
+ *      rank 1  list 0: SEND -> 0 ch 0        list 1: REDUCE ch 0, SEND all ch 1
+ *                                             list 2: RECV ch 1
  */
 #ifndef COMM_PATTERN_PATTERN_H
 #define COMM_PATTERN_PATTERN_H
@@ -23,8 +23,8 @@
 #include "comm/pattern/grouping.h"
 #include "weft/types.h"
 
-/* Without a grouping only the first FLAT_TRACKS tracks have steps. */
-enum { WEFTI_CHANNELS = 4, WEFTI_TRACKS = 5, WEFTI_FLAT_TRACKS = 3 };
+/* Without a grouping only the first FLAT_LISTS lists have steps. */
+enum { WEFTI_CHANNELS = 4, WEFTI_STEP_LISTS = 5, WEFTI_FLAT_STEP_LISTS = 3 };
 
 /*
  * Which rank's part of which collective is to be planned; counts as in op.h.
@@ -52,8 +52,8 @@ typedef enum wefti_step_kind {
     WEFTI_STEP_COPY,    /* dst = src */
     WEFTI_STEP_SEND,    /* src to peer, or to several ranks */
     WEFTI_STEP_RECV,    /* dst = message from peer */
-    WEFTI_STEP_FOLD,    /* dst = tree over ranks: own src at this rank's place,
-                           one message from each other rank; finished */
+    WEFTI_STEP_REDUCE,  /* dst = tree over ranks: own src at this rank's place,
+                         one message from each other rank; finished */
     WEFTI_STEP_RELAY,   /* the tree over this host's ranks, own src and one
                            message from each other, the level's end; staged and
                            sent to peer on to_channel */
@@ -67,9 +67,9 @@ typedef enum wefti_step_kind {
  * Several ranks at once, in place of a peer. Agents are those of the step's
  * owner and round, one for each host (comm/pattern/grouping.h).
  *
- * ALL      SEND: all other ranks. FOLD: all ranks, in the order of sums.
+ * ALL      SEND: all other ranks. REDUCE: all ranks, in the order of sums.
  * LOCAL    SEND: the others of this host.
- * AGENTS   RELAY: to all agents, of which this rank is one. FOLD: one message
+ * AGENTS   RELAY: to all agents, of which this rank is one. REDUCE: one message
  *          from each, from itself too: there is no src.
  * SPREAD   SEND: the others of this host and the agents of other hosts.
  *
@@ -83,7 +83,7 @@ enum {
 };
 
 /*
- * SCRATCH holds chunk_elems elements, per track. Of a reduction they are wide
+ * SCRATCH holds chunk_elems elements, per list. Of a reduction they are wide
  * and begin at element 0, and a message that leaves or enters SCRATCH (SEND
  * from it, RECV into it, COMBINE) has wide elements too; both ends agree. Every
  * other message has elements of the op's type, and so has the SCRATCH of what
@@ -121,10 +121,10 @@ typedef struct wefti_cost wefti_cost;
  * rewrites     in place, elements that were sent may be written before all
  *              have read them: their SEND must have copied them.
  * supports     whether it can do this problem.
- * step_count   how many steps the track has for this rank; 0 is common.
- * step_at      step index of the track, index < step_count.
+ * step_count   how many steps the list has for this rank; 0 is common.
+ * step_at      step index of the list, index < step_count.
  * slots        how many messages this rank must be able to have staged at once
- *              on the channel so that nobody can starve; 0: sends none.
+ *              on the channel so that no rank can starve; 0: sends none.
  * cost         what it does on each level (comm/pattern/cost.h); NULL: no other
  *              pattern has its collectives.
  *
@@ -138,8 +138,8 @@ typedef struct wefti_pattern {
     const char *name;
     bool in_entries, rewrites;
     bool (*supports)(const wefti_problem *problem);
-    size_t (*step_count)(const wefti_problem *problem, int track);
-    void (*step_at)(const wefti_problem *problem, int track, size_t index,
+    size_t (*step_count)(const wefti_problem *problem, int list);
+    void (*step_at)(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out);
     int (*slots)(const wefti_problem *problem, int channel);
     void (*cost)(const wefti_problem *problem, const wefti_sizes *sizes,
@@ -176,7 +176,7 @@ int wefti_peer_at(const wefti_problem *problem, int peer, int owner,
 bool wefti_peer_includes(const wefti_problem *problem, int peer, int owner,
                          size_t round, int rank);
 
-/* The ranks whose elements a FOLD or RELAY adds up. */
+/* The ranks whose elements a REDUCE or RELAY adds up. */
 static inline int wefti_step_sources(const wefti_step *step)
 {
     return step->kind == WEFTI_STEP_RELAY ? WEFTI_LOCAL_PEERS : step->peer;

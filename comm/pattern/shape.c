@@ -12,7 +12,7 @@ enum { WHOLE = false, PARTS = true };
 enum { EVEN = false, VARIED = true };
 
 /* sends, receives, of what in send and recv, varied, reduces, rooted, stepwise:
- * the sizes of v forms are not everybody's to know */
+ * the sizes of v forms are not every rank's to know */
 const wefti_shape wefti_shapes[WEFT_COLLECTIVE_COUNT] = {
     [WEFT_COLLECTIVE_BARRIER] = {NOBODY, NOBODY, WHOLE, WHOLE, EVEN, 0, 0, 0},
     [WEFT_COLLECTIVE_ALLREDUCE] = {ALL, ALL, WHOLE, WHOLE, EVEN, 1, 0, 0},

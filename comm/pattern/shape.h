@@ -16,7 +16,7 @@
 /*
  * sends, receives   who has the buffer.
  * send_parts        the send buffer has a part for each rank; else it goes
- *                   whole to whoever receives.
+ *                   whole to the rank that receives.
  * recv_parts        the receive buffer has a part from each rank.
  * varied            each part has a length and a place of its own (v forms).
  * reduces           what comes from all ranks is added up.
@@ -97,7 +97,7 @@ static inline wefti_role wefti_role_of(weft_collective collective,
 
 /*
  * Elements of an even buffer: count for each rank where it has parts and the
- * rank has one; a whole one counts on every rank, whoever looks at it.
+ * rank has one; a whole one counts on every rank, whichever looks at it.
  */
 static inline size_t wefti_role_send_elems(const wefti_role *role, size_t count,
                                            int nranks)

@@ -26,7 +26,7 @@
  *
  * All-reduce goes up to rank 0 and down again; reduce goes up to rank 0, which
  * hands the unfinished sum to the root; broadcast goes down a tree over
- * (rank - root) mod n. Up and down are tracks of their own, so that chunks
+ * (rank - root) mod n. Up and down are lists of their own, so that chunks
  * overlap. One staged message a child is enough for progress: a rank takes the
  * chunks in one order and never waits for its children on the way down nor for
  * its parent on the way up.
@@ -38,7 +38,7 @@
 #include "base/check.h"
 #include "comm/pattern/cost.h"
 
-enum { TRACK_UP, TRACK_DOWN, TRACK_OWN };
+enum { LIST_UP, LIST_DOWN, LIST_OWN };
 enum { CHANNEL_UP, CHANNEL_DOWN };
 enum { STAGED_DEPTH = 4, STAGED_DEPTH_CHILD = 2 };
 
@@ -180,41 +180,42 @@ static bool supports(const wefti_problem *problem)
            problem->collective == WEFT_COLLECTIVE_BROADCAST;
 }
 
-/* Steps of one track for each chunk. */
-static size_t steps_per_chunk(const wefti_problem *problem, int track)
+/* Steps of one list for each chunk. */
+static size_t steps_per_chunk(const wefti_problem *problem, int list)
 {
     standing own = standing_of(problem);
     size_t children = own.locals + own.hosts;
     bool turns =
         problem->collective == WEFT_COLLECTIVE_ALLREDUCE && is_top(&own);
 
-    switch (track) {
-    case TRACK_UP: /* WIDEN, COMBINE of each child, SEND or NARROW */
+    switch (list) {
+    case LIST_UP: /* WIDEN, COMBINE of each child, SEND or NARROW */
         if (!reduces(problem)) {
             return 0;
         }
         return 1 + children + rounds(problem, &own) + 1 +
                (turns ? children : 0);
-    case TRACK_DOWN: /* RECV below the top, SEND to each child */
+    case LIST_DOWN: /* RECV below the top, SEND to each child */
         if (problem->collective == WEFT_COLLECTIVE_REDUCE) {
             bool finishes =
                 hands_over(problem) && problem->rank == problem->root;
             return finishes ? 2 : 0;
         }
         return turns ? 0 : !is_top(&own) + children;
-    case TRACK_OWN: /* COPY */
+    case LIST_OWN: /* COPY */
         return !reduces(problem) && problem->rank == problem->root;
     default:
         return 0;
     }
 }
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
-    return chunks_of(problem) * steps_per_chunk(problem, track);
+    return chunks_of(problem) * steps_per_chunk(problem, list);
 }
 
-/* Step of the way up: the sum of this node's subtree to whoever needs it. */
+/* Step of the way up: the sum of this node's subtree to the rank that needs it.
+ */
 static void set_up(const wefti_problem *problem, const standing *own,
                    size_t index, wefti_step *step)
 {
@@ -282,11 +283,11 @@ static void set_finish(size_t index, wefti_step *step)
     }
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    size_t steps = steps_per_chunk(problem, track);
-    WEFTI_ASSERT(steps > 0 && index < step_count(problem, track));
+    size_t steps = steps_per_chunk(problem, list);
+    WEFTI_ASSERT(steps > 0 && index < step_count(problem, list));
     size_t offset = index / steps * problem->chunk_elems;
     size_t left = problem->count - offset;
     size_t place = index % steps;
@@ -297,11 +298,11 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
         .peer = problem->rank,
         .elems = left < problem->chunk_elems ? left : problem->chunk_elems};
     standing own = standing_of(problem);
-    if (track == TRACK_OWN) {
+    if (list == LIST_OWN) {
         step_out->kind = WEFTI_STEP_COPY;
         step_out->src = WEFTI_BUFFER_SEND;
         step_out->dst = WEFTI_BUFFER_RECV;
-    } else if (track == TRACK_DOWN) {
+    } else if (list == LIST_DOWN) {
         if (problem->collective == WEFT_COLLECTIVE_REDUCE) {
             set_finish(place, step_out);
         } else {
@@ -368,7 +369,7 @@ static void cost(const wefti_problem *problem, const wefti_sizes *sizes,
     cost_out->link_bytes = hosts * sizes->bytes;
     if (up) {
         cost_out->copied_bytes += 2 * sizes->bytes;
-        cost_out->folded_bytes += (locals + hosts) * sizes->bytes;
+        cost_out->reduced_bytes += (locals + hosts) * sizes->bytes;
     }
     if (down) {
         cost_out->copied_bytes += (locals + hosts + 1) * sizes->bytes;

@@ -3,31 +3,31 @@
  * comm/pattern/two_hop.c - all-to-all on several hosts: first inside the host,
  * then one message from each host to each rank of the others.
  *
- * What the ranks of a host have for a rank elsewhere is gathered by one of
- * them, that rank's agent (wefti_grouping_agent), and sent as one message:
+ * What the ranks of a host have for a rank of another host is gathered by one
+ * of them, that rank's agent (wefti_grouping_agent), and sent as one message:
  *
  *      host A                                              host B
  *      0 agent of 2   COPY \                             / COPY  from 0
  *                           > scratch --OUT--> 2 scratch
  *      1              --IN-/                             \ COPY  from 1
  *
- * so that g ranks of a host send each rank elsewhere one message, not g. Bytes
- * are as many as by pairs; messages, which cost a sender and a receiver much
- * more than a small part's bytes, are a g-th.
+ * so that g ranks of a host send each rank of another host one message, not g.
+ * Bytes are as many as by pairs; messages, which cost a sender and a receiver
+ * much more than a small part's bytes, are a g-th.
  *
- *      track IN         SEND own parts to the agents of their ranks   channel 0
- *      track OUT        as agent: COPY own part, RECV the host's,
+ *      list IN         SEND own parts to the agents of their ranks   channel 0
+ *      list OUT        as agent: COPY own part, RECV the host's,
  *                       SEND them all to their rank                   channel 1
- *      track TAKE       RECV of other hosts, COPY to their places
- *      track LOCAL_OUT  SEND round by round inside the host           channel 2
- *      track LOCAL_IN   COPY own, RECV round by round
+ *      list TAKE       RECV of other hosts, COPY to their places
+ *      list LOCAL_OUT  SEND round by round inside the host           channel 2
+ *      list LOCAL_IN   COPY own, RECV round by round
  *
  * A message has the same run of elements of each of `width` sources, one after
  * the other: of all the host's, unless a chunk has fewer elements than the host
  * ranks. A host of one rank sends from its buffer, what a message has of one
  * source is received where it belongs, without scratch.
  *
- * Nobody can starve, with one slot a channel: order what an agent sends by how
+ * No rank can starve, with one slot a channel: order what an agent sends by how
  * many hosts it goes on, then by the receiver's place, round and sources.
  * Agents send, receivers read and sources stage in that order. Take the first
  * message between hosts that has not been read: its agent has a slot, as all it
@@ -42,7 +42,7 @@
 #include "base/check.h"
 #include "comm/pattern/cost.h"
 
-enum { TRACK_IN, TRACK_OUT, TRACK_TAKE, TRACK_LOCAL_OUT, TRACK_LOCAL_IN };
+enum { LIST_IN, LIST_OUT, LIST_TAKE, LIST_LOCAL_OUT, LIST_LOCAL_IN };
 enum { CHANNEL_IN, CHANNEL_OUT, CHANNEL_LOCAL };
 enum { DEPTH_IN = 8, DEPTH_LOCAL = 4 };
 
@@ -319,41 +319,41 @@ static wefti_step local_in_step(const view *v, size_t index)
 /* ---- the pattern -----------------------------------------------------------
  */
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
     view v = view_of(problem);
     bundle b = bundle_of(problem, v.host);
     size_t chunks = local_chunks(problem);
-    switch (track) {
-    case TRACK_IN:
+    switch (list) {
+    case LIST_IN:
         return (v.remotes - v.handled) * b.rounds;
-    case TRACK_OUT:
+    case LIST_OUT:
         return v.handled * out_steps(&b);
-    case TRACK_TAKE:
+    case LIST_TAKE:
         return count_takes(&v);
-    case TRACK_LOCAL_OUT:
+    case LIST_LOCAL_OUT:
         return (v.ranks - 1) * chunks;
     default:
         return v.ranks * chunks;
     }
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
     view v = view_of(problem);
-    WEFTI_ASSERT(index < step_count(problem, track));
-    switch (track) {
-    case TRACK_IN:
+    WEFTI_ASSERT(index < step_count(problem, list));
+    switch (list) {
+    case LIST_IN:
         *step_out = in_step(&v, index);
         break;
-    case TRACK_OUT:
+    case LIST_OUT:
         *step_out = out_step(&v, index);
         break;
-    case TRACK_TAKE:
+    case LIST_TAKE:
         *step_out = take_step(&v, index);
         break;
-    case TRACK_LOCAL_OUT:
+    case LIST_LOCAL_OUT:
         *step_out = local_out_step(&v, index);
         break;
     default:

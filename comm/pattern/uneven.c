@@ -3,16 +3,16 @@
  * comm/pattern/uneven.c - all-gather and reduce-scatter without relays, where
  * each rank's part has a length of its own; direct.c is their even form.
  *
- *      all_gatherv        track 0   SEND own chunk j to all      channel 0
- *                         track 1   RECV round by round          channel 0
- *                         track 2   COPY own
- *      reduce_scatterv    track 0   SEND p's chunk j to p        channel 0
- *                         track 1   FOLD own chunk j from all    channel 0
+ *      all_gatherv        list 0   SEND own chunk j to all      channel 0
+ *                         list 1   RECV round by round          channel 0
+ *                         list 2   COPY own
+ *      reduce_scatterv    list 0   SEND p's chunk j to p        channel 0
+ *                         list 1   REDUCE own chunk j from all    channel 0
  *
- * Nobody can starve: take the earliest round in which anything is missing. All
+ * No rank can starve: take the earliest round in which anything is missing. All
  * messages of earlier rounds have been read. So a gather has a slot for its
  * chunk of this round. A reduction that has not yet sent all of this round has
- * staged less than a round, n - 1 messages, and nothing beyond it; folds take
+ * staged less than a round, n - 1 messages, and nothing beyond it; reduces take
  * the rounds in order too.
  *
  * In place is safe as in direct.c: a rank's own part is written only by
@@ -22,7 +22,7 @@
  */
 #include "comm/pattern/parts.h"
 
-enum { TRACK_OUT, TRACK_IN, TRACK_OWN };
+enum { LIST_OUT, LIST_IN, LIST_OWN };
 enum { STAGED_DEPTH = 4 };
 
 static bool gathers(const wefti_problem *problem)
@@ -42,15 +42,15 @@ static size_t own_chunks(const wefti_problem *problem)
     return wefti_part_chunks(problem, problem->count);
 }
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
     int peers;
-    wefti_part_side side = {problem, track == TRACK_OUT};
-    bool counts_others = gathers(problem) == (track == TRACK_IN);
-    if (track > TRACK_OWN) {
+    wefti_part_side side = {problem, list == LIST_OUT};
+    bool counts_others = gathers(problem) == (list == LIST_IN);
+    if (list > LIST_OWN) {
         return 0;
     }
-    if (track == TRACK_OWN) {
+    if (list == LIST_OWN) {
         return gathers(problem) ? own_chunks(problem) : 0;
     }
     if (counts_others) {
@@ -60,19 +60,18 @@ static size_t step_count(const wefti_problem *problem, int track)
 }
 
 /* Own chunk: to all, to its own place, or the sum of all of its place. */
-static wefti_step own_step(const wefti_problem *problem, int track,
-                           size_t index)
+static wefti_step own_step(const wefti_problem *problem, int list, size_t index)
 {
     int rank = problem->rank;
     wefti_part src =
         wefti_part_chunk(problem, wefti_part_to(problem, rank), index);
     wefti_part dst =
         wefti_part_chunk(problem, wefti_part_from(problem, rank), index);
-    bool send = gathers(problem) && track == TRACK_OUT;
-    bool copy = track == TRACK_OWN;
+    bool send = gathers(problem) && list == LIST_OUT;
+    bool copy = list == LIST_OWN;
     return (wefti_step){.kind = send   ? WEFTI_STEP_SEND
                                 : copy ? WEFTI_STEP_COPY
-                                       : WEFTI_STEP_FOLD,
+                                       : WEFTI_STEP_REDUCE,
                         .src = WEFTI_BUFFER_SEND,
                         .dst = send ? WEFTI_BUFFER_NONE : WEFTI_BUFFER_RECV,
                         .peer = copy ? rank : WEFTI_ALL_PEERS,
@@ -97,12 +96,12 @@ static wefti_step other_step(const wefti_problem *problem, size_t index)
                         .elems = at.elems};
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    bool others = gathers(problem) ? track == TRACK_IN : track == TRACK_OUT;
+    bool others = gathers(problem) ? list == LIST_IN : list == LIST_OUT;
     *step_out =
-        others ? other_step(problem, index) : own_step(problem, track, index);
+        others ? other_step(problem, index) : own_step(problem, list, index);
 }
 
 static int slots(const wefti_problem *problem, int channel)

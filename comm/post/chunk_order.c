@@ -4,12 +4,12 @@
  * gate chunks: the pattern's steps, walked through without a communicator's
  * state.
  *
- *   track 0   SEND 5   SEND 9   SEND 6   SEND 10     ready of rank 0 of 3:
- *   track 1   FOLD 1            FOLD 2               5 9 1 6 10 2
+ *   list 0   SEND 5   SEND 9   SEND 6   SEND 10     ready of rank 0 of 3:
+ *   list 1   REDUCE 1            REDUCE 2               5 9 1 6 10 2
  *
- * Tracks run side by side, so that the next step is that of the track which has
+ * Lists run side by side, so that the next step is that of the list which has
  * the least part of its steps behind it, the lower one where two have equally
- * little. What a COPY moves is nobody else's: what it alone reads can be made
+ * little. What a COPY moves is no other rank's: what it alone reads can be made
  * last, what it alone writes comes first.
  */
 #include "weft/op.h"
@@ -17,11 +17,11 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "comm/engine/op.h"
-#include "comm/post/letters.h"
+#include "comm/post/p2p_queue.h"
 #include "comm/post/post.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/step_gates.h"
-#include "comm/steps/track.h"
+#include "comm/steps/step_list.h"
 
 #include <stdlib.h>
 
@@ -41,9 +41,9 @@ typedef struct order {
     size_t count;
 } order;
 
-/* How far the walk is in one track. */
+/* How far the walk is in one list. */
 typedef struct cursor {
-    wefti_track_place at;
+    wefti_step_place at;
     size_t passed, total;
 } cursor;
 
@@ -73,27 +73,27 @@ static void note_step(order *self, const wefti_step *step, size_t place)
 static size_t count_steps(const wefti_op *op, int t)
 {
     size_t total = 0;
-    wefti_track_place at = wefti_track_begin(op, t);
-    while (wefti_track_settle(op, t, &at)) {
+    wefti_step_place at = wefti_step_list_begin(op, t);
+    while (wefti_step_list_settle(op, t, &at)) {
         total += at.count;
         at.next = at.count;
     }
     return total;
 }
 
-/* The track whose step is next; TRACKS: all are at their end. Equal parts are
+/* The list whose step is next; LISTS: all are at their end. Equal parts are
  * equal as doubles too. */
-static int next_track(const cursor tracks[WEFTI_TRACKS])
+static int next_list(const cursor lists[WEFTI_STEP_LISTS])
 {
-    int next = WEFTI_TRACKS;
+    int next = WEFTI_STEP_LISTS;
     double least = 0;
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        const cursor *track = &tracks[t];
-        if (track->passed == track->total) {
+    for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
+        const cursor *list = &lists[t];
+        if (list->passed == list->total) {
             continue;
         }
-        const double part = (double)(track->passed + 1) / (double)track->total;
-        if (next == WEFTI_TRACKS || part < least) {
+        const double part = (double)(list->passed + 1) / (double)list->total;
+        if (next == WEFTI_STEP_LISTS || part < least) {
             next = t;
             least = part;
         }
@@ -103,19 +103,19 @@ static int next_track(const cursor tracks[WEFTI_TRACKS])
 
 static void walk(order *self)
 {
-    cursor tracks[WEFTI_TRACKS];
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        tracks[t] = (cursor){.at = wefti_track_begin(self->op, t),
-                             .total = count_steps(self->op, t)};
+    cursor lists[WEFTI_STEP_LISTS];
+    for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
+        lists[t] = (cursor){.at = wefti_step_list_begin(self->op, t),
+                            .total = count_steps(self->op, t)};
     }
     int t;
-    for (size_t place = 0; (t = next_track(tracks)) < WEFTI_TRACKS; place++) {
+    for (size_t place = 0; (t = next_list(lists)) < WEFTI_STEP_LISTS; place++) {
         wefti_step step;
-        (void)wefti_track_settle(self->op, t, &tracks[t].at);
-        wefti_track_get_step(self->op, t, &tracks[t].at, &step);
+        (void)wefti_step_list_settle(self->op, t, &lists[t].at);
+        wefti_step_list_get_step(self->op, t, &lists[t].at, &step);
         note_step(self, &step, place);
-        tracks[t].at.next++;
-        tracks[t].passed++;
+        lists[t].at.next++;
+        lists[t].passed++;
     }
 }
 
@@ -142,7 +142,7 @@ static void sort(order *self)
     qsort(self->entries, self->count, sizeof(*self->entries), compare);
 }
 
-/* What the operation would be in a lane, without its gates. */
+/* What the operation would be in an op slot, without its gates. */
 static wefti_op *make_op(const wefti_prepared *prepared, const weft_comm *comm)
 {
     wefti_op *op = calloc(1, sizeof(*op));
@@ -155,7 +155,7 @@ static wefti_op *make_op(const wefti_prepared *prepared, const weft_comm *comm)
     op->counts = counts;
     op->desc = prepared->desc;
     op->role = prepared->role;
-    if (!wefti_is_letter(&prepared->desc)) {
+    if (!wefti_op_is_p2p(&prepared->desc)) {
         op->choice = prepared->choice;
     }
     wefti_op_measure(comm, op);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/post/collective.c - from a posted collective to its lane.
+ * comm/post/collective.c - from a posted collective to its op slot.
  */
 #include "comm/post/collective.h"
 
@@ -19,21 +19,21 @@
 
 enum { LOOKS_AT_ONCE = 100 }; /* some microseconds */
 
-static wefti_op *next_lane(weft_comm *comm)
+static wefti_op *next_op_slot(weft_comm *comm)
 {
-    return &comm->ops[(comm->number + 1) % WEFTI_LANES];
+    return &comm->ops[(comm->number + 1) % WEFTI_OP_SLOTS];
 }
 
-static bool has_lane(weft_comm *comm)
+static bool has_op_slot(weft_comm *comm)
 {
-    return next_lane(comm)->state == WEFTI_OP_FREE &&
+    return next_op_slot(comm)->state == WEFTI_OP_FREE &&
            comm->number - comm->completed < (uint64_t)comm->ops_in_flight;
 }
 
-static void take_lane(weft_comm *comm, wefti_collective *self)
+static void take_op_slot(weft_comm *comm, wefti_collective *self)
 {
     const wefti_prepared *prepared = self->prepared;
-    wefti_op *op = next_lane(comm);
+    wefti_op *op = next_op_slot(comm);
     op->number = ++comm->number;
     wefti_op_init(comm, op, &prepared->desc, &prepared->role, self->epoch);
     op->request = &self->request;
@@ -41,33 +41,34 @@ static void take_lane(weft_comm *comm, wefti_collective *self)
     op->choice = prepared->choice;
     op->signature = prepared->signature;
     op->state = WEFTI_OP_POSTED;
-    const uint32_t lane = 1u << (op->number % WEFTI_LANES);
-    comm->active |= lane;
+    const uint32_t op_slot = 1u << (op->number % WEFTI_OP_SLOTS);
+    comm->active |= op_slot;
     if (wefti_class_is_urgent(prepared->desc.class_id)) {
-        comm->urgent |= lane;
+        comm->urgent |= op_slot;
     }
 }
 
-/* What peers still read from the next lane holds this rank up from now on. */
-static void want_lane(weft_comm *comm)
+/* What peers still read from the next op slot holds this rank up from now on.
+ */
+static void want_op_slot(weft_comm *comm)
 {
-    wefti_op *op = next_lane(comm);
+    wefti_op *op = next_op_slot(comm);
     if (comm->wanted != op && op->state == WEFTI_OP_DRAINING) {
         op->moved_ns = wefti_clock_coarse_ns();
     }
     comm->wanted = op;
 }
 
-/* Gives lanes to as many as there are lanes for. */
+/* Gives op slots to as many as there are op slots for. */
 static void launch(weft_comm *comm)
 {
-    while (comm->posted && has_lane(comm)) {
+    while (comm->posted && has_op_slot(comm)) {
         wefti_collective *first = comm->posted;
         comm->posted = first->next;
-        take_lane(comm, first);
+        take_op_slot(comm, first);
     }
     if (comm->posted) {
-        want_lane(comm);
+        want_op_slot(comm);
     } else {
         comm->wanted = NULL;
     }
@@ -83,9 +84,9 @@ static void fail_chunks(weft_comm *comm, const wefti_collective *self)
 
 static void fail(weft_comm *comm)
 {
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        if (wefti_op_pending(&comm->ops[lane])) {
-            wefti_op_finish(comm, &comm->ops[lane], comm->failed);
+    for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        if (wefti_op_pending(&comm->ops[op_slot])) {
+            wefti_op_finish(comm, &comm->ops[op_slot], comm->failed);
         }
     }
     while (comm->posted) {
@@ -133,7 +134,7 @@ static void submit(weft_comm *comm, wefti_request *request)
 static void push(weft_comm *comm, wefti_request *request)
 {
     launch(comm);
-    wefti_op *op = &comm->ops[comm->number % WEFTI_LANES];
+    wefti_op *op = &comm->ops[comm->number % WEFTI_OP_SLOTS];
     if (op->request != request) {
         return; /* others come first */
     }
@@ -155,21 +156,22 @@ static void push(weft_comm *comm, wefti_request *request)
 static wefti_title describe(const weft_comm *comm, const wefti_request *request)
 {
     const wefti_op *op = comm->ops;
-    while (op->request != request) { /* it has a lane, or nobody would ask */
+    while (op->request !=
+           request) { /* it has an op slot, or no rank would ask */
         op++;
     }
     return (wefti_title){op->signature.kind, op->number};
 }
 
-/* Those of a set of lanes, as long as the turn's budget lasts. */
-static bool push_lanes(weft_comm *comm, uint32_t lanes)
+/* Those of a set of op slots, as long as the turn's budget lasts. */
+static bool push_op_slots(weft_comm *comm, uint32_t op_slots)
 {
     bool moved = false;
-    for (uint64_t i = 1; i <= WEFTI_LANES && lanes & comm->active; i++) {
+    for (uint64_t i = 1; i <= WEFTI_OP_SLOTS && op_slots & comm->active; i++) {
         /* Oldest first: later ones often wait for them. */
-        size_t lane = (size_t)((comm->number + i) % WEFTI_LANES);
-        if ((lanes & comm->active) >> lane & 1) {
-            moved |= wefti_op_advance(comm, &comm->ops[lane]);
+        size_t op_slot = (size_t)((comm->number + i) % WEFTI_OP_SLOTS);
+        if ((op_slots & comm->active) >> op_slot & 1) {
+            moved |= wefti_op_advance(comm, &comm->ops[op_slot]);
         }
         if (comm->budget_bytes <= 0) {
             break;
@@ -183,9 +185,9 @@ static bool advance(weft_comm *comm, bool urgent)
     if (comm->posted) {
         launch(comm);
     }
-    bool moved = push_lanes(comm, comm->urgent);
+    bool moved = push_op_slots(comm, comm->urgent);
     if (!urgent) {
-        moved |= push_lanes(comm, ~comm->urgent);
+        moved |= push_op_slots(comm, ~comm->urgent);
     }
     return moved;
 }
@@ -193,8 +195,8 @@ static bool advance(weft_comm *comm, bool urgent)
 static bool are_done(const weft_comm *comm)
 {
     bool done = comm->posted == NULL;
-    for (int lane = 0; done && lane < WEFTI_LANES; lane++) {
-        done = !wefti_op_pending(&comm->ops[lane]);
+    for (int op_slot = 0; done && op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        done = !wefti_op_pending(&comm->ops[op_slot]);
     }
     return done;
 }

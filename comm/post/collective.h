@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/post/collective.h - collectives that have been posted: each gets its
- * number and its lane in the order of posting, as soon as the lane is free.
+ * number and its op slot in the order of posting, as soon as the op slot is
+ * free.
  */
 #ifndef COMM_POST_COLLECTIVE_H
 #define COMM_POST_COLLECTIVE_H
@@ -36,11 +37,11 @@ WEFT_NODISCARD weft_status wefti_collective_post(const wefti_prepared *prepared,
                                                  weft_stream *stream,
                                                  weft_request **handle_out);
 
-/* Those that have no lane get one in turn; those that have one move. */
+/* Those that have no op slot get one in turn; those that have one move. */
 extern const wefti_request_kind wefti_collective_kind;
 
-/* The number that one without a lane will get which reduces by redop; 0: none
- * does. Lock held. */
+/* The number that one without an op slot will get which reduces by redop; 0:
+ * none does. Lock held. */
 uint64_t wefti_collectives_find_user(const weft_comm *comm, weft_redop redop);
 
 #endif

@@ -116,7 +116,7 @@ static weft_status gather(const wefti_consensus *consensus, const void *own,
     return WEFT_OK;
 }
 
-/* Everybody's bytes into comm->table. */
+/* Every rank's bytes into comm->table. */
 static weft_status exchange(wefti_consensus *consensus, const void *own,
                             size_t bytes)
 {
@@ -167,7 +167,7 @@ static int find_reserver(const wefti_consensus *consensus)
     const wefti_membership *job = comm->engine->members;
     for (int i = 0; i < count_of(consensus); i++) {
         const int rank = member_of(consensus, i);
-        if (wefti_membership_is_near(job, comm->peers[rank].world_rank)) {
+        if (wefti_membership_is_local(job, comm->peers[rank].world_rank)) {
             return i;
         }
     }

@@ -30,7 +30,7 @@
 WEFT_NODISCARD weft_status wefti_nccl_choose(const weft_comm *comm,
                                              wefti_prepared *prepared);
 
-/* Why op takes NCCL or does not, if its buffers are the device's; NULL: nobody
+/* Why op takes NCCL or does not, if its buffers are the device's; NULL: no rank
  * asked for NCCL. Lives as long as comm. */
 const char *wefti_nccl_why(const weft_comm *comm, const weft_op *op);
 

@@ -3,7 +3,7 @@
  * comm/post/p2p.c - point-to-point operations and lists of them, checked and
  * posted.
  *
- * A list becomes a batch of letters (comm/post/letters.h), in one allocation
+ * A list becomes a batch of messages (comm/post/p2p_queue.h), in one allocation
  * that lives until all are done; a short one on no stream lives on the caller's
  * stack.
  */
@@ -32,11 +32,11 @@ static int by_begin(const void *left, const void *right)
     return a->begin < b->begin ? -1 : a->begin > b->begin;
 }
 
-/* Room for count letters behind the batch; NULL: no memory. */
+/* Room for count messages behind the batch; NULL: no memory. */
 static wefti_batch *make_batch(size_t count)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(count, sizeof(wefti_letter), &bytes) ||
+    if (__builtin_mul_overflow(count, sizeof(wefti_p2p_message), &bytes) ||
         __builtin_add_overflow(bytes, sizeof(wefti_batch), &bytes)) {
         return NULL;
     }
@@ -44,7 +44,7 @@ static wefti_batch *make_batch(size_t count)
     if (batch) {
         *batch = (wefti_batch){
             .request = {.kind = &wefti_batch_kind, .block = batch},
-            .letters = (wefti_letter *)(batch + 1),
+            .messages = (wefti_p2p_message *)(batch + 1),
             .count = count};
     }
     return batch;
@@ -56,13 +56,13 @@ static weft_status no_memory(size_t count)
                        count);
 }
 
-weft_status wefti_p2p_post_letters(wefti_letter *letters, size_t count,
-                                   weft_comm *comm, weft_stream *stream,
-                                   weft_request **handle_out)
+weft_status wefti_p2p_post_messages(wefti_p2p_message *messages, size_t count,
+                                    weft_comm *comm, weft_stream *stream,
+                                    weft_request **handle_out)
 {
     if (!stream && !handle_out) {
         wefti_batch batch = {.request.kind = &wefti_batch_kind,
-                             .letters = letters,
+                             .messages = messages,
                              .count = count};
         return wefti_request_run(comm, &batch.request);
     }
@@ -70,13 +70,14 @@ weft_status wefti_p2p_post_letters(wefti_letter *letters, size_t count,
     if (!batch) {
         return no_memory(count);
     }
-    memcpy(batch->letters, letters, count * sizeof(*letters));
+    memcpy(batch->messages, messages, count * sizeof(*messages));
     return wefti_request_queue(comm, &batch->request, stream, handle_out);
 }
 
-/* Fills *letter_out; an error's text does not name the part yet. */
+/* Fills *message_out; an error's text does not name the part yet. */
 static weft_status check_part(const weft_p2p *part, uint64_t epoch,
-                              const weft_comm *comm, wefti_letter *letter_out)
+                              const weft_comm *comm,
+                              wefti_p2p_message *message_out)
 {
     bool send = part->kind == WEFT_P2P_SEND;
     if (!send && part->kind != WEFT_P2P_RECV) {
@@ -98,7 +99,7 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                            "buffer is NULL: allowed is one of %zu %s",
                            part->count, weft_dtype_text(part->dtype));
     }
-    weft_op *op = &letter_out->desc;
+    weft_op *op = &message_out->desc;
     *op = (weft_op){.size_bytes = sizeof(*op),
                     .collective =
                         send ? WEFT_COLLECTIVE_SEND : WEFT_COLLECTIVE_RECV,
@@ -118,10 +119,10 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                     .chunk_order = part->chunk_order,
                     .writable = part->writable,
                     .writable_chunk = part->writable_chunk};
-    letter_out->epoch = epoch ? epoch : part->epoch;
+    message_out->epoch = epoch ? epoch : part->epoch;
     wefti_role role; /* looked up again when its turn comes */
-    return wefti_check_op(op, letter_out->epoch, comm, &role,
-                          &letter_out->places);
+    return wefti_check_op(op, message_out->epoch, comm, &role,
+                          &message_out->places);
 }
 
 /* Whether a part that is written shares bytes with any other. */
@@ -148,7 +149,8 @@ static weft_status check_apart(extent *extents, size_t count)
     return WEFT_OK;
 }
 
-static weft_status check_overlaps(const wefti_letter *letters, size_t count)
+static weft_status check_overlaps(const wefti_p2p_message *messages,
+                                  size_t count)
 {
     extent few[FEW];
     extent *extents = few;
@@ -157,7 +159,7 @@ static weft_status check_overlaps(const wefti_letter *letters, size_t count)
         return no_memory(count);
     }
     for (size_t i = 0; i < count; i++) {
-        const weft_op *desc = &letters[i].desc;
+        const weft_op *desc = &messages[i].desc;
         bool written = desc->collective == WEFT_COLLECTIVE_RECV;
         uintptr_t begin = (uintptr_t)(written ? desc->recv : desc->send);
         size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
@@ -190,7 +192,7 @@ static weft_status read_part(const void *given, size_t stride,
 
 weft_status wefti_p2p_check(const weft_p2p *list, size_t list_count,
                             uint64_t epoch, const weft_comm *comm,
-                            wefti_letter *letters_out)
+                            wefti_p2p_message *messages_out)
 {
     size_t stride = list->size_bytes;
     const unsigned char *at = (const unsigned char *)list;
@@ -198,23 +200,23 @@ weft_status wefti_p2p_check(const weft_p2p *list, size_t list_count,
         weft_p2p part;
         weft_status status = read_part(at, stride, &part);
         if (status == WEFT_OK) {
-            status = check_part(&part, epoch, comm, &letters_out[i]);
+            status = check_part(&part, epoch, comm, &messages_out[i]);
         }
         if (status != WEFT_OK) {
             return wefti_error(status, "list[%zu]: %s", i, weft_error_text());
         }
     }
-    return check_overlaps(letters_out, list_count);
+    return check_overlaps(messages_out, list_count);
 }
 
 /* A list of a few parts, here and now: no allocation. */
 static weft_status post_few(const weft_p2p *list, size_t list_count,
                             weft_comm *comm)
 {
-    wefti_letter letters[FEW];
-    weft_status status = wefti_p2p_check(list, list_count, 0, comm, letters);
+    wefti_p2p_message messages[FEW];
+    weft_status status = wefti_p2p_check(list, list_count, 0, comm, messages);
     return status == WEFT_OK
-               ? wefti_p2p_post_letters(letters, list_count, comm, NULL, NULL)
+               ? wefti_p2p_post_messages(messages, list_count, comm, NULL, NULL)
                : status;
 }
 
@@ -240,7 +242,7 @@ static weft_status post_block(const weft_p2p *list, size_t list_count,
         return no_memory(list_count);
     }
     weft_status status =
-        list_count ? wefti_p2p_check(list, list_count, 0, comm, batch->letters)
+        list_count ? wefti_p2p_check(list, list_count, 0, comm, batch->messages)
                    : WEFT_OK;
     if (status != WEFT_OK) {
         free(batch);

@@ -5,27 +5,28 @@
 #ifndef COMM_POST_P2P_H
 #define COMM_POST_P2P_H
 
-#include "comm/post/letters.h"
+#include "comm/post/p2p_queue.h"
 #include "weft/p2p.h"
 
 /*
  * wefti_p2p_check - every part of a list, and their buffers against each other;
- * fills letters_out[list_count]. epoch > 0 stands for that of the parts.
+ * fills messages_out[list_count]. epoch > 0 stands for that of the parts.
  *
  * Returns     OK | ERR_INVALID | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_p2p_check(const weft_p2p *list,
                                            size_t list_count, uint64_t epoch,
                                            const weft_comm *comm,
-                                           wefti_letter *letters_out);
+                                           wefti_p2p_message *messages_out);
 
 /*
- * wefti_p2p_post_letters - post letters, desc and epoch of which are checked;
+ * wefti_p2p_post_messages - post messages, desc and epoch of which are checked;
  * a stream, or a handle, gets copies. The stream is checked too.
  */
-WEFT_NODISCARD weft_status wefti_p2p_post_letters(wefti_letter *letters,
-                                                  size_t count, weft_comm *comm,
-                                                  weft_stream *stream,
-                                                  weft_request **handle_out);
+WEFT_NODISCARD weft_status wefti_p2p_post_messages(wefti_p2p_message *messages,
+                                                   size_t count,
+                                                   weft_comm *comm,
+                                                   weft_stream *stream,
+                                                   weft_request **handle_out);
 
 #endif

@@ -28,7 +28,7 @@ struct weft_plan {
     unsigned char scale[8];     /* its scalar, if it has one */
     wefti_reduction *reduction; /* its own, if it has one: held */
     size_t count;
-    wefti_letter letters[]; /* [count] of a list */
+    wefti_p2p_message messages[]; /* [count] of a list */
 };
 
 static weft_status make_plan(weft_comm *comm, size_t count,
@@ -36,7 +36,7 @@ static weft_status make_plan(weft_comm *comm, size_t count,
 {
     size_t bytes;
     weft_plan *plan = NULL;
-    if (!__builtin_mul_overflow(count, sizeof(wefti_letter), &bytes) &&
+    if (!__builtin_mul_overflow(count, sizeof(wefti_p2p_message), &bytes) &&
         !__builtin_add_overflow(bytes, sizeof(*plan), &bytes)) {
         plan = calloc(1, bytes);
     }
@@ -132,14 +132,14 @@ weft_status weft_p2p_plan(const weft_p2p *list, size_t list_count,
     }
     plan->is_list = true;
     if (list_count) {
-        status = wefti_p2p_check(list, list_count, 1, comm, plan->letters);
+        status = wefti_p2p_check(list, list_count, 1, comm, plan->messages);
     }
     if (status != WEFT_OK) {
         free(plan);
         return status;
     }
     for (size_t i = 0; i < list_count; i++) {
-        const weft_op *desc = &plan->letters[i].desc;
+        const weft_op *desc = &plan->messages[i].desc;
         plan->gated |= wefti_op_is_gated(desc);
     }
     *plan_out = plan;
@@ -155,10 +155,10 @@ static weft_status post_list(weft_plan *plan, uint64_t epoch,
         return status;
     }
     for (size_t i = 0; i < plan->count; i++) {
-        plan->letters[i].epoch = epoch;
+        plan->messages[i].epoch = epoch;
     }
-    return wefti_p2p_post_letters(plan->letters, plan->count, plan->comm,
-                                  stream, handle_out);
+    return wefti_p2p_post_messages(plan->messages, plan->count, plan->comm,
+                                   stream, handle_out);
 }
 
 static weft_status post(weft_plan *plan, uint64_t epoch, weft_stream *stream,

@@ -30,7 +30,7 @@ static weft_status prepare_with(const wefti_tuning *tuning,
     weft_op *desc = &prepared->desc;
     weft_status status =
         wefti_check_op(desc, epoch, comm, &prepared->role, &prepared->places);
-    if (status != WEFT_OK || wefti_is_letter(desc)) {
+    if (status != WEFT_OK || wefti_op_is_p2p(desc)) {
         return status;
     }
     wefti_scope scope = wefti_comm_scope(comm, tuning);
@@ -87,10 +87,10 @@ weft_status wefti_post_prepared(const wefti_prepared *prepared, uint64_t epoch,
     if (status != WEFT_OK) {
         return status;
     }
-    if (wefti_is_letter(&prepared->desc)) {
-        wefti_letter letter = {
+    if (wefti_op_is_p2p(&prepared->desc)) {
+        wefti_p2p_message message = {
             .desc = prepared->desc, .places = prepared->places, .epoch = epoch};
-        return wefti_p2p_post_letters(&letter, 1, comm, stream, handle_out);
+        return wefti_p2p_post_messages(&message, 1, comm, stream, handle_out);
     }
     return wefti_collective_post(prepared, epoch, comm, stream, handle_out);
 }

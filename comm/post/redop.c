@@ -120,8 +120,8 @@ weft_status weft_redop_create_user(weft_comm *comm, const char *name,
 /* The number of an operation that may still call it; 0: none. Lock held. */
 static uint64_t find_user(const weft_comm *comm, weft_redop redop)
 {
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        const wefti_op *op = &comm->ops[lane];
+    for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        const wefti_op *op = &comm->ops[op_slot];
         if (wefti_op_pending(op) && op->desc.redop == redop) {
             return op->number;
         }

@@ -3,7 +3,7 @@
  * comm/steps/agree.c - comparing what ranks have entered, sent and expect.
  *
  * A peer's entry is read after its number was loaded, which pairs with the
- * store in comm/steps/entry.c; nobody writes over it before this rank has
+ * store in comm/steps/entry.c; no rank writes over it before this rank has
  * settled the operation (comm/engine/op.c).
  */
 #include "comm/steps/agree.h"
@@ -37,9 +37,9 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                               wefti_signature theirs)
 {
     char mine_text[128], theirs_text[128];
-    bool letter = op->ring == WEFTI_RING_LETTERS;
+    bool message = op->op_slot == WEFTI_OP_SLOT_P2P;
     wefti_signature mine = op->signature;
-    if (letter) { /* both sides sign as the sender does */
+    if (message) { /* both sides sign as the sender does */
         mine.kind = (mine.kind & ~(uint64_t)0xff) | WEFT_COLLECTIVE_RECV;
     }
     wefti_signature_text(comm, mine, mine_text, sizeof(mine_text));
@@ -49,7 +49,7 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
     wefti_fault_publish(comm, WEFT_ERR_MISMATCH, peer, op->number,
                         "%s #%llu on \"%s\" differs: rank %d posted %s, rank "
                         "%d posted %s",
-                        letter ? "message" : "operation",
+                        message ? "message" : "operation",
                         (unsigned long long)op->number, comm->name, comm->rank,
                         mine_text, peer, theirs_text);
 }
@@ -57,7 +57,7 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
 void wefti_op_declare_counts(weft_comm *comm, const wefti_op *op)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
-        if (!wefti_fabric_is_far(&comm->fabric, peer)) {
+        if (!wefti_fabric_is_remote(&comm->fabric, peer)) {
             *wefti_shared_get_count(&comm->fabric.shared, comm->rank, peer,
                                     op->number) =
                 wefti_part_to(&op->problem, peer).elems;
@@ -90,7 +90,7 @@ static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer)
 
 bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
 {
-    if (op->ring == WEFTI_RING_LETTERS || op->checked[peer] == op->number) {
+    if (op->op_slot == WEFTI_OP_SLOT_P2P || op->checked[peer] == op->number) {
         return true;
     }
     wefti_entry *entry =
@@ -156,15 +156,15 @@ bool wefti_op_check_bytes(weft_comm *comm, const wefti_op *op, int peer,
     return false;
 }
 
-bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_track *track)
+bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_step_list *list)
 {
-    const wefti_step_kind kind = track->step.kind;
-    const bool reads = kind == WEFTI_STEP_RECV || kind == WEFTI_STEP_FOLD ||
+    const wefti_step_kind kind = list->step.kind;
+    const bool reads = kind == WEFTI_STEP_RECV || kind == WEFTI_STEP_REDUCE ||
                        kind == WEFTI_STEP_RELAY;
     if (!reads || op->choice.pattern != &wefti_pattern_hierarchical ||
         wefti_op_check_sources(comm, op)) {
         return true;
     }
-    track->peer = op->missing;
+    list->peer = op->missing;
     return false;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/steps/agree.h - are all ranks in the same operation, and do senders send
- * what receivers expect? Whoever finds that not to be so fails the
+ * what receivers expect? The rank that finds that not to be so fails the
  * communicator, with a text that has both sides.
  */
 #ifndef COMM_STEPS_AGREE_H
@@ -31,7 +31,7 @@ bool wefti_op_needs(const wefti_op *op, int peer);
 bool wefti_op_check_sources(weft_comm *comm, wefti_op *op);
 
 /*
- * wefti_op_check_all - whether everybody has been seen in the same operation.
+ * wefti_op_check_all - whether every rank has been seen in the same operation.
  * Those that this rank had nothing to wait for are looked at when it is done.
  */
 bool wefti_op_check_all(weft_comm *comm, wefti_op *op);
@@ -41,11 +41,11 @@ bool wefti_op_check_bytes(weft_comm *comm, const wefti_op *op, int peer,
                           size_t sent_bytes, size_t expected_bytes);
 
 /*
- * wefti_op_may_read - whether the track's step may look for its messages. Those
+ * wefti_op_may_read - whether the list's step may look for its messages. Those
  * of a v form that pass through other ranks fit only where all ranks have the
  * same counts: a difference is found before a message is read, and named by its
- * ranks. If not, track->peer is the rank that is awaited.
+ * ranks. If not, list->peer is the rank that is awaited.
  */
-bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_track *track);
+bool wefti_op_may_read(weft_comm *comm, wefti_op *op, wefti_step_list *list);
 
 #endif

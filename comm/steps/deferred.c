@@ -77,10 +77,10 @@ static bool cut(weft_comm *comm, wefti_op *op, wefti_step *step)
     return true;
 }
 
-bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_track *track,
+bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_step_list *list,
                            wefti_wait *wait_out)
 {
-    wefti_step *step = &track->step;
+    wefti_step *step = &list->step;
     *wait_out = WEFTI_WAIT_NOTHING;
     if (is_over(op, step)) {
         return false;

@@ -26,10 +26,10 @@ static inline bool wefti_op_is_deferred(const wefti_op *op)
 void wefti_deferred_start(weft_comm *comm, wefti_op *op);
 
 /*
- * wefti_deferred_settle - make the track's step as long as what its part has;
+ * wefti_deferred_settle - make the list's step as long as what its part has;
  * false: there is nothing to carry out, now (*wait_out says why) or at all.
  */
-bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_track *track,
+bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_step_list *list,
                            wefti_wait *wait_out);
 
 /* step, as short as it was, has written the receive buffer: whether its part is

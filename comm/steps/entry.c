@@ -3,10 +3,10 @@
  * comm/steps/entry.c - the low-latency protocol, oneshot.
  *
  *   rank 0: entry {payload, signature, number}   rank 1: the same
- *           read all entries, fold in rank order          the same
+ *           read all entries, reduce in rank order          the same
  *
  * entry.number is stored last and pairs with wefti_op_check_peer's load: the
- * payload is complete. Nobody overwrites an entry before everybody has
+ * payload is complete. No rank overwrites an entry before every rank has
  * completed the operation (comm/fabric/shared.h), so no reader is hurried.
  *
  * Device memory adds a copy to the host before, and one back at the end:
@@ -25,7 +25,7 @@
 #include "comm/steps/agree.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/sum.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <string.h>
 
@@ -103,25 +103,25 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
 /* What small copies of the device pass through. */
 static unsigned char *bounce(wefti_op *op)
 {
-    return op->tracks[0].scratch;
+    return op->lists[0].scratch;
 }
 
 /* Asks for a copy of the device, after which the operation goes on. */
 static void start_copy(weft_comm *comm, wefti_op *op, wefti_step_phase phase,
                        void *dst, const void *src, size_t bytes)
 {
-    op->tracks[0].phase = phase;
-    wefti_copies_ask(comm, wefti_copy_place(comm, op, &op->tracks[0], 0), dst,
+    op->lists[0].phase = phase;
+    wefti_copies_ask(comm, wefti_copy_place(comm, op, &op->lists[0], 0), dst,
                      src, bytes);
 }
 
 /* Whether it is done. */
 static bool is_copied(weft_comm *comm, wefti_op *op)
 {
-    wefti_track *track = &op->tracks[0];
+    wefti_step_list *list = &op->lists[0];
     const bool done =
-        wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, 0));
-    track->wait = done ? WEFTI_WAIT_NOTHING : WEFTI_WAIT_DEVICE;
+        wefti_copies_are_done(comm, wefti_copy_place(comm, op, list, 0));
+    list->wait = done ? WEFTI_WAIT_NOTHING : WEFTI_WAIT_DEVICE;
     return done;
 }
 
@@ -149,14 +149,14 @@ static void enter_with(weft_comm *comm, wefti_op *op, const void *payload,
         wefti_op_piece_open(op);
         op->piece.bytes = sent_bytes + taken_bytes;
     }
-    op->tracks[0].phase = WEFTI_PHASE_READY;
+    op->lists[0].phase = WEFTI_PHASE_READY;
     wefti_oneshot_announce(comm, op, bytes, sent_bytes);
 }
 
 void wefti_oneshot_enter(weft_comm *comm, wefti_op *op)
 {
     const size_t bytes = payload_bytes(comm, op);
-    op->tracks[0].wait = WEFTI_WAIT_NOTHING;
+    op->lists[0].wait = WEFTI_WAIT_NOTHING;
     if (bytes && op->places.send) {
         start_copy(comm, op, WEFTI_PHASE_FETCH, bounce(op), op->desc.send,
                    bytes);
@@ -186,9 +186,9 @@ static bool arrived(weft_comm *comm, wefti_op *op, int peer)
 }
 
 /* Folds count elements that start at elem first of every payload. */
-static size_t fold(weft_comm *comm, wefti_op *op, void *result, size_t first)
+static size_t reduce(weft_comm *comm, wefti_op *op, void *result, size_t first)
 {
-    const void **sources = op->tracks[0].sources;
+    const void **sources = op->lists[0].sources;
     size_t offset = first * op->role.elem_bytes;
     for (int place = 0; place < comm->nranks; place++) {
         int from = wefti_peer_at(&op->problem, WEFTI_ALL_PEERS, 0, 0, place);
@@ -228,11 +228,11 @@ static size_t produce(weft_comm *comm, wefti_op *op, void *result)
     size_t own = (size_t)comm->rank;
     switch (op->desc.collective) {
     case WEFT_COLLECTIVE_ALLREDUCE:
-        return fold(comm, op, result, 0);
+        return reduce(comm, op, result, 0);
     case WEFT_COLLECTIVE_REDUCESCATTER:
-        return fold(comm, op, result, own * op->desc.count);
+        return reduce(comm, op, result, own * op->desc.count);
     case WEFT_COLLECTIVE_REDUCE:
-        return root ? fold(comm, op, result, 0) : 0;
+        return root ? reduce(comm, op, result, 0) : 0;
     case WEFT_COLLECTIVE_GATHER:
         return root ? gather(comm, op, result, 0) : 0;
     case WEFT_COLLECTIVE_ALLGATHER:
@@ -269,7 +269,7 @@ static bool may_write(weft_comm *comm, wefti_op *op)
 {
     size_t chunk;
     const bool shut = wefti_op_find_unwritable(op, &chunk);
-    op->tracks[0].wait = shut ? WEFTI_WAIT_GATE : WEFTI_WAIT_NOTHING;
+    op->lists[0].wait = shut ? WEFTI_WAIT_GATE : WEFTI_WAIT_NOTHING;
     if (shut) {
         wefti_engine_look(comm->engine, op->desc.writable);
         return false;
@@ -289,7 +289,7 @@ static void finish(weft_comm *comm, wefti_op *op)
 bool wefti_oneshot_advance(weft_comm *comm, wefti_op *op)
 {
     bool moved = false;
-    switch (op->tracks[0].phase) {
+    switch (op->lists[0].phase) {
     case WEFTI_PHASE_START: /* left when it entered */
         return false;
     case WEFTI_PHASE_FETCH:

@@ -19,7 +19,7 @@
 
 void wefti_nccl_enter(weft_comm *comm, wefti_op *op)
 {
-    op->tracks[0].wait = WEFTI_WAIT_PEER;
+    op->lists[0].wait = WEFTI_WAIT_PEER;
     if (op->role.shape->varied) {
         wefti_op_declare_counts(comm, op);
     }
@@ -76,8 +76,8 @@ bool wefti_nccl_advance(weft_comm *comm, wefti_op *op)
     if (op->unchecked != seen) {
         op->moved_ns = wefti_clock_coarse_ns();
     }
-    if (all && op->tracks[0].wait == WEFTI_WAIT_PEER) {
-        op->tracks[0].wait = WEFTI_WAIT_DEVICE;
+    if (all && op->lists[0].wait == WEFTI_WAIT_PEER) {
+        op->lists[0].wait = WEFTI_WAIT_DEVICE;
         op->piece.ready_ns = wefti_clock_ns();
     }
     if (wefti_ticket_passed(comm, op->request->ticket)) {

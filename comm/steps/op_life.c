@@ -2,9 +2,9 @@
 /*
  * comm/steps/op_life.c - from posted to done: the states of comm/core/core.h.
  *
- * An operation enters when its stream has reached it and its lane is free on
- * all ranks; then it runs its tracks, or rides in the entries. Its poster is
- * free when the last step is done, its window when the last reader is.
+ * An operation enters when its stream has reached it and its op slot is free on
+ * all ranks; then it runs its lists, or rides in the entries. Its poster is
+ * free when the last step is done, its staging buffer when the last reader is.
  */
 #include "comm/steps/op_life.h"
 
@@ -22,14 +22,14 @@
 #include "comm/steps/entry.h"
 #include "comm/steps/nccl_op.h"
 #include "comm/steps/slot.h"
-#include "comm/steps/track.h"
+#include "comm/steps/step_list.h"
 #include "comm/steps/unstaged.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum { FAR_SLOTS = 8 }; /* of a channel, where no two ranks share memory */
+enum { REMOTE_SLOTS = 8 }; /* of a channel, where no two ranks share memory */
 
 static size_t sum_of(const size_t *counts, int nranks)
 {
@@ -90,7 +90,7 @@ static void cut_blocks(wefti_op *op)
     size_t most = send > recv ? send : recv;
     bool cut = desc->gate_elems && desc->gate_elems < most;
     op->gate_elems = cut ? desc->gate_elems : most ? most : 1;
-    /* Gates are each rank's own; where messages end is everybody's. */
+    /* Gates are each rank's own; where messages end is every rank's. */
     if (desc->count > op->gate_elems) {
         op->blocks = (desc->count - 1) / op->gate_elems + 1;
     }
@@ -102,7 +102,7 @@ void wefti_op_measure(const weft_comm *comm, wefti_op *op)
     cut_blocks(op);
 }
 
-/* A signal of either wakes whoever drives the engine. */
+/* A signal of either wakes the thread that drives the engine. */
 static void watch_gates(wefti_op *op)
 {
     if (op->desc.ready) {
@@ -134,7 +134,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     }
     op->epoch = epoch;
     op->status = WEFT_OK;
-    op->window = -1;
+    op->staging = -1;
     op->direct = op->being_read = false;
     op->missing = 0;
     memset(op->sends, 0, sizeof(op->sends));
@@ -166,11 +166,11 @@ static void empty_arrived(const wefti_op *op)
     }
 }
 
-/* Whether all ranks have left the operation that used this lane before. */
-static bool lane_free(weft_comm *comm, const wefti_op *op)
+/* Whether all ranks have left the operation that used this op slot before. */
+static bool op_slot_free(weft_comm *comm, const wefti_op *op)
 {
-    if (op->number <= WEFTI_LANES ||
-        comm->peers_done >= op->number - WEFTI_LANES) {
+    if (op->number <= WEFTI_OP_SLOTS ||
+        comm->peers_done >= op->number - WEFTI_OP_SLOTS) {
         return true;
     }
     uint64_t least = UINT64_MAX;
@@ -181,7 +181,7 @@ static bool lane_free(weft_comm *comm, const wefti_op *op)
         least = completed < least ? completed : least;
     }
     comm->peers_done = least;
-    return least >= op->number - WEFTI_LANES;
+    return least >= op->number - WEFTI_OP_SLOTS;
 }
 
 /*
@@ -193,23 +193,23 @@ static bool lane_free(weft_comm *comm, const wefti_op *op)
 static void count_slots(const weft_comm *comm, wefti_op *op)
 {
     const wefti_pattern *pattern = op->choice.pattern;
-    const bool far = comm->fabric.net && !comm->grouping;
-    int spare = (int)(WEFTI_WINDOW_BYTES / op->slot_bytes);
+    const bool remote = comm->fabric.net && !comm->grouping;
+    int spare = (int)(WEFTI_STAGING_BYTES / op->slot_bytes);
     for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
         int slots = pattern->slots(&op->problem, channel);
         slots = slots < comm->slots_max ? slots : comm->slots_max;
         op->slots[channel] = slots < spare ? slots : spare;
         spare -= op->slots[channel];
     }
-    for (int channel = 0; far && channel < WEFTI_CHANNELS; channel++) {
-        int more = op->slots[channel] ? FAR_SLOTS - op->slots[channel] : 0;
+    for (int channel = 0; remote && channel < WEFTI_CHANNELS; channel++) {
+        int more = op->slots[channel] ? REMOTE_SLOTS - op->slots[channel] : 0;
         more = more < spare ? more : spare;
         op->slots[channel] += more > 0 ? more : 0;
         spare -= more > 0 ? more : 0;
     }
 }
 
-static void open_window(weft_comm *comm, wefti_op *op)
+static void open_staging(weft_comm *comm, wefti_op *op)
 {
     size_t elem = wefti_wide_bytes(op->desc.dtype);
     op->slot_bytes = (op->choice.chunk_elems * elem + 63) / 64 * 64;
@@ -219,18 +219,18 @@ static void open_window(weft_comm *comm, wefti_op *op)
         op->slots_begin[channel] = begin;
         begin += (size_t)op->slots[channel] * op->slot_bytes;
     }
-    for (op->window = 0; comm->windows_used >> op->window & 1;) {
-        op->window++;
+    for (op->staging = 0; comm->staging_used >> op->staging & 1;) {
+        op->staging++;
     }
-    WEFTI_ASSERT(op->window < WEFTI_LANES);
-    comm->windows_used |= 1u << op->window;
+    WEFTI_ASSERT(op->staging < WEFTI_OP_SLOTS);
+    comm->staging_used |= 1u << op->staging;
 }
 
 static void enter(weft_comm *comm, wefti_op *op)
 {
     op->state = WEFTI_OP_RUNNING;
     op->entered_ns = op->moved_ns = wefti_clock_coarse_ns();
-    if (op->ring == WEFTI_RING_LETTERS) {
+    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
         wefti_op_piece_open(op);
         return;
     }
@@ -246,8 +246,8 @@ static void enter(weft_comm *comm, wefti_op *op)
         return;
     }
     op->problem.chunk_elems = op->choice.chunk_elems;
-    wefti_track_start_all(op);
-    open_window(comm, op);
+    wefti_step_lists_start(op);
+    open_staging(comm, op);
     op->direct = wefti_unstaged_suits(comm, op);
     if (!op->desc.ready) {
         wefti_op_piece_open(op);
@@ -270,7 +270,7 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
     if (op->request && !wefti_request_reached(comm, op->request)) {
         return false;
     }
-    if (op->ring != WEFTI_RING_LETTERS && !lane_free(comm, op)) {
+    if (op->op_slot != WEFTI_OP_SLOT_P2P && !op_slot_free(comm, op)) {
         comm->watch->stalled(comm, op);
         return false;
     }
@@ -290,7 +290,8 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
 static void count_completed(weft_comm *comm)
 {
     while (comm->completed < comm->number) {
-        const wefti_op *next = &comm->ops[(comm->completed + 1) % WEFTI_LANES];
+        const wefti_op *next =
+            &comm->ops[(comm->completed + 1) % WEFTI_OP_SLOTS];
         if (next->number == comm->completed + 1 && wefti_op_pending(next)) {
             break;
         }
@@ -301,13 +302,13 @@ static void count_completed(weft_comm *comm)
 /*
  * Publishes how far this rank has got; peers may be waiting for it. An entry
  * may be written over when all have settled its operation: before that, this
- * rank must have looked at everybody's.
+ * rank must have looked at every rank's.
  */
 static void publish_settled(weft_comm *comm)
 {
     uint64_t number = comm->settled;
     while (number < comm->completed) {
-        const wefti_op *next = &comm->ops[(number + 1) % WEFTI_LANES];
+        const wefti_op *next = &comm->ops[(number + 1) % WEFTI_OP_SLOTS];
         if (next->number == number + 1 && next->state == WEFTI_OP_DRAINING &&
             next->status == WEFT_OK && next->unchecked < comm->nranks) {
             break;
@@ -329,22 +330,22 @@ static void publish_settled(weft_comm *comm)
     }
 }
 
-/* Frees a lane when nobody needs anything of it. */
+/* Frees an op slot when no rank needs anything of it. */
 static void drain(weft_comm *comm, wefti_op *op)
 {
-    bool failed = op->status != WEFT_OK; /* nobody reads any more */
+    bool failed = op->status != WEFT_OK; /* no rank reads any more */
     if (!failed && !wefti_op_check_all(comm, op)) {
         return;
     }
     publish_settled(comm);
-    if (op->window >= 0 && !failed && wefti_slots_find_reader(comm, op) >= 0) {
+    if (op->staging >= 0 && !failed && wefti_slots_find_reader(comm, op) >= 0) {
         return;
     }
-    if (op->window >= 0) {
-        comm->windows_used &= ~(1u << op->window);
+    if (op->staging >= 0) {
+        comm->staging_used &= ~(1u << op->staging);
     }
     op->state = WEFTI_OP_FREE;
-    comm->active &= ~(1u << op->number % WEFTI_LANES);
+    comm->active &= ~(1u << op->number % WEFTI_OP_SLOTS);
     comm->urgent &= comm->active;
 }
 
@@ -355,7 +356,7 @@ static bool push(weft_comm *comm, wefti_op *op)
     int64_t others_due_ns = engine->due_ns;
     engine->due_ns = INT64_MAX;
     bool pushed = wefti_choice_has_steps(&op->choice)
-                      ? wefti_track_run_all(comm, op)
+                      ? wefti_step_lists_run(comm, op)
                   : op->choice.nccl ? wefti_nccl_advance(comm, op)
                                     : wefti_oneshot_advance(comm, op);
     if (engine->due_ns != INT64_MAX) {
@@ -406,7 +407,7 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
             wefti_op_all_arrived(op);
         }
     }
-    bool collective = op->ring != WEFTI_RING_LETTERS;
+    bool collective = op->op_slot != WEFTI_OP_SLOT_P2P;
     op->state = collective ? WEFTI_OP_DRAINING : WEFTI_OP_FREE;
     if (collective) {
         count_completed(comm);

@@ -24,7 +24,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
 /* One push: returns whether anything moved. */
 bool wefti_op_advance(weft_comm *comm, wefti_op *op);
 
-/* Ends op for its poster; what peers still read keeps its window. */
+/* Ends op for its poster; what peers still read keeps its staging buffer. */
 void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status);
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "comm/core/core.h"
 #include "comm/pattern/shape.h"
-#include "kernels/wire/fold_level.h"
+#include "kernels/wire/reduce_level.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,17 +59,17 @@ void wefti_reduction_text(const weft_comm *comm, weft_redop redop,
     }
 }
 
-/* What the blocks of one fold have in common. */
-typedef struct fold_task {
+/* What the blocks of one reduce have in common. */
+typedef struct reduce_task {
     const wefti_reduction *reduction;
     const void *const *sources;
     weft_dtype dtype;
     size_t elem_bytes;
-} fold_task;
+} reduce_task;
 
 /* out = the tree over source_count sources, from first, at at .. at + elems. */
-static void fold_block(const fold_task *task, void *out, size_t first,
-                       size_t source_count, size_t at, size_t elems)
+static void reduce_block(const reduce_task *task, void *out, size_t first,
+                         size_t source_count, size_t at, size_t elems)
 {
     if (source_count == 1) {
         const unsigned char *source = task->sources[first];
@@ -77,25 +77,26 @@ static void fold_block(const fold_task *task, void *out, size_t first,
         return;
     }
     _Alignas(64) unsigned char high[BLOCK_BYTES];
-    size_t low_count = wefti_fold_split(source_count);
-    fold_block(task, out, first, low_count, at, elems);
-    fold_block(task, high, first + low_count, source_count - low_count, at,
-               elems);
+    size_t low_count = wefti_reduce_split(source_count);
+    reduce_block(task, out, first, low_count, at, elems);
+    reduce_block(task, high, first + low_count, source_count - low_count, at,
+                 elems);
     task->reduction->function(task->reduction->context, out, high, elems,
                               task->dtype);
 }
 
-void wefti_reduction_fold(const wefti_reduction *reduction, void *dst,
-                          const void *const *sources, size_t source_count,
-                          size_t elems, weft_dtype dtype)
+void wefti_reduction_apply(const wefti_reduction *reduction, void *dst,
+                           const void *const *sources, size_t source_count,
+                           size_t elems, weft_dtype dtype)
 {
-    const fold_task task = {reduction, sources, dtype, weft_dtype_bytes(dtype)};
+    const reduce_task task = {reduction, sources, dtype,
+                              weft_dtype_bytes(dtype)};
     const size_t block_elems = BLOCK_BYTES / task.elem_bytes;
     WEFTI_ASSERT(reduction && source_count > 0);
     _Alignas(64) unsigned char out[BLOCK_BYTES];
     for (size_t at = 0; at < elems; at += block_elems) {
         size_t now = elems - at < block_elems ? elems - at : block_elems;
-        fold_block(&task, out, 0, source_count, at, now);
+        reduce_block(&task, out, 0, source_count, at, now);
         /* dst may be a source: only now is all of this block read. */
         memcpy((unsigned char *)dst + at * task.elem_bytes, out,
                now * task.elem_bytes);

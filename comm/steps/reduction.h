@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/steps/reduction.h - reductions that a program has made itself: kept
- * here, and applied where kernels/wire/fold.h has no arithmetic for them.
+ * here, and applied where kernels/wire/reduce.h has no arithmetic for them.
  *
  * They never ride in entries (comm/steps/entry.c): comm/post/op_check.c gives
  * them a shape that moves step by step, so that small built-in operations need
@@ -16,7 +16,7 @@
 
 /* Counted by its holders: the communicator, and plans, which may outlive it. */
 typedef struct wefti_reduction {
-    _Atomic int holders; /* whoever takes it to 0 frees it */
+    _Atomic int holders; /* the one that takes it to 0 frees it */
     weft_redop_function function;
     void *context;
     char name[32];
@@ -37,13 +37,13 @@ void wefti_reduction_text(const weft_comm *comm, weft_redop redop,
                           char *text_out, size_t text_bytes);
 
 /*
- * wefti_reduction_fold - dst[i] = the balanced tree over k of sources[k][i].
+ * wefti_reduction_apply - dst[i] = the balanced tree over k of sources[k][i].
  *
- * As wefti_fold, but that the partial results have dtype itself.
+ * As wefti_reduce, but that the partial results have dtype itself.
  */
-void wefti_reduction_fold(const wefti_reduction *reduction, void *dst,
-                          const void *const *sources, size_t source_count,
-                          size_t elems, weft_dtype dtype);
+void wefti_reduction_apply(const wefti_reduction *reduction, void *dst,
+                           const void *const *sources, size_t source_count,
+                           size_t elems, weft_dtype dtype);
 
 /* dst[i] = dst[i] op src[i]; dst is 64-byte aligned. */
 void wefti_reduction_combine(const wefti_reduction *reduction, void *dst,

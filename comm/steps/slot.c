@@ -45,7 +45,7 @@ static bool includes(const wefti_op *op, const wefti_staged_slot *slot,
 static bool slot_read_by(weft_comm *comm, const wefti_op *op, int channel,
                          const wefti_staged_slot *slot, int peer)
 {
-    wefti_fabric_path path = {peer, op->ring, channel};
+    wefti_fabric_path path = {peer, op->op_slot, channel};
     uint64_t sequence = slot->number;
     if (slot->peer < 0) { /* those that went to it since come behind */
         sequence = wefti_fabric_posted(&comm->fabric, path);
@@ -74,16 +74,16 @@ static int find_reader(weft_comm *comm, const wefti_op *op, int channel,
 static wefti_fabric_path path_to(const wefti_op *op, const wefti_step *step,
                                  int peer)
 {
-    return (wefti_fabric_path){peer, op->ring, channel_of(step)};
+    return (wefti_fabric_path){peer, op->op_slot, channel_of(step)};
 }
 
-/* A letter's slots are the pair's, and so is their order. */
-static bool letter_has_slot(weft_comm *comm, wefti_fabric_path path,
-                            size_t later)
+/* A message's slots are the pair's, and so is their order. */
+static bool message_has_slot(weft_comm *comm, wefti_fabric_path path,
+                             size_t later)
 {
     const uint64_t unread = wefti_fabric_posted(&comm->fabric, path) -
                             wefti_fabric_read_by(&comm->fabric, path);
-    return unread + later < WEFTI_LETTER_SLOTS;
+    return unread + later < WEFTI_P2P_SLOTS;
 }
 
 int wefti_slot_blocker(weft_comm *comm, const wefti_op *op,
@@ -92,9 +92,9 @@ int wefti_slot_blocker(weft_comm *comm, const wefti_op *op,
     const int channel = channel_of(step);
     const uint64_t number = op->sends[channel] + later;
     const uint64_t slots = (uint64_t)op->slots[channel];
-    if (op->ring == WEFTI_RING_LETTERS) {
+    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
         wefti_fabric_path path = path_to(op, step, step->peer);
-        return letter_has_slot(comm, path, later) ? -1 : step->peer;
+        return message_has_slot(comm, path, later) ? -1 : step->peer;
     }
     if (number < slots) {
         return -1;
@@ -125,15 +125,15 @@ void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
 {
     const int channel = channel_of(step);
     wefti_fabric_path path = path_to(op, step, step->peer);
-    if (op->ring == WEFTI_RING_LETTERS) {
+    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
         const uint64_t number =
             wefti_fabric_posted(&comm->fabric, path) + later;
-        return wefti_fabric_stage(&comm->fabric, path, op->window,
-                                  (size_t)(number % WEFTI_LETTER_SLOTS));
+        return wefti_fabric_stage(&comm->fabric, path, op->staging,
+                                  (size_t)(number % WEFTI_P2P_SLOTS));
     }
     const uint64_t slot =
         (op->sends[channel] + later) % (uint64_t)op->slots[channel];
-    return wefti_fabric_stage(&comm->fabric, path, op->window,
+    return wefti_fabric_stage(&comm->fabric, path, op->staging,
                               op->slots_begin[channel] +
                                   (size_t)slot * op->slot_bytes);
 }
@@ -143,7 +143,7 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
 {
     const int channel = channel_of(step);
     /* Among several peers a slot may wait for one that is sent nothing more. */
-    const bool alone = op->ring == WEFTI_RING_LETTERS || comm->nranks == 2;
+    const bool alone = op->op_slot == WEFTI_OP_SLOT_P2P || comm->nranks == 2;
     const wefti_outgoing outgoing = {
         .data = there ? there : wefti_slot_stage(comm, op, step, 0),
         .bytes = bytes,

@@ -2,9 +2,9 @@
 /*
  * comm/steps/slot.h - the places where an operation stages its messages.
  *
- * A channel has op->slots of them in the operation's window, used in turn: a
- * slot is free again when everybody addressed has read the message before. A
- * letter's are those of its pair, as many as messages may be unread.
+ * A channel has op->slots of them in the operation's staging, used in turn: a
+ * slot is free again when every rank addressed has read the message before. A
+ * message's are those of its pair, as many as messages may be unread.
  */
 #ifndef COMM_STEPS_SLOT_H
 #define COMM_STEPS_SLOT_H
@@ -15,7 +15,7 @@
 static inline wefti_fabric_path
 wefti_slot_path(const wefti_op *op, const wefti_step *step, int peer)
 {
-    return (wefti_fabric_path){peer, op->ring, step->channel};
+    return (wefti_fabric_path){peer, op->op_slot, step->channel};
 }
 
 /*

@@ -6,7 +6,7 @@
  *   [STORE] --> done
  *
  * FETCH brings a source from device memory the host cannot read into a bounce
- * of the track (SEND: straight into the staged message); STORE takes the result
+ * of the list (SEND: straight into the staged message); STORE takes the result
  * back. Both are copies of the device (comm/engine/copies.h) and do not occur
  * for host memory. While a step is under way, the source of the next one that
  * reads the send buffer is fetched too:
@@ -15,10 +15,10 @@
  *   host                | step 0: reduce, send | step 1: ...
  *   stores                              | result 0 |
  *
- * A RELAY is a FOLD whose result is a staged message.
+ * A RELAY is a REDUCE whose result is a staged message.
  *
  * What this rank gives to a pre-multiplied sum is multiplied on its way: into
- * the staged message, or into the bounce where it is folded or widened here.
+ * the staged message, or into the bounce where it is reduced or widened here.
  */
 #include "comm/steps/step.h"
 
@@ -32,7 +32,7 @@
 #include "comm/steps/step_gates.h"
 #include "comm/steps/sum.h"
 #include "comm/steps/unstaged.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
 {
@@ -42,27 +42,28 @@ static size_t elem_bytes(const wefti_op *op, wefti_buffer buffer)
                 : weft_dtype_bytes(op->desc.dtype);
 }
 
-static unsigned char *target(const wefti_op *op, const wefti_track *track,
+static unsigned char *target(const wefti_op *op, const wefti_step_list *list,
                              wefti_buffer buffer, size_t elem)
 {
     unsigned char *begin =
-        buffer == WEFTI_BUFFER_SCRATCH ? track->scratch : op->desc.recv;
+        buffer == WEFTI_BUFFER_SCRATCH ? list->scratch : op->desc.recv;
     return begin + elem * elem_bytes(op, buffer);
 }
 
-static const unsigned char *source(const wefti_op *op, const wefti_track *track,
+static const unsigned char *source(const wefti_op *op,
+                                   const wefti_step_list *list,
                                    wefti_buffer buffer, size_t elem)
 {
     if (buffer != WEFTI_BUFFER_SEND) {
-        return target(op, track, buffer, elem);
+        return target(op, list, buffer, elem);
     }
     return (const unsigned char *)op->desc.send + elem * elem_bytes(op, buffer);
 }
 
-/* Of the track's two, the one that goes with a fetch. */
-static unsigned char *bounce(const wefti_track *track, int way)
+/* Of the list's two, the one that goes with a fetch. */
+static unsigned char *bounce(const wefti_step_list *list, int way)
 {
-    return track->bounces[way];
+    return list->bounces[way];
 }
 
 static bool on_device(const wefti_op *op, wefti_buffer buffer)
@@ -79,17 +80,18 @@ bool wefti_step_fetches(const wefti_op *op, const wefti_step *step)
            !(step->kind == WEFTI_STEP_COPY && on_device(op, step->dst));
 }
 
-static void ask(weft_comm *comm, const wefti_op *op, const wefti_track *track,
-                int way, void *dst, const void *src, size_t bytes)
+static void ask(weft_comm *comm, const wefti_op *op,
+                const wefti_step_list *list, int way, void *dst,
+                const void *src, size_t bytes)
 {
-    wefti_copies_ask(comm, wefti_copy_place(comm, op, track, way), dst, src,
+    wefti_copies_ask(comm, wefti_copy_place(comm, op, list, way), dst, src,
                      bytes);
 }
 
 static bool is_copied(weft_comm *comm, const wefti_op *op,
-                      const wefti_track *track, int way)
+                      const wefti_step_list *list, int way)
 {
-    return wefti_copies_are_done(comm, wefti_copy_place(comm, op, track, way));
+    return wefti_copies_are_done(comm, wefti_copy_place(comm, op, list, way));
 }
 
 /* A message of the step's size from peer, its signature checked. */
@@ -104,7 +106,7 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                            message, &comm->engine->due_ns)) {
         return false;
     }
-    if (op->ring == WEFTI_RING_LETTERS &&
+    if (op->op_slot == WEFTI_OP_SLOT_P2P &&
         !wefti_signature_equal(message->signature, op->signature)) {
         wefti_op_report_mismatch(comm, op, peer, message->signature);
         return false;
@@ -144,23 +146,23 @@ static void scale(const wefti_op *op, const wefti_step *step, void *dst,
  * Makes the fetch that ran ahead the step's own: the next step that reads the
  * send buffer is the one it was made for.
  */
-static bool take_ahead(wefti_track *track)
+static bool take_ahead(wefti_step_list *list)
 {
-    if (!track->ahead || track->step.src != WEFTI_BUFFER_SEND) {
+    if (!list->ahead || list->step.src != WEFTI_BUFFER_SEND) {
         return false;
     }
-    track->way = 1 - track->way;
-    track->ahead = false;
+    list->way = 1 - list->way;
+    list->ahead = false;
     return true;
 }
 
-void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track,
-                            const wefti_step *step,
+void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op,
+                            wefti_step_list *list, const wefti_step *step,
                             const size_t later[WEFTI_CHANNELS])
 {
-    const int way = 1 - track->way;
+    const int way = 1 - list->way;
     const size_t bytes = step->elems * elem_bytes(op, step->src);
-    const void *src = source(op, track, step->src, step->src_elem);
+    const void *src = source(op, list, step->src, step->src_elem);
     const size_t before = later[step->channel];
     const bool sends = step->kind == WEFTI_STEP_SEND;
     if (!wefti_step_source_ready(comm, op, step) ||
@@ -168,24 +170,25 @@ void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track,
         return;
     }
     void *dst =
-        sends ? wefti_slot_stage(comm, op, step, before) : bounce(track, way);
-    ask(comm, op, track, way, dst, src, bytes);
-    track->ahead = true;
+        sends ? wefti_slot_stage(comm, op, step, before) : bounce(list, way);
+    ask(comm, op, list, way, dst, src, bytes);
+    list->ahead = true;
 }
 
 /* Brings a message's bytes into its slot. */
-static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait stage_step(weft_comm *comm, wefti_op *op,
+                             wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     const size_t bytes = step->elems * elem_bytes(op, step->src);
-    const void *src = source(op, track, step->src, step->src_elem);
+    const void *src = source(op, list, step->src, step->src_elem);
     const bool fetches = wefti_step_fetches(op, step) && step->elems > 0;
     if (!wefti_step_source_ready(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
     wefti_op_piece_open(op);
-    if (fetches && take_ahead(track)) {
-        track->phase = WEFTI_PHASE_FETCH;
+    if (fetches && take_ahead(list)) {
+        list->phase = WEFTI_PHASE_FETCH;
         return WEFTI_WAIT_DEVICE;
     }
     int blocker = fetches ? -1 : wefti_slot_find_full(comm, op, step);
@@ -193,17 +196,17 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         blocker = wefti_slot_blocker(comm, op, step, 0);
     }
     if (blocker >= 0) {
-        track->peer = blocker;
+        list->peer = blocker;
         return WEFTI_WAIT_PEER;
     }
     if (wefti_unstaged_sends(op, step)) {
-        track->phase = WEFTI_PHASE_READY;
+        list->phase = WEFTI_PHASE_READY;
         return WEFTI_WAIT_NOTHING;
     }
     void *staged = wefti_slot_stage(comm, op, step, 0);
     if (fetches) {
-        ask(comm, op, track, track->way, staged, src, bytes);
-        track->phase = WEFTI_PHASE_FETCH;
+        ask(comm, op, list, list->way, staged, src, bytes);
+        list->phase = WEFTI_PHASE_FETCH;
         return WEFTI_WAIT_DEVICE;
     }
     if (scales(op, step)) {
@@ -211,36 +214,37 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     } else {
         wefti_copy(staged, src, bytes);
     }
-    track->phase = WEFTI_PHASE_READY;
+    list->phase = WEFTI_PHASE_READY;
     return WEFTI_WAIT_NOTHING;
 }
 
-static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait send_step(weft_comm *comm, wefti_op *op,
+                            wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
-    if (track->phase == WEFTI_PHASE_START) {
-        wefti_wait wait = stage_step(comm, op, track);
+    const wefti_step *step = &list->step;
+    if (list->phase == WEFTI_PHASE_START) {
+        wefti_wait wait = stage_step(comm, op, list);
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
     }
-    if (track->phase == WEFTI_PHASE_FETCH) {
-        if (!is_copied(comm, op, track, track->way)) {
+    if (list->phase == WEFTI_PHASE_FETCH) {
+        if (!is_copied(comm, op, list, list->way)) {
             return WEFTI_WAIT_DEVICE;
         }
         if (scales(op, step)) {
             void *staged = wefti_slot_stage(comm, op, step, 0);
             scale(op, step, staged, staged);
         }
-        track->phase = WEFTI_PHASE_READY;
+        list->phase = WEFTI_PHASE_READY;
     }
     const int full = wefti_slot_find_full(comm, op, step);
     if (full >= 0) {
-        track->peer = full;
+        list->peer = full;
         return WEFTI_WAIT_PEER;
     }
     const void *there = wefti_unstaged_sends(op, step)
-                            ? source(op, track, step->src, step->src_elem)
+                            ? source(op, list, step->src, step->src_elem)
                             : NULL;
     wefti_slot_post(comm, op, step, step->elems * elem_bytes(op, step->src),
                     there);
@@ -250,34 +254,35 @@ static wefti_wait send_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 /* The end of every step that writes a result: host memory is written already,
  * device memory from `from`, by a copy that this waits for. */
 static wefti_wait store_result(weft_comm *comm, wefti_op *op,
-                               wefti_track *track, const void *from)
+                               wefti_step_list *list, const void *from)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     if (!on_device(op, step->dst)) {
         return WEFTI_WAIT_NOTHING;
     }
-    if (track->phase != WEFTI_PHASE_STORE) {
-        ask(comm, op, track, WEFTI_COPY_STORE,
-            target(op, track, step->dst, step->dst_elem), from,
+    if (list->phase != WEFTI_PHASE_STORE) {
+        ask(comm, op, list, WEFTI_COPY_STORE,
+            target(op, list, step->dst, step->dst_elem), from,
             step->elems * elem_bytes(op, step->dst));
-        track->phase = WEFTI_PHASE_STORE;
+        list->phase = WEFTI_PHASE_STORE;
     }
-    return is_copied(comm, op, track, WEFTI_COPY_STORE) ? WEFTI_WAIT_NOTHING
-                                                        : WEFTI_WAIT_DEVICE;
+    return is_copied(comm, op, list, WEFTI_COPY_STORE) ? WEFTI_WAIT_NOTHING
+                                                       : WEFTI_WAIT_DEVICE;
 }
 
-static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
+                            wefti_step_list *list)
 {
-    wefti_step *step = &track->step;
-    void *dst = target(op, track, step->dst, step->dst_elem);
+    wefti_step *step = &list->step;
+    void *dst = target(op, list, step->dst, step->dst_elem);
     wefti_incoming message;
-    track->peer = step->peer;
+    list->peer = step->peer;
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
     const size_t bytes = message.bytes;
     step->elems = bytes / elem_bytes(op, step->dst);
-    if (track->phase != WEFTI_PHASE_STORE &&
+    if (list->phase != WEFTI_PHASE_STORE &&
         !wefti_step_target_writable(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
@@ -294,7 +299,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
                 : wefti_op_recv_elems(op) * elem_bytes(op, step->dst);
         wefti_copy_part(dst, message.data, bytes, whole_bytes);
     }
-    wefti_wait wait = step->elems ? store_result(comm, op, track, message.data)
+    wefti_wait wait = step->elems ? store_result(comm, op, list, message.data)
                                   : WEFTI_WAIT_NOTHING;
     if (wait == WEFTI_WAIT_NOTHING) {
         take(comm, op, step, step->peer, bytes);
@@ -305,35 +310,35 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op, wefti_track *track)
 
 /* Brings the step's own source to where the host can read it. */
 static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
-                               wefti_track *track, const void **source_out)
+                               wefti_step_list *list, const void **source_out)
 {
-    const wefti_step *step = &track->step;
-    const void *src = source(op, track, step->src, step->src_elem);
+    const wefti_step *step = &list->step;
+    const void *src = source(op, list, step->src, step->src_elem);
     const bool fetches = wefti_step_fetches(op, step);
-    if (track->phase == WEFTI_PHASE_START) {
+    if (list->phase == WEFTI_PHASE_START) {
         if (!wefti_step_source_ready(comm, op, step)) {
             return WEFTI_WAIT_GATE;
         }
         wefti_op_piece_open(op);
-        if (fetches && !take_ahead(track)) {
-            ask(comm, op, track, track->way, bounce(track, track->way), src,
+        if (fetches && !take_ahead(list)) {
+            ask(comm, op, list, list->way, bounce(list, list->way), src,
                 step->elems * elem_bytes(op, step->src));
         }
         if (fetches) {
-            track->phase = WEFTI_PHASE_FETCH;
+            list->phase = WEFTI_PHASE_FETCH;
             return WEFTI_WAIT_DEVICE;
         }
-        track->phase = WEFTI_PHASE_READY;
+        list->phase = WEFTI_PHASE_READY;
         if (scales(op, step)) {
-            scale(op, step, bounce(track, track->way), src);
+            scale(op, step, bounce(list, list->way), src);
         }
     }
-    void *fetched = bounce(track, track->way);
-    if (track->phase == WEFTI_PHASE_FETCH) {
-        if (!is_copied(comm, op, track, track->way)) {
+    void *fetched = bounce(list, list->way);
+    if (list->phase == WEFTI_PHASE_FETCH) {
+        if (!is_copied(comm, op, list, list->way)) {
             return WEFTI_WAIT_DEVICE;
         }
-        track->phase = WEFTI_PHASE_READY;
+        list->phase = WEFTI_PHASE_READY;
         if (scales(op, step)) {
             scale(op, step, fetched, fetched);
         }
@@ -343,21 +348,21 @@ static wefti_wait fetch_source(weft_comm *comm, wefti_op *op,
 }
 
 /* Where the host puts a result. */
-static void *result_of(const wefti_op *op, const wefti_track *track)
+static void *result_of(const wefti_op *op, const wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     return on_device(op, step->dst)
-               ? (void *)bounce(track, track->way)
-               : (void *)target(op, track, step->dst, step->dst_elem);
+               ? (void *)bounce(list, list->way)
+               : (void *)target(op, list, step->dst, step->dst_elem);
 }
 
 /*
  * Where rank's elements can be reduced; NULL: they could not be read. What lies
- * in another process comes into the track's scratch, or the bounces behind it,
+ * in another process comes into the list's scratch, or the bounces behind it,
  * which such operations do not use.
  */
 static const void *bring_here(weft_comm *comm, const wefti_op *op,
-                              const wefti_track *track, int rank,
+                              const wefti_step_list *list, int rank,
                               const wefti_incoming *message)
 {
     if (wefti_unstaged_is_here(comm, rank, message)) {
@@ -365,31 +370,31 @@ static const void *bring_here(weft_comm *comm, const wefti_op *op,
     }
     const int piece = rank > comm->rank ? rank - 1 : rank;
     WEFTI_ASSERT(piece <= WEFTI_BOUNCES);
-    void *room = piece == 0 ? track->scratch : track->bounces[piece - 1];
+    void *room = piece == 0 ? list->scratch : list->bounces[piece - 1];
     return wefti_unstaged_copy(comm, op, rank, room, message) ? room : NULL;
 }
 
 /* Finds the elements of all sources; own: this rank's. */
-static bool find_sources(weft_comm *comm, wefti_op *op, wefti_track *track,
+static bool find_sources(weft_comm *comm, wefti_op *op, wefti_step_list *list,
                          const void *own)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     const int places = wefti_sum_sources(op, step);
-    for (; track->place < places; track->place++) {
-        int rank = wefti_sum_source(op, step, track->place);
+    for (; list->place < places; list->place++) {
+        int rank = wefti_sum_source(op, step, list->place);
         wefti_incoming message = {.data = own};
-        track->peer = rank;
+        list->peer = rank;
         if (!wefti_sum_is_own(op, step, rank)) {
             if (!look_for(comm, op, step, rank, &message)) {
                 return false;
             }
-            track->lent |= message.place != WEFTI_PLACE_STAGED;
-            message.data = bring_here(comm, op, track, rank, &message);
+            list->lent |= message.place != WEFTI_PLACE_STAGED;
+            message.data = bring_here(comm, op, list, rank, &message);
         }
         if (!message.data) {
             return false;
         }
-        track->sources[track->place] = message.data;
+        list->sources[list->place] = message.data;
     }
     return true;
 }
@@ -406,47 +411,49 @@ static void take_sources(weft_comm *comm, wefti_op *op, const wefti_step *step)
     }
 }
 
-static wefti_wait fold_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait reduce_step(weft_comm *comm, wefti_op *op,
+                              wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     void *result = NULL;
-    if (track->phase != WEFTI_PHASE_STORE) {
+    if (list->phase != WEFTI_PHASE_STORE) {
         const void *own = NULL;
         wefti_wait wait = step->src == WEFTI_BUFFER_NONE
                               ? WEFTI_WAIT_NOTHING
-                              : fetch_source(comm, op, track, &own);
+                              : fetch_source(comm, op, list, &own);
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
-        if (!find_sources(comm, op, track, own)) {
+        if (!find_sources(comm, op, list, own)) {
             return WEFTI_WAIT_PEER;
         }
         if (!wefti_step_target_writable(comm, op, step)) {
             return WEFTI_WAIT_GATE;
         }
-        result = result_of(op, track);
-        wefti_sum_make(comm, op, track, result);
-        if (track->lent && !wefti_unstaged_holds(comm)) {
+        result = result_of(op, list);
+        wefti_sum_make(comm, op, list, result);
+        if (list->lent && !wefti_unstaged_holds(comm)) {
             return WEFTI_WAIT_PEER;
         }
         take_sources(comm, op, step);
     }
-    wefti_wait wait = store_result(comm, op, track, result);
+    wefti_wait wait = store_result(comm, op, list, result);
     if (wait == WEFTI_WAIT_NOTHING) {
         wefti_step_announce(op, step);
     }
     return wait;
 }
 
-static wefti_wait relay_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait relay_step(weft_comm *comm, wefti_op *op,
+                             wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     const void *own;
-    wefti_wait wait = fetch_source(comm, op, track, &own);
+    wefti_wait wait = fetch_source(comm, op, list, &own);
     if (wait != WEFTI_WAIT_NOTHING) {
         return wait;
     }
-    if (!find_sources(comm, op, track, own)) {
+    if (!find_sources(comm, op, list, own)) {
         return WEFTI_WAIT_PEER;
     }
     int blocker = wefti_slot_find_full(comm, op, step);
@@ -454,100 +461,102 @@ static wefti_wait relay_step(weft_comm *comm, wefti_op *op, wefti_track *track)
         blocker = wefti_slot_blocker(comm, op, step, 0);
     }
     if (blocker >= 0) {
-        track->peer = blocker;
+        list->peer = blocker;
         return WEFTI_WAIT_PEER;
     }
-    wefti_sum_make(comm, op, track, wefti_slot_stage(comm, op, step, 0));
+    wefti_sum_make(comm, op, list, wefti_slot_stage(comm, op, step, 0));
     take_sources(comm, op, step);
     wefti_slot_post(comm, op, step,
                     step->elems * elem_bytes(op, WEFTI_BUFFER_SEND), NULL);
     return WEFTI_WAIT_NOTHING;
 }
 
-static wefti_wait widen_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait widen_step(weft_comm *comm, wefti_op *op,
+                             wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     const void *own;
-    wefti_wait wait = fetch_source(comm, op, track, &own);
+    wefti_wait wait = fetch_source(comm, op, list, &own);
     if (wait != WEFTI_WAIT_NOTHING) {
         return wait;
     }
     if (wefti_redop_is_user(op->desc.redop)) {
-        wefti_copy(track->scratch, own,
-                   step->elems * elem_bytes(op, step->dst));
+        wefti_copy(list->scratch, own, step->elems * elem_bytes(op, step->dst));
     } else {
-        wefti_widen(track->scratch, own, step->elems, op->desc.dtype);
+        wefti_widen(list->scratch, own, step->elems, op->desc.dtype);
     }
     return WEFTI_WAIT_NOTHING;
 }
 
 static wefti_wait combine_step(weft_comm *comm, wefti_op *op,
-                               wefti_track *track)
+                               wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     wefti_incoming message;
-    track->peer = step->peer;
+    list->peer = step->peer;
     if (!look_for(comm, op, step, step->peer, &message)) {
         return WEFTI_WAIT_PEER;
     }
     if (wefti_redop_is_user(op->desc.redop)) {
         wefti_reduction_combine(wefti_reduction_get(comm, op->desc.redop),
-                                track->scratch, message.data, step->elems,
+                                list->scratch, message.data, step->elems,
                                 op->desc.dtype);
     } else {
-        wefti_combine(track->scratch, message.data, step->elems, op->desc.dtype,
+        wefti_combine(list->scratch, message.data, step->elems, op->desc.dtype,
                       op->desc.redop);
     }
     take(comm, op, step, step->peer, message.bytes);
     return WEFTI_WAIT_NOTHING;
 }
 
-static wefti_wait narrow_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait narrow_step(weft_comm *comm, wefti_op *op,
+                              wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
-    void *result = result_of(op, track);
-    if (track->phase != WEFTI_PHASE_STORE) {
+    const wefti_step *step = &list->step;
+    void *result = result_of(op, list);
+    if (list->phase != WEFTI_PHASE_STORE) {
         if (!wefti_step_target_writable(comm, op, step)) {
             return WEFTI_WAIT_GATE;
         }
-        wefti_sum_finish(op, result, track->scratch, step->elems);
+        wefti_sum_finish(op, result, list->scratch, step->elems);
     }
-    wefti_wait wait = store_result(comm, op, track, result);
+    wefti_wait wait = store_result(comm, op, list, result);
     if (wait == WEFTI_WAIT_NOTHING) {
         wefti_step_announce(op, step);
     }
     return wait;
 }
 
-static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
+static wefti_wait copy_step(weft_comm *comm, wefti_op *op,
+                            wefti_step_list *list)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     if (!op->desc.recv) {
         return WEFTI_WAIT_NOTHING; /* a root that does not want its own data */
     }
-    const void *src = source(op, track, step->src, step->src_elem);
-    void *dst = target(op, track, step->dst, step->dst_elem);
+    const void *src = source(op, list, step->src, step->src_elem);
+    void *dst = target(op, list, step->dst, step->dst_elem);
     const void *from = src;
     wefti_wait wait = WEFTI_WAIT_NOTHING;
-    if (track->phase != WEFTI_PHASE_STORE) {
-        wait = fetch_source(comm, op, track, &from);
+    if (list->phase != WEFTI_PHASE_STORE) {
+        wait = fetch_source(comm, op, list, &from);
         if (wait != WEFTI_WAIT_NOTHING) {
             return wait;
         }
     }
-    if (src != dst && track->phase != WEFTI_PHASE_STORE &&
+    if (src != dst && list->phase != WEFTI_PHASE_STORE &&
         !wefti_step_target_writable(comm, op, step)) {
         return WEFTI_WAIT_GATE;
     }
     if (src != dst) {
         const bool straight =
             on_device(op, step->src) && on_device(op, step->dst);
-        if (track->phase != WEFTI_PHASE_STORE && !straight) {
-            wefti_copy(result_of(op, track), from,
+        if (list->phase != WEFTI_PHASE_STORE && !straight) {
+            wefti_copy(result_of(op, list), from,
                        step->elems * elem_bytes(op, step->dst));
-            from = result_of(op, track);
+            from = result_of(op, list);
         }
-        wait = store_result(comm, op, track, from);
+        wait = store_result(comm, op, list, from);
     }
     if (wait == WEFTI_WAIT_NOTHING) {
         wefti_step_announce(op, step);
@@ -555,36 +564,37 @@ static wefti_wait copy_step(weft_comm *comm, wefti_op *op, wefti_track *track)
     return wait;
 }
 
-wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op, wefti_track *track)
+wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op,
+                              wefti_step_list *list)
 {
     wefti_wait wait;
-    if (!wefti_op_may_read(comm, op, track)) {
+    if (!wefti_op_may_read(comm, op, list)) {
         return WEFTI_WAIT_PEER;
     }
-    if (wefti_op_is_deferred(op) && track->phase == WEFTI_PHASE_START &&
-        !wefti_deferred_settle(comm, op, track, &wait)) {
+    if (wefti_op_is_deferred(op) && list->phase == WEFTI_PHASE_START &&
+        !wefti_deferred_settle(comm, op, list, &wait)) {
         return wait;
     }
-    switch (track->step.kind) {
+    switch (list->step.kind) {
     case WEFTI_STEP_COPY:
-        return copy_step(comm, op, track);
+        return copy_step(comm, op, list);
     case WEFTI_STEP_SEND:
-        return send_step(comm, op, track);
+        return send_step(comm, op, list);
     case WEFTI_STEP_RECV:
-        return recv_step(comm, op, track);
-    case WEFTI_STEP_FOLD:
-        return fold_step(comm, op, track);
+        return recv_step(comm, op, list);
+    case WEFTI_STEP_REDUCE:
+        return reduce_step(comm, op, list);
     case WEFTI_STEP_RELAY:
-        return relay_step(comm, op, track);
+        return relay_step(comm, op, list);
     case WEFTI_STEP_WIDEN:
-        return widen_step(comm, op, track);
+        return widen_step(comm, op, list);
     case WEFTI_STEP_COMBINE:
-        return combine_step(comm, op, track);
+        return combine_step(comm, op, list);
     case WEFTI_STEP_ROUND:
-        wefti_sum_round(op, track->scratch, track->step.elems);
+        wefti_sum_round(op, list->scratch, list->step.elems);
         return WEFTI_WAIT_NOTHING;
     case WEFTI_STEP_NARROW:
-        return narrow_step(comm, op, track);
+        return narrow_step(comm, op, list);
     }
     return WEFTI_WAIT_NOTHING;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/step.h - carry out one step of a track as far as it goes now.
+ * comm/steps/step.h - carry out one step of a list as far as it goes now.
  */
 #ifndef COMM_STEPS_STEP_H
 #define COMM_STEPS_STEP_H
@@ -8,7 +8,7 @@
 #include "comm/core/core.h"
 
 /*
- * wefti_step_advance - the track's current step; never blocks.
+ * wefti_step_advance - the list's current step; never blocks.
  *
  * Returns what it waits for; NOTHING: the step is done. One that has just begun
  * to be fetched waits for the DEVICE, even if that is done already: now a later
@@ -17,17 +17,17 @@
  * mismatch fails the communicator and counts as waiting.
  */
 wefti_wait wefti_step_advance(weft_comm *comm, wefti_op *op,
-                              wefti_track *track);
+                              wefti_step_list *list);
 
 /*
  * wefti_step_fetch_ahead - begin to bring the source of a later step of the
- * track to the host, if that can be done now.
+ * list to the host, if that can be done now.
  *
- * step     reads the send buffer, and is the next of the track that does
+ * step     reads the send buffer, and is the next of the list that does
  * later    messages per channel that steps before it have yet to send
  */
-void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track,
-                            const wefti_step *step,
+void wefti_step_fetch_ahead(weft_comm *comm, wefti_op *op,
+                            wefti_step_list *list, const wefti_step *step,
                             const size_t later[WEFTI_CHANNELS]);
 
 /* Whether its source lies where only a device reads it. */

@@ -6,50 +6,50 @@
 
 #include "base/check.h"
 #include "comm/steps/reduction.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 void wefti_sum_all(const wefti_op *op, void *dst, const void *const *sources,
                    size_t elems)
 {
     const wefti_problem *problem = &op->problem;
     if (wefti_problem_has_levels(problem)) {
-        wefti_fold_groups(dst, sources, problem->grouping->begins,
-                          (size_t)problem->grouping->host_count, elems,
-                          op->desc.dtype, op->desc.redop);
+        wefti_reduce_groups(dst, sources, problem->grouping->begins,
+                            (size_t)problem->grouping->host_count, elems,
+                            op->desc.dtype, op->desc.redop);
     } else {
-        wefti_fold(dst, sources, (size_t)problem->nranks, elems, op->desc.dtype,
-                   op->desc.redop);
+        wefti_reduce(dst, sources, (size_t)problem->nranks, elems,
+                     op->desc.dtype, op->desc.redop);
     }
 }
 
 /* One level of a sum that has two. */
-static void make_level(const wefti_op *op, const wefti_track *track,
+static void make_level(const wefti_op *op, const wefti_step_list *list,
                        size_t sources, bool inner, void *result)
 {
     const weft_dtype dtype = op->desc.dtype;
     const weft_redop redop = op->desc.redop;
-    wefti_fold_part(result, track->sources, sources, (size_t)op->problem.nranks,
-                    track->step.elems, dtype,
-                    inner ? wefti_redop_inner(dtype, redop)
-                          : wefti_redop_outer(dtype, redop));
+    wefti_reduce_part(result, list->sources, sources,
+                      (size_t)op->problem.nranks, list->step.elems, dtype,
+                      inner ? wefti_redop_inner(dtype, redop)
+                            : wefti_redop_outer(dtype, redop));
 }
 
 void wefti_sum_make(const weft_comm *comm, const wefti_op *op,
-                    const wefti_track *track, void *result)
+                    const wefti_step_list *list, void *result)
 {
-    const wefti_step *step = &track->step;
+    const wefti_step *step = &list->step;
     const size_t sources = (size_t)wefti_sum_sources(op, step);
     const bool all =
-        step->kind == WEFTI_STEP_FOLD && step->peer == WEFTI_ALL_PEERS;
+        step->kind == WEFTI_STEP_REDUCE && step->peer == WEFTI_ALL_PEERS;
     if (wefti_redop_is_user(op->desc.redop)) { /* never in levels: select.h */
         WEFTI_ASSERT(all);
-        wefti_reduction_fold(wefti_reduction_get(comm, op->desc.redop), result,
-                             track->sources, sources, step->elems,
-                             op->desc.dtype);
+        wefti_reduction_apply(wefti_reduction_get(comm, op->desc.redop), result,
+                              list->sources, sources, step->elems,
+                              op->desc.dtype);
     } else if (all) {
-        wefti_sum_all(op, result, track->sources, step->elems);
+        wefti_sum_all(op, result, list->sources, step->elems);
     } else {
-        make_level(op, track, sources, step->kind == WEFTI_STEP_RELAY, result);
+        make_level(op, list, sources, step->kind == WEFTI_STEP_RELAY, result);
     }
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/sum.h - what a FOLD or a RELAY adds up, and how.
+ * comm/steps/sum.h - what a REDUCE or a RELAY adds up, and how.
  *
  * Sums have one level, or two where some ranks share memory and others do not:
  * then each host's sum is rounded to the type before hosts are added up, by
- * whatever algorithm (weft/op.h). A FOLD of all ranks makes both levels; a
- * RELAY the first, and a FOLD of agents the second.
+ * whatever algorithm (weft/op.h). A REDUCE of all ranks makes both levels; a
+ * RELAY the first, and a REDUCE of agents the second.
  */
 #ifndef COMM_STEPS_SUM_H
 #define COMM_STEPS_SUM_H
@@ -32,11 +32,11 @@ static inline bool wefti_sum_is_own(const wefti_op *op, const wefti_step *step,
     return rank == op->problem.rank && step->src != WEFTI_BUFFER_NONE;
 }
 
-/* result = the sum of the elements at track->sources, place by place. */
+/* result = the sum of the elements at list->sources, place by place. */
 void wefti_sum_make(const weft_comm *comm, const wefti_op *op,
-                    const wefti_track *track, void *result);
+                    const wefti_step_list *list, void *result);
 
-/* dst = the sum of elems elements of all ranks, as a FOLD of all makes it. */
+/* dst = the sum of elems elements of all ranks, as a REDUCE of all makes it. */
 void wefti_sum_all(const wefti_op *op, void *dst, const void *const *sources,
                    size_t elems);
 

@@ -8,7 +8,7 @@
 #include "comm/engine/op.h"
 #include "comm/fabric/process_read.h"
 #include "comm/pattern/shape.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,7 +17,7 @@ enum {
     /* Below, a reduction whose sources are other processes' stages them: the
      * copy before it would cost as much. */
     REDUCE_LEAST_BYTES = 2 << 20,
-    /* Of one element of a reduction, that a track has room for. */
+    /* Of one element of a reduction, that a list has room for. */
     REDUCE_SOURCES_MOST = 1 + WEFTI_BOUNCES
 };
 

@@ -6,8 +6,8 @@
  *
  * The sender's operation ends only when all have been read, so the buffer is
  * the program's again when it expects that. A rank that fails gives its buffers
- * back at once: whoever has read from one believes it only while no fault is
- * published.
+ * back at once: a rank that has read from one believes it only while no fault
+ * is published.
  *
  * Other processes are read by process_vm_readv; ranks that are threads of one
  * process stage.

@@ -70,7 +70,7 @@ void wefti_abort_publish(weft_comm *comm, const char *did)
 {
     publish(comm, did);
     if (comm->fabric.net) {
-        /* Perhaps nobody drives the engine, and no message would go out. */
+        /* Perhaps no rank drives the engine, and no message would go out. */
         pthread_mutex_lock(&comm->engine->lock);
         (void)wefti_requests_stop(comm);
         pthread_mutex_unlock(&comm->engine->lock);

@@ -24,18 +24,18 @@ enum { LISTED_RANKS = 16, LISTED_HOPS = 4, LISTED_WAITS = 2 };
 bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                       bool *entered)
 {
-    if (op->ring == WEFTI_RING_LETTERS) {
+    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
         /* What waits for its own gate or a copy waits for no peer. */
         *entered = false;
         return peer == op->desc.root &&
-               (op->being_read || op->tracks[0].wait == WEFTI_WAIT_PEER);
+               (op->being_read || op->lists[0].wait == WEFTI_WAIT_PEER);
     }
     if (op->state == WEFTI_OP_POSTED) {
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, peer);
         *entered = false;
-        return op->number > WEFTI_LANES &&
-               atomic_load(&page->completed) < op->number - WEFTI_LANES;
+        return op->number > WEFTI_OP_SLOTS &&
+               atomic_load(&page->completed) < op->number - WEFTI_OP_SLOTS;
     }
     wefti_entry *entry =
         wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
@@ -56,11 +56,11 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                atomic_load(&page->left) != WEFTI_LEAVE_WELL &&
                wefti_peer_lost(comm, peer);
     }
-    for (int t = 0; wefti_choice_has_steps(&op->choice) && t < WEFTI_TRACKS;
+    for (int t = 0; wefti_choice_has_steps(&op->choice) && t < WEFTI_STEP_LISTS;
          t++) {
-        const wefti_track *track = &op->tracks[t];
-        if (track->at.next < track->at.count &&
-            track->wait == WEFTI_WAIT_PEER && track->peer == peer) {
+        const wefti_step_list *list = &op->lists[t];
+        if (list->at.next < list->at.count && list->wait == WEFTI_WAIT_PEER &&
+            list->peer == peer) {
             return true;
         }
     }
@@ -78,7 +78,7 @@ static int world_of(const weft_comm *comm, int rank)
     return comm->peers[rank].world_rank;
 }
 
-/* Whom world_rank waits for; -1: nobody. first: whom this rank waits for. */
+/* Whom world_rank waits for; -1: no rank. first: whom this rank waits for. */
 static int next_of(weft_comm *comm, int world_rank, int first, int64_t fresh_ns)
 {
     wefti_wait_record record;
@@ -121,7 +121,7 @@ wefti_cause wefti_cause_of_peer(weft_comm *comm, int peer, int64_t fresh_ns)
     const int self = world_of(comm, comm->rank), first = world_of(comm, peer);
     wefti_cause cause = {.awaited = peer, .world = first, .rank = peer};
     if (peer == comm->rank) {
-        return cause; /* a letter to oneself: the call that never comes */
+        return cause; /* a message to oneself: the call that never comes */
     }
     int at = first;
     for (;;) {
@@ -154,7 +154,7 @@ static bool has_entered(weft_comm *comm, const wefti_op *op, int rank)
 {
     wefti_entry *entry =
         wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
-    return op->ring != WEFTI_RING_LETTERS && op->state != WEFTI_OP_POSTED &&
+    return op->op_slot != WEFTI_OP_SLOT_P2P && op->state != WEFTI_OP_POSTED &&
            atomic_load(&entry->number) == op->number;
 }
 
@@ -177,8 +177,8 @@ wefti_cause wefti_cause_of_op(weft_comm *comm, const wefti_op *op,
     wefti_cause best = {.awaited = -1, .world = -1, .rank = -1};
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered;
-        /* A letter to oneself may wait for a call that never comes. */
-        if ((peer == comm->rank && op->ring != WEFTI_RING_LETTERS) ||
+        /* A message to oneself may wait for a call that never comes. */
+        if ((peer == comm->rank && op->op_slot != WEFTI_OP_SLOT_P2P) ||
             !wefti_is_awaited(comm, op, peer, &entered)) {
             continue;
         }
@@ -225,11 +225,11 @@ static void describe(weft_comm *comm, const wefti_op *op, int rank, bool first,
                      char *text, size_t text_bytes)
 {
     append(text, text_bytes, "rank %d", rank);
-    if (op->ring == WEFTI_RING_LETTERS && first) {
+    if (op->op_slot == WEFTI_OP_SLOT_P2P && first) {
         append(text, text_bytes, " has not %s",
                op->desc.collective == WEFT_COLLECTIVE_SEND ? "received"
                                                            : "sent");
-    } else if (op->ring == WEFTI_RING_LETTERS) {
+    } else if (op->op_slot == WEFTI_OP_SLOT_P2P) {
         append(text, text_bytes, " has not come");
     } else if (has_entered(comm, op, rank)) {
         wefti_entry *entry =
@@ -338,7 +338,7 @@ static void append_waits(weft_comm *comm, const wefti_op *op,
     }
 }
 
-/* " and 2 more" that wait for nobody; "; ranks 0 1 wait". */
+/* " and 2 more" that wait for no rank; "; ranks 0 1 wait". */
 static void append_others(weft_comm *comm, const wefti_op *op,
                           const wefti_cause *cause, int64_t fresh_ns,
                           char *text, size_t text_bytes)
@@ -406,7 +406,7 @@ void wefti_cause_text(weft_comm *comm, const wefti_op *op,
         append_end(comm, op, cause, fresh_ns, text_out, text_bytes);
         append_chain(comm, cause, fresh_ns, text_out, text_bytes);
     }
-    if (op->ring != WEFTI_RING_LETTERS) {
+    if (op->op_slot != WEFTI_OP_SLOT_P2P) {
         append_waits(comm, op, cause, fresh_ns, text_out, text_bytes);
         append_others(comm, op, cause, fresh_ns, text_out, text_bytes);
     }

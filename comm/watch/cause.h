@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/watch/cause.h - why an operation does not go on: the chain of waits
- * from a rank that is waited for to the one that waits for nobody, or round in
+ * from a rank that is waited for to the one that waits for no rank, or round in
  * a circle.
  */
 #ifndef COMM_WATCH_CAUSE_H

@@ -30,33 +30,33 @@ enum {
     ASK_NS = 1000000000    /* between questions whether hosts answer */
 };
 
-/* The first track of op that waits for something of this rank's own. */
-static const wefti_track *own_track(const wefti_op *op, wefti_wait wait)
+/* The first list of op that waits for something of this rank's own. */
+static const wefti_step_list *own_list(const wefti_op *op, wefti_wait wait)
 {
-    bool tracks = wefti_choice_has_steps(&op->choice);
-    for (int t = 0; tracks && t < WEFTI_TRACKS; t++) {
-        const wefti_track *track = &op->tracks[t];
-        if (track->at.next < track->at.count && track->wait == wait) {
-            return track;
+    bool lists = wefti_choice_has_steps(&op->choice);
+    for (int t = 0; lists && t < WEFTI_STEP_LISTS; t++) {
+        const wefti_step_list *list = &op->lists[t];
+        if (list->at.next < list->at.count && list->wait == wait) {
+            return list;
         }
     }
-    const wefti_track *only = &op->tracks[0]; /* of one shot */
-    return !tracks && only->wait == wait ? only : NULL;
+    const wefti_step_list *only = &op->lists[0]; /* of one shot */
+    return !lists && only->wait == wait ? only : NULL;
 }
 
 /* The gate of its own that op waits at; false: none. */
 static bool find_gate(const wefti_op *op, wefti_wait_record *found)
 {
-    const wefti_track *track =
-        op->state == WEFTI_OP_RUNNING ? own_track(op, WEFTI_WAIT_GATE) : NULL;
-    const wefti_step *step = track && op->choice.pattern ? &track->step : NULL;
+    const wefti_step_list *list =
+        op->state == WEFTI_OP_RUNNING ? own_list(op, WEFTI_WAIT_GATE) : NULL;
+    const wefti_step *step = list && op->choice.pattern ? &list->step : NULL;
     size_t chunk = 0;
     const bool shut = op->state == WEFTI_OP_POSTED
                           ? wefti_op_find_shut(op, &chunk)
                           : step && wefti_step_find_shut(op, step, &chunk);
-    if (!shut && !(step    ? wefti_step_find_unwritable(op, step, &chunk)
-                   : track ? wefti_op_find_unwritable(op, &chunk)
-                           : false)) {
+    if (!shut && !(step   ? wefti_step_find_unwritable(op, step, &chunk)
+                   : list ? wefti_op_find_unwritable(op, &chunk)
+                          : false)) {
         return false;
     }
     found->kind = shut ? WEFTI_WAITS_GATE : WEFTI_WAITS_WRITABLE;
@@ -74,7 +74,7 @@ static bool find_own_wait(const wefti_op *op, wefti_wait_record *found)
     if (find_gate(op, found)) {
         return true;
     }
-    if (inside && own_track(op, WEFTI_WAIT_DEVICE)) {
+    if (inside && own_list(op, WEFTI_WAIT_DEVICE)) {
         found->kind = WEFTI_WAITS_DEVICE;
         return true;
     }
@@ -102,19 +102,20 @@ static wefti_wait_record record_of(const wefti_op *op)
 static bool show_wait(weft_comm *comm, const wefti_op *op,
                       const wefti_cause *cause, int64_t now_ns)
 {
-    const bool far = now_ns - op->moved_ns >
-                     wefti_waits_patience(comm, wefti_op_limit(comm, op)) / 2;
+    const bool remote =
+        now_ns - op->moved_ns >
+        wefti_waits_patience(comm, wefti_op_limit(comm, op)) / 2;
     wefti_wait_record found = record_of(op), own = found;
     const bool itself = find_own_wait(op, &own);
     const bool leads = cause->awaited >= 0 && !cause->circle && !cause->through;
     if (itself && !leads) {
         wefti_waits_note(comm, op, &own, WEFTI_WEIGHT_OWN, op->moved_ns, now_ns,
-                         far);
+                         remote);
     } else if (cause->awaited >= 0) {
         found.peer = comm->peers[cause->awaited].world_rank;
         wefti_waits_note(comm, op, &found,
                          leads ? WEFTI_WEIGHT_CAUSE : WEFTI_WEIGHT_CIRCLE,
-                         op->moved_ns, now_ns, far);
+                         op->moved_ns, now_ns, remote);
     }
     return itself && !leads;
 }
@@ -174,7 +175,7 @@ void wefti_watch_hosts(weft_comm *comm, int64_t stalled_ns, int64_t limit_ns,
     comm->asked_ns = now_ns;
     int asked = -1; /* ranks of a domain mostly stand together */
     for (int peer = 0; peer < comm->nranks; peer++) {
-        if (wefti_fabric_is_far(&comm->fabric, peer) &&
+        if (wefti_fabric_is_remote(&comm->fabric, peer) &&
             awaits(comm, context, peer) && comm->peers[peer].first != asked) {
             asked = comm->peers[peer].first;
             wefti_control_ping(comm, peer);

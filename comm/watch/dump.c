@@ -8,7 +8,7 @@
 #include "comm/core/live.h"
 #include "comm/engine/op.h"
 #include "comm/net/net.h"
-#include "comm/post/letters.h"
+#include "comm/post/p2p_queue.h"
 #include "comm/steps/signature_text.h"
 #include "comm/watch/waits.h"
 
@@ -51,7 +51,7 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
            atomic_load(&page->left) ? ", has left" : "");
     /* Ahead of what is completed lies what it is inside of, or has ended out
      * of order. */
-    for (uint64_t wanted = completed + WEFTI_LANES;
+    for (uint64_t wanted = completed + WEFTI_OP_SLOTS;
          wanted > 0 && wanted + LAST_OPS > completed; wanted--) {
         wefti_entry *entry =
             wefti_shared_get_entry(&comm->fabric.shared, rank, wanted);
@@ -83,14 +83,14 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
     append(writer, "\n");
 }
 
-/* Letters of a queue: how many, counted up to a limit, and the first. */
-static void dump_queue(const wefti_letters *queue, struct writer *writer)
+/* Messages of a queue: how many, counted up to a limit, and the first. */
+static void dump_queue(const wefti_p2p_queue *queue, struct writer *writer)
 {
     const weft_op *desc = &queue->first->desc;
     bool loaded = queue->op->state != WEFTI_OP_FREE;
     int count = 0;
-    for (const wefti_letter *letter = queue->first;
-         letter && count < COUNTED_MOST; letter = letter->next) {
+    for (const wefti_p2p_message *message = queue->first;
+         message && count < COUNTED_MOST; message = message->next) {
         count++;
     }
     append(writer, "%s %s rank %d: %d%s, the first #%llu of %llu %s",
@@ -107,7 +107,7 @@ static void dump_queue(const wefti_letters *queue, struct writer *writer)
 static void dump_pending(weft_comm *comm, struct writer *writer)
 {
     int listed = 0, more = 0;
-    for (const wefti_letters *queue = comm->busy_queues; queue;
+    for (const wefti_p2p_queue *queue = comm->busy_queues; queue;
          queue = queue->next_busy) {
         if (!queue->first) {
             continue;

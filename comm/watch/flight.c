@@ -2,8 +2,8 @@
 /*
  * comm/watch/flight.c - the thread that waits for SIGUSR1.
  *
- * The lock is held while it dumps, so that nobody destroys a communicator under
- * it: unwatch comes first.
+ * The lock is held while it dumps, so that no rank destroys a communicator
+ * under it: unwatch comes first.
  */
 #include "comm/watch/flight.h"
 

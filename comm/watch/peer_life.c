@@ -17,9 +17,9 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
                                  int64_t *when_ns)
 {
     uint64_t newest = 0;
-    for (uint64_t lane = 0; lane < WEFTI_LANES; lane++) {
+    for (uint64_t op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
         wefti_entry *entry =
-            wefti_shared_get_entry(&comm->fabric.shared, rank, lane);
+            wefti_shared_get_entry(&comm->fabric.shared, rank, op_slot);
         uint64_t number = atomic_load(&entry->number);
         if (number > newest) {
             newest = number;
@@ -32,7 +32,7 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
 
 bool wefti_peer_has_died(const weft_comm *comm, int peer)
 {
-    if (wefti_fabric_is_far(&comm->fabric, peer)) {
+    if (wefti_fabric_is_remote(&comm->fabric, peer)) {
         return wefti_net_is_lost(comm->fabric.net,
                                  comm->peers[peer].world_rank);
     }
@@ -44,7 +44,8 @@ bool wefti_peer_has_died(const weft_comm *comm, int peer)
 
 bool wefti_peer_is_stopped(const weft_comm *comm, int peer)
 {
-    return comm->engine->members && !wefti_fabric_is_far(&comm->fabric, peer) &&
+    return comm->engine->members &&
+           !wefti_fabric_is_remote(&comm->fabric, peer) &&
            wefti_process_is_stopped(
                comm->engine->members->members[comm->peers[peer].world_rank]
                    .pidfd);
@@ -52,17 +53,17 @@ bool wefti_peer_is_stopped(const weft_comm *comm, int peer)
 
 bool wefti_peer_is_cut(const weft_comm *comm, int peer)
 {
-    return wefti_fabric_is_far(&comm->fabric, peer) &&
-           wefti_control_get_fate(comm->engine->control,
-                                  comm->peers[peer].world_rank) ==
-               WEFTI_FATE_CUT;
+    return wefti_fabric_is_remote(&comm->fabric, peer) &&
+           wefti_control_get_outcome(comm->engine->control,
+                                     comm->peers[peer].world_rank) ==
+               WEFTI_RANK_OUTCOME_CUT;
 }
 
 /* Who leaves because of a fault has told it, but from another host that comes
  * by another way, and later. */
 static const char *find_leave(weft_comm *comm, int peer, wefti_leave how)
 {
-    if (wefti_fabric_is_far(&comm->fabric, peer)) {
+    if (wefti_fabric_is_remote(&comm->fabric, peer)) {
         const int64_t since_ns =
             wefti_clock_ns() - comm->fabric.lines[peer].left_ns;
         const int64_t told_ns =

@@ -82,7 +82,7 @@ static bool is_outdone(const wefti_shown_wait *shown, const void *wait,
 
 void wefti_waits_note(weft_comm *comm, const void *wait,
                       wefti_wait_record *found, wefti_wait_weight weight,
-                      int64_t since_ns, int64_t now_ns, bool far)
+                      int64_t since_ns, int64_t now_ns, bool remote)
 {
     wefti_engine *engine = comm->engine;
     uint64_t words[WEFTI_WAIT_WORDS];
@@ -96,7 +96,7 @@ void wefti_waits_note(weft_comm *comm, const void *wait,
     for (weft_comm *other = engine->comms; other; other = other->next) {
         if (other->failed == WEFT_OK) {
             show(other, words, since_ns, now_ns);
-            if (far) {
+            if (remote) {
                 wefti_remote_tell_waiting(&other->fabric);
             }
         }

@@ -63,11 +63,11 @@ static inline int64_t wefti_waits_fresh_ns(int64_t limit_ns)
  *
  * wait    whose it is: only compared with that of other calls
  * found   name and since_ns are filled in, from comm and since_ns
- * far     other hosts are to know as well
+ * remote     other hosts are to know as well
  */
 void wefti_waits_note(weft_comm *comm, const void *wait,
                       wefti_wait_record *found, wefti_wait_weight weight,
-                      int64_t since_ns, int64_t now_ns, bool far);
+                      int64_t since_ns, int64_t now_ns, bool remote);
 
 /* This rank's stream has not come to an operation of comm: noted now and then.
  * found: kind, signature, number. Lock held. */

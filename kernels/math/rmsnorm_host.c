@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * RMSNorm by rows; a row's sum is taken in CHAINS vectors, folded in order.
+ * RMSNorm by rows; a row's sum is taken in CHAINS vectors, reduced in order.
  */
 #include "kernels/math/rmsnorm.h"
 
@@ -16,7 +16,7 @@
  */
 #define GROUP_ROWS ((size_t)2)
 
-static inline real fold_chains(const vec sum[CHAINS])
+static inline real reduce_chains(const vec sum[CHAINS])
 {
     return vec_sum((sum[0] + sum[2]) + (sum[1] + sum[3]));
 }
@@ -39,7 +39,7 @@ static real row_squares(const real *x, size_t width)
 
         sum[1] += v * v;
     }
-    return fold_chains(sum);
+    return reduce_chains(sum);
 }
 
 /* sum_i dy[i] weight[i] x[i] */
@@ -62,7 +62,7 @@ static real row_product(const real *dy, const real *weight, const real *x,
         sum[1] += vec_load_part(dy + i, width - i) *
                   vec_load_part(weight + i, width - i) *
                   vec_load_part(x + i, width - i);
-    return fold_chains(sum);
+    return reduce_chains(sum);
 }
 
 void WEFTI_LEVEL(rmsnorm_forward)(real *y, real *rstd, const real *x,

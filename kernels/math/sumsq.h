@@ -6,8 +6,8 @@
  *
  * A gradient norm must not depend on how many ranks share the gradient: cut it
  * between ranks at multiples of WEFTI_SUMSQ_BLOCK, put all partials in order,
- * and fold them with wefti_sumsq_fold. The order inside a block is the same at
- * every level; for float the products are exact in double, so the bits are
+ * and reduce them with wefti_sumsq_reduce. The order inside a block is the same
+ * at every level; for float the products are exact in double, so the bits are
  * too.
  *
  * Order       32 lanes, lane l adds x[l], x[l + 32], ...; then lanes l and
@@ -30,9 +30,9 @@ static inline size_t wefti_sumsq_blocks(size_t elems)
 typedef void wefti_sumsq_fn(double *partials, const real *x, size_t elems);
 
 /*
- * wefti_sumsq_fold - the sum of all partials, first to last.
+ * wefti_sumsq_reduce - the sum of all partials, first to last.
  */
-static inline double wefti_sumsq_fold(const double *partials, size_t count)
+static inline double wefti_sumsq_reduce(const double *partials, size_t count)
 {
     double sum = 0;
 

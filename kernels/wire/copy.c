@@ -13,7 +13,7 @@
  * and of single calls on a Xeon: 16 MiB 14 / 13, 64 MiB 7 / 12. Stores of 16
  * and of 64 bytes were equally fast, so one version serves all of x86-64.
  */
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /*
  * kernels/wire/launch.h - the CUDA kernels of kernels/wire: their names and
  * arguments, as whoever launches them must know. The host's functions beside
- * which they stand (fold.h, pack.h) are the truth: each kernel gives the same
+ * which they stand (reduce.h, pack.h) are the truth: each kernel gives the same
  * bits.
  *
  * Launch shape, of all: any grid, in x only; blocks of 32 to
@@ -32,7 +32,8 @@ enum {
 };
 
 /*
- * wefti_reduce_<dtype> - wefti_fold, for each type by the text of weft/types.h.
+ * wefti_reduce_<dtype> - wefti_reduce, for each type by the text of
+ * weft/types.h.
  *
  * dst may be one of the sources. More sources than there is room for: reduce
  * groups of WEFTI_LAUNCH_SOURCES in the wide type and then those, which is the

@@ -4,7 +4,7 @@
  */
 #include "kernels/wire/pack.h"
 
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 void wefti_pack(void *packed, const wefti_piece *pieces, size_t piece_count)
 {

@@ -3,7 +3,7 @@
  * kernels/wire/wire_reduce.cu - wefti_reduce_<dtype> (launch.h): many arrays
  * to one.
  *
- * The tree of wefti_fold, without recursion: sources come in groups of four,
+ * The tree of wefti_reduce, without recursion: sources come in groups of four,
  * whose loads are under way together. As when counting in binary, a finished
  * group of 2^k joins the waiting one of the same size; at the end what waits
  * is joined from the smallest up. The waiting ones are kept in registers, as

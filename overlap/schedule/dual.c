@@ -10,39 +10,40 @@
 
 void wefti_dual_f(wefti_dual *dual, int phase)
 {
-    wefti_pen_put(&dual->pen, WEFT_ACTION_F, dual->stage[phase],
-                  dual->f[phase]++);
+    wefti_action_writer_put(&dual->writer, WEFT_ACTION_F, dual->stage[phase],
+                            dual->f[phase]++);
 }
 
 void wefti_dual_b(wefti_dual *dual, int phase)
 {
-    wefti_pen_put(&dual->pen, WEFT_ACTION_B, dual->stage[phase],
-                  dual->b[phase]++);
+    wefti_action_writer_put(&dual->writer, WEFT_ACTION_B, dual->stage[phase],
+                            dual->b[phase]++);
 }
 
 void wefti_dual_i(wefti_dual *dual, int phase)
 {
-    wefti_pen_put(&dual->pen, WEFT_ACTION_I, dual->stage[phase],
-                  dual->b[phase]++);
+    wefti_action_writer_put(&dual->writer, WEFT_ACTION_I, dual->stage[phase],
+                            dual->b[phase]++);
     dual->pending++;
 }
 
 void wefti_dual_fb(wefti_dual *dual, int f_phase, int b_phase)
 {
-    wefti_pen_add(&dual->pen,
-                  wefti_action_pair(dual->stage[f_phase], dual->f[f_phase]++,
-                                    dual->stage[b_phase], dual->b[b_phase]++));
+    wefti_action_writer_add(
+        &dual->writer,
+        wefti_action_pair(dual->stage[f_phase], dual->f[f_phase]++,
+                          dual->stage[b_phase], dual->b[b_phase]++));
 }
 
 void wefti_dual_w(wefti_dual *dual)
 {
-    const wefti_actions *list = dual->pen.list;
+    const wefti_actions *list = dual->writer.list;
     WEFTI_ASSERT(dual->pending > 0 || list->failed);
     while (dual->w_from < list->count) {
         weft_action oldest = list->items[dual->w_from++];
         if (oldest.type == WEFT_ACTION_I) {
-            wefti_pen_put(&dual->pen, WEFT_ACTION_W, oldest.stage,
-                          oldest.microbatch);
+            wefti_action_writer_put(&dual->writer, WEFT_ACTION_W, oldest.stage,
+                                    oldest.microbatch);
             dual->pending--;
             return;
         }

@@ -16,7 +16,7 @@
 #include "overlap/schedule/generator.h"
 
 typedef struct wefti_dual {
-    wefti_pen pen;
+    wefti_action_writer writer;
     int stage[2];  /* of each phase */
     int f[2];      /* forwards so far */
     int b[2];      /* backwards so far, full or I */

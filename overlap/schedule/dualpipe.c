@@ -23,22 +23,22 @@ static void write_rank(wefti_dual *d, int rank, int ranks, int microbatches)
     int h = rank < half ? rank : ranks - 1 - rank; /* from the nearer end */
     bool middle = h == half - 1;
 
-    d->pen.step = 1;
+    d->writer.step = 1;
     for (int k = 0; k < 2 * (half - h - 1); k++) {
         wefti_dual_f(d, 0);
     }
-    d->pen.step = 2;
+    d->writer.step = 2;
     for (int k = 0; k < h + 1; k++) {
         wefti_dual_f(d, 0);
         wefti_dual_f(d, 1);
     }
-    d->pen.step = 3;
+    d->writer.step = 3;
     for (int k = 0; k < half - h - 1; k++) {
         wefti_dual_i(d, 1);
         wefti_dual_w(d);
         wefti_dual_f(d, 1);
     }
-    d->pen.step = 4; /* the main step */
+    d->writer.step = 4; /* the main step */
     for (int k = 0; k < microbatches / 2 - ranks + h + 1; k++) {
         if (k == 0 && middle) { /* overlapping these would cost time */
             wefti_dual_f(d, 0);
@@ -48,24 +48,24 @@ static void write_rank(wefti_dual *d, int rank, int ranks, int microbatches)
         }
         wefti_dual_fb(d, 1, 0);
     }
-    d->pen.step = 5;
+    d->writer.step = 5;
     for (int k = 0; k < half - h - 1; k++) {
         wefti_dual_b(d, 1);
         wefti_dual_fb(d, 1, 0);
     }
-    d->pen.step = 6;
+    d->writer.step = 6;
     wefti_dual_backwards(d, h + 1, h % 2 == 1);
-    WEFTI_ASSERT(d->pending == h + 1 || d->pen.list->failed);
-    d->pen.step = 7;
+    WEFTI_ASSERT(d->pending == h + 1 || d->writer.list->failed);
+    d->writer.step = 7;
     for (int k = 0; k < half - h - 1; k++) {
         wefti_dual_w(d);
         wefti_dual_i(d, 0);
     }
-    d->pen.step = 8;
+    d->writer.step = 8;
     for (int k = 0; k < h + 1; k++) {
         wefti_dual_w(d);
     }
-    WEFTI_ASSERT(d->pending == 0 || d->pen.list->failed);
+    WEFTI_ASSERT(d->pending == 0 || d->writer.list->failed);
 }
 
 static weft_status check_shape(int ranks, int microbatches)
@@ -105,7 +105,7 @@ weft_status wefti_generate_dualpipe(const weft_schedule_config *config,
     for (int r = 0; r < ranks; r++) {
         int direction0 = r, direction1 = 2 * ranks - 1 - r;
         bool near = r < ranks / 2; /* the entry of direction 0 is nearer */
-        wefti_dual d = {.pen.list = &(*schedule_out)->lists[r],
+        wefti_dual d = {.writer.list = &(*schedule_out)->lists[r],
                         .stage = {near ? direction0 : direction1,
                                   near ? direction1 : direction0}};
         write_rank(&d, r, ranks, microbatches);

@@ -18,22 +18,22 @@ static void write_rank(wefti_dual *d, int rank, int ranks, int microbatches)
     int behind = ranks - 1 - rank;
     bool last = behind == 0;
 
-    d->pen.step = 1;
+    d->writer.step = 1;
     for (int k = 0; k < 2 * behind; k++) {
         wefti_dual_f(d, 0);
     }
-    d->pen.step = 2;
+    d->writer.step = 2;
     for (int k = 0; k < rank + 1; k++) {
         wefti_dual_f(d, 0);
         wefti_dual_f(d, 1);
     }
-    d->pen.step = 3;
+    d->writer.step = 3;
     for (int k = 0; k < behind; k++) {
         wefti_dual_i(d, 1);
         wefti_dual_w(d);
         wefti_dual_f(d, 1);
     }
-    d->pen.step = 4; /* the main step */
+    d->writer.step = 4; /* the main step */
     for (int k = 0; k < microbatches - 2 * ranks + rank + 1; k++) {
         if (k == 0 && last) { /* overlapping these would cost time */
             wefti_dual_f(d, 0);
@@ -43,24 +43,24 @@ static void write_rank(wefti_dual *d, int rank, int ranks, int microbatches)
         }
         wefti_dual_fb(d, 1, 0);
     }
-    d->pen.step = 5;
+    d->writer.step = 5;
     for (int k = 0; k < behind; k++) {
         wefti_dual_b(d, 1);
         wefti_dual_fb(d, 1, 0);
     }
-    d->pen.step = 6;
+    d->writer.step = 6;
     wefti_dual_backwards(d, rank + 1, rank % 2 == 1);
-    WEFTI_ASSERT(d->pending == rank + 1 || d->pen.list->failed);
-    d->pen.step = 7;
+    WEFTI_ASSERT(d->pending == rank + 1 || d->writer.list->failed);
+    d->writer.step = 7;
     for (int k = 0; k < behind; k++) {
         wefti_dual_w(d);
         wefti_dual_i(d, 0);
     }
-    d->pen.step = 8;
+    d->writer.step = 8;
     for (int k = 0; k < rank + 1; k++) {
         wefti_dual_w(d);
     }
-    WEFTI_ASSERT(d->pending == 0 || d->pen.list->failed);
+    WEFTI_ASSERT(d->pending == 0 || d->writer.list->failed);
 }
 
 weft_status wefti_generate_dualpipev(const weft_schedule_config *config,
@@ -83,7 +83,7 @@ weft_status wefti_generate_dualpipev(const weft_schedule_config *config,
     }
     wefti_schedule_place_v(*schedule_out);
     for (int r = 0; r < ranks; r++) {
-        wefti_dual d = {.pen.list = &(*schedule_out)->lists[r],
+        wefti_dual d = {.writer.list = &(*schedule_out)->lists[r],
                         .stage = {r, 2 * ranks - 1 - r}};
         write_rank(&d, r, ranks, microbatches);
     }

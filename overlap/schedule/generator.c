@@ -93,8 +93,9 @@ static weft_status find(const char *name, const generator **found)
 }
 
 weft_status wefti_generate_line(const weft_schedule_config *config,
-                                void (*write)(wefti_pen *pen, int rank,
-                                              int ranks, int microbatches),
+                                void (*write)(wefti_action_writer *writer,
+                                              int rank, int ranks,
+                                              int microbatches),
                                 weft_schedule **schedule_out)
 {
     weft_status status = wefti_generate_chunks(config, 1);
@@ -106,8 +107,8 @@ weft_status wefti_generate_line(const weft_schedule_config *config,
         return status;
     }
     for (int r = 0; r < config->ranks; r++) {
-        wefti_pen pen = {&(*schedule_out)->lists[r], 0};
-        write(&pen, r, config->ranks, config->microbatches);
+        wefti_action_writer writer = {&(*schedule_out)->lists[r], 0};
+        write(&writer, r, config->ranks, config->microbatches);
     }
     return WEFT_OK;
 }

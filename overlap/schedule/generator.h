@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/generator.h - the generators, one file each, and the pen
+ * overlap/schedule/generator.h - the generators, one file each, and the writer
  * they write with.
  *
  * A generator gets the config, checked as far as all have it in common, refuses
@@ -48,21 +48,23 @@ WEFT_NODISCARD weft_status
 wefti_generate_chunks(const weft_schedule_config *config, int chunks);
 
 /* Writes a list; step is put on each action. */
-typedef struct wefti_pen {
+typedef struct wefti_action_writer {
     wefti_actions *list;
     uint8_t step;
-} wefti_pen;
+} wefti_action_writer;
 
-static inline void wefti_pen_add(wefti_pen *pen, weft_action action)
+static inline void wefti_action_writer_add(wefti_action_writer *writer,
+                                           weft_action action)
 {
-    action.step = pen->step;
-    wefti_actions_add(pen->list, action);
+    action.step = writer->step;
+    wefti_actions_add(writer->list, action);
 }
 
-static inline void wefti_pen_put(wefti_pen *pen, weft_action_type type,
-                                 int stage, int microbatch)
+static inline void wefti_action_writer_put(wefti_action_writer *writer,
+                                           weft_action_type type, int stage,
+                                           int microbatch)
 {
-    wefti_pen_add(pen, wefti_action(type, stage, microbatch));
+    wefti_action_writer_add(writer, wefti_action(type, stage, microbatch));
 }
 
 /*
@@ -71,9 +73,10 @@ static inline void wefti_pen_put(wefti_pen *pen, weft_action_type type,
  *
  * Returns     OK | ERR_INVALID (the config asks for chunks) | ERR_NO_MEMORY.
  */
-WEFT_NODISCARD weft_status wefti_generate_line(
-    const weft_schedule_config *config,
-    void (*write)(wefti_pen *pen, int rank, int ranks, int microbatches),
-    weft_schedule **schedule_out);
+WEFT_NODISCARD weft_status
+wefti_generate_line(const weft_schedule_config *config,
+                    void (*write)(wefti_action_writer *writer, int rank,
+                                  int ranks, int microbatches),
+                    weft_schedule **schedule_out);
 
 #endif

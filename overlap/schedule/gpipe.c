@@ -6,16 +6,17 @@
  */
 #include "overlap/schedule/generator.h"
 
-static void write_rank(wefti_pen *pen, int rank, int ranks, int microbatches)
+static void write_rank(wefti_action_writer *writer, int rank, int ranks,
+                       int microbatches)
 {
     (void)ranks;
-    pen->step = 1;
+    writer->step = 1;
     for (int i = 0; i < microbatches; i++) {
-        wefti_pen_put(pen, WEFT_ACTION_F, rank, i);
+        wefti_action_writer_put(writer, WEFT_ACTION_F, rank, i);
     }
-    pen->step = 2;
+    writer->step = 2;
     for (int i = 0; i < microbatches; i++) {
-        wefti_pen_put(pen, WEFT_ACTION_B, rank, i);
+        wefti_action_writer_put(writer, WEFT_ACTION_B, rank, i);
     }
 }
 

@@ -42,37 +42,39 @@ static virtual_step look_up(const shape *s, int rank, int k, bool backward)
     return (virtual_step){chunk * s->ranks + rank, microbatch};
 }
 
-static void put(wefti_pen *pen, weft_action_type type, virtual_step at)
+static void put(wefti_action_writer *writer, weft_action_type type,
+                virtual_step at)
 {
-    wefti_pen_put(pen, type, at.stage, at.microbatch);
+    wefti_action_writer_put(writer, type, at.stage, at.microbatch);
 }
 
-static void write_rank(wefti_pen *pen, const shape *s, int rank)
+static void write_rank(wefti_action_writer *writer, const shape *s, int rank)
 {
     int steps = s->microbatches * s->chunks;
     int ahead = 2 * (s->ranks - 1 - rank) + (s->chunks - 1) * s->group +
                 (s->overlap ? 1 : 0);
     ahead = ahead < steps ? ahead : steps;
 
-    pen->step = 1; /* warm-up */
+    writer->step = 1; /* warm-up */
     for (int k = 0; k < ahead; k++) {
-        put(pen, WEFT_ACTION_F, look_up(s, rank, k, false));
+        put(writer, WEFT_ACTION_F, look_up(s, rank, k, false));
     }
-    pen->step = 2; /* steady */
+    writer->step = 2; /* steady */
     for (int k = 0; k < steps - ahead; k++) {
         virtual_step f = look_up(s, rank, ahead + k, false);
         virtual_step b = look_up(s, rank, k, true);
         if (s->overlap) {
-            wefti_pen_add(pen, wefti_action_pair(f.stage, f.microbatch, b.stage,
-                                                 b.microbatch));
+            wefti_action_writer_add(writer,
+                                    wefti_action_pair(f.stage, f.microbatch,
+                                                      b.stage, b.microbatch));
         } else {
-            put(pen, WEFT_ACTION_F, f);
-            put(pen, WEFT_ACTION_B, b);
+            put(writer, WEFT_ACTION_F, f);
+            put(writer, WEFT_ACTION_B, b);
         }
     }
-    pen->step = 3; /* drain */
+    writer->step = 3; /* drain */
     for (int k = steps - ahead; k < steps; k++) {
-        put(pen, WEFT_ACTION_B, look_up(s, rank, k, true));
+        put(writer, WEFT_ACTION_B, look_up(s, rank, k, true));
     }
 }
 
@@ -137,8 +139,8 @@ weft_status wefti_generate_interleaved(const weft_schedule_config *config,
         return status;
     }
     for (int r = 0; r < s.ranks; r++) {
-        wefti_pen pen = {&(*schedule_out)->lists[r], 0};
-        write_rank(&pen, &s, r);
+        wefti_action_writer writer = {&(*schedule_out)->lists[r], 0};
+        write_rank(&writer, &s, r);
     }
     return WEFT_OK;
 }

@@ -7,24 +7,25 @@
  */
 #include "overlap/schedule/generator.h"
 
-static void write_rank(wefti_pen *pen, int rank, int ranks, int microbatches)
+static void write_rank(wefti_action_writer *writer, int rank, int ranks,
+                       int microbatches)
 {
     int ahead = ranks - 1 - rank;
     ahead = ahead < microbatches ? ahead : microbatches;
     int f = 0, b = 0;
 
-    pen->step = 1; /* warm-up */
+    writer->step = 1; /* warm-up */
     while (f < ahead) {
-        wefti_pen_put(pen, WEFT_ACTION_F, rank, f++);
+        wefti_action_writer_put(writer, WEFT_ACTION_F, rank, f++);
     }
-    pen->step = 2; /* steady */
+    writer->step = 2; /* steady */
     while (f < microbatches) {
-        wefti_pen_put(pen, WEFT_ACTION_F, rank, f++);
-        wefti_pen_put(pen, WEFT_ACTION_B, rank, b++);
+        wefti_action_writer_put(writer, WEFT_ACTION_F, rank, f++);
+        wefti_action_writer_put(writer, WEFT_ACTION_B, rank, b++);
     }
-    pen->step = 3; /* drain */
+    writer->step = 3; /* drain */
     while (b < microbatches) {
-        wefti_pen_put(pen, WEFT_ACTION_B, rank, b++);
+        wefti_action_writer_put(writer, WEFT_ACTION_B, rank, b++);
     }
 }
 

@@ -8,29 +8,30 @@
  */
 #include "overlap/schedule/generator.h"
 
-static void write_rank(wefti_pen *pen, int rank, int ranks, int microbatches)
+static void write_rank(wefti_action_writer *writer, int rank, int ranks,
+                       int microbatches)
 {
     int ahead = 2 * (ranks - rank) - 1;
     ahead = ahead < microbatches ? ahead : microbatches;
     int f = 0, i = 0, w = 0;
 
-    pen->step = 1; /* warm-up */
+    writer->step = 1; /* warm-up */
     while (f < ahead) {
-        wefti_pen_put(pen, WEFT_ACTION_F, rank, f++);
+        wefti_action_writer_put(writer, WEFT_ACTION_F, rank, f++);
     }
     while (i < microbatches) {
-        pen->step = f < microbatches ? 2 : 3; /* steady, drain */
-        wefti_pen_put(pen, WEFT_ACTION_I, rank, i++);
+        writer->step = f < microbatches ? 2 : 3; /* steady, drain */
+        wefti_action_writer_put(writer, WEFT_ACTION_I, rank, i++);
         if (i - w > 2 * rank) {
-            wefti_pen_put(pen, WEFT_ACTION_W, rank, w++);
+            wefti_action_writer_put(writer, WEFT_ACTION_W, rank, w++);
         }
         if (f < microbatches) {
-            wefti_pen_put(pen, WEFT_ACTION_F, rank, f++);
+            wefti_action_writer_put(writer, WEFT_ACTION_F, rank, f++);
         }
     }
-    pen->step = 4; /* what was put off */
+    writer->step = 4; /* what was put off */
     while (w < microbatches) {
-        wefti_pen_put(pen, WEFT_ACTION_W, rank, w++);
+        wefti_action_writer_put(writer, WEFT_ACTION_W, rank, w++);
     }
 }
 

@@ -20,14 +20,14 @@ typedef struct chunk {
 } chunk;
 
 typedef struct zbv {
-    wefti_pen *pen;
+    wefti_action_writer *writer;
     int microbatches;
 } zbv;
 
 static void put(zbv *it, weft_action_type type, int stage, int microbatch)
 {
     if (microbatch < it->microbatches) {
-        wefti_pen_put(it->pen, type, stage, microbatch);
+        wefti_action_writer_put(it->writer, type, stage, microbatch);
     }
 }
 
@@ -58,21 +58,21 @@ static void write_rank(zbv *it, int rank, int ranks)
         it->microbatches > 2 * ranks - 1 ? it->microbatches : 2 * ranks - 1;
     chunk c0 = {.stage = rank}, c1 = {.stage = 2 * ranks - 1 - rank};
 
-    it->pen->step = 1;
+    it->writer->step = 1;
     for (int k = 0; k < 2 * (ranks - rank) - 1; k++) {
         put_f(it, &c0);
     }
-    it->pen->step = 2;
+    it->writer->step = 2;
     for (int k = 0; k < rank; k++) {
         put_f(it, &c1);
         put_f(it, &c0);
     }
-    it->pen->step = 3;
+    it->writer->step = 3;
     for (int k = 0; k < ranks - rank; k++) {
         put_f(it, &c1);
         put_iw(it, &c1);
     }
-    it->pen->step = 4;
+    it->writer->step = 4;
     while (c1.f < c0.f || c0.f < count) {
         if (c0.f < count) {
             put_f(it, &c0);
@@ -81,16 +81,16 @@ static void write_rank(zbv *it, int rank, int ranks)
         put_f(it, &c1);
         put_iw(it, &c1);
     }
-    it->pen->step = 5;
+    it->writer->step = 5;
     for (int k = 0; k < rank; k++) {
         put_i(it, &c0);
         put_i(it, &c1);
     }
-    it->pen->step = 6;
+    it->writer->step = 6;
     for (int k = 0; k < ranks - rank; k++) {
         put_iw(it, &c0);
     }
-    it->pen->step = 7;
+    it->writer->step = 7;
     while (c1.w < c1.i) {
         put_w(it, &c1);
     }
@@ -112,8 +112,8 @@ weft_status wefti_generate_zbv(const weft_schedule_config *config,
     }
     wefti_schedule_place_v(*schedule_out);
     for (int r = 0; r < config->ranks; r++) {
-        wefti_pen pen = {&(*schedule_out)->lists[r], 0};
-        zbv it = {&pen, config->microbatches};
+        wefti_action_writer writer = {&(*schedule_out)->lists[r], 0};
+        zbv it = {&writer, config->microbatches};
         write_rank(&it, r, config->ranks);
     }
     return WEFT_OK;

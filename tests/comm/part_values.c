@@ -5,7 +5,7 @@
 #include "tests/comm/part_values.h"
 
 #include "tests/comm/sums.h"
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 
 #include <string.h>
 

@@ -102,7 +102,7 @@ static void tally_step(tally *sums, const wefti_problem *problem,
         break;
     case WEFTI_STEP_RECV:
     case WEFTI_STEP_COMBINE:
-    case WEFTI_STEP_FOLD:
+    case WEFTI_STEP_REDUCE:
         tally_reads(sums, problem, step, step->peer);
         break;
     default:
@@ -123,7 +123,7 @@ size_t pattern_walk(const wefti_pattern *pattern, wefti_problem problem)
     for (problem.rank = 0; problem.rank < problem.nranks; problem.rank++) {
         memset(sums.sent_to, 0, lines * sizeof(uint32_t));
         memset(sums.read_from, 0, lines * sizeof(uint32_t));
-        for (int t = 0; t < WEFTI_TRACKS; t++) {
+        for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
             size_t count = pattern->step_count(&problem, t);
             for (size_t i = 0; i < count; i++) {
                 wefti_step step;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/comm/simulator.c - sets up the ranks, drives their tracks in the wanted
+ * tests/comm/simulator.c - sets up the ranks, drives their lists in the wanted
  * order, compares what they got with what the operation means.
  */
 #include "tests/comm/simulator.h"
 
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 #include "tests/comm/simulator_state.h"
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 #include "tests/seed.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ void sim_describe(const sim_state *world)
     for (int r = 0; r < world->nranks && r < 8; r++) {
         const sim_node *node = &world->nodes[r];
         print_error("  rank %d: steps", r);
-        for (int t = 0; t < WEFTI_TRACKS; t++) {
+        for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
             print_error(" %zu/%zu", node->next[t], node->count[t]);
         }
         print_error(", staged");
@@ -182,14 +182,14 @@ static void node_init(sim_state *world, int rank)
     assert_non_null(node->arrays);
     node_init_counts(world, node, node->arrays, node->arrays + 2 * ranks);
     node_init_buffers(world, node);
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
+    for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
         node->scratch[t] =
             new_bytes(node->problem.chunk_elems * world->wide_bytes);
         node->count[t] = pattern->step_count(&node->problem, t);
     }
     for (int c = 0; c < WEFTI_CHANNELS; c++) {
         node->channels[c].slots = pattern->slots(&node->problem, c);
-        node->channels[c].track = -1;
+        node->channels[c].list = -1;
     }
 }
 
@@ -208,8 +208,8 @@ static void world_init(sim_state *world, const sim_case *what)
     assert_non_null(world->nodes);
     assert_non_null(world->lines);
     for (size_t i = 0; i < lines; i++) {
-        world->lines[i].send_track = -1;
-        world->lines[i].read_track = -1;
+        world->lines[i].send_list = -1;
+        world->lines[i].read_list = -1;
     }
     if (what->hosts) {
         assert_true(
@@ -237,7 +237,7 @@ static void world_fini(sim_state *world)
         free(node->written);
         free(node->wanted);
         free(node->arrays);
-        for (int t = 0; t < WEFTI_TRACKS; t++) {
+        for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
             free(node->scratch[t]);
         }
     }
@@ -259,21 +259,21 @@ static void shuffle(int *deck, int count, uint64_t *seed)
     }
 }
 
-/* Tries every track of everybody but the laggard; whether any moved. */
+/* Tries every list of everybody but the laggard; whether any moved. */
 static bool pass(sim_state *world, uint64_t *seed, int laggard)
 {
-    int deck[SIM_MOST_RANKS * WEFTI_TRACKS];
-    int tracks = world->nranks * WEFTI_TRACKS;
+    int deck[SIM_MOST_RANKS * WEFTI_STEP_LISTS];
+    int lists = world->nranks * WEFTI_STEP_LISTS;
     bool moved = false;
 
-    shuffle(deck, tracks, seed);
-    for (int i = 0; i < tracks; i++) {
+    shuffle(deck, lists, seed);
+    for (int i = 0; i < lists; i++) {
         int at = world->what->order == SIM_UPWARD     ? i
-                 : world->what->order == SIM_DOWNWARD ? tracks - 1 - i
+                 : world->what->order == SIM_DOWNWARD ? lists - 1 - i
                                                       : deck[i];
-        bool more = at / WEFTI_TRACKS != laggard;
-        while (more &&
-               sim_advance(world, at / WEFTI_TRACKS, at % WEFTI_TRACKS)) {
+        bool more = at / WEFTI_STEP_LISTS != laggard;
+        while (more && sim_advance(world, at / WEFTI_STEP_LISTS,
+                                   at % WEFTI_STEP_LISTS)) {
             moved = true;
             more = world->what->order != SIM_RANDOM;
         }
@@ -284,7 +284,7 @@ static bool pass(sim_state *world, uint64_t *seed, int laggard)
 static bool is_finished(const sim_state *world)
 {
     for (int r = 0; r < world->nranks; r++) {
-        for (int t = 0; t < WEFTI_TRACKS; t++) {
+        for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
             if (world->nodes[r].next[t] != world->nodes[r].count[t]) {
                 return false;
             }
@@ -302,7 +302,7 @@ static void world_run(sim_state *world)
     }
     while (!is_finished(world)) {
         bool moved = pass(world, &seed, laggard);
-        for (int t = 0; t < WEFTI_TRACKS && !moved && laggard >= 0; t++) {
+        for (int t = 0; t < WEFTI_STEP_LISTS && !moved && laggard >= 0; t++) {
             moved = sim_advance(world, laggard, t);
         }
         sim_require(world, moved, "nobody can go on");
@@ -355,12 +355,12 @@ static void expect(const sim_state *world, sim_node *node, unsigned char *out)
         return;
     }
     if (reduces(problem->collective) && world->grouping && !problem->flat) {
-        reference_fold_hosts(out, sources, world->host_of, ranks,
-                             problem->count, world->what->dtype,
-                             world->what->redop);
+        reference_reduce_hosts(out, sources, world->host_of, ranks,
+                               problem->count, world->what->dtype,
+                               world->what->redop);
     } else if (reduces(problem->collective)) {
-        reference_fold(out, sources, (size_t)world->nranks, problem->count,
-                       world->what->dtype, world->what->redop);
+        reference_reduce(out, sources, (size_t)world->nranks, problem->count,
+                         world->what->dtype, world->what->redop);
     } else {
         memcpy(out, sources[problem->root], problem->count * width);
     }

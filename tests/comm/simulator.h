@@ -12,11 +12,11 @@
 
 #include "comm/pattern/pattern.h"
 
-/* Which of the tracks that can go on does. */
+/* Which of the lists that can go on does. */
 typedef enum sim_order {
     SIM_RANDOM,   /* all in a random order, one step each */
-    SIM_UPWARD,   /* lowest rank and track first, as far as it goes */
-    SIM_DOWNWARD, /* highest rank and track first, as far as it goes */
+    SIM_UPWARD,   /* lowest rank and list first, as far as it goes */
+    SIM_DOWNWARD, /* highest rank and list first, as far as it goes */
     SIM_LAGGARD,  /* one random rank only when nobody else can */
     SIM_ORDERS
 } sim_order;

@@ -29,14 +29,14 @@ typedef struct sim_message {
 typedef struct sim_line {
     sim_message **sent;
     size_t first, last, room;
-    int send_track, read_track; /* -1: not used yet */
+    int send_list, read_list; /* -1: not used yet */
 } sim_line;
 
 /* One rank's slots on one channel. */
 typedef struct sim_channel {
     sim_message *oldest, *newest;
     int staged, slots;
-    int track; /* whose sends these are; -1: not used yet */
+    int list; /* whose sends these are; -1: not used yet */
 } sim_channel;
 
 typedef struct sim_node {
@@ -48,8 +48,8 @@ typedef struct sim_node {
     unsigned char *written; /* how often, per element of recv */
     unsigned char *wanted;  /* how often it must be */
     size_t send_elems, recv_elems;
-    unsigned char *scratch[WEFTI_TRACKS];
-    size_t next[WEFTI_TRACKS], count[WEFTI_TRACKS]; /* steps */
+    unsigned char *scratch[WEFTI_STEP_LISTS];
+    size_t next[WEFTI_STEP_LISTS], count[WEFTI_STEP_LISTS]; /* steps */
     sim_channel channels[WEFTI_CHANNELS];
 } sim_node;
 
@@ -71,8 +71,8 @@ static inline sim_line *sim_line_of(const sim_state *world, int sender,
     return &world->lines[pair * WEFTI_CHANNELS + (size_t)channel];
 }
 
-/* Runs the track's next step; false if it has none or cannot yet. */
-bool sim_advance(sim_state *world, int rank, int track);
+/* Runs the list's next step; false if it has none or cannot yet. */
+bool sim_advance(sim_state *world, int rank, int list);
 
 /* Prints the case and where everybody stands. */
 void sim_describe(const sim_state *world);

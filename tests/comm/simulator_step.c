@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/comm/simulator_step.c - one step of one track, with all the rules of
+ * tests/comm/simulator_step.c - one step of one list, with all the rules of
  * comm/pattern/pattern.h checked on the way.
  */
 #include "comm/pattern/shape.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 #include "tests/comm/simulator_state.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static size_t width_of(const sim_state *world, wefti_buffer buffer)
 }
 
 /* The step's end in one of the rank's buffers; must lie inside. */
-static unsigned char *place(const sim_state *world, sim_node *node, int track,
+static unsigned char *place(const sim_state *world, sim_node *node, int list,
                             wefti_buffer buffer, size_t elem, size_t elems)
 {
     size_t room = buffer == WEFTI_BUFFER_SEND   ? node->send_elems
@@ -41,22 +41,22 @@ static unsigned char *place(const sim_state *world, sim_node *node, int track,
     default:
         sim_require(world, elem == 0 || !is_wide(world, buffer),
                     "scratch from element %zu", elem);
-        return node->scratch[track] + elem * width_of(world, buffer);
+        return node->scratch[list] + elem * width_of(world, buffer);
     }
 }
 
 static const unsigned char *source(const sim_state *world, sim_node *node,
-                                   int track, const wefti_step *step)
+                                   int list, const wefti_step *step)
 {
-    return place(world, node, track, step->src, step->src_elem, step->elems);
+    return place(world, node, list, step->src, step->src_elem, step->elems);
 }
 
-static unsigned char *target(const sim_state *world, sim_node *node, int track,
+static unsigned char *target(const sim_state *world, sim_node *node, int list,
                              const wefti_step *step)
 {
     sim_require(world, step->dst != WEFTI_BUFFER_SEND, "input written");
     unsigned char *dst =
-        place(world, node, track, step->dst, step->dst_elem, step->elems);
+        place(world, node, list, step->dst, step->dst_elem, step->elems);
     for (size_t i = 0; step->dst == WEFTI_BUFFER_RECV && i < step->elems; i++) {
         node->written[step->dst_elem + i]++;
     }
@@ -98,21 +98,21 @@ static void line_put(sim_line *line, sim_message *message)
     line->sent[line->last++] = message;
 }
 
-/* Only one track may use an end of a line. */
-static void claim(const sim_state *world, int *track_used, int track)
+/* Only one list may use an end of a line. */
+static void claim(const sim_state *world, int *list_used, int list)
 {
-    sim_require(world, *track_used < 0 || *track_used == track,
-                "tracks %d and %d use one end", *track_used, track);
-    *track_used = track;
+    sim_require(world, *list_used < 0 || *list_used == list,
+                "lists %d and %d use one end", *list_used, list);
+    *list_used = list;
 }
 
 /* A free slot of the channel with so many bytes; NULL: there is none. */
-static sim_message *stage(sim_state *world, sim_node *node, int track,
+static sim_message *stage(sim_state *world, sim_node *node, int list,
                           int number, size_t elems, bool wide)
 {
     sim_channel *channel = &node->channels[number];
     size_t width = wide ? world->wide_bytes : world->elem_bytes;
-    claim(world, &channel->track, track);
+    claim(world, &channel->list, list);
     sim_require(world, channel->slots > 0, "rank %d has no slots",
                 node->problem.rank);
     if (channel->staged == channel->slots) {
@@ -124,11 +124,11 @@ static sim_message *stage(sim_state *world, sim_node *node, int track,
     return message;
 }
 
-static void put_one(sim_state *world, int from, int to, int track, int channel,
+static void put_one(sim_state *world, int from, int to, int list, int channel,
                     sim_message *message)
 {
     sim_line *line = sim_line_of(world, from, to, channel);
-    claim(world, &line->send_track, track);
+    claim(world, &line->send_list, list);
     line_put(line, message);
     message->unread++;
     if (world->host_of[from] != world->host_of[to]) {
@@ -138,7 +138,7 @@ static void put_one(sim_state *world, int from, int to, int track, int channel,
 }
 
 /* Puts a staged message on its way to all that the step addresses. */
-static void post(sim_state *world, sim_node *node, int track,
+static void post(sim_state *world, sim_node *node, int list,
                  const wefti_step *step, int channel, sim_message *message)
 {
     const wefti_problem *problem = &node->problem;
@@ -156,37 +156,37 @@ static void post(sim_state *world, sim_node *node, int track,
                     "rank %d: %d does not include %d", problem->rank,
                     step->peer, to);
         if (to != problem->rank || relays) {
-            put_one(world, problem->rank, to, track, channel, message);
+            put_one(world, problem->rank, to, list, channel, message);
         }
     }
     sim_require(world, message->unread > 0, "rank %d sends to nobody",
                 problem->rank);
 }
 
-static bool run_send(sim_state *world, sim_node *node, int track,
+static bool run_send(sim_state *world, sim_node *node, int list,
                      const wefti_step *step)
 {
     bool wide = is_wide(world, step->src);
     sim_message *message =
-        stage(world, node, track, step->channel, step->elems, wide);
+        stage(world, node, list, step->channel, step->elems, wide);
     if (message == NULL) {
         return false;
     }
-    memcpy(message->bytes, source(world, node, track, step),
+    memcpy(message->bytes, source(world, node, list, step),
            step->elems * width_of(world, step->src));
-    post(world, node, track, step, step->channel, message);
+    post(world, node, list, step, step->channel, message);
     return true;
 }
 
 /* The next message from peer, or NULL if there is none yet. */
-static const sim_message *peek(sim_state *world, const sim_node *node,
-                               int track, int peer, const wefti_step *step)
+static const sim_message *peek(sim_state *world, const sim_node *node, int list,
+                               int peer, const wefti_step *step)
 {
     sim_line *line =
         sim_line_of(world, peer, node->problem.rank, step->channel);
     bool wide = is_wide(world, step->dst);
 
-    claim(world, &line->read_track, track);
+    claim(world, &line->read_list, list);
     if (line->first == line->last) {
         return NULL;
     }
@@ -206,18 +206,18 @@ static void take(sim_state *world, const sim_node *node, int peer, int channel)
     free_slots(&world->nodes[peer].channels[channel]);
 }
 
-static bool run_receive(sim_state *world, sim_node *node, int track,
+static bool run_receive(sim_state *world, sim_node *node, int list,
                         const wefti_step *step)
 {
     sim_require(world,
                 step->peer >= 0 && step->peer < world->nranks &&
                     step->peer != node->problem.rank,
                 "rank %d receives from %d", node->problem.rank, step->peer);
-    const sim_message *message = peek(world, node, track, step->peer, step);
+    const sim_message *message = peek(world, node, list, step->peer, step);
     if (message == NULL) {
         return false;
     }
-    unsigned char *dst = target(world, node, track, step);
+    unsigned char *dst = target(world, node, list, step);
     if (step->kind == WEFTI_STEP_COMBINE) {
         sim_require(world, message->wide, "combine outside scratch");
         wefti_combine(dst, message->bytes, step->elems, world->what->dtype,
@@ -230,8 +230,8 @@ static bool run_receive(sim_state *world, sim_node *node, int track,
     return true;
 }
 
-/* What a FOLD or RELAY adds up; false: some of it has not come. */
-static bool find_sources(sim_state *world, sim_node *node, int track,
+/* What a REDUCE or RELAY adds up; false: some of it has not come. */
+static bool find_sources(sim_state *world, sim_node *node, int list,
                          const wefti_step *step, const void **sources)
 {
     const wefti_problem *problem = &node->problem;
@@ -240,10 +240,10 @@ static bool find_sources(sim_state *world, sim_node *node, int track,
         int from =
             wefti_peer_at(problem, peers, step->owner, step->round, place);
         if (from == problem->rank && step->src != WEFTI_BUFFER_NONE) {
-            sources[place] = source(world, node, track, step);
+            sources[place] = source(world, node, list, step);
             continue;
         }
-        const sim_message *message = peek(world, node, track, from, step);
+        const sim_message *message = peek(world, node, list, from, step);
         if (message == NULL) {
             return false;
         }
@@ -273,62 +273,63 @@ static void add_up(const sim_state *world, const sim_node *node,
 {
     const wefti_problem *problem = &node->problem;
     const sim_case *what = world->what;
-    bool all = step->kind == WEFTI_STEP_FOLD && step->peer == WEFTI_ALL_PEERS;
+    bool all = step->kind == WEFTI_STEP_REDUCE && step->peer == WEFTI_ALL_PEERS;
     size_t nranks = (size_t)world->nranks;
     size_t count = (size_t)wefti_peer_count(problem, wefti_step_sources(step));
     if (all && wefti_problem_has_levels(problem)) {
-        wefti_fold_groups(dst, sources, problem->grouping->begins,
-                          (size_t)problem->grouping->host_count, step->elems,
-                          what->dtype, what->redop);
+        wefti_reduce_groups(dst, sources, problem->grouping->begins,
+                            (size_t)problem->grouping->host_count, step->elems,
+                            what->dtype, what->redop);
     } else if (all) {
-        wefti_fold(dst, sources, nranks, step->elems, what->dtype, what->redop);
+        wefti_reduce(dst, sources, nranks, step->elems, what->dtype,
+                     what->redop);
     } else {
         bool inner = step->kind == WEFTI_STEP_RELAY;
-        wefti_fold_part(dst, sources, count, nranks, step->elems, what->dtype,
-                        inner ? wefti_redop_inner(what->dtype, what->redop)
-                              : wefti_redop_outer(what->dtype, what->redop));
+        wefti_reduce_part(dst, sources, count, nranks, step->elems, what->dtype,
+                          inner ? wefti_redop_inner(what->dtype, what->redop)
+                                : wefti_redop_outer(what->dtype, what->redop));
     }
 }
 
-static bool run_fold(sim_state *world, sim_node *node, int track,
-                     const wefti_step *step)
+static bool run_reduce(sim_state *world, sim_node *node, int list,
+                       const wefti_step *step)
 {
     const void *sources[SIM_MOST_RANKS];
     sim_require(
         world, step->peer == WEFTI_ALL_PEERS || step->peer == WEFTI_AGENT_PEERS,
-        "fold of some");
-    if (!find_sources(world, node, track, step, sources)) {
+        "reduce of some");
+    if (!find_sources(world, node, list, step, sources)) {
         return false;
     }
-    add_up(world, node, step, sources, target(world, node, track, step));
+    add_up(world, node, step, sources, target(world, node, list, step));
     take_sources(world, node, step);
     return true;
 }
 
-static bool run_relay(sim_state *world, sim_node *node, int track,
+static bool run_relay(sim_state *world, sim_node *node, int list,
                       const wefti_step *step)
 {
     const void *sources[SIM_MOST_RANKS];
-    if (!find_sources(world, node, track, step, sources)) {
+    if (!find_sources(world, node, list, step, sources)) {
         return false;
     }
     sim_message *message =
-        stage(world, node, track, step->to_channel, step->elems, false);
+        stage(world, node, list, step->to_channel, step->elems, false);
     if (message == NULL) {
         return false;
     }
     add_up(world, node, step, sources, message->bytes);
     take_sources(world, node, step);
-    post(world, node, track, step, step->to_channel, message);
+    post(world, node, list, step, step->to_channel, message);
     return true;
 }
 
-static void run_local(sim_state *world, sim_node *node, int track,
+static void run_local(sim_state *world, sim_node *node, int list,
                       const wefti_step *step)
 {
     const sim_case *what = world->what;
-    const unsigned char *src = source(world, node, track, step);
-    unsigned char *dst = target(world, node, track, step);
+    const unsigned char *src = source(world, node, list, step);
+    unsigned char *dst = target(world, node, list, step);
     bool from_scratch = step->src == WEFTI_BUFFER_SCRATCH;
     bool to_scratch = step->dst == WEFTI_BUFFER_SCRATCH;
 
@@ -363,42 +364,42 @@ static void run_local(sim_state *world, sim_node *node, int track,
     }
 }
 
-bool sim_advance(sim_state *world, int rank, int track)
+bool sim_advance(sim_state *world, int rank, int list)
 {
     sim_node *node = &world->nodes[rank];
     wefti_step step;
     bool done = true;
 
-    if (node->next[track] == node->count[track]) {
+    if (node->next[list] == node->count[list]) {
         return false;
     }
-    world->what->pattern->step_at(&node->problem, track, node->next[track],
+    world->what->pattern->step_at(&node->problem, list, node->next[list],
                                   &step);
     sim_require(world,
                 step.elems > 0 && step.elems <= node->problem.chunk_elems,
                 "step of %zu elements", step.elems);
     sim_require(world, step.channel >= 0 && step.channel < WEFTI_CHANNELS,
                 "channel %d", step.channel);
-    sim_require(world, world->grouping || track < WEFTI_FLAT_TRACKS,
-                "track %d of one level", track);
+    sim_require(world, world->grouping || list < WEFTI_FLAT_STEP_LISTS,
+                "list %d of one level", list);
     switch (step.kind) {
     case WEFTI_STEP_SEND:
-        done = run_send(world, node, track, &step);
+        done = run_send(world, node, list, &step);
         break;
     case WEFTI_STEP_RECV:
     case WEFTI_STEP_COMBINE:
-        done = run_receive(world, node, track, &step);
+        done = run_receive(world, node, list, &step);
         break;
-    case WEFTI_STEP_FOLD:
-        done = run_fold(world, node, track, &step);
+    case WEFTI_STEP_REDUCE:
+        done = run_reduce(world, node, list, &step);
         break;
     case WEFTI_STEP_RELAY:
-        done = run_relay(world, node, track, &step);
+        done = run_relay(world, node, list, &step);
         break;
     default:
-        run_local(world, node, track, &step);
+        run_local(world, node, list, &step);
         break;
     }
-    node->next[track] += done;
+    node->next[list] += done;
     return done;
 }

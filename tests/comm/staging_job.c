@@ -4,7 +4,7 @@
  */
 #include "tests/comm/staging_job.h"
 
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 #include "tests/seed.h"
 
 #include <string.h>
@@ -153,7 +153,7 @@ void staging_job_point(staging_job *job, unsigned char *const rooms[2])
 }
 
 /* Keeps the sign and the fraction of a float, and of the exponent one bit. */
-static void bring_near_one(weft_dtype dtype, unsigned char *at)
+static void bring_local_one(weft_dtype dtype, unsigned char *at)
 {
     switch (dtype) {
     case WEFT_DTYPE_F64:
@@ -191,6 +191,6 @@ void staging_fill(weft_dtype dtype, uint64_t seed, unsigned char *at,
     }
     for (size_t i = 0; weft_dtype_kind(dtype) == WEFT_KIND_FLOAT && i < bytes;
          i += elem_bytes) {
-        bring_near_one(dtype, at + i);
+        bring_local_one(dtype, at + i);
     }
 }

@@ -5,7 +5,7 @@
 #include "tests/comm/sums.h"
 
 #include "tests/comm/spread.h"
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -35,9 +35,9 @@ void sums_reference(unsigned char *dst, const unsigned char *const *sources,
     int count = number_hosts(hosts, nranks);
     const char *flat = getenv("WEFT_SUM_FLAT");
     if (count == 1 || count == nranks || (flat && strcmp(flat, "on") == 0)) {
-        reference_fold(dst, sources, (size_t)nranks, elems, dtype, redop);
+        reference_reduce(dst, sources, (size_t)nranks, elems, dtype, redop);
     } else {
-        reference_fold_hosts(dst, sources, hosts, (size_t)nranks, elems, dtype,
-                             redop);
+        reference_reduce_hosts(dst, sources, hosts, (size_t)nranks, elems,
+                               dtype, redop);
     }
 }

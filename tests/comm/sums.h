@@ -8,7 +8,7 @@
 
 #include "weft/types.h"
 
-/* As reference_fold of one level or two; the environment's WEFT_SUM_FLAT=on
+/* As reference_reduce of one level or two; the environment's WEFT_SUM_FLAT=on
  * makes it one. sources: of at most 64 ranks. */
 void sums_reference(unsigned char *dst, const unsigned char *const *sources,
                     int nranks, size_t elems, weft_dtype dtype,

@@ -127,7 +127,7 @@ static void spoil_flags(weft_comm_config *config)
     config->flags = 4;
 }
 
-static void spoil_lanes(weft_comm_config *config)
+static void spoil_op_slots(weft_comm_config *config)
 {
     config->ops_in_flight = 99;
 }
@@ -201,7 +201,7 @@ static void test_create_where_one_rank_cannot_build_fails_alike(void **state)
         {NULL, WEFT_ERR_INVALID, "rank 1: flags 0x4: allowed is 0", 0,
          spoil_flags},
         {NULL, WEFT_ERR_INVALID, "rank 1: ops_in_flight 99: allowed", 0,
-         spoil_lanes},
+         spoil_op_slots},
         {NULL, WEFT_ERR_INVALID, "rank 1: name \"a name of", 0, spoil_name},
         {NULL, WEFT_ERR_INVALID, "rank 1: timeout_ms -1: allowed", 0,
          spoil_limit},

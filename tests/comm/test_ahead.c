@@ -2,7 +2,7 @@
 /*
  * Goal: how far a rank sends ahead of one that is not ready to reduce: two
  * messages where ranks share memory, eight where they do not, as many as the
- * window holds of long ones; results are exact in each case.
+ * staging holds of long ones; results are exact in each case.
  *
  * Method: a reduce-scatter and an all-reduce of two ranks, of which rank 1 has
  * made nothing yet; what rank 0 has staged is read under the engine's lock.
@@ -52,15 +52,15 @@ static uint64_t count_sends(weft_comm *comm, bool *fits_out)
 {
     uint64_t sends = 0;
     pthread_mutex_lock(&comm->engine->lock);
-    for (int lane = 0; lane < WEFTI_LANES; lane++) {
-        const wefti_op *op = &comm->ops[lane];
+    for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        const wefti_op *op = &comm->ops[op_slot];
         if (op->state == WEFTI_OP_RUNNING) {
             size_t slots = 0;
             for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
                 slots += (size_t)op->slots[channel];
             }
             sends = op->sends[0];
-            *fits_out = slots * op->slot_bytes <= WEFTI_WINDOW_BYTES;
+            *fits_out = slots * op->slot_bytes <= WEFTI_STAGING_BYTES;
         }
     }
     pthread_mutex_unlock(&comm->engine->lock);
@@ -173,8 +173,9 @@ static void test_network_stages_eight_messages(void **state)
     run("apart", WEFT_COLLECTIVE_ALLREDUCE, 8192, 8);
 }
 
-/* A window holds eight of them: all, or what the second channel leaves. */
-static void test_long_messages_stage_what_a_window_holds(void **state)
+/* The staging buffer holds eight of them: all, or what the second channel
+ * leaves. */
+static void test_long_messages_stage_what_a_staging_holds(void **state)
 {
     (void)state;
     run("apart", WEFT_COLLECTIVE_REDUCESCATTER, LONG_BYTES, 8);
@@ -186,7 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shared_memory_stages_two_messages),
         cmocka_unit_test(test_network_stages_eight_messages),
-        cmocka_unit_test(test_long_messages_stage_what_a_window_holds),
+        cmocka_unit_test(test_long_messages_stage_what_a_staging_holds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

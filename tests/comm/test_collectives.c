@@ -52,7 +52,7 @@ enum {
 static const char *mode;
 static bool is_long;                     /* all sizes and types; on no shadow */
 static size_t chunk_bytes = CHUNK_BYTES; /* of small ones */
-static bool is_far; /* over a network: fewer worlds and counts */
+static bool is_remote; /* over a network: fewer worlds and counts */
 
 /* What one collective has for whom. */
 struct form {
@@ -432,7 +432,7 @@ static void sweep(struct probe *probe)
         WEFT_DTYPE_U64,    WEFT_DTYPE_F16, WEFT_DTYPE_F32,  WEFT_DTYPE_F8E5M2};
     size_t most = (size_t)MOST_ELEMS * MOST_RANKS / 4 / (size_t)probe->nranks;
     /* The first four have all sizes, which is what the network sees. */
-    size_t kinds = is_long && !is_far ? WEFTI_COUNT_OF(dtypes) : 4;
+    size_t kinds = is_long && !is_remote ? WEFTI_COUNT_OF(dtypes) : 4;
     for (size_t d = 0; d < kinds; d++) {
         hold(probe, dtypes[d]);
         size_t wide = elem_bytes(probe) == 2 ? 4 : elem_bytes(probe);
@@ -441,9 +441,8 @@ static void sweep(struct probe *probe)
                                  chunk, chunk + 1, 3 * chunk, MOST_ELEMS};
         size_t many = WEFTI_COUNT_OF(counts) - !is_long;
         for (size_t c = 0; c < many; c++) {
-            if ((!is_long || is_far) && (c + d) % (is_slow && is_far   ? 8
-                                                   : is_slow || is_far ? 4
-                                                                       : 2)) {
+            size_t stride = 2u << (is_slow + is_remote);
+            if ((!is_long || is_remote) && (c + d) % stride) {
                 continue;
             }
             probe->count = counts[c] < most ? counts[c] : most;
@@ -495,7 +494,7 @@ static int run_matrix(weft_comm *comm, void *context)
     probe.image_send = room(&probe, true);
     probe.image_recv = room(&probe, true);
     probe.got = room(&probe, true);
-    if (is_long || (!is_far && (!is_slow || probe.nranks == 2))) {
+    if (is_long || (!is_remote && (!is_slow || probe.nranks == 2))) {
         sweep(&probe);
     }
     weft_device *host = NULL;
@@ -544,8 +543,8 @@ static int run_worlds(void)
     bool shadow = strcmp(mode, "shadow") == 0; /* all runs late there */
     if (!is_long) {
         bool threads = strcmp(mode, "threads") == 0;
-        size_t many = is_slow || is_far ? 2 : threads ? 5 : 4;
-        bool later = is_far || (is_slow && !threads && !shadow);
+        size_t many = is_slow || is_remote ? 2 : threads ? 5 : 4;
+        bool later = is_remote || (is_slow && !threads && !shadow);
         many = !shadow ? many : getenv("WEFT_TEST_LONG") ? 5 : 1;
         for (size_t i = later; i < many; i++) {
             failures += run_world(some[i]);
@@ -566,13 +565,14 @@ static void test_collectives_default_choice_exact(void **state)
     assert_int_equal(run_worlds(), 0);
 }
 
-/* Many messages of everything, nothing in one shot; far, also in two hops. */
+/* Many messages of everything, none in one shot; remote, also in two hops. */
 static void test_collectives_small_chunks_exact(void **state)
 {
     (void)state;
     setenv("WEFT_ALGO",
-           is_far ? "alltoall:two_hop/pairwise,gather:pairwise,scatter:pairwise"
-                  : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
+           is_remote
+               ? "alltoall:two_hop/pairwise,gather:pairwise,scatter:pairwise"
+               : "alltoall:pairwise,gather:pairwise,scatter:pairwise",
            1);
     char bytes[32];
     snprintf(bytes, sizeof(bytes), "%zu", chunk_bytes);
@@ -587,7 +587,7 @@ int main(int count, char **arguments)
     mode = count > 1 ? arguments[1] : "threads";
     is_long = getenv("WEFT_TEST_LONG") && strcmp(mode, "shadow") != 0;
     is_slow = SANITIZED && !getenv("WEFT_TEST_WHOLE");
-    is_far = spread_is_wide();
+    is_remote = spread_is_wide();
     if (strcmp(mode, "shadow") == 0) {
         setenv("WEFT_SPIN_US", "0", 0); /* the device needs a core, too */
         chunk_bytes = SHADOW_CHUNK_BYTES;

@@ -212,20 +212,20 @@ static void test_create_wrong_config_refused_by_name(void **state)
     assert_null(comm);
 }
 
-/* Everybody sends everybody many letters before anybody receives. */
-static int many_letters(weft_comm *comm, void *context)
+/* Everybody sends everybody many messages before anybody receives. */
+static int many_messages(weft_comm *comm, void *context)
 {
     (void)context;
-    enum { LETTERS = 40, WORDS = 300 };
+    enum { MESSAGES = 40, WORDS = 300 };
     int rank = weft_comm_get_rank(comm), nranks = weft_comm_get_nranks(comm);
     weft_device *device;
     weft_stream *sending;
     int failures = weft_device_open("host", 0, &device) != WEFT_OK ||
                    weft_stream_create(device, 0, &sending) != WEFT_OK;
-    int32_t *out = malloc((size_t)nranks * LETTERS * WORDS * sizeof(*out));
+    int32_t *out = malloc((size_t)nranks * MESSAGES * WORDS * sizeof(*out));
     for (int peer = 0; peer < nranks; peer++) {
-        for (int i = 0; i < LETTERS; i++) {
-            int32_t *words = out + (peer * LETTERS + i) * WORDS;
+        for (int i = 0; i < MESSAGES; i++) {
+            int32_t *words = out + (peer * MESSAGES + i) * WORDS;
             for (int w = 0; w < WORDS; w++) {
                 words[w] = rank * 1000000 + i * 1000 + w;
             }
@@ -233,7 +233,7 @@ static int many_letters(weft_comm *comm, void *context)
                                   sending) != WEFT_OK;
         }
     }
-    for (int i = 0; i < LETTERS; i++) {
+    for (int i = 0; i < MESSAGES; i++) {
         for (int peer = nranks - 1; peer >= 0; peer--) {
             int32_t words[WORDS];
             memset(words, 0xA5, sizeof(words));
@@ -251,15 +251,15 @@ static int many_letters(weft_comm *comm, void *context)
     return failures > 63 ? 63 : failures;
 }
 
-static void test_letters_many_before_any_is_read_in_order(void **state)
+static void test_messages_many_before_any_is_read_in_order(void **state)
 {
     (void)state;
-    struct world world = {.nranks = 3, .call = many_letters};
+    struct world world = {.nranks = 3, .call = many_messages};
     assert_int_equal(world_run_threads(&world), 0);
     assert_int_equal(world_run_processes(&world), 0);
 }
 
-static int letters_differ(weft_comm *comm, void *context)
+static int messages_differ(weft_comm *comm, void *context)
 {
     (void)context;
     float data[4] = {0};
@@ -274,10 +274,10 @@ static int letters_differ(weft_comm *comm, void *context)
            !strstr(weft_error_text(), "rank 0 posted send of 4 f32");
 }
 
-static void test_letters_other_count_mismatch_named(void **state)
+static void test_messages_other_count_mismatch_named(void **state)
 {
     (void)state;
-    struct world world = {.nranks = 2, .call = letters_differ};
+    struct world world = {.nranks = 2, .call = messages_differ};
     assert_int_equal(world_run_threads(&world), 0);
 }
 
@@ -401,8 +401,8 @@ int main(void)
         cmocka_unit_test(test_split_fifty_times_each_usable),
         cmocka_unit_test(test_post_wrong_arguments_refused_by_name),
         cmocka_unit_test(test_create_wrong_config_refused_by_name),
-        cmocka_unit_test(test_letters_many_before_any_is_read_in_order),
-        cmocka_unit_test(test_letters_other_count_mismatch_named),
+        cmocka_unit_test(test_messages_many_before_any_is_read_in_order),
+        cmocka_unit_test(test_messages_other_count_mismatch_named),
         cmocka_unit_test(test_dump_names_last_operations_of_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

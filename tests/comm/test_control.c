@@ -131,14 +131,15 @@ static void tell(const weft_comm *comm, int port)
     close(peer.fd);
 }
 
-/* The fate of a rank beyond the last: who says that is not listened to. */
+/* The outcome of a rank beyond the last: who says that is not listened to. */
 static void tell_of_nobody(const weft_comm *comm, int port)
 {
     const wefti_secret secret = key_of(comm);
-    const wefti_note notes[] = {
-        {.kind = WEFTI_NOTE_PRESENT, .rank = 0},
-        {.kind = WEFTI_NOTE_FATE, .rank = RANKS, .fate = WEFTI_FATE_DEAD},
-        {.kind = WEFTI_NOTE_PING, .serial = 7}};
+    const wefti_note notes[] = {{.kind = WEFTI_NOTE_PRESENT, .rank = 0},
+                                {.kind = WEFTI_NOTE_RANK_OUTCOME,
+                                 .rank = RANKS,
+                                 .outcome = WEFTI_RANK_OUTCOME_DEAD},
+                                {.kind = WEFTI_NOTE_PING, .serial = 7}};
     raw_peer peer;
     raw_require(raw_greet(&peer, port, &secret));
     for (int i = 0; i < 3; i++) {
@@ -170,8 +171,8 @@ static int endure(weft_comm *comm, void *context)
     failures +=
         weft_comm_get_fault(comm, &fault) != WEFT_OK || fault.status != WEFT_OK;
     for (int other = 0; other < RANKS; other++) {
-        failures += wefti_control_get_fate(comm->engine->control, other) !=
-                    WEFTI_FATE_NONE;
+        failures += wefti_control_get_outcome(comm->engine->control, other) !=
+                    WEFTI_RANK_OUTCOME_NONE;
     }
     failures += weft_barrier(comm, NULL) != WEFT_OK;
     if (rank == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: the corners of operations: ranks that cut differently, peers that have
- * left or not come, gates where nothing is sent or received, empty letters,
+ * left or not come, gates where nothing is sent or received, empty messages,
  * splits and copies that are refused, a job that was stopped as a whole.
  *
  * Method: threads as ranks (processes where they are stopped); each corner is
@@ -178,7 +178,7 @@ static void test_left_peer_whose_data_are_under_way_not_blamed(void **state)
     unsetenv("WEFT_EMULATE_GBPS");
 }
 
-/* Every operation of the root is done but not read: its lanes run out. */
+/* Every operation of the root is done but not read: its op slots run out. */
 static int send_to_the_absent(weft_comm *comm, void *context)
 {
     (void)context;
@@ -221,7 +221,7 @@ static void test_barrier_any_count_nobody_leaves_early(void **state)
     assert_int_equal(run(2, barrier_with_count, 0), 0);
 }
 
-/* One gate chunk however large; again and again in the same lanes. */
+/* One gate chunk however large; again and again in the same op slots. */
 static int huge_gate_elems(weft_comm *comm, weft_gate *gate)
 {
     static _Thread_local float data[ELEMS];
@@ -258,8 +258,8 @@ static int idle_gates(weft_comm *comm, weft_gate *gate, size_t count)
     return failures;
 }
 
-/* An empty letter waits for its peer, whatever its gate says. */
-static int empty_letter(weft_comm *comm, weft_gate *gate)
+/* An empty message waits for its peer, whatever its gate says. */
+static int empty_message(weft_comm *comm, weft_gate *gate)
 {
     bool first = weft_comm_get_rank(comm) == 0;
     weft_op op = plain_op(first ? WEFT_COLLECTIVE_SEND : WEFT_COLLECTIVE_RECV,
@@ -282,7 +282,7 @@ static int gates(weft_comm *comm, void *context)
     failures += huge_gate_elems(comm, gate);
     failures += idle_gates(comm, gate, 8);
     failures += idle_gates(comm, gate, ELEMS);
-    failures += empty_letter(comm, gate);
+    failures += empty_message(comm, gate);
     weft_gate_destroy(gate);
     weft_device_close(device);
     return failures;

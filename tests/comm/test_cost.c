@@ -56,7 +56,7 @@ static wefti_grouping *make_hosts(int hosts, int locals)
 
 typedef struct tally {
     double local_messages, network_messages;
-    double copied_elems, folded_elems;
+    double copied_elems, reduced_elems;
 } tally;
 
 static int locals_of_scene; /* ranks of a host */
@@ -104,17 +104,17 @@ static void count_step(const wefti_problem *problem, const wefti_step *step,
         break;
     case WEFTI_STEP_RELAY:
         count_reads(problem, step, sources, own);
-        own->folded_elems += elems * wefti_peer_count(problem, sources);
+        own->reduced_elems += elems * wefti_peer_count(problem, sources);
         count_send(problem, step, own);
         own->copied_elems += elems;
         break;
-    case WEFTI_STEP_FOLD:
+    case WEFTI_STEP_REDUCE:
         count_reads(problem, step, sources, own);
-        own->folded_elems += elems * wefti_peer_count(problem, sources);
+        own->reduced_elems += elems * wefti_peer_count(problem, sources);
         break;
     case WEFTI_STEP_COMBINE:
         count_reads(problem, step, step->peer, own);
-        own->folded_elems += elems;
+        own->reduced_elems += elems;
         break;
     case WEFTI_STEP_RECV:
         count_reads(problem, step, step->peer, own);
@@ -130,10 +130,10 @@ static void count_step(const wefti_problem *problem, const wefti_step *step,
 
 /* A message between hosts weighs most, then one inside, then a KiB. */
 static double weigh(double local_messages, double network_messages,
-                    double copied_bytes, double folded_bytes)
+                    double copied_bytes, double reduced_bytes)
 {
     return 150 * local_messages + 4000 * network_messages +
-           0.1 * (copied_bytes + folded_bytes);
+           0.1 * (copied_bytes + reduced_bytes);
 }
 
 /* The most that a rank does; the hosts' links are filled. */
@@ -144,16 +144,16 @@ static double weigh_lists(const wefti_pattern *pattern, wefti_problem problem)
     memset(link_in, 0, sizeof(link_in));
     for (problem.rank = 0; problem.rank < problem.nranks; problem.rank++) {
         tally own = {0};
-        for (int track = 0; track < WEFTI_TRACKS; track++) {
-            size_t count = pattern->step_count(&problem, track);
+        for (int list = 0; list < WEFTI_STEP_LISTS; list++) {
+            size_t count = pattern->step_count(&problem, list);
             for (size_t i = 0; i < count; i++) {
                 wefti_step step;
-                pattern->step_at(&problem, track, i, &step);
+                pattern->step_at(&problem, list, i, &step);
                 count_step(&problem, &step, &own);
             }
         }
         double work = weigh(own.local_messages, own.network_messages,
-                            4 * own.copied_elems, 4 * own.folded_elems);
+                            4 * own.copied_elems, 4 * own.reduced_elems);
         most = work > most ? work : most;
     }
     return most;
@@ -175,7 +175,7 @@ static int compare(const wefti_pattern *pattern, const wefti_problem *problem)
     wefti_sizes sizes = wefti_sizes_of(problem, 4);
     pattern->cost(problem, &sizes, &cost);
     double work = weigh(cost.local_messages, cost.network_messages,
-                        cost.copied_bytes, cost.folded_bytes);
+                        cost.copied_bytes, cost.reduced_bytes);
     double really = weigh_lists(pattern, *problem);
     double link = fullest_link();
     bool right = work >= 0.7 * really && work <= 1.4 * really &&

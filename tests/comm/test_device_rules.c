@@ -32,7 +32,7 @@
 enum {
     RANKS = 2,
     ELEMS = 1 << 18,
-    LETTERS = ELEMS * 4 / WEFTI_LETTER_BYTES, /* of a message of ELEMS */
+    FETCHES = ELEMS * 4 / WEFTI_P2P_SLOT_BYTES, /* of a message of ELEMS */
     MESSAGES = 5,
     REDUCTIONS = 5,
     PILE = 80,
@@ -46,7 +46,7 @@ static struct {
     _Atomic size_t calls;
     _Atomic size_t fetches, stores; /* of the spied rank's arena */
     _Atomic size_t fetches_ahead;   /* asked for before the last was used */
-    _Atomic size_t letters;         /* fetched into its letters */
+    _Atomic size_t fetched;         /* fetched into its messages */
     weft_gate *_Atomic hold;        /* epoch: how many of these may be done */
     _Atomic size_t refused;         /* calls on that gate */
 } seen;
@@ -90,29 +90,29 @@ static void look_at_bounce(const weft_comm *comm, const void *dst,
     }
 }
 
-static bool is_letter(const weft_comm *comm, const void *dst)
+static bool is_message(const weft_comm *comm, const void *dst)
 {
     const unsigned char *own = comm->fabric.shared.regions[comm->rank];
     const wefti_layout *layout = &comm->fabric.shared.layout;
-    return is_in(dst, own + layout->letters,
-                 layout->region_bytes - layout->letters);
+    return is_in(dst, own + layout->p2p_staging,
+                 layout->region_bytes - layout->p2p_staging);
 }
 
-static void raise_hold(uint64_t letters)
+static void raise_hold(uint64_t messages)
 {
-    if (letters > 0 && weft_gate_signal(atomic_load(&seen.hold), 0, letters,
-                                        NULL) != WEFT_OK) {
+    if (messages > 0 && weft_gate_signal(atomic_load(&seen.hold), 0, messages,
+                                         NULL) != WEFT_OK) {
         atomic_fetch_add(&seen.refused, 1);
     }
 }
 
 /* The copy that is put into the stream next is done no sooner than the one
  * behind it has been asked for, unless it is its message's last. */
-static void hold_letter(weft_stream *stream)
+static void hold_message(weft_stream *stream)
 {
-    const size_t letters = atomic_fetch_add(&seen.letters, 1) + 1;
-    raise_hold(letters % LETTERS ? letters - 1 : letters);
-    if (weft_gate_wait(atomic_load(&seen.hold), 0, letters, stream) !=
+    const size_t messages = atomic_fetch_add(&seen.fetched, 1) + 1;
+    raise_hold(messages % FETCHES ? messages - 1 : messages);
+    if (weft_gate_wait(atomic_load(&seen.hold), 0, messages, stream) !=
         WEFT_OK) {
         atomic_fetch_add(&seen.refused, 1);
     }
@@ -123,8 +123,8 @@ static weft_status spy_copy(weft_stream *stream, void *dst, const void *src,
 {
     weft_comm *comm = atomic_load(&seen.comm);
     look();
-    if (comm && atomic_load(&seen.hold) && is_letter(comm, dst)) {
-        hold_letter(stream);
+    if (comm && atomic_load(&seen.hold) && is_message(comm, dst)) {
+        hold_message(stream);
     } else if (comm) {
         look_at_bounce(comm, dst, src);
     }
@@ -418,7 +418,7 @@ static int send_under_spy(weft_comm *comm, void *context)
     }
     /* The receiver's time is up: the sender's stream goes on. */
     if (failures && atomic_load(&seen.hold)) {
-        raise_hold(MESSAGES * LETTERS);
+        raise_hold(MESSAGES * FETCHES);
     }
     failures += expect(weft_barrier(comm, NULL), WEFT_OK, NULL);
     if (sends) {
@@ -429,7 +429,7 @@ static int send_under_spy(weft_comm *comm, void *context)
     return failures;
 }
 
-/* Where a letter is fetched only when the one before has been sent, the second
+/* Where a message is fetched only when the one before has been sent, the second
  * never comes. */
 static void test_send_next_chunk_fetched_before_last_is_sent(void **state)
 {
@@ -437,7 +437,7 @@ static void test_send_next_chunk_fetched_before_last_is_sent(void **state)
     struct plan plan = {.spied = true};
     start_spying();
     run(&plan, send_under_spy);
-    assert_int_equal(atomic_load(&seen.letters), MESSAGES * LETTERS);
+    assert_int_equal(atomic_load(&seen.fetched), MESSAGES * FETCHES);
     assert_int_equal(atomic_load(&seen.refused), 0);
 }
 

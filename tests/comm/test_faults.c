@@ -246,7 +246,7 @@ static int rounds(void)
     return getenv("WEFT_TEST_LONG") ? 20 : 1;
 }
 
-static bool is_short_and_far(void)
+static bool is_short_and_remote(void)
 {
     return getenv("WEFT_DOMAIN") && !getenv("WEFT_TEST_LONG");
 }
@@ -265,7 +265,7 @@ static void strike_some(int signal_number, const char *name, int strikes)
 static void test_faults_kill_each_rank_each_phase_named(void **state)
 {
     (void)state;
-    if (is_short_and_far()) {
+    if (is_short_and_remote()) {
         strike_some(SIGKILL, "SIGKILL", 2 * RANKS);
         return;
     }
@@ -275,7 +275,7 @@ static void test_faults_kill_each_rank_each_phase_named(void **state)
 static void test_faults_stop_each_rank_each_phase_named(void **state)
 {
     (void)state;
-    if (is_short_and_far()) {
+    if (is_short_and_remote()) {
         strike_some(SIGSTOP, "SIGSTOP", 1);
         return;
     }

@@ -69,16 +69,15 @@ static wefti_problem problem_of(const struct plan *plan, int rank, size_t chunk)
 }
 
 /* Each part from its begin to its end, in steps of at most a chunk. */
-static void walk_track(const struct plan *plan, int rank, int track,
-                       size_t chunk)
+static void walk_list(const struct plan *plan, int rank, int list, size_t chunk)
 {
     wefti_problem problem = problem_of(plan, rank, chunk);
-    bool out = track == 0;
+    bool out = list == 0;
     size_t next[MOST_RANKS] = {0};
-    size_t steps = wefti_pattern_pairwise.step_count(&problem, track);
+    size_t steps = wefti_pattern_pairwise.step_count(&problem, list);
     for (size_t i = 0; i < steps; i++) {
         wefti_step step;
-        wefti_pattern_pairwise.step_at(&problem, track, i, &step);
+        wefti_pattern_pairwise.step_at(&problem, list, i, &step);
         size_t begin = out ? step.src_elem : step.dst_elem;
         size_t place = plan->displs[rank][!out][step.peer] + next[step.peer];
         assert_int_equal(begin, place);
@@ -87,9 +86,9 @@ static void walk_track(const struct plan *plan, int rank, int track,
         next[step.peer] += step.elems;
     }
     for (int p = 0; p < plan->nranks; p++) {
-        size_t all = track == 2 && p != rank   ? 0
-                     : track != 2 && p == rank ? 0
-                                               : plan->counts[rank][!out][p];
+        size_t all = list == 2 && p != rank   ? 0
+                     : list != 2 && p == rank ? 0
+                                              : plan->counts[rank][!out][p];
         assert_int_equal(next[p], all);
     }
 }
@@ -98,8 +97,8 @@ static void walk(struct plan *plan, size_t chunk)
 {
     lay_out(plan);
     for (int rank = 0; rank < plan->nranks; rank++) {
-        for (int track = 0; track < WEFTI_FLAT_TRACKS; track++) {
-            walk_track(plan, rank, track, chunk);
+        for (int list = 0; list < WEFTI_FLAT_STEP_LISTS; list++) {
+            walk_list(plan, rank, list, chunk);
         }
     }
 }
@@ -144,15 +143,15 @@ static void test_even_counts_beyond_int_complete(void **state)
                                  .count = count,
                                  .chunk_elems = chunk};
         for (problem.rank = 0; problem.rank < 4; problem.rank++) {
-            for (int track = 0; track < WEFTI_TRACKS; track++) {
+            for (int list = 0; list < WEFTI_STEP_LISTS; list++) {
                 size_t steps =
-                    wefti_pattern_pairwise.step_count(&problem, track);
+                    wefti_pattern_pairwise.step_count(&problem, list);
                 for (size_t i = 0; i < steps; i++) {
                     wefti_step step;
-                    wefti_pattern_pairwise.step_at(&problem, track, i, &step);
-                    *(track == 0   ? &sent
-                      : track == 1 ? &got
-                                   : &copied) += step.elems;
+                    wefti_pattern_pairwise.step_at(&problem, list, i, &step);
+                    *(list == 0   ? &sent
+                      : list == 1 ? &got
+                                  : &copied) += step.elems;
                 }
             }
         }
@@ -233,18 +232,18 @@ static void size_up(struct sized *sized, size_t scale, size_t elems,
 }
 
 /* How many steps were compared. */
-static size_t compare_tracks(const wefti_pattern *pattern,
-                             const struct sized *small,
-                             const struct sized *large)
+static size_t compare_lists(const wefti_pattern *pattern,
+                            const struct sized *small,
+                            const struct sized *large)
 {
     size_t compared = 0;
-    for (int track = 0; track < WEFTI_TRACKS; track++) {
-        size_t steps = pattern->step_count(&small->problem, track);
-        assert_int_equal(pattern->step_count(&large->problem, track), steps);
+    for (int list = 0; list < WEFTI_STEP_LISTS; list++) {
+        size_t steps = pattern->step_count(&small->problem, list);
+        assert_int_equal(pattern->step_count(&large->problem, list), steps);
         for (size_t i = 0; i < steps; i++) {
             wefti_step one, other;
-            pattern->step_at(&small->problem, track, i, &one);
-            pattern->step_at(&large->problem, track, i, &other);
+            pattern->step_at(&small->problem, list, i, &one);
+            pattern->step_at(&large->problem, list, i, &other);
             assert_int_equal(one.kind, other.kind);
             assert_int_equal(one.src, other.src);
             assert_int_equal(one.dst, other.dst);
@@ -281,7 +280,7 @@ static void test_every_pattern_of_huge_counts_is_the_small_one(void **state)
                 struct sized large = small;
                 size_up(&small, 1, 960, chunk);
                 size_up(&large, times, 960, chunk);
-                compared += compare_tracks(wefti_patterns[i], &small, &large);
+                compared += compare_lists(wefti_patterns[i], &small, &large);
             }
             assert_true(compared > before || small.problem.nranks == 1);
         }
@@ -289,7 +288,7 @@ static void test_every_pattern_of_huge_counts_is_the_small_one(void **state)
     print_message("%zu steps compared\n", compared);
 }
 
-/* Address space of many bytes that is WINDOW bytes of memory, repeated. */
+/* Address space of many bytes that is STAGING bytes of memory, repeated. */
 static const size_t window_bytes = (size_t)16 << 20;
 
 static unsigned char *map_again_and_again(size_t bytes)

@@ -173,13 +173,13 @@ static weft_comm *build_end(int rank, int nranks, int host_ranks)
 static void check_shape(const weft_comm *comm, int host_ranks)
 {
     const wefti_shared *shared = &comm->fabric.shared;
-    assert_int_equal(comm->near_count, host_ranks);
-    assert_int_equal(shared->layout.near_ranks, host_ranks);
+    assert_int_equal(comm->local_count, host_ranks);
+    assert_int_equal(shared->layout.local_ranks, host_ranks);
     assert_int_equal(comm->grouping->host_count, comm->nranks / host_ranks);
     for (int peer = 0; peer < comm->nranks; peer++) {
-        const bool near = peer / host_ranks == comm->rank / host_ranks;
-        assert_int_equal(shared->places[peer], near ? peer % host_ranks : -1);
-        assert_int_equal(wefti_fabric_is_far(&comm->fabric, peer), !near);
+        const bool local = peer / host_ranks == comm->rank / host_ranks;
+        assert_int_equal(shared->places[peer], local ? peer % host_ranks : -1);
+        assert_int_equal(wefti_fabric_is_remote(&comm->fabric, peer), !local);
     }
 }
 
@@ -247,7 +247,7 @@ static void test_build_4096_ranks_has_an_end(void **state)
     assert_int_equal(swallowed, 2 * 4088); /* that it leaves, and farewell */
 }
 
-static void test_map_far_ranks_take_little_each(void **state)
+static void test_map_remote_ranks_take_little_each(void **state)
 {
     (void)state;
     const wefti_layout few = wefti_layout_plan(2048, 8);
@@ -295,9 +295,9 @@ static int measure_second(weft_comm *comm, void *context)
     }
     const size_t mapped = read_vm_bytes() - before;
     const size_t planned = wefti_comm_map_bytes(
-        &comm->tuning, comm->nranks, comm->near_count, comm->grouping);
+        &comm->tuning, comm->nranks, comm->local_count, comm->grouping);
     const size_t most = planned + second->heap_bytes + SLACK_MIB * MIB;
-    int failures = comm->near_count != 2;
+    int failures = comm->local_count != 2;
     failures += mapped > most;
     failures += exchange(second);
     if (failures || comm->rank == 0) {
@@ -319,7 +319,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_map_of_processes_is_what_was_planned),
-        cmocka_unit_test(test_map_far_ranks_take_little_each),
+        cmocka_unit_test(test_map_remote_ranks_take_little_each),
         cmocka_unit_test(test_map_512_ranks_on_64_hosts_is_under_1_gib),
         cmocka_unit_test(test_build_4096_ranks_has_an_end),
     };

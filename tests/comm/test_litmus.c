@@ -65,8 +65,10 @@ typedef struct link {
     _Atomic uint64_t last; /* the sender's last, plus 1, once it is known */
 } link_state;
 
-static const wefti_fabric_path to_reader = {.peer = 1, .ring = 3, .channel = 1};
-static const wefti_fabric_path to_sender = {.peer = 0, .ring = 3, .channel = 1};
+static const wefti_fabric_path to_reader = {
+    .peer = 1, .op_slot = 3, .channel = 1};
+static const wefti_fabric_path to_sender = {
+    .peer = 0, .op_slot = 3, .channel = 1};
 
 static void *send_messages(void *argument)
 {
@@ -139,7 +141,8 @@ static void start_link_at(link_state *link, uint64_t start)
     link->ends[0].posted[wefti_fabric_cell(&to_reader)] = start;
     link->ends[1].taken[wefti_fabric_cell(&to_sender)] = start;
     atomic_store(wefti_shared_get_consumed(&link->ends[0].shared, 1, 0,
-                                           to_reader.ring, to_reader.channel),
+                                           to_reader.op_slot,
+                                           to_reader.channel),
                  start);
 }
 

@@ -345,7 +345,7 @@ static void test_mem_put_from_device_memory_exact(void **state)
 }
 
 /* Beyond 2^32 bytes; only touched pages exist. */
-static int far_offset(weft_comm *comm, void *context)
+static int remote_offset(weft_comm *comm, void *context)
 {
     (void)context;
     size_t bytes = (size_t)6 << 30, offset = ((size_t)5 << 30) + 13;
@@ -367,7 +367,7 @@ static int far_offset(weft_comm *comm, void *context)
 static void test_mem_beyond_four_gib_exact(void **state)
 {
     (void)state;
-    struct world world = {.nranks = 2, .call = far_offset};
+    struct world world = {.nranks = 2, .call = remote_offset};
     assert_int_equal(run(&world), 0);
 }
 
@@ -381,8 +381,8 @@ static int bad_arguments(weft_comm *comm, void *context)
     failures += weft_mem_get_bytes(mem) != 100;
     failures += weft_mem_get_peer_base(mem, 2) != NULL;
     failures += weft_mem_get_peer_base(mem, rank) != weft_mem_get_base(mem);
-    bool near = !spread_parts(0, 1);
-    failures += (weft_mem_get_peer_base(mem, 1 - rank) != NULL) != near;
+    bool local = !spread_parts(0, 1);
+    failures += (weft_mem_get_peer_base(mem, 1 - rank) != NULL) != local;
     failures += expect(weft_mem_put(mem, 90, data, 11, WEFT_DTYPE_U8, 1, NULL),
                        WEFT_ERR_INVALID, "dst_offset 90 and 11 u8");
     failures += expect(weft_mem_put(mem, 101, data, 0, WEFT_DTYPE_U8, 1, NULL),
@@ -510,7 +510,7 @@ static int come_and_go(weft_comm *comm, void *context)
     memset(weft_mem_get_base(kept), POISON, BYTES);
     failures += weft_comm_get_bytes(comm, &with) != WEFT_OK;
     failures += with.shared_bytes < without.shared_bytes + BYTES;
-    const uint64_t parts = (uint64_t)comm->near_count; /* of this domain */
+    const uint64_t parts = (uint64_t)comm->local_count; /* of this domain */
     failures += with.reserved_bytes < without.reserved_bytes + parts * BYTES;
     failures +=
         with.reserved_bytes >= without.reserved_bytes + (parts + 1) * BYTES;

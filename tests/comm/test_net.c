@@ -327,16 +327,16 @@ static void test_net_payload_counted_to_the_byte(void **state)
     assert_int_equal(world_run_threads(&world), 0);
 }
 
-/* A root may be as many operations ahead of a reader as there are lanes,
+/* A root may be as many operations ahead of a reader as there are op slots,
  * also of one that has not said of the last few that it has done them. */
 static int go_ahead(weft_comm *comm, void *context)
 {
-    enum { TOGETHER = 7, LANES = 16, WAIT_MS = 10000 };
+    enum { TOGETHER = 7, OP_SLOTS = 16, WAIT_MS = 10000 };
     _Atomic bool *ahead = context;
     const bool reads = weft_comm_get_rank(comm) == 1;
     int32_t word = 7;
     int failures = 0;
-    for (int i = 0; i < TOGETHER + LANES; i++) {
+    for (int i = 0; i < TOGETHER + OP_SLOTS; i++) {
         bool away = reads && i == TOGETHER;
         for (int ms = 0; away && !atomic_load(ahead) && ms < WAIT_MS; ms++) {
             (void)poll(NULL, 0, 1);

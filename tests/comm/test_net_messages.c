@@ -35,7 +35,7 @@ enum {
     PARTS = 16,
     PART_BYTES = 128 << 10, /* as a chunk is */
     BYTES = PARTS * PART_BYTES,
-    LETTERS = BYTES / WEFTI_LETTER_BYTES,
+    MESSAGES = BYTES / WEFTI_P2P_SLOT_BYTES,
     ASIDE = 4, /* that an operation has besides: its entry, its end */
     LIMIT_S = 60
 };
@@ -66,7 +66,7 @@ static uint64_t count_sent(const part *self)
     return self->comm->fabric.lines[1 - self->comm->rank].sent;
 }
 
-static weft_p2p letter(part *self, weft_p2p_kind kind)
+static weft_p2p message(part *self, weft_p2p_kind kind)
 {
     const bool sends = kind == WEFT_P2P_SEND;
     return (weft_p2p){.size_bytes = sizeof(weft_p2p),
@@ -92,8 +92,8 @@ static weft_status begin(part *self, traffic kind)
                             .class_id = WEFT_CLASS_DP};
         return weft_op_begin(&op, 1, self->comm, &self->request);
     }
-    const weft_p2p list[] = {letter(self, WEFT_P2P_SEND),
-                             letter(self, WEFT_P2P_RECV)};
+    const weft_p2p list[] = {message(self, WEFT_P2P_SEND),
+                             message(self, WEFT_P2P_RECV)};
     const bool both = kind == BOTH_WAYS;
     return weft_p2p_begin(list + (!both && self->comm->rank == 1), both ? 2 : 1,
                           self->comm, &self->request);
@@ -255,13 +255,13 @@ static void check(traffic kind, const uint64_t most[RANKS])
 static void test_receiver_says_little_one_way(void **state)
 {
     (void)state;
-    check(ONE_WAY, (uint64_t[]){LETTERS + ASIDE, LETTERS / 2 + ASIDE});
+    check(ONE_WAY, (uint64_t[]){MESSAGES + ASIDE, MESSAGES / 2 + ASIDE});
 }
 
 static void test_receiver_that_sends_says_little_more(void **state)
 {
     (void)state;
-    const uint64_t most = LETTERS + LETTERS / 2 + ASIDE;
+    const uint64_t most = MESSAGES + MESSAGES / 2 + ASIDE;
     check(BOTH_WAYS, (uint64_t[]){most, most});
 }
 

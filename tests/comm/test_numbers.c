@@ -27,8 +27,8 @@
 
 enum {
     RANKS = 4,
-    ROUNDS = 3 * WEFTI_LANES, /* of four operations */
-    OPS_SHORT = 70,           /* of the number, when it starts */
+    ROUNDS = 3 * WEFTI_OP_SLOTS, /* of four operations */
+    OPS_SHORT = 70,              /* of the number, when it starts */
     MESSAGES_SHORT = 2,
     SMALL = 5,
     LARGE = 200000
@@ -54,7 +54,7 @@ static void age(weft_comm *comm, uint64_t ops, uint64_t messages)
         }
         comm->queues[rank].number = messages;
         comm->queues[RANKS + rank].number = messages;
-        for (int ring = 0; ring < WEFTI_RINGS; ring++) {
+        for (int ring = 0; ring < WEFTI_ALL_SLOTS; ring++) {
             for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
                 wefti_fabric_path path = {rank, ring, channel};
                 fabric->posted[wefti_fabric_cell(&path)] = messages;
@@ -134,7 +134,7 @@ static int check_passed(weft_comm *comm, uint64_t goal)
     int next = (weft_comm_get_rank(comm) + 1) % RANKS;
     bool passed = false;
     pthread_mutex_lock(&comm->engine->lock);
-    for (int ring = 0; ring < WEFTI_LANES; ring++) {
+    for (int ring = 0; ring < WEFTI_OP_SLOTS; ring++) {
         for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
             wefti_fabric_path path = {next, ring, channel};
             passed = passed || fabric->posted[wefti_fabric_cell(&path)] > goal;

@@ -48,8 +48,8 @@ enum {
 static const char *mode;
 static bool is_long;
 static bool is_shadow;
-static bool is_far; /* over a network: fewer worlds, and in each of the */
-static int third;   /* three tests a third of the pairs of type and reduction */
+static bool is_remote; /* over a network: fewer worlds, and in each of the */
+static int third; /* three tests a third of the pairs of type and reduction */
 
 /* The one form of three in which --long leaves nothing out. */
 static bool is_whole_form(void)
@@ -371,7 +371,7 @@ static void sweep_large(struct probe *probe)
     }
     for (int dtype = 0; dtype < WEFT_DTYPE_COUNT; dtype++) {
         bool mine = dtype == probe->nranks % WEFT_DTYPE_COUNT;
-        if (mine || (is_long && !is_far)) {
+        if (mine || (is_long && !is_remote)) {
             probe->count = elems / (size_t)probe->nranks;
             probe->dtype = (weft_dtype)dtype;
             probe->redop = WEFT_REDOP_SUM;
@@ -386,8 +386,8 @@ static void sweep(struct probe *probe)
     static const size_t counts[] = {0, 1, 37, 1021, 6007, 70001};
     /* All but the largest with each pair of type and reduction, in one of the
      * forms; else each pair with one of the counts. */
-    bool whole = is_long && !is_far && !probe->stream && is_whole_form();
-    size_t many = whole ? 6 : is_slow || is_far ? 4 : 5;
+    bool whole = is_long && !is_remote && !probe->stream && is_whole_form();
+    size_t many = whole ? 6 : is_slow || is_remote ? 4 : 5;
     unsigned turn_root = 0;
     int pairs = WEFT_DTYPE_COUNT * WEFT_REDOP_COUNT;
     for (size_t c = 0; c < many; c++) {
@@ -399,7 +399,7 @@ static void sweep(struct probe *probe)
             probe->root = (int)(turn_root++ % (unsigned)probe->nranks);
             if (!weft_redop_applies(probe->redop, probe->dtype) ||
                 !(turn == c || (whole && c + 1 < many)) ||
-                (is_far && (pair + (int)c) % 3 != third)) {
+                (is_remote && (pair + (int)c) % 3 != third)) {
                 continue;
             }
             probe_all(probe);
@@ -449,7 +449,7 @@ static int run_matrix(weft_comm *comm, void *context)
     probe.recv = recv + GUARD_BYTES + 3;
     probe.host_send = malloc(probe.room_bytes);
     probe.host_recv = malloc(probe.room_bytes);
-    if (!is_far || is_long) {
+    if (!is_remote || is_long) {
         sweep(&probe);
     }
     weft_device *host = NULL;
@@ -495,11 +495,12 @@ static bool is_worth(int nranks)
                        : nranks == (forced ? 2 : 3);
     }
     if (is_long) { /* 10, 13, 16 everywhere, all of them where it is whole */
-        return nranks <= 9 || nranks % 3 == 1 || (is_whole_form() && !is_far);
+        return nranks <= 9 || nranks % 3 == 1 ||
+               (is_whole_form() && !is_remote);
     }
     const char *worlds =
-        usual || is_slow || is_far ? few[is_slow + 2 * is_far] : fewer;
-    return nranks <= 9 && !(is_slow && !usual && nranks > 2 && !is_far) &&
+        usual || is_slow || is_remote ? few[is_slow + 2 * is_remote] : fewer;
+    return nranks <= 9 && !(is_slow && !usual && nranks > 2 && !is_remote) &&
            strchr(worlds, '0' + nranks);
 }
 
@@ -556,7 +557,7 @@ int main(int count, char **arguments)
     mode = count > 1 ? arguments[1] : "threads";
     is_long = getenv("WEFT_TEST_LONG") != NULL;
     is_slow = SANITIZED && !getenv("WEFT_TEST_WHOLE");
-    is_far = spread_is_wide();
+    is_remote = spread_is_wide();
     is_shadow = strcmp(mode, "shadow") == 0;
     if (is_shadow) {
         setenv("WEFT_SPIN_US", "0", 0); /* the device needs a core, too */

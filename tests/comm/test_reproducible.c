@@ -15,7 +15,7 @@
 #include "tests/comm/spread.h"
 #include "tests/comm/sums.h"
 #include "tests/comm/world.h"
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 #include "tests/seed.h"
 
 #include <setjmp.h>

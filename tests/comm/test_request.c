@@ -6,7 +6,7 @@
  * after the communicator; bad arguments are refused by name, with nothing
  * queued.
  *
- * Method: more posts than there are lanes, begun or on a stream that a gate
+ * Method: more posts than there are op slots, begun or on a stream that a gate
  * holds (a post that waited for room would wait for ever); arrays and scalars
  * are overwritten behind the call; handles are waited for backwards, asked
  * again and again, and thrown away. Modes: threads, processes.
@@ -344,7 +344,7 @@ static int refuse_all(weft_comm *comm, void *context)
 
 enum { PENDING = 40 };
 
-/* Rank 0 aborts while the others have more pending than there are lanes. */
+/* Rank 0 aborts while the others have more pending than there are op slots. */
 static int abort_one(weft_comm *comm, void *context)
 {
     (void)context;

@@ -2,7 +2,7 @@
 /*
  * Goal: nobody waits for ever where each rank has a reason to wait: ranks in
  * large operations of which no one has anything for the other, a rank whose own
- * gate stays shut while it also waits for a peer, a letter to oneself that
+ * gate stays shut while it also waits for a peer, a message to oneself that
  * nobody takes, a rank that says it waits and holds all up. All hear of it,
  * with the cause where it can be known.
  *
@@ -234,7 +234,7 @@ test_rank_that_only_seems_to_wait_holds_nobody_for_ever(void **state)
 /* Two communicators of the same ranks, used in the other order by rank 1. */
 static int cross(weft_comm *comm, void *context)
 {
-    const bool with_letters = *(const bool *)context;
+    const bool with_messages = *(const bool *)context;
     const weft_comm_config first = {.size_bytes = sizeof(first), .name = "tp"};
     int rank = weft_comm_get_rank(comm);
     weft_comm *both[2] = {NULL, NULL};
@@ -243,7 +243,7 @@ static int cross(weft_comm *comm, void *context)
     int failures = weft_comm_split(comm, 0, rank, &first, &both[0]) != WEFT_OK;
     failures += weft_comm_split(comm, 7, rank, NULL, &both[1]) != WEFT_OK;
     weft_comm *mine = both[rank == 1];
-    weft_status status = with_letters && rank == 0
+    weft_status status = with_messages && rank == 0
                              ? weft_recv(data, 4, WEFT_DTYPE_F32, 1, mine, NULL)
                              : weft_allreduce(data, data, 4, WEFT_DTYPE_F32,
                                               WEFT_REDOP_SUM, mine, NULL);
@@ -251,7 +251,7 @@ static int cross(weft_comm *comm, void *context)
     snprintf(wanted, sizeof(wanted),
              "it waits in %s #1 on \"%s\" for rank %d, which waits here: are "
              "the two used in different orders?",
-             with_letters && rank == 1 ? "recv" : "all_reduce",
+             with_messages && rank == 1 ? "recv" : "all_reduce",
              rank == 1 ? "tp" : "world/7", rank);
     if (status != WEFT_ERR_TIMEOUT || !strstr(weft_error_text(), wanted)) {
         fprintf(stderr, "rank %d: %s: %s, not \"%s\"\n", rank,
@@ -267,12 +267,12 @@ static int cross(weft_comm *comm, void *context)
 static void test_communicators_in_different_orders_are_both_named(void **state)
 {
     (void)state;
-    for (int letters = 0; letters < 2; letters++) {
-        bool with_letters = letters;
+    for (int messages = 0; messages < 2; messages++) {
+        bool with_messages = messages;
         struct world world = {.nranks = 2,
                               .config = {.warn_ms = 400, .timeout_ms = 800},
                               .call = cross,
-                              .context = &with_letters};
+                              .context = &with_messages};
         assert_int_equal(run_in_time(&world), 0);
     }
 }
@@ -296,7 +296,7 @@ static int write_to_oneself(weft_comm *comm, void *context)
     return !right;
 }
 
-static void test_letter_to_oneself_without_partner_times_out(void **state)
+static void test_message_to_oneself_without_partner_times_out(void **state)
 {
     (void)state;
     for (int send = 0; send < 2; send++) {
@@ -317,7 +317,7 @@ int main(void)
         cmocka_unit_test(
             test_rank_that_only_seems_to_wait_holds_nobody_for_ever),
         cmocka_unit_test(test_communicators_in_different_orders_are_both_named),
-        cmocka_unit_test(test_letter_to_oneself_without_partner_times_out),
+        cmocka_unit_test(test_message_to_oneself_without_partner_times_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include <cmocka.h>
 
 enum { RANKS = 2, OWN = 0, PEER = 1, POSTED = 9, COMPLETED = 20 };
-enum { CELLS = WEFTI_RINGS * WEFTI_CHANNELS };
+enum { CELLS = WEFTI_ALL_SLOTS * WEFTI_CHANNELS };
 
 typedef struct scene {
     wefti_shared shared;
@@ -99,18 +99,18 @@ static void apply(const scene *all, const wefti_wire *wire)
     assert_true(wefti_wire_apply(wire, NULL, 0, &all->view, 0, 1));
 }
 
-static uint64_t consumed(const scene *all, int ring, int channel)
+static uint64_t consumed(const scene *all, int op_slot, int channel)
 {
     return atomic_load(
-        wefti_shared_get_consumed(&all->shared, PEER, OWN, ring, channel));
+        wefti_shared_get_consumed(&all->shared, PEER, OWN, op_slot, channel));
 }
 
 static uint64_t sum_of_consumed(const scene *all)
 {
     uint64_t sum = 0;
-    for (int ring = 0; ring < WEFTI_RINGS; ring++) {
+    for (int op_slot = 0; op_slot < WEFTI_ALL_SLOTS; op_slot++) {
         for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
-            sum += consumed(all, ring, channel);
+            sum += consumed(all, op_slot, channel);
         }
     }
     return sum;
@@ -167,7 +167,7 @@ static void test_wrong_releases_are_refused_in_all_kinds(void **state)
     scene *all = *state;
     const uint64_t wrong[] = {
         wefti_wire_pack_release(0, 0, POSTED + 1),
-        wefti_wire_pack_release(WEFTI_RINGS, 0, 1),
+        wefti_wire_pack_release(WEFTI_ALL_SLOTS, 0, 1),
         wefti_wire_pack_release(0, WEFTI_CHANNELS, 1),
         wefti_wire_pack_release(255, 255, 0),
         UINT64_MAX,
@@ -220,7 +220,7 @@ static void test_awaited_releases_are_remembered(void **state)
 static void test_wrong_paths_are_refused(void **state)
 {
     scene *all = *state;
-    const uint64_t wrong[] = {wefti_wire_pack_path(WEFTI_RINGS, 0, false),
+    const uint64_t wrong[] = {wefti_wire_pack_path(WEFTI_ALL_SLOTS, 0, false),
                               wefti_wire_pack_path(0, WEFTI_CHANNELS, true),
                               wefti_wire_pack_path(3, 1, false) | 2 << 16,
                               UINT64_MAX};

@@ -5,7 +5,7 @@
 #include "tests/comm/values.h"
 
 #include "tests/comm/sums.h"
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 
 #include <string.h>
 

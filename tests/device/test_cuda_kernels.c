@@ -7,9 +7,9 @@
  */
 #include "cuda_test.h"
 
-#include "kernels/wire/fold.h"
 #include "kernels/wire/launch.h"
 #include "kernels/wire/pack.h"
+#include "kernels/wire/reduce.h"
 
 enum { ELEMS = 700, WIDE = 8, SOURCES = 5, PIECES = 3, ARRAYS = SOURCES + 2 };
 
@@ -88,7 +88,7 @@ static void check_type(bench *on, weft_dtype type)
     }
     run(on, "reduce", name, &reduce, sizeof(reduce));
     memset(&reduce, 0, sizeof(reduce)); /* it was copied */
-    wefti_fold(want, sources, SOURCES, ELEMS, type, WEFT_REDOP_SUM);
+    wefti_reduce(want, sources, SOURCES, ELEMS, type, WEFT_REDOP_SUM);
     compare(on, on->memory[SOURCES], want, bytes);
     const wefti_scale_args scale = {on->memory[SOURCES + 1], on->memory[0],
                                     on->memory[1], ELEMS};

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The types' names, sizes, and sizes of the wide types (fold.h). */
+/* The types' names, sizes, and sizes of the wide types (reduce.h). */
 static const struct {
     const char *name;
     size_t bytes, wide_bytes;

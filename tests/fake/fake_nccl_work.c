@@ -7,7 +7,7 @@
  * makes it wait for itself. Ranks whose calls do not go together wait for ever.
  */
 #include "tests/fake/fake_nccl.h"
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 
 #include <stdlib.h>
 #include <string.h>

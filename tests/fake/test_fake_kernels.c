@@ -7,9 +7,9 @@
  * Method: reductions, casts and packing of random bytes on devices, against
  * kernels/wire's host functions; one case a process.
  */
-#include "kernels/wire/fold.h"
 #include "kernels/wire/launch.h"
 #include "kernels/wire/pack.h"
+#include "kernels/wire/reduce.h"
 #include "tests/fake/fake_test.h"
 #include "tests/seed.h"
 
@@ -91,7 +91,7 @@ static void check_reduce(void *arg)
     }
     CHECK_OK(launch(reduce, stream, &args));
     memset(&args, 0, sizeof(args)); /* the call has copied them */
-    wefti_fold(want, all, SOURCES, ELEMS, WEFT_DTYPE_I32, WEFT_REDOP_SUM);
+    wefti_reduce(want, all, SOURCES, ELEMS, WEFT_DTYPE_I32, WEFT_REDOP_SUM);
     check_device(want, dst, BYTES, stream);
 }
 

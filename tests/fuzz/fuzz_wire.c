@@ -76,14 +76,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_bytes)
     static unsigned char *regions[RANKS];
     static wefti_shared shared;
     static wefti_inbound *inbound;
-    static uint64_t posted[WEFTI_RINGS * WEFTI_CHANNELS];
-    static const uint64_t taken[WEFTI_RINGS * WEFTI_CHANNELS];
-    static uint64_t awaited[WEFTI_RINGS * WEFTI_CHANNELS];
+    static uint64_t posted[WEFTI_ALL_SLOTS * WEFTI_CHANNELS];
+    static const uint64_t taken[WEFTI_ALL_SLOTS * WEFTI_CHANNELS];
+    static uint64_t awaited[WEFTI_ALL_SLOTS * WEFTI_CHANNELS];
     if (!regions[0]) {
         make_regions(&shared, regions);
         inbound = wefti_inbound_create(RANKS);
         require(inbound != NULL);
-        for (int i = 0; i < WEFTI_RINGS * WEFTI_CHANNELS; i++) {
+        for (int i = 0; i < WEFTI_ALL_SLOTS * WEFTI_CHANNELS; i++) {
             posted[i] = 3;
         }
     }

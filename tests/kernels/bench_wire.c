@@ -8,7 +8,7 @@
  */
 #include "base/check.h"
 #include "base/clock.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,62 +39,62 @@ static void copy_plain(const bench_job *job)
     memcpy(job->dst, job->sources[0], job->bytes);
 }
 
-static void fold(const bench_job *job, size_t count, weft_dtype dtype)
+static void reduce(const bench_job *job, size_t count, weft_dtype dtype)
 {
-    wefti_fold(job->dst, job->sources, count,
-               job->bytes / weft_dtype_bytes(dtype), dtype, WEFT_REDOP_SUM);
+    wefti_reduce(job->dst, job->sources, count,
+                 job->bytes / weft_dtype_bytes(dtype), dtype, WEFT_REDOP_SUM);
 }
 
-static void fold_2(const bench_job *job)
+static void reduce_2(const bench_job *job)
 {
-    fold(job, 2, WEFT_DTYPE_F32);
+    reduce(job, 2, WEFT_DTYPE_F32);
 }
 
-static void fold_4(const bench_job *job)
+static void reduce_4(const bench_job *job)
 {
-    fold(job, 4, WEFT_DTYPE_F32);
+    reduce(job, 4, WEFT_DTYPE_F32);
 }
 
-static void fold_8(const bench_job *job)
+static void reduce_8(const bench_job *job)
 {
-    fold(job, 8, WEFT_DTYPE_F32);
+    reduce(job, 8, WEFT_DTYPE_F32);
 }
 
-static void fold_bf16(const bench_job *job)
+static void reduce_bf16(const bench_job *job)
 {
-    fold(job, 2, WEFT_DTYPE_BF16);
+    reduce(job, 2, WEFT_DTYPE_BF16);
 }
 
-static void fold_f16(const bench_job *job)
+static void reduce_f16(const bench_job *job)
 {
-    fold(job, 2, WEFT_DTYPE_F16);
+    reduce(job, 2, WEFT_DTYPE_F16);
 }
 
-static void fold_f16_4(const bench_job *job)
+static void reduce_f16_4(const bench_job *job)
 {
-    fold(job, 4, WEFT_DTYPE_F16);
+    reduce(job, 4, WEFT_DTYPE_F16);
 }
 
-static void fold_e4m3(const bench_job *job)
+static void reduce_e4m3(const bench_job *job)
 {
-    fold(job, 2, WEFT_DTYPE_F8E4M3);
+    reduce(job, 2, WEFT_DTYPE_F8E4M3);
 }
 
-static void fold_e5m2(const bench_job *job)
+static void reduce_e5m2(const bench_job *job)
 {
-    fold(job, 2, WEFT_DTYPE_F8E5M2);
+    reduce(job, 2, WEFT_DTYPE_F8E5M2);
 }
 
-static void fold_max(const bench_job *job)
+static void reduce_max(const bench_job *job)
 {
-    wefti_fold(job->dst, job->sources, 2, job->bytes / 4, WEFT_DTYPE_F32,
-               WEFT_REDOP_MAX);
+    wefti_reduce(job->dst, job->sources, 2, job->bytes / 4, WEFT_DTYPE_F32,
+                 WEFT_REDOP_MAX);
 }
 
-static void fold_bxor(const bench_job *job)
+static void reduce_bxor(const bench_job *job)
 {
-    wefti_fold(job->dst, job->sources, 2, job->bytes / 4, WEFT_DTYPE_U32,
-               WEFT_REDOP_BXOR);
+    wefti_reduce(job->dst, job->sources, 2, job->bytes / 4, WEFT_DTYPE_U32,
+                 WEFT_REDOP_BXOR);
 }
 
 static void scale_f32(const bench_job *job)
@@ -111,11 +111,11 @@ static void scale_bf16(const bench_job *job)
                 WEFT_DTYPE_BF16);
 }
 
-static void fold_in_place(const bench_job *job)
+static void reduce_in_place(const bench_job *job)
 {
     const void *sources[2] = {job->dst, job->sources[0]};
-    wefti_fold(job->dst, sources, 2, job->bytes / 4, WEFT_DTYPE_F32,
-               WEFT_REDOP_SUM);
+    wefti_reduce(job->dst, sources, 2, job->bytes / 4, WEFT_DTYPE_F32,
+                 WEFT_REDOP_SUM);
 }
 
 /* What a caller would write, built with the flags of this file. */
@@ -161,19 +161,19 @@ static void plain_8(const bench_job *job)
 
 static const bench_contest contests[] = {
     {"copy / memcpy", 2, copy_weft, copy_plain},
-    {"f32 a += b / loop", 3, fold_in_place, plain_in_place},
-    {"f32 c = a + b / loop", 3, fold_2, plain_2},
-    {"bf16 c = a + b / f32 loop", 3, fold_bf16, plain_2},
-    {"f16 c = a + b / f32 loop", 3, fold_f16, plain_2},
-    {"f16 4 sources / f32 loops", 5, fold_f16_4, plain_4},
-    {"f8e4m3 c = a + b / f32 loop", 3, fold_e4m3, plain_2},
-    {"f8e5m2 c = a + b / f32 loop", 3, fold_e5m2, plain_2},
-    {"f32 c = max(a, b) / loop", 3, fold_max, plain_2},
-    {"u32 c = a ^ b / f32 loop", 3, fold_bxor, plain_2},
+    {"f32 a += b / loop", 3, reduce_in_place, plain_in_place},
+    {"f32 c = a + b / loop", 3, reduce_2, plain_2},
+    {"bf16 c = a + b / f32 loop", 3, reduce_bf16, plain_2},
+    {"f16 c = a + b / f32 loop", 3, reduce_f16, plain_2},
+    {"f16 4 sources / f32 loops", 5, reduce_f16_4, plain_4},
+    {"f8e4m3 c = a + b / f32 loop", 3, reduce_e4m3, plain_2},
+    {"f8e5m2 c = a + b / f32 loop", 3, reduce_e5m2, plain_2},
+    {"f32 c = max(a, b) / loop", 3, reduce_max, plain_2},
+    {"u32 c = a ^ b / f32 loop", 3, reduce_bxor, plain_2},
     {"f32 c = s a / memcpy", 2, scale_f32, copy_plain},
     {"bf16 c = s a / memcpy", 2, scale_bf16, copy_plain},
-    {"f32 4 sources / loops", 5, fold_4, plain_4},
-    {"f32 8 sources / loops", 9, fold_8, plain_8},
+    {"f32 4 sources / loops", 5, reduce_4, plain_4},
+    {"f32 8 sources / loops", 9, reduce_8, plain_8},
 };
 
 static int compare(const void *a, const void *b)

@@ -7,7 +7,7 @@
  * another call, each of which has to be counted as wrong.
  */
 #include "perf/tile.h"
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,12 +44,12 @@ static void test_reduced_tile_is_reduction_of_tiles(void **state)
                 sources[p] = held[p].bytes;
             }
             wefti_tile_make_reduced(&reduced, dtype, redop, n, NULL);
-            reference_fold(expected, sources, (size_t)n, SEEN, dtype, redop);
+            reference_reduce(expected, sources, (size_t)n, SEEN, dtype, redop);
             assert_memory_equal(reduced.bytes, expected,
                                 SEEN * weft_dtype_bytes(dtype));
             wefti_tile_make_reduced(&reduced, dtype, redop, n, hosts);
-            reference_fold_hosts(expected, sources, hosts, (size_t)n, SEEN,
-                                 dtype, redop);
+            reference_reduce_hosts(expected, sources, hosts, (size_t)n, SEEN,
+                                   dtype, redop);
             assert_memory_equal(reduced.bytes, expected,
                                 SEEN * weft_dtype_bytes(dtype));
         }

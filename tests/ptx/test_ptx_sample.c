@@ -9,9 +9,9 @@
  * each place in turn, which must give another result or a fault.
  */
 #include "base/check.h"
-#include "kernels/wire/fold.h"
 #include "kernels/wire/launch.h"
-#include "tests/kernels/fold_reference.h"
+#include "kernels/wire/reduce.h"
+#include "tests/kernels/reduce_reference.h"
 #include "tests/ptx/ptx.h"
 #include "tests/ptx/ptx_file.h"
 

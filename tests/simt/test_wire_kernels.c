@@ -12,10 +12,10 @@
  * Outputs, and what lies before them, are poisoned.
  */
 #include "base/check.h"
-#include "kernels/wire/fold.h"
 #include "kernels/wire/launch.h"
 #include "kernels/wire/pack.h"
-#include "tests/kernels/fold_reference.h"
+#include "kernels/wire/reduce.h"
+#include "tests/kernels/reduce_reference.h"
 #include "tests/seed.h"
 #include "tests/simt/wire_launch.h"
 
@@ -129,7 +129,7 @@ static void check_reduce(weft_dtype dtype, weft_redop redop, size_t count,
     }
     array dst = new_array(elems * width, random_offset(where, same, width));
     unsigned char *expected = malloc(elems * width + 1);
-    wefti_fold(expected, args.sources, count, elems, dtype, redop);
+    wefti_reduce(expected, args.sources, count, elems, dtype, redop);
     args.dst = target < count ? sources[target].at : dst.at;
     launch("reduce", weft_dtype_text(dtype), &args, args.dst);
     assert_same("reduce", dtype, redop, count,
@@ -166,7 +166,7 @@ static void check_counts(weft_dtype dtype, weft_redop redop)
     }
 }
 
-static void test_reduce_equals_fold(void **state)
+static void test_reduce_equals_host(void **state)
 {
     (void)state;
     for_each_pair(check_counts);
@@ -183,7 +183,7 @@ static void check_large(weft_dtype dtype, weft_redop redop)
     }
 }
 
-static void test_reduce_of_many_sources_and_elements_equals_fold(void **state)
+static void test_reduce_of_many_sources_and_elements_equals_host(void **state)
 {
     (void)state;
     for_each_pair(check_large);
@@ -197,14 +197,14 @@ static void check_in_place(weft_dtype dtype, weft_redop redop)
     }
 }
 
-static void test_reduce_into_a_source_equals_fold(void **state)
+static void test_reduce_into_a_source_equals_host(void **state)
 {
     (void)state;
     for_each_pair(check_in_place);
 }
 
 /* More sources than one launch takes: groups in the wide type, then those. */
-static void test_reduce_by_groups_equals_fold(void **state)
+static void test_reduce_by_groups_equals_host(void **state)
 {
     (void)state;
     enum { SOURCES = 3 * WEFTI_LAUNCH_SOURCES / 2 + 3, ELEMS = 37 };
@@ -244,7 +244,8 @@ static void test_reduce_by_groups_equals_fold(void **state)
     launch("reduce", "f32", &top, sum);
     wefti_cast_args narrow = {got, sum, ELEMS, SOURCES};
     launch("narrow", "bf16", &narrow, got);
-    wefti_fold(expected, all, SOURCES, ELEMS, WEFT_DTYPE_BF16, WEFT_REDOP_AVG);
+    wefti_reduce(expected, all, SOURCES, ELEMS, WEFT_DTYPE_BF16,
+                 WEFT_REDOP_AVG);
     assert_memory_equal(got, expected, sizeof(got));
     range_count = 0;
 }
@@ -441,10 +442,10 @@ static void test_pack_and_unpack_equal_the_hosts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce_equals_fold),
-        cmocka_unit_test(test_reduce_of_many_sources_and_elements_equals_fold),
-        cmocka_unit_test(test_reduce_into_a_source_equals_fold),
-        cmocka_unit_test(test_reduce_by_groups_equals_fold),
+        cmocka_unit_test(test_reduce_equals_host),
+        cmocka_unit_test(test_reduce_of_many_sources_and_elements_equals_host),
+        cmocka_unit_test(test_reduce_into_a_source_equals_host),
+        cmocka_unit_test(test_reduce_by_groups_equals_host),
         cmocka_unit_test(test_casts_equal_the_hosts),
         cmocka_unit_test(test_small_floats_of_every_code_equal_the_hosts),
         cmocka_unit_test(test_scale_equals_the_hosts),

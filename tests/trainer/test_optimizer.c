@@ -82,7 +82,7 @@ static outcome run_layout(size_t nranks)
             wefti_optimizer_square(&optimizers[i % nranks], i / nranks,
                                    gradients, blocks);
         }
-        out.norm = sqrt(wefti_sumsq_fold(blocks, out.plan.block_count));
+        out.norm = sqrt(wefti_sumsq_reduce(blocks, out.plan.block_count));
         double scale = wefti_optimizer_clip(&config, out.norm);
         for (size_t i = 0; i < out.plan.bucket_count * nranks; i++) {
             wefti_optimizer_update(&optimizers[i % nranks], i / nranks, step,

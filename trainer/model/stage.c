@@ -169,16 +169,16 @@ static job begin(wefti_stage *stage, const wefti_stage_pass *how)
 }
 
 /* Rows between a port and the place in which the stage works on them. */
-typedef struct ferry {
+typedef struct piece_copy {
     const wefti_port *port;
     real *place;
     size_t hidden;
     size_t done; /* rows */
-} ferry;
+} piece_copy;
 
 static weft_status bring(void *context, size_t rows_end)
 {
-    ferry *own = context;
+    piece_copy *own = context;
     weft_status status = wefti_row_hook_tell(&own->port->told, rows_end);
     size_t start = own->done * own->hidden;
     memcpy(own->place + start, own->port->rows + start,
@@ -189,7 +189,7 @@ static weft_status bring(void *context, size_t rows_end)
 
 static weft_status take_away(void *context, size_t rows_end)
 {
-    ferry *own = context;
+    piece_copy *own = context;
     size_t start = own->done * own->hidden;
     memcpy(own->port->rows + start, own->place + start,
            (rows_end - own->done) * own->hidden * sizeof(real));
@@ -197,9 +197,10 @@ static weft_status take_away(void *context, size_t rows_end)
     return wefti_row_hook_tell(&own->port->told, rows_end);
 }
 
-static ferry ferry_make(const job *work, const wefti_port *port, real *place)
+static piece_copy piece_copy_make(const job *work, const wefti_port *port,
+                                  real *place)
 {
-    return (ferry){
+    return (piece_copy){
         .port = port, .place = place, .hidden = work->pass.plan->shape.hidden};
 }
 
@@ -270,7 +271,7 @@ static weft_status forward_layer(job *work, size_t index)
     const wefti_port *output = &work->how->output;
     bool last = index + 1 == stage->layers;
     real *out = last ? slot->output : slot->layers[index + 1].input;
-    ferry to_here = ferry_make(work, input, slot->layers[0].input);
+    piece_copy to_here = piece_copy_make(work, input, slot->layers[0].input);
     wefti_row_hook arriving = {&to_here, bring};
     weft_status status = WEFT_OK;
     bool enters = index == 0 && !wefti_stage_is_first(stage);
@@ -351,8 +352,8 @@ static weft_status inputs_of_layer(job *work, size_t index)
     real *gradient = stage->config.workspace->gradient;
     bool enters = index + 1 == stage->layers && !wefti_stage_is_last(stage);
     bool leaves = index == 0 && !wefti_stage_is_first(stage);
-    ferry to_here = ferry_make(work, &work->how->input, gradient);
-    ferry from_here = ferry_make(work, &work->how->output, gradient);
+    piece_copy to_here = piece_copy_make(work, &work->how->input, gradient);
+    piece_copy from_here = piece_copy_make(work, &work->how->output, gradient);
     wefti_row_hook arriving = {&to_here, bring};
     wefti_row_hook leaving = {&from_here, take_away};
     if (index + 1 == stage->layers && !enters) {

@@ -255,7 +255,7 @@ static weft_status compare_all(search *s)
 /* One answer on all ranks. */
 static weft_status find_crowded(search *s)
 {
-    int32_t any = wefti_comm_is_crowded(s->job->comm);
+    int32_t any = wefti_comm_is_oversubscribed(s->job->comm);
     weft_status status = weft_allreduce(&any, &any, 1, WEFT_DTYPE_I32,
                                         WEFT_REDOP_MAX, s->job->comm, NULL);
     s->trials->crowded = any != 0;

@@ -17,7 +17,7 @@ typedef struct wefti_page_view {
 } wefti_page_view;
 
 /* Whether its compute had a core for less than 90% of its time. */
-bool wefti_page_is_crowded(const wefti_metrics_step *step);
+bool wefti_page_is_oversubscribed(const wefti_metrics_step *step);
 
 /* Any text, as text. */
 void wefti_page_text(FILE *file, const char *text);

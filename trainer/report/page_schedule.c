@@ -64,7 +64,7 @@ static void put_step(const wefti_page_view *view)
     put_run(file, "measured", &plan->measured);
     fputs("<td></td></tr>\n</table>\n", file);
     put_costs(file, plan);
-    if (view->median && wefti_page_is_crowded(view->median)) {
+    if (view->median && wefti_page_is_oversubscribed(view->median)) {
         fputs("<p>The ranks had no cores of their own and took turns: how long "
               "an action took depends on what else ran just then. These costs, "
               "and what is planned and advised with them, are those of this "

@@ -91,7 +91,7 @@ static void put_tile(FILE *file, const char *name, const char *value,
             name, value, more);
 }
 
-bool wefti_page_is_crowded(const wefti_metrics_step *step)
+bool wefti_page_is_oversubscribed(const wefti_metrics_step *step)
 {
     return step->cpu_share < 0.9 && step->compute_ms > 0;
 }
@@ -105,7 +105,7 @@ static void put_hidden(const wefti_page_view *view)
     }
     put_tile(view->file, "transfers hidden", value,
              isnan(hidden) ? "there are none"
-             : wefti_page_is_crowded(view->median)
+             : wefti_page_is_oversubscribed(view->median)
                  ? "oversubscribed: proves nothing"
                  : "of their time, median");
 }
@@ -170,7 +170,7 @@ static void warn_of_times(const wefti_page_view *view, warnings *w)
     const wefti_metrics_step *median = view->median;
     const wefti_summary *summary = view->summary;
     double gbps = 0;
-    if (median && wefti_page_is_crowded(median)) {
+    if (median && wefti_page_is_oversubscribed(median)) {
         fprintf(warn(w),
                 "Oversubscribed: compute had a core for %.0f%% of its time, so "
                 "that what is called hidden proves nothing.",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/track.c - an operation's tracks: pull the next step out of the
+ * comm/steps/step_list.c - an operation's lists: pull the next step out of the
  * pattern, push it as far as it goes.
  *
  * A pattern knows nothing of gates. A gated operation is cut into blocks here,
@@ -8,7 +8,7 @@
  * so no message straddles two gate chunks, and a chunk that is ready early
  * arrives early.
  */
-#include "comm/steps/track.h"
+#include "comm/steps/step_list.h"
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -59,14 +59,14 @@ static size_t whole_elem(const wefti_op *op, wefti_buffer buffer, size_t block,
                  : begin + elem;
 }
 
-wefti_track_place wefti_track_begin(const wefti_op *op, int t)
+wefti_step_place wefti_step_list_begin(const wefti_op *op, int t)
 {
     wefti_problem problem = block_problem(op, 0);
-    return (wefti_track_place){.count =
-                                   op->choice.pattern->step_count(&problem, t)};
+    return (wefti_step_place){.count =
+                                  op->choice.pattern->step_count(&problem, t)};
 }
 
-bool wefti_track_settle(const wefti_op *op, int t, wefti_track_place *at)
+bool wefti_step_list_settle(const wefti_op *op, int t, wefti_step_place *at)
 {
     while (at->next >= at->count) {
         if (at->block + 1 >= op->blocks) {
@@ -79,8 +79,8 @@ bool wefti_track_settle(const wefti_op *op, int t, wefti_track_place *at)
     return true;
 }
 
-void wefti_track_get_step(const wefti_op *op, int t,
-                          const wefti_track_place *at, wefti_step *step_out)
+void wefti_step_list_get_step(const wefti_op *op, int t,
+                              const wefti_step_place *at, wefti_step *step_out)
 {
     wefti_problem problem = block_problem(op, at->block);
     op->choice.pattern->step_at(&problem, t, at->next, step_out);
@@ -91,30 +91,30 @@ void wefti_track_get_step(const wefti_op *op, int t,
                                     step_out->dst_elem);
 }
 
-void wefti_track_start_all(wefti_op *op)
+void wefti_step_lists_start(wefti_op *op)
 {
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        wefti_track *track = &op->tracks[t];
-        track->at = wefti_track_begin(op, t);
-        track->loaded = false;
-        track->ahead = false;
+    for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
+        wefti_step_list *list = &op->lists[t];
+        list->at = wefti_step_list_begin(op, t);
+        list->loaded = false;
+        list->ahead = false;
     }
 }
 
-/* Makes the next step the track's current one; false: there is none. */
-static bool load_step(wefti_op *op, wefti_track *track)
+/* Makes the next step the list's current one; false: there is none. */
+static bool load_step(wefti_op *op, wefti_step_list *list)
 {
-    const int t = (int)(track - op->tracks);
-    if (!wefti_track_settle(op, t, &track->at)) {
+    const int t = (int)(list - op->lists);
+    if (!wefti_step_list_settle(op, t, &list->at)) {
         return false;
     }
-    if (!track->loaded) {
-        wefti_track_get_step(op, t, &track->at, &track->step);
-        track->loaded = true;
-        track->phase = WEFTI_PHASE_START;
-        track->place = 0;
-        track->peer = -1;
-        track->lent = false;
+    if (!list->loaded) {
+        wefti_step_list_get_step(op, t, &list->at, &list->step);
+        list->loaded = true;
+        list->phase = WEFTI_PHASE_START;
+        list->place = 0;
+        list->peer = -1;
+        list->lent = false;
     }
     return true;
 }
@@ -124,14 +124,14 @@ static bool load_step(wefti_op *op, wefti_track *track)
  * can be on its way meanwhile. Its own fetch must have been asked for, or the
  * two would change places.
  */
-static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
+static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_step_list *list)
 {
-    const int t = (int)(track - op->tracks);
-    wefti_track_place at = track->at;
-    wefti_step step = track->step;
+    const int t = (int)(list - op->lists);
+    wefti_step_place at = list->at;
+    wefti_step step = list->step;
     size_t later[WEFTI_CHANNELS] = {0};
-    if (!op->places.send || track->ahead || wefti_op_is_deferred(op) ||
-        (track->phase == WEFTI_PHASE_START && wefti_step_fetches(op, &step))) {
+    if (!op->places.send || list->ahead || wefti_op_is_deferred(op) ||
+        (list->phase == WEFTI_PHASE_START && wefti_step_fetches(op, &step))) {
         return;
     }
     for (int look = 0; look < STEPS_AHEAD; look++) {
@@ -141,13 +141,13 @@ static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
             later[step.to_channel]++;
         }
         at.next++;
-        if (!wefti_track_settle(op, t, &at)) {
+        if (!wefti_step_list_settle(op, t, &at)) {
             return;
         }
-        wefti_track_get_step(op, t, &at, &step);
+        wefti_step_list_get_step(op, t, &at, &step);
         if (step.src == WEFTI_BUFFER_SEND) {
             if (wefti_step_fetches(op, &step)) {
-                wefti_step_fetch_ahead(comm, op, track, &step, later);
+                wefti_step_fetch_ahead(comm, op, list, &step, later);
             }
             return;
         }
@@ -156,39 +156,37 @@ static void fetch_ahead(weft_comm *comm, wefti_op *op, wefti_track *track)
 
 /* The current step as far as it goes, and something to fetch meanwhile. */
 static wefti_wait advance_step(weft_comm *comm, wefti_op *op,
-                               wefti_track *track)
+                               wefti_step_list *list)
 {
-    const bool starts = track->phase == WEFTI_PHASE_START;
-    wefti_wait wait = wefti_step_advance(comm, op, track);
+    const bool starts = list->phase == WEFTI_PHASE_START;
+    wefti_wait wait = wefti_step_advance(comm, op, list);
     if (wait != WEFTI_WAIT_NOTHING) {
-        fetch_ahead(comm, op, track);
+        fetch_ahead(comm, op, list);
     }
     return starts && wait == WEFTI_WAIT_DEVICE
-               ? wefti_step_advance(comm, op, track)
+               ? wefti_step_advance(comm, op, list)
                : wait;
 }
 
-/* Nothing is left to do on the track. */
-static bool track_is_done(const wefti_op *op, const wefti_track *track)
+/* Nothing is left to do on the list. */
+static bool list_is_done(const wefti_op *op, const wefti_step_list *list)
 {
-    return track->at.next >= track->at.count &&
-           track->at.block + 1 >= op->blocks;
+    return list->at.next >= list->at.count && list->at.block + 1 >= op->blocks;
 }
 
-/* One track as far as it goes. Returns whether a step was done. */
-static bool push_track(weft_comm *comm, wefti_op *op, wefti_track *track)
+/* One list as far as it goes. Returns whether a step was done. */
+static bool push_list(weft_comm *comm, wefti_op *op, wefti_step_list *list)
 {
     int done = 0;
     while (done < STEPS_PER_PUSH && (done == 0 || comm->budget_bytes > 0) &&
-           load_step(op, track)) {
-        track->wait = advance_step(comm, op, track);
-        if (track->wait != WEFTI_WAIT_NOTHING) {
+           load_step(op, list)) {
+        list->wait = advance_step(comm, op, list);
+        if (list->wait != WEFTI_WAIT_NOTHING) {
             break;
         }
-        comm->budget_bytes -=
-            (int64_t)(track->step.elems * op->role.elem_bytes);
-        track->at.next++;
-        track->loaded = false;
+        comm->budget_bytes -= (int64_t)(list->step.elems * op->role.elem_bytes);
+        list->at.next++;
+        list->loaded = false;
         done++;
     }
     return done > 0;
@@ -202,29 +200,29 @@ static bool waits_for_compute(const wefti_op *op)
         return false;
     }
     if (op->desc.count == 0 || op->gate_elems == SIZE_MAX) {
-        /* An empty letter waits for its peer only; a v form counts as waiting
+        /* An empty message waits for its peer only; a v form counts as waiting
          * for its peers until its one gate chunk is ready. */
         return false;
     }
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        const wefti_track *track = &op->tracks[t];
-        if (track_is_done(op, track)) {
+    for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
+        const wefti_step_list *list = &op->lists[t];
+        if (list_is_done(op, list)) {
             continue;
         }
-        if (track->wait == WEFTI_WAIT_GATE) {
+        if (list->wait == WEFTI_WAIT_GATE) {
             gated = true;
             continue;
         }
         /* What goes through scratch is of the block at hand. */
-        size_t elem = track->step.dst == WEFTI_BUFFER_SCRATCH
-                          ? block_begin(op, track->at.block)
-                          : track->step.dst_elem % op->desc.count;
-        /* A FOLD of agents takes from itself too. */
-        bool takes = track->step.kind == WEFTI_STEP_RECV ||
-                     (track->step.kind == WEFTI_STEP_FOLD &&
-                      track->step.peer == WEFTI_AGENT_PEERS);
+        size_t elem = list->step.dst == WEFTI_BUFFER_SCRATCH
+                          ? block_begin(op, list->at.block)
+                          : list->step.dst_elem % op->desc.count;
+        /* A REDUCE of agents takes from itself too. */
+        bool takes = list->step.kind == WEFTI_STEP_RECV ||
+                     (list->step.kind == WEFTI_STEP_REDUCE &&
+                      list->step.peer == WEFTI_AGENT_PEERS);
         bool asked =
-            track->wait != WEFTI_WAIT_PEER || !takes || !op->desc.ready ||
+            list->wait != WEFTI_WAIT_PEER || !takes || !op->desc.ready ||
             wefti_gate_reached(op->desc.ready,
                                op->desc.ready_chunk + elem / op->gate_elems,
                                op->epoch);
@@ -235,12 +233,12 @@ static bool waits_for_compute(const wefti_op *op)
     return gated;
 }
 
-bool wefti_track_run_all(weft_comm *comm, wefti_op *op)
+bool wefti_step_lists_run(weft_comm *comm, wefti_op *op)
 {
     bool moved = false, left = false;
-    for (int t = 0; t < WEFTI_TRACKS; t++) {
-        moved |= push_track(comm, op, &op->tracks[t]);
-        left |= !track_is_done(op, &op->tracks[t]);
+    for (int t = 0; t < WEFTI_STEP_LISTS; t++) {
+        moved |= push_list(comm, op, &op->lists[t]);
+        left |= !list_is_done(op, &op->lists[t]);
     }
     op->being_read =
         op->direct && !left && wefti_slots_find_reader(comm, op) >= 0;

@@ -5,14 +5,14 @@
  *
  * Method: all 256 codes of each 8-bit and all 65536 of each 16-bit float, and
  * both sides of every tie between neighbours, against a decoder by formula and
- * an encoder by search (fold_reference.h); corners against figures written
+ * an encoder by search (reduce_reference.h); corners against figures written
  * down here. Everything on each instruction-set level of this processor, at
  * odd addresses.
  */
 #include "base/check.h"
-#include "kernels/wire/fold.h"
-#include "kernels/wire/fold_level.h"
-#include "tests/kernels/fold_reference.h"
+#include "kernels/wire/reduce.h"
+#include "kernels/wire/reduce_level.h"
+#include "tests/kernels/reduce_reference.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -54,7 +54,7 @@ static size_t make_codes(weft_dtype dtype)
     return count;
 }
 
-static void check_round_trip(const wefti_fold_level *level, weft_dtype dtype)
+static void check_round_trip(const wefti_reduce_level *level, weft_dtype dtype)
 {
     size_t bytes = weft_dtype_bytes(dtype), count = make_codes(dtype);
     unsigned char canonical[2];
@@ -81,8 +81,8 @@ static void test_widen_and_back_every_code_is_kept(void **state)
 {
     (void)state;
     for (size_t d = 0; d < WEFTI_COUNT_OF(small_dtypes); d++) {
-        for (size_t l = 0; wefti_fold_level_at(l) != NULL; l++) {
-            check_round_trip(wefti_fold_level_at(l), small_dtypes[d]);
+        for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
+            check_round_trip(wefti_reduce_level_at(l), small_dtypes[d]);
         }
     }
 }
@@ -97,7 +97,7 @@ static float near_tie(size_t i, int place, const double *values, size_t finite)
     return place == 0 ? tie : nextafterf(tie, place > 0 ? INFINITY : 0);
 }
 
-static void check_ties(const wefti_fold_level *level, weft_dtype dtype)
+static void check_ties(const wefti_reduce_level *level, weft_dtype dtype)
 {
     static double values[MOST_CODES];
     size_t bytes = weft_dtype_bytes(dtype), count = make_codes(dtype) / 2;
@@ -133,8 +133,8 @@ static void test_narrow_every_tie_rounds_to_nearest_even(void **state)
 {
     (void)state;
     for (size_t d = 0; d < WEFTI_COUNT_OF(small_dtypes); d++) {
-        for (size_t l = 0; wefti_fold_level_at(l) != NULL; l++) {
-            check_ties(wefti_fold_level_at(l), small_dtypes[d]);
+        for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
+            check_ties(wefti_reduce_level_at(l), small_dtypes[d]);
         }
     }
 }
@@ -149,7 +149,7 @@ static void test_narrow_far_values_overflow_and_vanish(void **state)
         0x1p-25f, 61440.0f, 465.0f,   0x1.8p-25f, 0x1p-10f};
     for (size_t d = 0; d < WEFTI_COUNT_OF(small_dtypes); d++) {
         weft_dtype dtype = small_dtypes[d];
-        for (size_t l = 0; wefti_fold_level_at(l) != NULL; l++) {
+        for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
             for (size_t i = 0; i < 2 * WEFTI_COUNT_OF(far); i++) {
                 float value = i % 2 ? -far[i / 2] : far[i / 2];
                 unsigned char want[2];
@@ -159,7 +159,7 @@ static void test_narrow_far_values_overflow_and_vanish(void **state)
                        weft_dtype_bytes(dtype));
             }
             size_t count = 2 * WEFTI_COUNT_OF(far);
-            wefti_fold_level_at(l)->narrow[dtype](again, wide, count);
+            wefti_reduce_level_at(l)->narrow[dtype](again, wide, count);
             assert_memory_equal(again, codes, count * weft_dtype_bytes(dtype));
         }
     }
@@ -247,7 +247,7 @@ static const corner corners[] = {
     CORNER(F64, AVG, 1, 1, 1),
 };
 
-static void check_corner(const wefti_fold_level *level, const corner *what)
+static void check_corner(const wefti_reduce_level *level, const corner *what)
 {
     size_t bytes = weft_dtype_bytes(what->dtype);
     unsigned char *a = codes, *b = wide, *out = again;
@@ -257,7 +257,7 @@ static void check_corner(const wefti_fold_level *level, const corner *what)
     }
     const void *sources[] = {a, b};
     memset(out, 0xa5, REPEAT * bytes);
-    wefti_fold_by(level, out, sources, 2, REPEAT, what->dtype, what->redop);
+    wefti_reduce_by(level, out, sources, 2, REPEAT, what->dtype, what->redop);
     for (size_t i = 0; i < REPEAT; i++) {
         uint64_t got = 0;
         memcpy(&got, out + i * bytes, bytes);
@@ -270,12 +270,12 @@ static void check_corner(const wefti_fold_level *level, const corner *what)
     }
 }
 
-static void test_fold_corners_are_as_written_down(void **state)
+static void test_reduce_corners_are_as_written_down(void **state)
 {
     (void)state;
     for (size_t i = 0; i < WEFTI_COUNT_OF(corners); i++) {
-        for (size_t l = 0; wefti_fold_level_at(l) != NULL; l++) {
-            check_corner(wefti_fold_level_at(l), &corners[i]);
+        for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
+            check_corner(wefti_reduce_level_at(l), &corners[i]);
         }
     }
 }
@@ -302,7 +302,7 @@ static void test_sum_small_floats_round_once(void **state)
             sources[k] = &rows[r].part;
         }
         uint16_t sum = 0;
-        wefti_fold(&sum, sources, SOURCES, 1, rows[r].dtype, WEFT_REDOP_SUM);
+        wefti_reduce(&sum, sources, SOURCES, 1, rows[r].dtype, WEFT_REDOP_SUM);
         assert_int_equal(sum, rows[r].sum);
     }
 }
@@ -311,8 +311,8 @@ static void test_sum_small_floats_round_once(void **state)
 static void test_levels_have_every_pair_that_applies(void **state)
 {
     (void)state;
-    for (size_t l = 0; wefti_fold_level_at(l) != NULL; l++) {
-        const wefti_fold_level *level = wefti_fold_level_at(l);
+    for (size_t l = 0; wefti_reduce_level_at(l) != NULL; l++) {
+        const wefti_reduce_level *level = wefti_reduce_level_at(l);
         for (int d = 0; d < WEFT_DTYPE_COUNT; d++) {
             assert_true(level->average[d] && level->scale[d]);
             bool grows = wefti_wide_bytes((weft_dtype)d) >
@@ -333,7 +333,7 @@ int main(void)
         cmocka_unit_test(test_widen_and_back_every_code_is_kept),
         cmocka_unit_test(test_narrow_every_tie_rounds_to_nearest_even),
         cmocka_unit_test(test_narrow_far_values_overflow_and_vanish),
-        cmocka_unit_test(test_fold_corners_are_as_written_down),
+        cmocka_unit_test(test_reduce_corners_are_as_written_down),
         cmocka_unit_test(test_sum_small_floats_round_once),
         cmocka_unit_test(test_levels_have_every_pair_that_applies),
     };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/mem/mem_far.c - puts and signals to memory that this rank has not
+ * comm/mem/mem_remote.c - puts and signals to memory that this rank has not
  * mapped, of another domain or registered: messages of one queue per pair,
  * carried out by the engine of their target.
  *
@@ -8,24 +8,24 @@
  *   put        offset in bytes   memory id  0            what to put there
  *   signal     what to add       memory id  slot + 1     none
  *
- * The three words stand where letters have their signature.
+ * The three words stand where messages have their signature.
  */
 #include "comm/engine/copies.h"
 #include "comm/mem/mem.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 enum { MESSAGES_PER_PUSH = 16 };
 
 static wefti_fabric_path path_to(int peer)
 {
-    return (wefti_fabric_path){peer, WEFTI_RING_LETTERS, WEFTI_MEM_CHANNEL};
+    return (wefti_fabric_path){peer, WEFTI_OP_SLOT_P2P, WEFTI_MEM_CHANNEL};
 }
 
 /* The next free slot of what goes to peer; there is room. */
 static void *stage(weft_comm *comm, wefti_fabric_path path)
 {
     size_t slot =
-        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_LETTER_SLOTS);
+        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_P2P_SLOTS);
     return wefti_fabric_stage(&comm->fabric, path, -1, slot);
 }
 
@@ -47,7 +47,7 @@ static void send_part(wefti_mem_op *op, const void *from, size_t part)
 
 static size_t next_part(const wefti_mem_op *op)
 {
-    return op->bytes < WEFTI_LETTER_BYTES ? op->bytes : WEFTI_LETTER_BYTES;
+    return op->bytes < WEFTI_P2P_SLOT_BYTES ? op->bytes : WEFTI_P2P_SLOT_BYTES;
 }
 
 /* Fetches a piece, and sends it at a later push. One put does at a time. */
@@ -69,7 +69,7 @@ static bool put_from_device(wefti_mem_op *op)
     return true;
 }
 
-bool wefti_mem_far_put(wefti_mem_op *op)
+bool wefti_mem_remote_put(wefti_mem_op *op)
 {
     weft_comm *comm = op->mem->comm;
     bool moved = false;
@@ -84,7 +84,7 @@ bool wefti_mem_far_put(wefti_mem_op *op)
     return moved;
 }
 
-bool wefti_mem_far_signal(weft_mem *mem, int peer, int slot, uint64_t add)
+bool wefti_mem_remote_signal(weft_mem *mem, int peer, int slot, uint64_t add)
 {
     weft_comm *comm = mem->comm;
     wefti_fabric_path path = path_to(peer);
@@ -121,7 +121,7 @@ static void carry_out(weft_comm *comm, int source,
     }
 }
 
-bool wefti_mem_far_receive(weft_comm *comm)
+bool wefti_mem_remote_receive(weft_comm *comm)
 {
     bool moved = false;
     for (int peer = 0; peer < comm->nranks; peer++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/kernels/fold_reference.c - slow on purpose: floats narrower than f32
+ * tests/kernels/reduce_reference.c - slow on purpose: floats narrower than f32
  * are decoded by their formula and encoded by search among all of them.
  *
  * Operations on floats are done in double and rounded to float: for one
  * addition, product or quotient of floats that gives what float arithmetic
  * must (53 >= 2 * 24 + 2).
  */
-#include "tests/kernels/fold_reference.h"
+#include "tests/kernels/reduce_reference.h"
 
 #include "base/check.h"
 #include "tests/seed.h"
@@ -235,9 +235,9 @@ static number tree(const unsigned char *const *sources, size_t count,
                            : join_wholes(a, b, dtype, redop);
 }
 
-void reference_fold(unsigned char *dst, const unsigned char *const *sources,
-                    size_t count, size_t elems, weft_dtype dtype,
-                    weft_redop redop)
+void reference_reduce(unsigned char *dst, const unsigned char *const *sources,
+                      size_t count, size_t elems, weft_dtype dtype,
+                      weft_redop redop)
 {
     size_t bytes = weft_dtype_bytes(dtype);
     for (size_t i = 0; i < elems; i++) {
@@ -262,10 +262,10 @@ static void end_level(unsigned char *dst, const unsigned char *const *sources,
     store(dst, sum, dtype);
 }
 
-void reference_fold_hosts(unsigned char *dst,
-                          const unsigned char *const *sources, const int *hosts,
-                          size_t count, size_t elems, weft_dtype dtype,
-                          weft_redop redop)
+void reference_reduce_hosts(unsigned char *dst,
+                            const unsigned char *const *sources,
+                            const int *hosts, size_t count, size_t elems,
+                            weft_dtype dtype, weft_redop redop)
 {
     enum { MOST = 64 };
     const unsigned char *members[MOST], *ends[MOST];

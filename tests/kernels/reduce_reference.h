@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/kernels/fold_reference.h - what weft/types.h promises, computed one
+ * tests/kernels/reduce_reference.h - what weft/types.h promises, computed one
  * element at a time in double or 128-bit integers, and the inputs to try it on.
  */
-#ifndef TESTS_KERNELS_FOLD_REFERENCE_H
-#define TESTS_KERNELS_FOLD_REFERENCE_H
+#ifndef TESTS_KERNELS_REDUCE_REFERENCE_H
+#define TESTS_KERNELS_REDUCE_REFERENCE_H
 
 #include "weft/types.h"
 
-/* wefti_fold, by definition. */
-void reference_fold(unsigned char *dst, const unsigned char *const *sources,
-                    size_t count, size_t elems, weft_dtype dtype,
-                    weft_redop redop);
+/* wefti_reduce, by definition. */
+void reference_reduce(unsigned char *dst, const unsigned char *const *sources,
+                      size_t count, size_t elems, weft_dtype dtype,
+                      weft_redop redop);
 
 /*
  * The sum of two levels: hosts[i] is source i's host, numbered from 0 in the
  * order of their first sources. Each host's sum is rounded to dtype.
  */
-void reference_fold_hosts(unsigned char *dst,
-                          const unsigned char *const *sources, const int *hosts,
-                          size_t count, size_t elems, weft_dtype dtype,
-                          weft_redop redop);
+void reference_reduce_hosts(unsigned char *dst,
+                            const unsigned char *const *sources,
+                            const int *hosts, size_t count, size_t elems,
+                            weft_dtype dtype, weft_redop redop);
 
 /* wefti_scale, by definition. */
 void reference_scale(unsigned char *dst, const unsigned char *src,

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernels/wire/fold.c - hands each call to the best level of this processor,
- * and folds block by block what has no loop of its own:
+ * kernels/wire/reduce.c - hands each call to the best level of this processor,
+ * and reduces block by block what has no loop of its own:
  *
  *     sources --widen--> wide blocks --combine, down the tree--> one block
  *             --narrow or average--> dst
  *
  * A block and its partial results stay in the first-level cache.
  */
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include "base/check.h"
 #include "base/cpu.h"
-#include "kernels/wire/fold_level.h"
+#include "kernels/wire/reduce_level.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -20,19 +20,19 @@
 
 enum { BLOCK_BYTES = 4096 }; /* wide */
 
-extern const wefti_fold_level wefti_fold_level_base;
+extern const wefti_reduce_level wefti_reduce_level_base;
 #ifdef __x86_64__
-extern const wefti_fold_level wefti_fold_level_v3;
-extern const wefti_fold_level wefti_fold_level_v4;
+extern const wefti_reduce_level wefti_reduce_level_v3;
+extern const wefti_reduce_level wefti_reduce_level_v4;
 #endif
 
-const wefti_fold_level *wefti_fold_level_at(size_t index)
+const wefti_reduce_level *wefti_reduce_level_at(size_t index)
 {
     static const void *const levels[WEFTI_CPU_LEVELS] = {
-        [WEFTI_CPU_BASE] = &wefti_fold_level_base,
+        [WEFTI_CPU_BASE] = &wefti_reduce_level_base,
 #ifdef __x86_64__
-        [WEFTI_CPU_V3] = &wefti_fold_level_v3,
-        [WEFTI_CPU_V4] = &wefti_fold_level_v4,
+        [WEFTI_CPU_V3] = &wefti_reduce_level_v3,
+        [WEFTI_CPU_V4] = &wefti_reduce_level_v4,
 #endif
     };
     return wefti_cpu_pick(levels, index);
@@ -45,7 +45,7 @@ size_t wefti_wide_bytes(weft_dtype dtype)
     return grows ? sizeof(float) : bytes;
 }
 
-void wefti_widen_by(const wefti_fold_level *level, void *wide_dst,
+void wefti_widen_by(const wefti_reduce_level *level, void *wide_dst,
                     const void *src, size_t elems, weft_dtype dtype)
 {
     if (level->widen[dtype]) {
@@ -55,7 +55,7 @@ void wefti_widen_by(const wefti_fold_level *level, void *wide_dst,
     }
 }
 
-void wefti_narrow_by(const wefti_fold_level *level, void *dst,
+void wefti_narrow_by(const wefti_reduce_level *level, void *dst,
                      const void *wide_src, size_t source_count, size_t elems,
                      weft_dtype dtype, weft_redop redop)
 {
@@ -68,18 +68,18 @@ void wefti_narrow_by(const wefti_fold_level *level, void *dst,
     }
 }
 
-/* What the blocks of one fold have in common. */
-typedef struct fold_task {
-    const wefti_fold_level *level;
+/* What the blocks of one reduce have in common. */
+typedef struct reduce_task {
+    const wefti_reduce_level *level;
     void (*combine)(void *wide_dst, const void *wide_src, size_t elems);
     weft_dtype dtype;
     size_t elem_bytes;
-} fold_task;
+} reduce_task;
 
 /* out = the tree over the sources' elements at .. at + elems, wide. */
-static void fold_block(const fold_task *task, void *out,
-                       const void *const *sources, size_t source_count,
-                       size_t at, size_t elems)
+static void reduce_block(const reduce_task *task, void *out,
+                         const void *const *sources, size_t source_count,
+                         size_t at, size_t elems)
 {
     const unsigned char *first = sources[0];
     if (source_count == 1) {
@@ -87,85 +87,85 @@ static void fold_block(const fold_task *task, void *out,
                        task->dtype);
         return;
     }
-    size_t low_count = wefti_fold_split(source_count);
-    fold_block(task, out, sources, low_count, at, elems);
+    size_t low_count = wefti_reduce_split(source_count);
+    reduce_block(task, out, sources, low_count, at, elems);
     if (source_count - low_count == 1 && !task->level->widen[task->dtype]) {
         const unsigned char *last = sources[low_count];
         task->combine(out, last + at * task->elem_bytes, elems);
         return;
     }
     _Alignas(64) unsigned char high[BLOCK_BYTES];
-    fold_block(task, high, sources + low_count, source_count - low_count, at,
-               elems);
+    reduce_block(task, high, sources + low_count, source_count - low_count, at,
+                 elems);
     task->combine(out, high, elems);
 }
 
-static void fold_blocks(const wefti_fold_level *level, void *dst,
-                        const void *const *sources, size_t source_count,
-                        size_t total_count, size_t elems, weft_dtype dtype,
-                        weft_redop redop)
+static void reduce_blocks(const wefti_reduce_level *level, void *dst,
+                          const void *const *sources, size_t source_count,
+                          size_t total_count, size_t elems, weft_dtype dtype,
+                          weft_redop redop)
 {
-    fold_task task = {level, level->combine[dtype][redop], dtype,
-                      weft_dtype_bytes(dtype)};
+    reduce_task task = {level, level->combine[dtype][redop], dtype,
+                        weft_dtype_bytes(dtype)};
     WEFTI_ASSERT(task.combine != NULL);
     _Alignas(64) unsigned char out[BLOCK_BYTES];
     size_t block_elems = BLOCK_BYTES / wefti_wide_bytes(dtype);
     for (size_t at = 0; at < elems; at += block_elems) {
         size_t now = elems - at < block_elems ? elems - at : block_elems;
-        fold_block(&task, out, sources, source_count, at, now);
+        reduce_block(&task, out, sources, source_count, at, now);
         wefti_narrow_by(level, (unsigned char *)dst + at * task.elem_bytes, out,
                         total_count, now, dtype, redop);
     }
 }
 
 /* An average divides by total_count. */
-static void fold_over(const wefti_fold_level *level, void *dst,
-                      const void *const *sources, size_t source_count,
-                      size_t total_count, size_t elems, weft_dtype dtype,
-                      weft_redop redop)
+static void reduce_over(const wefti_reduce_level *level, void *dst,
+                        const void *const *sources, size_t source_count,
+                        size_t total_count, size_t elems, weft_dtype dtype,
+                        weft_redop redop)
 {
     WEFTI_ASSERT(source_count > 0);
     bool sums_in_place = redop == WEFT_REDOP_AVG && !level->narrow[dtype] &&
-                         level->fold[dtype][WEFT_REDOP_SUM];
+                         level->reduce[dtype][WEFT_REDOP_SUM];
     /* The loops that average divide by their own count. */
     bool fits = redop != WEFT_REDOP_AVG || total_count == source_count;
-    if (level->fold[dtype][redop] && fits) {
-        level->fold[dtype][redop](dst, sources, source_count, elems);
+    if (level->reduce[dtype][redop] && fits) {
+        level->reduce[dtype][redop](dst, sources, source_count, elems);
     } else if (sums_in_place) {
-        level->fold[dtype][WEFT_REDOP_SUM](dst, sources, source_count, elems);
+        level->reduce[dtype][WEFT_REDOP_SUM](dst, sources, source_count, elems);
         level->average[dtype](dst, dst, total_count, elems);
     } else {
-        fold_blocks(level, dst, sources, source_count, total_count, elems,
-                    dtype, redop);
+        reduce_blocks(level, dst, sources, source_count, total_count, elems,
+                      dtype, redop);
     }
 }
 
-void wefti_fold_by(const wefti_fold_level *level, void *dst,
-                   const void *const *sources, size_t source_count,
-                   size_t elems, weft_dtype dtype, weft_redop redop)
+void wefti_reduce_by(const wefti_reduce_level *level, void *dst,
+                     const void *const *sources, size_t source_count,
+                     size_t elems, weft_dtype dtype, weft_redop redop)
 {
-    fold_over(level, dst, sources, source_count, source_count, elems, dtype,
-              redop);
+    reduce_over(level, dst, sources, source_count, source_count, elems, dtype,
+                redop);
 }
 
 /* Looked up once: all threads find the same, so nobody orders anything. */
-static const wefti_fold_level *best_level(void)
+static const wefti_reduce_level *best_level(void)
 {
-    static const wefti_fold_level *_Atomic best;
-    const wefti_fold_level *level =
+    static const wefti_reduce_level *_Atomic best;
+    const wefti_reduce_level *level =
         atomic_load_explicit(&best, memory_order_relaxed);
     if (!level) {
-        level = wefti_fold_level_at(0);
+        level = wefti_reduce_level_at(0);
         atomic_store_explicit(&best, level, memory_order_relaxed);
     }
     return level;
 }
 
-void wefti_fold(void *dst, const void *const *sources, size_t source_count,
-                size_t elems, weft_dtype dtype, weft_redop redop)
+void wefti_reduce(void *dst, const void *const *sources, size_t source_count,
+                  size_t elems, weft_dtype dtype, weft_redop redop)
 {
-    wefti_fold_by(best_level(), dst, sources, source_count, elems, dtype,
-                  redop);
+    wefti_reduce_by(best_level(), dst, sources, source_count, elems, dtype,
+                    redop);
 }
 
 static bool is_float_average(weft_dtype dtype, weft_redop redop)
@@ -184,15 +184,15 @@ weft_redop wefti_redop_outer(weft_dtype dtype, weft_redop redop)
     return is_float_average(dtype, redop) ? WEFT_REDOP_SUM : redop;
 }
 
-void wefti_fold_part(void *dst, const void *const *sources, size_t source_count,
-                     size_t total_count, size_t elems, weft_dtype dtype,
-                     weft_redop redop)
+void wefti_reduce_part(void *dst, const void *const *sources,
+                       size_t source_count, size_t total_count, size_t elems,
+                       weft_dtype dtype, weft_redop redop)
 {
-    fold_over(best_level(), dst, sources, source_count, total_count, elems,
-              dtype, redop);
+    reduce_over(best_level(), dst, sources, source_count, total_count, elems,
+                dtype, redop);
 }
 
-static void round_by(const wefti_fold_level *level, void *wide,
+static void round_by(const wefti_reduce_level *level, void *wide,
                      size_t total_count, size_t elems, weft_dtype dtype,
                      weft_redop redop)
 {
@@ -216,9 +216,9 @@ void wefti_round(void *wide, size_t total_count, size_t elems, weft_dtype dtype,
     }
 }
 
-/* The groups of one fold. */
+/* The groups of one reduce. */
 typedef struct group_task {
-    fold_task fold;
+    reduce_task reduce;
     const void *const *sources;
     const int *begins;
     size_t total_count;
@@ -226,45 +226,46 @@ typedef struct group_task {
 } group_task;
 
 /* out = the tree over `count` groups' results at .. at + elems, wide. */
-static void fold_group_block(const group_task *task, void *out, size_t first,
-                             size_t count, size_t at, size_t elems)
+static void reduce_group_block(const group_task *task, void *out, size_t first,
+                               size_t count, size_t at, size_t elems)
 {
     if (count == 1) {
         size_t begin = (size_t)task->begins[first];
         size_t sources = (size_t)task->begins[first + 1] - begin;
-        fold_block(&task->fold, out, task->sources + begin, sources, at, elems);
-        round_by(task->fold.level, out, task->total_count, elems,
-                 task->fold.dtype, task->redop);
+        reduce_block(&task->reduce, out, task->sources + begin, sources, at,
+                     elems);
+        round_by(task->reduce.level, out, task->total_count, elems,
+                 task->reduce.dtype, task->redop);
         return;
     }
     _Alignas(64) unsigned char high[BLOCK_BYTES];
-    size_t low_count = wefti_fold_split(count);
-    fold_group_block(task, out, first, low_count, at, elems);
-    fold_group_block(task, high, first + low_count, count - low_count, at,
-                     elems);
-    task->fold.combine(out, high, elems);
+    size_t low_count = wefti_reduce_split(count);
+    reduce_group_block(task, out, first, low_count, at, elems);
+    reduce_group_block(task, high, first + low_count, count - low_count, at,
+                       elems);
+    task->reduce.combine(out, high, elems);
 }
 
-void wefti_fold_groups(void *dst, const void *const *sources,
-                       const int *group_begins, size_t group_count,
-                       size_t elems, weft_dtype dtype, weft_redop redop)
+void wefti_reduce_groups(void *dst, const void *const *sources,
+                         const int *group_begins, size_t group_count,
+                         size_t elems, weft_dtype dtype, weft_redop redop)
 {
-    const wefti_fold_level *level = best_level();
-    const group_task task = {.fold = {level, level->combine[dtype][redop],
-                                      dtype, weft_dtype_bytes(dtype)},
+    const wefti_reduce_level *level = best_level();
+    const group_task task = {.reduce = {level, level->combine[dtype][redop],
+                                        dtype, weft_dtype_bytes(dtype)},
                              .sources = sources,
                              .begins = group_begins,
                              .total_count = (size_t)group_begins[group_count],
                              .redop = redop};
-    WEFTI_ASSERT(task.fold.combine != NULL && group_count > 0);
+    WEFTI_ASSERT(task.reduce.combine != NULL && group_count > 0);
     _Alignas(64) unsigned char out[BLOCK_BYTES];
     size_t block_elems = BLOCK_BYTES / wefti_wide_bytes(dtype);
     for (size_t at = 0; at < elems; at += block_elems) {
         size_t now = elems - at < block_elems ? elems - at : block_elems;
-        fold_group_block(&task, out, 0, group_count, at, now);
-        wefti_narrow_by(level, (unsigned char *)dst + at * task.fold.elem_bytes,
-                        out, task.total_count, now, dtype,
-                        wefti_redop_outer(dtype, redop));
+        reduce_group_block(&task, out, 0, group_count, at, now);
+        wefti_narrow_by(
+            level, (unsigned char *)dst + at * task.reduce.elem_bytes, out,
+            task.total_count, now, dtype, wefti_redop_outer(dtype, redop));
     }
 }
 

@@ -1,46 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/post/letters.h - send and receive: operations between two ranks, matched
- * per ordered pair in the order of posting.
+ * comm/post/p2p_queue.h - send and receive: operations between two ranks,
+ * matched per ordered pair in the order of posting.
  *
- *   batch (a posted list) --< letter --> queue of its pair and direction
+ *   batch (a posted list) --< message --> queue of its pair and direction
  *
- * A waiting letter is small. The first of a queue is carried out by the
+ * A waiting message is small. The first of a queue is carried out by the
  * queue's own wefti_op, so there are two of those per peer, however many
- * letters wait, and a post never waits for room.
+ * messages wait, and a post never waits for room.
  */
-#ifndef COMM_POST_LETTERS_H
-#define COMM_POST_LETTERS_H
+#ifndef COMM_POST_P2P_QUEUE_H
+#define COMM_POST_P2P_QUEUE_H
 
 #include "comm/engine/request.h"
 
 /* What has been posted together: it starts as one and is done as one. */
 typedef struct wefti_batch {
     wefti_request request;
-    wefti_letter *letters;
+    wefti_p2p_message *messages;
     size_t count, left;
     weft_status status; /* of those that have ended */
 } wefti_batch;
 
-struct wefti_letter {
-    wefti_letter *next;
+struct wefti_p2p_message {
+    wefti_p2p_message *next;
     wefti_batch *batch;
     uint64_t epoch;
     weft_op desc; /* SEND or RECV, checked */
     wefti_op_places places;
 };
 
-static inline bool wefti_is_letter(const weft_op *op)
+static inline bool wefti_op_is_p2p(const weft_op *op)
 {
     return op->collective == WEFT_COLLECTIVE_SEND ||
            op->collective == WEFT_COLLECTIVE_RECV;
 }
 
 /* After a failure too, fini frees what there is. */
-WEFT_NODISCARD weft_status wefti_letters_init(weft_comm *comm);
-void wefti_letters_fini(weft_comm *comm);
+WEFT_NODISCARD weft_status wefti_p2p_queues_init(weft_comm *comm);
+void wefti_p2p_queues_fini(weft_comm *comm);
 
-/* The kind of a batch; batch and letters stay where they are until it is done.
+/* The kind of a batch; batch and messages stay where they are until it is done.
  */
 extern const wefti_request_kind wefti_batch_kind;
 

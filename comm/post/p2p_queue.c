@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/post/letters.c - queues of point-to-point operations, one per ordered
+ * comm/post/p2p_queue.c - queues of point-to-point operations, one per ordered
  * pair.
  *
- * Only the oldest of a queue moves, once its stream has come to it. A letter is
- * the one-track pattern below: chunks of a fixed size through the pair's
- * staging, at least one message, so that an empty letter carries its signature
+ * Only the oldest of a queue moves, once its stream has come to it. A message
+ * is the one-list pattern below: chunks of a fixed size through the pair's
+ * staging, at least one message, so that an empty message carries its signature
  * too.
  */
-#include "comm/post/letters.h"
+#include "comm/post/p2p_queue.h"
 
 #include "base/error.h"
 #include "comm/engine/op.h"
 #include "comm/steps/op_life.h"
-#include "comm/steps/track.h"
+#include "comm/steps/step_list.h"
 #include "comm/steps/unstaged.h"
-#include "kernels/wire/fold.h"
+#include "kernels/wire/reduce.h"
 
 #include <stdlib.h>
 
-enum { LETTERS_PER_PUSH = 64 }; /* so that no pair starves the others */
+enum { MESSAGES_PER_PUSH = 64 }; /* so that no pair starves the others */
 
 static bool supports(const wefti_problem *problem)
 {
@@ -27,19 +27,19 @@ static bool supports(const wefti_problem *problem)
            problem->collective == WEFT_COLLECTIVE_RECV;
 }
 
-static size_t step_count(const wefti_problem *problem, int track)
+static size_t step_count(const wefti_problem *problem, int list)
 {
-    if (track > 0) {
+    if (list > 0) {
         return 0;
     }
     size_t chunk = problem->chunk_elems;
     return problem->count ? (problem->count - 1) / chunk + 1 : 1;
 }
 
-static void step_at(const wefti_problem *problem, int track, size_t index,
+static void step_at(const wefti_problem *problem, int list, size_t index,
                     wefti_step *step_out)
 {
-    (void)track;
+    (void)list;
     size_t begin = index * problem->chunk_elems;
     size_t left = problem->count - begin;
     bool send = problem->collective == WEFT_COLLECTIVE_SEND;
@@ -57,66 +57,66 @@ static void step_at(const wefti_problem *problem, int track, size_t index,
 static int slots(const wefti_problem *problem, int channel)
 {
     (void)problem;
-    return channel == 0 ? WEFTI_LETTER_SLOTS : 0;
+    return channel == 0 ? WEFTI_P2P_SLOTS : 0;
 }
 
-static const wefti_pattern letter_pattern = {
-    .name = "letter",
+static const wefti_pattern message_pattern = {
+    .name = "message",
     .supports = supports,
     .step_count = step_count,
     .step_at = step_at,
     .slots = slots,
 };
 
-weft_status wefti_letters_init(weft_comm *comm)
+weft_status wefti_p2p_queues_init(weft_comm *comm)
 {
     size_t queues = 2 * (size_t)comm->nranks;
     wefti_staged_slot *records =
-        calloc(queues * WEFTI_LETTER_SLOTS, sizeof(*records));
+        calloc(queues * WEFTI_P2P_SLOTS, sizeof(*records));
     uint64_t *arrived =
         calloc(queues * WEFTI_GATE_CHUNKS_MAX, sizeof(*arrived));
-    comm->letters = calloc(queues, sizeof(*comm->letters));
+    comm->queue_ops = calloc(queues, sizeof(*comm->queue_ops));
     comm->queues = calloc(queues, sizeof(*comm->queues));
-    comm->letter_records = records;
-    comm->letter_arrived = arrived;
-    if (!comm->letters || !comm->queues || !records || !arrived) {
+    comm->queue_records = records;
+    comm->queue_arrived = arrived;
+    if (!comm->queue_ops || !comm->queues || !records || !arrived) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for point-to-point operations");
     }
     comm->heap_bytes +=
-        queues * (sizeof(*comm->letters) + sizeof(*comm->queues) +
-                  WEFTI_LETTER_SLOTS * sizeof(*records) +
+        queues * (sizeof(*comm->queue_ops) + sizeof(*comm->queues) +
+                  WEFTI_P2P_SLOTS * sizeof(*records) +
                   WEFTI_GATE_CHUNKS_MAX * sizeof(*arrived));
     for (size_t i = 0; i < queues; i++) {
-        wefti_op *op = &comm->letters[i];
-        op->ring = WEFTI_RING_LETTERS;
-        op->choice.pattern = &letter_pattern;
-        op->slot_records[0] = records + i * WEFTI_LETTER_SLOTS;
+        wefti_op *op = &comm->queue_ops[i];
+        op->op_slot = WEFTI_OP_SLOT_P2P;
+        op->choice.pattern = &message_pattern;
+        op->slot_records[0] = records + i * WEFTI_P2P_SLOTS;
         op->gate_arrived = arrived + i * WEFTI_GATE_CHUNKS_MAX;
         comm->queues[i].op = op;
     }
     return WEFT_OK;
 }
 
-void wefti_letters_fini(weft_comm *comm)
+void wefti_p2p_queues_fini(weft_comm *comm)
 {
-    free(comm->letters);
+    free(comm->queue_ops);
     free(comm->queues);
-    free(comm->letter_records);
-    free(comm->letter_arrived);
+    free(comm->queue_records);
+    free(comm->queue_arrived);
 }
 
-static wefti_letters *queue_of(weft_comm *comm, const weft_op *desc)
+static wefti_p2p_queue *queue_of(weft_comm *comm, const weft_op *desc)
 {
     int first = desc->collective == WEFT_COLLECTIVE_SEND ? 0 : comm->nranks;
     return &comm->queues[first + desc->root];
 }
 
 /* What goes out goes first: peers may be waiting for it. */
-static void list_busy(weft_comm *comm, wefti_letters *queue,
+static void list_busy(weft_comm *comm, wefti_p2p_queue *queue,
                       const weft_op *desc)
 {
-    wefti_letters **link = &comm->busy_queues;
+    wefti_p2p_queue **link = &comm->busy_queues;
     while (desc->collective == WEFT_COLLECTIVE_RECV && *link) {
         link = &(*link)->next_busy;
     }
@@ -134,35 +134,35 @@ static void refuse(weft_comm *comm, const wefti_request *request)
 {
     const wefti_batch *batch = (const wefti_batch *)request;
     for (size_t i = 0; i < batch->count; i++) {
-        if (batch->letters[i].desc.arrived) {
-            wefti_gate_fail(batch->letters[i].desc.arrived, comm->failed,
+        if (batch->messages[i].desc.arrived) {
+            wefti_gate_fail(batch->messages[i].desc.arrived, comm->failed,
                             comm->fault.text);
         }
     }
 }
 
-/* Appends all letters of a batch to their queues. */
+/* Appends all messages of a batch to their queues. */
 static void submit(weft_comm *comm, wefti_request *request)
 {
     wefti_batch *batch = batch_of(request);
     batch->left = batch->count;
     batch->status = WEFT_OK;
     for (size_t i = 0; i < batch->count; i++) {
-        wefti_letter *letter = &batch->letters[i];
-        wefti_letters *queue = queue_of(comm, &letter->desc);
-        letter->batch = batch;
-        letter->next = NULL;
+        wefti_p2p_message *message = &batch->messages[i];
+        wefti_p2p_queue *queue = queue_of(comm, &message->desc);
+        message->batch = batch;
+        message->next = NULL;
         if (queue->first) {
-            queue->last->next = letter;
+            queue->last->next = message;
         } else {
-            queue->first = letter;
+            queue->first = message;
         }
-        queue->last = letter;
+        queue->last = message;
         if (!queue->busy) {
-            list_busy(comm, queue, &letter->desc);
+            list_busy(comm, queue, &message->desc);
         }
     }
-    comm->letters_pending += batch->count;
+    comm->messages_pending += batch->count;
     if (batch->count == 0) {
         wefti_request_end(comm, request, WEFT_OK);
     }
@@ -176,31 +176,31 @@ static wefti_signature sign(const weft_op *desc)
     return wefti_signature_pack(&signed_as, 0);
 }
 
-/* Whether a letter is one message between host buffers, with nobody watching.
+/* Whether a message is one message between host buffers, unwatched.
  */
-static bool is_plain(const weft_comm *comm, const wefti_letter *letter,
+static bool is_plain(const weft_comm *comm, const wefti_p2p_message *message,
                      size_t bytes)
 {
-    const weft_op *desc = &letter->desc;
-    return bytes <= WEFTI_LETTER_BYTES && !wefti_op_is_gated(desc) &&
+    const weft_op *desc = &message->desc;
+    return bytes <= WEFTI_P2P_SLOT_BYTES && !wefti_op_is_gated(desc) &&
            (!desc->gate_elems || desc->gate_elems >= desc->count) &&
-           !comm->observer.moved && !letter->places.send &&
-           !letter->places.recv;
+           !comm->observer.moved && !message->places.send &&
+           !message->places.recv;
 }
 
 static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
 {
-    wefti_fabric_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    wefti_fabric_path path = {desc->root, WEFTI_OP_SLOT_P2P, 0};
     if (!wefti_fabric_has_room(&comm->fabric, path)) {
         return false;
     }
     size_t slot =
-        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_LETTER_SLOTS);
+        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_P2P_SLOTS);
     wefti_outgoing message = {
         .data = wefti_fabric_stage(&comm->fabric, path, -1, slot),
         .bytes = bytes,
         .signature = sign(desc),
-        .slots = WEFTI_LETTER_SLOTS,
+        .slots = WEFTI_P2P_SLOTS,
         .urgent = wefti_class_is_urgent(desc->class_id)};
     wefti_copy((void *)(uintptr_t)message.data, desc->send, bytes);
     wefti_fabric_post(&comm->fabric, path, &message);
@@ -209,7 +209,7 @@ static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
 
 static bool recv_now(weft_comm *comm, const weft_op *desc, size_t bytes)
 {
-    wefti_fabric_path path = {desc->root, WEFTI_RING_LETTERS, 0};
+    wefti_fabric_path path = {desc->root, WEFTI_OP_SLOT_P2P, 0};
     wefti_incoming message;
     if (!wefti_fabric_peek(&comm->fabric, path, &message,
                            &comm->engine->due_ns) ||
@@ -228,10 +228,11 @@ static void note(weft_comm *comm, uint64_t number, const weft_op *desc)
 }
 
 /*
- * The common case: the queue's first letter is plain, and there is room for it,
- * or it is there. Whatever is not so, a mismatch too, is its operation's work.
+ * The common case: the queue's first message is plain, and there is room for
+ * it, or it is there. Whatever is not so, a mismatch too, is its operation's
+ * work.
  */
-static bool pass_now(weft_comm *comm, wefti_letters *queue)
+static bool pass_now(weft_comm *comm, wefti_p2p_queue *queue)
 {
     const weft_op *desc = &queue->first->desc;
     bool send = desc->collective == WEFT_COLLECTIVE_SEND;
@@ -245,30 +246,30 @@ static bool pass_now(weft_comm *comm, wefti_letters *queue)
     return true;
 }
 
-/* Makes the queue's operation carry out its first letter. */
-static void load(weft_comm *comm, wefti_letters *queue)
+/* Makes the queue's operation carry out its first message. */
+static void load(weft_comm *comm, wefti_p2p_queue *queue)
 {
-    const wefti_letter *letter = queue->first;
-    const weft_op *desc = &letter->desc;
+    const wefti_p2p_message *message = queue->first;
+    const weft_op *desc = &message->desc;
     wefti_op *op = queue->op;
     op->number = ++queue->number;
     note(comm, op->number, desc);
     wefti_role role =
         wefti_role_of(desc->collective, desc->dtype, desc->root, comm->rank);
-    wefti_op_init(comm, op, desc, &role, letter->epoch);
-    op->places = letter->places;
+    wefti_op_init(comm, op, desc, &role, message->epoch);
+    op->places = message->places;
     op->signature = sign(desc);
-    op->problem.chunk_elems = WEFTI_LETTER_BYTES / role.elem_bytes;
-    op->slots[0] = WEFTI_LETTER_SLOTS;
+    op->problem.chunk_elems = WEFTI_P2P_SLOT_BYTES / role.elem_bytes;
+    op->slots[0] = WEFTI_P2P_SLOTS;
     op->direct = wefti_unstaged_suits(comm, op);
-    wefti_track_start_all(op);
+    wefti_step_lists_start(op);
     op->state = WEFTI_OP_POSTED;
 }
 
-/* One letter less; the last one ends the batch. */
+/* One message less; the last one ends the batch. */
 static void leave_batch(weft_comm *comm, wefti_batch *batch, weft_status status)
 {
-    comm->letters_pending--;
+    comm->messages_pending--;
     if (status != WEFT_OK) {
         batch->status = status;
     }
@@ -277,11 +278,11 @@ static void leave_batch(weft_comm *comm, wefti_batch *batch, weft_status status)
     }
 }
 
-/* The first letter of the batch at the head of its queue; there is one: only
- * such a letter asks. */
+/* The first message of the batch at the head of its queue; there is one: only
+ * such a message asks. */
 static wefti_title describe(const weft_comm *comm, const wefti_request *request)
 {
-    const wefti_letters *queue = comm->busy_queues;
+    const wefti_p2p_queue *queue = comm->busy_queues;
     while (&queue->first->batch->request != request) {
         queue = queue->next_busy;
     }
@@ -289,22 +290,22 @@ static wefti_title describe(const weft_comm *comm, const wefti_request *request)
                          queue->number + 1};
 }
 
-static bool advance_queue(weft_comm *comm, wefti_letters *queue)
+static bool advance_queue(weft_comm *comm, wefti_p2p_queue *queue)
 {
     bool moved = false;
-    for (int i = 0; queue->first && i < LETTERS_PER_PUSH &&
+    for (int i = 0; queue->first && i < MESSAGES_PER_PUSH &&
                     (i == 0 || comm->budget_bytes > 0);
          i++) {
-        wefti_letter *letter = queue->first;
+        wefti_p2p_message *message = queue->first;
         wefti_op *op = queue->op;
         if (op->state == WEFTI_OP_FREE) {
-            if (!wefti_request_reached(comm, &letter->batch->request)) {
+            if (!wefti_request_reached(comm, &message->batch->request)) {
                 break;
             }
             if (pass_now(comm, queue)) {
                 moved = true;
-                queue->first = letter->next;
-                leave_batch(comm, letter->batch, WEFT_OK);
+                queue->first = message->next;
+                leave_batch(comm, message->batch, WEFT_OK);
                 continue;
             }
             load(comm, queue);
@@ -313,13 +314,13 @@ static bool advance_queue(weft_comm *comm, wefti_letters *queue)
         if (op->state != WEFTI_OP_FREE) {
             break;
         }
-        queue->first = letter->next;
-        leave_batch(comm, letter->batch, op->status);
+        queue->first = message->next;
+        leave_batch(comm, message->batch, op->status);
     }
     return moved;
 }
 
-static bool is_urgent(const wefti_letters *queue)
+static bool is_urgent(const wefti_p2p_queue *queue)
 {
     return wefti_class_is_urgent(queue->first->desc.class_id);
 }
@@ -328,9 +329,9 @@ static bool is_urgent(const wefti_letters *queue)
 static bool advance(weft_comm *comm, bool urgent)
 {
     bool moved = false;
-    wefti_letters **link = &comm->busy_queues;
+    wefti_p2p_queue **link = &comm->busy_queues;
     while (*link) {
-        wefti_letters *queue = *link;
+        wefti_p2p_queue *queue = *link;
         if (!urgent || is_urgent(queue)) {
             moved |= advance_queue(comm, queue);
         }
@@ -352,26 +353,26 @@ static void push(weft_comm *comm, wefti_request *request)
 
 static void fail(weft_comm *comm)
 {
-    for (wefti_letters *queue = comm->busy_queues; queue;
+    for (wefti_p2p_queue *queue = comm->busy_queues; queue;
          queue = queue->next_busy) {
         if (wefti_op_pending(queue->op)) {
             wefti_op_finish(comm, queue->op, comm->failed);
         }
         while (queue->first) {
-            wefti_letter *letter = queue->first;
-            queue->first = letter->next;
-            if (letter->desc.arrived) {
-                wefti_gate_fail(letter->desc.arrived, comm->failed,
+            wefti_p2p_message *message = queue->first;
+            queue->first = message->next;
+            if (message->desc.arrived) {
+                wefti_gate_fail(message->desc.arrived, comm->failed,
                                 comm->fault.text);
             }
-            leave_batch(comm, letter->batch, comm->failed);
+            leave_batch(comm, message->batch, comm->failed);
         }
     }
 }
 
 static bool are_done(const weft_comm *comm)
 {
-    return comm->letters_pending == 0;
+    return comm->messages_pending == 0;
 }
 
 const wefti_request_kind wefti_batch_kind = {.submit = submit,

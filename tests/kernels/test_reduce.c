@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: kernels/wire computes what fold.h says, to the bit, on every
+ * Goal: kernels/wire computes what reduce.h says, to the bit, on every
  * instruction set level that this processor has.
  *
- * Method: compare with a scalar reference (fold_reference.h). Random sizes,
+ * Method: compare with a scalar reference (reduce_reference.h). Random sizes,
  * alignments and numbers of sources, odd values among the inputs. Outputs are
  * poisoned and guarded on both sides.
  */
 #include "base/check.h"
-#include "kernels/wire/fold.h"
-#include "kernels/wire/fold_level.h"
-#include "tests/kernels/fold_reference.h"
+#include "kernels/wire/reduce.h"
+#include "kernels/wire/reduce_level.h"
+#include "tests/kernels/reduce_reference.h"
 #include "tests/seed.h"
 
 #include <setjmp.h>
@@ -63,7 +63,7 @@ static void call_init(call *made, weft_dtype dtype, weft_redop redop,
     made->block = new_block(made->bytes);
     made->dst = made->block + GUARD_BYTES + random_next(seed) % GUARD_BYTES;
     made->expected = new_block(made->bytes);
-    reference_fold(made->expected, made->sources, count, elems, dtype, redop);
+    reference_reduce(made->expected, made->sources, count, elems, dtype, redop);
 }
 
 static void call_fini(call *made)
@@ -113,7 +113,7 @@ static size_t random_elems(weft_dtype dtype, uint64_t *seed)
     }
 }
 
-typedef void (*call_check)(call *made, const wefti_fold_level *level);
+typedef void (*call_check)(call *made, const wefti_reduce_level *level);
 
 /* Runs check on every type, operation, number of sources and level. */
 static void for_each_call(call_check check)
@@ -133,56 +133,56 @@ static void for_each_call(call_check check)
             call made;
             call_init(&made, dtype, redop, counts[s],
                       random_elems(dtype, &seed), &seed);
-            for (size_t i = 0; wefti_fold_level_at(i) != NULL; i++) {
-                check(&made, wefti_fold_level_at(i));
+            for (size_t i = 0; wefti_reduce_level_at(i) != NULL; i++) {
+                check(&made, wefti_reduce_level_at(i));
             }
             call_fini(&made);
         }
     }
 }
 
-static void check_fold(call *made, const wefti_fold_level *level)
+static void check_reduce(call *made, const wefti_reduce_level *level)
 {
     memset(made->dst, POISON, made->bytes);
-    wefti_fold_by(level, made->dst, (const void *const *)made->sources,
-                  made->count, made->elems, made->dtype, made->redop);
+    wefti_reduce_by(level, made->dst, (const void *const *)made->sources,
+                    made->count, made->elems, made->dtype, made->redop);
     assert_result(made, made->dst, level->name);
     assert_guards(made);
 }
 
-static void test_fold_random_calls_equal_reference(void **state)
+static void test_reduce_random_calls_equal_reference(void **state)
 {
     (void)state;
     int rounds = getenv("WEFT_TEST_LONG") ? 20 : 1;
     for (int round = 0; round < rounds; round++) {
-        for_each_call(check_fold);
+        for_each_call(check_reduce);
     }
 }
 
 /* Each source in turn is also the result. */
-static void check_fold_in_place(call *made, const wefti_fold_level *level)
+static void check_reduce_in_place(call *made, const wefti_reduce_level *level)
 {
     unsigned char *kept = new_block(made->bytes);
     for (size_t k = 0; k < made->count; k += 1 + made->count / 3) {
         unsigned char *dst =
             made->blocks[k] + (made->sources[k] - made->blocks[k]);
         memcpy(kept, dst, made->bytes);
-        wefti_fold_by(level, dst, (const void *const *)made->sources,
-                      made->count, made->elems, made->dtype, made->redop);
+        wefti_reduce_by(level, dst, (const void *const *)made->sources,
+                        made->count, made->elems, made->dtype, made->redop);
         assert_result(made, dst, level->name);
         memcpy(dst, kept, made->bytes);
     }
     free(kept);
 }
 
-static void test_fold_into_a_source_equals_reference(void **state)
+static void test_reduce_into_a_source_equals_reference(void **state)
 {
     (void)state;
-    for_each_call(check_fold_in_place);
+    for_each_call(check_reduce_in_place);
 }
 
 /* widen, combine up the tree, narrow: what the tree pattern does by hand. */
-static void combine_tree(call *made, const wefti_fold_level *level,
+static void combine_tree(call *made, const wefti_reduce_level *level,
                          unsigned char *out, size_t from, size_t count)
 {
     size_t wide_bytes = made->elems * wefti_wide_bytes(made->dtype);
@@ -197,7 +197,7 @@ static void combine_tree(call *made, const wefti_fold_level *level,
     }
 }
 
-static void check_combine(call *made, const wefti_fold_level *level)
+static void check_combine(call *made, const wefti_reduce_level *level)
 {
     size_t wide_bytes = made->elems * wefti_wide_bytes(made->dtype);
     unsigned char *block = new_block(wide_bytes);
@@ -210,14 +210,14 @@ static void check_combine(call *made, const wefti_fold_level *level)
     free(block);
 }
 
-static void test_combine_up_a_tree_equals_fold(void **state)
+static void test_combine_up_a_tree_equals_host(void **state)
 {
     (void)state;
     for_each_call(check_combine);
 }
 
 /* Each source by the first element of another; then in place. */
-static void check_scale(call *made, const wefti_fold_level *level)
+static void check_scale(call *made, const wefti_reduce_level *level)
 {
     if (made->redop != WEFT_REDOP_PREMULSUM || made->elems == 0) {
         return;
@@ -243,17 +243,17 @@ static void test_scale_random_calls_equal_reference(void **state)
     for_each_call(check_scale);
 }
 
-static void check_public(call *made, const wefti_fold_level *level)
+static void check_public(call *made, const wefti_reduce_level *level)
 {
     (void)level;
     memset(made->dst, POISON, made->bytes);
-    wefti_fold(made->dst, (const void *const *)made->sources, made->count,
-               made->elems, made->dtype, made->redop);
-    assert_result(made, made->dst, "wefti_fold");
+    wefti_reduce(made->dst, (const void *const *)made->sources, made->count,
+                 made->elems, made->dtype, made->redop);
+    assert_result(made, made->dst, "wefti_reduce");
     assert_guards(made);
 }
 
-static void test_fold_public_call_equals_reference(void **state)
+static void test_reduce_public_call_equals_reference(void **state)
 {
     (void)state;
     for_each_call(check_public);
@@ -290,7 +290,7 @@ static void test_copy_any_size_and_alignment_equal_and_guarded(void **state)
 }
 
 /* Both levels at once, and one after the other; groups of drawn sizes. */
-static void test_fold_groups_random_calls_equal_reference(void **state)
+static void test_reduce_groups_random_calls_equal_reference(void **state)
 {
     (void)state;
     uint64_t seed = random_seed();
@@ -310,25 +310,25 @@ static void test_fold_groups_random_calls_equal_reference(void **state)
         }
         call_init(&made, dtype, redop, count, random_elems(dtype, &seed),
                   &seed);
-        reference_fold_hosts(made.expected, made.sources, hosts, count,
-                             made.elems, dtype, redop);
-        wefti_fold_groups(made.dst, (const void *const *)made.sources, begins,
-                          groups, made.elems, dtype, redop);
-        assert_result(&made, made.dst, "fold_groups");
+        reference_reduce_hosts(made.expected, made.sources, hosts, count,
+                               made.elems, dtype, redop);
+        wefti_reduce_groups(made.dst, (const void *const *)made.sources, begins,
+                            groups, made.elems, dtype, redop);
+        assert_result(&made, made.dst, "reduce_groups");
         assert_guards(&made);
 
         const void *ends[11];
         unsigned char *blocks[11] = {NULL};
         for (size_t g = 0; g < groups; g++) {
             ends[g] = blocks[g] = new_block(made.bytes);
-            wefti_fold_part(blocks[g],
-                            (const void *const *)made.sources + begins[g],
-                            (size_t)(begins[g + 1] - begins[g]), count,
-                            made.elems, dtype, wefti_redop_inner(dtype, redop));
+            wefti_reduce_part(
+                blocks[g], (const void *const *)made.sources + begins[g],
+                (size_t)(begins[g + 1] - begins[g]), count, made.elems, dtype,
+                wefti_redop_inner(dtype, redop));
         }
-        wefti_fold_part(blocks[0], ends, groups, count, made.elems, dtype,
-                        wefti_redop_outer(dtype, redop));
-        assert_result(&made, blocks[0], "fold_part");
+        wefti_reduce_part(blocks[0], ends, groups, count, made.elems, dtype,
+                          wefti_redop_outer(dtype, redop));
+        assert_result(&made, blocks[0], "reduce_part");
         for (size_t g = 0; g < groups; g++) {
             free(blocks[g]);
         }
@@ -339,12 +339,12 @@ static void test_fold_groups_random_calls_equal_reference(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fold_random_calls_equal_reference),
-        cmocka_unit_test(test_fold_into_a_source_equals_reference),
-        cmocka_unit_test(test_fold_groups_random_calls_equal_reference),
-        cmocka_unit_test(test_combine_up_a_tree_equals_fold),
+        cmocka_unit_test(test_reduce_random_calls_equal_reference),
+        cmocka_unit_test(test_reduce_into_a_source_equals_reference),
+        cmocka_unit_test(test_reduce_groups_random_calls_equal_reference),
+        cmocka_unit_test(test_combine_up_a_tree_equals_host),
         cmocka_unit_test(test_scale_random_calls_equal_reference),
-        cmocka_unit_test(test_fold_public_call_equals_reference),
+        cmocka_unit_test(test_reduce_public_call_equals_reference),
         cmocka_unit_test(test_copy_any_size_and_alignment_equal_and_guarded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

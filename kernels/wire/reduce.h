@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * kernels/wire/fold.h - all the arithmetic that collectives do.
+ * kernels/wire/reduce.h - all the arithmetic that collectives do.
  *
  * What each reduction means for each type is said in weft/types.h. "Wide" is
  * the type partial results have: f32 for floats narrower than that, else the
@@ -11,8 +11,8 @@
  *
  * Threads     any.  Blocks: no.  Allocates: no (stack only, bounded).
  */
-#ifndef KERNELS_WIRE_FOLD_H
-#define KERNELS_WIRE_FOLD_H
+#ifndef KERNELS_WIRE_REDUCE_H
+#define KERNELS_WIRE_REDUCE_H
 
 #include "weft/types.h"
 
@@ -20,11 +20,11 @@
 size_t wefti_wide_bytes(weft_dtype dtype);
 
 /*
- * wefti_fold - dst[i] = finish(op over k of sources[k][i]), i in [0, elems).
+ * wefti_reduce - dst[i] = finish(op over k of sources[k][i]), i in [0, elems).
  *
- * The order is the balanced tree over k: fold(a, b) = fold(a, m) op fold(m, b)
- * with m - a the largest power of two below b - a. Partial results stay wide;
- * finish divides by source_count for AVG and rounds to dtype once.
+ * The order is the balanced tree over k: reduce(a, b) = reduce(a, m) op
+ * reduce(m, b) with m - a the largest power of two below b - a. Partial results
+ * stay wide; finish divides by source_count for AVG and rounds to dtype once.
  *
  * dst           [elems] of dtype; may be one of the sources, else must not
  *               overlap them.
@@ -32,22 +32,22 @@ size_t wefti_wide_bytes(weft_dtype dtype);
  *               during the call.
  * redop         one that applies to dtype (weft_redop_applies).
  */
-void wefti_fold(void *dst, const void *const *sources, size_t source_count,
-                size_t elems, weft_dtype dtype, weft_redop redop);
+void wefti_reduce(void *dst, const void *const *sources, size_t source_count,
+                  size_t elems, weft_dtype dtype, weft_redop redop);
 
 /*
- * Sums of two levels: each group of sources is folded by itself and rounded to
- * dtype, then the groups' results are folded by the same tree.
+ * Sums of two levels: each group of sources is reduced by itself and rounded to
+ * dtype, then the groups' results are reduced by the same tree.
  *
  * wefti_redop_inner, _outer - the reductions of the two levels. A float's
  * average is divided at the end of the first level, so that what goes on does
  * not overflow, an integer's at the end of the second. Both divide by
  * total_count, the number of sources of all groups.
  *
- * wefti_fold_part - one level of it: wefti_fold, but that AVG divides by
+ * wefti_reduce_part - one level of it: wefti_reduce, but that AVG divides by
  * total_count. PREMULSUM as above.
  *
- * wefti_fold_groups - both levels at once. group_begins [group_count + 1]:
+ * wefti_reduce_groups - both levels at once. group_begins [group_count + 1]:
  * where each group begins in sources; the last is source_count.
  *
  * wefti_round - ends the first level of a wide sum: wide[i] is narrowed by
@@ -55,12 +55,12 @@ void wefti_fold(void *dst, const void *const *sources, size_t source_count,
  */
 weft_redop wefti_redop_inner(weft_dtype dtype, weft_redop redop);
 weft_redop wefti_redop_outer(weft_dtype dtype, weft_redop redop);
-void wefti_fold_part(void *dst, const void *const *sources, size_t source_count,
-                     size_t total_count, size_t elems, weft_dtype dtype,
-                     weft_redop redop);
-void wefti_fold_groups(void *dst, const void *const *sources,
-                       const int *group_begins, size_t group_count,
-                       size_t elems, weft_dtype dtype, weft_redop redop);
+void wefti_reduce_part(void *dst, const void *const *sources,
+                       size_t source_count, size_t total_count, size_t elems,
+                       weft_dtype dtype, weft_redop redop);
+void wefti_reduce_groups(void *dst, const void *const *sources,
+                         const int *group_begins, size_t group_count,
+                         size_t elems, weft_dtype dtype, weft_redop redop);
 void wefti_round(void *wide, size_t total_count, size_t elems, weft_dtype dtype,
                  weft_redop redop);
 

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: BSD-3-Clause */
-/*
- * kernels/wire/fold_v4.c - the loops for x86-64-v4 (AVX-512); the whole file is
- * compiled for it, so nothing in it may run before the processor was asked.
- */
-#define FOLD_LEVEL      wefti_fold_level_v4
-#define FOLD_LEVEL_NAME "x86-64-v4"
-#include "kernels/wire/fold_table.inc"

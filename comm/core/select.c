@@ -142,7 +142,8 @@ static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
                            .chunk_elems = 1,
                            .grouping = scope->grouping,
                            .apart = scope->apart,
-                           .flat = wefti_select_is_flat(scope->tuning, op)};
+                           .flat = wefti_select_is_flat(scope->tuning, op),
+                           .deferred = op->deferred_counts != NULL};
 }
 
 /* In chunks of the pattern's. */

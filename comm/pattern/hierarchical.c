@@ -54,8 +54,10 @@ static bool supports(const wefti_problem *problem)
     case WEFT_COLLECTIVE_REDUCESCATTER:
     case WEFT_COLLECTIVE_REDUCESCATTERV:
         return wefti_problem_has_levels(problem);
+    case WEFT_COLLECTIVE_ALLGATHERV: /* an agent of a chunk behind the end
+                                        would not see the end */
+        return problem->grouping != NULL && !problem->deferred;
     case WEFT_COLLECTIVE_ALLGATHER:
-    case WEFT_COLLECTIVE_ALLGATHERV:
     case WEFT_COLLECTIVE_BROADCAST:
         return problem->grouping != NULL;
     default:

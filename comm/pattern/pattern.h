@@ -34,6 +34,7 @@ enum { WEFTI_CHANNELS = 4, WEFTI_STEP_LISTS = 5, WEFTI_FLAT_STEP_LISTS = 3 };
  * grouping   which ranks share memory; NULL: there is one level only
  * apart      without a grouping: no two share any, else all do; for costs alone
  * flat       sums follow the tree over all ranks whatever the grouping
+ * deferred   counts are capacities: a part may end before any of its chunks
  */
 typedef struct wefti_problem {
     weft_collective collective;
@@ -43,7 +44,7 @@ typedef struct wefti_problem {
     size_t count;
     size_t chunk_elems; /* most elements of one message; at least 1 */
     const wefti_grouping *grouping;
-    bool flat, apart;
+    bool flat, apart, deferred;
     const size_t *send_counts, *send_displs;
     const size_t *recv_counts, *recv_displs;
 } wefti_problem;

@@ -272,10 +272,11 @@ static weft_status check_deferred(const weft_op *op, const weft_comm *comm)
 {
     bool device = false;
     const char *name = "deferred_counts";
-    if (op->deferred_counts && op->collective != WEFT_COLLECTIVE_ALLTOALLV) {
+    const wefti_shape *shape = wefti_shape_get(op->collective);
+    if (op->deferred_counts && (!shape->varied || shape->reduces)) {
         return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "deferred_counts in %s: allowed is NULL, or "
-                           "alltoallv",
+                           "deferred_counts in %s: allowed is NULL, or a v "
+                           "form that does not reduce",
                            weft_collective_text(op->collective));
     }
     if (op->arrived_counts && !op->deferred_counts) {
@@ -307,6 +308,9 @@ static void forget_unused(weft_op *op, const wefti_role *role)
     }
     if (!shape->varied || !shape->recv_parts || !role->receives) {
         op->recv_counts = op->recv_displs = NULL;
+    }
+    if (op->deferred_counts && !role->receives) {
+        op->arrived_counts = NULL;
     }
 }
 

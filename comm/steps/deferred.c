@@ -14,61 +14,105 @@
 
 #include <stdio.h>
 
+/* The part of the send buffer that a step for peer reads, and its place in
+ * op->gone: one for each rank, or one of a buffer that goes out whole. */
+static wefti_part part_out(const wefti_op *op, int peer)
+{
+    return op->role.shape->send_parts ? wefti_part_to(&op->problem, peer)
+                                      : (wefti_part){0, op->problem.count};
+}
+
+static size_t place_out(const wefti_op *op, int peer)
+{
+    return op->role.shape->send_parts ? (size_t)peer : 0;
+}
+
+static wefti_part part_in(const wefti_op *op, int owner)
+{
+    return op->role.shape->recv_parts ? wefti_part_from(&op->problem, owner)
+                                      : (wefti_part){0, op->problem.count};
+}
+
+static size_t place_in(const wefti_op *op, int owner)
+{
+    return op->role.shape->recv_parts ? (size_t)owner : 0;
+}
+
 static void fail(weft_comm *comm, const wefti_op *op, int peer, size_t elems)
 {
-    char what[160];
+    char what[160], whose[24] = "";
+    if (op->role.shape->send_parts) {
+        snprintf(whose, sizeof(whose), " for rank %d", peer);
+    }
     snprintf(what, sizeof(what),
-             "rank %d has %zu %s for rank %d, more than the capacity of %zu "
-             "that both declared",
-             comm->rank, elems, weft_dtype_text(op->desc.dtype), peer,
-             wefti_part_to(&op->problem, peer).elems);
+             "rank %d has %zu %s%s, more than the capacity of %zu that both "
+             "declared",
+             comm->rank, elems, weft_dtype_text(op->desc.dtype), whose,
+             part_out(op, peer).elems);
     wefti_op_fail(comm, op, WEFT_ERR_MISMATCH, what);
+}
+
+static void start_out(weft_comm *comm, wefti_op *op, int peer)
+{
+    const size_t elems = op->desc.deferred_counts[place_out(op, peer)];
+    op->gone[place_out(op, peer)] = SIZE_MAX;
+    if (part_out(op, peer).elems == 0 && elems != 0) {
+        fail(comm, op, peer, elems);
+    }
+}
+
+static void start_in(wefti_op *op, int owner)
+{
+    op->come[place_in(op, owner)] = 0;
+    if (op->desc.arrived_counts && part_in(op, owner).elems == 0) {
+        op->desc.arrived_counts[place_in(op, owner)] = 0;
+    }
 }
 
 void wefti_deferred_start(weft_comm *comm, wefti_op *op)
 {
-    for (int peer = 0; peer < comm->nranks; peer++) {
-        op->gone[peer] = SIZE_MAX;
-        op->come[peer] = 0;
-        if (op->desc.arrived_counts &&
-            wefti_part_from(&op->problem, peer).elems == 0) {
-            op->desc.arrived_counts[peer] = 0;
-        }
-        if (wefti_part_to(&op->problem, peer).elems == 0 &&
-            op->desc.deferred_counts[peer] != 0) {
-            fail(comm, op, peer, op->desc.deferred_counts[peer]);
-        }
+    const wefti_shape *shape = op->role.shape;
+    const int out = !op->role.sends ? 0 : shape->send_parts ? comm->nranks : 1;
+    const int in = !op->role.receives  ? 0
+                   : shape->recv_parts ? comm->nranks
+                                       : 1;
+    for (int peer = 0; peer < out; peer++) {
+        start_out(comm, op, peer);
+    }
+    for (int owner = 0; owner < in; owner++) {
+        start_in(op, owner);
     }
 }
 
 /* How far into its part a step that reads the send buffer begins. */
 static size_t offset_out(const wefti_op *op, const wefti_step *step)
 {
-    return step->src_elem - wefti_part_to(&op->problem, step->peer).begin;
+    return step->src_elem - part_out(op, step->peer).begin;
 }
 
 static size_t offset_in(const wefti_op *op, const wefti_step *step)
 {
-    return step->dst_elem - wefti_part_from(&op->problem, step->peer).begin;
+    return step->dst_elem - part_in(op, step->owner).begin;
 }
 
 /* Whether the part that step moves ends before it. */
 static bool is_over(const wefti_op *op, const wefti_step *step)
 {
     return step->src == WEFTI_BUFFER_SEND
-               ? op->gone[step->peer] < offset_out(op, step)
-               : op->come[step->peer] < offset_in(op, step);
+               ? op->gone[place_out(op, step->peer)] < offset_out(op, step)
+               : op->come[place_in(op, step->owner)] < offset_in(op, step);
 }
 
 /* Shortens a step, whose source is ready, to what its part has; false: the
  * part has more than its capacity, and op has failed. */
 static bool cut(weft_comm *comm, wefti_op *op, wefti_step *step)
 {
-    size_t *gone = &op->gone[step->peer];
+    const size_t place = place_out(op, step->peer);
+    size_t *gone = &op->gone[place];
     if (*gone == SIZE_MAX) {
-        *gone = op->desc.deferred_counts[step->peer];
+        *gone = op->desc.deferred_counts[place];
     }
-    if (*gone > wefti_part_to(&op->problem, step->peer).elems) {
+    if (*gone > part_out(op, step->peer).elems) {
         fail(comm, op, step->peer, *gone);
         return false;
     }
@@ -101,17 +145,17 @@ bool wefti_deferred_settle(weft_comm *comm, wefti_op *op, wefti_step_list *list,
 
 bool wefti_deferred_arrived(wefti_op *op, const wefti_step *step)
 {
-    const size_t capacity = wefti_part_from(&op->problem, step->peer).elems;
+    const size_t capacity = part_in(op, step->owner).elems;
     const size_t offset = offset_in(op, step), left = capacity - offset;
     const size_t chunk = op->problem.chunk_elems;
     const size_t most = left < chunk ? left : chunk;
     const size_t come = offset + step->elems;
-    op->come[step->peer] = come;
+    op->come[place_in(op, step->owner)] = come;
     if (step->elems == most && come < capacity) {
         return false;
     }
     if (op->desc.arrived_counts) {
-        op->desc.arrived_counts[step->peer] = come;
+        op->desc.arrived_counts[place_in(op, step->owner)] = come;
     }
     return true;
 }

@@ -69,6 +69,7 @@ static void size_up(const weft_comm *comm, wefti_op *op)
                         .chunk_elems = 1,
                         .grouping = comm->grouping,
                         .flat = wefti_select_is_flat(&comm->tuning, desc),
+                        .deferred = desc->deferred_counts != NULL,
                         .send_counts = desc->send_counts,
                         .send_displs = desc->send_displs,
                         .recv_counts = desc->recv_counts,

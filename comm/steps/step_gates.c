@@ -74,7 +74,7 @@ void wefti_step_announce(wefti_op *op, const wefti_step *step)
     if (wefti_op_is_deferred(op)) {
         if (wefti_deferred_arrived(op, step) && op->desc.arrived &&
             op->gate_per_rank) {
-            wefti_op_raise_arrived(op, wefti_op_recv_chunk(op, step->peer));
+            wefti_op_raise_arrived(op, wefti_op_recv_chunk(op, step->owner));
         }
         return;
     }

@@ -53,18 +53,22 @@ extern "C" {
  *                after another. What comes from two ranks may not overlap.
  *                All four are copied by the post, and read nowhere else.
  * deferred_counts
- *                ALLTOALLV, on all ranks or none: [nranks] elements that really
- *                go to each rank, known only later. send_counts and recv_counts
- *                are capacities then: the most that may go and come, equal pair
- *                by pair, and what displs of NULL count by. Host memory,
+ *                v forms that do not reduce, on all ranks or none: elements
+ *                that really go, known only later: [nranks], to each rank, or
+ *                one number where send goes out whole (GATHERV, ALLGATHERV);
+ *                not read where a rank sends nothing (SCATTERV, not the root).
+ *                count, send_counts and recv_counts are capacities then: the
+ *                most that may go and come, equal pair by pair, and what displs
+ *                of NULL count by. Host memory,
  *                borrowed until done. Each is read once, when its ready chunk
  *                is reached (without a ready gate, when the operation starts);
  *                where the capacity is 0 it is 0 from the post on. One above
  *                its capacity fails the communicator with ERR_MISMATCH on all
  *                ranks; the text names both ranks, the count and the capacity.
  *                NULL: send_counts are what goes.
- * arrived_counts with deferred_counts: [nranks] host memory, borrowed until
- *                done. How many elements have come from each rank, written
+ * arrived_counts with deferred_counts: host memory, borrowed until done: how
+ *                many elements have come from each rank, [nranks], or one
+ *                number where recv has no parts (SCATTERV), written
  *                before the arrived chunk is raised, and at the end at the
  *                latest; recv is not written beyond them. NULL: not wanted.
  * root           rank for rooted collectives, peer for send and recv; else 0.

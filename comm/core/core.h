@@ -81,11 +81,12 @@ typedef struct wefti_step_list {
     bool loaded;
     wefti_step_phase phase;
     wefti_wait wait;
-    int place;  /* REDUCE, RELAY: next source to look for */
-    int peer;   /* who is awaited */
-    int way;    /* which fetch and bounce is the step's: 0 or 1 */
-    bool ahead; /* the other one brings the source of a later step */
-    bool lent;  /* the step reads peers' buffers */
+    int place;   /* REDUCE, RELAY: next source to look for */
+    int peer;    /* who is awaited */
+    int offered; /* messages to come whose places the network has */
+    int way;     /* which fetch and bounce is the step's: 0 or 1 */
+    bool ahead;  /* the other one brings the source of a later step */
+    bool lent;   /* the step reads peers' buffers */
     unsigned char *scratch; /* a wide chunk */
     unsigned char *bounces[WEFTI_BOUNCES];
     const void **sources; /* [nranks] of a REDUCE */

@@ -115,14 +115,17 @@ typedef struct wefti_posted_message {
 } wefti_posted_message;
 
 /*
- * Where the bytes of a message from another domain are, or will be: in a buffer
- * of room bytes from comm/net/inbound.h, from its first byte's arrival until
- * its release. This rank's alone, under the engine's lock.
+ * Where the bytes of a message from another domain are, or will be, until its
+ * release: in a buffer from comm/net/inbound.h, from its first byte's arrival
+ * on, or where its operation wants them (offered), from before it. This rank's
+ * alone, under the engine's lock.
  */
 typedef struct wefti_arrival {
     uint64_t sequence;
     unsigned char *buffer; /* NULL: none */
-    size_t bytes;
+    uint32_t bytes;
+    bool offered; /* buffer is the operation's */
+    bool begun;   /* the message has begun to arrive */
 } wefti_arrival;
 
 /*

@@ -66,7 +66,14 @@ static buffer *make(wefti_inbound *inbound, int size)
 
 static bool is_held(const wefti_arrival *arrival, uint64_t sequence)
 {
-    return arrival->buffer && arrival->sequence == sequence;
+    return arrival->begun && arrival->sequence == sequence;
+}
+
+static bool is_wanted(const wefti_arrival *arrival, uint64_t sequence,
+                      size_t bytes)
+{
+    return arrival->offered && arrival->sequence == sequence &&
+           arrival->bytes == bytes;
 }
 
 bool wefti_inbound_fits(const wefti_inbound *inbound, int peer,
@@ -86,6 +93,11 @@ unsigned char *wefti_inbound_hold(wefti_inbound *inbound, int peer,
     if (is_held(arrival, sequence)) {
         return arrival->buffer;
     }
+    if (is_wanted(arrival, sequence, bytes)) {
+        arrival->begun = true;
+        inbound->held_bytes[peer] += bytes;
+        return arrival->buffer;
+    }
     wefti_inbound_let_go(inbound, peer, arrival);
     int size = 0;
     while ((size_t)LEAST_BYTES << size < bytes) {
@@ -98,7 +110,10 @@ unsigned char *wefti_inbound_hold(wefti_inbound *inbound, int peer,
         return NULL;
     }
     inbound->held_bytes[peer] += bytes;
-    *arrival = (wefti_arrival){sequence, bytes_of(taken), bytes};
+    *arrival = (wefti_arrival){.sequence = sequence,
+                               .buffer = bytes_of(taken),
+                               .bytes = (uint32_t)bytes,
+                               .begun = true};
     return arrival->buffer;
 }
 
@@ -108,11 +123,32 @@ void wefti_inbound_let_go(wefti_inbound *inbound, int peer,
     if (!arrival->buffer) {
         return;
     }
-    buffer *given = buffer_of(arrival->buffer);
-    given->next_free = inbound->free[given->size];
-    inbound->free[given->size] = given;
-    inbound->held_bytes[peer] -= arrival->bytes;
-    arrival->buffer = NULL;
+    inbound->held_bytes[peer] -= arrival->begun ? arrival->bytes : 0;
+    if (!arrival->offered) {
+        buffer *given = buffer_of(arrival->buffer);
+        given->next_free = inbound->free[given->size];
+        inbound->free[given->size] = given;
+    }
+    *arrival = (wefti_arrival){.buffer = NULL};
+}
+
+void wefti_inbound_offer(wefti_arrival *arrival, uint64_t sequence,
+                         unsigned char *memory, size_t bytes)
+{
+    if (!arrival->buffer) {
+        *arrival = (wefti_arrival){.sequence = sequence,
+                                   .buffer = memory,
+                                   .bytes = (uint32_t)bytes,
+                                   .offered = true};
+    }
+}
+
+void wefti_inbound_withdraw(wefti_inbound *inbound, int peer,
+                            wefti_arrival *arrival)
+{
+    if (arrival->offered) {
+        wefti_inbound_let_go(inbound, peer, arrival);
+    }
 }
 
 size_t wefti_inbound_count_bytes(const wefti_inbound *inbound)

@@ -42,6 +42,18 @@ unsigned char *wefti_inbound_hold(wefti_inbound *inbound, int peer,
 void wefti_inbound_let_go(wefti_inbound *inbound, int peer,
                           wefti_arrival *arrival);
 
+/*
+ * wefti_inbound_offer - a message of so many bytes is wanted at memory: there
+ * it goes if it has not begun to arrive and has that length.
+ *
+ * wefti_inbound_withdraw - memory is not to be written from now on. What has
+ * begun to arrive is of no use any more.
+ */
+void wefti_inbound_offer(wefti_arrival *arrival, uint64_t sequence,
+                         unsigned char *memory, size_t bytes);
+void wefti_inbound_withdraw(wefti_inbound *inbound, int peer,
+                            wefti_arrival *arrival);
+
 /* Memory of all buffers. */
 size_t wefti_inbound_count_bytes(const wefti_inbound *inbound);
 

@@ -289,6 +289,26 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
     tell(fabric, path.peer, &wire, &load);
 }
 
+void wefti_remote_offer(wefti_fabric *fabric, wefti_fabric_path path,
+                        uint64_t later, void *memory, size_t bytes)
+{
+    const uint64_t sequence =
+        fabric->taken[wefti_fabric_cell(&path)] + 1 + later;
+    wefti_inbound_offer(get_arrival(fabric, path, sequence), sequence, memory,
+                        bytes);
+}
+
+void wefti_remote_withdraw(wefti_fabric *fabric, int peer, int op_slot)
+{
+    wefti_fabric_path path = {.peer = peer, .op_slot = op_slot};
+    for (; path.channel < WEFTI_CHANNELS; path.channel++) {
+        for (uint64_t cell = 0; cell < WEFTI_DEPTH; cell++) {
+            wefti_inbound_withdraw(fabric->inbound, peer,
+                                   get_arrival(fabric, path, cell));
+        }
+    }
+}
+
 static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
                  wefti_incoming *message_out, int64_t *due_ns)
 {

@@ -54,4 +54,16 @@ void wefti_remote_tell_observed(wefti_fabric *fabric);
 /* That this rank has destroyed the communicator. */
 void wefti_remote_tell_left(wefti_fabric *fabric, wefti_leave how);
 
+/*
+ * wefti_remote_offer - the message behind the next `later` from the path's peer
+ * is wanted at memory, if it has so many bytes; the network writes them there
+ * as they come, until the message is released or wefti_remote_withdraw.
+ *
+ * wefti_remote_withdraw - takes back what was offered to peer's messages of
+ * that op slot, which are of no use any more.
+ */
+void wefti_remote_offer(wefti_fabric *fabric, wefti_fabric_path path,
+                        uint64_t later, void *memory, size_t bytes);
+void wefti_remote_withdraw(wefti_fabric *fabric, int peer, int op_slot);
+
 #endif

@@ -21,6 +21,7 @@
 #include "comm/steps/deferred.h"
 #include "comm/steps/entry.h"
 #include "comm/steps/nccl_op.h"
+#include "comm/steps/offer.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/step_list.h"
 #include "comm/steps/unstaged.h"
@@ -398,6 +399,9 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
                              comm->observer.moved ? wefti_clock_ns() : 0);
     }
     unwatch_gates(op);
+    if (status != WEFT_OK && wefti_choice_has_steps(&op->choice)) {
+        wefti_offers_withdraw(comm, op);
+    }
     if (op->desc.arrived) {
         bool receives = op->role.receives && op->desc.recv;
         if (status != WEFT_OK) {

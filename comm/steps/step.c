@@ -292,7 +292,7 @@ static wefti_wait recv_step(weft_comm *comm, wefti_op *op,
         if (!wefti_unstaged_copy(comm, op, step->peer, dst, &message)) {
             return WEFTI_WAIT_PEER;
         }
-    } else if (!on_device(op, step->dst)) {
+    } else if (!on_device(op, step->dst) && message.data != dst) {
         size_t whole_bytes =
             step->dst == WEFTI_BUFFER_SCRATCH
                 ? bytes /* which the next step reads */

@@ -16,6 +16,7 @@
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/deferred.h"
+#include "comm/steps/offer.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/step.h"
@@ -98,6 +99,7 @@ void wefti_step_lists_start(wefti_op *op)
         list->at = wefti_step_list_begin(op, t);
         list->loaded = false;
         list->ahead = false;
+        list->offered = 0;
     }
 }
 
@@ -181,9 +183,13 @@ static bool push_list(weft_comm *comm, wefti_op *op, wefti_step_list *list)
     while (done < STEPS_PER_PUSH && (done == 0 || comm->budget_bytes > 0) &&
            load_step(op, list)) {
         list->wait = advance_step(comm, op, list);
+        if (list->wait == WEFTI_WAIT_PEER) {
+            wefti_offer_places(comm, op, list);
+        }
         if (list->wait != WEFTI_WAIT_NOTHING) {
             break;
         }
+        wefti_offer_count(list);
         comm->budget_bytes -= (int64_t)(list->step.elems * op->role.elem_bytes);
         list->at.next++;
         list->loaded = false;

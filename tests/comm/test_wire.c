@@ -231,6 +231,54 @@ static void test_wrong_paths_are_refused(void **state)
     }
 }
 
+/* The message that make(MESSAGE) announces. */
+static wefti_arrival *get_arrival(const scene *all)
+{
+    return wefti_shared_get_arrival(&all->shared, PEER, 3, 1, 1);
+}
+
+static void test_message_goes_where_it_is_wanted_if_it_fits(void **state)
+{
+    const scene *all = *state;
+    const wefti_wire wire = make(WEFTI_WIRE_MESSAGE);
+    unsigned char memory[64], *other;
+    wefti_inbound_offer(get_arrival(all), 1, memory, sizeof(memory));
+    assert_ptr_equal(wefti_wire_place(&wire, sizeof(memory), &all->view),
+                     memory);
+    assert_true(wefti_wire_check(&wire, sizeof(memory), &all->view));
+    assert_false(wefti_wire_check(&wire, sizeof(memory) - 1, &all->view));
+    wefti_inbound_let_go(all->inbound, PEER, get_arrival(all));
+    assert_int_equal(wefti_inbound_count_bytes(all->inbound), 0);
+
+    wefti_inbound_offer(get_arrival(all), 1, memory, sizeof(memory));
+    assert_true(wefti_wire_check(&wire, sizeof(memory) + 1, &all->view));
+    other = wefti_wire_place(&wire, sizeof(memory) + 1, &all->view);
+    assert_ptr_not_equal(other, memory);
+    wefti_inbound_offer(get_arrival(all), 1, memory, sizeof(memory) + 1);
+    assert_ptr_equal(wefti_wire_place(&wire, sizeof(memory) + 1, &all->view),
+                     other); /* it has begun */
+}
+
+static void test_message_leaves_memory_that_is_withdrawn(void **state)
+{
+    const scene *all = *state;
+    const wefti_wire wire = make(WEFTI_WIRE_MESSAGE);
+    unsigned char memory[64];
+    for (int begun = 0; begun < 2; begun++) {
+        wefti_inbound_offer(get_arrival(all), 1, memory, sizeof(memory));
+        if (begun) {
+            assert_ptr_equal(
+                wefti_wire_place(&wire, sizeof(memory), &all->view), memory);
+        }
+        wefti_inbound_withdraw(all->inbound, PEER, get_arrival(all));
+        assert_ptr_not_equal(
+            wefti_wire_place(&wire, sizeof(memory), &all->view), memory);
+        wefti_inbound_withdraw(all->inbound, PEER, get_arrival(all));
+        assert_true(get_arrival(all)->begun); /* not of an offer: it stays */
+        wefti_inbound_let_go(all->inbound, PEER, get_arrival(all));
+    }
+}
+
 #define WIRE_TEST(name)                                                        \
     cmocka_unit_test_setup_teardown(name, open_scene, close_scene)
 
@@ -243,6 +291,7 @@ int main(void)
         WIRE_TEST(test_waiting_has_no_spare_words),
         WIRE_TEST(test_awaited_releases_are_remembered),
         WIRE_TEST(test_wrong_paths_are_refused),
-    };
+        WIRE_TEST(test_message_goes_where_it_is_wanted_if_it_fits),
+        WIRE_TEST(test_message_leaves_memory_that_is_withdrawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

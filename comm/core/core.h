@@ -279,6 +279,19 @@ typedef struct wefti_p2p_queue {
     bool busy; /* in the communicator's list of queues with messages */
 } wefti_p2p_queue;
 
+/*
+ * Those of one number, made when it is first used; the arrays are [2 * nranks]:
+ * what goes out to each rank, what comes in. made is stored last, and pairs
+ * with the load of a thread that posts.
+ */
+typedef struct wefti_p2p_queues {
+    _Atomic bool made;
+    wefti_p2p_queue *list;
+    wefti_op *ops; /* one for each */
+    wefti_staged_slot *records;
+    uint64_t *arrived;
+} wefti_p2p_queues;
+
 struct weft_comm {
     uint64_t head_word; /* comm/core/live.h */
     const uint64_t *home;
@@ -327,10 +340,8 @@ struct weft_comm {
     size_t arena_bytes;
     size_t heap_bytes; /* of this struct and its arrays */
 
-    wefti_op *queue_ops; /* [2 * nranks], one per queue */
-    wefti_staged_slot *queue_records;
-    uint64_t *queue_arrived;
-    wefti_p2p_queue *queues; /* [2 * nranks]: what goes out, what comes in */
+    wefti_p2p_queues queues[WEFT_P2P_QUEUES];
+    pthread_mutex_t queues_lock; /* while one is made */
     wefti_p2p_queue *busy_queues;
     size_t messages_pending;
 

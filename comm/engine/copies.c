@@ -56,8 +56,8 @@ static weft_status build(weft_comm *comm, wefti_copies *copies)
 {
     const weft_stream_config config = {.size_bytes = sizeof(config),
                                        .sm_budget = comm->sm_budget};
-    const size_t ops = WEFTI_OP_SLOTS + 2 * (size_t)comm->nranks;
-    copies->count = ops * WEFTI_STEP_LISTS * WEFTI_COPY_WAYS + 1;
+    copies->count =
+        wefti_op_count(comm) * WEFTI_STEP_LISTS * WEFTI_COPY_WAYS + 1;
     copies->places = calloc(copies->count, sizeof(*copies->places));
     copies->queue = calloc(copies->count, sizeof(*copies->queue));
     if (!copies->places || !copies->queue) {
@@ -134,6 +134,9 @@ void wefti_copies_destroy(weft_comm *comm)
     }
     wefti_copies_unpin(comm, comm->mapping);
     wefti_copies_unpin(comm, comm->fabric.mirrors);
+    for (int i = 0; i < WEFT_P2P_QUEUES - 1; i++) {
+        wefti_copies_unpin(comm, comm->fabric.outgoing[i]);
+    }
     free(copies->places);
     free(copies->queue);
     free(copies);
@@ -202,11 +205,7 @@ static void fail(weft_comm *comm, size_t at, weft_status status,
     char what[200];
     snprintf(what, sizeof(what), "rank %d's device refused a copy: %s",
              comm->rank, text);
-    wefti_op_fail(comm,
-                  number < WEFTI_OP_SLOTS
-                      ? &comm->ops[number]
-                      : &comm->queue_ops[number - WEFTI_OP_SLOTS],
-                  status, what);
+    wefti_op_fail(comm, wefti_op_at(comm, number), status, what);
 }
 
 bool wefti_copies_are_done(weft_comm *comm, size_t at)

@@ -18,22 +18,57 @@ size_t wefti_op_recv_elems(const wefti_op *op)
     return op->recv_elems;
 }
 
+static size_t index_of_queue(const weft_comm *comm, const wefti_op *op)
+{
+    const int queue = op->op_slot - WEFTI_OP_SLOT_P2P;
+    return 2 * (size_t)comm->nranks * (size_t)queue +
+           (size_t)(op - comm->queues[queue].ops);
+}
+
 size_t wefti_op_index(const weft_comm *comm, const wefti_op *op)
 {
-    return op->op_slot == WEFTI_OP_SLOT_P2P
-               ? WEFTI_OP_SLOTS + (size_t)(op - comm->queue_ops)
+    return wefti_op_slot_is_p2p(op->op_slot)
+               ? WEFTI_OP_SLOTS + index_of_queue(comm, op)
                : (size_t)(op - comm->ops);
+}
+
+const wefti_op *wefti_op_at(const weft_comm *comm, size_t index)
+{
+    const size_t queues = 2 * (size_t)comm->nranks;
+    if (index < WEFTI_OP_SLOTS) {
+        return &comm->ops[index];
+    }
+    index -= WEFTI_OP_SLOTS;
+    return &comm->queues[index / queues].ops[index % queues];
+}
+
+size_t wefti_op_count(const weft_comm *comm)
+{
+    return WEFTI_OP_SLOTS + WEFT_P2P_QUEUES * 2 * (size_t)comm->nranks;
+}
+
+const char *wefti_op_queue_text(const wefti_op *op, char *text_out,
+                                size_t text_bytes)
+{
+    text_out[0] = '\0';
+    if (op->op_slot > WEFTI_OP_SLOT_P2P) {
+        snprintf(text_out, text_bytes, " in queue %d",
+                 op->op_slot - WEFTI_OP_SLOT_P2P);
+    }
+    return text_out;
 }
 
 void wefti_op_text(const weft_comm *comm, const wefti_op *op, char *text_out,
                    size_t text_bytes)
 {
     const char *name = weft_collective_text(op->desc.collective);
-    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
-        snprintf(text_out, text_bytes, "%s #%llu %s rank %d on \"%s\"", name,
+    if (wefti_op_slot_is_p2p(op->op_slot)) {
+        char queue[24];
+        snprintf(text_out, text_bytes, "%s #%llu %s rank %d%s on \"%s\"", name,
                  (unsigned long long)op->number,
                  op->desc.collective == WEFT_COLLECTIVE_SEND ? "to" : "from",
-                 op->desc.root, comm->name);
+                 op->desc.root, wefti_op_queue_text(op, queue, sizeof(queue)),
+                 comm->name);
     } else {
         snprintf(text_out, text_bytes, "%s #%llu on \"%s\"",
                  wefti_signature_name(op->signature.kind),

@@ -36,8 +36,15 @@ size_t wefti_op_recv_elems(const wefti_op *op);
 size_t wefti_op_send_chunks(const wefti_op *op);
 size_t wefti_op_recv_chunks(const wefti_op *op);
 
-/* Of the op slots, and then the queues of messages, which one it is. */
+/* Of the op slots, and then the queues of messages, which one it is; and the
+ * other way; and how many there can be. */
 size_t wefti_op_index(const weft_comm *comm, const wefti_op *op);
+const wefti_op *wefti_op_at(const weft_comm *comm, size_t index);
+size_t wefti_op_count(const weft_comm *comm);
+
+/* " in queue 1" of a message; empty in queue 0. Returns text_out. */
+const char *wefti_op_queue_text(const wefti_op *op, char *text_out,
+                                size_t text_bytes);
 
 /*
  * The gate chunk of the send, or of the receive, buffer that rank's part is,

@@ -74,6 +74,10 @@ weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
 void wefti_fabric_fini(wefti_fabric *fabric)
 {
     wefti_mapping_close(fabric->mirrors);
+    for (int i = 0; i < WEFT_P2P_QUEUES - 1; i++) {
+        wefti_mapping_close(fabric->outgoing[i]);
+        fabric->outgoing[i] = NULL;
+    }
     free(fabric->shared.regions);
     free(fabric->shared.places);
     free(fabric->tables);
@@ -85,6 +89,15 @@ void wefti_fabric_fini(wefti_fabric *fabric)
     fabric->tables = NULL;
     fabric->posted = NULL;
     fabric->taken = NULL;
+}
+
+weft_status wefti_fabric_open_queue(wefti_fabric *fabric, int queue)
+{
+    const size_t nranks = (size_t)fabric->shared.layout.nranks;
+    return !fabric->net || fabric->outgoing[queue - 1]
+               ? WEFT_OK
+               : wefti_mapping_open(-1, 0, nranks * WEFTI_P2P_AREA_BYTES,
+                                    &fabric->outgoing[queue - 1]);
 }
 
 const char *wefti_fabric_name(const wefti_fabric *fabric)

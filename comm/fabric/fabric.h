@@ -103,7 +103,10 @@ typedef struct wefti_line {
 struct wefti_fabric {
     const wefti_fabric_table **tables; /* [nranks] */
     wefti_shared shared;
-    wefti_mapping *mirrors;        /* of ranks of other domains; NULL: none */
+    wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
+    /* Staging of what goes to them in the other queues, [nranks] areas each;
+     * NULL: not used yet. Set before the first message of its queue. */
+    wefti_mapping *outgoing[WEFT_P2P_QUEUES - 1];
     struct wefti_net *net;         /* leads to them; NULL: there are none */
     struct wefti_inbound *inbound; /* with a net: what has come from them */
     uint64_t id;       /* the same on all members, and of no others */
@@ -140,6 +143,15 @@ WEFT_NODISCARD weft_status wefti_fabric_init(wefti_fabric *fabric, int rank,
                                              const bool *remote);
 void wefti_fabric_fini(wefti_fabric *fabric);
 
+/*
+ * wefti_fabric_open_queue - before the first message of queue, 1 or more; the
+ * caller is alone with the queue.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_fabric_open_queue(wefti_fabric *fabric,
+                                                   int queue);
+
 /* "shm", or what else carries messages of this communicator. */
 const char *wefti_fabric_name(const wefti_fabric *fabric);
 
@@ -169,7 +181,7 @@ static inline void *wefti_fabric_stage(wefti_fabric *fabric,
     /* What goes to several peers lies in one place, whatever each of them is
      * reached by. */
     const int owner =
-        path.op_slot == WEFTI_OP_SLOT_P2P ? path.peer : fabric->rank;
+        wefti_op_slot_is_p2p(path.op_slot) ? path.peer : fabric->rank;
     return fabric->tables[owner]->stage(fabric, path, staging, offset);
 }
 

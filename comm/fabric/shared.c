@@ -41,7 +41,7 @@ wefti_layout wefti_layout_plan(int nranks, int local_ranks)
     plan.arrivals = plan.pairs + plan.pair_bytes;
     plan.outgoing =
         round_up(plan.arrivals + CELLS * sizeof(wefti_arrival), PAGE_BYTES);
-    plan.mirror_bytes = plan.outgoing + WEFTI_P2P_STAGING_BYTES;
+    plan.mirror_bytes = plan.outgoing + WEFTI_P2P_FIRST_BYTES;
     plan.staging = round_up(plan.pairs + local * plan.pair_bytes, PAGE_BYTES);
     plan.p2p_staging =
         plan.staging + (size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES;
@@ -123,11 +123,11 @@ wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
 }
 
 size_t wefti_shared_find_p2p_slot(const wefti_shared *shared, int peer,
-                                  int channel, size_t slot)
+                                  int op_slot, int channel, size_t slot)
 {
     return shared->layout.p2p_staging +
            (size_t)shared->places[peer] * WEFTI_P2P_STAGING_BYTES +
-           wefti_p2p_slot_offset(channel, slot);
+           wefti_p2p_slot_offset(op_slot, channel, slot);
 }
 
 wefti_arrival *wefti_shared_get_arrival(const wefti_shared *shared, int writer,

@@ -24,14 +24,14 @@
  *                       point-to-point operations
  *   or, in a mirror
  *           arrivals    [op slot][channel][DEPTH] where its messages' bytes are
- *           outgoing    [channel] staged payload of what goes to it point to
- *                       point, or into its memory
+ *           outgoing    staged payload of what goes to it in queue 0, or into
+ *                       its memory
  *
  * Everything but the bell and the header is written by the owner alone (in a
  * mirror: by its reader, for the owner).
  * Operation n uses op slot n % OP_SLOTS; no rank enters n before every rank has
  * completed n - OP_SLOTS, so an op slot's cells are free when they are used
- * again. Slot OP_SLOTS is for point-to-point operations.
+ * again. The slots behind those are the queues of point-to-point operations.
  *
  * Every flag is stored and loaded sequentially consistent: the bell needs it
  * (base/doorbell.h), and the store is also the release that publishes the
@@ -45,29 +45,49 @@
 #include "base/doorbell.h"
 #include "comm/fabric/signature.h"
 #include "comm/pattern/pattern.h"
+#include "weft/p2p.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 enum {
     WEFTI_OP_SLOTS = 16,
-    WEFTI_ALL_SLOTS = WEFTI_OP_SLOTS + 1,
+    /* Behind those of collectives: one for each queue of messages. */
     WEFTI_OP_SLOT_P2P = WEFTI_OP_SLOTS,
+    WEFTI_ALL_SLOTS = WEFTI_OP_SLOTS + WEFT_P2P_QUEUES,
     WEFTI_DEPTH = 16,         /* messages per slot not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
     WEFTI_P2P_SLOTS = 4,
-    WEFTI_P2P_CHANNELS = 2,
     WEFTI_P2P_SLOT_BYTES = 64 << 10,
-    /* All that is staged for one peer. */
+    WEFTI_P2P_AREA_BYTES = WEFTI_P2P_SLOTS * WEFTI_P2P_SLOT_BYTES,
+    /* What is staged for one peer: queue 0 and one-sided memory (its second
+     * channel), and then the other queues. */
+    WEFTI_P2P_FIRST_BYTES = 2 * WEFTI_P2P_AREA_BYTES,
     WEFTI_P2P_STAGING_BYTES =
-        WEFTI_P2P_CHANNELS * WEFTI_P2P_SLOTS * WEFTI_P2P_SLOT_BYTES
+        WEFTI_P2P_FIRST_BYTES + (WEFT_P2P_QUEUES - 1) * WEFTI_P2P_AREA_BYTES
 };
 
-/* Where a slot lies in what is staged for one peer. */
-static inline size_t wefti_p2p_slot_offset(int channel, size_t slot)
+/* Whether what has that op slot is a queue of messages. */
+static inline bool wefti_op_slot_is_p2p(int op_slot)
 {
-    return ((size_t)channel * WEFTI_P2P_SLOTS + slot) * WEFTI_P2P_SLOT_BYTES;
+    return op_slot >= WEFTI_OP_SLOT_P2P;
+}
+
+/* Whether such an op slot carries messages on a channel. */
+static inline bool wefti_p2p_has_channel(int op_slot, int channel)
+{
+    return channel == 0 || (op_slot == WEFTI_OP_SLOT_P2P && channel == 1);
+}
+
+/* Where a slot lies in what is staged for one peer. */
+static inline size_t wefti_p2p_slot_offset(int op_slot, int channel,
+                                           size_t slot)
+{
+    const int area = op_slot == WEFTI_OP_SLOT_P2P
+                         ? channel
+                         : op_slot - WEFTI_OP_SLOT_P2P + 1;
+    return ((size_t)area * WEFTI_P2P_SLOTS + slot) * WEFTI_P2P_SLOT_BYTES;
 }
 
 /*
@@ -341,7 +361,7 @@ wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
 /* Where in a region a slot lies for what goes point to point to a peer of the
  * domain. */
 size_t wefti_shared_find_p2p_slot(const wefti_shared *shared, int peer,
-                                  int channel, size_t slot);
+                                  int op_slot, int channel, size_t slot);
 
 /* writer: of another domain. */
 wefti_arrival *wefti_shared_get_arrival(const wefti_shared *shared, int writer,

@@ -17,9 +17,10 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
                    size_t offset)
 {
     unsigned char *region = fabric->shared.regions[fabric->rank];
-    if (path.op_slot == WEFTI_OP_SLOT_P2P) {
+    if (wefti_op_slot_is_p2p(path.op_slot)) {
         return region + wefti_shared_find_p2p_slot(&fabric->shared, path.peer,
-                                                   path.channel, offset);
+                                                   path.op_slot, path.channel,
+                                                   offset);
     }
     return region + fabric->shared.layout.staging +
            (size_t)staging * WEFTI_STAGING_BYTES + offset;
@@ -39,7 +40,7 @@ static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 {
     const uint64_t most =
-        path.op_slot == WEFTI_OP_SLOT_P2P ? WEFTI_P2P_SLOTS : WEFTI_DEPTH;
+        wefti_op_slot_is_p2p(path.op_slot) ? WEFTI_P2P_SLOTS : WEFTI_DEPTH;
     return posted(fabric, path) - read_by(fabric, path) < most;
 }
 

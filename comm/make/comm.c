@@ -158,9 +158,6 @@ static weft_status build_gates(weft_comm *comm)
     for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
         attach_watchers(&comm->ops[op_slot], comm->engine);
     }
-    for (int queue = 0; queue < 2 * comm->nranks; queue++) {
-        attach_watchers(&comm->queue_ops[queue], comm->engine);
-    }
     return wefti_copies_create(comm);
 }
 
@@ -424,6 +421,11 @@ static void keep_until_sent(weft_comm *comm)
         wefti_net_flush(engine->net, UNSENT_NS);
         wefti_net_keep(engine->net, comm->mapping);
         wefti_net_keep(engine->net, comm->fabric.mirrors);
+        for (int i = 0; i < WEFT_P2P_QUEUES - 1; i++) {
+            if (comm->fabric.outgoing[i]) {
+                wefti_net_keep(engine->net, comm->fabric.outgoing[i]);
+            }
+        }
         pthread_mutex_unlock(&engine->lock);
     }
 }

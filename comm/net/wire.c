@@ -38,7 +38,7 @@ bool wefti_wire_decode(const void *header, size_t header_bytes,
 
 /* No rank enters or completes more than an op slot ahead of those it waits for.
  */
-static bool is_local(uint64_t number, const wefti_wire_view *view)
+static bool is_within_reach(uint64_t number, const wefti_wire_view *view)
 {
     return number <= view->completed + WEFTI_OP_SLOTS;
 }
@@ -46,7 +46,7 @@ static bool is_local(uint64_t number, const wefti_wire_view *view)
 static bool check_entry(const wefti_wire *wire, size_t data_bytes,
                         const wefti_wire_view *view)
 {
-    return wire->words[0] >= 1 && is_local(wire->words[0], view) &&
+    return wire->words[0] >= 1 && is_within_reach(wire->words[0], view) &&
            data_bytes <= WEFTI_PAYLOAD_BYTES;
 }
 
@@ -60,8 +60,8 @@ static wefti_arrival *arrival_of(const wefti_wire *wire, path at,
 /* Whether the path carries messages of that size. */
 static bool is_staged(path at, size_t data_bytes)
 {
-    return at.op_slot == WEFTI_OP_SLOT_P2P
-               ? at.channel < WEFTI_P2P_CHANNELS &&
+    return wefti_op_slot_is_p2p(at.op_slot)
+               ? wefti_p2p_has_channel(at.op_slot, at.channel) &&
                      data_bytes <= WEFTI_P2P_SLOT_BYTES
                : data_bytes <= WEFTI_STAGING_BYTES;
 }
@@ -135,7 +135,8 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
 {
     if (wire->from >= (uint32_t)view->shared->layout.nranks ||
         wire->from == (uint32_t)view->rank ||
-        !is_local(wire->completed, view) || !check_releases(wire, view)) {
+        !is_within_reach(wire->completed, view) ||
+        !check_releases(wire, view)) {
         return false;
     }
     switch ((wefti_wire_kind)wire->kind) {

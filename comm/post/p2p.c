@@ -56,10 +56,24 @@ static weft_status no_memory(size_t count)
                        count);
 }
 
+static weft_status open_queues(weft_comm *comm,
+                               const wefti_p2p_message *messages, size_t count)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && i < count; i++) {
+        status = wefti_p2p_queues_open(comm, messages[i].queue);
+    }
+    return status;
+}
+
 weft_status wefti_p2p_post_messages(wefti_p2p_message *messages, size_t count,
                                     weft_comm *comm, weft_stream *stream,
                                     weft_request **handle_out)
 {
+    weft_status status = open_queues(comm, messages, count);
+    if (status != WEFT_OK) {
+        return status;
+    }
     if (!stream && !handle_out) {
         wefti_batch batch = {.request.kind = &wefti_batch_kind,
                              .messages = messages,
@@ -99,6 +113,11 @@ static weft_status check_part(const weft_p2p *part, uint64_t epoch,
                            "buffer is NULL: allowed is one of %zu %s",
                            part->count, weft_dtype_text(part->dtype));
     }
+    if (part->queue < 0 || part->queue >= WEFT_P2P_QUEUES) {
+        return wefti_error(WEFT_ERR_INVALID, "queue %d: allowed is 0..%d",
+                           part->queue, WEFT_P2P_QUEUES - 1);
+    }
+    message_out->queue = part->queue;
     weft_op *op = &message_out->desc;
     *op = (weft_op){.size_bytes = sizeof(*op),
                     .collective =
@@ -244,6 +263,9 @@ static weft_status post_block(const weft_p2p *list, size_t list_count,
     weft_status status =
         list_count ? wefti_p2p_check(list, list_count, 0, comm, batch->messages)
                    : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = open_queues(comm, batch->messages, list_count);
+    }
     if (status != WEFT_OK) {
         free(batch);
         return status;

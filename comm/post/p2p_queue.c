@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/post/p2p_queue.c - queues of point-to-point operations, one per ordered
- * pair.
+ * comm/post/p2p_queue.c - queues of point-to-point operations, up to three per
+ * ordered pair, which hold each other up in nothing.
  *
  * Only the oldest of a queue moves, once its stream has come to it. A message
  * is the one-list pattern below: chunks of a fixed size through the pair's
@@ -11,6 +11,8 @@
 #include "comm/post/p2p_queue.h"
 
 #include "base/error.h"
+#include "comm/core/wake.h"
+#include "comm/engine/copies.h"
 #include "comm/engine/op.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/step_list.h"
@@ -68,48 +70,105 @@ static const wefti_pattern message_pattern = {
     .slots = slots,
 };
 
-weft_status wefti_p2p_queues_init(weft_comm *comm)
+static weft_status allocate(weft_comm *comm, wefti_p2p_queues *own)
 {
-    size_t queues = 2 * (size_t)comm->nranks;
-    wefti_staged_slot *records =
-        calloc(queues * WEFTI_P2P_SLOTS, sizeof(*records));
-    uint64_t *arrived =
-        calloc(queues * WEFTI_GATE_CHUNKS_MAX, sizeof(*arrived));
-    comm->queue_ops = calloc(queues, sizeof(*comm->queue_ops));
-    comm->queues = calloc(queues, sizeof(*comm->queues));
-    comm->queue_records = records;
-    comm->queue_arrived = arrived;
-    if (!comm->queue_ops || !comm->queues || !records || !arrived) {
+    const size_t queues = 2 * (size_t)comm->nranks;
+    own->ops = calloc(queues, sizeof(*own->ops));
+    own->list = calloc(queues, sizeof(*own->list));
+    own->records = calloc(queues * WEFTI_P2P_SLOTS, sizeof(*own->records));
+    own->arrived =
+        calloc(queues * WEFTI_GATE_CHUNKS_MAX, sizeof(*own->arrived));
+    if (!own->ops || !own->list || !own->records || !own->arrived) {
         return wefti_error(WEFT_ERR_NO_MEMORY,
                            "no memory for point-to-point operations");
     }
     comm->heap_bytes +=
-        queues * (sizeof(*comm->queue_ops) + sizeof(*comm->queues) +
-                  WEFTI_P2P_SLOTS * sizeof(*records) +
-                  WEFTI_GATE_CHUNKS_MAX * sizeof(*arrived));
-    for (size_t i = 0; i < queues; i++) {
-        wefti_op *op = &comm->queue_ops[i];
-        op->op_slot = WEFTI_OP_SLOT_P2P;
-        op->choice.pattern = &message_pattern;
-        op->slot_records[0] = records + i * WEFTI_P2P_SLOTS;
-        op->gate_arrived = arrived + i * WEFTI_GATE_CHUNKS_MAX;
-        comm->queues[i].op = op;
-    }
+        queues * (sizeof(*own->ops) + sizeof(*own->list) +
+                  WEFTI_P2P_SLOTS * sizeof(*own->records) +
+                  WEFTI_GATE_CHUNKS_MAX * sizeof(*own->arrived));
     return WEFT_OK;
+}
+
+static void release_memory(wefti_p2p_queues *own)
+{
+    free(own->ops);
+    free(own->list);
+    free(own->records);
+    free(own->arrived);
+    own->ops = NULL;
+    own->list = NULL;
+    own->records = NULL;
+    own->arrived = NULL;
+}
+
+static void make_lists(weft_comm *comm, int queue)
+{
+    const wefti_gate_watcher watcher = {.woken = wefti_engine_woken,
+                                        .context = comm->engine};
+    wefti_p2p_queues *own = &comm->queues[queue];
+    for (size_t i = 0; i < 2 * (size_t)comm->nranks; i++) {
+        wefti_op *op = &own->ops[i];
+        op->op_slot = WEFTI_OP_SLOT_P2P + queue;
+        op->choice.pattern = &message_pattern;
+        op->slot_records[0] = own->records + i * WEFTI_P2P_SLOTS;
+        op->gate_arrived = own->arrived + i * WEFTI_GATE_CHUNKS_MAX;
+        op->watcher = op->writable_watcher = watcher;
+        own->list[i].op = op;
+    }
+}
+
+/* Alone with the queue. */
+static weft_status make_queue(weft_comm *comm, int queue)
+{
+    wefti_p2p_queues *own = &comm->queues[queue];
+    weft_status status = allocate(comm, own);
+    if (status == WEFT_OK && queue > 0) {
+        status = wefti_fabric_open_queue(&comm->fabric, queue);
+    }
+    if (status != WEFT_OK) {
+        release_memory(own);
+        return status;
+    }
+    if (queue > 0 && comm->fabric.outgoing[queue - 1]) {
+        wefti_copies_pin(comm, comm->fabric.outgoing[queue - 1]);
+    }
+    make_lists(comm, queue);
+    atomic_store(&own->made, true);
+    return WEFT_OK;
+}
+
+weft_status wefti_p2p_queues_init(weft_comm *comm)
+{
+    pthread_mutex_init(&comm->queues_lock, NULL);
+    return make_queue(comm, 0);
+}
+
+weft_status wefti_p2p_queues_open(weft_comm *comm, int queue)
+{
+    if (atomic_load_explicit(&comm->queues[queue].made, memory_order_acquire)) {
+        return WEFT_OK;
+    }
+    pthread_mutex_lock(&comm->queues_lock);
+    weft_status status = atomic_load(&comm->queues[queue].made)
+                             ? WEFT_OK
+                             : make_queue(comm, queue);
+    pthread_mutex_unlock(&comm->queues_lock);
+    return status;
 }
 
 void wefti_p2p_queues_fini(weft_comm *comm)
 {
-    free(comm->queue_ops);
-    free(comm->queues);
-    free(comm->queue_records);
-    free(comm->queue_arrived);
+    for (int queue = 0; queue < WEFT_P2P_QUEUES; queue++) {
+        release_memory(&comm->queues[queue]);
+    }
 }
 
-static wefti_p2p_queue *queue_of(weft_comm *comm, const weft_op *desc)
+static wefti_p2p_queue *queue_of(weft_comm *comm,
+                                 const wefti_p2p_message *message)
 {
+    const weft_op *desc = &message->desc;
     int first = desc->collective == WEFT_COLLECTIVE_SEND ? 0 : comm->nranks;
-    return &comm->queues[first + desc->root];
+    return &comm->queues[message->queue].list[first + desc->root];
 }
 
 /* What goes out goes first: peers may be waiting for it. */
@@ -149,7 +208,7 @@ static void submit(weft_comm *comm, wefti_request *request)
     batch->status = WEFT_OK;
     for (size_t i = 0; i < batch->count; i++) {
         wefti_p2p_message *message = &batch->messages[i];
-        wefti_p2p_queue *queue = queue_of(comm, &message->desc);
+        wefti_p2p_queue *queue = queue_of(comm, message);
         message->batch = batch;
         message->next = NULL;
         if (queue->first) {
@@ -188,9 +247,11 @@ static bool is_plain(const weft_comm *comm, const wefti_p2p_message *message,
            !message->places.recv;
 }
 
-static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
+static bool send_now(weft_comm *comm, const wefti_p2p_queue *queue,
+                     size_t bytes)
 {
-    wefti_fabric_path path = {desc->root, WEFTI_OP_SLOT_P2P, 0};
+    const weft_op *desc = &queue->first->desc;
+    wefti_fabric_path path = {desc->root, queue->op->op_slot, 0};
     if (!wefti_fabric_has_room(&comm->fabric, path)) {
         return false;
     }
@@ -207,9 +268,11 @@ static bool send_now(weft_comm *comm, const weft_op *desc, size_t bytes)
     return true;
 }
 
-static bool recv_now(weft_comm *comm, const weft_op *desc, size_t bytes)
+static bool recv_now(weft_comm *comm, const wefti_p2p_queue *queue,
+                     size_t bytes)
 {
-    wefti_fabric_path path = {desc->root, WEFTI_OP_SLOT_P2P, 0};
+    const weft_op *desc = &queue->first->desc;
+    wefti_fabric_path path = {desc->root, queue->op->op_slot, 0};
     wefti_incoming message;
     if (!wefti_fabric_peek(&comm->fabric, path, &message,
                            &comm->engine->due_ns) ||
@@ -238,7 +301,7 @@ static bool pass_now(weft_comm *comm, wefti_p2p_queue *queue)
     bool send = desc->collective == WEFT_COLLECTIVE_SEND;
     size_t bytes = desc->count * weft_dtype_bytes(desc->dtype);
     if (!is_plain(comm, queue->first, bytes) ||
-        !(send ? send_now(comm, desc, bytes) : recv_now(comm, desc, bytes))) {
+        !(send ? send_now(comm, queue, bytes) : recv_now(comm, queue, bytes))) {
         return false;
     }
     comm->budget_bytes -= (int64_t)bytes;

@@ -6,8 +6,8 @@
  *   batch (a posted list) --< message --> queue of its pair and direction
  *
  * A waiting message is small. The first of a queue is carried out by the
- * queue's own wefti_op, so there are two of those per peer, however many
- * messages wait, and a post never waits for room.
+ * queue's own wefti_op, so there are two of those per peer and queue, however
+ * many messages wait, and a post never waits for room.
  */
 #ifndef COMM_POST_P2P_QUEUE_H
 #define COMM_POST_P2P_QUEUE_H
@@ -27,6 +27,7 @@ struct wefti_p2p_message {
     wefti_batch *batch;
     uint64_t epoch;
     weft_op desc; /* SEND or RECV, checked */
+    int queue;
     wefti_op_places places;
 };
 
@@ -38,6 +39,13 @@ static inline bool wefti_op_is_p2p(const weft_op *op)
 
 /* After a failure too, fini frees what there is. */
 WEFT_NODISCARD weft_status wefti_p2p_queues_init(weft_comm *comm);
+
+/*
+ * wefti_p2p_queues_open - before a message of that queue is posted.
+ *
+ * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.  Threads: any.
+ */
+WEFT_NODISCARD weft_status wefti_p2p_queues_open(weft_comm *comm, int queue);
 void wefti_p2p_queues_fini(weft_comm *comm);
 
 /* The kind of a batch; batch and messages stay where they are until it is done.

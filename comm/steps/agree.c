@@ -37,7 +37,7 @@ void wefti_op_report_mismatch(weft_comm *comm, const wefti_op *op, int peer,
                               wefti_signature theirs)
 {
     char mine_text[128], theirs_text[128];
-    bool message = op->op_slot == WEFTI_OP_SLOT_P2P;
+    bool message = wefti_op_slot_is_p2p(op->op_slot);
     wefti_signature mine = op->signature;
     if (message) { /* both sides sign as the sender does */
         mine.kind = (mine.kind & ~(uint64_t)0xff) | WEFT_COLLECTIVE_RECV;
@@ -90,7 +90,7 @@ static bool counts_agree(weft_comm *comm, const wefti_op *op, int peer)
 
 bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
 {
-    if (op->op_slot == WEFTI_OP_SLOT_P2P || op->checked[peer] == op->number) {
+    if (wefti_op_slot_is_p2p(op->op_slot) || op->checked[peer] == op->number) {
         return true;
     }
     wefti_entry *entry =

@@ -232,7 +232,7 @@ static void enter(weft_comm *comm, wefti_op *op)
 {
     op->state = WEFTI_OP_RUNNING;
     op->entered_ns = op->moved_ns = wefti_clock_coarse_ns();
-    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
+    if (wefti_op_slot_is_p2p(op->op_slot)) {
         wefti_op_piece_open(op);
         return;
     }
@@ -272,7 +272,7 @@ static bool try_enter(weft_comm *comm, wefti_op *op)
     if (op->request && !wefti_request_reached(comm, op->request)) {
         return false;
     }
-    if (op->op_slot != WEFTI_OP_SLOT_P2P && !op_slot_free(comm, op)) {
+    if (!wefti_op_slot_is_p2p(op->op_slot) && !op_slot_free(comm, op)) {
         comm->watch->stalled(comm, op);
         return false;
     }
@@ -412,7 +412,7 @@ void wefti_op_finish(weft_comm *comm, wefti_op *op, weft_status status)
             wefti_op_all_arrived(op);
         }
     }
-    bool collective = op->op_slot != WEFTI_OP_SLOT_P2P;
+    bool collective = !wefti_op_slot_is_p2p(op->op_slot);
     op->state = collective ? WEFTI_OP_DRAINING : WEFTI_OP_FREE;
     if (collective) {
         count_completed(comm);

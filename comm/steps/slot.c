@@ -92,7 +92,7 @@ int wefti_slot_blocker(weft_comm *comm, const wefti_op *op,
     const int channel = channel_of(step);
     const uint64_t number = op->sends[channel] + later;
     const uint64_t slots = (uint64_t)op->slots[channel];
-    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
+    if (wefti_op_slot_is_p2p(op->op_slot)) {
         wefti_fabric_path path = path_to(op, step, step->peer);
         return message_has_slot(comm, path, later) ? -1 : step->peer;
     }
@@ -125,7 +125,7 @@ void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
 {
     const int channel = channel_of(step);
     wefti_fabric_path path = path_to(op, step, step->peer);
-    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
+    if (wefti_op_slot_is_p2p(op->op_slot)) {
         const uint64_t number =
             wefti_fabric_posted(&comm->fabric, path) + later;
         return wefti_fabric_stage(&comm->fabric, path, op->staging,
@@ -143,7 +143,7 @@ void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
 {
     const int channel = channel_of(step);
     /* Among several peers a slot may wait for one that is sent nothing more. */
-    const bool alone = op->op_slot == WEFTI_OP_SLOT_P2P || comm->nranks == 2;
+    const bool alone = wefti_op_slot_is_p2p(op->op_slot) || comm->nranks == 2;
     const wefti_outgoing outgoing = {
         .data = there ? there : wefti_slot_stage(comm, op, step, 0),
         .bytes = bytes,

@@ -106,7 +106,7 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                            message, &comm->engine->due_ns)) {
         return false;
     }
-    if (op->op_slot == WEFTI_OP_SLOT_P2P &&
+    if (wefti_op_slot_is_p2p(op->op_slot) &&
         !wefti_signature_equal(message->signature, op->signature)) {
         wefti_op_report_mismatch(comm, op, peer, message->signature);
         return false;

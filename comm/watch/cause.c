@@ -24,7 +24,7 @@ enum { LISTED_RANKS = 16, LISTED_HOPS = 4, LISTED_WAITS = 2 };
 bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                       bool *entered)
 {
-    if (op->op_slot == WEFTI_OP_SLOT_P2P) {
+    if (wefti_op_slot_is_p2p(op->op_slot)) {
         /* What waits for its own gate or a copy waits for no peer. */
         *entered = false;
         return peer == op->desc.root &&
@@ -154,7 +154,7 @@ static bool has_entered(weft_comm *comm, const wefti_op *op, int rank)
 {
     wefti_entry *entry =
         wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
-    return op->op_slot != WEFTI_OP_SLOT_P2P && op->state != WEFTI_OP_POSTED &&
+    return !wefti_op_slot_is_p2p(op->op_slot) && op->state != WEFTI_OP_POSTED &&
            atomic_load(&entry->number) == op->number;
 }
 
@@ -178,7 +178,7 @@ wefti_cause wefti_cause_of_op(weft_comm *comm, const wefti_op *op,
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered;
         /* A message to oneself may wait for a call that never comes. */
-        if ((peer == comm->rank && op->op_slot != WEFTI_OP_SLOT_P2P) ||
+        if ((peer == comm->rank && !wefti_op_slot_is_p2p(op->op_slot)) ||
             !wefti_is_awaited(comm, op, peer, &entered)) {
             continue;
         }
@@ -225,11 +225,11 @@ static void describe(weft_comm *comm, const wefti_op *op, int rank, bool first,
                      char *text, size_t text_bytes)
 {
     append(text, text_bytes, "rank %d", rank);
-    if (op->op_slot == WEFTI_OP_SLOT_P2P && first) {
+    if (wefti_op_slot_is_p2p(op->op_slot) && first) {
         append(text, text_bytes, " has not %s",
                op->desc.collective == WEFT_COLLECTIVE_SEND ? "received"
                                                            : "sent");
-    } else if (op->op_slot == WEFTI_OP_SLOT_P2P) {
+    } else if (wefti_op_slot_is_p2p(op->op_slot)) {
         append(text, text_bytes, " has not come");
     } else if (has_entered(comm, op, rank)) {
         wefti_entry *entry =
@@ -406,7 +406,7 @@ void wefti_cause_text(weft_comm *comm, const wefti_op *op,
         append_end(comm, op, cause, fresh_ns, text_out, text_bytes);
         append_chain(comm, cause, fresh_ns, text_out, text_bytes);
     }
-    if (op->op_slot != WEFTI_OP_SLOT_P2P) {
+    if (!wefti_op_slot_is_p2p(op->op_slot)) {
         append_waits(comm, op, cause, fresh_ns, text_out, text_bytes);
         append_others(comm, op, cause, fresh_ns, text_out, text_bytes);
     }

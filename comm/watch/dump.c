@@ -93,10 +93,12 @@ static void dump_queue(const wefti_p2p_queue *queue, struct writer *writer)
          message && count < COUNTED_MOST; message = message->next) {
         count++;
     }
-    append(writer, "%s %s rank %d: %d%s, the first #%llu of %llu %s",
+    char number[24];
+    append(writer, "%s %s rank %d%s: %d%s, the first #%llu of %llu %s",
            weft_collective_text(desc->collective),
            desc->collective == WEFT_COLLECTIVE_SEND ? "to" : "from", desc->root,
-           count, count == COUNTED_MOST ? " or more" : "",
+           wefti_op_queue_text(queue->op, number, sizeof(number)), count,
+           count == COUNTED_MOST ? " or more" : "",
            (unsigned long long)(queue->number + (loaded ? 0 : 1)),
            (unsigned long long)desc->count, weft_dtype_text(desc->dtype));
     append(writer, "%s\n", wefti_op_is_gated(desc) ? ", gated" : "");

@@ -22,6 +22,10 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /* Which way a part of a list goes. */
+/* What the two ranks of a pair send each other stands in one of so many queues:
+ * order is kept within a queue, and no queue waits for another. */
+#define WEFT_P2P_QUEUES 3
+
 typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
 
 /*
@@ -55,6 +59,10 @@ typedef enum weft_p2p_kind { WEFT_P2P_SEND, WEFT_P2P_RECV } weft_p2p_kind;
  * timeout_ms     as weft_op's, from when it is the oldest of those between the
  *                same two ranks, in the same direction.
  * chunk_order    as weft_op's: the same on both sides.
+ * queue          0 to WEFT_P2P_QUEUES - 1, the same on both sides: messages of
+ *                one queue are matched in the order of posting, those of two
+ *                hold each other up in nothing but the link. weft_send and
+ *                weft_recv use queue 0.
  */
 typedef struct weft_p2p {
     size_t size_bytes;
@@ -75,6 +83,7 @@ typedef struct weft_p2p {
     weft_chunk_order chunk_order;
     weft_gate *writable;
     size_t writable_chunk;
+    int queue;
 } weft_p2p;
 
 /*

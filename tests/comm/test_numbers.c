@@ -52,8 +52,8 @@ static void age(weft_comm *comm, uint64_t ops, uint64_t messages)
         if (fabric->lines) {
             fabric->lines[rank].told = ops;
         }
-        comm->queues[rank].number = messages;
-        comm->queues[RANKS + rank].number = messages;
+        comm->queues[0].list[rank].number = messages;
+        comm->queues[0].list[RANKS + rank].number = messages;
         for (int ring = 0; ring < WEFTI_ALL_SLOTS; ring++) {
             for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
                 wefti_fabric_path path = {rank, ring, channel};
@@ -140,8 +140,8 @@ static int check_passed(weft_comm *comm, uint64_t goal)
             passed = passed || fabric->posted[wefti_fabric_cell(&path)] > goal;
         }
     }
-    passed =
-        passed && comm->completed > goal && comm->queues[next].number > goal;
+    passed = passed && comm->completed > goal &&
+             comm->queues[0].list[next].number > goal;
     pthread_mutex_unlock(&comm->engine->lock);
     return !passed;
 }

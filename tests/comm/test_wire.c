@@ -128,11 +128,13 @@ static void test_spare_words_of_all_kinds_release(void **state)
         assert_true(before == value);
         for (int word = first; word < WEFTI_WIRE_WORDS; word++) {
             wire = make((wefti_wire_kind)kind);
-            wire.words[word] = wefti_wire_pack_release(16, 3, ++value);
+            wire.words[word] = wefti_wire_pack_release(
+                WEFTI_ALL_SLOTS - 1, WEFTI_CHANNELS - 1, ++value);
             assert_true(value <= POSTED * CELLS);
             all->posted[CELLS - 1] = value;
             apply(all, &wire);
-            assert_true(consumed(all, 16, 3) == value);
+            assert_true(consumed(all, WEFTI_ALL_SLOTS - 1,
+                                 WEFTI_CHANNELS - 1) == value);
             assert_true(sum_of_consumed(all) == value);
         }
     }
@@ -231,6 +233,24 @@ static void test_wrong_paths_are_refused(void **state)
     }
 }
 
+/* Queue 0 has two channels, the second for one-sided memory; others one. */
+static void test_message_of_a_queue_needs_its_channel(void **state)
+{
+    const scene *all = *state;
+    for (int queue = 0; queue <= WEFT_P2P_QUEUES; queue++) {
+        for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
+            wefti_wire wire = make(WEFTI_WIRE_MESSAGE);
+            const bool right = queue < WEFT_P2P_QUEUES &&
+                               (channel == 0 || (queue == 0 && channel == 1));
+            wire.words[0] =
+                wefti_wire_pack_path(WEFTI_OP_SLOT_P2P + queue, channel, false);
+            assert_int_equal(is_right(all, &wire), right);
+            assert_false(
+                wefti_wire_check(&wire, WEFTI_P2P_SLOT_BYTES + 1, &all->view));
+        }
+    }
+}
+
 /* The message that make(MESSAGE) announces. */
 static wefti_arrival *get_arrival(const scene *all)
 {
@@ -291,6 +311,7 @@ int main(void)
         WIRE_TEST(test_waiting_has_no_spare_words),
         WIRE_TEST(test_awaited_releases_are_remembered),
         WIRE_TEST(test_wrong_paths_are_refused),
+        WIRE_TEST(test_message_of_a_queue_needs_its_channel),
         WIRE_TEST(test_message_goes_where_it_is_wanted_if_it_fits),
         WIRE_TEST(test_message_leaves_memory_that_is_withdrawn)};
     return cmocka_run_group_tests(tests, NULL, NULL);

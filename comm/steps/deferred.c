@@ -54,10 +54,11 @@ static void fail(weft_comm *comm, const wefti_op *op, int peer, size_t elems)
 
 static void start_out(weft_comm *comm, wefti_op *op, int peer)
 {
-    const size_t elems = op->desc.deferred_counts[place_out(op, peer)];
+    const size_t *elems = &op->desc.deferred_counts[place_out(op, peer)];
     op->gone[place_out(op, peer)] = SIZE_MAX;
-    if (part_out(op, peer).elems == 0 && elems != 0) {
-        fail(comm, op, peer, elems);
+    /* Others may not have been written yet. */
+    if (part_out(op, peer).elems == 0 && *elems != 0) {
+        fail(comm, op, peer, *elems);
     }
 }
 

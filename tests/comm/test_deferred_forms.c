@@ -149,7 +149,9 @@ static void fill(desk *self, int round)
         for (size_t i = 0; i < count; i++) {
             to[i] = value_of(round, part, i);
         }
-        self->counts[scatters(self) ? part : 0] = count;
+        if (capacity(part)) { /* else it has been 0 from the post on */
+            self->counts[scatters(self) ? part : 0] = count;
+        }
     }
 }
 

@@ -16,6 +16,7 @@
 #include "base/memory_limit.h"
 #include "base/thread.h"
 #include "comm/core/board.h"
+#include "comm/core/choice_cache.h"
 #include "comm/core/observer.h"
 #include "comm/core/select.h"
 #include "comm/fabric/fabric.h"
@@ -304,6 +305,7 @@ struct weft_comm {
     int64_t warn_ns, timeout_ns;
     int ops_in_flight;
     wefti_tuning tuning;
+    wefti_choice_cache *choices;
     wefti_observer observer;
     const wefti_watch *watch;
 

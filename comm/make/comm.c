@@ -279,6 +279,7 @@ static void tear(weft_comm *comm)
     free(comm->peers);
     free(comm->group);
     free(comm->table);
+    wefti_choice_cache_destroy(comm->choices);
     free(comm->grouping);
     /* Not plain stores: no rank may read them, so a compiler drops those. */
     explicit_bzero(&comm->head_word, sizeof(comm->head_word));
@@ -297,10 +298,10 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     if (!comm) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a communicator");
     }
-    comm->heap_bytes =
-        sizeof(*comm) + (size_t)parts->nranks *
-                            (sizeof(*comm->group) + sizeof(wefti_verdict) +
-                             sizeof(*comm->peers) + sizeof(wefti_doorbell *));
+    comm->heap_bytes = sizeof(*comm) + wefti_choice_cache_bytes() +
+                       (size_t)parts->nranks *
+                           (sizeof(*comm->group) + sizeof(wefti_verdict) +
+                            sizeof(*comm->peers) + sizeof(wefti_doorbell *));
     wefti_tickets_init(comm);
     comm->kinds = kinds;
     comm->watch = &wefti_diagnosis;
@@ -321,8 +322,10 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->peers = calloc((size_t)comm->nranks, sizeof(*comm->peers));
     comm->group = calloc((size_t)comm->nranks, sizeof(*comm->group));
     comm->table = calloc((size_t)comm->nranks, sizeof(wefti_verdict));
+    comm->choices = wefti_choice_cache_create();
     weft_status status =
-        comm->bells && comm->peers && comm->group && comm->table
+        comm->bells && comm->peers && comm->group && comm->table &&
+                comm->choices
             ? wefti_key_count_prepare(comm->engine)
             : wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d ranks",
                           comm->nranks);

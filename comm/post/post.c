@@ -3,7 +3,7 @@
  * comm/post/post.c - the public calls that post operations; comm's front door.
  *
  *   weft_allreduce, weft_op_post
- *     prepare: wefti_check_op, wefti_select, the signature (a plan has them)
+ *     prepare: wefti_check_op, the choice, the signature (a plan has them)
  *     wefti_post_prepared: wefti_collective_post
  *       NULL stream: wefti_request_run, until it is done
  *       a stream:    wefti_request_queue; the thread drives
@@ -34,7 +34,8 @@ static weft_status prepare_with(const wefti_tuning *tuning,
         return status;
     }
     wefti_scope scope = wefti_comm_scope(comm, tuning);
-    prepared->choice = wefti_select(&scope, desc, &prepared->role);
+    prepared->choice =
+        wefti_choice_cache_get(comm->choices, &scope, desc, &prepared->role);
     status = prepared->choice.refused
                  ? wefti_select_refuse(&scope, desc, &prepared->role)
                  : wefti_nccl_choose(comm, prepared);

@@ -270,6 +270,7 @@ static wefti_scope scope_of(const routing *r)
     if (r->job) {
         scope.grouping = wefti_comm_grouping(r->job->comm);
         scope.apart = wefti_comm_is_apart(r->job->comm);
+        scope.rates = wefti_known_rates_get(wefti_comm_rates(r->job->comm));
     }
     return scope;
 }

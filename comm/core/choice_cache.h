@@ -24,7 +24,8 @@ size_t wefti_choice_cache_bytes(void);
 
 /*
  * wefti_choice_cache_get - what wefti_select returns. Of scope, everything but
- * the tuning's `allowed` is the same in all calls for one cache; any thread.
+ * the tuning's `allowed` is the same in all calls for one cache, and its rates
+ * change once, from the usual ones; any thread.
  */
 wefti_choice wefti_choice_cache_get(wefti_choice_cache *cache,
                                     const wefti_scope *scope, const weft_op *op,

@@ -305,6 +305,7 @@ struct weft_comm {
     int64_t warn_ns, timeout_ns;
     int ops_in_flight;
     wefti_tuning tuning;
+    wefti_known_rates rates; /* the same on all members */
     wefti_choice_cache *choices;
     wefti_observer observer;
     const wefti_watch *watch;
@@ -406,7 +407,8 @@ static inline wefti_scope wefti_comm_scope(const weft_comm *comm,
     return (wefti_scope){.tuning = tuning,
                          .nranks = comm->nranks,
                          .grouping = comm->grouping,
-                         .apart = comm->local_count == 1};
+                         .apart = comm->local_count == 1,
+                         .rates = wefti_known_rates_get(&comm->rates)};
 }
 
 /* Whether the next piece of compute waits for it; gradients and what else

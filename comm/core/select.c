@@ -3,9 +3,9 @@
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
  * Small payloads ride in the entries (one cache-line exchange). All else takes
- * the pattern that costs least, by what it counts on each level and the rates
- * below; where two cost the same, the first of the table. Patterns have up to
- * 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
+ * the pattern that costs least, by what it counts on each level and the
+ * rates of the scope; where two cost the same, the first of the table. Patterns
+ * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
 #include "comm/core/select.h"
 
@@ -17,19 +17,6 @@
 #include <math.h>
 
 enum { CHUNK_BYTES = 128 << 10 };
-
-/*
- * Of shared memory on a server of today: with them one hop is as good as two
- * for 16 KiB of two ranks, as was measured. Of tcp on a link of 10 Gbit/s: a
- * small message there and back between two hosts was measured at 25 us.
- */
-static const wefti_rates usual_rates = {.local_latency_ns = 600,
-                                        .local_message_ns = 150,
-                                        .copy_byte_ns = 0.1,
-                                        .reduce_byte_ns = 0.1,
-                                        .network_latency_ns = 12000,
-                                        .network_message_ns = 4000,
-                                        .network_byte_ns = 0.8};
 
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                            const wefti_role *role)
@@ -165,7 +152,8 @@ static double cost_ns(const wefti_scope *scope, const weft_op *op,
     problem.chunk_elems = chunk_elems_of(scope, op, pattern);
     wefti_sizes sizes = wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
     pattern->cost(&problem, &sizes, &cost);
-    return wefti_cost_ns(&cost, &usual_rates,
+    return wefti_cost_ns(&cost,
+                         scope->rates ? scope->rates : &wefti_rates_usual,
                          wefti_sizes_chunks(&sizes, sizes.bytes));
 }
 

@@ -7,6 +7,7 @@
 #ifndef COMM_CORE_SELECT_H
 #define COMM_CORE_SELECT_H
 
+#include "comm/core/net_rates.h"
 #include "comm/core/tuning.h"
 #include "comm/pattern/cost.h"
 #include "comm/pattern/pattern.h"
@@ -37,12 +38,14 @@ static inline bool wefti_choice_has_steps(const wefti_choice *choice)
  *
  * grouping   of the ranks; NULL: there is one level
  * apart      which is the network: no two share memory
+ * rates      NULL: the usual ones
  */
 typedef struct wefti_scope {
     const wefti_tuning *tuning;
     int nranks;
     const wefti_grouping *grouping;
     bool apart;
+    const wefti_rates *rates;
 } wefti_scope;
 
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,

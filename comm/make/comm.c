@@ -317,6 +317,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->timeout_ns = parts->timeout_ms * 1000000;
     comm->ops_in_flight = parts->ops_in_flight;
     comm->tuning = parts->tuning;
+    comm->rates = parts->rates;
     snprintf(comm->name, sizeof(comm->name), "%s", parts->name);
     comm->bells = calloc((size_t)comm->nranks, sizeof(wefti_doorbell *));
     comm->peers = calloc((size_t)comm->nranks, sizeof(*comm->peers));

@@ -26,6 +26,7 @@ typedef struct wefti_comm_parts {
     int64_t warn_ms, timeout_ms;
     int ops_in_flight;
     wefti_tuning tuning;
+    wefti_known_rates rates;
     weft_comm *parent;       /* NULL: this is the world */
     const int *parent_ranks; /* [nranks] who the members are in the parent */
 } wefti_comm_parts;

@@ -37,6 +37,11 @@ const wefti_tuning *wefti_comm_tuning(const weft_comm *comm)
     return &comm->tuning;
 }
 
+const wefti_known_rates *wefti_comm_rates(const weft_comm *comm)
+{
+    return &comm->rates;
+}
+
 wefti_route_kind wefti_comm_route(const weft_comm *comm)
 {
     return (wefti_route_kind)comm->tuning.route;

@@ -28,6 +28,9 @@ wefti_algorithms wefti_comm_allow(weft_comm *comm, weft_collective collective,
 /* What was agreed when it was made. */
 const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
 
+/* What its choices are weighed by. */
+const wefti_known_rates *wefti_comm_rates(const weft_comm *comm);
+
 /* What was asked to carry collectives out (WEFT_ROUTE). */
 wefti_route_kind wefti_comm_route(const weft_comm *comm);
 

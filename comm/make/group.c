@@ -86,6 +86,9 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
         .parent = parent,
         .parent_ranks = parent_ranks,
     };
+    if (!after_fault) { /* else some may have them, and some not */
+        parts.rates = parent->rates;
+    }
     for (int i = 0; i < nranks; i++) {
         world_ranks[i] = parent->peers[parent_ranks[i]].world_rank;
         if (parent_ranks[i] == parent->rank) {

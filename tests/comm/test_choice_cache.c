@@ -34,6 +34,7 @@ typedef enum property {
     COUNT,
     ROOT,
     STEPWISE,
+    RATES,
     ALLOWED,
     PROPERTY_COUNT
 } property;
@@ -45,6 +46,15 @@ static const weft_redop redops[] = {WEFT_REDOP_SUM, WEFT_REDOP_MAX,
 static const size_t counts[] = {0,       1,       100,     1000,
                                 2000,    6000,    12000,   40000,
                                 1 << 18, 1 << 22, 1 << 26, SIZE_MAX / 8};
+
+/* Of a link of 100 Mbit/s. */
+static const wefti_rates slow = {.local_latency_ns = 600,
+                                 .local_message_ns = 150,
+                                 .copy_byte_ns = 0.1,
+                                 .reduce_byte_ns = 0.1,
+                                 .network_latency_ns = 40000,
+                                 .network_message_ns = 6000,
+                                 .network_byte_ns = 80};
 
 typedef struct walk {
     wefti_scope scope;
@@ -98,6 +108,9 @@ static void change(walk *w, property what)
         break;
     case STEPWISE:
         w->stepwise = draw(w, 2);
+        break;
+    case RATES:
+        w->scope.rates = draw(w, 2) ? &slow : NULL;
         break;
     default:
         w->tuning.allowed[w->op.collective] =

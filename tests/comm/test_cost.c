@@ -338,6 +338,68 @@ static void test_choice_of_v_forms_same_for_any_count(void **state)
     }
 }
 
+/* Sums of 64 KiB along one tree, two hosts of two ranks: as was measured on an
+ * emulated link of 1 Gbit/s, and as the usual rates have it. */
+static void test_choice_follows_the_rates(void **state)
+{
+    static const wefti_tuning tuning = {.sum_flat = true};
+    const wefti_net_figures gigabit = {31000, 4000, 8200};
+    const wefti_known_rates usual = {.source = WEFTI_RATES_USUAL};
+    const wefti_known_rates known =
+        wefti_known_rates_of(WEFTI_RATES_MEASURED, &gigabit);
+    wefti_grouping *grouping = make_hosts(2, 2);
+    wefti_scope scope = {.tuning = &tuning, .nranks = 4, .grouping = grouping};
+    weft_op op = {.collective = WEFT_COLLECTIVE_ALLREDUCE,
+                  .dtype = WEFT_DTYPE_F32,
+                  .count = 16384};
+    wefti_role role = wefti_role_of(op.collective, op.dtype, 0, 0);
+    (void)state;
+    for (int turn = 0; turn < 3; turn++) {
+        scope.rates = turn == 1   ? wefti_known_rates_get(&known)
+                      : turn == 2 ? wefti_known_rates_get(&usual)
+                                  : NULL;
+        wefti_choice choice = wefti_select(&scope, &op, &role);
+        assert_string_equal(wefti_choice_text(&choice),
+                            turn == 1 ? "tree" : "direct");
+    }
+    free(grouping);
+}
+
+static void test_figures_have_two_digits(void **state)
+{
+    static const int64_t rounded[][2] = {{-5, 1},
+                                         {0, 1},
+                                         {1, 1},
+                                         {99, 99},
+                                         {100, 100},
+                                         {104, 100},
+                                         {105, 110},
+                                         {996, 1000},
+                                         {8249, 8200},
+                                         {31499, 31000},
+                                         {31500, 32000},
+                                         {999999999, 1000000000},
+                                         {INT64_MAX, 1000000000}};
+    (void)state;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(rounded); i++) {
+        int64_t given = rounded[i][0], wanted = rounded[i][1];
+        const wefti_net_figures figures = {given, given, given};
+        const wefti_net_figures found = wefti_net_figures_round(&figures);
+        assert_int_equal(found.latency_ns, wanted);
+        assert_int_equal(found.message_ns, wanted);
+        assert_int_equal(found.byte_ps, wanted);
+        assert_true(wefti_net_figures_check(&found));
+    }
+    const wefti_net_figures wrong[] = {{0, 1, 1},
+                                       {1, -1, 1},
+                                       {1, 1, 0},
+                                       {INT64_C(1) << 40, 1, 1},
+                                       {1, 1, INT64_C(1) << 40}};
+    for (size_t i = 0; i < WEFTI_COUNT_OF(wrong); i++) {
+        assert_false(wefti_net_figures_check(&wrong[i]));
+    }
+}
+
 /* Costs are told for what has rivals. */
 static void test_cost_of_an_algorithm_alone(void **state)
 {
@@ -369,6 +431,8 @@ int main(void)
         cmocka_unit_test(test_choice_among_many_hosts_few_messages),
         cmocka_unit_test(test_choice_alltoall_small_parts_in_two_hops),
         cmocka_unit_test(test_choice_of_v_forms_same_for_any_count),
+        cmocka_unit_test(test_choice_follows_the_rates),
+        cmocka_unit_test(test_figures_have_two_digits),
         cmocka_unit_test(test_cost_of_an_algorithm_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,9 @@
       "file with NCCL, for WEFT_ROUTE=nccl; empty: libnccl.so.2")              \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \
       "how long a waiter spins before it yields; -1: by cores and ranks")      \
+    X(NET_RATES, TEXT, "measured", 0, 0,                                       \
+      "what the choice of algorithms takes the network for: measured when "    \
+      "ranks of several hosts meet, or usual, 10 Gbit/s")                      \
     X(MACHINES, TEXT, "on", 0, 0,                                              \
       "whether hosts tell each other what they are made of when their ranks "  \
       "meet: on or off")                                                       \

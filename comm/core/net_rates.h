@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/core/net_rates.h - what costs are made into time with, and where the figures
- * of the network come from: the usual ones, unless a job has measured its own.
+ * comm/core/net_rates.h - what costs are made into time with, and where the
+ * figures of the network come from: the usual ones, unless a job has measured
+ * its own.
  */
 #ifndef COMM_CORE_NET_RATES_H
 #define COMM_CORE_NET_RATES_H

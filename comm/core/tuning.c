@@ -100,6 +100,18 @@ static weft_status read_route(uint8_t *route_out)
                              text);
 }
 
+static weft_status read_net_rates(bool *measure_out)
+{
+    const char *text = wefti_setting_text(WEFTI_SETTING_NET_RATES);
+    *measure_out = strcmp(text, "measured") == 0;
+    return *measure_out || strcmp(text, "usual") == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "WEFT_NET_RATES=%.40s: allowed is measured or "
+                             "usual",
+                             text);
+}
+
 weft_status wefti_tuning_read(wefti_tuning *tuning_out)
 {
     int64_t chunk_bytes;
@@ -127,6 +139,9 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     }
     if (status == WEFT_OK) {
         status = read_route(&tuning_out->route);
+    }
+    if (status == WEFT_OK) {
+        status = read_net_rates(&tuning_out->measure_net);
     }
     if (status != WEFT_OK) {
         return status;

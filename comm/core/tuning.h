@@ -26,14 +26,16 @@ typedef struct wefti_tuning {
     wefti_algorithms allowed[WEFT_COLLECTIVE_COUNT];
     double emulate_gbps;
     bool machines;    /* hosts describe themselves */
+    bool measure_net; /* when ranks that share no memory meet */
     bool single_copy; /* large messages need not be staged */
     bool sum_flat;    /* sums ignore which ranks share memory */
     uint8_t route;    /* wefti_route_kind */
 } wefti_tuning;
 
 /*
- * wefti_tuning_read - from WEFT_ALGO, WEFT_CHUNK_BYTES, WEFT_MACHINES,
- * WEFT_SINGLE_COPY, WEFT_SUM_FLAT, WEFT_ROUTE and WEFT_EMULATE_GBPS.
+ * wefti_tuning_read - from WEFT_ALGO, WEFT_CHUNK_BYTES, WEFT_NET_RATES,
+ * WEFT_MACHINES, WEFT_SINGLE_COPY, WEFT_SUM_FLAT, WEFT_ROUTE and
+ * WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is
  *             allowed.

@@ -18,6 +18,7 @@
 #include "comm/make/comm.h"
 #include "comm/make/hosts.h"
 #include "comm/make/hosts_trade.h"
+#include "comm/make/net_measure.h"
 #include "comm/make/single_copy.h"
 #include "comm/make/twin_join.h"
 #include "comm/net/net.h"
@@ -257,6 +258,9 @@ static weft_status begin_together(weft_comm *comm)
     }
     if (status == WEFT_OK) {
         status = wefti_hosts_trade(comm);
+    }
+    if (status == WEFT_OK) {
+        status = wefti_net_measure(comm);
     }
     weft_fault fault = {.size_bytes = sizeof(fault)};
     bool failed =

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/plain_number.h"
 #include "base/settings.h"
+#include "comm/cluster/rates_text.h"
 #include "comm/make/explain.h"
 #include "comm/nccl/nccl_api.h"
 #include "comm/pattern/shape.h"
@@ -275,6 +276,16 @@ static wefti_scope scope_of(const routing *r)
     return scope;
 }
 
+/* What the network is taken for; NULL: nobody meets there. */
+static const wefti_known_rates *network_rates(const routing *r)
+{
+    static const wefti_known_rates usual = {.source = WEFTI_RATES_USUAL};
+    int top = r->levels->level_count - 1;
+    return top < 0 || !is_network(r, top) ? NULL
+           : r->job                       ? wefti_comm_rates(r->job->comm)
+                                          : &usual;
+}
+
 static route find_route(const routing *r, const weft_op *op)
 {
     if (r->job && wefti_nccl_takes(r->job->comm, op)) {
@@ -413,6 +424,7 @@ static void write_all(const routing *r, wefti_json *json)
 {
     write_route_asked(r, json);
     write_single_copy(r, json);
+    wefti_rates_write(network_rates(r), json);
     wefti_json_array_open(json, "routes");
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
         weft_collective collective = (weft_collective)c;
@@ -441,6 +453,9 @@ static void print_levels(const routing *r, FILE *file)
         }
         fprintf(file, ", by %s%s\n", network ? "net" : "shared memory",
                 network && r->rails > 1 ? " over several rails" : "");
+    }
+    if (network_rates(r)) {
+        wefti_rates_print(network_rates(r), file);
     }
 }
 

@@ -23,6 +23,8 @@ INFO = os.path.join(sys.argv[1], "weft-info")
 DATA = sys.argv[2]
 
 
+USUAL = {"source": "usual", "latency_us": 12, "message_us": 4,
+         "host_GBps": 1.25}
 CACHE = tempfile.TemporaryDirectory()
 
 
@@ -263,6 +265,7 @@ class Info(unittest.TestCase):
         self.assertEqual([(l["name"], l["ranks"], l["fabric"])
                           for l in large["levels"]],
                          [("nvlink", 4, "shm"), ("network", 8, "net")])
+        self.assertEqual(facts["network_rates"], USUAL)
         costs = routes["all_gather", "large"]["expected_us"]
         self.assertEqual(list(costs), ["hierarchical", "direct"])
         self.assertLess(costs["hierarchical"], costs["direct"])
@@ -366,6 +369,12 @@ class Info(unittest.TestCase):
                           for l in far["routes"][0]["levels"]],
                          [("host", 2, "shm"), ("network", 4, "net")])
         self.assertEqual(far["routes"][0]["fabric"], "shm+net")
+        self.assertIsNone(near["network_rates"])
+        rates = far["network_rates"]
+        self.assertEqual(rates.pop("source"), "measured")
+        self.assertTrue(all(value > 0 for value in rates.values()), rates)
+        usual = job(2, "--routes", WEFT_DOMAIN="a,b", WEFT_NET_RATES="usual")
+        self.assertEqual(usual["network_rates"], USUAL)
 
     def test_a_job_without_the_host_module_warns_and_reads_later(self):
         here = os.path.dirname(INFO)

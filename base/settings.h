@@ -75,6 +75,9 @@
       "meet: on or off")                                                       \
     X(PROBE, TEXT, "on", 0, 0,                                                 \
       "whether weft-info measures this host: on or off")                       \
+    X(CACHE_DIR, TEXT, "", 0, 0,                                               \
+      "folder for what weft has measured; empty: $XDG_CACHE_HOME/weft, else "  \
+      "~/.cache/weft")                                                         \
     X(KERNELS, TEXT, "", 0, 0,                                                 \
       "file with the kernels for GPUs; empty: weft_kernels.so beside libweft") \
     X(SHADOW_SEED, INT, "1", 0, 2147483647,                                    \

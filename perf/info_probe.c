@@ -4,27 +4,13 @@
  */
 #include "perf/info_probe.h"
 
+#include "base/cache_folder.h"
 #include "base/error.h"
 #include "base/settings.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The cache folder; NULL where the user has none. */
-static const char *find_folder(char path[PATH_MAX])
-{
-    const char *cache = wefti_setting_foreign("XDG_CACHE_HOME");
-    const char *home = wefti_setting_foreign("HOME");
-    if (cache && cache[0] == '/') {
-        snprintf(path, PATH_MAX, "%s/weft", cache);
-    } else if (home && home[0] == '/') {
-        snprintf(path, PATH_MAX, "%s/.cache/weft", home);
-    } else {
-        return NULL;
-    }
-    return path;
-}
 
 weft_status wefti_info_probe_run(wefti_topo *topo, wefti_probe *probe_out,
                                  bool *off_out)
@@ -39,7 +25,8 @@ weft_status wefti_info_probe_run(wefti_topo *topo, wefti_probe *probe_out,
         return wefti_error(WEFT_ERR_INVALID,
                            "WEFT_PROBE=%s: allowed is on or off", wanted);
     }
-    weft_status status = wefti_probe_run(topo, find_folder(path), probe_out);
+    weft_status status = wefti_probe_run(
+        topo, wefti_cache_folder_find(path) ? path : NULL, probe_out);
     if (status == WEFT_OK) {
         wefti_probe_apply(probe_out, topo);
     }

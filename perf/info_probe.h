@@ -12,9 +12,8 @@
 #include <stdio.h>
 
 /*
- * wefti_info_probe_run - measures into topo, or reads what is in the user's
- * cache folder ($XDG_CACHE_HOME/weft, else ~/.cache/weft). off_out: WEFT_PROBE
- * is off, nothing was done.
+ * wefti_info_probe_run - measures into topo, or reads what is in the cache
+ * folder (base/cache_folder.h). off_out: WEFT_PROBE is off, nothing was done.
  *
  * Returns     OK | ERR_INVALID (WEFT_PROBE is neither on nor off) | as the
  *             probe.

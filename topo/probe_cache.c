@@ -10,6 +10,7 @@
  */
 #include "topo/probe.h"
 
+#include "base/cache_folder.h"
 #include "topo/number.h"
 
 #include <errno.h>
@@ -126,21 +127,6 @@ bool wefti_probe_load(const char *path, const char *name, wefti_probe *out)
     return closed && strlen(text) == bytes && read_text(text, name, out);
 }
 
-/* The folder and what is above it. */
-static void make_folder(const char *folder)
-{
-    char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s", folder);
-    for (char *c = path + 1; *c; c++) {
-        if (*c == '/') {
-            *c = '\0';
-            (void)mkdir(path, 0700);
-            *c = '/';
-        }
-    }
-    (void)mkdir(path, 0700);
-}
-
 static size_t write_text(const char *name, const wefti_probe *probe,
                          char text[FILE_BYTES_MOST])
 {
@@ -163,7 +149,7 @@ void wefti_probe_store(const char *folder, const char *name,
 {
     char text[FILE_BYTES_MOST], own[PATH_MAX], path[PATH_MAX];
     size_t bytes = write_text(name, probe, text);
-    make_folder(folder);
+    wefti_cache_folder_make(folder);
     int a = snprintf(own, sizeof(own), "%s/.%s.XXXXXX", folder, name);
     int b = snprintf(path, sizeof(path), "%s/%s", folder, name);
     if (a >= (int)sizeof(own) || b >= (int)sizeof(path)) {

@@ -8,10 +8,17 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/settings.h"
+#include "comm/make/net_rates_file.h"
 #include "comm/net/net.h"
 #include "comm/post/post.h"
+#include "weft/version.h"
 
+#include <sodium.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
 
 /* Two thirds of the limit at most, where the network is not very slow. */
 static const wefti_net_effort whole = {.pings = 20,
@@ -19,6 +26,15 @@ static const wefti_net_effort whole = {.pings = 20,
                                        .repeats = 3,
                                        .most_bytes = WEFTI_TRIAL_MOST_BYTES,
                                        .limit_ns = 40000000};
+
+/* To see whether what a file says still holds. */
+static const wefti_net_effort brief = {
+    .pings = 10, .repeats = 3, .most_bytes = 256 << 10, .limit_ns = 10000000};
+
+/* A host and its interfaces, or nothing. */
+typedef struct host_mark {
+    unsigned char bytes[16];
+} host_mark;
 
 /* The lowest ranks of the domains, in order; how many. */
 static int list_leaders(const wefti_membership *members, int *leaders_out)
@@ -105,26 +121,148 @@ static void log_rates(const weft_comm *world, int64_t took_ns)
     }
 }
 
-/* leaders and trials: room for one of each rank. */
-static weft_status measure(weft_comm *world, int *leaders,
-                           wefti_net_trial *trials)
+/* What the ranks' memory is for. */
+typedef struct rooms {
+    int *leaders;
+    wefti_net_trial *trials;
+    host_mark *marks;
+    int leader_count;
+} rooms;
+
+/* Whether name is one of names between commas. */
+static bool is_named(const char *names, const char *name)
+{
+    const size_t length = strlen(name);
+    for (; *names; names += strcspn(names, ","), names += *names == ',') {
+        if (strcspn(names, ",") == length &&
+            strncmp(names, name, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The host and the interfaces of a domain that this rank leads. */
+static void mark_host(const weft_comm *world, host_mark *mark_out)
+{
+    const wefti_net *net = world->engine->net;
+    wefti_interface list[WEFTI_INTERFACES_MOST];
+    char text[1024];
+    struct utsname name = {.nodename = ""};
+    int count = 0;
+    (void)uname(&name);
+    int used = snprintf(text, sizeof(text), "%s %s %s %s", name.nodename,
+                        weft_version_text(), net->use.names,
+                        wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT));
+    if (wefti_interface_list(list, &count) != WEFT_OK) {
+        count = 0;
+    }
+    for (int i = 0; i < count && used < (int)sizeof(text); i++) {
+        if (is_named(net->use.names, list[i].name)) {
+            used += snprintf(text + used, sizeof(text) - (size_t)used, " %s=%d",
+                             list[i].name, list[i].mbps);
+        }
+    }
+    (void)crypto_generichash(mark_out->bytes, sizeof(mark_out->bytes),
+                             (unsigned char *)text, strlen(text), NULL, 0);
+}
+
+/* Which hosts these are and where their ranks lie, as a file's name. */
+static weft_status find_key(weft_comm *world, rooms *room,
+                            char key_out[WEFTI_NET_KEY_BYTES])
+{
+    const wefti_member *self = &world->engine->members->members[world->rank];
+    unsigned char digest[WEFTI_NET_KEY_BYTES / 2];
+    host_mark own = {{0}};
+    if (self->domain == world->rank) {
+        mark_host(world, &own);
+    }
+    weft_status status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own,
+                                             room->marks, sizeof(own), world);
+    (void)crypto_generichash(digest, sizeof(digest),
+                             (const unsigned char *)room->marks,
+                             (size_t)world->nranks * sizeof(own), NULL, 0);
+    (void)sodium_bin2hex(key_out, WEFTI_NET_KEY_BYTES, digest, sizeof(digest));
+    return status;
+}
+
+/* Rank 0's file, for all; latency 0: there is none. */
+static weft_status find_known(weft_comm *world, const char *key,
+                              wefti_net_figures *known_out)
+{
+    wefti_net_figures read = {0};
+    if (world->rank == 0 && !wefti_net_rates_file_read(key, &read)) {
+        read = (wefti_net_figures){0};
+    }
+    *known_out = read;
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = WEFT_COLLECTIVE_BROADCAST,
+                        .send = &read,
+                        .recv = known_out,
+                        .count = sizeof(read),
+                        .dtype = WEFT_DTYPE_U8};
+    return wefti_post_for(WEFTI_PURPOSE_CREATE, &op, world);
+}
+
+/* What all ranks make of one try. */
+static weft_status find_figures(weft_comm *world, rooms *room,
+                                const wefti_net_effort *effort,
+                                wefti_net_figures *figures_out)
 {
     wefti_net_trial own;
-    wefti_net_figures figures;
-    const int64_t begin_ns = wefti_clock_ns();
-    const int count = list_leaders(world->engine->members, leaders);
-    weft_status status = try_network(world, leaders, count, &whole, &own);
+    weft_status status =
+        try_network(world, room->leaders, room->leader_count, effort, &own);
     if (status == WEFT_OK) {
-        status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, trials,
+        status = wefti_post_exchange(WEFTI_PURPOSE_CREATE, &own, room->trials,
                                      sizeof(own), world);
     }
+    return status == WEFT_OK
+               ? wefti_net_measure_unite(room->trials, world->nranks,
+                                         world->engine->net->use.names,
+                                         figures_out)
+               : status;
+}
+
+static bool is_local(int64_t found, int64_t known, int64_t times)
+{
+    return found <= known * times && known <= found * times;
+}
+
+/* Half a millisecond's look says no more than this. */
+static bool holds_still(const wefti_net_figures *found,
+                        const wefti_net_figures *known)
+{
+    return is_local(found->latency_ns, known->latency_ns, 3) &&
+           is_local(found->byte_ps, known->byte_ps, 2);
+}
+
+static weft_status measure(weft_comm *world, rooms *room)
+{
+    char key[WEFTI_NET_KEY_BYTES];
+    wefti_net_figures known = {0}, found;
+    const int64_t begin_ns = wefti_clock_ns();
+    room->leader_count = list_leaders(world->engine->members, room->leaders);
+    weft_status status = find_key(world, room, key);
     if (status == WEFT_OK) {
-        status = wefti_net_measure_unite(
-            trials, world->nranks, world->engine->net->use.names, &figures);
+        status = find_known(world, key, &known);
+    }
+    if (status == WEFT_OK && known.latency_ns) {
+        status = find_figures(world, room, &brief, &found);
+        if (status == WEFT_OK && holds_still(&found, &known)) {
+            world->rates = wefti_known_rates_of(WEFTI_RATES_FILE, &known);
+            log_rates(world, wefti_clock_ns() - begin_ns);
+            return WEFT_OK;
+        }
     }
     if (status == WEFT_OK) {
-        world->rates = wefti_known_rates_of(WEFTI_RATES_MEASURED, &figures);
+        status = find_figures(world, room, &whole, &found);
+    }
+    if (status == WEFT_OK) {
+        world->rates = wefti_known_rates_of(WEFTI_RATES_MEASURED, &found);
         log_rates(world, wefti_clock_ns() - begin_ns);
+        if (world->rank == 0) {
+            wefti_net_rates_file_write(key, &found);
+        }
     }
     return status;
 }
@@ -135,15 +273,17 @@ weft_status wefti_net_measure(weft_comm *world)
     if (!world->engine->net || !world->tuning.measure_net) {
         return WEFT_OK;
     }
-    int *leaders = calloc(ranks, sizeof(*leaders));
-    wefti_net_trial *trials = calloc(ranks, sizeof(*trials));
+    rooms room = {.leaders = calloc(ranks, sizeof(*room.leaders)),
+                  .trials = calloc(ranks, sizeof(*room.trials)),
+                  .marks = calloc(ranks, sizeof(*room.marks))};
     weft_status status =
-        leaders && trials
-            ? measure(world, leaders, trials)
+        room.leaders && room.trials && room.marks
+            ? measure(world, &room)
             : wefti_error(WEFT_ERR_NO_MEMORY,
                           "no memory to measure the network of %d ranks",
                           world->nranks);
-    free(leaders);
-    free(trials);
+    free(room.leaders);
+    free(room.trials);
+    free(room.marks);
     return status;
 }

@@ -347,7 +347,7 @@ class Info(unittest.TestCase):
             done = subprocess.run(
                 [launcher, "-n", str(ranks), INFO, "--json", "-", *args],
                 capture_output=True, text=True, timeout=60,
-                env={**clean, **variables})
+                env={**clean, "WEFT_CACHE_DIR": CACHE.name, **variables})
             self.assertEqual(done.returncode, 0, done.stderr)
             return json.loads(done.stdout)  # of one rank: one value
 

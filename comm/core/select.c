@@ -144,14 +144,19 @@ static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
                        op->dtype);
 }
 
+/* share: of the work that is counted, what the busiest rank is held up by. */
 static double cost_ns(const wefti_scope *scope, const weft_op *op,
-                      const wefti_pattern *pattern)
+                      const wefti_pattern *pattern, double share)
 {
     wefti_cost cost = {0};
     wefti_problem problem = problem_of(scope, op);
     problem.chunk_elems = chunk_elems_of(scope, op, pattern);
     wefti_sizes sizes = wefti_sizes_of(&problem, weft_dtype_bytes(op->dtype));
     pattern->cost(&problem, &sizes, &cost);
+    cost.local_messages *= share;
+    cost.network_messages *= share;
+    cost.copied_bytes *= share;
+    cost.reduced_bytes *= share;
     return wefti_cost_ns(&cost,
                          scope->rates ? scope->rates : &wefti_rates_usual,
                          wefti_sizes_chunks(&sizes, sizes.bytes));
@@ -160,12 +165,18 @@ static double cost_ns(const wefti_scope *scope, const weft_op *op,
 /*
  * What it is weighed by against those before it in the table. Rates are never
  * exact, so what is nearly as good changes nothing. A tree's work is counted at
- * its top alone: the others' holds up the top where they share its cores.
+ * its top alone: the others' holds up the top where they share its cores. The
+ * links of other hosts do not.
  */
-static double weight_of(const wefti_scope *scope, const wefti_pattern *pattern)
+static double weighed_ns(const wefti_scope *scope, const weft_op *op,
+                         const wefti_pattern *pattern)
 {
     bool network = scope->grouping || scope->apart;
-    return pattern != &wefti_pattern_tree ? 1.1 : network ? 1.5 : 3;
+    if (pattern != &wefti_pattern_tree) {
+        return 1.1 * cost_ns(scope, op, pattern, 1);
+    }
+    return network ? 1.1 * cost_ns(scope, op, pattern, 1.5)
+                   : 3 * cost_ns(scope, op, pattern, 1);
 }
 
 /* In v forms no rank knows how much the others move: the first will do. */
@@ -187,10 +198,11 @@ static const wefti_pattern *pick(const wefti_scope *scope, const weft_op *op,
             !pattern->supports(&problem)) {
             continue;
         }
-        double ns = has_cost(op, pattern) ? cost_ns(scope, op, pattern) : 0;
-        if (!best || ns * weight_of(scope, pattern) < least_ns) {
+        bool counted = has_cost(op, pattern);
+        double ns = counted && best ? weighed_ns(scope, op, pattern) : 0;
+        if (!best || ns < least_ns) {
             best = pattern;
-            least_ns = ns;
+            least_ns = counted ? cost_ns(scope, op, pattern, 1) : 0;
         }
     }
     return best;
@@ -202,7 +214,7 @@ double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
     wefti_problem problem = problem_of(scope, op);
     const wefti_pattern *pattern = wefti_patterns[bit];
     return has_cost(op, pattern) && pattern->supports(&problem)
-               ? cost_ns(scope, op, pattern)
+               ? cost_ns(scope, op, pattern, 1)
                : (double)NAN;
 }
 

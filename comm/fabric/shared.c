@@ -38,7 +38,8 @@ wefti_layout wefti_layout_plan(int nranks, int local_ranks)
     plan.entries = round_up(sizeof(wefti_rank_page), 128);
     size_t end = plan.entries + (size_t)WEFTI_OP_SLOTS * WEFTI_ENTRY_BYTES;
     plan.pairs = round_up(end, 128);
-    plan.arrivals = plan.pairs + plan.pair_bytes;
+    plan.entered = plan.pairs + plan.pair_bytes;
+    plan.arrivals = plan.entered + (size_t)WEFTI_OP_SLOTS * sizeof(wefti_entry);
     plan.outgoing =
         round_up(plan.arrivals + CELLS * sizeof(wefti_arrival), PAGE_BYTES);
     plan.mirror_bytes = plan.outgoing + WEFTI_P2P_FIRST_BYTES;
@@ -74,6 +75,24 @@ wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
 {
     return (void *)(shared->regions[rank] + shared->layout.entries +
                     (size_t)(number % WEFTI_OP_SLOTS) * WEFTI_ENTRY_BYTES);
+}
+
+wefti_entry *wefti_shared_get_entered(const wefti_shared *shared, int rank,
+                                      uint64_t number)
+{
+    wefti_entry *entered =
+        (void *)(shared->regions[rank] + shared->layout.entered);
+    return entered + number % WEFTI_OP_SLOTS;
+}
+
+wefti_entry *wefti_shared_find_entry(const wefti_shared *shared, int rank,
+                                     uint64_t number)
+{
+    wefti_entry *entry = wefti_shared_get_entry(shared, rank, number);
+    if (atomic_load(&entry->number) != number && shared->places[rank] < 0) {
+        entry = wefti_shared_get_entered(shared, rank, number);
+    }
+    return atomic_load(&entry->number) == number ? entry : NULL;
 }
 
 /* What owner has written for other. */

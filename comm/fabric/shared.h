@@ -23,6 +23,7 @@
  *           p2p_staging [peer of the domain][channel] staged payload of
  *                       point-to-point operations
  *   or, in a mirror
+ *           entered     [OP_SLOTS] what it has entered, as it said when asked
  *           arrivals    [op slot][channel][DEPTH] where its messages' bytes are
  *           outgoing    staged payload of what goes to it in queue 0, or into
  *                       its memory
@@ -96,6 +97,7 @@ static inline size_t wefti_p2p_slot_offset(int op_slot, int channel,
  *
  * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it,
  *          the payload and the counts. The way back is page.completed.
+ * met      of a barrier: comm/steps/meeting.c
  */
 typedef struct wefti_entry {
     _Alignas(64) _Atomic uint64_t number;
@@ -103,7 +105,8 @@ typedef struct wefti_entry {
     _Atomic uint64_t kind;
     _Atomic uint64_t cut;
     _Atomic int64_t stamp_ns;  /* when its payload may be read */
-    unsigned char payload[24]; /* and on behind the struct */
+    _Atomic uint64_t met;      /* number, once all ranks have entered */
+    unsigned char payload[16]; /* and on behind the struct */
 } wefti_entry;
 
 enum {
@@ -292,6 +295,8 @@ typedef enum wefti_leave {
  * completed    publish_settled -> op_slot_free: the rank has read all it needs
  *              of the peers' entries and staging of these operations, which
  *              may be written again
+ * all_completed  of a host's lowest rank, comm/net/rounds.c: what all ranks
+ *              have completed
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
  * host_only    its end of the communicator has no memory that only a device
  *              reads; stored before the ranks' first operation: alone
@@ -299,6 +304,7 @@ typedef enum wefti_leave {
 typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */
     _Alignas(128) _Atomic uint64_t completed;
+    _Atomic uint64_t all_completed;
     _Atomic uint32_t left;
     _Atomic uint32_t host_only;
     wefti_process_page process;
@@ -314,7 +320,7 @@ typedef struct wefti_layout {
     size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
-    size_t entries, pairs, staging, p2p_staging, arrivals, outgoing;
+    size_t entries, pairs, staging, messages, entered, arrivals, outgoing;
     size_t pair_bytes, counts, messages;
 } wefti_layout;
 
@@ -343,6 +349,17 @@ unsigned char *wefti_layout_get_region(const wefti_layout *layout, void *base,
 wefti_rank_page *wefti_shared_get_page(const wefti_shared *shared, int rank);
 wefti_entry *wefti_shared_get_entry(const wefti_shared *shared, int rank,
                                     uint64_t number);
+
+/* A mirror's: what its rank has said of an operation that it entered without
+ * telling this one at once; a wefti_entry without payload. rank: of another
+ * domain. */
+wefti_entry *wefti_shared_get_entered(const wefti_shared *shared, int rank,
+                                      uint64_t number);
+
+/* The entry of the operation with that number, as far as is known here; NULL:
+ * nothing is known of it. For diagnosis. */
+wefti_entry *wefti_shared_find_entry(const wefti_shared *shared, int rank,
+                                     uint64_t number);
 
 /*
  * What two ranks have in common. At least one of them is this rank, or both are

@@ -87,6 +87,8 @@ int wefti_wire_first_release(wefti_wire_kind kind)
     case WEFTI_WIRE_ENTRY:
     case WEFTI_WIRE_MESSAGE:
         return 6;
+    case WEFTI_WIRE_ENTERED:
+        return 5;
     case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_OBSERVED:
         return 0;
@@ -136,6 +138,7 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
     if (wire->from >= (uint32_t)view->shared->layout.nranks ||
         wire->from == (uint32_t)view->rank ||
         !is_within_reach(wire->completed, view) ||
+        !is_within_reach(wire->all_completed, view) ||
         !check_releases(wire, view)) {
         return false;
     }
@@ -144,6 +147,8 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
         return check_entry(wire, data_bytes, view);
     case WEFTI_WIRE_MESSAGE:
         return check_message(wire, data_bytes, view);
+    case WEFTI_WIRE_ENTERED:
+        return data_bytes == 0 && check_entry(wire, 0, view);
     case WEFTI_WIRE_WAITING: /* what its words say is checked where read */
     case WEFTI_WIRE_COMPLETED:
     case WEFTI_WIRE_OBSERVED:
@@ -156,6 +161,29 @@ bool wefti_wire_check(const wefti_wire *wire, size_t data_bytes,
         break;
     }
     return false;
+}
+
+static void write_entry(const wefti_wire *wire, wefti_entry *entry,
+                        int64_t skew_ns)
+{
+    atomic_store_explicit(&entry->count, wire->words[1], memory_order_relaxed);
+    atomic_store_explicit(&entry->kind, wire->words[2], memory_order_relaxed);
+    atomic_store_explicit(&entry->cut, wire->words[3], memory_order_relaxed);
+    atomic_store_explicit(&entry->stamp_ns, (int64_t)wire->words[4] + skew_ns,
+                          memory_order_relaxed);
+}
+
+/* Stands beside the entries, as one of these may be under way yet. */
+static void apply_entered(const wefti_wire *wire, const wefti_wire_view *view,
+                          int64_t skew_ns)
+{
+    const uint64_t number = wire->words[0];
+    wefti_entry *entered =
+        wefti_shared_get_entered(view->shared, (int)wire->from, number);
+    if (atomic_load(&entered->number) < number) {
+        write_entry(wire, entered, skew_ns);
+        atomic_store(&entered->number, number);
+    }
 }
 
 /* entry.number's store pairs with wefti_op_check_peer's load, as its own. */
@@ -172,11 +200,7 @@ static void apply_entry(const wefti_wire *wire, const void *data,
     if (data_bytes) {
         memcpy(entry->payload, data, data_bytes);
     }
-    atomic_store_explicit(&entry->count, wire->words[1], memory_order_relaxed);
-    atomic_store_explicit(&entry->kind, wire->words[2], memory_order_relaxed);
-    atomic_store_explicit(&entry->cut, wire->words[3], memory_order_relaxed);
-    atomic_store_explicit(&entry->stamp_ns, (int64_t)wire->words[4] + skew_ns,
-                          memory_order_relaxed);
+    write_entry(wire, entry, skew_ns);
     *wefti_shared_get_count(view->shared, (int)wire->from, view->rank, number) =
         wire->words[5];
     atomic_store(&entry->number, number);
@@ -283,6 +307,9 @@ bool wefti_wire_apply(const wefti_wire *wire, const void *data,
         break;
     case WEFTI_WIRE_WAITING:
         apply_waiting(wire, &page->wait, now_ns);
+        break;
+    case WEFTI_WIRE_ENTERED:
+        apply_entered(wire, view, skew_ns);
         break;
     case WEFTI_WIRE_OBSERVED:
         atomic_store(&view->shared->header->observed, 1);

@@ -17,16 +17,19 @@
 
 #include <stdbool.h>
 
-enum { WEFTI_WIRE_VERSION = 7, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
+enum { WEFTI_WIRE_VERSION = 8, WEFTI_WIRE_WORDS = WEFTI_WAIT_WORDS };
 
 /*
  * The words of each kind; those behind them hold releases, or are 0:
  * ENTRY      number, count, kind, cut, stamp_ns, and of the v forms what the
- *            sender has for the receiver; data: the payload
+ *            sender has for the receiver, or of a barrier whether it is a
+ *            round's (comm/steps/meeting.h); data: the payload
  * MESSAGE    path and whether its release is awaited, sequence, ready_ns,
  *            signature; data: the staged bytes
  * COMPLETED  - (what every header says of it)
  * WAITING    the words of a wefti_wait_page
+ * ENTERED    number, count, kind, cut, stamp_ns: what the sender has entered;
+ *            the answer to WAITING
  * OBSERVED   -
  * LEFT       how (the last on its communicator)
  * BYE        - (the last of all; of no communicator)
@@ -36,6 +39,7 @@ typedef enum wefti_wire_kind {
     WEFTI_WIRE_MESSAGE,
     WEFTI_WIRE_COMPLETED,
     WEFTI_WIRE_WAITING,
+    WEFTI_WIRE_ENTERED,
     WEFTI_WIRE_OBSERVED,
     WEFTI_WIRE_LEFT,
     WEFTI_WIRE_BYE,
@@ -49,6 +53,8 @@ typedef enum wefti_wire_kind {
  * before    how many messages of this sender to this receiver went before it
  *           on this communicator
  * completed what the sender has done of it, all up to this number
+ * all_completed  what all ranks of hosts up to the sender's have done, so many
+ *           as comm/net/rounds.h says; 0 to whom it is not told
  * sent_ns   the sender's clock
  */
 typedef struct wefti_wire {
@@ -59,6 +65,7 @@ typedef struct wefti_wire {
     uint32_t from;
     uint64_t before;
     uint64_t completed;
+    uint64_t all_completed;
     int64_t sent_ns;
     uint64_t words[WEFTI_WIRE_WORDS];
 } wefti_wire;

@@ -77,7 +77,7 @@ static wefti_wire make(wefti_wire_kind kind)
                        .kind = (uint16_t)kind,
                        .from = PEER,
                        .completed = COMPLETED};
-    if (kind == WEFTI_WIRE_ENTRY) {
+    if (kind == WEFTI_WIRE_ENTRY || kind == WEFTI_WIRE_ENTERED) {
         wire.words[0] = COMPLETED + 1;
     } else if (kind == WEFTI_WIRE_MESSAGE) {
         wire.words[0] = wefti_wire_pack_path(3, 1, false);
@@ -138,8 +138,9 @@ static void test_spare_words_of_all_kinds_release(void **state)
             assert_true(sum_of_consumed(all) == value);
         }
     }
-    /* Entries, messages, what is completed and observed, and farewells. */
-    assert_true(value == 3 + 3 + 9 + 9 + 8);
+    /* Entries, messages, what is completed, entered and observed, and
+     * farewells. */
+    assert_true(value == 3 + 3 + 9 + 4 + 9 + 8);
 }
 
 static void test_several_releases_in_one_message(void **state)

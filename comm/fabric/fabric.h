@@ -22,6 +22,7 @@
 typedef struct wefti_fabric wefti_fabric;
 struct wefti_net;
 struct wefti_inbound;
+struct wefti_rounds;
 
 /* Where a message travels. */
 typedef struct wefti_fabric_path {
@@ -79,7 +80,9 @@ typedef struct wefti_fabric_table {
 /*
  * What has gone to, and come from, a peer over the network. told: how far this
  * rank has come, as the peer knows. owed: paths with releases that the peer
- * does not know of; urged: it waits for one of them, or may soon.
+ * does not know of; urged: it waits for one of them, or may soon. asked: it
+ * waits, and wants to know what this rank has entered; answered: how many
+ * operations this rank had entered when it said so last.
  * leaves_after: its farewell counts once so many of its messages have come,
  * which was at left_ns.
  */
@@ -88,7 +91,8 @@ typedef struct wefti_line {
     uint64_t sent, got;
     uint64_t told;
     int owed;
-    bool urged;
+    bool urged, asked;
+    uint64_t answered;
     wefti_leave leaving;
     uint64_t leaves_after;
     int64_t left_ns;
@@ -109,9 +113,12 @@ struct wefti_fabric {
     wefti_mapping *outgoing[WEFT_P2P_QUEUES - 1];
     struct wefti_net *net;         /* leads to them; NULL: there are none */
     struct wefti_inbound *inbound; /* with a net: what has come from them */
+    struct wefti_rounds *rounds;   /* the same: what all ranks must know */
     uint64_t id;       /* the same on all members, and of no others */
     wefti_line *lines; /* [nranks], with a net */
     bool urged;        /* some line is */
+    bool asked;        /* likewise */
+    uint64_t entered;  /* how often this rank has entered an operation */
     int64_t waiting_told_ns;
     int rank;
     wefti_doorbell **bells;

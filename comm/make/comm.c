@@ -192,21 +192,25 @@ static void find_firsts(weft_comm *comm, const wefti_member *members)
     }
 }
 
-/* What follows for its levels. */
-static weft_status find_grouping(weft_comm *comm)
+/* What follows for its levels, and the way to other domains. */
+static weft_status find_levels(weft_comm *comm, const int *world_ranks)
 {
     size_t ranks = (unsigned)comm->nranks;
     int *firsts = calloc(ranks, sizeof(*firsts));
-    bool made = firsts != NULL;
-    for (int peer = 0; made && peer < comm->nranks; peer++) {
+    for (int peer = 0; firsts && peer < comm->nranks; peer++) {
         firsts[peer] = comm->peers[peer].first;
     }
-    made = made && wefti_grouping_create(firsts, comm->nranks, &comm->grouping);
+    weft_status status =
+        firsts && wefti_grouping_create(firsts, comm->nranks, &comm->grouping)
+            ? WEFT_OK
+            : wefti_error(WEFT_ERR_NO_MEMORY,
+                          "no memory for the levels of %d ranks", comm->nranks);
+    if (status == WEFT_OK) {
+        status = wefti_remote_init(&comm->fabric, comm->engine->net,
+                                   world_ranks, firsts);
+    }
     free(firsts);
-    return made ? WEFT_OK
-                : wefti_error(WEFT_ERR_NO_MEMORY,
-                              "no memory for the levels of %d ranks",
-                              comm->nranks);
+    return status;
 }
 
 /* The members of this domain share its memory; the others have mirrors. */
@@ -229,10 +233,6 @@ static weft_status map_memory(weft_comm *comm, const wefti_comm_parts *parts,
         status =
             wefti_fabric_init(&comm->fabric, comm->rank, comm->nranks,
                               wefti_mapping_get_base(comm->mapping), remote);
-    }
-    if (status == WEFT_OK && comm->local_count < comm->nranks) {
-        status = wefti_remote_init(&comm->fabric, comm->engine->net,
-                                   parts->world_ranks, remote);
     }
     return status;
 }
@@ -337,7 +337,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         find_bells(comm, parts);
         if (comm->local_count < comm->nranks) {
             find_firsts(comm, parts->members->members);
-            status = find_grouping(comm);
+            status = find_levels(comm, parts->world_ranks);
         }
     }
     if (status == WEFT_OK) {

@@ -36,8 +36,12 @@ static rank_view view(weft_comm *comm, int rank)
     } else if (comm->engine->members && wefti_peer_has_died(comm, rank)) {
         seen.state = wefti_peer_is_cut(comm, rank) ? "unreachable" : "dead";
     }
-    seen.completed = atomic_load(&page->completed);
+    seen.completed = wefti_peer_completed(comm, rank);
     seen.entered = wefti_peer_last_entered(comm, rank, &seen.what, &when_ns);
+    if (seen.entered < seen.completed) { /* of another host: it did not say */
+        seen.entered = seen.completed;
+        seen.what = NULL;
+    }
     int64_t age_ns = wefti_clock_ns() - when_ns;
     seen.age_s = age_ns > 0 ? (double)age_ns / 1e9 : 0;
     return seen;
@@ -48,6 +52,10 @@ static void write_rank_text(FILE *out, int rank, const rank_view *seen)
     fprintf(out, "rank %d: %s, ", rank, seen->state);
     if (seen->entered == 0) {
         fprintf(out, "no operation yet\n");
+        return;
+    }
+    if (!seen->what) {
+        fprintf(out, "completed #%llu\n", (unsigned long long)seen->completed);
         return;
     }
     fprintf(out, "last #%llu %s %.3f s ago, completed #%llu\n",
@@ -99,7 +107,7 @@ static void write_rank_json(wefti_json *json, int rank, const rank_view *seen)
     wefti_json_text(json, "state", seen->state);
     wefti_json_uint(json, "completed", seen->completed);
     wefti_json_uint(json, "last_op", seen->entered);
-    if (seen->entered) {
+    if (seen->entered && seen->what) {
         wefti_json_text(json, "last_what", seen->what);
         wefti_json_real(json, "age_s", seen->age_s);
     } else {

@@ -13,6 +13,7 @@
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/net/remote.h"
+#include "comm/net/rounds.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -137,6 +138,10 @@ static void deliver(wefti_net *net, weft_comm *comm, const wefti_wire *wire,
                             comm->rank, data_bytes, path.peer, comm->name);
         return;
     }
+    wefti_rounds_receive(&comm->fabric, path.peer, wire->all_completed);
+    if (wire->kind == WEFTI_WIRE_WAITING) {
+        comm->fabric.lines[path.peer].asked = comm->fabric.asked = true;
+    }
     note_leaving(comm, wire);
 }
 
@@ -236,6 +241,7 @@ void wefti_net_tell_released(wefti_net *net)
 {
     for (weft_comm *comm = net->engine->comms; comm; comm = comm->next) {
         wefti_remote_tell_released(&comm->fabric);
+        wefti_remote_tell_due(&comm->fabric);
     }
 }
 

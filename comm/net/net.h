@@ -114,7 +114,7 @@ void wefti_net_hold(wefti_net *net, bool on);
 /* Whether messages to a rank wait in the port to be handed to the network. */
 bool wefti_net_has_queued(const wefti_net *net, int peer);
 
-/* Releases that peers wait for: wefti_remote_tell_released of all. */
+/* Releases that peers wait for, and what else is due: of all communicators. */
 void wefti_net_tell_released(wefti_net *net);
 
 /* Sends what is left, for at most limit_ns. */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "comm/net/net.h"
+#include "comm/net/rounds.h"
 
 #include <stdlib.h>
 
@@ -23,23 +24,24 @@ enum {
 };
 
 weft_status wefti_remote_init(wefti_fabric *fabric, struct wefti_net *net,
-                              const int *world_ranks, const bool *remote)
+                              const int *world_ranks, const int *firsts)
 {
     const size_t ranks = (size_t)fabric->shared.layout.nranks;
     const size_t cells = ranks * WEFTI_ALL_SLOTS * WEFTI_CHANNELS;
     fabric->lines = calloc(ranks, sizeof(*fabric->lines));
     fabric->inbound = wefti_inbound_create((int)ranks);
+    fabric->rounds = wefti_rounds_create(firsts, (int)ranks, fabric->rank);
     fabric->told_taken = calloc(cells, sizeof(*fabric->told_taken));
     fabric->awaited = calloc(cells, sizeof(*fabric->awaited));
-    if (!fabric->lines || !fabric->inbound || !fabric->told_taken ||
-        !fabric->awaited) {
+    if (!fabric->lines || !fabric->inbound || !fabric->rounds ||
+        !fabric->told_taken || !fabric->awaited) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %zu peers",
                            ranks);
     }
     fabric->net = net;
     for (size_t peer = 0; peer < ranks; peer++) {
         fabric->lines[peer].world_rank = world_ranks[peer];
-        if (remote[peer]) {
+        if (firsts[peer] != firsts[fabric->rank]) {
             fabric->tables[peer] = &wefti_fabric_net;
         }
     }
@@ -51,9 +53,11 @@ void wefti_remote_fini(wefti_fabric *fabric)
     free(fabric->lines);
     free(fabric->told_taken);
     free(fabric->awaited);
+    free(fabric->rounds);
     wefti_inbound_destroy(fabric->inbound);
     fabric->lines = NULL;
     fabric->inbound = NULL;
+    fabric->rounds = NULL;
     fabric->told_taken = fabric->awaited = NULL;
     fabric->net = NULL;
 }
@@ -110,6 +114,7 @@ static void tell(wefti_fabric *fabric, int peer, wefti_wire *wire,
     const bool ahead = line->told != wire->completed;
     wire->before = line->sent++;
     line->told = wire->completed;
+    wire->all_completed = wefti_rounds_offer(fabric, peer);
     if (!line->urged || wire->kind != WEFTI_WIRE_MESSAGE ||
         !wefti_net_has_queued(fabric->net, line->world_rank)) {
         add_releases(fabric, peer, wire);
@@ -129,6 +134,17 @@ static void tell_all(wefti_fabric *fabric, const wefti_wire *wire)
     }
 }
 
+static void pack_entry(const wefti_entry *entry, uint64_t number,
+                       wefti_wire *wire)
+{
+    wire->words[0] = number;
+    wire->words[1] = atomic_load_explicit(&entry->count, memory_order_relaxed);
+    wire->words[2] = atomic_load_explicit(&entry->kind, memory_order_relaxed);
+    wire->words[3] = atomic_load_explicit(&entry->cut, memory_order_relaxed);
+    wire->words[4] =
+        (uint64_t)atomic_load_explicit(&entry->stamp_ns, memory_order_relaxed);
+}
+
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
                              size_t payload_bytes, uint64_t part_elems,
                              bool urgent)
@@ -139,19 +155,21 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     const wefti_entry *entry =
         wefti_shared_get_entry(&fabric->shared, fabric->rank, number);
     wefti_wire wire = begin(fabric, WEFTI_WIRE_ENTRY);
-    wire.words[0] = number;
-    wire.words[1] = atomic_load_explicit(&entry->count, memory_order_relaxed);
-    wire.words[2] = atomic_load_explicit(&entry->kind, memory_order_relaxed);
-    wire.words[3] = atomic_load_explicit(&entry->cut, memory_order_relaxed);
-    wire.words[4] =
-        (uint64_t)atomic_load_explicit(&entry->stamp_ns, memory_order_relaxed);
+    pack_entry(entry, number, &wire);
     wire.words[5] = part_elems;
     fabric->net->sent_bytes += payload_bytes;
     const wefti_net_load load = {entry->payload, payload_bytes, urgent};
     tell(fabric, peer, &wire, &load);
 }
 
-/* To peers that do not know of the last `behind` operations. */
+static void tell_number(wefti_fabric *fabric, int peer)
+{
+    wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
+    tell(fabric, peer, &wire, NULL);
+}
+
+/* To those who have releases to get, and do not know of the last `behind`
+ * operations: what they sent lies in slots that they may want to use again. */
 static void tell_completed(wefti_fabric *fabric, uint64_t behind)
 {
     if (!fabric->net) {
@@ -159,11 +177,66 @@ static void tell_completed(wefti_fabric *fabric, uint64_t behind)
     }
     const uint64_t completed = own_completed(fabric);
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
-        if (wefti_fabric_is_remote(fabric, peer) &&
-            completed - fabric->lines[peer].told >= behind) {
-            wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
+        const wefti_line *line = &fabric->lines[peer];
+        if (line->owed > 0 && completed - line->told >= behind) {
+            tell_number(fabric, peer);
+        }
+    }
+}
+
+/* What all ranks must know, to the leaders that are due it. */
+static void tell_rounds(wefti_fabric *fabric)
+{
+    const unsigned due = wefti_rounds_spread(fabric);
+    for (int k = 0; due >> k; k++) {
+        if (due >> k & 1) {
+            tell_number(fabric, fabric->rounds->to[k]);
+        }
+    }
+}
+
+/* What this rank has entered, as far as peer may not know it. */
+static void answer(wefti_fabric *fabric, int peer)
+{
+    wefti_line *line = &fabric->lines[peer];
+    const uint64_t completed =
+        atomic_load(&wefti_shared_get_page(&fabric->shared, peer)->completed);
+    uint64_t newest = 0;
+    for (uint64_t op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        const uint64_t number = atomic_load(
+            &wefti_shared_get_entry(&fabric->shared, fabric->rank, op_slot)
+                 ->number);
+        newest = number > newest ? number : newest;
+    }
+    for (uint64_t op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
+        const wefti_entry *entry =
+            wefti_shared_get_entry(&fabric->shared, fabric->rank, op_slot);
+        const uint64_t number = atomic_load(&entry->number);
+        if (number > 0 && (number > completed || number == newest)) {
+            wefti_wire wire = begin(fabric, WEFTI_WIRE_ENTERED);
+            pack_entry(entry, number, &wire);
             tell(fabric, peer, &wire, NULL);
         }
+    }
+    if (line->told != own_completed(fabric)) {
+        tell_number(fabric, peer);
+    }
+    line->answered = fabric->entered;
+}
+
+static void tell_asked(wefti_fabric *fabric)
+{
+    if (!fabric->asked) {
+        return;
+    }
+    fabric->asked = false;
+    for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
+        wefti_line *line = &fabric->lines[peer];
+        if (line->asked && (line->answered != fabric->entered ||
+                            line->told != own_completed(fabric))) {
+            answer(fabric, peer);
+        }
+        line->asked = false;
     }
 }
 
@@ -175,6 +248,15 @@ void wefti_remote_note_completed(wefti_fabric *fabric)
 void wefti_remote_tell_completed(wefti_fabric *fabric)
 {
     tell_completed(fabric, 1);
+    wefti_remote_tell_due(fabric);
+}
+
+void wefti_remote_tell_due(wefti_fabric *fabric)
+{
+    if (fabric->net) {
+        tell_rounds(fabric);
+        tell_asked(fabric);
+    }
 }
 
 void wefti_remote_tell_released(wefti_fabric *fabric)
@@ -184,8 +266,7 @@ void wefti_remote_tell_released(wefti_fabric *fabric)
     }
     for (int peer = 0; peer < fabric->shared.layout.nranks; peer++) {
         while (fabric->lines[peer].urged) {
-            wefti_wire wire = begin(fabric, WEFTI_WIRE_COMPLETED);
-            tell(fabric, peer, &wire, NULL);
+            tell_number(fabric, peer);
         }
     }
     fabric->urged = false;

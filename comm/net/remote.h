@@ -15,28 +15,34 @@
  * wefti_remote_init - reach the peers of other domains through net.
  *
  * world_ranks    [nranks] who the members are in the job
+ * firsts         [nranks] the lowest rank that shares memory with each
  *
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_remote_init(wefti_fabric *fabric,
                                              struct wefti_net *net,
                                              const int *world_ranks,
-                                             const bool *remote);
+                                             const int *firsts);
 void wefti_remote_fini(wefti_fabric *fabric);
 
 /* This rank's entry number, with so many bytes of its payload, to one peer; of
- * the v forms, with how many elements it has for that peer. urgent: compute
- * waits for it soon. */
+ * the v forms, with how many elements it has for that peer, of a barrier with 1
+ * in its rounds. urgent: compute waits for it soon. */
 void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
                              size_t payload_bytes, uint64_t part_elems,
                              bool urgent);
 
 /*
- * How far this rank has come. All messages say so, and there will be more:
- * note tells only those who are far behind; tell, before a pause, every rank.
+ * How far this rank has come, with releases, to those who sent to it. All
+ * messages say so, and there will be more: note tells only those who are far
+ * behind; tell, before a pause, all of them, and what is due.
  */
 void wefti_remote_note_completed(wefti_fabric *fabric);
 void wefti_remote_tell_completed(wefti_fabric *fabric);
+
+/* What other leaders are due (comm/net/rounds.h), and answers to those that
+ * wait. */
+void wefti_remote_tell_due(wefti_fabric *fabric);
 
 /*
  * Releases that a peer waits for, or may soon, and that nothing has carried to
@@ -45,7 +51,8 @@ void wefti_remote_tell_completed(wefti_fabric *fabric);
  */
 void wefti_remote_tell_released(wefti_fabric *fabric);
 
-/* What this rank waits in: its page's wefti_wait_page; now and then. */
+/* What this rank waits in: its page's wefti_wait_page; now and then. Whoever
+ * gets it says what it has entered. */
 void wefti_remote_tell_waiting(wefti_fabric *fabric);
 
 /* That somebody here wants exact times of entry. */

@@ -94,8 +94,8 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
         return true;
     }
     wefti_entry *entry =
-        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
-    if (atomic_load(&entry->number) != op->number) {
+        wefti_shared_find_entry(&comm->fabric.shared, peer, op->number);
+    if (!entry) {
         return false;
     }
     wefti_signature theirs = {
@@ -105,6 +105,10 @@ bool wefti_op_check_peer(weft_comm *comm, wefti_op *op, int peer)
     if (!wefti_signature_equal(theirs, op->signature)) {
         wefti_op_report_mismatch(comm, op, peer, theirs);
         return false;
+    }
+    if (entry !=
+        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number)) {
+        return false; /* it was only asked */
     }
     if (!counts_agree(comm, op, peer)) {
         return false;

@@ -92,6 +92,7 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
             wefti_doorbell_ring(comm->bells[peer]);
         }
     }
+    comm->fabric.entered++;
     for (int peer = 0; comm->fabric.net && peer < comm->nranks; peer++) {
         bool reads = payload_bytes && reads_payload(comm, op, peer);
         wefti_remote_tell_entry(&comm->fabric, peer, op->number,

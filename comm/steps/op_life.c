@@ -16,6 +16,7 @@
 #include "comm/engine/op.h"
 #include "comm/engine/request.h"
 #include "comm/net/remote.h"
+#include "comm/net/rounds.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
 #include "comm/steps/deferred.h"
@@ -171,12 +172,20 @@ static void empty_arrived(const wefti_op *op)
 /* Whether all ranks have left the operation that used this op slot before. */
 static bool op_slot_free(weft_comm *comm, const wefti_op *op)
 {
-    if (op->number <= WEFTI_OP_SLOTS ||
-        comm->peers_done >= op->number - WEFTI_OP_SLOTS) {
+    if (op->number <= WEFTI_OP_SLOTS) {
+        return true;
+    }
+    if (comm->fabric.net) { /* other hosts wait for the same */
+        wefti_rounds_need(&comm->fabric, op->number - WEFTI_OP_SLOTS);
+    }
+    if (comm->peers_done >= op->number - WEFTI_OP_SLOTS) {
         return true;
     }
     uint64_t least = UINT64_MAX;
-    for (int peer = 0; peer < comm->nranks; peer++) {
+    if (comm->fabric.net) {
+        least = wefti_rounds_get_completed(&comm->fabric);
+    }
+    for (int peer = 0; !comm->fabric.net && peer < comm->nranks; peer++) {
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, peer);
         uint64_t completed = atomic_load(&page->completed);

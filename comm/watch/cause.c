@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "comm/engine/op.h"
+#include "comm/net/rounds.h"
 #include "comm/steps/slot.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
@@ -20,6 +21,39 @@
 #include <string.h>
 
 enum { LISTED_RANKS = 16, LISTED_HOPS = 4, LISTED_WAITS = 2 };
+
+/* Whether peer is known to be in an operation whose slot op needs; of another
+ * host its last word may be old. */
+static bool is_behind(const weft_comm *comm, uint64_t needed, int peer)
+{
+    return wefti_peer_completed(comm, peer) < needed;
+}
+
+/* Whether peer is to pass on that all ranks have completed an operation, where
+ * each by itself is known to have. */
+static bool passes_on(const weft_comm *comm, uint64_t needed, int peer)
+{
+    const wefti_rounds *rounds = comm->fabric.rounds;
+    if (!rounds || wefti_rounds_get_completed(&comm->fabric) >= needed) {
+        return false;
+    }
+    for (int other = 0; other < comm->nranks; other++) {
+        if (is_behind(comm, needed, other)) {
+            return false;
+        }
+    }
+    const int round = wefti_rounds_find_from(rounds, peer);
+    return rounds->leads ? round >= 0 && rounds->heard[round] < needed
+                         : peer == rounds->leader;
+}
+
+/* Before op may enter. */
+static bool holds_slot(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    const uint64_t needed = op->number - WEFTI_OP_SLOTS;
+    return op->number > WEFTI_OP_SLOTS &&
+           (is_behind(comm, needed, peer) || passes_on(comm, needed, peer));
+}
 
 bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                       bool *entered)
@@ -31,28 +65,21 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                (op->being_read || op->lists[0].wait == WEFTI_WAIT_PEER);
     }
     if (op->state == WEFTI_OP_POSTED) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
         *entered = false;
-        return op->number > WEFTI_OP_SLOTS &&
-               atomic_load(&page->completed) < op->number - WEFTI_OP_SLOTS;
+        return holds_slot(comm, op, peer);
     }
-    wefti_entry *entry =
-        wefti_shared_get_entry(&comm->fabric.shared, peer, op->number);
-    *entered = atomic_load(&entry->number) == op->number;
+    *entered = wefti_shared_find_entry(&comm->fabric.shared, peer, op->number);
     if (!*entered) {
         return true;
     }
     if (op->state == WEFTI_OP_DRAINING) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        return atomic_load(&page->completed) < op->number;
+        return wefti_peer_completed(comm, peer) < op->number;
     }
     if (op->choice.nccl) { /* which needs all to the end */
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, peer);
         return comm->engine->members &&
-               atomic_load(&page->completed) < op->number &&
+               wefti_peer_completed(comm, peer) < op->number &&
                atomic_load(&page->left) != WEFTI_LEAVE_WELL &&
                wefti_peer_lost(comm, peer);
     }
@@ -152,10 +179,8 @@ wefti_cause wefti_cause_of_peer(weft_comm *comm, int peer, int64_t fresh_ns)
 
 static bool has_entered(weft_comm *comm, const wefti_op *op, int rank)
 {
-    wefti_entry *entry =
-        wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
     return !wefti_op_slot_is_p2p(op->op_slot) && op->state != WEFTI_OP_POSTED &&
-           atomic_load(&entry->number) == op->number;
+           wefti_shared_find_entry(&comm->fabric.shared, rank, op->number);
 }
 
 static bool is_better(weft_comm *comm, const wefti_op *op, const wefti_cause *a,
@@ -232,8 +257,8 @@ static void describe(weft_comm *comm, const wefti_op *op, int rank, bool first,
     } else if (wefti_op_slot_is_p2p(op->op_slot)) {
         append(text, text_bytes, " has not come");
     } else if (has_entered(comm, op, rank)) {
-        wefti_entry *entry =
-            wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
+        const wefti_entry *entry =
+            wefti_shared_find_entry(&comm->fabric.shared, rank, op->number);
         int64_t ago_ns = wefti_clock_ns() - atomic_load(&entry->stamp_ns);
         append(text, text_bytes, " entered %.1f s ago and does not go on",
                ago_ns > 0 ? (double)ago_ns / 1e9 : 0.0);

@@ -10,6 +10,7 @@
 #include "comm/net/net.h"
 #include "comm/post/p2p_queue.h"
 #include "comm/steps/signature_text.h"
+#include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
 
 #include <stdarg.h>
@@ -45,7 +46,7 @@ static void append(struct writer *writer, const char *format, ...)
 static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
 {
     wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, rank);
-    uint64_t completed = atomic_load(&page->completed);
+    uint64_t completed = wefti_peer_completed(comm, rank);
     append(writer, "rank %d: completed #%llu%s", rank,
            (unsigned long long)completed,
            atomic_load(&page->left) ? ", has left" : "");
@@ -53,9 +54,9 @@ static void dump_rank(weft_comm *comm, int rank, struct writer *writer)
      * of order. */
     for (uint64_t wanted = completed + WEFTI_OP_SLOTS;
          wanted > 0 && wanted + LAST_OPS > completed; wanted--) {
-        wefti_entry *entry =
-            wefti_shared_get_entry(&comm->fabric.shared, rank, wanted);
-        if (atomic_load(&entry->number) != wanted) {
+        const wefti_entry *entry =
+            wefti_shared_find_entry(&comm->fabric.shared, rank, wanted);
+        if (!entry) {
             continue;
         }
         char what[128];

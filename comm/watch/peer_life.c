@@ -9,17 +9,31 @@
 #include "base/process.h"
 #include "comm/control/channel.h"
 #include "comm/net/net.h"
+#include "comm/net/rounds.h"
 
 #include <poll.h>
 #include <stdio.h>
+
+/* The later of what its rank has told at once and, of another host, when it
+ * was asked. */
+static const wefti_entry *newer_of(weft_comm *comm, int rank, uint64_t op_slot)
+{
+    const wefti_shared *shared = &comm->fabric.shared;
+    const wefti_entry *entry = wefti_shared_get_entry(shared, rank, op_slot);
+    if (!wefti_fabric_is_remote(&comm->fabric, rank)) {
+        return entry;
+    }
+    const wefti_entry *asked = wefti_shared_get_entered(shared, rank, op_slot);
+    return atomic_load(&asked->number) > atomic_load(&entry->number) ? asked
+                                                                     : entry;
+}
 
 uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
                                  int64_t *when_ns)
 {
     uint64_t newest = 0;
     for (uint64_t op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
-        wefti_entry *entry =
-            wefti_shared_get_entry(&comm->fabric.shared, rank, op_slot);
+        const wefti_entry *entry = newer_of(comm, rank, op_slot);
         uint64_t number = atomic_load(&entry->number);
         if (number > newest) {
             newest = number;
@@ -28,6 +42,20 @@ uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
         }
     }
     return newest;
+}
+
+uint64_t wefti_peer_completed(const weft_comm *comm, int rank)
+{
+    const wefti_shared *shared = &comm->fabric.shared;
+    const uint64_t own =
+        atomic_load(&wefti_shared_get_page(shared, rank)->completed);
+    if (!wefti_fabric_is_remote(&comm->fabric, rank)) {
+        return own;
+    }
+    const int leader = comm->fabric.rounds->leader;
+    const uint64_t all =
+        atomic_load(&wefti_shared_get_page(shared, leader)->all_completed);
+    return own > all ? own : all;
 }
 
 bool wefti_peer_has_died(const weft_comm *comm, int peer)

@@ -21,7 +21,11 @@ bool wefti_peer_is_stopped(const weft_comm *comm, int peer);
 /* Whether its host does not answer any more. Threads: any. */
 bool wefti_peer_is_cut(const weft_comm *comm, int peer);
 
-/* The newest operation that rank has entered; 0: none. Threads: any. */
+/* Up to where rank has completed all, as far as is known here. Threads: any. */
+uint64_t wefti_peer_completed(const weft_comm *comm, int rank);
+
+/* The newest operation that rank has entered, as far as is known here; 0: none.
+ * Threads: any. */
 uint64_t wefti_peer_last_entered(weft_comm *comm, int rank, const char **what,
                                  int64_t *when_ns);
 

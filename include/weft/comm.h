@@ -299,7 +299,9 @@ int weft_comm_get_nranks(const weft_comm *comm);
  *
  * Then the sends and receives of this rank that are not done. Of the others is
  * known which one they have waited in for longest; from other hosts, once that
- * is half as long as what warn_ms and half of timeout_ms allow.
+ * is half as long as what warn_ms and half of timeout_ms allow. From then on
+ * the last operations of their ranks are known too; before, only of those that
+ * this rank exchanges data with, and of all what they have completed.
  *
  * text_out     room for text_bytes, always ends in a zero byte.
  *
@@ -340,7 +342,9 @@ typedef enum weft_comm_format {
  *             object with name, state (healthy, failed), rank, nranks, fabric,
  *             fault (null, or status, code, rank, op, text), bytes (own,
  *             shared, reserved) and ranks[] (rank, state, completed, last_op,
- *             last_what, age_s).
+ *             last_what, age_s). What is known of ranks of other hosts is as
+ *             in weft_comm_dump; where it is only completed, last_what and
+ *             age_s are null.
  *
  * Returns     OK | ERR_INVALID (also: too little room; the text says how much
  *             is needed) | ERR_NO_MEMORY.  Threads: any.  Blocks: no.

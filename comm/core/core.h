@@ -155,6 +155,7 @@ typedef struct wefti_op {
      * SIZE_MAX as long as it has not been read. */
     size_t *gone, *come;
     int missing; /* oneshot: first peer not yet seen */
+    int round;   /* of a barrier between hosts: the next to be sent */
 
     /* Gates. */
     size_t send_elems, recv_elems; /* of the whole buffers */

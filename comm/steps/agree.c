@@ -13,6 +13,7 @@
 #include "comm/engine/op.h"
 #include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
+#include "comm/steps/meeting.h"
 #include "comm/steps/signature_text.h"
 
 #include <stdio.h>
@@ -136,10 +137,29 @@ bool wefti_op_check_sources(weft_comm *comm, wefti_op *op)
     return true;
 }
 
+bool wefti_op_check_sent(weft_comm *comm, wefti_op *op, int peer,
+                         wefti_signature theirs)
+{
+    if (op->checked[peer] != op->number &&
+        !wefti_signature_equal(theirs, op->signature)) {
+        wefti_op_report_mismatch(comm, op, peer, theirs);
+        return false;
+    }
+    op->checked[peer] = op->number;
+    return true;
+}
+
+bool wefti_op_is_checked_by(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    return !wefti_fabric_is_remote(&comm->fabric, peer) ||
+           wefti_meeting_hears(comm, op, peer);
+}
+
 bool wefti_op_check_all(weft_comm *comm, wefti_op *op)
 {
     while (op->unchecked < comm->nranks &&
-           wefti_op_check_peer(comm, op, op->unchecked)) {
+           (!wefti_op_is_checked_by(comm, op, op->unchecked) ||
+            wefti_op_check_peer(comm, op, op->unchecked))) {
         op->unchecked++;
     }
     return op->unchecked == comm->nranks;

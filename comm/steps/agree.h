@@ -30,8 +30,17 @@ bool wefti_op_needs(const wefti_op *op, int peer);
  */
 bool wefti_op_check_sources(weft_comm *comm, wefti_op *op);
 
+/* The same by a message from peer, of another host, which carries theirs. */
+bool wefti_op_check_sent(weft_comm *comm, wefti_op *op, int peer,
+                         wefti_signature theirs);
+
+/* Whether this rank compares what it has entered with peer: all ranks of a host
+ * do, and hosts as comm/steps/meeting.h says. */
+bool wefti_op_is_checked_by(const weft_comm *comm, const wefti_op *op,
+                            int peer);
+
 /*
- * wefti_op_check_all - whether every rank has been seen in the same operation.
+ * wefti_op_check_all - whether all those have been seen in the same operation.
  * Those that this rank had nothing to wait for are looked at when it is done.
  */
 bool wefti_op_check_all(weft_comm *comm, wefti_op *op);

@@ -23,6 +23,7 @@
 #include "comm/pattern/parts.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/meeting.h"
 #include "comm/steps/op_life.h"
 #include "comm/steps/sum.h"
 #include "kernels/wire/reduce.h"
@@ -94,6 +95,10 @@ void wefti_oneshot_announce(weft_comm *comm, wefti_op *op, size_t payload_bytes,
     }
     comm->fabric.entered++;
     for (int peer = 0; comm->fabric.net && peer < comm->nranks; peer++) {
+        if (!wefti_fabric_is_remote(&comm->fabric, peer) ||
+            !wefti_meeting_tells(comm, op, peer)) {
+            continue;
+        }
         bool reads = payload_bytes && reads_payload(comm, op, peer);
         wefti_remote_tell_entry(&comm->fabric, peer, op->number,
                                 reads ? payload_bytes : 0, count_for(op, peer),
@@ -249,12 +254,15 @@ static size_t produce(weft_comm *comm, wefti_op *op, void *result)
     }
 }
 
-/* Looks for those peers' payloads that it needs. */
+/* Looks for those peers' payloads that it needs; of a barrier for the ranks of
+ * this host, and then goes on to others. */
 static bool look_for_all(weft_comm *comm, wefti_op *op, bool *moved)
 {
+    const bool barrier = op->desc.collective == WEFT_COLLECTIVE_BARRIER;
     for (; op->missing < comm->nranks; op->missing++) {
         int peer = op->missing;
-        if (peer == comm->rank || !wefti_op_needs(op, peer)) {
+        if (peer == comm->rank || !wefti_op_needs(op, peer) ||
+            (barrier && wefti_fabric_is_remote(&comm->fabric, peer))) {
             continue;
         }
         if (!arrived(comm, op, peer)) {
@@ -262,7 +270,8 @@ static bool look_for_all(weft_comm *comm, wefti_op *op, bool *moved)
         }
         *moved = true;
     }
-    return true;
+    return !barrier || !comm->fabric.net ||
+           wefti_meeting_advance(comm, op, moved);
 }
 
 /* Whether all of the receive buffer may be overwritten. */

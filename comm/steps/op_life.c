@@ -139,7 +139,7 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->status = WEFT_OK;
     op->staging = -1;
     op->direct = op->being_read = false;
-    op->missing = 0;
+    op->missing = op->round = 0;
     memset(op->sends, 0, sizeof(op->sends));
     memset(op->slots, 0, sizeof(op->slots));
     op->entered_ns = op->moved_ns = op->checked_ns = 0;

@@ -101,9 +101,14 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
     bool wide = step->dst == WEFTI_BUFFER_SCRATCH;
     size_t bytes = step->elems * elem_bytes(op, wide ? WEFTI_BUFFER_SCRATCH
                                                      : WEFTI_BUFFER_RECV);
-    if (!wefti_op_check_peer(comm, op, peer) ||
+    /* From other hosts the message tells it, or of v forms the counts. */
+    const bool told = op->op_slot != WEFTI_OP_SLOT_P2P &&
+                      !op->role.shape->varied &&
+                      wefti_fabric_is_remote(&comm->fabric, peer);
+    if ((!told && !wefti_op_check_peer(comm, op, peer)) ||
         !wefti_fabric_peek(&comm->fabric, wefti_slot_path(op, step, peer),
-                           message, &comm->engine->due_ns)) {
+                           message, &comm->engine->due_ns) ||
+        (told && !wefti_op_check_sent(comm, op, peer, message->signature))) {
         return false;
     }
     if (wefti_op_slot_is_p2p(op->op_slot) &&

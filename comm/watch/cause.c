@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "comm/engine/op.h"
 #include "comm/net/rounds.h"
+#include "comm/steps/agree.h"
+#include "comm/steps/meeting.h"
 #include "comm/steps/slot.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
@@ -55,6 +57,14 @@ static bool holds_slot(const weft_comm *comm, const wefti_op *op, int peer)
            (is_behind(comm, needed, peer) || passes_on(comm, needed, peer));
 }
 
+/* Whether op waits for peer, of which it is not known that it has entered. */
+static bool is_missed(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    return op->desc.collective == WEFT_COLLECTIVE_BARRIER
+               ? wefti_peer_completed(comm, peer) < op->number
+               : wefti_op_is_checked_by(comm, op, peer);
+}
+
 bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                       bool *entered)
 {
@@ -69,11 +79,14 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
         return holds_slot(comm, op, peer);
     }
     *entered = wefti_shared_find_entry(&comm->fabric.shared, peer, op->number);
-    if (!*entered) {
+    if (!*entered && is_missed(comm, op, peer)) {
         return true;
     }
     if (op->state == WEFTI_OP_DRAINING) {
-        return wefti_peer_completed(comm, peer) < op->number;
+        return wefti_fabric_is_remote(&comm->fabric, peer)
+                   ? op->staging >= 0 &&
+                         wefti_slots_find_reader(comm, op) == peer
+                   : wefti_peer_completed(comm, peer) < op->number;
     }
     if (op->choice.nccl) { /* which needs all to the end */
         wefti_rank_page *page =
@@ -91,7 +104,8 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
             return true;
         }
     }
-    return op->being_read && wefti_slots_find_reader(comm, op) == peer;
+    return wefti_meeting_find_awaited(comm, op) == peer ||
+           (op->being_read && wefti_slots_find_reader(comm, op) == peer);
 }
 
 static int count_job(const weft_comm *comm)

@@ -15,6 +15,7 @@
 #include "comm/engine/request.h"
 #include "comm/engine/ticket.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/meeting.h"
 #include "comm/steps/step_gates.h"
 #include "comm/watch/cause.h"
 #include "comm/watch/peer_life.h"
@@ -27,7 +28,8 @@
 enum {
     LOOK_NS = 20000000,    /* between looks at a stalled operation */
     PAUSE_NS = 1000000000, /* no look for so long: it was us who stood still */
-    ASK_NS = 1000000000    /* between questions whether hosts answer */
+    ASK_NS = 1000000000,   /* between questions whether hosts answer */
+    PASSED_ON_NS = 500000000
 };
 
 /* The first list of op that waits for something of this rank's own. */
@@ -130,15 +132,30 @@ static bool is_settled(const wefti_op *op, int64_t wait_ns, int64_t fresh_ns,
 }
 
 /*
+ * Whether others are to tell, in a barrier's rounds, that peer has entered.
+ * They find out sooner than this rank if it never does; if it was lost only
+ * after that, the barrier still ends well.
+ */
+static bool is_told_by_others(const weft_comm *comm, const wefti_op *op,
+                              int peer, int64_t now_ns)
+{
+    const int direct = wefti_meeting_find_awaited(comm, op);
+    return op->state == WEFTI_OP_RUNNING && direct >= 0 && direct != peer &&
+           wefti_fabric_is_remote(&comm->fabric, peer) &&
+           now_ns - op->moved_ns < PASSED_ON_NS;
+}
+
+/*
  * A peer that will never come: its process has ended, or it has left. It may
  * have done its part just before, so a first look only suspects it: what it
  * sent is there for the push that comes before the second.
  */
-static bool find_lost(weft_comm *comm, wefti_op *op)
+static bool find_lost(weft_comm *comm, wefti_op *op, int64_t now_ns)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
         bool entered;
-        if (peer == comm->rank || !wefti_is_awaited(comm, op, peer, &entered)) {
+        if (peer == comm->rank || !wefti_is_awaited(comm, op, peer, &entered) ||
+            is_told_by_others(comm, op, peer, now_ns)) {
             continue;
         }
         const char *how = wefti_peer_lost(comm, peer);
@@ -284,7 +301,7 @@ static void ask_why(weft_comm *comm, wefti_op *op)
     if (somebody_differs(comm, op)) {
         return;
     }
-    if (comm->engine->members && find_lost(comm, op)) {
+    if (comm->engine->members && find_lost(comm, op, now_ns)) {
         return;
     }
     wefti_watch_hosts(comm, now_ns - op->moved_ns, limit_ns, now_ns, awaits,

@@ -39,6 +39,14 @@ static wefti_secret key_of(const weft_comm *comm)
     return secret;
 }
 
+/* As far as a rank has come that says a fault, others still end what they are
+ * in. */
+static uint64_t completed_by(const weft_comm *comm)
+{
+    return atomic_load(
+        &wefti_shared_get_page(&comm->fabric.shared, comm->rank)->completed);
+}
+
 static wefti_oob_message fault_of(const weft_comm *comm, const char *text)
 {
     wefti_oob_message message = {.kind = WEFTI_OOB_NOTE};
@@ -46,7 +54,8 @@ static wefti_oob_message fault_of(const weft_comm *comm, const char *text)
                        .serial = 1,
                        .comm = comm->fabric.id,
                        .status = WEFT_ERR_PEER,
-                       .rank = 1};
+                       .rank = 1,
+                       .completed = completed_by(comm)};
     snprintf(note.text, sizeof(note.text), "%s", text);
     wefti_note_encode(&note, &message);
     return message;

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/meeting.c - a barrier's rounds are entries without payload, from
+ * leader to leader: of those in whose count a 1 stands, all ranks of the
+ * sender's host and of the rounds before have entered.
+ *
+ *   ranks of a host --entries--> leader --rounds--> leaders
+ *                   <--- met ---
+ *
+ * entry.met is stored by the leader, once it has all rounds, and pairs with the
+ * load of the others on its host: all ranks have entered.
+ */
+#include "comm/steps/meeting.h"
+
+#include "comm/net/remote.h"
+#include "comm/net/rounds.h"
+#include "comm/pattern/shape.h"
+#include "comm/steps/agree.h"
+
+static bool is_barrier(const wefti_op *op)
+{
+    return op->desc.collective == WEFT_COLLECTIVE_BARRIER;
+}
+
+/* What NCCL carries out, or is being made for, has no messages of weft's. */
+static bool is_nccl(const wefti_op *op)
+{
+    return op->choice.nccl || op->signature.kind >> 56 == WEFTI_PURPOSE_NCCL;
+}
+
+/* Whether what peers read, or how much it is, stands in entries. */
+static bool in_entries(const wefti_op *op)
+{
+    return op->role.shape->varied || !wefti_choice_has_steps(&op->choice);
+}
+
+bool wefti_meeting_tells(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    if (is_nccl(op)) {
+        return true;
+    }
+    return !is_barrier(op) &&
+           (wefti_rounds_find_to(comm->fabric.rounds, peer) == 0 ||
+            (in_entries(op) && wefti_shape_moves(op->role.shape, op->desc.root,
+                                                 comm->rank, peer)));
+}
+
+bool wefti_meeting_hears(const weft_comm *comm, const wefti_op *op, int peer)
+{
+    return is_nccl(op) ||
+           wefti_rounds_find_from(comm->fabric.rounds, peer) == 0 ||
+           (in_entries(op) && !is_barrier(op) && wefti_op_needs(op, peer));
+}
+
+static wefti_entry *entry_of(const weft_comm *comm, const wefti_op *op,
+                             int rank)
+{
+    return wefti_shared_get_entry(&comm->fabric.shared, rank, op->number);
+}
+
+/* Whether that round's message has come, and is of this operation. */
+static bool has_come(weft_comm *comm, wefti_op *op, int round)
+{
+    const int from = comm->fabric.rounds->from[round];
+    return wefti_op_check_peer(comm, op, from) &&
+           *wefti_shared_get_count(&comm->fabric.shared, from, comm->rank,
+                                   op->number) != 0;
+}
+
+/* Tells the other ranks of this host. */
+static void release_host(weft_comm *comm, const wefti_op *op)
+{
+    const wefti_rounds *rounds = comm->fabric.rounds;
+    atomic_store(&entry_of(comm, op, comm->rank)->met, op->number);
+    for (int i = 0; i < rounds->local_count; i++) {
+        if (rounds->locals[i] != comm->rank) {
+            wefti_doorbell_ring(comm->bells[rounds->locals[i]]);
+        }
+    }
+}
+
+bool wefti_meeting_advance(weft_comm *comm, wefti_op *op, bool *moved)
+{
+    const wefti_rounds *rounds = comm->fabric.rounds;
+    if (!rounds->leads) {
+        return atomic_load(&entry_of(comm, op, rounds->leader)->met) ==
+               op->number;
+    }
+    while (op->round == 0 || has_come(comm, op, op->round - 1)) {
+        if (op->round == rounds->count) {
+            release_host(comm, op);
+            return true;
+        }
+        wefti_remote_tell_entry(&comm->fabric, rounds->to[op->round],
+                                op->number, 0, 1,
+                                wefti_class_is_urgent(op->desc.class_id));
+        op->round++;
+        *moved = true;
+    }
+    return false;
+}
+
+int wefti_meeting_find_awaited(const weft_comm *comm, const wefti_op *op)
+{
+    const wefti_rounds *rounds = comm->fabric.rounds;
+    if (!rounds || !is_barrier(op) || is_nccl(op)) {
+        return -1;
+    }
+    return rounds->leads && op->round > 0 ? rounds->from[op->round - 1]
+                                          : rounds->leader;
+}

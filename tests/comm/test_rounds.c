@@ -5,11 +5,15 @@
  * edges: a barrier of 8 hosts takes 24 messages, a broadcast few more than its
  * data, and slots are used again without a word from each rank to each.
  *
+ * And a rank that waits long learns what others have entered that it exchanges
+ * nothing with.
+ *
  * Method: the leaders' tables of many worlds are walked without a network.
  * Then a world of 8 hosts of two ranks, threads, counts the messages that its
  * ranks have sent to other hosts. What comes at every fourth operation comes
  * sooner or later, so counts have limits, not values.
  */
+#include "base/clock.h"
 #include "comm/core/core.h"
 #include "comm/net/rounds.h"
 #include "tests/comm/world.h"
@@ -23,6 +27,10 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
 
 enum { HOSTS = 8, RANKS = 16, ROUNDS = 3, HOSTS_MOST = 70 };
 
@@ -190,6 +198,100 @@ static void test_small_broadcast_is_told_to_its_readers(void **state)
                     (uint64_t)HOSTS * ROUNDS * (BROADCASTS / 4 + 2));
 }
 
+/* ---- questions ------------------------------------------------------------
+ */
+
+enum { ABSENT = 5, BARRIERS_BEFORE = 3, LIMIT_S = 30 };
+
+/* The absent rank enters once rank 0 knows what it did last. */
+typedef struct scene {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool known;
+} scene;
+
+static int be_absent(scene *all)
+{
+    struct timespec until;
+    int failure = 0;
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += LIMIT_S;
+    pthread_mutex_lock(&all->lock);
+    while (!all->known && failure == 0) {
+        failure = pthread_cond_timedwait(&all->changed, &all->lock, &until);
+    }
+    pthread_mutex_unlock(&all->lock);
+    return failure != 0;
+}
+
+static void report(scene *all)
+{
+    pthread_mutex_lock(&all->lock);
+    all->known = true;
+    pthread_cond_broadcast(&all->changed);
+    pthread_mutex_unlock(&all->lock);
+}
+
+/* Until rank 0's report of all ranks has the absent one's last operation. */
+static int look(weft_comm *comm, scene *all)
+{
+    const int64_t until_ns = wefti_clock_ns() + LIMIT_S * INT64_C(1000000000);
+    const weft_op op = {.size_bytes = sizeof(op),
+                        .collective = WEFT_COLLECTIVE_BARRIER,
+                        .dtype = WEFT_DTYPE_U8};
+    char text[8192], line[64];
+    weft_request *barrier;
+    bool known = false;
+    snprintf(line, sizeof(line), "rank %d: alive, last #%llu barrier", ABSENT,
+             (unsigned long long)comm->number);
+    if (weft_op_begin(&op, 1, comm, &barrier) != WEFT_OK) {
+        return 1;
+    }
+    while (!known && wefti_clock_ns() < until_ns) {
+        known = weft_comm_get_health(comm, WEFT_COMM_TEXT, text,
+                                     sizeof(text)) == WEFT_OK &&
+                strstr(text, line) != NULL;
+        sched_yield();
+    }
+    report(all);
+    const int failures = !known + (weft_request_wait(barrier) != WEFT_OK);
+    weft_request_destroy(barrier);
+    return failures;
+}
+
+static int ask(weft_comm *comm, void *context)
+{
+    scene *all = context;
+    int failures = 0;
+    for (int i = 0; i < BARRIERS_BEFORE; i++) {
+        failures += weft_barrier(comm, NULL) != WEFT_OK;
+    }
+    if (comm->rank == 0) {
+        return failures + look(comm, all);
+    }
+    if (comm->rank == ABSENT) {
+        failures += be_absent(all);
+    }
+    return failures + (weft_barrier(comm, NULL) != WEFT_OK);
+}
+
+/* Rank 5 shares memory with its host's leader alone, and is none. */
+static void test_last_operation_of_any_rank_is_known_to_who_waits(void **state)
+{
+    (void)state;
+    scene all = {.known = false};
+    pthread_mutex_init(&all.lock, NULL);
+    pthread_cond_init(&all.changed, NULL);
+    const struct world world = {
+        .nranks = 8,
+        .config = {.size_bytes = sizeof(weft_comm_config), .warn_ms = 200},
+        .call = ask,
+        .context = &all};
+    assert_int_equal(world_run_threads(&world), 0);
+    pthread_cond_destroy(&all.changed);
+    pthread_mutex_destroy(&all.lock);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +299,7 @@ int main(void)
         cmocka_unit_test(test_barrier_of_eight_hosts_takes_rounds),
         cmocka_unit_test(test_broadcast_is_announced_along_its_edges),
         cmocka_unit_test(test_small_broadcast_is_told_to_its_readers),
+        cmocka_unit_test(test_last_operation_of_any_rank_is_known_to_who_waits),
     };
     (void)setenv("WEFT_TEST_DOMAINS", "pairs", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

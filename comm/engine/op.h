@@ -28,6 +28,14 @@ bool wefti_op_find_failed(weft_comm *comm, const wefti_op *op,
 
 /* Marks the start of a transfer (idempotent), or its end. */
 void wefti_op_piece_open(wefti_op *op);
+
+/* What it moves was there at ready_ns, or later. */
+static inline void wefti_op_piece_note(wefti_op *op, int64_t ready_ns)
+{
+    if (ready_ns > op->piece.ready_ns) {
+        op->piece.ready_ns = ready_ns;
+    }
+}
 void wefti_op_piece_close(weft_comm *comm, wefti_op *op, int64_t end_ns);
 
 /* Elements of the whole receive buffer, and the gate chunks of both: at least

@@ -320,7 +320,7 @@ typedef struct wefti_layout {
     size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
-    size_t entries, pairs, staging, messages, entered, arrivals, outgoing;
+    size_t entries, pairs, staging, p2p_staging, entered, arrivals, outgoing;
     size_t pair_bytes, counts, messages;
 } wefti_layout;
 

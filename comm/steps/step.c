@@ -15,10 +15,8 @@
  *   host                | step 0: reduce, send | step 1: ...
  *   stores                              | result 0 |
  *
- * A RELAY is a REDUCE whose result is a staged message.
- *
- * What this rank gives to a pre-multiplied sum is multiplied on its way: into
- * the staged message, or into the bounce where it is reduced or widened here.
+ * A RELAY is a REDUCE whose result is a staged message. What this rank gives to
+ * a pre-multiplied sum is multiplied on its way to that, or to the bounce.
  */
 #include "comm/steps/step.h"
 
@@ -98,12 +96,12 @@ static bool is_copied(weft_comm *comm, const wefti_op *op,
 static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
                      int peer, wefti_incoming *message)
 {
-    bool wide = step->dst == WEFTI_BUFFER_SCRATCH;
-    size_t bytes = step->elems * elem_bytes(op, wide ? WEFTI_BUFFER_SCRATCH
-                                                     : WEFTI_BUFFER_RECV);
+    const bool wide = step->dst == WEFTI_BUFFER_SCRATCH,
+               p2p = wefti_op_slot_is_p2p(op->op_slot);
+    size_t bytes =
+        step->elems * elem_bytes(op, wide ? step->dst : WEFTI_BUFFER_RECV);
     /* From other hosts the message tells it, or of v forms the counts. */
-    const bool told = op->op_slot != WEFTI_OP_SLOT_P2P &&
-                      !op->role.shape->varied &&
+    const bool told = !p2p && !op->role.shape->varied &&
                       wefti_fabric_is_remote(&comm->fabric, peer);
     if ((!told && !wefti_op_check_peer(comm, op, peer)) ||
         !wefti_fabric_peek(&comm->fabric, wefti_slot_path(op, step, peer),
@@ -111,8 +109,7 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
         (told && !wefti_op_check_sent(comm, op, peer, message->signature))) {
         return false;
     }
-    if (wefti_op_slot_is_p2p(op->op_slot) &&
-        !wefti_signature_equal(message->signature, op->signature)) {
+    if (p2p && !wefti_signature_equal(message->signature, op->signature)) {
         wefti_op_report_mismatch(comm, op, peer, message->signature);
         return false;
     }
@@ -122,9 +119,7 @@ static bool look_for(weft_comm *comm, wefti_op *op, const wefti_step *step,
     if (!wefti_op_check_bytes(comm, op, peer, message->bytes, bytes)) {
         return false;
     }
-    if (message->ready_ns > op->piece.ready_ns) {
-        op->piece.ready_ns = message->ready_ns;
-    }
+    wefti_op_piece_note(op, message->ready_ns);
     return true;
 }
 

@@ -167,11 +167,12 @@ static void tear_gates(weft_comm *comm)
 }
 
 /* Where each member is woken: its world's bell; in a mirror, which goes with
- * its communicator, no rank sleeps. */
+ * its communicator, no rank sleeps. It is known who shares memory. */
 static void find_bells(weft_comm *comm, const wefti_comm_parts *parts)
 {
     for (int peer = 0; peer < comm->nranks; peer++) {
-        comm->peers[peer].world_rank = parts->world_ranks[peer];
+        WEFTI_ASSERT(wefti_fabric_is_remote(&comm->fabric, peer) ==
+                     (comm->fabric.shared.places[peer] < 0));
         comm->bells[peer] =
             parts->parent && !wefti_fabric_is_remote(&comm->fabric, peer)
                 ? parts->parent->bells[parts->parent_ranks[peer]]
@@ -334,11 +335,16 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
         status = build_memory(comm, parts);
     }
     if (status == WEFT_OK) {
-        find_bells(comm, parts);
+        for (int peer = 0; peer < comm->nranks; peer++) {
+            comm->peers[peer].world_rank = parts->world_ranks[peer];
+        }
         if (comm->local_count < comm->nranks) {
             find_firsts(comm, parts->members->members);
             status = find_levels(comm, parts->world_ranks);
         }
+    }
+    if (status == WEFT_OK) {
+        find_bells(comm, parts);
     }
     if (status == WEFT_OK) {
         status = build_ops(comm);

@@ -3,9 +3,9 @@
  * comm/steps/offer.h - what comes over the network goes where it belongs, not
  * into a buffer first.
  *
- * A list that waits for a message offers the places of the next ones to the
- * network. A message that comes earlier than its step, or that has another
- * length, goes into a buffer as ever.
+ * A list offers the places of the next messages to the network. A message that
+ * comes earlier than its step, or that has another length, goes into a buffer
+ * as ever.
  *
  * A place may be written as soon as its message can come, before the list has
  * got to that step. That is safe: patterns receive an element of the receive
@@ -17,7 +17,8 @@
 
 #include "comm/core/core.h"
 
-/* The list's current step waits for its message. */
+/* Before the list's current step goes on; few of its offers are left, or
+ * nothing happens. */
 void wefti_offer_places(weft_comm *comm, const wefti_op *op,
                         wefti_step_list *list);
 

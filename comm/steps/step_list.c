@@ -182,10 +182,8 @@ static bool push_list(weft_comm *comm, wefti_op *op, wefti_step_list *list)
     int done = 0;
     while (done < STEPS_PER_PUSH && (done == 0 || comm->budget_bytes > 0) &&
            load_step(op, list)) {
+        wefti_offer_places(comm, op, list);
         list->wait = advance_step(comm, op, list);
-        if (list->wait == WEFTI_WAIT_PEER) {
-            wefti_offer_places(comm, op, list);
-        }
         if (list->wait != WEFTI_WAIT_NOTHING) {
             break;
         }

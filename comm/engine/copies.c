@@ -99,8 +99,8 @@ weft_status wefti_copies_create(weft_comm *comm)
     /* First, for destroy unpins: what is torn after a failed build leaves the
      * pins of other ranks alone. */
     wefti_copies_pin(comm, comm->mapping);
-    if (comm->fabric.mirrors) { /* what goes there is staged beside them */
-        wefti_copies_pin(comm, comm->fabric.mirrors);
+    if (comm->fabric.outgoing[0]) { /* the others when they are made */
+        wefti_copies_pin(comm, comm->fabric.outgoing[0]);
     }
     weft_status status = build(comm, copies);
     if (status != WEFT_OK) {
@@ -133,8 +133,7 @@ void wefti_copies_destroy(weft_comm *comm)
         weft_device_unregister(comm->device, comm->arena);
     }
     wefti_copies_unpin(comm, comm->mapping);
-    wefti_copies_unpin(comm, comm->fabric.mirrors);
-    for (int i = 0; i < WEFT_P2P_QUEUES - 1; i++) {
+    for (int i = 0; i < WEFTI_P2P_AREAS; i++) {
         wefti_copies_unpin(comm, comm->fabric.outgoing[i]);
     }
     free(copies->places);

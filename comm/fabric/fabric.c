@@ -74,7 +74,7 @@ weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
 void wefti_fabric_fini(wefti_fabric *fabric)
 {
     wefti_mapping_close(fabric->mirrors);
-    for (int i = 0; i < WEFT_P2P_QUEUES - 1; i++) {
+    for (int i = 0; i < WEFTI_P2P_AREAS; i++) {
         wefti_mapping_close(fabric->outgoing[i]);
         fabric->outgoing[i] = NULL;
     }
@@ -91,13 +91,13 @@ void wefti_fabric_fini(wefti_fabric *fabric)
     fabric->taken = NULL;
 }
 
-weft_status wefti_fabric_open_queue(wefti_fabric *fabric, int queue)
+weft_status wefti_fabric_open_area(wefti_fabric *fabric, int area)
 {
-    const size_t nranks = (size_t)fabric->shared.layout.nranks;
-    return !fabric->net || fabric->outgoing[queue - 1]
+    const int nranks = fabric->shared.layout.nranks;
+    return !fabric->net
                ? WEFT_OK
-               : wefti_mapping_open(-1, 0, nranks * WEFTI_P2P_AREA_BYTES,
-                                    &fabric->outgoing[queue - 1]);
+               : wefti_mapping_open(-1, 0, wefti_fabric_area_bytes(nranks),
+                                    &fabric->outgoing[area]);
 }
 
 const char *wefti_fabric_name(const wefti_fabric *fabric)

@@ -108,9 +108,9 @@ struct wefti_fabric {
     const wefti_fabric_table **tables; /* [nranks] */
     wefti_shared shared;
     wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
-    /* Staging of what goes to them in the other queues, [nranks] areas each;
-     * NULL: not used yet. Set before the first message of its queue. */
-    wefti_mapping *outgoing[WEFT_P2P_QUEUES - 1];
+    /* Staging of messages to them: an area for each of [nranks], so many slots
+     * each; NULL: not used yet. Set before the first message of an area. */
+    wefti_mapping *outgoing[WEFTI_P2P_AREAS];
     struct wefti_net *net;         /* leads to them; NULL: there are none */
     struct wefti_inbound *inbound; /* with a net: what has come from them */
     struct wefti_rounds *rounds;   /* the same: what all ranks must know */
@@ -150,14 +150,20 @@ WEFT_NODISCARD weft_status wefti_fabric_init(wefti_fabric *fabric, int rank,
                                              const bool *remote);
 void wefti_fabric_fini(wefti_fabric *fabric);
 
+/* Of such an area for nranks ranks. */
+static inline size_t wefti_fabric_area_bytes(int nranks)
+{
+    return (size_t)nranks * WEFTI_P2P_REMOTE_SLOTS * WEFTI_P2P_SLOT_BYTES;
+}
+
 /*
- * wefti_fabric_open_queue - before the first message of queue, 1 or more; the
- * caller is alone with the queue.
+ * wefti_fabric_open_area - before the first message of an area; the caller is
+ * alone with it.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.
  */
-WEFT_NODISCARD weft_status wefti_fabric_open_queue(wefti_fabric *fabric,
-                                                   int queue);
+WEFT_NODISCARD weft_status wefti_fabric_open_area(wefti_fabric *fabric,
+                                                  int area);
 
 /* "shm", or what else carries messages of this communicator. */
 const char *wefti_fabric_name(const wefti_fabric *fabric);
@@ -170,6 +176,14 @@ int64_t wefti_fabric_charge(wefti_fabric *fabric, size_t bytes);
 static inline bool wefti_fabric_is_remote(const wefti_fabric *fabric, int peer)
 {
     return fabric->net && fabric->tables[peer] == &wefti_fabric_net;
+}
+
+/* Slots of an area of messages to peer. */
+static inline uint64_t wefti_fabric_p2p_slots(const wefti_fabric *fabric,
+                                              int peer)
+{
+    return wefti_fabric_is_remote(fabric, peer) ? WEFTI_P2P_REMOTE_SLOTS
+                                                : WEFTI_P2P_SLOTS;
 }
 
 /* Index into posted and taken. */

@@ -40,9 +40,8 @@ wefti_layout wefti_layout_plan(int nranks, int local_ranks)
     plan.pairs = round_up(end, 128);
     plan.entered = plan.pairs + plan.pair_bytes;
     plan.arrivals = plan.entered + (size_t)WEFTI_OP_SLOTS * sizeof(wefti_entry);
-    plan.outgoing =
+    plan.mirror_bytes =
         round_up(plan.arrivals + CELLS * sizeof(wefti_arrival), PAGE_BYTES);
-    plan.mirror_bytes = plan.outgoing + WEFTI_P2P_FIRST_BYTES;
     plan.staging = round_up(plan.pairs + local * plan.pair_bytes, PAGE_BYTES);
     plan.p2p_staging =
         plan.staging + (size_t)WEFTI_OP_SLOTS * WEFTI_STAGING_BYTES;
@@ -146,7 +145,8 @@ size_t wefti_shared_find_p2p_slot(const wefti_shared *shared, int peer,
 {
     return shared->layout.p2p_staging +
            (size_t)shared->places[peer] * WEFTI_P2P_STAGING_BYTES +
-           wefti_p2p_slot_offset(op_slot, channel, slot);
+           ((size_t)wefti_p2p_area(op_slot, channel) * WEFTI_P2P_SLOTS + slot) *
+               WEFTI_P2P_SLOT_BYTES;
 }
 
 wefti_arrival *wefti_shared_get_arrival(const wefti_shared *shared, int writer,

@@ -25,8 +25,6 @@
  *   or, in a mirror
  *           entered     [OP_SLOTS] what it has entered, as it said when asked
  *           arrivals    [op slot][channel][DEPTH] where its messages' bytes are
- *           outgoing    staged payload of what goes to it in queue 0, or into
- *                       its memory
  *
  * Everything but the bell and the header is written by the owner alone (in a
  * mirror: by its reader, for the owner).
@@ -59,14 +57,15 @@ enum {
     WEFTI_DEPTH = 16,         /* messages per slot not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
-    WEFTI_P2P_SLOTS = 4,
+    WEFTI_P2P_SLOTS = 4,        /* to a peer of the domain */
+    WEFTI_P2P_REMOTE_SLOTS = 8, /* to another, whose word takes longer */
     WEFTI_P2P_SLOT_BYTES = 64 << 10,
-    WEFTI_P2P_AREA_BYTES = WEFTI_P2P_SLOTS * WEFTI_P2P_SLOT_BYTES,
-    /* What is staged for one peer: queue 0 and one-sided memory (its second
-     * channel), and then the other queues. */
-    WEFTI_P2P_FIRST_BYTES = 2 * WEFTI_P2P_AREA_BYTES,
+    /* What is staged for one peer, in areas: queue 0 and one-sided memory (its
+     * second channel), and then the other queues. */
+    WEFTI_P2P_AREAS = 1 + WEFT_P2P_QUEUES,
+    WEFTI_P2P_MEM_AREA = 1,
     WEFTI_P2P_STAGING_BYTES =
-        WEFTI_P2P_FIRST_BYTES + (WEFT_P2P_QUEUES - 1) * WEFTI_P2P_AREA_BYTES
+        WEFTI_P2P_AREAS * WEFTI_P2P_SLOTS * WEFTI_P2P_SLOT_BYTES
 };
 
 /* Whether what has that op slot is a queue of messages. */
@@ -81,14 +80,11 @@ static inline bool wefti_p2p_has_channel(int op_slot, int channel)
     return channel == 0 || (op_slot == WEFTI_OP_SLOT_P2P && channel == 1);
 }
 
-/* Where a slot lies in what is staged for one peer. */
-static inline size_t wefti_p2p_slot_offset(int op_slot, int channel,
-                                           size_t slot)
+/* The area that such an op slot's messages on a channel are staged in. */
+static inline int wefti_p2p_area(int op_slot, int channel)
 {
-    const int area = op_slot == WEFTI_OP_SLOT_P2P
-                         ? channel
-                         : op_slot - WEFTI_OP_SLOT_P2P + 1;
-    return ((size_t)area * WEFTI_P2P_SLOTS + slot) * WEFTI_P2P_SLOT_BYTES;
+    return op_slot == WEFTI_OP_SLOT_P2P ? channel
+                                        : op_slot - WEFTI_OP_SLOT_P2P + 1;
 }
 
 /*
@@ -320,7 +316,7 @@ typedef struct wefti_layout {
     size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
-    size_t entries, pairs, staging, p2p_staging, entered, arrivals, outgoing;
+    size_t entries, pairs, staging, p2p_staging, entered, arrivals;
     size_t pair_bytes, counts, messages;
 } wefti_layout;
 

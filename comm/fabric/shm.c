@@ -39,8 +39,9 @@ static uint64_t read_by(wefti_fabric *fabric, wefti_fabric_path path)
 
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
 {
-    const uint64_t most =
-        wefti_op_slot_is_p2p(path.op_slot) ? WEFTI_P2P_SLOTS : WEFTI_DEPTH;
+    const uint64_t most = wefti_op_slot_is_p2p(path.op_slot)
+                              ? wefti_fabric_p2p_slots(fabric, path.peer)
+                              : WEFTI_DEPTH;
     return posted(fabric, path) - read_by(fabric, path) < most;
 }
 

@@ -71,7 +71,9 @@ size_t wefti_comm_map_bytes(const wefti_tuning *tuning, int nranks,
                             int local_ranks, const wefti_grouping *grouping)
 {
     const wefti_layout layout = wefti_layout_plan(nranks, local_ranks);
-    return wefti_layout_count_bytes(&layout) +
+    const size_t outgoing = /* of queue 0 */
+        local_ranks < nranks ? wefti_fabric_area_bytes(nranks) : 0;
+    return wefti_layout_count_bytes(&layout) + outgoing +
            arena_bytes(tuning, nranks, grouping);
 }
 
@@ -431,7 +433,7 @@ static void keep_until_sent(weft_comm *comm)
         wefti_net_flush(engine->net, UNSENT_NS);
         wefti_net_keep(engine->net, comm->mapping);
         wefti_net_keep(engine->net, comm->fabric.mirrors);
-        for (int i = 0; i < WEFT_P2P_QUEUES - 1; i++) {
+        for (int i = 0; i < WEFTI_P2P_AREAS; i++) {
             if (comm->fabric.outgoing[i]) {
                 wefti_net_keep(engine->net, comm->fabric.outgoing[i]);
             }

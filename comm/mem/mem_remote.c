@@ -24,8 +24,8 @@ static wefti_fabric_path path_to(int peer)
 /* The next free slot of what goes to peer; there is room. */
 static void *stage(weft_comm *comm, wefti_fabric_path path)
 {
-    size_t slot =
-        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_P2P_SLOTS);
+    size_t slot = (size_t)(wefti_fabric_posted(&comm->fabric, path) %
+                           wefti_fabric_p2p_slots(&comm->fabric, path.peer));
     return wefti_fabric_stage(&comm->fabric, path, -1, slot);
 }
 

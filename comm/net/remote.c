@@ -312,15 +312,11 @@ static void *stage(wefti_fabric *fabric, wefti_fabric_path path, int staging,
     if (!wefti_op_slot_is_p2p(path.op_slot)) {
         return wefti_fabric_shm.stage(fabric, path, staging, offset);
     }
-    if (path.op_slot > WEFTI_OP_SLOT_P2P) {
-        const wefti_mapping *outgoing =
-            fabric->outgoing[path.op_slot - WEFTI_OP_SLOT_P2P - 1];
-        return (unsigned char *)wefti_mapping_get_base(outgoing) +
-               (size_t)path.peer * WEFTI_P2P_AREA_BYTES +
-               offset * WEFTI_P2P_SLOT_BYTES;
-    }
-    return fabric->shared.regions[path.peer] + fabric->shared.layout.outgoing +
-           wefti_p2p_slot_offset(path.op_slot, path.channel, offset);
+    const wefti_mapping *outgoing =
+        fabric->outgoing[wefti_p2p_area(path.op_slot, path.channel)];
+    return (unsigned char *)wefti_mapping_get_base(outgoing) +
+           ((size_t)path.peer * WEFTI_P2P_REMOTE_SLOTS + offset) *
+               WEFTI_P2P_SLOT_BYTES;
 }
 
 static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)

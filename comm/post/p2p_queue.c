@@ -75,7 +75,8 @@ static weft_status allocate(weft_comm *comm, wefti_p2p_queues *own)
     const size_t queues = 2 * (size_t)comm->nranks;
     own->ops = calloc(queues, sizeof(*own->ops));
     own->list = calloc(queues, sizeof(*own->list));
-    own->records = calloc(queues * WEFTI_P2P_SLOTS, sizeof(*own->records));
+    own->records =
+        calloc(queues * WEFTI_P2P_REMOTE_SLOTS, sizeof(*own->records));
     own->arrived =
         calloc(queues * WEFTI_GATE_CHUNKS_MAX, sizeof(*own->arrived));
     if (!own->ops || !own->list || !own->records || !own->arrived) {
@@ -84,7 +85,7 @@ static weft_status allocate(weft_comm *comm, wefti_p2p_queues *own)
     }
     comm->heap_bytes +=
         queues * (sizeof(*own->ops) + sizeof(*own->list) +
-                  WEFTI_P2P_SLOTS * sizeof(*own->records) +
+                  WEFTI_P2P_REMOTE_SLOTS * sizeof(*own->records) +
                   WEFTI_GATE_CHUNKS_MAX * sizeof(*own->arrived));
     return WEFT_OK;
 }
@@ -110,27 +111,37 @@ static void make_lists(weft_comm *comm, int queue)
         wefti_op *op = &own->ops[i];
         op->op_slot = WEFTI_OP_SLOT_P2P + queue;
         op->choice.pattern = &message_pattern;
-        op->slot_records[0] = own->records + i * WEFTI_P2P_SLOTS;
+        op->slot_records[0] = own->records + i * WEFTI_P2P_REMOTE_SLOTS;
         op->gate_arrived = own->arrived + i * WEFTI_GATE_CHUNKS_MAX;
         op->watcher = op->writable_watcher = watcher;
         own->list[i].op = op;
     }
 }
 
+weft_status wefti_p2p_area_open(weft_comm *comm, int area)
+{
+    if (comm->fabric.outgoing[area]) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_fabric_open_area(&comm->fabric, area);
+    if (status == WEFT_OK && comm->fabric.outgoing[area]) {
+        wefti_copies_pin(comm, comm->fabric.outgoing[area]);
+    }
+    return status;
+}
+
 /* Alone with the queue. */
 static weft_status make_queue(weft_comm *comm, int queue)
 {
     wefti_p2p_queues *own = &comm->queues[queue];
-    weft_status status = allocate(comm, own);
-    if (status == WEFT_OK && queue > 0) {
-        status = wefti_fabric_open_queue(&comm->fabric, queue);
+    weft_status status =
+        wefti_p2p_area_open(comm, wefti_p2p_area(WEFTI_OP_SLOT_P2P + queue, 0));
+    if (status == WEFT_OK) {
+        status = allocate(comm, own);
     }
     if (status != WEFT_OK) {
         release_memory(own);
         return status;
-    }
-    if (queue > 0 && comm->fabric.outgoing[queue - 1]) {
-        wefti_copies_pin(comm, comm->fabric.outgoing[queue - 1]);
     }
     make_lists(comm, queue);
     atomic_store(&own->made, true);
@@ -255,13 +266,13 @@ static bool send_now(weft_comm *comm, const wefti_p2p_queue *queue,
     if (!wefti_fabric_has_room(&comm->fabric, path)) {
         return false;
     }
-    size_t slot =
-        (size_t)(wefti_fabric_posted(&comm->fabric, path) % WEFTI_P2P_SLOTS);
+    const uint64_t slots = wefti_fabric_p2p_slots(&comm->fabric, path.peer);
+    size_t slot = (size_t)(wefti_fabric_posted(&comm->fabric, path) % slots);
     wefti_outgoing message = {
         .data = wefti_fabric_stage(&comm->fabric, path, -1, slot),
         .bytes = bytes,
         .signature = sign(desc),
-        .slots = WEFTI_P2P_SLOTS,
+        .slots = (int)slots,
         .urgent = wefti_class_is_urgent(desc->class_id)};
     wefti_copy((void *)(uintptr_t)message.data, desc->send, bytes);
     wefti_fabric_post(&comm->fabric, path, &message);
@@ -323,7 +334,7 @@ static void load(weft_comm *comm, wefti_p2p_queue *queue)
     op->places = message->places;
     op->signature = sign(desc);
     op->problem.chunk_elems = WEFTI_P2P_SLOT_BYTES / role.elem_bytes;
-    op->slots[0] = WEFTI_P2P_SLOTS;
+    op->slots[0] = (int)wefti_fabric_p2p_slots(&comm->fabric, desc->root);
     op->direct = wefti_unstaged_suits(comm, op);
     wefti_step_lists_start(op);
     op->state = WEFTI_OP_POSTED;

@@ -41,6 +41,12 @@ static inline bool wefti_op_is_p2p(const weft_op *op)
 WEFT_NODISCARD weft_status wefti_p2p_queues_init(weft_comm *comm);
 
 /*
+ * wefti_p2p_area_open - staging for what goes to ranks of other domains: before
+ * the first message of an area; the caller is alone with it.
+ */
+WEFT_NODISCARD weft_status wefti_p2p_area_open(weft_comm *comm, int area);
+
+/*
  * wefti_p2p_queues_open - before a message of that queue is posted.
  *
  * Returns     OK | ERR_NO_MEMORY | ERR_SYSTEM.  Threads: any.

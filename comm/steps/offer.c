@@ -10,8 +10,8 @@
 #include "comm/steps/step_list.h"
 
 enum {
-    OFFERS = 8,     /* as many as a sender has under way */
-    STEPS_MOST = 24 /* that are looked at */
+    OFFERS = WEFTI_DEPTH,   /* twice what a sender has under way */
+    STEPS_MOST = 3 * OFFERS /* that are looked at */
 };
 
 /* Earlier offers of the same walk, whose messages come before. */

@@ -83,7 +83,7 @@ static bool message_has_slot(weft_comm *comm, wefti_fabric_path path,
 {
     const uint64_t unread = wefti_fabric_posted(&comm->fabric, path) -
                             wefti_fabric_read_by(&comm->fabric, path);
-    return unread + later < WEFTI_P2P_SLOTS;
+    return unread + later < wefti_fabric_p2p_slots(&comm->fabric, path.peer);
 }
 
 int wefti_slot_blocker(weft_comm *comm, const wefti_op *op,
@@ -128,8 +128,10 @@ void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
     if (wefti_op_slot_is_p2p(op->op_slot)) {
         const uint64_t number =
             wefti_fabric_posted(&comm->fabric, path) + later;
-        return wefti_fabric_stage(&comm->fabric, path, op->staging,
-                                  (size_t)(number % WEFTI_P2P_SLOTS));
+        return wefti_fabric_stage(
+            &comm->fabric, path, op->staging,
+            (size_t)(number %
+                     wefti_fabric_p2p_slots(&comm->fabric, path.peer)));
     }
     const uint64_t slot =
         (op->sends[channel] + later) % (uint64_t)op->slots[channel];

@@ -11,7 +11,7 @@
  * refuses the system call as containers do: before the ranks meet, or after.
  * A sender ends itself while it is read, at many moments.
  */
-#include "tests/comm/values.h"
+#include "tests/comm/one_op.h"
 #include "tests/comm/world.h"
 
 #include "base/check.h"
@@ -40,170 +40,10 @@
 #include <unistd.h>
 
 enum {
-    ROOT = 1,
     REDUCED_BYTES = (2 << 20) + 4096,
     MOVED_BYTES = 150000,
     SENT_BYTES = 1 << 20
 };
-
-static int check(bool right, const char *what, int line)
-{
-    if (!right) {
-        fprintf(stderr, "line %d: %s\n", line, what);
-    }
-    return !right;
-}
-#define CHECK(right) check(right, #right, __LINE__)
-
-static const weft_collective collectives[] = {
-    WEFT_COLLECTIVE_ALLREDUCE,     WEFT_COLLECTIVE_REDUCE,
-    WEFT_COLLECTIVE_REDUCESCATTER, WEFT_COLLECTIVE_ALLGATHER,
-    WEFT_COLLECTIVE_BROADCAST,     WEFT_COLLECTIVE_ALLTOALL,
-    WEFT_COLLECTIVE_GATHER,        WEFT_COLLECTIVE_SCATTER};
-
-/* One operation on one rank. */
-typedef struct trial {
-    values held;
-    weft_op op;
-    size_t send_elems, recv_elems; /* 0: no such buffer */
-    unsigned char *send, *recv, *expected;
-} trial;
-
-static void size_up(trial *t, int rank, int nranks)
-{
-    const wefti_role role =
-        wefti_role_of(t->op.collective, t->op.dtype, t->op.root, rank);
-    t->send_elems =
-        role.sends ? wefti_role_send_elems(&role, t->op.count, nranks) : 0;
-    t->recv_elems =
-        role.receives ? wefti_role_recv_elems(&role, t->op.count, nranks) : 0;
-}
-
-/* What rank must get, by the definition of each collective. */
-static void expect(trial *t, int rank, int nranks)
-{
-    const size_t count = t->op.count, part = count * t->held.elem_bytes;
-    const bool scatters = t->op.collective == WEFT_COLLECTIVE_REDUCESCATTER;
-    if (wefti_shape_get(t->op.collective)->reduces) {
-        values_expect(&t->held, t->expected,
-                      scatters ? (size_t)rank * count : 0, count);
-    } else if (wefti_shape_get(t->op.collective)->recv_parts) {
-        const size_t first = t->op.collective == WEFT_COLLECTIVE_ALLTOALL
-                                 ? (size_t)rank * count
-                                 : 0;
-        for (int from = 0; from < nranks; from++) {
-            values_fill(&t->held, t->expected + (size_t)from * part, from,
-                        first, count);
-        }
-    } else {
-        const size_t first = t->op.collective == WEFT_COLLECTIVE_SCATTER
-                                 ? (size_t)rank * count
-                                 : 0;
-        values_fill(&t->held, t->expected, t->op.root, first, count);
-    }
-}
-
-/* Where the one buffer of an operation in place begins in the other; NULL: it
- * has none. */
-static unsigned char *place_of(const trial *t, int rank)
-{
-    const size_t part = t->op.count * t->held.elem_bytes;
-    switch (t->op.collective) {
-    case WEFT_COLLECTIVE_ALLREDUCE:
-        return t->recv;
-    case WEFT_COLLECTIVE_ALLGATHER:
-        return t->recv + (size_t)rank * part;
-    default:
-        return NULL;
-    }
-}
-
-static int run_one(weft_comm *comm, weft_collective collective,
-                   weft_dtype dtype, size_t bytes, bool in_place)
-{
-    const int rank = weft_comm_get_rank(comm);
-    const int nranks = weft_comm_get_nranks(comm);
-    trial t = {.op = {.size_bytes = sizeof(t.op),
-                      .collective = collective,
-                      .dtype = dtype}};
-    const wefti_shape *shape = wefti_shape_get(collective);
-    values_init(&t.held, dtype, WEFT_REDOP_SUM, rank, nranks,
-                (unsigned)collective + (unsigned)dtype);
-    t.op.count = bytes / t.held.elem_bytes + 3;
-    if (shape->reduces && shape->send_parts) {
-        t.op.count = t.op.count / (size_t)nranks + 3;
-    }
-    t.op.root = shape->rooted ? ROOT : 0;
-    size_up(&t, rank, nranks);
-    const size_t send_bytes = t.send_elems * t.held.elem_bytes;
-    const size_t recv_bytes = t.recv_elems * t.held.elem_bytes;
-    t.recv = malloc(recv_bytes + 1);
-    t.expected = malloc(recv_bytes + 1);
-    unsigned char *own = malloc(send_bytes + 1);
-    memset(t.recv, 0xA5, recv_bytes);
-    t.send = in_place ? place_of(&t, rank) : own;
-    values_fill(&t.held, t.send, rank, 0, t.send_elems);
-    t.op.send = t.send_elems ? t.send : NULL;
-    t.op.recv = t.recv_elems ? t.recv : NULL;
-    int failures = CHECK(weft_op_post(&t.op, 0, comm, NULL) == WEFT_OK);
-    memset(own, 0x5A, send_bytes); /* peers have read it */
-    if (t.recv_elems && failures == 0) {
-        expect(&t, rank, nranks);
-        failures += CHECK(memcmp(t.recv, t.expected, recv_bytes) == 0);
-    }
-    memset(t.recv, 0x5A, recv_bytes);
-    if (failures) {
-        fprintf(stderr, "rank %d of %d: %s of %s, %zu bytes%s\n", rank, nranks,
-                weft_collective_text(collective), weft_dtype_text(dtype), bytes,
-                in_place ? ", in place" : "");
-    }
-    free(own);
-    free(t.recv);
-    free(t.expected);
-    return failures;
-}
-
-/* To the next rank, from the one before. */
-static int run_messages(weft_comm *comm)
-{
-    enum { BYTES = 700001 };
-    const int rank = weft_comm_get_rank(comm);
-    const int nranks = weft_comm_get_nranks(comm);
-    const int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
-    unsigned char *out = malloc(BYTES), *in = malloc(BYTES);
-    memset(out, 1 + rank, BYTES);
-    memset(in, 0xA5, BYTES);
-    const weft_p2p list[] = {{.size_bytes = sizeof(list[0]),
-                              .kind = WEFT_P2P_SEND,
-                              .buffer = out,
-                              .count = BYTES,
-                              .peer = next},
-                             {.size_bytes = sizeof(list[0]),
-                              .kind = WEFT_P2P_RECV,
-                              .buffer = in,
-                              .count = BYTES,
-                              .peer = before}};
-    weft_p2p parts[2];
-    memcpy(parts, list, sizeof(parts));
-    parts[0].dtype = parts[1].dtype = WEFT_DTYPE_U8;
-    int failures = CHECK(weft_p2p_post(parts, 2, comm, NULL) == WEFT_OK);
-    memset(out, 0x5A, BYTES);
-    for (size_t i = 0; i < BYTES && !failures; i++) {
-        failures += CHECK(in[i] == 1 + before);
-    }
-    free(out);
-    free(in);
-    return failures;
-}
-
-/* How many bytes the rank has sent from its buffers as they were. */
-static uint64_t unstaged(weft_comm *comm)
-{
-    pthread_mutex_lock(&comm->engine->lock);
-    const uint64_t bytes = comm->fabric.unstaged_bytes;
-    pthread_mutex_unlock(&comm->engine->lock);
-    return bytes;
-}
 
 static int run_all(weft_comm *comm, void *context)
 {
@@ -211,34 +51,35 @@ static int run_all(weft_comm *comm, void *context)
     static const weft_dtype some[] = {WEFT_DTYPE_U8, WEFT_DTYPE_BF16,
                                       WEFT_DTYPE_F64};
     int failures = 0;
-    for (size_t c = 0; c < WEFTI_COUNT_OF(collectives); c++) {
-        const size_t bytes = wefti_shape_get(collectives[c])->reduces
+    for (size_t c = 0; c < ONE_OP_COLLECTIVES; c++) {
+        const size_t bytes = wefti_shape_get(one_op_collectives[c])->reduces
                                  ? REDUCED_BYTES
                                  : MOVED_BYTES;
         for (size_t d = 0; d < WEFTI_COUNT_OF(some); d++) {
-            const uint64_t before = unstaged(comm);
-            failures += run_one(comm, collectives[c], some[d], bytes, false);
+            const uint64_t before = one_op_unstaged(comm);
+            failures += one_op_run(comm, one_op_collectives[c], some[d], bytes,
+                                   false, NULL);
             const bool sends =
-                wefti_who_has(wefti_shape_get(collectives[c])->sends,
-                              weft_comm_get_rank(comm), ROOT);
-            const bool receives = weft_comm_get_rank(comm) == ROOT;
+                wefti_who_has(wefti_shape_get(one_op_collectives[c])->sends,
+                              weft_comm_get_rank(comm), ONE_OP_ROOT);
+            const bool receives = weft_comm_get_rank(comm) == ONE_OP_ROOT;
             if (sends &&
-                !(receives && wefti_shape_get(collectives[c])->rooted &&
-                  wefti_shape_get(collectives[c])->receives ==
+                !(receives && wefti_shape_get(one_op_collectives[c])->rooted &&
+                  wefti_shape_get(one_op_collectives[c])->receives ==
                       WEFTI_WHO_ROOT)) {
-                failures += CHECK((unstaged(comm) > before) == single);
+                failures += CHECK((one_op_unstaged(comm) > before) == single);
             }
         }
     }
     for (int d = 0; d < WEFT_DTYPE_COUNT; d++) {
-        failures += run_one(comm, WEFT_COLLECTIVE_ALLREDUCE, (weft_dtype)d,
-                            REDUCED_BYTES, true);
+        failures += one_op_run(comm, WEFT_COLLECTIVE_ALLREDUCE, (weft_dtype)d,
+                               REDUCED_BYTES, true, NULL);
     }
-    failures += run_one(comm, WEFT_COLLECTIVE_ALLGATHER, WEFT_DTYPE_F32,
-                        MOVED_BYTES, true);
-    const uint64_t before = unstaged(comm);
-    failures += run_messages(comm);
-    failures += CHECK((unstaged(comm) > before) == single);
+    failures += one_op_run(comm, WEFT_COLLECTIVE_ALLGATHER, WEFT_DTYPE_F32,
+                           MOVED_BYTES, true, NULL);
+    const uint64_t before = one_op_unstaged(comm);
+    failures += one_op_run_messages(comm, NULL);
+    failures += CHECK((one_op_unstaged(comm) > before) == single);
     return failures;
 }
 
@@ -303,9 +144,9 @@ static int stages_and_says_why(weft_comm *comm, void *context)
         CHECK(why && strcmp(why, "rank 1 cannot read the process of rank 0 "
                                  "(process_vm_readv): Operation not "
                                  "permitted") == 0);
-    failures += run_one(comm, WEFT_COLLECTIVE_ALLGATHER, WEFT_DTYPE_F32,
-                        MOVED_BYTES, false);
-    return failures + CHECK(unstaged(comm) == 0);
+    failures += one_op_run(comm, WEFT_COLLECTIVE_ALLGATHER, WEFT_DTYPE_F32,
+                           MOVED_BYTES, false, NULL);
+    return failures + CHECK(one_op_unstaged(comm) == 0);
 }
 
 static void test_one_rank_may_not_read_all_stage(void **state)
@@ -465,8 +306,9 @@ static void test_setting_neither_on_nor_off_is_refused(void **state)
     weft_comm *comm;
     setenv("WEFT_SINGLE_COPY", "maybe", 1);
     assert_int_equal(weft_comm_create(NULL, &comm), WEFT_ERR_INVALID);
-    assert_non_null(strstr(weft_error_text(),
-                           "WEFT_SINGLE_COPY=maybe: allowed is on or off"));
+    assert_non_null(
+        strstr(weft_error_text(),
+               "WEFT_SINGLE_COPY=maybe: allowed is on or off"));
     setenv("WEFT_SINGLE_COPY", "on", 1);
 }
 

@@ -416,6 +416,7 @@ static void write_single_copy(const routing *r, wefti_json *json)
         wefti_json_object_open(json, "single_copy");
         wefti_json_bool(json, "taken", !why);
         wefti_json_text(json, "why", why ? why : "");
+        wefti_json_bool(json, "mapped", wefti_comm_reads_mapped(r->job->comm));
         wefti_json_object_close(json);
     }
 }
@@ -475,6 +476,10 @@ static void print_single_copy(const routing *r, FILE *file)
     if (r->job && r->nranks > 1) {
         const char *why = wefti_comm_staged_why(r->job->comm);
         int column = fprintf(file, "single copy:");
+        if (why && wefti_comm_reads_mapped(r->job->comm)) {
+            column += fprintf(file, " of what is in a weft_mem; of the rest"
+                                    " not:");
+        }
         wefti_report_wrap(why ? why
                               : "large messages are read where they lie in "
                                 "their sender's buffer",

@@ -112,7 +112,8 @@ typedef struct wefti_op_places {
 typedef enum wefti_reading {
     WEFTI_READING_UNKNOWN, /* no rank has asked */
     WEFTI_READING_STAGED,  /* they cannot */
-    WEFTI_READING_COPIES   /* by comm/fabric/process_read.h */
+    WEFTI_READING_LOADS,   /* what they have mapped: comm/fabric/mapped.h */
+    WEFTI_READING_COPIES   /* anything: comm/fabric/process_read.h */
 } wefti_reading;
 
 /* A transfer without a pause, for the observer. */
@@ -140,8 +141,10 @@ typedef struct wefti_op {
     wefti_step_list lists[WEFTI_STEP_LISTS];
 
     /* Staging. */
-    int staging;     /* -1: none */
-    bool direct;     /* messages from its buffers are not staged */
+    int staging; /* -1: none */
+    /* What of its buffers is not staged: nothing; MAPPED: what lies in such
+     * memory; PROCESS: anything. */
+    wefti_bytes_place unstaged;
     bool being_read; /* its steps are done, but peers still read there */
     int slots[WEFTI_CHANNELS];
     size_t slots_begin[WEFTI_CHANNELS]; /* in the staging buffer */

@@ -88,6 +88,22 @@ static weft_status read_switch(wefti_setting setting, const char *name,
                              name, text);
 }
 
+static weft_status read_single_copy(uint8_t *copy_out)
+{
+    const char *text = wefti_setting_text(WEFTI_SETTING_SINGLE_COPY);
+    const bool on = strcmp(text, "on") == 0;
+    const bool mapped = strcmp(text, "mapped") == 0;
+    *copy_out = on       ? WEFTI_SINGLE_COPY_ON
+                : mapped ? WEFTI_SINGLE_COPY_MAPPED
+                         : WEFTI_SINGLE_COPY_OFF;
+    return on || mapped || strcmp(text, "off") == 0
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_INVALID,
+                             "WEFT_SINGLE_COPY=%.40s: allowed is on, mapped or "
+                             "off",
+                             text);
+}
+
 static weft_status read_route(uint8_t *route_out)
 {
     const char *text = wefti_setting_text(WEFTI_SETTING_ROUTE);
@@ -130,8 +146,7 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
     status = read_switch(WEFTI_SETTING_MACHINES, "WEFT_MACHINES",
                          &tuning_out->machines);
     if (status == WEFT_OK) {
-        status = read_switch(WEFTI_SETTING_SINGLE_COPY, "WEFT_SINGLE_COPY",
-                             &tuning_out->single_copy);
+        status = read_single_copy(&tuning_out->single_copy);
     }
     if (status == WEFT_OK) {
         status = read_switch(WEFTI_SETTING_SUM_FLAT, "WEFT_SUM_FLAT",

@@ -16,6 +16,13 @@ typedef enum wefti_route_kind {
     WEFTI_ROUTE_NCCL
 } wefti_route_kind;
 
+/* What ranks of one host read where it lies, of large messages. */
+typedef enum wefti_single_copy {
+    WEFTI_SINGLE_COPY_OFF,
+    WEFTI_SINGLE_COPY_MAPPED, /* memory that they have mapped */
+    WEFTI_SINGLE_COPY_ON      /* other processes' too */
+} wefti_single_copy;
+
 /*
  * Rank 0's settings, sent to every rank when the job is made.
  *
@@ -25,11 +32,11 @@ typedef struct wefti_tuning {
     uint32_t chunk_bytes; /* 0: by size */
     wefti_algorithms allowed[WEFT_COLLECTIVE_COUNT];
     double emulate_gbps;
-    bool machines;    /* hosts describe themselves */
-    bool measure_net; /* when ranks that share no memory meet */
-    bool single_copy; /* large messages need not be staged */
-    bool sum_flat;    /* sums ignore which ranks share memory */
-    uint8_t route;    /* wefti_route_kind */
+    bool machines;       /* hosts describe themselves */
+    bool measure_net;    /* when ranks that share no memory meet */
+    bool sum_flat;       /* sums ignore which ranks share memory */
+    uint8_t single_copy; /* wefti_single_copy */
+    uint8_t route;       /* wefti_route_kind */
 } wefti_tuning;
 
 /*

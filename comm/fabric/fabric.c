@@ -74,6 +74,7 @@ weft_status wefti_fabric_init(wefti_fabric *fabric, int rank, int nranks,
 void wefti_fabric_fini(wefti_fabric *fabric)
 {
     wefti_mapping_close(fabric->mirrors);
+    wefti_mapped_close(&fabric->mapped);
     for (int i = 0; i < WEFTI_P2P_AREAS; i++) {
         wefti_mapping_close(fabric->outgoing[i]);
         fabric->outgoing[i] = NULL;

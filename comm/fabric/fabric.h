@@ -5,8 +5,8 @@
  *
  * A message goes from one rank to one peer in a slot (the operation's op slot)
  * and channel, and is read in the order of posting. Its bytes lie where stage
- * says, or in the sender's process, and must stay until the peer has released
- * it.
+ * says, in mapped memory or in the sender's process, and must stay until the
+ * peer has released it.
  *
  *   sender: stage -> write the bytes -> post ... read_by says it was released
  *   reader: peek  -> use the bytes where they lie -> release
@@ -14,7 +14,7 @@
 #ifndef COMM_FABRIC_FABRIC_H
 #define COMM_FABRIC_FABRIC_H
 
-#include "comm/fabric/mapping.h"
+#include "comm/fabric/mapped.h"
 #include "comm/fabric/shared.h"
 
 #include <stdbool.h>
@@ -32,7 +32,7 @@ typedef struct wefti_fabric_path {
 } wefti_fabric_path;
 
 typedef struct wefti_outgoing {
-    const void *data; /* from stage, or of the process */
+    const void *data; /* from stage, mapped, or of the process */
     size_t bytes;
     int64_t ready_ns;
     wefti_signature signature; /* point-to-point only */
@@ -108,6 +108,7 @@ struct wefti_fabric {
     const wefti_fabric_table **tables; /* [nranks] */
     wefti_shared shared;
     wefti_mapping *mirrors; /* of ranks of other domains; NULL: none */
+    wefti_mapped *mapped;   /* what local members need not stage */
     /* Staging of messages to them: an area for each of [nranks], so many slots
      * each; NULL: not used yet. Set before the first message of an area. */
     wefti_mapping *outgoing[WEFTI_P2P_AREAS];

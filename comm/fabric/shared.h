@@ -113,6 +113,8 @@ enum {
 /* Where a message's bytes lie until it is released. */
 typedef enum wefti_bytes_place {
     WEFTI_PLACE_STAGED, /* in the sender's region */
+    WEFTI_PLACE_MAPPED, /* in memory that all have mapped: comm/fabric/mapped.h
+                         */
     WEFTI_PLACE_PROCESS /* in the sender's process, at an address of its own;
                            local peers only */
 } wefti_bytes_place;
@@ -125,9 +127,10 @@ typedef enum wefti_bytes_place {
  */
 typedef struct wefti_posted_message {
     _Alignas(64) _Atomic uint64_t sequence;
-    uint64_t offset; /* of its bytes, from the sender's region or address 0 */
+    uint64_t offset; /* of its bytes: from the sender's region, in the domain's
+                        memory, or an address */
     uint32_t bytes;
-    uint32_t place;     /* a wefti_bytes_place: which of the two */
+    uint32_t place;     /* a wefti_bytes_place: which of these */
     int64_t ready_ns;   /* when the sender's data were there */
     int64_t visible_ns; /* not to be read before (rate limit); 0: at once */
     wefti_signature signature; /* of point-to-point operations */

@@ -4,12 +4,13 @@
  *
  * Bytes are staged in the sender's region and used there by every reader: one
  * copy in, however many peers; a reduction reads its sources in place. Those of
- * a large message stay in the sender's buffer (comm/steps/unstaged.h).
+ * a large message may stay in the sender's buffer (comm/steps/unstaged.h).
  *
  * message.sequence (sender's store) pairs with peek's load: the bytes and the
  * message's fields are complete. consumed (reader's store) pairs with read_by's
  * load: the reader is done with the bytes.
  */
+#include "base/check.h"
 #include "base/clock.h"
 #include "comm/fabric/fabric.h"
 
@@ -45,6 +46,39 @@ static bool has_room(wefti_fabric *fabric, wefti_fabric_path path)
     return posted(fabric, path) - read_by(fabric, path) < most;
 }
 
+/* What the reader needs to find a message's bytes. */
+static uint64_t tell_where(const wefti_fabric *fabric,
+                           const wefti_outgoing *outgoing)
+{
+    const unsigned char *data = outgoing->data;
+    uint64_t offset = (uint64_t)(uintptr_t)data;
+    if (outgoing->place == WEFTI_PLACE_STAGED) {
+        return (uint64_t)(data - fabric->shared.regions[fabric->rank]);
+    }
+    if (outgoing->place == WEFTI_PLACE_MAPPED) {
+        const bool found =
+            wefti_mapped_locate(fabric->mapped, data, outgoing->bytes, &offset);
+        WEFTI_ASSERT(found); /* or its place is another */
+        (void)found;
+    }
+    return offset;
+}
+
+static const void *find_bytes(const wefti_fabric *fabric, int peer,
+                              const wefti_posted_message *message)
+{
+    const void *found = (const void *)(uintptr_t)message->offset;
+    if (message->place == WEFTI_PLACE_STAGED) {
+        return fabric->shared.regions[peer] + message->offset;
+    }
+    if (message->place == WEFTI_PLACE_MAPPED) {
+        found =
+            wefti_mapped_find(fabric->mapped, message->offset, message->bytes);
+        WEFTI_ASSERT(found); /* all members keep it */
+    }
+    return found;
+}
+
 static void post(wefti_fabric *fabric, wefti_fabric_path path,
                  const wefti_outgoing *outgoing)
 {
@@ -52,11 +86,7 @@ static void post(wefti_fabric *fabric, wefti_fabric_path path,
     wefti_posted_message *message =
         wefti_shared_get_message(&fabric->shared, fabric->rank, path.peer,
                                  path.op_slot, path.channel, sequence);
-    const unsigned char *region = fabric->shared.regions[fabric->rank];
-    message->offset =
-        outgoing->place == WEFTI_PLACE_PROCESS
-            ? (uint64_t)(uintptr_t)outgoing->data
-            : (uint64_t)((const unsigned char *)outgoing->data - region);
+    message->offset = tell_where(fabric, outgoing);
     message->bytes = (uint32_t)outgoing->bytes;
     message->place = outgoing->place;
     message->ready_ns = outgoing->ready_ns;
@@ -88,10 +118,7 @@ static bool peek(wefti_fabric *fabric, wefti_fabric_path path,
         return false;
     }
     message_out->place = (wefti_bytes_place)message->place;
-    message_out->data =
-        message_out->place == WEFTI_PLACE_PROCESS
-            ? (const void *)(uintptr_t)message->offset
-            : fabric->shared.regions[path.peer] + message->offset;
+    message_out->data = find_bytes(fabric, path.peer, message);
     message_out->bytes = message->bytes;
     message_out->ready_ns = message->ready_ns;
     message_out->signature = message->signature;

@@ -77,6 +77,12 @@ const char *wefti_comm_staged_why(weft_comm *comm)
     return why;
 }
 
+bool wefti_comm_reads_mapped(weft_comm *comm)
+{
+    const char *why;
+    return wefti_unstaged_find(comm, &why) != WEFTI_READING_STAGED;
+}
+
 bool wefti_comm_is_oversubscribed(const weft_comm *comm)
 {
     return comm->engine->oversubscribed;

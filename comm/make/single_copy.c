@@ -19,6 +19,11 @@ static wefti_process_page *process_of(weft_comm *world, int rank)
     return &wefti_shared_get_page(&world->fabric.shared, rank)->process;
 }
 
+static bool tries(const weft_comm *world)
+{
+    return world->tuning.single_copy == WEFTI_SINGLE_COPY_ON;
+}
+
 weft_status wefti_single_copy_offer(weft_comm *world,
                                     const wefti_membership *members)
 {
@@ -63,7 +68,7 @@ void wefti_single_copy_attempt(weft_comm *world)
     const wefti_membership *members = world->engine->members;
     wefti_process_page *own = process_of(world, world->rank);
     int error = 0, rank = 0;
-    for (; world->tuning.single_copy && rank < world->nranks; rank++) {
+    for (; tries(world) && rank < world->nranks; rank++) {
         if (wefti_membership_is_local(members, rank) &&
             members->members[rank].pid != members->members[world->rank].pid) {
             error = attempt_one(world, rank);
@@ -112,14 +117,14 @@ void wefti_single_copy_conclude(weft_comm *world)
     wefti_engine *engine = world->engine;
     const wefti_membership *members = engine->members;
     int lowest = world->rank;
-    engine->reads_processes = world->tuning.single_copy;
+    engine->reads_processes = tries(world);
     for (int rank = world->nranks - 1; rank >= 0; rank--) {
         const uint32_t trial = atomic_load(&process_of(world, rank)->trial);
         if (!wefti_membership_is_local(members, rank)) {
             continue;
         }
         lowest = rank < lowest ? rank : lowest;
-        if (world->tuning.single_copy && trial != 1) {
+        if (tries(world) && trial != 1) {
             engine->reads_processes = false;
             explain(world, rank, trial);
         }

@@ -162,6 +162,11 @@ static void enlist(weft_comm *comm, weft_mem *mem)
     pthread_mutex_lock(&comm->engine->lock);
     mem->next = comm->mems;
     comm->mems = mem;
+    if (!mem->registered && shares_memory(comm)) {
+        wefti_mapped_add(&comm->fabric.mapped, mem->mapped, mem->offset,
+                         mem->mapping);
+        mem->mapped = NULL;
+    }
     if (mem->engaged) {
         comm->mems_engaged++;
         atomic_fetch_add(&comm->engine->pending, 1);
@@ -188,23 +193,52 @@ static void delist(weft_comm *comm, weft_mem *mem)
     pthread_mutex_unlock(&comm->engine->lock);
 }
 
+static void drop_mapped(weft_comm *comm, const weft_mem *mem)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    wefti_mapped_drop(&comm->fabric.mapped, mem->offset);
+    pthread_mutex_unlock(&comm->engine->lock);
+}
+
 /* The last of the domain gives the range back. */
 static void leave(weft_comm *comm, weft_mem *mem)
 {
     header *domain = wefti_mapping_get_base(mem->mapping);
     int gone = (int)atomic_fetch_add(&domain->gone, 1) + 1;
     if (gone == comm->local_count && shares_memory(comm)) {
+        drop_mapped(comm, mem);
         wefti_unreserve(comm->engine, mem->offset, mem->total_bytes);
     }
     wefti_copies_unpin(comm, mem->mapping);
     wefti_mapping_close(mem->mapping);
 }
 
+static weft_mem *allocate(void)
+{
+    weft_mem *mem = calloc(1, sizeof(*mem));
+    wefti_mapped *mapped = calloc(1, sizeof(*mapped));
+    if (!mem || !mapped) {
+        free(mem);
+        free(mapped);
+        return NULL;
+    }
+    mem->mapped = mapped;
+    return mem;
+}
+
+static void deallocate(weft_mem *mem)
+{
+    if (mem) {
+        free(mem->mapped);
+        free(mem);
+    }
+}
+
 /* refused: what this rank's arguments got; the others must learn of it. */
 static weft_status make(weft_comm *comm, const request *asked,
                         weft_status refused, weft_mem **mem_out)
 {
-    weft_mem *mem = calloc(1, sizeof(*mem));
+    weft_mem *mem = allocate();
     if (refused == WEFT_OK) {
         refused =
             mem ? plan(comm, asked, mem)
@@ -216,7 +250,7 @@ static weft_status make(weft_comm *comm, const request *asked,
                                  .refused = " could not begin"};
     weft_status status = compare(&consensus, refused, asked->bytes);
     if (status != WEFT_OK) {
-        free(mem);
+        deallocate(mem);
         return status;
     }
     WEFTI_ASSERT(mem); /* else refused */
@@ -225,7 +259,7 @@ static weft_status make(weft_comm *comm, const request *asked,
     status = wefti_consensus_reserve(
         &consensus, shares_memory(comm) ? mem->total_bytes : 0, &mem->offset);
     if (status != WEFT_OK) {
-        free(mem);
+        deallocate(mem);
         return status;
     }
     weft_status mapped = map(comm, mem);
@@ -236,10 +270,11 @@ static weft_status make(weft_comm *comm, const request *asked,
     if (status != WEFT_OK) {
         if (mapped == WEFT_OK) {
             delist(comm, mem);
+            drop_mapped(comm, mem);
         }
         wefti_copies_unpin(comm, mem->mapping);
         wefti_mapping_close(mem->mapping);
-        free(mem);
+        deallocate(mem);
         return status;
     }
     *mem_out = mem;
@@ -285,7 +320,7 @@ void weft_mem_destroy(weft_mem *mem)
     if (mem && !wefti_comm_is_inherited(mem->comm)) {
         delist(mem->comm, mem);
         leave(mem->comm, mem);
-        free(mem);
+        deallocate(mem);
     }
 }
 

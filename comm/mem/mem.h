@@ -34,7 +34,8 @@ struct weft_mem {
     size_t part_bytes, total_bytes;
     uint64_t offset; /* in the domain's memory */
     wefti_mapping *mapping;
-    unsigned char *own; /* of a registered one: this rank's bytes */
+    wefti_mapped *mapped; /* until the fabric has it */
+    unsigned char *own;   /* of a registered one: this rank's bytes */
     bool registered;
     bool engaged; /* keeps the engine's thread awake for messages */
 };

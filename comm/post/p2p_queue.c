@@ -335,7 +335,7 @@ static void load(weft_comm *comm, wefti_p2p_queue *queue)
     op->signature = sign(desc);
     op->problem.chunk_elems = WEFTI_P2P_SLOT_BYTES / role.elem_bytes;
     op->slots[0] = (int)wefti_fabric_p2p_slots(&comm->fabric, desc->root);
-    op->direct = wefti_unstaged_suits(comm, op);
+    op->unstaged = wefti_unstaged_choose(comm, op);
     wefti_step_lists_start(op);
     op->state = WEFTI_OP_POSTED;
 }

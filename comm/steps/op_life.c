@@ -138,7 +138,8 @@ void wefti_op_init(weft_comm *comm, wefti_op *op, const weft_op *desc,
     op->epoch = epoch;
     op->status = WEFT_OK;
     op->staging = -1;
-    op->direct = op->being_read = false;
+    op->unstaged = WEFTI_PLACE_STAGED;
+    op->being_read = false;
     op->missing = op->round = 0;
     memset(op->sends, 0, sizeof(op->sends));
     memset(op->slots, 0, sizeof(op->slots));
@@ -259,7 +260,7 @@ static void enter(weft_comm *comm, wefti_op *op)
     op->problem.chunk_elems = op->choice.chunk_elems;
     wefti_step_lists_start(op);
     open_staging(comm, op);
-    op->direct = wefti_unstaged_suits(comm, op);
+    op->unstaged = wefti_unstaged_choose(comm, op);
     if (!op->desc.ready) {
         wefti_op_piece_open(op);
     }

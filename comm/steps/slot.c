@@ -5,6 +5,8 @@
  */
 #include "comm/steps/slot.h"
 
+#include "comm/steps/unstaged.h"
+
 static int channel_of(const wefti_step *step)
 {
     return step->kind == WEFTI_STEP_RELAY ? step->to_channel : step->channel;
@@ -141,17 +143,19 @@ void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
 }
 
 void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
-                     size_t bytes, const void *there)
+                     size_t bytes, const void *src)
 {
     const int channel = channel_of(step);
     /* Among several peers a slot may wait for one that is sent nothing more. */
     const bool alone = wefti_op_slot_is_p2p(op->op_slot) || comm->nranks == 2;
+    const wefti_bytes_place bytes_place =
+        wefti_unstaged_place(comm, op, step, src, bytes);
     const wefti_outgoing outgoing = {
-        .data = there ? there : wefti_slot_stage(comm, op, step, 0),
+        .data = bytes_place ? src : wefti_slot_stage(comm, op, step, 0),
         .bytes = bytes,
         .ready_ns = op->piece.posted_ns,
         .signature = op->signature,
-        .place = there ? WEFTI_PLACE_PROCESS : WEFTI_PLACE_STAGED,
+        .place = bytes_place,
         .slots = alone ? op->slots[channel] : 0,
         .urgent = wefti_class_is_urgent(op->desc.class_id)};
     wefti_staged_slot *slot =

@@ -35,10 +35,10 @@ int wefti_slot_find_full(weft_comm *comm, const wefti_op *op,
 void *wefti_slot_stage(weft_comm *comm, const wefti_op *op,
                        const wefti_step *step, size_t later);
 
-/* Announces the step's message to whom it is for: what is staged, or, unless it
- * is NULL, what lies there in the op's buffer. */
+/* Announces the step's message to whom it is for: what is staged, or what lies
+ * at src, in the op's buffer (comm/steps/unstaged.h). */
 void wefti_slot_post(weft_comm *comm, wefti_op *op, const wefti_step *step,
-                     size_t bytes, const void *there);
+                     size_t bytes, const void *src);
 
 /* The first peer that has not read all that op has sent it; -1: none. */
 int wefti_slots_find_reader(weft_comm *comm, const wefti_op *op);

@@ -199,7 +199,7 @@ static wefti_wait stage_step(weft_comm *comm, wefti_op *op,
         list->peer = blocker;
         return WEFTI_WAIT_PEER;
     }
-    if (wefti_unstaged_sends(op, step)) {
+    if (wefti_unstaged_place(comm, op, step, src, bytes)) {
         list->phase = WEFTI_PHASE_READY;
         return WEFTI_WAIT_NOTHING;
     }
@@ -243,11 +243,8 @@ static wefti_wait send_step(weft_comm *comm, wefti_op *op,
         list->peer = full;
         return WEFTI_WAIT_PEER;
     }
-    const void *there = wefti_unstaged_sends(op, step)
-                            ? source(op, list, step->src, step->src_elem)
-                            : NULL;
     wefti_slot_post(comm, op, step, step->elems * elem_bytes(op, step->src),
-                    there);
+                    source(op, list, step->src, step->src_elem));
     return WEFTI_WAIT_NOTHING;
 }
 
@@ -465,6 +462,9 @@ static wefti_wait relay_step(weft_comm *comm, wefti_op *op,
         return WEFTI_WAIT_PEER;
     }
     wefti_sum_make(comm, op, list, wefti_slot_stage(comm, op, step, 0));
+    if (list->lent && !wefti_unstaged_holds(comm)) {
+        return WEFTI_WAIT_PEER;
+    }
     take_sources(comm, op, step);
     wefti_slot_post(comm, op, step,
                     step->elems * elem_bytes(op, WEFTI_BUFFER_SEND), NULL);

@@ -245,7 +245,7 @@ bool wefti_step_lists_run(weft_comm *comm, wefti_op *op)
         left |= !list_is_done(op, &op->lists[t]);
     }
     op->being_read =
-        op->direct && !left && wefti_slots_find_reader(comm, op) >= 0;
+        op->unstaged && !left && wefti_slots_find_reader(comm, op) >= 0;
     if (!left && wefti_op_check_sources(comm, op) && !op->being_read) {
         wefti_op_finish(comm, op, WEFT_OK);
         return true;

@@ -17,6 +17,8 @@ enum {
     /* Below, a reduction whose sources are other processes' stages them: the
      * copy before it would cost as much. */
     REDUCE_LEAST_BYTES = 2 << 20,
+    /* Below, a copy to staging costs less than waiting until all have read. */
+    MAPPED_LEAST_BYTES = 64 << 10,
     /* Of one element of a reduction, that a list has room for. */
     REDUCE_SOURCES_MOST = 1 + WEFTI_BOUNCES
 };
@@ -30,16 +32,25 @@ static bool is_of_this_process(const weft_comm *comm, int peer)
 
 wefti_reading wefti_unstaged_find(weft_comm *comm, const char **why_out)
 {
-    *why_out = !comm->tuning.single_copy ? "WEFT_SINGLE_COPY=off"
-               : comm->nranks == 1       ? "there is one rank"
-               : comm->fabric.net        ? "some ranks share no memory"
-                                         : NULL;
+    const uint8_t setting = comm->tuning.single_copy;
+    *why_out = setting == WEFTI_SINGLE_COPY_OFF ? "WEFT_SINGLE_COPY=off"
+               : comm->nranks == 1              ? "there is one rank"
+               : comm->fabric.net               ? "some ranks share no memory"
+                                                : NULL;
     for (int peer = 0; !*why_out && peer < comm->nranks; peer++) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        if (!atomic_load(&page->host_only)) {
+        if (!atomic_load(&wefti_shared_get_page(&comm->fabric.shared, peer)
+                              ->host_only)) {
             *why_out = "a rank's device has memory of its own";
-        } else if (peer != comm->rank && is_of_this_process(comm, peer)) {
+        }
+    }
+    if (*why_out) {
+        return WEFTI_READING_STAGED;
+    }
+    if (setting == WEFTI_SINGLE_COPY_MAPPED) {
+        *why_out = "WEFT_SINGLE_COPY=mapped";
+    }
+    for (int peer = 0; !*why_out && peer < comm->nranks; peer++) {
+        if (peer != comm->rank && is_of_this_process(comm, peer)) {
             /* A load of memory that its owner has freed, after a fault that
              * this rank has not yet seen, would end the process. */
             *why_out = "some ranks are threads of one process";
@@ -48,7 +59,7 @@ wefti_reading wefti_unstaged_find(weft_comm *comm, const char **why_out)
     if (!*why_out && !comm->engine->reads_processes) {
         *why_out = comm->engine->unread_why;
     }
-    return *why_out ? WEFTI_READING_STAGED : WEFTI_READING_COPIES;
+    return *why_out ? WEFTI_READING_LOADS : WEFTI_READING_COPIES;
 }
 
 /* More than its slots hold: with them it would wait for its readers too. */
@@ -62,25 +73,66 @@ static bool is_large(const wefti_op *op)
            op->send_elems / slots > op->problem.chunk_elems;
 }
 
-bool wefti_unstaged_suits(weft_comm *comm, const wefti_op *op)
+static bool is_mapped(const weft_comm *comm, const void *bytes_at, size_t bytes)
 {
-    if (op->choice.pattern->rewrites || op->desc.scale || !is_large(op)) {
-        return false;
-    }
-    if (comm->reading == WEFTI_READING_UNKNOWN) {
-        const char *why;
-        comm->reading = wefti_unstaged_find(comm, &why);
-    }
-    return comm->reading != WEFTI_READING_STAGED &&
+    uint64_t offset;
+    return bytes_at &&
+           wefti_mapped_locate(comm->fabric.mapped, bytes_at, bytes, &offset);
+}
+
+/* Whether waiting for its readers is no new promise of its peers', and pays. */
+static bool suits_loads(const weft_comm *comm, const wefti_op *op)
+{
+    return ((op->role.receives && !op->role.shape->rooted &&
+             !wefti_op_slot_is_p2p(op->op_slot)) ||
+            is_large(op)) &&
+           op->send_elems * op->role.elem_bytes >= MAPPED_LEAST_BYTES &&
+           (is_mapped(comm, op->desc.send, 1) ||
+            is_mapped(comm, op->desc.recv, 1));
+}
+
+static bool suits_copies(const weft_comm *comm, const wefti_op *op)
+{
+    return is_large(op) &&
            (!op->role.shape->reduces ||
             (comm->nranks - 1 <= REDUCE_SOURCES_MOST &&
              op->send_elems * op->role.elem_bytes >= REDUCE_LEAST_BYTES));
 }
 
+wefti_bytes_place wefti_unstaged_choose(weft_comm *comm, const wefti_op *op)
+{
+    if (!op->role.sends || op->choice.pattern->rewrites || op->desc.scale) {
+        return WEFTI_PLACE_STAGED;
+    }
+    if (comm->reading == WEFTI_READING_UNKNOWN) {
+        const char *why;
+        comm->reading = wefti_unstaged_find(comm, &why);
+    }
+    return comm->reading == WEFTI_READING_COPIES && suits_copies(comm, op)
+               ? WEFTI_PLACE_PROCESS
+           : comm->reading >= WEFTI_READING_LOADS && suits_loads(comm, op)
+               ? WEFTI_PLACE_MAPPED
+               : WEFTI_PLACE_STAGED;
+}
+
+wefti_bytes_place wefti_unstaged_place(const weft_comm *comm,
+                                       const wefti_op *op,
+                                       const wefti_step *step, const void *src,
+                                       size_t bytes)
+{
+    if (op->unstaged == WEFTI_PLACE_STAGED || step->kind != WEFTI_STEP_SEND ||
+        step->src == WEFTI_BUFFER_SCRATCH) {
+        return WEFTI_PLACE_STAGED;
+    }
+    return is_mapped(comm, src, bytes)           ? WEFTI_PLACE_MAPPED
+           : op->unstaged == WEFTI_PLACE_PROCESS ? WEFTI_PLACE_PROCESS
+                                                 : WEFTI_PLACE_STAGED;
+}
+
 bool wefti_unstaged_is_here(const weft_comm *comm, int peer,
                             const wefti_incoming *message)
 {
-    return message->place == WEFTI_PLACE_STAGED || peer == comm->rank;
+    return message->place != WEFTI_PLACE_PROCESS || peer == comm->rank;
 }
 
 /*
@@ -113,7 +165,7 @@ static void report(weft_comm *comm, const wefti_op *op, int peer, size_t bytes,
 bool wefti_unstaged_copy(weft_comm *comm, const wefti_op *op, int peer,
                          void *dst, const wefti_incoming *message)
 {
-    if (peer == comm->rank) {
+    if (wefti_unstaged_is_here(comm, peer, message)) {
         size_t whole_bytes = wefti_op_recv_elems(op) * op->role.elem_bytes;
         wefti_copy_part(dst, message->data, message->bytes, whole_bytes);
         return wefti_unstaged_holds(comm);

@@ -9,8 +9,9 @@
  * back at once: a rank that has read from one believes it only while no fault
  * is published.
  *
- * Other processes are read by process_vm_readv; ranks that are threads of one
- * process stage.
+ * What lies in memory that all have mapped (a weft_mem of the communicator) is
+ * read by loads. Anything else of other processes is read by process_vm_readv,
+ * with WEFT_SINGLE_COPY=on; ranks that are threads of one process stage it.
  */
 #ifndef COMM_STEPS_UNSTAGED_H
 #define COMM_STEPS_UNSTAGED_H
@@ -25,18 +26,17 @@
  */
 wefti_reading wefti_unstaged_find(weft_comm *comm, const char **why_out);
 
-/* Whether op, whose slots are counted, sends from its buffers as they are. */
-bool wefti_unstaged_suits(weft_comm *comm, const wefti_op *op);
+/* What op, whose slots are counted, sends from its buffers as they are. */
+wefti_bytes_place wefti_unstaged_choose(weft_comm *comm, const wefti_op *op);
 
-/* Whether a SEND of such an operation does. */
-static inline bool wefti_unstaged_sends(const wefti_op *op,
-                                        const wefti_step *step)
-{
-    return op->direct && step->kind == WEFTI_STEP_SEND &&
-           step->src != WEFTI_BUFFER_SCRATCH;
-}
+/* Where readers find the bytes that such an operation's step sends, of its
+ * buffers: src. STAGED: they are to be staged. */
+wefti_bytes_place wefti_unstaged_place(const weft_comm *comm,
+                                       const wefti_op *op,
+                                       const wefti_step *step, const void *src,
+                                       size_t bytes);
 
-/* Whether message can be read by loads: it is staged, or this rank's own. */
+/* Whether message can be read by loads. */
 bool wefti_unstaged_is_here(const weft_comm *comm, int peer,
                             const wefti_incoming *message);
 

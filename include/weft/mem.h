@@ -35,8 +35,9 @@ enum {
 /*
  * weft_mem_create - bytes of zeroed memory on every rank; collective over comm.
  *
- * It is host memory, page-aligned, and may serve as any operation's buffer.
- * Pages cost memory from when they are first touched.
+ * It is host memory, page-aligned, and may serve as any operation's buffer; of
+ * comm's own, large ones are faster there, as peers of the same host read them
+ * where they lie. Pages cost memory from when they are first touched.
  *
  * bytes   the same on all ranks; 0 is legal (signals work).
  *

@@ -75,6 +75,8 @@ extern "C" {
  * ready          chunks of the send buffer become sendable when this gate
  *                says so; NULL: all are.
  * arrived        chunks of the receive buffer are announced here; NULL: none.
+ *                They may be read then, but not be written before the
+ *                operation is done: what is passed on is read there.
  * writable       chunks of the receive buffer are overwritten only once this
  *                gate says so; NULL: all may be. Peers' data are held in
  *                staging until then, so a chunk that stays shut holds up what

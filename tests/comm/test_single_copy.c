@@ -308,7 +308,7 @@ static void test_setting_neither_on_nor_off_is_refused(void **state)
     assert_int_equal(weft_comm_create(NULL, &comm), WEFT_ERR_INVALID);
     assert_non_null(
         strstr(weft_error_text(),
-               "WEFT_SINGLE_COPY=maybe: allowed is on or off"));
+               "WEFT_SINGLE_COPY=maybe: allowed is on, mapped or off"));
     setenv("WEFT_SINGLE_COPY", "on", 1);
 }
 

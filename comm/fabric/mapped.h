@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/fabric/mapped.h - memory that all of a communicator's members in this
+ * domain have mapped, beside their regions: bytes there need not be staged, as
+ * an offset into the domain's memory says where they are.
+ *
+ * A rank keeps its mapping when it is done with that memory: peers that are not
+ * may still send from there. What is set aside anew has been given back by all,
+ * so a range then drops those that it overlaps.
+ *
+ * The engine's lock guards the list.
+ */
+#ifndef COMM_FABRIC_MAPPED_H
+#define COMM_FABRIC_MAPPED_H
+
+#include "comm/fabric/mapping.h"
+
+#include <stdbool.h>
+
+typedef struct wefti_mapped {
+    struct wefti_mapped *next;
+    wefti_mapping *mapping;
+    uint64_t offset; /* in the domain's memory */
+} wefti_mapped;
+
+/* wefti_mapped_add - retains the mapping; made is the caller's until here. */
+void wefti_mapped_add(wefti_mapped **list, wefti_mapped *made, uint64_t offset,
+                      wefti_mapping *mapping);
+
+/* wefti_mapped_drop - what begins at offset, if it is there. */
+void wefti_mapped_drop(wefti_mapped **list, uint64_t offset);
+void wefti_mapped_close(wefti_mapped **list);
+
+/* Whether all these bytes are of one range, and where in the domain's memory
+ * they begin. */
+bool wefti_mapped_locate(const wefti_mapped *list, const void *bytes_at,
+                         size_t bytes, uint64_t *offset_out);
+
+/* Where this process has them; NULL: they are of no range. */
+void *wefti_mapped_find(const wefti_mapped *list, uint64_t offset,
+                        size_t bytes);
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Goal: what lies in a weft_mem is not staged, and all results are the same:
+ * all collectives and messages, all types, in place too, at any place in the
+ * memory, where only some ranks' buffers are of it, among threads and among
+ * processes. Ranks may destroy theirs while others still send from it. What
+ * the settings forbid is staged. Who dies is named.
+ *
+ * Method: buffers are poisoned when an operation returns. The fabric counts
+ * what was not staged.
+ */
+#include "tests/comm/one_op.h"
+#include "tests/comm/world.h"
+
+#include "comm/make/explain.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OP_BYTES = 300000,
+    ROOM_BYTES = 6 * OP_BYTES + 8192, /* of one buffer of up to 4 ranks */
+    DEATH_BYTES = 8 << 20
+};
+
+/* Room for both buffers in memory of comm. */
+static int make_room(weft_comm *comm, weft_mem **mem_out, one_op_room *room_out)
+{
+    const size_t half = ROOM_BYTES;
+    if (CHECK(weft_mem_create(comm, 2 * half, mem_out) == WEFT_OK)) {
+        fprintf(stderr, "%s\n", weft_error_text());
+        return 1;
+    }
+    unsigned char *base = weft_mem_get_base(*mem_out);
+    *room_out =
+        (one_op_room){.memory = {base, base + half}, .bytes = {half, half}};
+    return 0;
+}
+
+static int run_all(weft_comm *comm, one_op_room *room)
+{
+    static const weft_dtype some[] = {WEFT_DTYPE_U8, WEFT_DTYPE_BF16,
+                                      WEFT_DTYPE_F64};
+    int failures = 0;
+    for (int c = 0; c < ONE_OP_COLLECTIVES; c++) {
+        for (size_t d = 0; d < sizeof(some) / sizeof(some[0]); d++) {
+            failures += one_op_run(comm, one_op_collectives[c], some[d],
+                                   OP_BYTES, false, room);
+        }
+    }
+    for (int d = 0; d < WEFT_DTYPE_COUNT; d++) {
+        failures += one_op_run(comm, WEFT_COLLECTIVE_ALLREDUCE, (weft_dtype)d,
+                               OP_BYTES, true, room);
+    }
+    failures += one_op_run(comm, WEFT_COLLECTIVE_ALLGATHER, WEFT_DTYPE_F32,
+                           OP_BYTES, true, room);
+    return failures + one_op_run_messages(comm, room);
+}
+
+/* With both buffers there, with either, and with those of some ranks. */
+static int is_exact(weft_comm *comm, void *context)
+{
+    (void)context;
+    weft_mem *mem;
+    one_op_room both;
+    if (make_room(comm, &mem, &both)) {
+        return 1;
+    }
+    const bool odd = weft_comm_get_rank(comm) % 2;
+    one_op_room send = {.memory = {both.memory[0]}, .bytes = {both.bytes[0]}};
+    one_op_room recv = {.memory = {NULL, both.memory[1]},
+                        .bytes = {0, both.bytes[1]}};
+    const uint64_t before = one_op_unstaged(comm);
+    int failures = run_all(comm, &both);
+    failures += CHECK(one_op_unstaged(comm) > before);
+    failures += run_all(comm, &send);
+    failures += run_all(comm, &recv);
+    failures += run_all(comm, odd ? &both : NULL);
+    failures += CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    weft_mem_destroy(mem);
+    return failures;
+}
+
+static void run_everywhere(world_rank_call call)
+{
+    struct world world = {.call = call};
+    for (world.nranks = 2; world.nranks <= 4; world.nranks++) {
+        assert_int_equal(world_run_processes(&world), 0);
+    }
+    for (world.nranks = 2; world.nranks <= 3; world.nranks++) {
+        assert_int_equal(world_run_threads(&world), 0);
+    }
+}
+
+static void test_every_operation_is_exact_and_not_staged(void **state)
+{
+    (void)state;
+    setenv("WEFT_CHUNK_BYTES", "16384", 1);
+    run_everywhere(is_exact);
+    unsetenv("WEFT_CHUNK_BYTES");
+}
+
+static void test_usual_chunks_are_exact_and_not_staged(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 3, .call = is_exact};
+    assert_int_equal(world_run_processes(&world), 0);
+}
+
+/* What each collective must not stage where both buffers are of a memory. */
+static int stages_nothing(weft_comm *comm, void *context)
+{
+    (void)context;
+    weft_mem *mem;
+    one_op_room room;
+    if (make_room(comm, &mem, &room)) {
+        return 1;
+    }
+    int failures = CHECK(wefti_comm_reads_mapped(comm));
+    for (int c = 0; c < ONE_OP_COLLECTIVES; c++) {
+        const weft_collective collective = one_op_collectives[c];
+        const bool sends = collective == WEFT_COLLECTIVE_BROADCAST ||
+                                   collective == WEFT_COLLECTIVE_SCATTER
+                               ? weft_comm_get_rank(comm) == ONE_OP_ROOT
+                           : collective == WEFT_COLLECTIVE_REDUCE ||
+                                   collective == WEFT_COLLECTIVE_GATHER
+                               ? weft_comm_get_rank(comm) != ONE_OP_ROOT
+                               : true;
+        const uint64_t before = one_op_unstaged(comm);
+        failures += one_op_run(comm, collective, WEFT_DTYPE_F32, OP_BYTES,
+                               false, &room);
+        const uint64_t read_there = one_op_unstaged(comm) - before;
+        if (CHECK(!sends || read_there >= OP_BYTES / 2)) {
+            fprintf(stderr, "%s: %llu bytes\n",
+                    weft_collective_text(collective),
+                    (unsigned long long)read_there);
+            failures++;
+        }
+    }
+    failures += CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    weft_mem_destroy(mem);
+    return failures;
+}
+
+static void test_no_collective_stages_what_is_mapped(void **state)
+{
+    (void)state;
+    setenv("WEFT_CHUNK_BYTES", "8192", 1);
+    setenv("WEFT_ALGO", "all_reduce:direct,reduce:direct,broadcast:direct", 1);
+    run_everywhere(stages_nothing);
+    unsetenv("WEFT_ALGO");
+    unsetenv("WEFT_CHUNK_BYTES");
+}
+
+static int stages_all(weft_comm *comm, void *context)
+{
+    (void)context;
+    weft_mem *mem;
+    one_op_room room;
+    if (make_room(comm, &mem, &room)) {
+        return 1;
+    }
+    int failures = CHECK(!wefti_comm_reads_mapped(comm));
+    failures += run_all(comm, &room);
+    failures += CHECK(one_op_unstaged(comm) == 0);
+    failures += CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    weft_mem_destroy(mem);
+    return failures;
+}
+
+static void test_forbidden_is_staged(void **state)
+{
+    (void)state;
+    const struct world world = {.nranks = 2, .call = stages_all};
+    setenv("WEFT_SINGLE_COPY", "off", 1);
+    assert_int_equal(world_run_processes(&world), 0);
+    unsetenv("WEFT_SINGLE_COPY");
+}
+
+/* Some have destroyed theirs; then the range is used for another memory. */
+static int outlives(weft_comm *comm, void *context)
+{
+    (void)context;
+    int failures = 0;
+    for (int round = 0; round < 12 && failures == 0; round++) {
+        weft_mem *mem;
+        one_op_room room;
+        if (make_room(comm, &mem, &room)) {
+            return 1;
+        }
+        const bool early =
+            (weft_comm_get_rank(comm) + round) % 2 == 0 && round % 3 != 2;
+        if (early) {
+            weft_mem_destroy(mem);
+        }
+        for (int c = 0; c < ONE_OP_COLLECTIVES; c++) {
+            failures += one_op_run(comm, one_op_collectives[c], WEFT_DTYPE_F32,
+                                   OP_BYTES, false, early ? NULL : &room);
+        }
+        failures += one_op_run_messages(comm, early ? NULL : &room);
+        if (!early) {
+            weft_mem_destroy(mem);
+        }
+    }
+    return failures;
+}
+
+static void test_memory_outlives_those_that_have_left_it(void **state)
+{
+    (void)state;
+    setenv("WEFT_CHUNK_BYTES", "16384", 1);
+    run_everywhere(outlives);
+    unsetenv("WEFT_CHUNK_BYTES");
+}
+
+/* A part of the world has memory of its own, and uses the world's as well. */
+static int serves_its_own_communicator(weft_comm *comm, void *context)
+{
+    (void)context;
+    weft_mem *mem, *part_mem;
+    weft_comm *part;
+    one_op_room room, part_room;
+    const int rank = weft_comm_get_rank(comm);
+    if (make_room(comm, &mem, &room) ||
+        CHECK(weft_comm_split(comm, rank / 2, rank, NULL, &part) == WEFT_OK) ||
+        make_room(part, &part_mem, &part_room)) {
+        return 1;
+    }
+    int failures = run_all(part, &room); /* right, whatever is staged */
+    failures += run_all(part, &part_room);
+    failures += run_all(comm, &part_room);
+    failures += CHECK(one_op_unstaged(part) > 0);
+    failures += CHECK(weft_barrier(comm, NULL) == WEFT_OK);
+    weft_mem_destroy(part_mem);
+    weft_comm_destroy(part);
+    weft_mem_destroy(mem);
+    return failures;
+}
+
+static void test_memory_serves_its_own_communicator(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 4, .call = serves_its_own_communicator};
+    setenv("WEFT_CHUNK_BYTES", "16384", 1);
+    assert_int_equal(world_run_processes(&world), 0);
+    unsetenv("WEFT_CHUNK_BYTES");
+}
+
+static int reads_who_dies(weft_comm *comm, void *context)
+{
+    const int *rounds = context;
+    weft_mem *mem;
+    if (CHECK(weft_mem_create(comm, DEATH_BYTES, &mem) == WEFT_OK)) {
+        return 1;
+    }
+    float *data = weft_mem_get_base(mem);
+    const size_t elems = DEATH_BYTES / sizeof(*data);
+    weft_status status = WEFT_OK;
+    int failures = 0;
+    for (int round = 0; status == WEFT_OK && round < 100; round++) {
+        for (size_t i = 0; i < elems; i++) {
+            data[i] = 1;
+        }
+        if (weft_comm_get_rank(comm) == 1 && round == *rounds) {
+            kill(getpid(), SIGKILL);
+        }
+        status = weft_allreduce(data, data, elems, WEFT_DTYPE_F32,
+                                WEFT_REDOP_SUM, comm, NULL);
+        for (size_t i = 0; status == WEFT_OK && i < elems && !failures; i++) {
+            failures += CHECK(data[i] == 2);
+        }
+    }
+    failures += CHECK(status == WEFT_ERR_PEER &&
+                      strstr(weft_error_text(), "rank 1 has died"));
+    weft_mem_destroy(mem);
+    return failures;
+}
+
+static void test_who_dies_is_named(void **state)
+{
+    (void)state;
+    for (int rounds = 0; rounds < 3; rounds++) {
+        struct world world = {
+            .nranks = 2, .call = reads_who_dies, .context = &rounds};
+        assert_int_equal(world_run_processes(&world), 1); /* the dead one */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_operation_is_exact_and_not_staged),
+        cmocka_unit_test(test_usual_chunks_are_exact_and_not_staged),
+        cmocka_unit_test(test_no_collective_stages_what_is_mapped),
+        cmocka_unit_test(test_forbidden_is_staged),
+        cmocka_unit_test(test_memory_outlives_those_that_have_left_it),
+        cmocka_unit_test(test_memory_serves_its_own_communicator),
+        cmocka_unit_test(test_who_dies_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -154,7 +154,7 @@ static weft_status post(const wefti_perf_pool *pool, size_t call,
                         weft_comm *comm, weft_stream *stream)
 {
     const wefti_perf_case *subject = &pool->subject;
-    if (pool->mem) {
+    if (wefti_perf_op_puts(subject->op)) {
         return put(pool, call, stream);
     }
     if (pool->plans) {

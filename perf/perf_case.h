@@ -78,6 +78,7 @@ typedef struct wefti_perf_case {
     int root, rank, nranks;
     const int *hosts; /* as wefti_tile_make_reduced takes them */
     bool inplace;
+    bool registered;        /* the buffers are of a weft_mem */
     unsigned char scale[8]; /* PREMULSUM: this rank's scalar */
     size_t bytes; /* really moved: asked for, rounded to whole elements */
     size_t count; /* what the call takes; v forms: the mean part */

@@ -20,7 +20,7 @@ weft_status wefti_perf_measure_call(wefti_perf_rank *self,
     weft_stream *stream = self->options->blocking ? NULL : self->stream;
     weft_status status =
         wefti_perf_pool_fill(pool, self, call, 0, subject->send_elems);
-    if (status == WEFT_OK && pool->mem) {
+    if (status == WEFT_OK && wefti_perf_op_puts(subject->op)) {
         /* Others write into this rank's memory: it has looked and poisoned. */
         status = weft_barrier(self->comm, NULL);
     }
@@ -143,8 +143,10 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
     }
     weft_op op = wefti_perf_call_op(&row.subject, wefti_perf_pool_at(&pool, 0));
     row.algorithm = wefti_comm_explain(self->comm, &op, &row.fabric);
-    if (pool.mem || row.subject.op->kind == WEFTI_PERF_SENDRECV_LIST) {
-        row.algorithm = pool.mem ? "put" : "list";
+    if (wefti_perf_op_puts(row.subject.op)) {
+        row.algorithm = "put";
+    } else if (row.subject.op->kind == WEFTI_PERF_SENDRECV_LIST) {
+        row.algorithm = "list";
     }
     row.planned = options->plan;
     if (options->plan) {

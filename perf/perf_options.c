@@ -27,6 +27,7 @@ enum {
     REGRET,
     SAMPLES,
     SIZES,
+    REGISTERED,
     UNREGISTERED,
     VERSION
 };
@@ -55,6 +56,7 @@ static const struct option long_flags[] = {
     {"regret", no_argument, NULL, REGRET},
     {"samples", no_argument, NULL, SAMPLES},
     {"sizes", required_argument, NULL, SIZES},
+    {"registered", no_argument, NULL, REGISTERED},
     {"unregistered", no_argument, NULL, UNREGISTERED},
     {"help", no_argument, NULL, 'h'},
     {"version", no_argument, NULL, VERSION},
@@ -112,7 +114,9 @@ static const char flags_text[] =
     "                   choice, the best, and how much longer the choice "
     "takes\n"
     "  --samples        every single time in the JSON too\n"
-    "  --unregistered   buffers nobody registered: the only kind there is yet\n"
+    "  --registered     buffers of a weft_mem, which ranks of one host read\n"
+    "                   where they lie\n"
+    "  --unregistered   buffers that only their rank knows (so it is)\n"
     "  --version\n"
     "\n"
     "Sizes are nccl-tests': the buffer that has a part for each rank, or the\n"
@@ -347,6 +351,8 @@ static weft_status read_flag(int flag, const char *value,
         options->inplace |= flag == INPLACE;
         options->overlap |= flag == OVERLAP;
         options->bare |= flag == BARE;
+        options->registered |= flag == REGISTERED;
+        options->unregistered |= flag == UNREGISTERED;
         options->plan |= flag == PLAN;
         options->regret |= flag == REGRET;
         options->samples |= flag == SAMPLES;
@@ -458,6 +464,15 @@ static weft_status check_together(wefti_perf_options *options)
         return wefti_error(WEFT_ERR_INVALID,
                            "--inplace: %s has no form in place",
                            options->op->name);
+    }
+    if (options->registered &&
+        (options->unregistered || puts || kind == WEFTI_PERF_BARRIER ||
+         strcmp(options->memory, "host") != 0)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--registered %s with --memory %s%s: allowed is "
+                           "host memory of what is neither put nor a barrier",
+                           options->op->name, options->memory,
+                           options->unregistered ? " --unregistered" : "");
     }
     if (options->overlap &&
         (kind == WEFTI_PERF_BARRIER || kind == WEFTI_PERF_GATHER ||

@@ -27,6 +27,7 @@ typedef struct wefti_perf_options {
     bool inplace;
     bool overlap;
     bool bare;
+    bool registered, unregistered;
     bool plan;
     bool samples;
     bool regret;

@@ -164,7 +164,8 @@ wefti_perf_case wefti_perf_rank_case(const wefti_perf_rank *self, size_t bytes)
         .rank = self->rank,
         .nranks = self->nranks,
         .hosts = wefti_comm_sum_hosts(self->comm, self->dtype, self->redop),
-        .inplace = options->inplace};
+        .inplace = options->inplace,
+        .registered = options->registered};
     wefti_tile_make_scale(subject.scale, self->dtype, self->rank);
     wefti_perf_case_size(&subject, bytes);
     if (wefti_perf_op_is_uneven(subject.op)) {
@@ -198,6 +199,17 @@ weft_status wefti_perf_rank_meet(wefti_perf_rank *self)
                : weft_barrier(self->comm, NULL);
 }
 
+/* As much as any rank wants: it is symmetric. */
+static weft_status make_memory(wefti_perf_rank *self, size_t bytes,
+                               weft_mem **mem_out)
+{
+    uint64_t most = bytes;
+    weft_status status = weft_allreduce(&most, &most, 1, WEFT_DTYPE_U64,
+                                        WEFT_REDOP_MAX, self->comm, NULL);
+    return status == WEFT_OK ? weft_mem_create(self->comm, most, mem_out)
+                             : status;
+}
+
 weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
                                  const wefti_perf_case *subject, int copies)
 {
@@ -208,8 +220,8 @@ weft_status wefti_perf_pool_init(wefti_perf_pool *pool, wefti_perf_rank *self,
                               .room_bytes = (room + line - 1) / line * line};
     size_t all_bytes = 2 * (size_t)copies * pool->room_bytes;
     weft_status status =
-        wefti_perf_op_puts(subject->op)
-            ? weft_mem_create(self->comm, all_bytes, &pool->mem)
+        wefti_perf_op_puts(subject->op) || subject->registered
+            ? make_memory(self, all_bytes, &pool->mem)
             : weft_device_alloc(self->device, all_bytes, &pool->block);
     if (status != WEFT_OK) {
         return status;

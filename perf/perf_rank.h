@@ -60,7 +60,7 @@ typedef struct wefti_perf_pool {
     void *block;   /* memory of the device */
     void *staging; /* host memory of one room; NULL: the host reads block */
     size_t room_bytes;
-    weft_mem *mem;     /* block is this rank's part of it; NULL: nobody puts */
+    weft_mem *mem;     /* block is this rank's part of it; NULL: of none */
     weft_plan **plans; /* [copies] of --plan, else NULL */
 } wefti_perf_pool;
 

@@ -188,6 +188,7 @@ void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json)
     }
     wefti_json_int(json, "nranks", subject->nranks);
     wefti_json_bool(json, "inplace", subject->inplace);
+    wefti_json_bool(json, "registered", subject->registered);
     wefti_json_bool(json, "plan", row->planned);
     wefti_json_int(json, "iterations", row->iterations);
     write_time(&row->time, json);

@@ -18,7 +18,7 @@ enum {
      * copy before it would cost as much. */
     REDUCE_LEAST_BYTES = 2 << 20,
     /* Below, a copy to staging costs less than waiting until all have read. */
-    MAPPED_LEAST_BYTES = 64 << 10,
+    MAPPED_LEAST_BYTES = 4 << 10,
     /* Of one element of a reduction, that a list has room for. */
     REDUCE_SOURCES_MOST = 1 + WEFTI_BOUNCES
 };
@@ -101,7 +101,9 @@ static bool suits_copies(const weft_comm *comm, const wefti_op *op)
 
 wefti_bytes_place wefti_unstaged_choose(weft_comm *comm, const wefti_op *op)
 {
-    if (!op->role.sends || op->choice.pattern->rewrites || op->desc.scale) {
+    const bool in_place = op->desc.send == op->desc.recv;
+    if (!op->role.sends || op->desc.scale ||
+        (in_place && op->choice.pattern->rewrites)) {
         return WEFTI_PLACE_STAGED;
     }
     if (comm->reading == WEFTI_READING_UNKNOWN) {

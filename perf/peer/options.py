@@ -109,7 +109,7 @@ def make_parser(description):
     add("--iterations", type=whole(0, 1000000), default=0, metavar="N",
         help="timed calls a size and process; 0: by size, as weft-perf (0)")
     add("--weft", type=shlex.split, default=[], metavar="FLAGS",
-        help="more flags for weft-perf, in one word: --weft '--plan'")
+        help="more flags for weft-perf, in one word: --weft=--plan")
     add("--build", metavar="FOLDER",
         default=os.path.join(catalog.ROOT, "build", "release"),
         help="where bin/ is (build/release)")

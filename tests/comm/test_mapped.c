@@ -109,6 +109,18 @@ static void test_every_operation_is_exact_and_not_staged(void **state)
     unsetenv("WEFT_CHUNK_BYTES");
 }
 
+/* Not in place a pattern that writes over what it has sent may do so too. */
+static void test_exchange_is_exact(void **state)
+{
+    (void)state;
+    struct world world = {.nranks = 3, .call = is_exact};
+    setenv("WEFT_CHUNK_BYTES", "16384", 1);
+    setenv("WEFT_ALGO", "all_reduce:exchange", 1);
+    assert_int_equal(world_run_processes(&world), 0);
+    unsetenv("WEFT_ALGO");
+    unsetenv("WEFT_CHUNK_BYTES");
+}
+
 static void test_usual_chunks_are_exact_and_not_staged(void **state)
 {
     (void)state;
@@ -299,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_operation_is_exact_and_not_staged),
+        cmocka_unit_test(test_exchange_is_exact),
         cmocka_unit_test(test_usual_chunks_are_exact_and_not_staged),
         cmocka_unit_test(test_no_collective_stages_what_is_mapped),
         cmocka_unit_test(test_forbidden_is_staged),

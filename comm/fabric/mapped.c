@@ -35,6 +35,13 @@ void wefti_mapped_add(wefti_mapped **list, wefti_mapped *made, uint64_t offset,
     *list = made;
 }
 
+void wefti_mapped_leave(wefti_mapped *list, uint64_t offset)
+{
+    for (; list; list = list->next) {
+        list->left |= list->offset == offset;
+    }
+}
+
 void wefti_mapped_drop(wefti_mapped **list, uint64_t offset)
 {
     for (wefti_mapped **link = list; *link; link = &(*link)->next) {
@@ -59,7 +66,7 @@ bool wefti_mapped_locate(const wefti_mapped *list, const void *bytes_at,
         const uintptr_t into = (uintptr_t)bytes_at -
                                (uintptr_t)wefti_mapping_get_base(list->mapping);
         const size_t room = wefti_mapping_get_bytes(list->mapping);
-        if (into <= room && bytes <= room - into) {
+        if (!list->left && into <= room && bytes <= room - into) {
             *offset_out = list->offset + into;
             return true;
         }

@@ -4,9 +4,10 @@
  * domain have mapped, beside their regions: bytes there need not be staged, as
  * an offset into the domain's memory says where they are.
  *
- * A rank keeps its mapping when it is done with that memory: peers that are not
- * may still send from there. What is set aside anew has been given back by all,
- * so a range then drops those that it overlaps.
+ * A rank keeps its mapping when it has left that memory: peers that have not
+ * may still send from there. By itself it sends nothing more from there, as the
+ * range may by then serve ranks that are not all of these. What is set aside
+ * anew has been given back by all, so a range drops those that it overlaps.
  *
  * The engine's lock guards the list.
  */
@@ -21,18 +22,20 @@ typedef struct wefti_mapped {
     struct wefti_mapped *next;
     wefti_mapping *mapping;
     uint64_t offset; /* in the domain's memory */
+    bool left;
 } wefti_mapped;
 
 /* wefti_mapped_add - retains the mapping; made is the caller's until here. */
 void wefti_mapped_add(wefti_mapped **list, wefti_mapped *made, uint64_t offset,
                       wefti_mapping *mapping);
 
-/* wefti_mapped_drop - what begins at offset, if it is there. */
+/* Of what begins at offset, if it is there: this rank, or all, have left it. */
+void wefti_mapped_leave(wefti_mapped *list, uint64_t offset);
 void wefti_mapped_drop(wefti_mapped **list, uint64_t offset);
 void wefti_mapped_close(wefti_mapped **list);
 
-/* Whether all these bytes are of one range, and where in the domain's memory
- * they begin. */
+/* Whether all these bytes are of one range that this rank has not left, and
+ * where in the domain's memory they begin. */
 bool wefti_mapped_locate(const wefti_mapped *list, const void *bytes_at,
                          size_t bytes, uint64_t *offset_out);
 

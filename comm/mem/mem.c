@@ -204,6 +204,9 @@ static void drop_mapped(weft_comm *comm, const weft_mem *mem)
 static void leave(weft_comm *comm, weft_mem *mem)
 {
     header *domain = wefti_mapping_get_base(mem->mapping);
+    pthread_mutex_lock(&comm->engine->lock);
+    wefti_mapped_leave(comm->fabric.mapped, mem->offset);
+    pthread_mutex_unlock(&comm->engine->lock);
     int gone = (int)atomic_fetch_add(&domain->gone, 1) + 1;
     if (gone == comm->local_count && shares_memory(comm)) {
         drop_mapped(comm, mem);

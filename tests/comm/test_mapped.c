@@ -267,6 +267,37 @@ static void test_memory_serves_its_own_communicator(void **state)
     unsetenv("WEFT_CHUNK_BYTES");
 }
 
+/* A range that one communicator has left serves another one next. */
+static int changes_hands(weft_comm *comm, void *context)
+{
+    (void)context;
+    weft_comm *twin;
+    const int rank = weft_comm_get_rank(comm);
+    int failures =
+        CHECK(weft_comm_split(comm, 0, rank, NULL, &twin) == WEFT_OK);
+    for (int round = 0; round < 6 && failures == 0; round++) {
+        weft_comm *of = round % 2 ? twin : comm;
+        weft_mem *mem;
+        one_op_room room;
+        if (make_room(of, &mem, &room)) {
+            return 1;
+        }
+        failures += run_all(comm, &room);
+        failures += run_all(twin, &room);
+        weft_mem_destroy(mem);
+    }
+    weft_comm_destroy(twin);
+    return failures;
+}
+
+static void test_range_that_changes_hands_is_exact(void **state)
+{
+    (void)state;
+    setenv("WEFT_CHUNK_BYTES", "16384", 1);
+    run_everywhere(changes_hands);
+    unsetenv("WEFT_CHUNK_BYTES");
+}
+
 static int reads_who_dies(weft_comm *comm, void *context)
 {
     const int *rounds = context;
@@ -317,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_forbidden_is_staged),
         cmocka_unit_test(test_memory_outlives_those_that_have_left_it),
         cmocka_unit_test(test_memory_serves_its_own_communicator),
+        cmocka_unit_test(test_range_that_changes_hands_is_exact),
         cmocka_unit_test(test_who_dies_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,11 +21,12 @@ size_t wefti_gradient_count_levels(size_t count)
 }
 
 weft_status wefti_gradient_init(wefti_gradient *gradient,
-                                const wefti_parameters *plan, size_t count)
+                                const wefti_parameters *plan, real *leaf,
+                                size_t count)
 {
     *gradient = (wefti_gradient){
-        .math = wefti_math_get(), .plan = plan, .count = count};
-    weft_status status = wefti_storage_alloc(plan->flat_elems, &gradient->leaf);
+        .math = wefti_math_get(), .plan = plan, .leaf = leaf, .count = count};
+    weft_status status = WEFT_OK;
     size_t levels = wefti_gradient_count_levels(count);
     while (status == WEFT_OK && gradient->level_count < levels) {
         status = wefti_storage_alloc(plan->flat_elems,
@@ -43,7 +44,6 @@ void wefti_gradient_fini(wefti_gradient *gradient)
     for (size_t i = 0; i < gradient->level_count; i++) {
         wefti_storage_free(gradient->levels[i]);
     }
-    wefti_storage_free(gradient->leaf);
     *gradient = (wefti_gradient){0};
 }
 

@@ -39,11 +39,13 @@ size_t wefti_gradient_count_levels(size_t count);
 /*
  * wefti_gradient_init - buffers for count micro-batches a step, all zero.
  *
+ * leaf   flat and zero; borrowed.
+ *
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_gradient_init(wefti_gradient *gradient,
                                                const wefti_parameters *plan,
-                                               size_t count);
+                                               real *leaf, size_t count);
 void wefti_gradient_fini(wefti_gradient *gradient);
 
 /*

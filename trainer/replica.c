@@ -5,6 +5,7 @@
 #include "trainer/replica.h"
 
 #include "base/error.h"
+#include "comm/make/explain.h"
 #include "trainer/checkpoint/pause.h"
 #include "trainer/footprint.h"
 #include "trainer/model/storage.h"
@@ -23,15 +24,37 @@ double *wefti_replica_times(const wefti_replica *replica, size_t rank)
            rank * WEFTI_STEP_TIMES;
 }
 
+/*
+ * What the ranks of the group exchange: in memory that they read from each
+ * other where they can, as no message is copied on its way then.
+ */
+static weft_status make_exchanged(wefti_replica *replica, real **leaf_out)
+{
+    const size_t elems = replica->plan.flat_elems;
+    const size_t line = WEFTI_STORAGE_ALIGN_BYTES / sizeof(real);
+    const size_t stride = (elems + line) / line * line;
+    weft_status status;
+    if (wefti_comm_reads_mapped(replica->group)) {
+        status = weft_mem_create(replica->group, 2 * stride * sizeof(real),
+                                 &replica->shared);
+        real *base = weft_mem_get_base(replica->shared);
+        replica->values = base;
+        *leaf_out = base ? base + stride : NULL;
+        return status;
+    }
+    status = wefti_storage_alloc(elems, &replica->own_values);
+    if (status == WEFT_OK) {
+        status = wefti_storage_alloc(elems, &replica->own_leaf);
+    }
+    replica->values = replica->own_values;
+    *leaf_out = replica->own_leaf;
+    return status;
+}
+
 static weft_status make_arrays(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
     size_t tokens = config->micro_batch * config->shape.seq;
-    weft_status status =
-        wefti_storage_alloc(replica->plan.flat_elems, &replica->values);
-    if (status != WEFT_OK) {
-        return status;
-    }
     replica->tokens = calloc(tokens, sizeof(*replica->tokens));
     replica->targets = calloc(tokens, sizeof(*replica->targets));
     replica->step_sums = replica->plan.block_count + config->global_batch +
@@ -164,9 +187,12 @@ static weft_status make_all(wefti_replica *replica)
 {
     const wefti_replica_config *config = &replica->config;
     bool piped = wefti_replica_is_piped(replica);
-    weft_status status =
-        wefti_gradient_init(&replica->gradient, &replica->plan,
-                            wefti_replica_count_passes(replica));
+    real *leaf;
+    weft_status status = make_exchanged(replica, &leaf);
+    if (status == WEFT_OK) {
+        status = wefti_gradient_init(&replica->gradient, &replica->plan, leaf,
+                                     wefti_replica_count_passes(replica));
+    }
     if (status == WEFT_OK) {
         status = wefti_optimizer_init(&replica->optimizer, &replica->plan,
                                       replica->share, &config->optimizer);
@@ -230,11 +256,13 @@ void wefti_replica_fini(wefti_replica *replica)
     free(replica->sums);
     free(replica->targets);
     free(replica->tokens);
-    wefti_storage_free(replica->values);
+    wefti_storage_free(replica->own_values);
+    wefti_storage_free(replica->own_leaf);
     wefti_optimizer_fini(&replica->optimizer);
     wefti_gradient_fini(&replica->gradient);
     wefti_model_destroy(replica->model);
     wefti_parameters_fini(&replica->plan);
+    weft_mem_destroy(replica->shared);
     wefti_pipe_leave(&replica->pipe);
     *replica = (wefti_replica){0};
 }

@@ -23,6 +23,7 @@
 #include "trainer/pipe/pipe.h"
 #include "weft/bucket.h"
 #include "weft/ledger.h"
+#include "weft/mem.h"
 
 struct wefti_pause;
 struct wefti_saver;
@@ -62,6 +63,8 @@ typedef struct wefti_replica {
     wefti_gradient gradient;
     wefti_optimizer optimizer;
     uint64_t resident_bytes; /* of the process, before all this was made */
+    weft_mem *shared; /* holds values and the leaf; NULL: the two below do */
+    real *own_values, *own_leaf;
     real *values;            /* flat */
     weft_bucket_set *reduce; /* over gradient.leaf; NULL in a pipeline */
     weft_bucket_set *gather; /* over values */

@@ -6,6 +6,7 @@
  *          combined as the collectives do, against one rank's sum. Bitwise.
  */
 #include "trainer/gradient.h"
+#include "trainer/model/storage.h"
 #include "trainer/random.h"
 
 #include <setjmp.h>
@@ -54,7 +55,10 @@ static void accumulate(const wefti_parameters *plan, size_t first, size_t count,
                        real *sum_out)
 {
     wefti_gradient gradient;
-    assert_int_equal(wefti_gradient_init(&gradient, plan, count), WEFT_OK);
+    real *leaf;
+    assert_int_equal(wefti_storage_alloc(plan->flat_elems, &leaf), WEFT_OK);
+    assert_int_equal(wefti_gradient_init(&gradient, plan, leaf, count),
+                     WEFT_OK);
     for (size_t number = 0; number < count; number++) {
         for (size_t i = plan->bucket_count; i > 0; i--) {
             const weft_bucket_extent *bucket = &plan->buckets[i - 1];
@@ -67,6 +71,7 @@ static void accumulate(const wefti_parameters *plan, size_t first, size_t count,
     }
     memcpy(sum_out, gradient.leaf, plan->flat_elems * sizeof(real));
     wefti_gradient_fini(&gradient);
+    wefti_storage_free(leaf);
 }
 
 static real *make_sum(const wefti_parameters *plan)

@@ -239,7 +239,8 @@ typedef struct wefti_engine {
     weft_device *host;      /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
-    bool oversubscribed;    /* more ranks than cores */
+    int ranks_per_core;     /* as this rank has counted */
+    bool oversubscribed;    /* more than one */
     int64_t spin_ns;        /* how long a waiting caller spins */
     int64_t link_free_ns;   /* the emulated link */
     int64_t due_ns;         /* next time something becomes visible */
@@ -310,6 +311,7 @@ struct weft_comm {
     int ops_in_flight;
     wefti_tuning tuning;
     wefti_known_rates rates; /* the same on all members */
+    int ranks_per_core;      /* likewise; 0: not known of all */
     wefti_choice_cache *choices;
     wefti_observer observer;
     const wefti_watch *watch;
@@ -412,7 +414,8 @@ static inline wefti_scope wefti_comm_scope(const weft_comm *comm,
                          .nranks = comm->nranks,
                          .grouping = comm->grouping,
                          .apart = comm->local_count == 1,
-                         .rates = wefti_known_rates_get(&comm->rates)};
+                         .rates = wefti_known_rates_get(&comm->rates),
+                         .ranks_per_core = comm->ranks_per_core};
 }
 
 /* Whether the next piece of compute waits for it; gradients and what else

@@ -16,7 +16,10 @@
 
 #include <math.h>
 
-enum { CHUNK_BYTES = 128 << 10 };
+enum {
+    CHUNK_BYTES = 128 << 10,
+    SWITCH_NS = 6000 /* until a core has given another of its ranks a turn */
+};
 
 size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                            const wefti_role *role)
@@ -157,8 +160,11 @@ static double cost_ns(const wefti_scope *scope, const weft_op *op,
     cost.network_messages *= share;
     cost.copied_bytes *= share;
     cost.reduced_bytes *= share;
-    return wefti_cost_ns(&cost,
-                         scope->rates ? scope->rates : &wefti_rates_usual,
+    wefti_rates rates = scope->rates ? *scope->rates : wefti_rates_usual;
+    if (scope->ranks_per_core > 1) {
+        rates.local_latency_ns = SWITCH_NS * scope->ranks_per_core;
+    }
+    return wefti_cost_ns(&cost, &rates,
                          wefti_sizes_chunks(&sizes, sizes.bytes));
 }
 

@@ -39,6 +39,7 @@ static inline bool wefti_choice_has_steps(const wefti_choice *choice)
  * grouping   of the ranks; NULL: there is one level
  * apart      which is the network: no two share memory
  * rates      NULL: the usual ones
+ * ranks_per_core   of the host, where there is one, as all ranks know it
  */
 typedef struct wefti_scope {
     const wefti_tuning *tuning;
@@ -46,6 +47,7 @@ typedef struct wefti_scope {
     const wefti_grouping *grouping;
     bool apart;
     const wefti_rates *rates;
+    int ranks_per_core;
 } wefti_scope;
 
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,

@@ -297,6 +297,8 @@ typedef enum wefti_leave {
  * all_completed  of a host's lowest rank, comm/net/rounds.c: what all ranks
  *              have completed
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
+ * ranks_per_core  of its domain, as it has counted; of a world's lowest rank,
+ *              likewise before their first operation: alone
  * host_only    its end of the communicator has no memory that only a device
  *              reads; stored before the ranks' first operation: alone
  */
@@ -306,6 +308,7 @@ typedef struct wefti_rank_page {
     _Atomic uint64_t all_completed;
     _Atomic uint32_t left;
     _Atomic uint32_t host_only;
+    _Atomic uint32_t ranks_per_core;
     wefti_process_page process;
     wefti_wait_page wait;
     wefti_shrink_page shrink;

@@ -321,6 +321,7 @@ weft_status wefti_comm_build(const wefti_comm_parts *parts,
     comm->ops_in_flight = parts->ops_in_flight;
     comm->tuning = parts->tuning;
     comm->rates = parts->rates;
+    comm->ranks_per_core = parts->ranks_per_core;
     snprintf(comm->name, sizeof(comm->name), "%s", parts->name);
     comm->bells = calloc((size_t)comm->nranks, sizeof(wefti_doorbell *));
     comm->peers = calloc((size_t)comm->nranks, sizeof(*comm->peers));

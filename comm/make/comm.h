@@ -27,6 +27,7 @@ typedef struct wefti_comm_parts {
     int ops_in_flight;
     wefti_tuning tuning;
     wefti_known_rates rates;
+    int ranks_per_core;
     weft_comm *parent;       /* NULL: this is the world */
     const int *parent_ranks; /* [nranks] who the members are in the parent */
 } wefti_comm_parts;

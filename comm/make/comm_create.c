@@ -39,12 +39,12 @@ enum {
 };
 
 /*
- * Whether there are more ranks than cores. Each of the domain is asked by its
- * own mask: bound one to a core, they have a core each, and not one for all.
- * Ranks of other domains on this host have cores of it too, but which cannot
- * be asked.
+ * How many ranks there are for a core. Each of the domain is asked by its own
+ * mask: bound one to a core, they have a core each, and not one for all. Ranks
+ * of other domains on this host have cores of it too, but which cannot be
+ * asked.
  */
-static bool is_oversubscribed(const wefti_membership *members)
+static int count_ranks_per_core(const wefti_membership *members)
 {
     cpu_set_t all, one;
     int local = 0, on_host = 0;
@@ -60,8 +60,11 @@ static bool is_oversubscribed(const wefti_membership *members)
             CPU_OR(&all, &all, &one);
         }
     }
-    return local > CPU_COUNT(&all) ||
-           on_host > (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    const int asked = CPU_COUNT(&all) > 0 ? CPU_COUNT(&all) : 1;
+    const int by_mask = (local + asked - 1) / asked;
+    const int by_host = cores > 0 ? (on_host + cores - 1) / cores : 1;
+    return by_mask > by_host ? by_mask : by_host;
 }
 
 /* What a rank brings to the meeting, and takes home from it. */
@@ -188,7 +191,8 @@ static weft_status prepare(void *context, const wefti_membership *members,
     if (status != WEFT_OK) {
         return status;
     }
-    own->engine->oversubscribed = is_oversubscribed(members);
+    own->engine->ranks_per_core = count_ranks_per_core(members);
+    own->engine->oversubscribed = own->engine->ranks_per_core > 1;
     status = check_memory(own->engine, members);
     if (status == WEFT_OK) {
         status = build_world(own, members, &tuning, &own->comm);
@@ -249,12 +253,20 @@ static weft_status begin_together(weft_comm *comm)
                              .collective = WEFT_COLLECTIVE_BARRIER,
                              .dtype = WEFT_DTYPE_U8};
     const bool alone = comm->nranks == 1;
+    wefti_rank_page *pages[] = {
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank),
+        wefti_shared_get_page(&comm->fabric.shared, 0)};
     if (!alone) {
+        atomic_store(&pages[0]->ranks_per_core,
+                     (uint32_t)comm->engine->ranks_per_core);
         wefti_single_copy_attempt(comm);
     }
     weft_status status = wefti_post_for(WEFTI_PURPOSE_CREATE, &barrier, comm);
     if (status == WEFT_OK && !alone) {
         wefti_single_copy_conclude(comm);
+        if (!comm->fabric.net) { /* all take rank 0's word */
+            comm->ranks_per_core = (int)atomic_load(&pages[1]->ranks_per_core);
+        }
     }
     if (status == WEFT_OK) {
         status = wefti_hosts_trade(comm);

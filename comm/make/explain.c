@@ -47,6 +47,11 @@ wefti_route_kind wefti_comm_route(const weft_comm *comm)
     return (wefti_route_kind)comm->tuning.route;
 }
 
+int wefti_comm_ranks_per_core(const weft_comm *comm)
+{
+    return comm->ranks_per_core;
+}
+
 const wefti_grouping *wefti_comm_grouping(const weft_comm *comm)
 {
     return comm->grouping;

@@ -31,6 +31,9 @@ const wefti_tuning *wefti_comm_tuning(const weft_comm *comm);
 /* What its choices are weighed by. */
 const wefti_known_rates *wefti_comm_rates(const weft_comm *comm);
 
+/* As its choices know it; 0: they do not. */
+int wefti_comm_ranks_per_core(const weft_comm *comm);
+
 /* What was asked to carry collectives out (WEFT_ROUTE). */
 wefti_route_kind wefti_comm_route(const weft_comm *comm);
 

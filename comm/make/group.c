@@ -83,6 +83,7 @@ weft_status wefti_group_build(weft_comm *parent, const int *parent_ranks,
         .timeout_ms = config->timeout_ms,
         .ops_in_flight = config->ops_in_flight,
         .tuning = parent->tuning,
+        .ranks_per_core = parent->ranks_per_core,
         .parent = parent,
         .parent_ranks = parent_ranks,
     };

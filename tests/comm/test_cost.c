@@ -375,6 +375,32 @@ static void test_choice_follows_the_rates(void **state)
     free(grouping);
 }
 
+/* Four ranks on two cores: what has one hop, as long as it copies little. */
+static void test_choice_follows_the_ranks_of_a_core(void **state)
+{
+    static const wefti_tuning tuning = {0};
+    static const struct {
+        int ranks_per_core;
+        size_t bytes;
+        const char *chosen;
+    } wanted[] = {{0, 8 << 10, "direct"},   {1, 8 << 10, "direct"},
+                  {2, 8 << 10, "exchange"}, {2, 32 << 10, "exchange"},
+                  {2, 128 << 10, "direct"}, {8, 64 << 10, "exchange"},
+                  {8, 1024 << 10, "direct"}};
+    (void)state;
+    for (size_t i = 0; i < WEFTI_COUNT_OF(wanted); i++) {
+        const wefti_scope scope = {.tuning = &tuning,
+                                   .nranks = 4,
+                                   .ranks_per_core = wanted[i].ranks_per_core};
+        const weft_op op = {.collective = WEFT_COLLECTIVE_ALLREDUCE,
+                            .dtype = WEFT_DTYPE_F32,
+                            .count = wanted[i].bytes / sizeof(float)};
+        const wefti_role role = wefti_role_of(op.collective, op.dtype, 0, 0);
+        const wefti_choice choice = wefti_select(&scope, &op, &role);
+        assert_string_equal(wefti_choice_text(&choice), wanted[i].chosen);
+    }
+}
+
 static void test_figures_have_two_digits(void **state)
 {
     static const int64_t rounded[][2] = {{-5, 1},
@@ -442,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_choice_alltoall_small_parts_in_two_hops),
         cmocka_unit_test(test_choice_of_v_forms_same_for_any_count),
         cmocka_unit_test(test_choice_follows_the_rates),
+        cmocka_unit_test(test_choice_follows_the_ranks_of_a_core),
         cmocka_unit_test(test_figures_have_two_digits),
         cmocka_unit_test(test_cost_of_an_algorithm_alone),
     };

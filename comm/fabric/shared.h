@@ -297,10 +297,10 @@ typedef enum wefti_leave {
  * all_completed  of a host's lowest rank, comm/net/rounds.c: what all ranks
  *              have completed
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
- * ranks_per_core  of its domain, as it has counted; of a world's lowest rank,
- *              likewise before their first operation: alone
  * host_only    its end of the communicator has no memory that only a device
  *              reads; stored before the ranks' first operation: alone
+ * ranks_per_core  of a world: as it has counted; stored before that, too, and
+ *              all take rank 0's: alone
  */
 typedef struct wefti_rank_page {
     _Alignas(128) wefti_doorbell bell; /* the world's is the rank's */

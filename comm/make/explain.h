@@ -55,7 +55,7 @@ int wefti_comm_rails(const weft_comm *comm);
  * its sender's buffer. */
 const char *wefti_comm_staged_why(weft_comm *comm);
 
-/* Whether those in a weft_mem of comm are not, all the same. */
+/* Whether those in a weft_mem of comm are read there, all the same. */
 bool wefti_comm_reads_mapped(weft_comm *comm);
 
 /* Whether this rank's host, as far as it can see, has more ranks than cores. */

@@ -17,7 +17,7 @@ enum {
     /* Below, a reduction whose sources are other processes' stages them: the
      * copy before it would cost as much. */
     REDUCE_LEAST_BYTES = 2 << 20,
-    /* Below, a copy to staging costs less than waiting until all have read. */
+    /* Here loads take as long as staging; at twice of it they take less. */
     MAPPED_LEAST_BYTES = 4 << 10,
     /* Of one element of a reduction, that a list has room for. */
     REDUCE_SOURCES_MOST = 1 + WEFTI_BOUNCES
@@ -80,7 +80,8 @@ static bool is_mapped(const weft_comm *comm, const void *bytes_at, size_t bytes)
            wefti_mapped_locate(comm->fabric.mapped, bytes_at, bytes, &offset);
 }
 
-/* Whether waiting for its readers is no new promise of its peers', and pays. */
+/* Whether it pays, and op may wait for its readers: it needs their part in it
+ * anyway, or would wait for room. */
 static bool suits_loads(const weft_comm *comm, const wefti_op *op)
 {
     return ((op->role.receives && !op->role.shape->rooted &&

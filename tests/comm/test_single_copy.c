@@ -108,6 +108,15 @@ static void test_all_operations_read_in_place_exact(void **state)
     run_everywhere(true);
 }
 
+/* It writes over what it has sent in place only. */
+static void test_exchange_read_in_place_exact(void **state)
+{
+    (void)state;
+    setenv("WEFT_ALGO", "all_reduce:exchange", 1);
+    run_everywhere(true);
+    unsetenv("WEFT_ALGO");
+}
+
 static void test_all_operations_forbidden_are_staged(void **state)
 {
     (void)state;
@@ -319,6 +328,7 @@ int main(void)
         cmocka_unit_test(test_read_of_another_process_is_refused),
         cmocka_unit_test(test_setting_neither_on_nor_off_is_refused),
         cmocka_unit_test(test_all_operations_read_in_place_exact),
+        cmocka_unit_test(test_exchange_read_in_place_exact),
         cmocka_unit_test(test_all_operations_forbidden_are_staged),
         cmocka_unit_test(test_one_rank_may_not_read_all_stage),
         cmocka_unit_test(test_reading_refused_later_is_a_named_fault),

@@ -96,6 +96,15 @@ class WeftPerf(unittest.TestCase):
                 self.check_row(row, op, 3)
                 self.assertTrue(row["plan"])
 
+    def test_every_op_in_shared_memory_is_right(self):
+        for op in OPS:
+            if op in PUTS or op == "barrier":
+                continue
+            for row in rows_of([PERF, op, "--sizes", "4,300001", "-n", "3",
+                                "--registered"], threads=3):
+                self.check_row(row, op, 3)
+                self.assertTrue(row["registered"])
+
     def test_every_op_in_place_is_right(self):
         for op in IN_PLACE:
             for row in rows_of([PERF, op, "--sizes", "4,70001", "-n", "3",

@@ -44,6 +44,7 @@ struct CUdevResourceDesc_st;
     X(CUDA_ERROR_NOT_READY, 600)                                               \
     X(CUDA_ERROR_ILLEGAL_ADDRESS, 700)                                         \
     X(CUDA_ERROR_LAUNCH_TIMEOUT, 702)                                          \
+    X(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, 704)                             \
     X(CUDA_ERROR_CONTEXT_IS_DESTROYED, 709)                                    \
     X(CUDA_ERROR_ASSERT, 710)                                                  \
     X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712)                          \
@@ -186,6 +187,8 @@ typedef struct wefti_cuda_resource {
     X(cuDevicePrimaryCtxRetain, 7000, 1,                                       \
       (struct CUctx_st * *context, int device))                                \
     X(cuDevicePrimaryCtxRelease, 11000, 1, (int device))                       \
+    X(cuCtxEnablePeerAccess, 4000, 1,                                          \
+      (struct CUctx_st * context, unsigned flags))                             \
     X(cuCtxPushCurrent, 4000, 1, (struct CUctx_st * context))                  \
     X(cuCtxPopCurrent, 4000, 1, (struct CUctx_st * *context))                  \
     X(cuCtxGetStreamPriorityRange, 5050, 1, (int *least, int *greatest))       \

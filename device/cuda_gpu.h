@@ -193,6 +193,7 @@ weft_status wefti_cuda_mem_query(weft_device *device, const void *pointer,
 weft_status wefti_cuda_mem_register(weft_device *device, void *pointer,
                                     size_t bytes);
 void wefti_cuda_mem_unregister(weft_device *device, void *pointer);
+weft_status wefti_cuda_mem_reach(weft_device *device, int index);
 weft_status wefti_cuda_mem_export(weft_device *device, const void *pointer,
                                   weft_export *out);
 weft_status wefti_cuda_mem_import(weft_device *device, const weft_export *given,
@@ -209,7 +210,6 @@ weft_status wefti_cuda_stream_launch(weft_stream *stream,
 weft_status wefti_cuda_stream_mark(weft_stream *stream, const wefti_mark *marks,
                                    size_t count);
 weft_status wefti_cuda_stream_drain(weft_stream *stream);
-bool wefti_cuda_stream_stand(weft_stream *stream, wefti_stream_stand *out);
 weft_status wefti_cuda_event_create(weft_device *device, weft_event **out);
 void wefti_cuda_event_destroy(weft_event *event);
 weft_status wefti_cuda_event_post(weft_event *event, weft_stream *stream);

@@ -5,7 +5,8 @@
  * What cuMemAlloc gave goes by a handle of 64 bytes, which stands for the whole
  * allocation: an export says where in it the pointer is. Exportable memory goes
  * by a file descriptor. An allocation is opened once in this process however
- * often it is imported, and closed with the last import of it.
+ * often it is imported, and closed with the last import of it. Importing lets
+ * kernels access another GPU's memory; within a process that is asked for.
  */
 #include "base/error.h"
 #include "device/cuda_gpu.h"
@@ -250,4 +251,33 @@ bool wefti_cuda_mem_unimport(weft_device *device, void *pointer)
     }
     pthread_mutex_unlock(&gpu->imports->lock);
     return known;
+}
+
+/* One way, and for as long as both contexts live. */
+static weft_status enable_peer(wefti_cuda_gpu *gpu, struct CUctx_st *peer)
+{
+    weft_status status = wefti_cuda_enter(gpu);
+    if (status < 0) {
+        return status;
+    }
+    const int result = gpu->api->cuCtxEnablePeerAccess(peer, 0);
+    if (result != WEFTI_CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) {
+        status = wefti_cuda_check(gpu, result, "cuCtxEnablePeerAccess");
+    }
+    wefti_cuda_leave(gpu);
+    return status;
+}
+
+weft_status wefti_cuda_mem_reach(weft_device *device, int index)
+{
+    wefti_cuda_gpu *peer;
+    if (index == device->index) {
+        return WEFT_OK;
+    }
+    weft_status status = wefti_cuda_gpu_open(index, &peer);
+    if (status == WEFT_OK) {
+        status = enable_peer(wefti_cuda_gpu_of(device), peer->context);
+        wefti_cuda_gpu_close(peer);
+    }
+    return status;
 }

@@ -94,7 +94,7 @@ weft_status wefti_cuda_stream_create(weft_device *device,
     if (status < 0) {
         goto err_leave;
     }
-    status = wefti_holds_create(device, &stream->holds);
+    status = wefti_holds_create(device, &stream->base, &stream->holds);
     if (status < 0) {
         goto err_give_back;
     }
@@ -219,9 +219,4 @@ void wefti_cuda_stream_destroy(weft_stream *base)
     wefti_cuda_green_drop(gpu, stream->green);
     pthread_mutex_destroy(&stream->lock);
     free(stream);
-}
-
-bool wefti_cuda_stream_stand(weft_stream *stream, wefti_stream_stand *out)
-{
-    return wefti_holds_get_stand(wefti_cuda_stream_of(stream)->holds, out);
 }

@@ -59,6 +59,8 @@ typedef struct wefti_launch {
  * mem_free        what mem_alloc gave; false: it is not, and nothing happened.
  * mem_query       all of *out but size_bytes.
  * mem_register, mem_unregister    or NULL: nothing needs to be done.
+ * mem_reach       lets kernels of the device access memory of another of its
+ *                 kind that this process has open; or NULL: they can.
  * mem_export, mem_import, mem_unimport    or NULL: no WEFT_CAP_IPC. unimport is
  *                 false as mem_free is.
  * stream_create   config is checked and of this version; native is NULL where
@@ -95,6 +97,7 @@ typedef struct wefti_device_table {
     weft_status (*mem_register)(weft_device *device, void *pointer,
                                 size_t bytes);
     void (*mem_unregister)(weft_device *device, void *pointer);
+    weft_status (*mem_reach)(weft_device *device, int index);
     weft_status (*mem_export)(weft_device *device, const void *pointer,
                               weft_export *out);
     weft_status (*mem_import)(weft_device *device, const weft_export *given,
@@ -114,7 +117,8 @@ typedef struct wefti_device_table {
     weft_status (*stream_mark)(weft_stream *stream, const wefti_mark *marks,
                                size_t count);
     weft_status (*stream_drain)(weft_stream *stream);
-    bool (*stream_stand)(weft_stream *stream, wefti_stream_stand *out);
+    bool (*stream_stand)(weft_device *device, weft_stream *stream,
+                         wefti_stream_stand *out);
     void *(*stream_get_native)(const weft_stream *stream);
     int (*stream_get_sms)(const weft_stream *stream);
 
@@ -147,11 +151,13 @@ bool wefti_device_is_same(const weft_device *one, const weft_device *other);
 bool wefti_device_can(const weft_device *device, uint32_t caps);
 
 /*
- * Whether the stream stands waiting at a gate now, and at which. Of a device
- * that does not notify: the first gate that it has not passed and that is not
- * raised, though work before it may still be running.
+ * Whether a stream of device stands waiting at a gate now, and at which. Of a
+ * device that does not notify: the first gate that it has not passed and that
+ * is not raised, though work before it may still be running; and the stream may
+ * have been destroyed meanwhile: then it stands nowhere.
  */
-bool wefti_stream_get_stand(weft_stream *stream, wefti_stream_stand *stand_out);
+bool wefti_stream_get_stand(weft_device *device, weft_stream *stream,
+                            wefti_stream_stand *stand_out);
 
 /*
  * wefti_stream_mark - signals and waits, in this order, all or none; count is
@@ -180,6 +186,14 @@ WEFT_NODISCARD weft_status wefti_stream_launch(weft_stream *stream,
 bool wefti_device_owns(weft_device *device, const void *pointer);
 
 /*
+ * wefti_device_reach - let kernels of a device access the memory of another of
+ * its kind, by its index, that this process has open.
+ *
+ * Returns     OK | ERR_UNSUPPORTED: they can not | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_device_reach(weft_device *device, int index);
+
+/*
  * wefti_gate_watcher - call woken(context) after each signal that raises a
  * gate, in the signalling thread; it must be short and may not block. Signals
  * of a stream whose device does not notify call nobody: look then.
@@ -204,6 +218,20 @@ typedef struct wefti_gate_watcher {
 
 void wefti_gate_watch(weft_gate *gate, wefti_gate_watcher *watcher);
 void wefti_gate_unwatch(weft_gate *gate, wefti_gate_watcher *watcher);
+
+/*
+ * wefti_gate_create_at - weft_gate_create with words that are there already and
+ * stay the caller's, known to the device (weft_device_register) until after the
+ * gate's end: in memory of several processes, each with a gate of its own
+ * there. None of these sees another's failure or watchers.
+ */
+WEFT_NODISCARD weft_status wefti_gate_create_at(weft_device *device,
+                                                _Atomic uint64_t *words,
+                                                size_t chunks,
+                                                weft_gate **gate_out);
+
+/* Whether a stream has not been seen to be past all its marks of the gate. */
+bool wefti_gate_is_held(const weft_gate *gate);
 
 size_t wefti_gate_get_chunks(const weft_gate *gate);
 weft_device *wefti_gate_get_device(const weft_gate *gate);

@@ -13,6 +13,7 @@
  */
 #include "device/cuda.h"
 #include "device/cuda_gpu.h"
+#include "device/holds.h"
 
 static weft_status cuda_open(weft_device *device, int index)
 {
@@ -68,6 +69,7 @@ const wefti_device_table wefti_device_cuda = {
     .mem_query = wefti_cuda_mem_query,
     .mem_register = wefti_cuda_mem_register,
     .mem_unregister = wefti_cuda_mem_unregister,
+    .mem_reach = wefti_cuda_mem_reach,
     .mem_export = wefti_cuda_mem_export,
     .mem_import = wefti_cuda_mem_import,
     .mem_unimport = wefti_cuda_mem_unimport,
@@ -77,7 +79,7 @@ const wefti_device_table wefti_device_cuda = {
     .stream_launch = wefti_cuda_stream_launch,
     .stream_mark = wefti_cuda_stream_mark,
     .stream_drain = wefti_cuda_stream_drain,
-    .stream_stand = wefti_cuda_stream_stand,
+    .stream_stand = wefti_holds_find_stand,
     .stream_get_native = cuda_stream_get_native,
     .stream_get_sms = cuda_stream_get_sms,
     .event_create = wefti_cuda_event_create,

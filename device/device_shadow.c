@@ -9,6 +9,7 @@
  */
 #include "base/error.h"
 #include "base/settings.h"
+#include "device/holds.h"
 #include "device/host_stream.h"
 #include "device/shadow_unit.h"
 
@@ -110,7 +111,7 @@ const wefti_device_table wefti_device_shadow = {
     .stream_copy = wefti_shadow_stream_copy,
     .stream_mark = wefti_shadow_stream_mark,
     .stream_drain = wefti_shadow_stream_drain,
-    .stream_stand = wefti_shadow_stream_stand,
+    .stream_stand = wefti_holds_find_stand,
     .event_create = wefti_shadow_event_create,
     .event_destroy = wefti_shadow_event_destroy,
     .event_post = wefti_shadow_event_post,

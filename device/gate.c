@@ -84,6 +84,32 @@ void wefti_gate_free_spares(weft_device *device)
     }
 }
 
+/* words: the caller's; NULL: the device gives some. */
+static weft_status create(weft_device *device, _Atomic uint64_t *words,
+                          size_t chunks, weft_gate **gate_out)
+{
+    weft_gate *gate = take_spare(device);
+    if (!gate && !(gate = make_gate(device))) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a gate");
+    }
+    weft_status status = WEFT_OK;
+    gate->words = words;
+    gate->lent = words != NULL;
+    if (!words) {
+        status = device->table->gate_words(device, chunks, &gate->words);
+    }
+    if (status < 0) {
+        put_spare(gate);
+        return status;
+    }
+    atomic_store(&gate->failure, WEFT_OK);
+    atomic_store(&gate->users, 1);
+    gate->chunks = chunks;
+    wefti_device_count(device, 1);
+    *gate_out = gate;
+    return WEFT_OK;
+}
+
 weft_status weft_gate_create(weft_device *device, size_t chunks,
                              weft_gate **gate_out)
 {
@@ -96,22 +122,18 @@ weft_status weft_gate_create(weft_device *device, size_t chunks,
     if (chunks == 0) {
         return wefti_error(WEFT_ERR_INVALID, "chunks 0: allowed is 1 or more");
     }
-    weft_gate *gate = take_spare(device);
-    if (!gate && !(gate = make_gate(device))) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a gate");
-    }
-    weft_status status =
-        device->table->gate_words(device, chunks, &gate->words);
-    if (status < 0) {
-        put_spare(gate);
-        return status;
-    }
-    atomic_store(&gate->failure, WEFT_OK);
-    atomic_store(&gate->users, 1);
-    gate->chunks = chunks;
-    wefti_device_count(device, 1);
-    *gate_out = gate;
-    return WEFT_OK;
+    return create(device, NULL, chunks, gate_out);
+}
+
+weft_status wefti_gate_create_at(weft_device *device, _Atomic uint64_t *words,
+                                 size_t chunks, weft_gate **gate_out)
+{
+    return create(device, words, chunks, gate_out);
+}
+
+bool wefti_gate_is_held(const weft_gate *gate)
+{
+    return atomic_load(&gate->users) > 1;
 }
 
 void wefti_gate_hold(weft_gate *gate)
@@ -127,7 +149,9 @@ void wefti_gate_drop(weft_gate *gate)
     weft_device *device = gate->device;
     WEFTI_ASSERT(atomic_load(&gate->watched) == 0);
     pthread_mutex_lock(&gate->lock); /* wefti_gate_fail may be at the words */
-    device->table->gate_words_free(device, gate->words);
+    if (!gate->lent) {
+        device->table->gate_words_free(device, gate->words);
+    }
     gate->words = NULL;
     gate->chunks = 0;
     pthread_mutex_unlock(&gate->lock);

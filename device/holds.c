@@ -56,13 +56,15 @@ static weft_status grow(wefti_holds *holds)
     return WEFT_OK;
 }
 
-weft_status wefti_holds_create(weft_device *device, wefti_holds **holds_out)
+weft_status wefti_holds_create(weft_device *device, const weft_stream *stream,
+                               wefti_holds **holds_out)
 {
     wefti_holds *holds = calloc(1, sizeof(*holds));
     if (!holds) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a stream");
     }
     holds->device = device;
+    holds->stream = stream;
     weft_status status = grow(holds);
     if (status == WEFT_OK) {
         status = device->table->gate_words(device, 1, &holds->passed);
@@ -219,7 +221,7 @@ weft_status wefti_holds_get_error(wefti_holds *holds)
     return status;
 }
 
-bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out)
+static bool get_stand(wefti_holds *holds, wefti_stream_stand *out)
 {
     bool stands = false;
     pthread_mutex_lock(&holds->lock);
@@ -234,6 +236,19 @@ bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out)
         }
     }
     pthread_mutex_unlock(&holds->lock);
+    return stands;
+}
+
+bool wefti_holds_find_stand(weft_device *device, weft_stream *stream,
+                            wefti_stream_stand *out)
+{
+    pthread_mutex_lock(&device->holds_lock);
+    wefti_holds *holds = device->holds;
+    while (holds && (holds->abandoned || holds->stream != stream)) {
+        holds = holds->next;
+    }
+    const bool stands = holds && get_stand(holds, out);
+    pthread_mutex_unlock(&device->holds_lock);
     return stands;
 }
 

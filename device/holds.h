@@ -31,9 +31,10 @@ typedef struct wefti_holds {
     struct wefti_holds *next; /* of the device */
     struct wefti_holds *next_of_all;
     weft_device *device;
-    _Atomic uint64_t *passed; /* what the stream stores: number of a batch */
-    pthread_mutex_t lock;     /* guards what follows */
-    wefti_hold *ring;         /* [capacity], a power of two */
+    const weft_stream *stream; /* to compare */
+    _Atomic uint64_t *passed;  /* what the stream stores: number of a batch */
+    pthread_mutex_t lock;      /* guards what follows */
+    wefti_hold *ring;          /* [capacity], a power of two */
     size_t capacity;
     uint64_t first, end; /* marks ever let go, and ever added */
     uint64_t batches;    /* number of the last batch */
@@ -43,6 +44,7 @@ typedef struct wefti_holds {
 } wefti_holds;
 
 WEFT_NODISCARD weft_status wefti_holds_create(weft_device *device,
+                                              const weft_stream *stream,
                                               wefti_holds **holds_out);
 
 /* Gives it up: freed now, or by whoever looks when the stream has passed all
@@ -71,7 +73,9 @@ bool wefti_holds_are_passed(wefti_holds *holds);
 /* OK, or the first error, which becomes this thread's. */
 weft_status wefti_holds_get_error(wefti_holds *holds);
 
-bool wefti_holds_get_stand(wefti_holds *holds, wefti_stream_stand *out);
+/* The table's stream_stand: of those of the device that are not given up. */
+bool wefti_holds_find_stand(weft_device *device, weft_stream *stream,
+                            wefti_stream_stand *out);
 
 /* Fails all gates that streams of the device still hold: what was to raise them
  * will not, and the threads that wait at them return the error. */

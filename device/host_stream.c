@@ -437,8 +437,10 @@ weft_status wefti_host_stream_drain(weft_stream *base)
                             : wefti_error(error, "%s", stream->error_text);
 }
 
-bool wefti_host_stream_stand(weft_stream *base, wefti_stream_stand *out)
+bool wefti_host_stream_stand(weft_device *device, weft_stream *base,
+                             wefti_stream_stand *out)
 {
+    (void)device;
     host_stream *stream = of(base);
     pthread_mutex_lock(&stream->lock);
     const uint64_t done = atomic_load(&stream->done);

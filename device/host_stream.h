@@ -20,7 +20,8 @@ weft_status wefti_host_stream_call(weft_stream *stream, void (*call)(void *),
 weft_status wefti_host_stream_mark(weft_stream *stream, const wefti_mark *marks,
                                    size_t count);
 weft_status wefti_host_stream_drain(weft_stream *stream);
-bool wefti_host_stream_stand(weft_stream *stream, wefti_stream_stand *out);
+bool wefti_host_stream_stand(weft_device *device, weft_stream *stream,
+                             wefti_stream_stand *out);
 
 /* A signal that leaves in *time_out when it was raised; stays until then. */
 weft_status wefti_host_stream_signal_timed(weft_stream *stream, weft_gate *gate,

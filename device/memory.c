@@ -125,6 +125,12 @@ void weft_device_unregister(weft_device *device, void *pointer)
     }
 }
 
+weft_status wefti_device_reach(weft_device *device, int index)
+{
+    return device->table->mem_reach ? device->table->mem_reach(device, index)
+                                    : WEFT_OK;
+}
+
 static weft_status check_ipc(const weft_device *device)
 {
     return wefti_device_can(device, WEFT_CAP_IPC)

@@ -83,12 +83,13 @@ struct weft_gate {
     size_t chunks;           /* 0: destroyed */
     _Atomic size_t users;    /* its owner, and what streams still hold of it */
     _Atomic uint64_t *words; /* shared with the device */
-    _Atomic int failure;     /* weft_status; written before the words rise */
-    char failure_text[256];  /* written before failure, under the lock */
-    wefti_doorbell bell;     /* host threads that sleep until a signal */
-    _Atomic size_t watched;  /* length of watchers; signallers peek at it */
-    pthread_mutex_t lock;    /* guards all below */
-    pthread_cond_t left;     /* a pass has returned from a watcher */
+    bool lent;              /* by who made the gate; see wefti_gate_create_at */
+    _Atomic int failure;    /* weft_status; written before the words rise */
+    char failure_text[256]; /* written before failure, under the lock */
+    wefti_doorbell bell;    /* host threads that sleep until a signal */
+    _Atomic size_t watched; /* length of watchers; signallers peek at it */
+    pthread_mutex_t lock;   /* guards all below */
+    pthread_cond_t left;    /* a pass has returned from a watcher */
     wefti_gate_watcher *watchers;
     wefti_gate_pass *passes;
     weft_gate *next_spare;

@@ -104,7 +104,7 @@ weft_status wefti_shadow_stream_create(weft_device *device,
     wefti_doorbell_init(&stream->empty);
     weft_status status = grow(stream);
     if (status == WEFT_OK) {
-        status = wefti_holds_create(device, &stream->holds);
+        status = wefti_holds_create(device, &stream->base, &stream->holds);
     }
     if (status == WEFT_OK) {
         status = join_unit(stream);
@@ -222,9 +222,4 @@ weft_status wefti_shadow_stream_mark(weft_stream *base, const wefti_mark *marks,
         wefti_holds_cancel(holds);
     }
     return status;
-}
-
-bool wefti_shadow_stream_stand(weft_stream *stream, wefti_stream_stand *out)
-{
-    return wefti_holds_get_stand(of(stream)->holds, out);
 }

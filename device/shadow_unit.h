@@ -148,7 +148,6 @@ weft_status wefti_shadow_stream_copy(weft_stream *stream, void *dst,
 weft_status wefti_shadow_stream_mark(weft_stream *stream,
                                      const wefti_mark *marks, size_t count);
 weft_status wefti_shadow_stream_drain(weft_stream *stream);
-bool wefti_shadow_stream_stand(weft_stream *stream, wefti_stream_stand *out);
 
 /* Queues all of items or none; the caller holds the unit's lock. */
 WEFT_NODISCARD weft_status wefti_shadow_push_locked(

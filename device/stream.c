@@ -141,9 +141,10 @@ weft_device *wefti_stream_get_device(const weft_stream *stream)
     return stream->device;
 }
 
-bool wefti_stream_get_stand(weft_stream *stream, wefti_stream_stand *stand_out)
+bool wefti_stream_get_stand(weft_device *device, weft_stream *stream,
+                            wefti_stream_stand *stand_out)
 {
-    return stream->device->table->stream_stand(stream, stand_out);
+    return device->table->stream_stand(device, stream, stand_out);
 }
 
 weft_status weft_stream_wait(weft_stream *stream)

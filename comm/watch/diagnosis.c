@@ -313,7 +313,8 @@ static void note_stream(weft_comm *comm, const wefti_request *request)
 {
     const wefti_title title = request->kind->describe(comm, request);
     wefti_wait_record found = {.signature = title.kind, .number = title.number};
-    wefti_waits_note_stream(comm, request->ticket->stream, &found);
+    wefti_waits_note_stream(comm, wefti_gate_get_device(request->ticket->start),
+                            request->ticket->stream, &found);
 }
 
 const wefti_watch wefti_diagnosis = {.stalled = ask_why, .stands = note_stream};

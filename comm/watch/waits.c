@@ -120,8 +120,8 @@ static bool is_own_gate(const wefti_engine *engine, const weft_gate *gate)
     return false;
 }
 
-void wefti_waits_note_stream(weft_comm *comm, weft_stream *stream,
-                             wefti_wait_record *found)
+void wefti_waits_note_stream(weft_comm *comm, weft_device *device,
+                             weft_stream *stream, wefti_wait_record *found)
 {
     const int64_t now_ns = wefti_clock_coarse_ns();
     wefti_stream_stand stand;
@@ -129,7 +129,7 @@ void wefti_waits_note_stream(weft_comm *comm, weft_stream *stream,
         return;
     }
     comm->stream_look_ns = now_ns;
-    const bool at_gate = wefti_stream_get_stand(stream, &stand);
+    const bool at_gate = wefti_stream_get_stand(device, stream, &stand);
     if (at_gate && is_own_gate(comm->engine, stand.gate)) {
         return;
     }

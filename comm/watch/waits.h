@@ -71,8 +71,8 @@ void wefti_waits_note(weft_comm *comm, const void *wait,
 
 /* This rank's stream has not come to an operation of comm: noted now and then.
  * found: kind, signature, number. Lock held. */
-void wefti_waits_note_stream(weft_comm *comm, weft_stream *stream,
-                             wefti_wait_record *found);
+void wefti_waits_note_stream(weft_comm *comm, weft_device *device,
+                             weft_stream *stream, wefti_wait_record *found);
 
 /* What rank waits in; false: it does not, or nothing is known. Threads: any. */
 bool wefti_waits_get(weft_comm *comm, int rank, int64_t fresh_ns,

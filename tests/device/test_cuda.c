@@ -335,13 +335,13 @@ static void check_epochs(void *arg)
     CHECK_WEFT(weft_gate_wait(gate, 1, 7, stream));
     CHECK_WEFT(weft_gate_signal(gate, 2, 9, stream));
     CHECK_WEFT(weft_gate_signal(gate, 1, 6, NULL));
-    CHECK(wefti_stream_get_stand(stream, &stand));
+    CHECK(wefti_stream_get_stand(device, stream, &stand));
     CHECK(stand.gate == gate && stand.chunk == 1 && stand.epoch == 7);
     CHECK(weft_gate_test(gate, 2, 9) == WEFT_INPROGRESS);
     CHECK_WEFT(weft_gate_signal(gate, 1, 8, NULL));
     CHECK_WEFT(weft_gate_wait(gate, 2, 9, NULL));
     CHECK_WEFT(weft_stream_wait(stream));
-    CHECK(!wefti_stream_get_stand(stream, &stand));
+    CHECK(!wefti_stream_get_stand(device, stream, &stand));
     weft_stream_destroy(stream);
     weft_gate_destroy(gate);
     close_cuda(device);

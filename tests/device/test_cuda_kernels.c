@@ -199,6 +199,46 @@ static void test_cuda_kernels_run_on_a_part_of_the_gpu(void **state)
     in_child(check_part, NULL, NULL);
 }
 
+/* Memory of another GPU of this process, which is asked for once or often. */
+static void check_other(void *arg)
+{
+    (void)arg;
+    bench on = open_bench();
+    weft_device *other = open_cuda(1);
+    weft_stream *its = make_stream(other);
+    char *far = make_memory(other, WEFT_MEMORY_DEVICE, ELEMS);
+    CHECK_WEFT(weft_device_copy(other, far, on.host[1], ELEMS, its));
+    CHECK_WEFT(weft_stream_wait(its));
+    CHECK_WEFT(wefti_device_reach(on.device, 0));
+    CHECK_WEFT(wefti_device_reach(on.device, 1));
+    CHECK_WEFT(wefti_device_reach(on.device, 1));
+    const wefti_copy_args args = {on.memory[0], far, ELEMS};
+    run(&on, "copy", "bytes", &args, sizeof(args));
+    compare(&on, on.memory[0], on.host[1], ELEMS);
+    weft_stream_destroy(its);
+    weft_device_free(other, far);
+    close_cuda(other);
+    close_bench(&on);
+}
+
+static void check_no_other(void *arg)
+{
+    (void)arg;
+    weft_device *device = open_cuda(0), *other = open_cuda(1);
+    CHECK(wefti_device_reach(device, 1) == WEFT_ERR_UNSUPPORTED);
+    CHECK(strstr(weft_error_text(), "cuCtxEnablePeerAccess") != NULL);
+    close_cuda(other);
+    close_cuda(device);
+}
+
+static void test_cuda_kernels_reach_another_gpu(void **state)
+{
+    (void)state;
+    in_child(check_other, NULL, "WEFT_FAKE_GPU_COUNT", "2", NULL);
+    in_child(check_no_other, NULL, "WEFT_FAKE_GPU_COUNT", "2",
+             "WEFT_FAKE_GPU_NO_PEER", "1", NULL);
+}
+
 #ifdef TEST_BUILT
 /* The file that this build has made lies where it is looked for. */
 static void check_built(void *arg)
@@ -222,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_cuda_kernels_cast_as_the_host),
         cmocka_unit_test(test_cuda_kernels_pack_and_copy_as_the_host),
         cmocka_unit_test(test_cuda_kernels_run_on_a_part_of_the_gpu),
+        cmocka_unit_test(test_cuda_kernels_reach_another_gpu),
 #ifdef TEST_BUILT
         cmocka_unit_test(test_cuda_kernels_of_the_build_are_found),
 #endif

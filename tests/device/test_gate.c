@@ -298,6 +298,42 @@ static void test_gate_made_anew_has_forgotten_the_failure(void **state)
     weft_gate_destroy(gate);
 }
 
+/* As two processes have them in memory that they share. */
+static void test_gates_at_one_place_signal_each_other_fail_apart(void **state)
+{
+    weft_device *device = *state;
+    weft_gate *one, *other;
+    void *room = NULL;
+    weft_stream *stream = make_stream(device);
+    ok(weft_device_alloc_kind(device, WEFT_MEMORY_PINNED, 64, &room));
+    _Atomic uint64_t *words = room;
+    atomic_store(&words[0], 0);
+    atomic_store(&words[1], 0);
+    const size_t objects = atomic_load(&device->objects);
+    ok(wefti_gate_create_at(device, words, 2, &one));
+    ok(wefti_gate_create_at(device, words, 2, &other));
+    assert_false(wefti_gate_is_held(one));
+    ok(weft_gate_wait(one, 1, 3, stream));
+    ok(weft_gate_signal(other, 0, 7, stream));
+    assert_int_equal(weft_gate_test(other, 1, 3), WEFT_INPROGRESS);
+    assert_int_equal(atomic_load(&words[0]), 0);
+    atomic_store(&words[1], 3); /* nobody is told */
+    ok(weft_gate_signal(one, 1, 4, NULL));
+    ok(weft_stream_wait(stream));
+    assert_int_equal(atomic_load(&words[0]), 7);
+    ok(weft_gate_wait(one, 0, 7, NULL));
+    wefti_gate_fail(one, WEFT_ERR_PEER, "rank 3 has died");
+    assert_int_equal(weft_gate_test(one, 0, 9), WEFT_ERR_PEER);
+    ok(weft_gate_test(other, 0, 9)); /* raised, and no error of its own */
+    weft_gate_destroy(one);
+    weft_gate_destroy(other);
+    while (atomic_load(&device->objects) != objects) {
+        (void)!weft_stream_wait(stream); /* it lets go of both */
+    }
+    weft_stream_destroy(stream);
+    weft_device_free(device, room);
+}
+
 static void test_gate_misused_refuses(void **state)
 {
     weft_device *device = *state, *other;
@@ -339,6 +375,7 @@ int main(int argc, char **argv)
         EACH(test_gate_failed_releases_host_waiters),
         EACH(test_gate_failed_lets_streams_drain_with_its_error),
         EACH(test_gate_made_anew_has_forgotten_the_failure),
+        EACH(test_gates_at_one_place_signal_each_other_fail_apart),
         EACH(test_gate_misused_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,15 +70,15 @@ static void test_shadow_gates_live_until_the_stream_has_passed(void **state)
     weft_gate *hold = make_gate(device, 1), *other = make_gate(device, 2);
     const size_t objects = atomic_load(&device->objects);
     wefti_stream_stand stand;
-    assert_false(wefti_stream_get_stand(stream, &stand));
+    assert_false(wefti_stream_get_stand(device, stream, &stand));
     ok(weft_gate_signal(other, 0, 1, stream));
     ok(weft_gate_wait(hold, 0, 4, stream));
     ok(weft_gate_wait(other, 0, 1, stream));
     ok(weft_gate_signal(other, 1, 1, stream));
     weft_gate_destroy(other); /* what is queued still needs it */
-    assert_true(wefti_stream_get_stand(stream, &stand));
+    assert_true(wefti_stream_get_stand(device, stream, &stand));
     while (stand.gate != hold) { /* until the first signal has been */
-        assert_true(wefti_stream_get_stand(stream, &stand));
+        assert_true(wefti_stream_get_stand(device, stream, &stand));
     }
     assert_int_equal(stand.epoch, 4);
     let_run(device);
@@ -86,8 +86,13 @@ static void test_shadow_gates_live_until_the_stream_has_passed(void **state)
     ok(weft_gate_signal(hold, 0, 4, NULL));
     ok(weft_stream_wait(stream));
     assert_int_equal(atomic_load(&device->objects), objects - 1);
-    assert_false(wefti_stream_get_stand(stream, &stand));
+    assert_false(wefti_stream_get_stand(device, stream, &stand));
+    ok(weft_gate_wait(hold, 0, 5, stream));
+    assert_true(wefti_stream_get_stand(device, stream, &stand));
+    ok(weft_gate_signal(hold, 0, 5, NULL));
     weft_stream_destroy(stream);
+    /* Who saw it stand may ask once more. */
+    assert_false(wefti_stream_get_stand(device, stream, &stand));
     weft_gate_destroy(hold);
 }
 

@@ -364,7 +364,7 @@ struct weft_comm {
     wefti_ticket *tickets_free;
 
     wefti_twin *twin;   /* NULL: NCCL carries nothing out */
-    char twin_why[200]; /* why not, where it was asked for */
+    char route_why[200]; /* why not, where it was asked for */
 
     struct wefti_copies *copies;        /* NULL: the host reads all memory */
     const struct wefti_mem_op *fetcher; /* its put's bytes are being fetched */

@@ -18,7 +18,7 @@ typedef enum wefti_purpose {
     WEFTI_PURPOSE_MEM_CREATE,
     WEFTI_PURPOSE_MEM_REGISTER,
     WEFTI_PURPOSE_REDOP,
-    WEFTI_PURPOSE_NCCL,
+    WEFTI_PURPOSE_ROUTE,
     WEFTI_PURPOSE_PUT, /* these three only ever in wefti_wait_record */
     WEFTI_PURPOSE_SIGNAL,
     WEFTI_PURPOSE_WAIT,

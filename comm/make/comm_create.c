@@ -19,8 +19,8 @@
 #include "comm/make/hosts.h"
 #include "comm/make/hosts_trade.h"
 #include "comm/make/net_measure.h"
+#include "comm/make/route_join.h"
 #include "comm/make/single_copy.h"
-#include "comm/make/twin_join.h"
 #include "comm/net/net.h"
 #include "comm/oob/bootstrap.h"
 #include "comm/post/post.h"
@@ -344,7 +344,7 @@ static weft_status create(const weft_comm_config *config, weft_comm **comm_out)
                   "GB/s",
                   comm->tuning.emulate_gbps);
     }
-    wefti_twin_join(comm);
+    wefti_route_join(comm);
     *comm_out = comm;
     return WEFT_OK;
 }

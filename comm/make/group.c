@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "comm/engine/engine.h"
 #include "comm/make/key_count.h"
-#include "comm/make/twin_join.h"
+#include "comm/make/route_join.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +140,7 @@ weft_status wefti_group_make(wefti_consensus *consensus,
         weft_comm_destroy(*comm_out);
         *comm_out = NULL;
     } else if (*comm_out) {
-        wefti_twin_join(*comm_out);
+        wefti_route_join(*comm_out);
     }
     return status;
 }

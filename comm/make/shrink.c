@@ -38,7 +38,7 @@
 #include "comm/engine/engine.h"
 #include "comm/make/ballot.h"
 #include "comm/make/group.h"
-#include "comm/make/twin_join.h"
+#include "comm/make/route_join.h"
 #include "comm/watch/peer_life.h"
 
 #include <stdio.h>
@@ -417,7 +417,7 @@ static weft_status shrink(shrinking *own, weft_comm **comm_out)
             wefti_log(WEFTI_LOG_INFO, own->comm->rank,
                       "\"%s\" goes on with %d of %d ranks", own->comm->name,
                       own->count, own->comm->nranks);
-            wefti_twin_join(*comm_out);
+            wefti_route_join(*comm_out);
             return WEFT_OK;
         }
         weft_comm_destroy(*comm_out);

@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "comm/control/fault.h"
 #include "comm/engine/engine.h"
+#include "comm/make/patience.h"
+#include "comm/make/route_join.h"
 #include "comm/nccl/twin.h"
 #include "comm/post/consensus.h"
 #include "comm/post/post.h"
@@ -28,10 +30,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    GRACE_S = 10, /* for what has ended on another rank already */
-    TRIED_ELEMS = 4
-};
+enum { TRIED_ELEMS = 4 };
 
 /* What a rank can do: version 0, and text says why it cannot, or text is its
  * GPU. */
@@ -132,84 +131,12 @@ static bool all_add_small_floats(const offer *offers, int nranks)
 /* ---- making ---------------------------------------------------------------
  */
 
-/* A rank that will never come; -1: none. */
-static int find_lost(weft_comm *comm)
-{
-    for (int peer = 0; comm->engine->members && peer < comm->nranks; peer++) {
-        if (peer != comm->rank && wefti_peer_lost(comm, peer)) {
-            return peer;
-        }
-    }
-    return -1;
-}
-
-/* Waiting for NCCL together: where it failed on one rank only, that rank goes
- * to conclude, and what the others wait for may never end. */
-typedef struct patience {
-    weft_comm *comm;
-    const char *what;
-    int64_t limit_ns, until_ns;
-    bool concluded;
-} patience;
-
-static patience begin_waiting(weft_comm *comm, const char *what)
-{
-    return (patience){.comm = comm,
-                      .what = what,
-                      .limit_ns = comm->timeout_ns,
-                      .until_ns = wefti_clock_ns() + comm->timeout_ns};
-}
-
-/* A rank that is where ranks conclude already. */
-static bool has_one_concluded(weft_comm *comm)
-{
-    bool one = false;
-    pthread_mutex_lock(&comm->engine->lock);
-    (void)wefti_engine_push(comm->engine); /* what other hosts send */
-    const uint64_t next = comm->number + 1;
-    wefti_engine_unlock(comm->engine);
-    for (int peer = 0; peer < comm->nranks && !one; peer++) {
-        const wefti_entry *entry =
-            wefti_shared_get_entry(&comm->fabric.shared, peer, next);
-        one = atomic_load(&entry->number) == next;
-    }
-    return one;
-}
-
-/* One short pause; why it makes no sense to wait longer. */
-static weft_status go_on_waiting(patience *own)
-{
-    weft_comm *comm = own->comm;
-    const int64_t grace_ns = INT64_C(1000000000) * GRACE_S;
-    const int lost = find_lost(comm);
-    if (lost >= 0) {
-        return wefti_error(WEFT_ERR_PEER, "rank %d was lost", lost);
-    }
-    if (wefti_fault_is_published(comm)) {
-        return wefti_error(WEFT_ERR_PEER, "\"%s\" has failed", comm->name);
-    }
-    if (!own->concluded && has_one_concluded(comm)) {
-        own->concluded = true;
-        own->limit_ns =
-            comm->timeout_ns / 4 < grace_ns ? comm->timeout_ns / 4 : grace_ns;
-        own->until_ns = wefti_clock_ns() + own->limit_ns;
-    }
-    if (wefti_clock_ns() > own->until_ns) {
-        return wefti_error(WEFT_ERR_TIMEOUT,
-                           "%s has not ended within %lld ms%s", own->what,
-                           (long long)(own->limit_ns / 1000000),
-                           own->concluded ? " after another rank's" : "");
-    }
-    wefti_twin_pause();
-    return WEFT_OK;
-}
-
 /* A call of NCCL, to its end; calls is held, the device entered. */
 static weft_status await_call(wefti_twin *twin, int result, const char *what)
 {
-    patience waits = begin_waiting(twin->comm, what);
+    wefti_patience waits = wefti_patience_begin(twin->comm, what);
     while (result == WEFTI_NCCL_IN_PROGRESS) {
-        weft_status status = go_on_waiting(&waits);
+        weft_status status = wefti_patience_go_on(&waits);
         if (status != WEFT_OK) {
             return status;
         }
@@ -248,11 +175,11 @@ static weft_status init(wefti_twin *twin, const wefti_nccl_id *id)
 /* Until all on the twin's stream has run; bounded, for NCCL may hang. */
 static weft_status await_stream(wefti_twin *twin, weft_event *event)
 {
-    patience waits = begin_waiting(twin->comm, "a first sum");
+    wefti_patience waits = wefti_patience_begin(twin->comm, "a first sum");
     weft_status status = weft_event_post(event, twin->stream);
     while (status == WEFT_OK &&
            (status = weft_event_test(event)) == WEFT_INPROGRESS) {
-        status = go_on_waiting(&waits);
+        status = wefti_patience_go_on(&waits);
     }
     return status;
 }
@@ -330,28 +257,6 @@ static weft_status try(wefti_twin *twin)
     return status;
 }
 
-/* All have done well, or why one has not: not that it waited for another, if
- * there is a better reason. */
-static weft_status conclude(weft_comm *comm, const char *what,
-                            weft_status built)
-{
-    wefti_consensus all = {
-        .comm = comm, .purpose = WEFTI_PURPOSE_NCCL, .what = what};
-    weft_status status = wefti_consensus_conclude(&all, built);
-    if (status != WEFT_ERR_TIMEOUT || wefti_fault_is_published(comm)) {
-        return status;
-    }
-    for (int rank = 0; rank < comm->nranks; rank++) {
-        const wefti_verdict *theirs = wefti_consensus_get(&all, rank);
-        if (theirs->status != WEFT_OK && theirs->status != WEFT_ERR_TIMEOUT) {
-            return wefti_error((weft_status)theirs->status,
-                               "rank %d could not %s: %.*s", rank, what,
-                               (int)sizeof(theirs->text) - 1, theirs->text);
-        }
-    }
-    return status;
-}
-
 /* All the rest; *twin_out is to be ended where it fails. */
 static weft_status make(weft_comm *comm, const wefti_nccl_api *api,
                         bool small_floats, const wefti_nccl_id *id,
@@ -361,9 +266,10 @@ static weft_status make(weft_comm *comm, const wefti_nccl_api *api,
     if (status == WEFT_OK) {
         status = init(*twin_out, id);
     }
-    status = conclude(comm, "join NCCL", status);
-    return status == WEFT_OK ? conclude(comm, "use NCCL", try(*twin_out))
-                             : status;
+    status = wefti_patience_conclude(comm, "join NCCL", status);
+    return status == WEFT_OK
+               ? wefti_patience_conclude(comm, "use NCCL", try(*twin_out))
+               : status;
 }
 
 /* From here on it carries operations out; of a communicator that has failed
@@ -378,42 +284,29 @@ static void take_into_use(weft_comm *comm, wefti_twin *twin)
     pthread_mutex_unlock(&comm->engine->lock);
 }
 
-/* Why not, in comm->twin_why, the same on all ranks. */
-static void keep_why(weft_comm *comm, const char *why)
-{
-    snprintf(comm->twin_why, sizeof(comm->twin_why), "%s", why);
-    wefti_log(comm->rank == 0 ? WEFTI_LOG_WARN : WEFTI_LOG_INFO, comm->rank,
-              "\"%s\": WEFT_ROUTE=nccl is not possible, weft's own steps are "
-              "taken: %s",
-              comm->name, why);
-}
-
 void wefti_twin_join(weft_comm *comm)
 {
     const wefti_nccl_api *api = NULL;
     wefti_nccl_id id;
-    if (comm->tuning.route != WEFTI_ROUTE_NCCL) {
-        return;
-    }
     const offer own = make_offer(comm, &api, &id);
-    if (wefti_post_exchange(WEFTI_PURPOSE_NCCL, &own, comm->table, sizeof(own),
+    if (wefti_post_exchange(WEFTI_PURPOSE_ROUTE, &own, comm->table, sizeof(own),
                             comm) != WEFT_OK) {
         return;
     }
-    char why[sizeof(comm->twin_why)];
+    char why[sizeof(comm->route_why)];
     if (find_misfit(comm->table, comm->nranks, why, sizeof(why))) {
-        keep_why(comm, why);
+        wefti_route_keep_why(comm, why);
         return;
     }
     const bool small_floats = all_add_small_floats(comm->table, comm->nranks);
-    if (wefti_post_exchange(WEFTI_PURPOSE_NCCL, &id, comm->table, sizeof(id),
+    if (wefti_post_exchange(WEFTI_PURPOSE_ROUTE, &id, comm->table, sizeof(id),
                             comm) != WEFT_OK) {
         return;
     }
     memcpy(&id, comm->table, sizeof(id));
     wefti_twin *twin = NULL;
     if (make(comm, api, small_floats, &id, &twin) != WEFT_OK) {
-        keep_why(comm, weft_error_text());
+        wefti_route_keep_why(comm, weft_error_text());
         if (twin) {
             wefti_twin_abort(twin);
         }

@@ -10,9 +10,8 @@
 
 /*
  * wefti_twin_join - see whether the ranks of comm can have twins, and make
- * them; collective, while nothing is posted. Where WEFT_ROUTE does not ask for
- * NCCL nothing is done. A fault of comm meanwhile is left to its next
- * operation. Blocks: as its operations do.
+ * them; collective, while nothing is posted. A fault of comm meanwhile is left
+ * to its next operation. Blocks: as its operations do.
  */
 void wefti_twin_join(weft_comm *comm);
 

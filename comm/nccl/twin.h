@@ -5,7 +5,7 @@
  *
  * All ranks have one, or none: they agree when the communicator is made, and
  * where one rank cannot (no NCCL, another version, no GPU, one that another
- * rank has too) the cause is kept in comm->twin_why and logged, and weft's own
+ * rank has too) the cause is kept in comm->route_why and logged, and weft's own
  * steps carry everything out.
  *
  * After a fault a thread of its own calls ncclCommAbort, which may take long.

@@ -104,7 +104,7 @@ const char *wefti_nccl_why(const weft_comm *comm, const weft_op *op)
         return NULL;
     }
     if (!comm->twin) {
-        return comm->twin_why;
+        return comm->route_why;
     }
     const char *obstacle =
         find_obstacle(comm->twin, op, wefti_shape_get(op->collective));

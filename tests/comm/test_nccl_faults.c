@@ -56,9 +56,9 @@ static int run_refused(weft_comm *comm, void *context)
         scene_init(&own, comm, scene->devices[own.rank]);
     }
     scene_expect(&own, comm->twin == NULL, "a twin all the same");
-    if (!strstr(comm->twin_why, refusal->why)) {
+    if (!strstr(comm->route_why, refusal->why)) {
         fprintf(stderr, "rank %d: \"%s\" is not in \"%s\"\n", own.rank,
-                refusal->why, comm->twin_why);
+                refusal->why, comm->route_why);
         own.failures++;
     }
     scene_expect(&own,

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/make/patience.h - ranks that wait for something together which is not an
+ * operation of weft's: a library's call, a first use of a route. Where it has
+ * failed on one rank only, that rank goes on to conclude, and what the others
+ * wait for may never end.
+ */
+#ifndef COMM_MAKE_PATIENCE_H
+#define COMM_MAKE_PATIENCE_H
+
+#include "comm/core/core.h"
+
+typedef struct wefti_patience {
+    weft_comm *comm;
+    const char *what;
+    int64_t limit_ns, until_ns;
+    bool concluded;
+} wefti_patience;
+
+/* what: "<what> has not ended within ..". */
+wefti_patience wefti_patience_begin(weft_comm *comm, const char *what);
+
+/*
+ * wefti_patience_go_on - one short pause.
+ *
+ * Returns     OK | why it makes no sense to wait longer: ERR_PEER, ERR_TIMEOUT.
+ */
+WEFT_NODISCARD weft_status wefti_patience_go_on(wefti_patience *patience);
+
+/*
+ * wefti_patience_conclude - all have done well, or why one has not: not that it
+ * waited for another, if there is a better reason. Collective.
+ *
+ * Returns     as wefti_consensus_conclude.
+ */
+WEFT_NODISCARD weft_status wefti_patience_conclude(weft_comm *comm,
+                                                   const char *what,
+                                                   weft_status built);
+
+#endif

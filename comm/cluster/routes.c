@@ -16,7 +16,7 @@
 #include "comm/make/explain.h"
 #include "comm/nccl/nccl_api.h"
 #include "comm/pattern/shape.h"
-#include "comm/post/nccl_route.h"
+#include "comm/post/carried_route.h"
 #include "device/cuda.h"
 #include "topo/cpus.h"
 #include "topo/levels.h"
@@ -289,10 +289,11 @@ static const wefti_known_rates *network_rates(const routing *r)
 
 static route find_route(const routing *r, const weft_op *op)
 {
-    if (r->job && wefti_nccl_takes(r->job->comm, op)) {
-        return (route){.algorithm = "nccl",
-                       .fabric = "nccl",
-                       .why = wefti_nccl_why(r->job->comm, op)};
+    if (r->job && wefti_route_takes(r->job->comm, op)) {
+        const char *name = wefti_carrier_of(r->tuning.route)->name;
+        return (route){.algorithm = name,
+                       .fabric = name,
+                       .why = wefti_route_why(r->job->comm, op)};
     }
     wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
     wefti_scope scope = scope_of(r);
@@ -306,18 +307,18 @@ static route find_route(const routing *r, const weft_op *op)
                            : 0};
 }
 
-/* Whether collectives go by NCCL, as WEFT_ROUTE asks, and if not, why. */
-static bool is_by_nccl(const routing *r, char *why, size_t why_bytes)
+/* Whether collectives go as WEFT_ROUTE asks, and if not, why. */
+static bool is_carried(const routing *r, char *why, size_t why_bytes)
 {
     const weft_op op = op_of(WEFT_COLLECTIVE_ALLREDUCE, 4, 1);
     const wefti_nccl_api *api;
     int count = 0, version;
     if (r->job) {
-        snprintf(why, why_bytes, "%s", wefti_nccl_why(r->job->comm, &op));
-        return wefti_nccl_takes(r->job->comm, &op);
+        snprintf(why, why_bytes, "%s", wefti_route_why(r->job->comm, &op));
+        return wefti_route_takes(r->job->comm, &op);
     }
     weft_status status = wefti_cuda_count(&count, &version);
-    if (status == WEFT_OK) {
+    if (status == WEFT_OK && r->tuning.route == WEFTI_ROUTE_NCCL) {
         status = wefti_nccl_api_open(&api);
     }
     snprintf(why, why_bytes, "%s",
@@ -399,11 +400,12 @@ static void write_route(const routing *r, weft_collective collective,
 
 static void write_route_asked(const routing *r, wefti_json *json)
 {
+    const wefti_carrier *carrier = wefti_carrier_of(r->tuning.route);
     char why[256];
-    if (r->tuning.route == WEFTI_ROUTE_NCCL) {
+    if (carrier) {
         wefti_json_object_open(json, "route");
-        wefti_json_text(json, "asked", "nccl");
-        wefti_json_bool(json, "taken", is_by_nccl(r, why, sizeof(why)));
+        wefti_json_text(json, "asked", carrier->name);
+        wefti_json_bool(json, "taken", is_carried(r, why, sizeof(why)));
         wefti_json_text(json, "why", why);
         wefti_json_object_close(json);
     }
@@ -463,11 +465,12 @@ static void print_levels(const routing *r, FILE *file)
 
 static void print_route_asked(const routing *r, FILE *file)
 {
+    const wefti_carrier *carrier = wefti_carrier_of(r->tuning.route);
     char why[256];
-    if (r->tuning.route == WEFTI_ROUTE_NCCL) {
-        const bool taken = is_by_nccl(r, why, sizeof(why));
-        int column =
-            fprintf(file, "WEFT_ROUTE=nccl: %s", taken ? "" : "not taken: ");
+    if (carrier) {
+        const bool taken = is_carried(r, why, sizeof(why));
+        int column = fprintf(file, "WEFT_ROUTE=%s: %s", carrier->name,
+                             taken ? "" : "not taken: ");
         wefti_report_wrap(why, 9, column, file);
     }
 }

@@ -14,18 +14,28 @@
 #include "comm/pattern/shape.h"
 
 /*
- * pattern   NULL: NCCL as a whole, or refused.
- * digest    for the signature: of the algorithm or of NCCL.
+ * pattern   NULL: another route as a whole, or refused.
+ * digest    for the signature: of the algorithm or of the route.
+ * route     a wefti_route_kind: what carries it out
  * refused   none of the algorithms that WEFT_ALGO allows can carry it out.
  */
 typedef struct wefti_choice {
     const wefti_pattern *pattern;
     size_t chunk_elems;
     uint8_t digest;
-    bool nccl, refused;
+    uint8_t route;
+    bool refused;
 } wefti_choice;
 
-enum { WEFTI_CHOICE_NCCL = 255 }; /* its digest */
+/* The digest of a route. */
+enum { WEFTI_CHOICE_NCCL = 255 };
+
+/* Whether the stream that it is posted on carries it out, and the engine only
+ * looks on. */
+static inline bool wefti_choice_is_carried(const wefti_choice *choice)
+{
+    return choice->route != WEFTI_ROUTE_STEPS;
+}
 
 /* Whether lists of steps carry it out. */
 static inline bool wefti_choice_has_steps(const wefti_choice *choice)

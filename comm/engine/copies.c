@@ -314,7 +314,7 @@ static const wefti_op *find_oldest(const weft_comm *comm)
     const wefti_op *oldest = NULL;
     for (int op_slot = 0; op_slot < WEFTI_OP_SLOTS; op_slot++) {
         const wefti_op *op = &comm->ops[op_slot];
-        if (wefti_op_pending(op) && op->choice.nccl &&
+        if (wefti_op_pending(op) && op->choice.route == WEFTI_ROUTE_NCCL &&
             (!oldest || op->number < oldest->number)) {
             oldest = op;
         }

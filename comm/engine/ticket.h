@@ -5,7 +5,7 @@
  *   stream:  ... | raise start | wait for done | ...
  *   engine:        wefti_ticket_reached  ...  wefti_ticket_end
  *
- * or, of what the stream itself carries out (comm/post/nccl_route.h),
+ * or, of what the stream itself carries out (comm/post/carried_route.h),
  *
  *   stream:  ... | raise start | the operation | raise closed | ...
  *   engine:        wefti_ticket_reached ...  wefti_ticket_passed, _end

@@ -6,14 +6,14 @@
 
 #include "comm/net/net.h"
 #include "comm/pattern/shape.h"
-#include "comm/post/nccl_route.h"
+#include "comm/post/carried_route.h"
 #include "comm/steps/unstaged.h"
 
 const char *wefti_comm_explain(weft_comm *comm, const weft_op *op,
                                const char **fabric_out)
 {
-    if (wefti_nccl_takes(comm, op)) {
-        *fabric_out = "nccl";
+    if (wefti_route_takes(comm, op)) {
+        *fabric_out = wefti_carrier_of(comm->tuning.route)->name;
         return *fabric_out;
     }
     *fabric_out = wefti_fabric_name(&comm->fabric);

@@ -10,7 +10,7 @@
 #include "comm/core/wake.h"
 #include "comm/engine/extent.h"
 #include "comm/engine/op.h"
-#include "comm/post/nccl_route.h"
+#include "comm/post/carried_route.h"
 #include "comm/steps/entry.h"
 #include "comm/steps/op_life.h"
 
@@ -247,20 +247,24 @@ static weft_status no_memory(void)
                        "no memory for an operation that is queued");
 }
 
-/* By NCCL: on the caller's stream, else on the twin's, behind a handle. */
-static weft_status post_to_nccl(const wefti_prepared *prepared, uint64_t epoch,
+/* Carried out by the caller's stream, else by one of the route's, behind a
+ * handle. */
+static weft_status post_carried(const wefti_prepared *prepared, uint64_t epoch,
                                 weft_comm *comm, weft_stream *stream,
                                 weft_request **handle_out)
 {
-    wefti_nccl_handed handed = {comm, prepared, epoch};
+    wefti_carried handed = {comm, prepared, epoch};
+    weft_stream *carrying =
+        stream ? stream
+               : wefti_carrier_of(prepared->choice.route)->stream(comm);
     weft_request *handle = NULL;
     queued *made = make_queued(prepared, epoch, comm->nranks);
     if (!made) {
         return no_memory();
     }
-    weft_status status = wefti_request_carry(
-        comm, &made->self.request, stream ? stream : wefti_nccl_stream(comm),
-        stream ? NULL : &handle, wefti_nccl_carry, &handed);
+    weft_status status = wefti_request_carry(comm, &made->self.request,
+                                             carrying, stream ? NULL : &handle,
+                                             wefti_carried_queue, &handed);
     if (status != WEFT_OK || stream) {
         return status;
     }
@@ -278,8 +282,8 @@ weft_status wefti_collective_post(const wefti_prepared *prepared,
                                   weft_stream *stream,
                                   weft_request **handle_out)
 {
-    if (prepared->choice.nccl) {
-        return post_to_nccl(prepared, epoch, comm, stream, handle_out);
+    if (wefti_choice_is_carried(&prepared->choice)) {
+        return post_carried(prepared, epoch, comm, stream, handle_out);
     }
     if (!stream && !handle_out) {
         wefti_collective here = {.request.kind = &wefti_collective_kind,

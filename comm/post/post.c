@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "comm/core/live.h"
-#include "comm/post/nccl_route.h"
+#include "comm/post/carried_route.h"
 #include "comm/post/op_check.h"
 #include "comm/post/p2p.h"
 
@@ -38,7 +38,7 @@ static weft_status prepare_with(const wefti_tuning *tuning,
         wefti_choice_cache_get(comm->choices, &scope, desc, &prepared->role);
     status = prepared->choice.refused
                  ? wefti_select_refuse(&scope, desc, &prepared->role)
-                 : wefti_nccl_choose(comm, prepared);
+                 : wefti_route_choose(comm, prepared);
     prepared->signature = wefti_signature_pack(desc, prepared->choice.digest);
     return status;
 }

@@ -25,7 +25,8 @@ static bool is_barrier(const wefti_op *op)
 /* What NCCL carries out, or is being made for, has no messages of weft's. */
 static bool is_nccl(const wefti_op *op)
 {
-    return op->choice.nccl || op->signature.kind >> 56 == WEFTI_PURPOSE_ROUTE;
+    return op->choice.route == WEFTI_ROUTE_NCCL ||
+           op->signature.kind >> 56 == WEFTI_PURPOSE_ROUTE;
 }
 
 /* Whether what peers read, or how much it is, stands in entries. */

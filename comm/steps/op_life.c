@@ -19,9 +19,9 @@
 #include "comm/net/rounds.h"
 #include "comm/pattern/shape.h"
 #include "comm/steps/agree.h"
+#include "comm/steps/carried.h"
 #include "comm/steps/deferred.h"
 #include "comm/steps/entry.h"
-#include "comm/steps/nccl_op.h"
 #include "comm/steps/offer.h"
 #include "comm/steps/slot.h"
 #include "comm/steps/step_list.h"
@@ -249,8 +249,8 @@ static void enter(weft_comm *comm, wefti_op *op)
     op->checked[comm->rank] = op->number;
     op->unchecked = 0;
     wefti_comm_note(comm, op->number, op->signature.kind);
-    if (op->choice.nccl) {
-        wefti_nccl_enter(comm, op);
+    if (wefti_choice_is_carried(&op->choice)) {
+        wefti_carried_enter(comm, op);
         return;
     }
     if (!wefti_choice_has_steps(&op->choice)) {
@@ -369,8 +369,9 @@ static bool push(weft_comm *comm, wefti_op *op)
     engine->due_ns = INT64_MAX;
     bool pushed = wefti_choice_has_steps(&op->choice)
                       ? wefti_step_lists_run(comm, op)
-                  : op->choice.nccl ? wefti_nccl_advance(comm, op)
-                                    : wefti_oneshot_advance(comm, op);
+                  : wefti_choice_is_carried(&op->choice)
+                      ? wefti_carried_advance(comm, op)
+                      : wefti_oneshot_advance(comm, op);
     if (engine->due_ns != INT64_MAX) {
         /* What is still on the emulated link has been sent: no stall. */
         op->moved_ns = wefti_clock_coarse_ns();

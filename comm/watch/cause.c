@@ -88,7 +88,7 @@ bool wefti_is_awaited(weft_comm *comm, const wefti_op *op, int peer,
                          wefti_slots_find_reader(comm, op) == peer
                    : wefti_peer_completed(comm, peer) < op->number;
     }
-    if (op->choice.nccl) { /* which needs all to the end */
+    if (wefti_choice_is_carried(&op->choice)) { /* by all, to the end */
         wefti_rank_page *page =
             wefti_shared_get_page(&comm->fabric.shared, peer);
         return comm->engine->members &&

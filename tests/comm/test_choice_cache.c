@@ -85,7 +85,7 @@ static bool is_same(const wefti_choice *a, const wefti_choice *b)
 {
     return a->pattern == b->pattern && a->chunk_elems == b->chunk_elems &&
            a->digest == b->digest && a->refused == b->refused &&
-           a->nccl == b->nccl;
+           a->route == b->route;
 }
 
 static void change(walk *w, property what)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/steps/nccl_op.c - comparing what ranks have entered, and looking whether
+ * comm/steps/carried.c - comparing what ranks have entered, and looking whether
  * the stream has come to the operation's end.
  */
-#include "comm/steps/nccl_op.h"
+#include "comm/steps/carried.h"
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/control/fault.h"
 #include "comm/engine/op.h"
 #include "comm/engine/request.h"
 #include "comm/engine/ticket.h"
@@ -17,7 +18,7 @@
 
 #include <stdio.h>
 
-void wefti_nccl_enter(weft_comm *comm, wefti_op *op)
+void wefti_carried_enter(weft_comm *comm, wefti_op *op)
 {
     op->lists[0].wait = WEFTI_WAIT_PEER;
     if (op->role.shape->varied) {
@@ -47,29 +48,30 @@ static void finish(weft_comm *comm, wefti_op *op)
     wefti_op_finish(comm, op, WEFT_OK);
 }
 
-/* All ranks are inside: what NCCL does is bounded all the same. */
+/* All ranks are inside: what carries it out is bounded all the same. */
 static void watch(weft_comm *comm, wefti_op *op)
 {
     const int64_t limit_ns = wefti_op_limit(comm, op);
     const int64_t stalled_ns = wefti_clock_coarse_ns() - op->moved_ns;
     char text[96], what[128];
+    const char *carrier =
+        op->choice.route == WEFTI_ROUTE_NCCL ? "NCCL has" : "streams have";
     if (stalled_ns >= limit_ns) {
         snprintf(what, sizeof(what),
-                 "NCCL has not ended it within %lld ms, though all ranks have "
+                 "%s not ended it within %lld ms, though all ranks have "
                  "entered it",
-                 (long long)(limit_ns / 1000000));
+                 carrier, (long long)(limit_ns / 1000000));
         wefti_op_fail(comm, op, WEFT_ERR_TIMEOUT, what);
     } else if (stalled_ns >= comm->warn_ns && !op->warned) {
         op->warned = true;
         wefti_op_text(comm, op, text, sizeof(text));
         wefti_log(WEFTI_LOG_WARN, comm->rank,
-                  "%s: all ranks have entered, NCCL has not ended it for %lld "
-                  "ms",
-                  text, (long long)(stalled_ns / 1000000));
+                  "%s: all ranks have entered, %s not ended it for %lld ms",
+                  text, carrier, (long long)(stalled_ns / 1000000));
     }
 }
 
-bool wefti_nccl_advance(weft_comm *comm, wefti_op *op)
+bool wefti_carried_advance(weft_comm *comm, wefti_op *op)
 {
     const int seen = op->unchecked;
     const bool all = wefti_op_check_all(comm, op);
@@ -80,7 +82,9 @@ bool wefti_nccl_advance(weft_comm *comm, wefti_op *op)
         op->lists[0].wait = WEFTI_WAIT_DEVICE;
         op->piece.ready_ns = wefti_clock_ns();
     }
-    if (wefti_ticket_passed(comm, op->request->ticket)) {
+    /* In this order: who fails it publishes that before it lets streams go. */
+    if (wefti_ticket_passed(comm, op->request->ticket) &&
+        !wefti_fault_is_published(comm)) {
         finish(comm, op);
         return true;
     }

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/post/carried_route.c - which operations streams carry out, and how they
+ * are queued.
+ */
+#include "comm/post/carried_route.h"
+
+#include "base/error.h"
+#include "comm/control/fault.h"
+#include "comm/engine/op.h"
+
+#include <stdio.h>
+
+const wefti_carrier *wefti_carrier_of(int route)
+{
+    return route == WEFTI_ROUTE_NCCL ? &wefti_carrier_nccl : NULL;
+}
+
+/* ---- the choice -----------------------------------------------------------
+ */
+
+static const char *find_obstacle(const weft_comm *comm, const weft_op *op,
+                                 const wefti_shape *shape)
+{
+    return comm->tuning.allowed[op->collective]
+               ? "WEFT_ALGO asks for an algorithm of weft's own"
+           : !shape->varied && op->count == 0
+               ? "nothing to move: ranks only meet"
+           : !shape->varied && op->gate_elems
+               ? "gate chunks leave one by one, and the route moves all at once"
+           : op->deferred_counts
+               ? "its counts are deferred, and the route wants them at the post"
+               : wefti_carrier_of(comm->tuning.route)
+                     ->find_obstacle(comm, op, shape);
+}
+
+/* Whether comm has the route that was asked for. */
+static bool is_there(const weft_comm *comm)
+{
+    const wefti_carrier *carrier = wefti_carrier_of(comm->tuning.route);
+    return carrier && carrier->is_there(comm);
+}
+
+static bool has_elements(const size_t *counts, size_t count, int nranks)
+{
+    bool some = !counts && count > 0;
+    for (int rank = 0; counts && !some && rank < nranks; rank++) {
+        some = counts[rank] > 0;
+    }
+    return some;
+}
+
+/* Whether what this rank uses is the device's; a rank that uses nothing goes
+ * with the others. */
+static bool is_on_device(const weft_comm *comm, const wefti_prepared *prepared)
+{
+    const weft_op *op = &prepared->desc;
+    const wefti_role *role = &prepared->role;
+    const bool sends =
+        role->sends && has_elements(op->send_counts, op->count, comm->nranks);
+    const bool receives =
+        role->receives && op->recv &&
+        has_elements(op->recv_counts, op->count, comm->nranks);
+    return (!sends || prepared->places.send) &&
+           (!receives || prepared->places.recv);
+}
+
+/* The stream waits at these gates, so they have to be the device's own. */
+static weft_status check_own_gate(const weft_comm *comm, const char *name,
+                                  const weft_gate *gate)
+{
+    if (!gate ||
+        wefti_device_is_same(wefti_gate_get_device(gate), comm->device)) {
+        return WEFT_OK;
+    }
+    return wefti_error(
+        WEFT_ERR_UNSUPPORTED,
+        "%s is a gate of the %s device: allowed on \"%s\", by %s, is one of "
+        "its own device, or WEFT_ROUTE=steps",
+        name, wefti_device_get_table(wefti_gate_get_device(gate))->kind,
+        comm->name, wefti_carrier_of(comm->tuning.route)->by);
+}
+
+static weft_status check_gates(const weft_comm *comm, const weft_op *op)
+{
+    if (op->gate_elems && wefti_op_is_gated(op)) {
+        const wefti_carrier *carrier = wefti_carrier_of(comm->tuning.route);
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "gate_elems WEFT_GATE_PER_RANK in %s on \"%s\": "
+                           "%s %s; allowed is 0, or WEFT_ROUTE=steps",
+                           weft_collective_text(op->collective), comm->name,
+                           carrier->by, carrier->whole);
+    }
+    weft_status status = check_own_gate(comm, "ready", op->ready);
+    return status == WEFT_OK ? check_own_gate(comm, "writable", op->writable)
+                             : status;
+}
+
+weft_status wefti_route_choose(const weft_comm *comm, wefti_prepared *prepared)
+{
+    const weft_op *op = &prepared->desc;
+    if (!is_there(comm) || find_obstacle(comm, op, prepared->role.shape) ||
+        !is_on_device(comm, prepared)) {
+        return WEFT_OK;
+    }
+    prepared->choice =
+        (wefti_choice){.chunk_elems = 1,
+                       .digest = wefti_carrier_of(comm->tuning.route)->digest,
+                       .route = comm->tuning.route};
+    return check_gates(comm, op);
+}
+
+const char *wefti_route_why(const weft_comm *comm, const weft_op *op)
+{
+    const wefti_carrier *carrier = wefti_carrier_of(comm->tuning.route);
+    if (!carrier) {
+        return NULL;
+    }
+    if (!is_there(comm)) {
+        return comm->route_why;
+    }
+    const char *obstacle =
+        find_obstacle(comm, op, wefti_shape_get(op->collective));
+    return obstacle ? obstacle : carrier->taken;
+}
+
+bool wefti_route_takes(const weft_comm *comm, const weft_op *op)
+{
+    return is_there(comm) &&
+           !find_obstacle(comm, op, wefti_shape_get(op->collective)) &&
+           (!op->send || wefti_device_owns(comm->device, op->send)) &&
+           (!op->recv || wefti_device_owns(comm->device, op->recv));
+}
+
+/* ---- posting --------------------------------------------------------------
+ */
+
+/* What other streams make, or still use, comes first. */
+static weft_status await_gates(const wefti_carried *own, weft_stream *stream)
+{
+    const weft_op *op = &own->prepared->desc;
+    weft_status status = WEFT_OK;
+    if (op->ready && own->prepared->role.sends) {
+        status = weft_gate_wait(op->ready, op->ready_chunk, own->epoch, stream);
+    }
+    if (status == WEFT_OK && op->writable && own->prepared->role.receives &&
+        op->recv) {
+        status = weft_gate_wait(op->writable, op->writable_chunk, own->epoch,
+                                stream);
+    }
+    return status;
+}
+
+weft_status wefti_carried_queue(void *handed, weft_stream *stream)
+{
+    const wefti_carried *own = handed;
+    weft_comm *comm = own->comm;
+    const wefti_carrier *carrier =
+        wefti_carrier_of(own->prepared->choice.route);
+    weft_status status = await_gates(own, stream);
+    if (status == WEFT_OK) {
+        status = carrier->carry(own, stream);
+    }
+    if (status != WEFT_OK) {
+        char text[256];
+        snprintf(text, sizeof(text),
+                 "%s on \"%s\": rank %d could not hand it to %s: %s",
+                 weft_collective_text(own->prepared->desc.collective),
+                 comm->name, comm->rank, carrier->by, weft_error_text());
+        wefti_fault_publish(comm, status, comm->rank, 0, "%s", text);
+        status = wefti_error(status, "%s", text);
+    }
+    return status;
+}

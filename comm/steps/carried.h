@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/steps/carried.h - what the engine does beside an operation that its
+ * stream carries out (comm/post/carried_route.h).
+ */
+#ifndef COMM_STEPS_CARRIED_H
+#define COMM_STEPS_CARRIED_H
+
+#include "comm/core/core.h"
+
+/* op shows itself to the peers; and one push: whether anything moved. Lock
+ * held. */
+void wefti_carried_enter(weft_comm *comm, wefti_op *op);
+bool wefti_carried_advance(weft_comm *comm, wefti_op *op);
+
+#endif

@@ -363,8 +363,9 @@ struct weft_comm {
     wefti_ticket_block *ticket_blocks;
     wefti_ticket *tickets_free;
 
-    wefti_twin *twin;   /* NULL: NCCL carries nothing out */
-    char route_why[200]; /* why not, where it was asked for */
+    wefti_twin *twin;              /* NULL: NCCL carries nothing out */
+    struct wefti_streams *streams; /* NULL: no stream carries anything out */
+    char route_why[200];           /* why neither, where one was asked for */
 
     struct wefti_copies *copies;        /* NULL: the host reads all memory */
     const struct wefti_mem_op *fetcher; /* its put's bytes are being fetched */

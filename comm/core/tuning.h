@@ -10,9 +10,11 @@
 
 #include <stdbool.h>
 
-/* What carries collectives out: weft's own steps, or NCCL where it can. */
+/* What carries collectives out: weft's engine, step by step, or where they can
+ * the stream that they are posted on, or NCCL. */
 typedef enum wefti_route_kind {
     WEFTI_ROUTE_STEPS,
+    WEFTI_ROUTE_STREAMS,
     WEFTI_ROUTE_NCCL
 } wefti_route_kind;
 

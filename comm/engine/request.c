@@ -11,6 +11,7 @@
 #include "comm/engine/engine.h"
 #include "comm/engine/ticket.h"
 #include "comm/nccl/twin.h"
+#include "comm/streams/streams.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,8 +140,9 @@ bool wefti_requests_release(weft_comm *comm)
     if (comm->released) {
         return false;
     }
-    const bool over =
-        wefti_copies_are_over(comm) && wefti_twin_is_over(comm->twin);
+    bool over = wefti_streams_are_over(comm->streams);
+    over =
+        wefti_copies_are_over(comm) && wefti_twin_is_over(comm->twin) && over;
     if (!wefti_copies_are_handed(comm) ||
         (!over && wefti_clock_ns() < comm->release_ns)) {
         comm->engine->looks = true;
@@ -148,6 +150,7 @@ bool wefti_requests_release(weft_comm *comm)
     }
     fail(comm);
     comm->released = true;
+    atomic_fetch_sub(&comm->engine->pending, 1);
     return true;
 }
 
@@ -164,8 +167,16 @@ bool wefti_requests_stop(weft_comm *comm)
         wefti_tickets_fail_closed(comm);
         wefti_twin_abort(comm->twin);
     }
+    if (comm->streams) {
+        wefti_tickets_fail_closed(comm);
+        wefti_streams_stop(comm->streams);
+    }
     comm->release_ns = wefti_clock_ns() + COPIES_MOST_NS;
-    (void)wefti_requests_release(comm);
+    /* Until the release, which is to come even if no request is left. */
+    atomic_fetch_add(&comm->engine->pending, 1);
+    if (!wefti_requests_release(comm)) {
+        wefti_engine_wake(comm->engine);
+    }
     return true;
 }
 

@@ -21,8 +21,9 @@ static void plan_pair(wefti_layout *plan)
     plan->counts = round_up(QUEUES * sizeof(uint64_t), 64);
     plan->messages =
         round_up(plan->counts + WEFTI_OP_SLOTS * sizeof(uint64_t), 64);
-    plan->pair_bytes =
-        round_up(plan->messages + CELLS * sizeof(wefti_posted_message), 128);
+    plan->marks = plan->messages + CELLS * sizeof(wefti_posted_message);
+    plan->pair_bytes = round_up(
+        plan->marks + WEFTI_STREAM_AREAS * WEFTI_MARKS * sizeof(uint64_t), 128);
 }
 
 wefti_layout wefti_layout_plan(int nranks, int local_ranks)
@@ -138,6 +139,12 @@ wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
     wefti_posted_message *messages =
         (void *)(get_pair(shared, writer, reader) + shared->layout.messages);
     return messages + find_cell(op_slot, channel, sequence);
+}
+
+_Atomic uint64_t *wefti_shared_get_marks(const wefti_shared *shared,
+                                         int signaller, int waiter)
+{
+    return (void *)(get_pair(shared, signaller, waiter) + shared->layout.marks);
 }
 
 size_t wefti_shared_find_p2p_slot(const wefti_shared *shared, int peer,

@@ -19,6 +19,7 @@
  *             consumed  [op slot][channel] messages it has read from peer
  *             counts    [OP_SLOTS] of the v forms: what it sends to peer
  *             messages  [op slot][channel][DEPTH] what it has sent to peer
+ *             marks     [area][mark] how far its streams are, for peer's
  *   then    staging     [OP_SLOTS] staged payload, one buffer per operation
  *           p2p_staging [peer of the domain][channel] staged payload of
  *                       point-to-point operations
@@ -44,6 +45,7 @@
 #include "base/doorbell.h"
 #include "comm/fabric/signature.h"
 #include "comm/pattern/pattern.h"
+#include "comm/pattern/stream_work.h"
 #include "weft/p2p.h"
 
 #include <stdatomic.h>
@@ -297,6 +299,11 @@ typedef enum wefti_leave {
  * all_completed  of a host's lowest rank, comm/net/rounds.c: what all ranks
  *              have completed
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
+ * streams_posted  of the route streams, operations that it has begun to queue:
+ *              stored before it looks for a fault, loaded behind one by
+ *              comm/streams/streams.c; streams_done: those that have ended
+ * streams_stopped  its operations will end with the fault: stored behind that
+ * streams_closed  it reaches no other rank's staging of that route any more
  * host_only    its end of the communicator has no memory that only a device
  *              reads; stored before the ranks' first operation: alone
  * ranks_per_core  of a world: as it has counted; stored before that, too, and
@@ -309,6 +316,8 @@ typedef struct wefti_rank_page {
     _Atomic uint32_t left;
     _Atomic uint32_t host_only;
     _Atomic uint32_t ranks_per_core;
+    _Atomic uint64_t streams_posted, streams_done;
+    _Atomic uint32_t streams_stopped, streams_closed;
     wefti_process_page process;
     wefti_wait_page wait;
     wefti_shrink_page shrink;
@@ -323,7 +332,7 @@ typedef struct wefti_layout {
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
     size_t entries, pairs, staging, p2p_staging, entered, arrivals;
-    size_t pair_bytes, counts, messages;
+    size_t pair_bytes, counts, messages, marks;
 } wefti_layout;
 
 wefti_layout wefti_layout_plan(int nranks, int local_ranks);
@@ -376,6 +385,10 @@ wefti_posted_message *wefti_shared_get_message(const wefti_shared *shared,
                                                int writer, int reader,
                                                int op_slot, int channel,
                                                uint64_t sequence);
+
+/* [area][mark], see comm/streams/streams.h; both of this domain. */
+_Atomic uint64_t *wefti_shared_get_marks(const wefti_shared *shared,
+                                         int signaller, int waiter);
 
 /* Where in a region a slot lies for what goes point to point to a peer of the
  * domain. */

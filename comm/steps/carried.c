@@ -15,6 +15,7 @@
 #include "comm/steps/agree.h"
 #include "comm/steps/entry.h"
 #include "comm/steps/op_life.h"
+#include "comm/streams/streams.h"
 
 #include <stdio.h>
 
@@ -44,6 +45,9 @@ static void finish(weft_comm *comm, wefti_op *op)
     if (op->desc.arrived && op->desc.count && op->role.receives &&
         op->desc.recv && !op->role.shape->varied) {
         wefti_op_all_arrived(op);
+    }
+    if (op->choice.route == WEFTI_ROUTE_STREAMS) {
+        wefti_streams_count_done(comm->streams);
     }
     wefti_op_finish(comm, op, WEFT_OK);
 }

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "comm/engine/ticket.h"
 #include "comm/net/remote.h"
+#include "comm/streams/streams.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -113,7 +114,8 @@ int64_t wefti_waits_patience(const weft_comm *comm, int64_t limit_ns)
 static bool is_own_gate(const wefti_engine *engine, const weft_gate *gate)
 {
     for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
-        if (wefti_tickets_own(comm, gate)) {
+        if (wefti_tickets_own(comm, gate) ||
+            wefti_streams_own(comm->streams, gate)) {
             return true;
         }
     }

@@ -18,7 +18,7 @@ import sys
 FILES_MOST = 7
 
 # The folders of comm, lowest first; ARCHITECTURE.md says what is in each.
-ORDER = ["pattern", "oob", "fabric", "core", "control", "nccl", "net", "engine",
+ORDER = ["pattern", "oob", "fabric", "core", "control", "nccl", "streams", "net", "engine",
          "steps", "post", "watch", "mem", "make", "cluster"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"comm/([^"]+)"', re.M)

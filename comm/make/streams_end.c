@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * comm/make/streams_end.c - in this order: this rank's streams have passed its
+ * operations, the others have read its staging, nobody reaches another's any
+ * more.
+ */
+#include "comm/make/streams_end.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/engine/engine.h"
+#include "comm/watch/peer_life.h"
+#include "device/holds.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+static const int64_t end_ns = INT64_C(10000000000);
+
+/* Whether a peer's streams have read all that this rank's have staged. */
+static bool has_read(const wefti_streams *streams, int peer)
+{
+    bool read = true;
+    for (size_t area = 0; read && area < WEFTI_STREAM_AREAS; area++) {
+        const uint64_t last = atomic_load(&streams->queued[area]);
+        read = last == 0 ||
+               wefti_gate_reached(streams->peers[peer].comes,
+                                  area * WEFTI_MARKS + WEFTI_MARK_READ, last);
+    }
+    return read;
+}
+
+/* Whether it reaches this rank's staging no more. */
+static bool has_closed(const wefti_streams *streams, int peer)
+{
+    const wefti_rank_page *page =
+        wefti_shared_get_page(&streams->comm->fabric.shared, peer);
+    return atomic_load(&page->streams_closed) != 0;
+}
+
+static bool have_all(wefti_streams *streams,
+                     bool (*has)(const wefti_streams *streams, int peer))
+{
+    weft_comm *comm = streams->comm;
+    bool all = true;
+    for (int peer = 0; all && peer < comm->nranks; peer++) {
+        all = peer == comm->rank || !streams->peers[peer].comes ||
+              has(streams, peer) ||
+              (comm->engine->members && wefti_peer_has_died(comm, peer));
+    }
+    return all;
+}
+
+static bool have_ended(wefti_streams *streams)
+{
+    wefti_engine *engine = streams->comm->engine;
+    pthread_mutex_lock(&engine->lock);
+    const bool ended = streams->stopping ? wefti_streams_are_over(streams)
+                                         : wefti_streams_have_ended(streams);
+    pthread_mutex_unlock(&engine->lock);
+    return ended;
+}
+
+static bool have_read(wefti_streams *streams)
+{
+    return have_all(streams, has_read);
+}
+
+static bool have_closed(wefti_streams *streams)
+{
+    return have_all(streams, has_closed);
+}
+
+static bool await(wefti_streams *streams,
+                  bool (*is_there)(wefti_streams *streams), int64_t until_ns)
+{
+    const struct timespec pause = {0, 50000};
+    bool there;
+    while (!(there = is_there(streams)) && wefti_clock_ns() < until_ns) {
+        wefti_device_tend(streams->comm->device);
+        nanosleep(&pause, NULL);
+    }
+    return there;
+}
+
+/* Streams are seen to be past the marks a moment after they are. */
+static void drop_marks(wefti_streams *streams)
+{
+    for (int peer = 0; peer < streams->comm->nranks; peer++) {
+        weft_gate *const both[] = {streams->peers[peer].comes,
+                                   streams->peers[peer].goes};
+        for (int i = 0; i < 2; i++) {
+            while (both[i] && wefti_gate_is_held(both[i])) {
+                wefti_device_tend(streams->comm->device);
+                sched_yield();
+            }
+            weft_gate_destroy(both[i]);
+        }
+    }
+}
+
+static void close_imports(wefti_streams *streams)
+{
+    weft_comm *comm = streams->comm;
+    for (int peer = 0; peer < comm->nranks; peer++) {
+        if (streams->peers[peer].imported) {
+            weft_device_unimport(comm->device, streams->peers[peer].staging);
+        }
+    }
+    atomic_store(&wefti_shared_get_page(&comm->fabric.shared, comm->rank)
+                      ->streams_closed,
+                 1);
+}
+
+void wefti_streams_end(wefti_streams *streams)
+{
+    if (!streams) {
+        return;
+    }
+    weft_comm *comm = streams->comm;
+    const int64_t until_ns = wefti_clock_ns() + end_ns;
+    if (!await(streams, have_ended, until_ns)) {
+        wefti_log(WEFTI_LOG_ERROR, comm->rank,
+                  "\"%s\": a stream has not come past its operations within "
+                  "%lld ms: what it uses is lost",
+                  comm->name, (long long)(end_ns / 1000000));
+        return;
+    }
+    /* After a fault nothing is right that peers still read. */
+    bool over = streams->stopping || await(streams, have_read, until_ns);
+    drop_marks(streams);
+    close_imports(streams);
+    over = await(streams, have_closed, until_ns) && over;
+    weft_stream_destroy(streams->stream);
+    weft_gate_destroy(streams->ended);
+    if (over) {
+        weft_device_free(comm->device, streams->staging);
+    } else {
+        wefti_log(
+            WEFTI_LOG_WARN, comm->rank,
+            "\"%s\": other ranks have not left it within %lld ms: staging "
+            "in device memory is lost",
+            comm->name, (long long)(end_ns / 1000000));
+    }
+    pthread_mutex_destroy(&streams->calls);
+    free(streams->peers);
+    free(streams);
+}

@@ -61,8 +61,8 @@
       "whether sums follow one tree over all ranks, the same bits on any "     \
       "layout of hosts: on or off")                                            \
     X(ROUTE, TEXT, "steps", 0, 0,                                              \
-      "what carries collectives out: steps, weft's own, or nccl where all "    \
-      "ranks have NCCL and a GPU each")                                        \
+      "what carries collectives out: steps, weft's engine; or, where all "     \
+      "ranks can, streams, those of their devices, or nccl")                   \
     X(NCCL, TEXT, "", 0, 0,                                                    \
       "file with NCCL, for WEFT_ROUTE=nccl; empty: libnccl.so.2")              \
     X(SPIN_US, INT, "-1", -1, 1000000,                                         \

@@ -93,9 +93,10 @@ static size_t chunk_elems(size_t bytes, weft_dtype dtype)
 const char *wefti_choice_name(uint8_t digest)
 {
     const char *name = wefti_algorithm_name(digest - 1);
-    return name                          ? name
-           : digest == WEFTI_CHOICE_NCCL ? "nccl"
-                                         : "an unknown algorithm";
+    return name                             ? name
+           : digest == WEFTI_CHOICE_NCCL    ? "nccl"
+           : digest == WEFTI_CHOICE_STREAMS ? "streams"
+                                            : "an unknown algorithm";
 }
 
 const char *wefti_choice_text(const wefti_choice *choice)

@@ -27,8 +27,8 @@ typedef struct wefti_choice {
     bool refused;
 } wefti_choice;
 
-/* The digest of a route. */
-enum { WEFTI_CHOICE_NCCL = 255 };
+/* Digests of routes. */
+enum { WEFTI_CHOICE_STREAMS = 254, WEFTI_CHOICE_NCCL = 255 };
 
 /* Whether the stream that it is posted on carries it out, and the engine only
  * looks on. */

@@ -108,11 +108,15 @@ static weft_status read_route(uint8_t *route_out)
 {
     const char *text = wefti_setting_text(WEFTI_SETTING_ROUTE);
     const bool nccl = strcmp(text, "nccl") == 0;
-    *route_out = nccl ? WEFTI_ROUTE_NCCL : WEFTI_ROUTE_STEPS;
-    return nccl || strcmp(text, "steps") == 0
+    const bool streams = strcmp(text, "streams") == 0;
+    *route_out = nccl      ? WEFTI_ROUTE_NCCL
+                 : streams ? WEFTI_ROUTE_STREAMS
+                           : WEFTI_ROUTE_STEPS;
+    return nccl || streams || strcmp(text, "steps") == 0
                ? WEFT_OK
                : wefti_error(WEFT_ERR_INVALID,
-                             "WEFT_ROUTE=%.40s: allowed is steps or nccl",
+                             "WEFT_ROUTE=%.40s: allowed is steps, streams or "
+                             "nccl",
                              text);
 }
 

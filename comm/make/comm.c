@@ -18,6 +18,7 @@
 #include "comm/engine/op.h"
 #include "comm/engine/ticket.h"
 #include "comm/make/key_count.h"
+#include "comm/make/streams_end.h"
 #include "comm/mem/mem.h"
 #include "comm/nccl/twin.h"
 #include "comm/net/net.h"
@@ -410,6 +411,16 @@ static bool is_quiet(const void *context)
     return false;
 }
 
+/* Of the engine's no call for it is under way then. */
+static void end_streams(weft_comm *comm)
+{
+    pthread_mutex_lock(&comm->engine->lock);
+    wefti_streams *streams = comm->streams;
+    comm->streams = NULL;
+    pthread_mutex_unlock(&comm->engine->lock);
+    wefti_streams_end(streams);
+}
+
 /* Gives the memory of a split back when the last one of the domain leaves. */
 static void give_back_memory(weft_comm *comm)
 {
@@ -456,6 +467,7 @@ void weft_comm_destroy(weft_comm *comm)
     wefti_engine *engine = comm->engine;
     leaving own = {comm, wefti_clock_ns() + comm->timeout_ns};
     wefti_engine_drive(engine, is_quiet, &own);
+    end_streams(comm);
     wefti_mems_fini(comm);
     pthread_mutex_lock(&engine->lock);
     if (atomic_load(&engine->noted) == comm) {

@@ -5,7 +5,9 @@
 #include "comm/make/route_join.h"
 
 #include "base/log.h"
+#include "comm/make/streams_join.h"
 #include "comm/make/twin_join.h"
+#include "comm/post/carried_route.h"
 
 #include <stdio.h>
 
@@ -13,6 +15,8 @@ void wefti_route_join(weft_comm *comm)
 {
     if (comm->tuning.route == WEFTI_ROUTE_NCCL) {
         wefti_twin_join(comm);
+    } else if (comm->tuning.route == WEFTI_ROUTE_STREAMS) {
+        wefti_streams_join(comm);
     }
 }
 
@@ -20,7 +24,7 @@ void wefti_route_keep_why(weft_comm *comm, const char *why)
 {
     snprintf(comm->route_why, sizeof(comm->route_why), "%s", why);
     wefti_log(comm->rank == 0 ? WEFTI_LOG_WARN : WEFTI_LOG_INFO, comm->rank,
-              "\"%s\": WEFT_ROUTE=nccl is not possible, weft's own steps are "
+              "\"%s\": WEFT_ROUTE=%s is not possible, weft's own steps are "
               "taken: %s",
-              comm->name, why);
+              comm->name, wefti_carrier_of(comm->tuning.route)->name, why);
 }

@@ -13,7 +13,9 @@
 
 const wefti_carrier *wefti_carrier_of(int route)
 {
-    return route == WEFTI_ROUTE_NCCL ? &wefti_carrier_nccl : NULL;
+    return route == WEFTI_ROUTE_NCCL      ? &wefti_carrier_nccl
+           : route == WEFTI_ROUTE_STREAMS ? &wefti_carrier_streams
+                                          : NULL;
 }
 
 /* ---- the choice -----------------------------------------------------------

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/post/carried_route.h - the route nccl: a collective is queued as a whole
- * on the stream that it was posted on, which carries it out.
+ * comm/post/carried_route.h - the routes streams and nccl: a collective is
+ * queued as a whole on the stream that it was posted on, which carries it out.
  *
  *   stream:  ... | raise start | ready gates | the operation | raise end | ...
  *   engine:            enters, compares with peers ...  ends it
@@ -53,7 +53,7 @@ typedef struct wefti_carrier {
     weft_status (*carry)(const wefti_carried *handed, weft_stream *stream);
 } wefti_carrier;
 
-extern const wefti_carrier wefti_carrier_nccl;
+extern const wefti_carrier wefti_carrier_nccl, wefti_carrier_streams;
 
 /* That of a wefti_route_kind; NULL: the engine's own. */
 const wefti_carrier *wefti_carrier_of(int route);

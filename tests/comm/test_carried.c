@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: with WEFT_ROUTE=nccl all collectives of GPU memory that NCCL has go
- * through it and give what they must: all types, reductions, counts and places,
- * on streams, without, planned, begun.
+ * Goal: with WEFT_ROUTE=nccl or streams all collectives of GPU memory that the
+ * route has go through it and give what they must: all types, reductions,
+ * counts and places, on streams, without, planned, begun.
+ *
+ * Streams give the bits of weft's own steps.
  *
  * Method: values are small whole numbers, whose sums are exact in any order
  * (tests/comm/values.h). That results come from the stand-in shows in
- * test_nccl_faults.c, where it does wrong on demand. Arguments: threads or
- * processes; N: only every N-th case, N being odd.
+ * test_carried_faults.c, where it does wrong on demand. Arguments: nccl,
+ * streams or shadow (streams, on shadow devices); threads or processes; N: only
+ * every N-th case, N being odd.
  */
-#include "tests/comm/nccl_scene.h"
+#include "tests/comm/carried_scene.h"
 #include "tests/comm/values.h"
 
 #include <setjmp.h>
@@ -25,7 +28,7 @@
 
 enum { POISON = 0xA5 };
 
-static bool is_process;
+static bool is_process, by_nccl, on_shadow;
 static unsigned share = 1;
 
 typedef enum form { ON_STREAM, AT_ONCE, BEGUN, PLANNED, FORMS } form;
@@ -243,13 +246,17 @@ static void run_case(struct own *own, const test_case *one)
                                       own->image, send_bytes, NULL) == WEFT_OK,
                      "input");
     }
-    const bool nccl = strcmp(scene_route(own, &out.op), "nccl") == 0;
+    const bool carried = scene_is_carried(own, &out.op);
+    const bool reduces = wefti_shape_get(one->collective)->reduces;
     const bool varied = wefti_shape_get(one->collective)->varied;
     const bool has = one->collective != WEFT_COLLECTIVE_BARRIER &&
-                     one->redop < WEFT_REDOP_BAND;
+                     (by_nccl ? one->redop < WEFT_REDOP_BAND
+                              : one->redop != WEFT_REDOP_PREMULSUM);
     /* Of a v form's ranks each knows only its own counts. */
-    scene_expect(own, nccl == (has && (varied || one->count > 0)),
-                 "another route");
+    const bool takes = by_nccl ? varied || one->count > 0
+                               : !varied && one->count > 0 && own->nranks > 1 &&
+                                     !(on_shadow && reduces);
+    scene_expect(own, carried == (has && takes), "another route");
     scene_expect(own, post(own, &out.op, one->form) == WEFT_OK, "post");
     want(own, one, &held, own->wanted);
     if (recv_bytes) {
@@ -328,7 +335,7 @@ static int run_matrix(weft_comm *comm, void *context)
     return own.failures;
 }
 
-static void test_nccl_all_collectives_exact_values(void **state)
+static void test_carried_all_collectives_exact_values(void **state)
 {
     (void)state;
     struct scene scene = {0};
@@ -341,13 +348,92 @@ static void test_nccl_all_collectives_exact_values(void **state)
     }
 }
 
+/* Any bits, NaN among them. */
+static void run_bits(struct own *own, weft_op op, unsigned *seed)
+{
+    const size_t parts = op.collective == WEFT_COLLECTIVE_REDUCESCATTER
+                             ? (size_t)own->nranks
+                             : 1;
+    const size_t bytes = op.count * weft_dtype_bytes(op.dtype);
+    unsigned mine = *seed * 16 + (unsigned)own->rank;
+    for (size_t i = 0; i < parts * bytes; i++) {
+        own->image[i] = (unsigned char)rand_r(&mine);
+    }
+    ++*seed;
+    op.size_bytes = sizeof(op);
+    op.send = own->image;
+    op.recv = own->wanted;
+    scene_expect(own, weft_op_post(&op, 0, own->comm, NULL) == WEFT_OK,
+                 "on the host");
+    scene_expect(own,
+                 weft_device_copy(own->device, own->room[0], own->image,
+                                  parts * bytes, NULL) == WEFT_OK,
+                 "input");
+    op.send = own->room[0];
+    op.recv = own->room[1];
+    scene_expect(own, scene_is_carried(own, &op), "another route");
+    scene_expect(own,
+                 weft_op_post(&op, 0, own->comm, own->stream) == WEFT_OK &&
+                     weft_stream_wait(own->stream) == WEFT_OK,
+                 "on the device");
+    scene_expect(own,
+                 weft_device_copy(own->device, own->image, own->room[1], bytes,
+                                  NULL) == WEFT_OK,
+                 "output");
+    const bool here =
+        op.collective != WEFT_COLLECTIVE_REDUCE || own->rank == op.root;
+    scene_expect(own, !here || memcmp(own->image, own->wanted, bytes) == 0,
+                 "other bits than by steps");
+}
+
+static int run_all_bits(weft_comm *comm, void *context)
+{
+    static const weft_collective sums[] = {WEFT_COLLECTIVE_ALLREDUCE,
+                                           WEFT_COLLECTIVE_REDUCE,
+                                           WEFT_COLLECTIVE_REDUCESCATTER};
+    static const weft_redop redops[] = {WEFT_REDOP_SUM, WEFT_REDOP_PROD,
+                                        WEFT_REDOP_AVG};
+    struct scene *scene = context;
+    struct own own;
+    unsigned seed = 1;
+    scene_init(&own, comm, scene->devices[weft_comm_get_rank(comm)]);
+    for (int d = 0; d < WEFT_DTYPE_COUNT; d++) {
+        for (int i = 0; i < 9; i++) {
+            run_bits(&own,
+                     (weft_op){.collective = sums[i % 3],
+                               .dtype = (weft_dtype)d,
+                               .redop = redops[i / 3],
+                               .root = i % own.nranks,
+                               .count = i % 2 ? 77 : SCENE_ELEMS},
+                     &seed);
+        }
+    }
+    scene_fini(&own);
+    return own.failures;
+}
+
+static void test_streams_bits_of_steps(void **state)
+{
+    (void)state;
+    struct scene scene = {0};
+    for (int nranks = 2; !by_nccl && !on_shadow && nranks <= SCENE_RANKS;
+         nranks++) {
+        scene = (struct scene){0};
+        assert_int_equal(scene_run(&scene, nranks, run_all_bits, is_process),
+                         0);
+    }
+}
+
 int main(int count, char **arguments)
 {
-    is_process = count > 1 && strcmp(arguments[1], "processes") == 0;
-    share = count > 2 ? (unsigned)strtoul(arguments[2], NULL, 10) : 1;
-    scene_set();
+    on_shadow = count > 1 && strcmp(arguments[1], "shadow") == 0;
+    by_nccl = count > 1 && strcmp(arguments[1], "nccl") == 0;
+    is_process = count > 2 && strcmp(arguments[2], "processes") == 0;
+    share = count > 3 ? (unsigned)strtoul(arguments[3], NULL, 10) : 1;
+    scene_set(count > 1 ? arguments[1] : "streams");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nccl_all_collectives_exact_values),
+        cmocka_unit_test(test_carried_all_collectives_exact_values),
+        cmocka_unit_test(test_streams_bits_of_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/comm/nccl_scene.c - devices, rooms and sums of those tests.
+ * tests/comm/carried_scene.c - devices, rooms and sums of those tests.
  */
-#include "tests/comm/nccl_scene.h"
+#include "tests/comm/carried_scene.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +16,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-void scene_set(void)
+static const char *route_name;
+static bool on_shadow;
+
+void scene_set(const char *route)
 {
-    setenv("WEFT_ROUTE", "nccl", 1);
+    on_shadow = strcmp(route, "shadow") == 0;
+    route_name = on_shadow ? "streams" : route;
+    setenv("WEFT_ROUTE", route_name, 1);
+    setenv("WEFT_KERNELS", FAKE_KERNELS, 0);
     setenv("WEFT_NCCL", FAKE_NCCL, 0);
     setenv("WEFT_FAKE_GPU_COUNT", "4", 1);
     setenv("WEFT_FAKE_GPU_SEED", "7", 0);
@@ -29,7 +35,8 @@ void scene_open_device(int rank, weft_comm_config *config, void *context)
 {
     struct scene *scene = context;
     if (!scene->hosted) {
-        assert_int_equal(weft_device_open("cuda", scene->shared ? 0 : rank,
+        const int index = scene->shared ? 0 : on_shadow ? rank % 2 : rank;
+        assert_int_equal(weft_device_open(on_shadow ? "shadow" : "cuda", index,
                                           &scene->devices[rank]),
                          WEFT_OK);
         config->device = scene->devices[rank];
@@ -96,10 +103,10 @@ void scene_expect(struct own *own, bool good, const char *what)
     }
 }
 
-const char *scene_route(struct own *own, const weft_op *op)
+bool scene_is_carried(struct own *own, const weft_op *op)
 {
     const char *fabric;
-    return wefti_comm_explain(own->comm, op, &fabric);
+    return strcmp(wefti_comm_explain(own->comm, op, &fabric), route_name) == 0;
 }
 
 weft_op scene_all_reduce(struct own *own, unsigned char *room, size_t count)
@@ -146,7 +153,9 @@ void scene_run_made(struct own *own, weft_comm *made)
     its.rank = weft_comm_get_rank(made);
     its.nranks = weft_comm_get_nranks(made);
     weft_op op = scene_all_reduce(&its, its.room[0], 100);
-    scene_expect(&its, strcmp(scene_route(&its, &op), "nccl") == 0,
+    scene_expect(&its,
+                 scene_is_carried(&its, &op) ==
+                     (its.nranks > 1 || strcmp(route_name, "nccl") == 0),
                  "another route on one made of it");
     scene_fill(&its, its.room[0], 100);
     scene_expect(&its, weft_op_post(&op, 0, made, its.stream) == WEFT_OK,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: operations by NCCL and by weft's own steps go side by side, many at
- * once; gates are waited for and raised; what NCCL cannot do is refused by
- * name; communicators made of one that has NCCL have it too.
+ * Goal: operations by NCCL or by streams and by weft's own steps go side by
+ * side, many at once; gates are waited for and raised; what NCCL cannot do is
+ * refused by name; communicators made of one that has the route have it too.
  *
- * Method: sums of integers of three ranks. Modes: threads, processes.
+ * Method: sums of integers of three ranks. Arguments: nccl or streams; threads
+ * or processes.
  */
-#include "tests/comm/nccl_scene.h"
+#include "tests/comm/carried_scene.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_process;
+static bool is_process, by_nccl;
 
 /* One chunk, made by another stream; used once it has arrived. */
 static void run_gated(struct own *own, weft_gate *ready, weft_gate *arrived,
@@ -29,9 +30,8 @@ static void run_gated(struct own *own, weft_gate *ready, weft_gate *arrived,
     op.ready = ready;
     op.arrived = arrived;
     op.gate_elems = gate_elems;
-    scene_expect(
-        own, (strcmp(scene_route(own, &op), "nccl") == 0) == (gate_elems == 0),
-        "another route for a gated one");
+    scene_expect(own, scene_is_carried(own, &op) == (gate_elems == 0),
+                 "another route for a gated one");
     scene_expect(own,
                  weft_op_post(&op, epoch, own->comm, own->stream) == WEFT_OK,
                  "gated post");
@@ -89,8 +89,8 @@ static void run_mixed(struct own *own)
             }
             op.send = host[i];
             op.recv = sums[i];
-            scene_expect(own, strcmp(scene_route(own, &op), "nccl") != 0,
-                         "host memory by NCCL");
+            scene_expect(own, !scene_is_carried(own, &op),
+                         "host memory carried");
             scene_expect(
                 own, weft_op_begin(&op, 0, own->comm, &requests[i]) == WEFT_OK,
                 "begin");
@@ -134,7 +134,9 @@ static int run_beside(weft_comm *comm, void *context)
     for (uint64_t epoch = 1; epoch <= 4; epoch++) {
         run_gated(&own, ready, arrived, compute, epoch % 2 ? 0 : 100, epoch);
     }
-    refuse_parts(&own, ready);
+    if (by_nccl) { /* others carry no v forms out */
+        refuse_parts(&own, ready);
+    }
     run_mixed(&own);
     scene_expect(&own,
                  weft_comm_split(comm, own.rank % 2, 0, NULL, &made) == WEFT_OK,
@@ -157,7 +159,7 @@ static int run_beside(weft_comm *comm, void *context)
     return own.failures;
 }
 
-static void test_nccl_beside_steps_gates_and_made_communicators(void **state)
+static void test_carried_beside_steps_gates_and_made_communicators(void **state)
 {
     (void)state;
     struct scene scene = {0};
@@ -166,10 +168,12 @@ static void test_nccl_beside_steps_gates_and_made_communicators(void **state)
 
 int main(int count, char **arguments)
 {
-    is_process = count > 1 && strcmp(arguments[1], "processes") == 0;
-    scene_set();
+    by_nccl = count > 1 && strcmp(arguments[1], "nccl") == 0;
+    is_process = count > 2 && strcmp(arguments[2], "processes") == 0;
+    scene_set(by_nccl ? "nccl" : "streams");
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nccl_beside_steps_gates_and_made_communicators),
+        cmocka_unit_test(
+            test_carried_beside_steps_gates_and_made_communicators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

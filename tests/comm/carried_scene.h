@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * tests/comm/nccl_scene.h - ranks with a GPU of the fake driver each, and the
- * stand-in for NCCL (tests/fake/fake_nccl.h): what tests of the route nccl
- * have in common.
+ * tests/comm/carried_scene.h - ranks with a GPU of the fake driver each, its
+ * kernels, and the stand-in for NCCL (tests/fake/fake_nccl.h): what tests of
+ * the routes nccl and streams have in common.
  */
-#ifndef TESTS_COMM_NCCL_SCENE_H
-#define TESTS_COMM_NCCL_SCENE_H
+#ifndef TESTS_COMM_CARRIED_SCENE_H
+#define TESTS_COMM_CARRIED_SCENE_H
 
 #include "comm/core/core.h"
 #include "comm/make/explain.h"
@@ -35,8 +35,9 @@ struct own {
     int rank, nranks, failures;
 };
 
-/* The route, the stand-in and the driver, in the environment. */
-void scene_set(void);
+/* The route, the stand-in and the driver, in the environment; "shadow": streams
+ * on shadow devices, of which ranks that are threads share two. */
+void scene_set(const char *route);
 
 /* Of a struct world whose context is a scene. */
 void scene_open_device(int rank, weft_comm_config *config, void *context);
@@ -51,8 +52,8 @@ void scene_fini(struct own *own);
 /* Counts a failure, and prints the first few. */
 void scene_expect(struct own *own, bool good, const char *what);
 
-/* Which algorithm an operation would take on such buffers. */
-const char *scene_route(struct own *own, const weft_op *op);
+/* Whether an operation on such buffers would take the route. */
+bool scene_is_carried(struct own *own, const weft_op *op);
 
 /* An all-reduce of integers from a room to the second one; and what it sends
  * and must give: each rank's number + 1. */
@@ -60,7 +61,8 @@ weft_op scene_all_reduce(struct own *own, unsigned char *room, size_t count);
 void scene_fill(struct own *own, unsigned char *room, size_t count);
 void scene_check_sum(struct own *own, const unsigned char *room, size_t count);
 
-/* An all-reduce on a communicator made of own's, which takes NCCL too. */
+/* An all-reduce on a communicator made of own's, which takes the route too: of
+ * one rank only NCCL. */
 void scene_run_made(struct own *own, weft_comm *made);
 
 #endif

@@ -52,11 +52,8 @@ static const char *find_network_obstacle(void)
 static const char *find_gpu_obstacle(void)
 {
     int count, version;
-    return wefti_cuda_count(&count, &version) == WEFT_OK
-               ? "this weft moves the memory of GPUs through the host's, by "
-                 "shm "
-                 "and net"
-               : weft_error_text();
+    return wefti_cuda_count(&count, &version) == WEFT_OK ? NULL
+                                                         : weft_error_text();
 }
 
 static const char *find_nccl_obstacle(void)
@@ -74,7 +71,10 @@ static const fabric fabrics[] = {
     {"shm", "ranks of one host, through memory they share",
      find_memory_obstacle},
     {"net", "ranks on several hosts, through UCX", find_network_obstacle},
-    {"cuda", "GPUs of one host, by peer copies", find_gpu_obstacle},
+    {"cuda",
+     "GPUs of one host, by copies and kernels, where WEFT_ROUTE=streams asks "
+     "for it",
+     find_gpu_obstacle},
     {"nccl",
      "ranks with a GPU each, by NCCL, where WEFT_ROUTE=nccl asks for it",
      find_nccl_obstacle}};

@@ -27,7 +27,8 @@ bool wefti_info_job_is_there(void)
 static void open_gpu(wefti_info_job *job)
 {
     int rank = 0, nranks, count = 0, version;
-    if (strcmp(wefti_setting_text(WEFTI_SETTING_ROUTE), "nccl") != 0) {
+    const char *route = wefti_setting_text(WEFTI_SETTING_ROUTE);
+    if (strcmp(route, "nccl") != 0 && strcmp(route, "streams") != 0) {
         return;
     }
     weft_status status = wefti_launch_source_find_rank(&rank, &nranks);

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-/* device: of programs that ask for NCCL (WEFT_ROUTE); else NULL. */
+/* device: of programs that ask for NCCL or streams (WEFT_ROUTE); else NULL. */
 typedef struct wefti_info_job {
     weft_comm *comm;
     weft_device *device;

@@ -24,6 +24,10 @@
  * None of this holds for sums of floats that WEFT_ROUTE=nccl hands to NCCL
  * (docs/gpu.md): it promises no order. A post may then wait for the peers'
  * where NCCL uses a path for the first time.
+ *
+ * What WEFT_ROUTE=streams has a stream carry out gives the same bits; a stream
+ * may come past an operation of which another rank wanted something else before
+ * that is found, and the communicator's next call then says so.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H

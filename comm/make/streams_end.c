@@ -125,6 +125,9 @@ void wefti_streams_end(wefti_streams *streams)
                   "\"%s\": a stream has not come past its operations within "
                   "%lld ms: what it uses is lost",
                   comm->name, (long long)(end_ns / 1000000));
+        /* Its marks with it, which the stream may still come to. */
+        (void)wefti_mapping_retain(comm->mapping);
+        (void)!wefti_mapping_pin(comm->mapping, comm->device);
         return;
     }
     /* After a fault nothing is right that peers still read. */

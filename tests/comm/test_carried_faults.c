@@ -281,6 +281,70 @@ static void test_carried_device_fails_rank_named(void **state)
     }
 }
 
+/* ---- a stream that comes to its operation when the communicator is gone ----
+ */
+
+static weft_gate *held;
+static weft_stream *late;
+
+static int run_held(weft_comm *comm, void *context)
+{
+    struct scene *scene = context;
+    struct own own;
+    scene_init(&own, comm, scene->devices[weft_comm_get_rank(comm)]);
+    const weft_op op = scene_all_reduce(&own, own.room[0], COUNT);
+    scene_expect(&own, scene_is_carried(&own, &op), "another route");
+    if (own.rank == VICTIM) {
+        scene_expect(&own,
+                     weft_gate_create(own.device, 1, &held) == WEFT_OK &&
+                         weft_gate_wait(held, 0, 1, own.stream) == WEFT_OK,
+                     "gate");
+    }
+    scene_expect(&own, weft_op_post(&op, 0, comm, own.stream) == WEFT_OK,
+                 "post");
+    if (own.rank == VICTIM) {
+        late = own.stream; /* which uses the rooms, too */
+        free(own.image);
+        free(own.wanted);
+    } else {
+        scene_fini(&own);
+    }
+    return own.failures;
+}
+
+static int let_go_late(int rank, void *context)
+{
+    struct own own = {.rank = rank};
+    if (late) { /* with the cause that was found first */
+        scene_expect(&own, weft_gate_signal(held, 0, 1, NULL) == WEFT_OK,
+                     "signal");
+        scene_expect(&own,
+                     weft_stream_wait(late) < 0 &&
+                         (strstr(weft_error_text(), "rank 1 waits for its") ||
+                          strstr(weft_error_text(), "rank 1 destroyed")),
+                     "late");
+        weft_stream_destroy(late);
+        weft_gate_destroy(held);
+    }
+    return own.failures + scene_close_device(rank, context);
+}
+
+static void test_streams_late_stream_passes_what_is_gone(void **state)
+{
+    (void)state;
+    struct scene scene = {0};
+    const struct world world = {.nranks = 3,
+                                .config = {.timeout_ms = 300, .warn_ms = 30000},
+                                .call = run_held,
+                                .context = &scene,
+                                .configure = scene_open_device,
+                                .after = let_go_late,
+                                .deadline_s = SCENE_DEADLINE_S};
+    if (!by_nccl) {
+        assert_int_equal(world_run_processes(&world), 0);
+    }
+}
+
 int main(int count, char **arguments)
 {
     by_nccl = count > 1 && strcmp(arguments[1], "nccl") == 0;
@@ -291,6 +355,7 @@ int main(int count, char **arguments)
         cmocka_unit_test(test_nccl_faults_streams_drain_cause_named),
         cmocka_unit_test(test_carried_rank_dies_within_streams_drain),
         cmocka_unit_test(test_carried_device_fails_rank_named),
+        cmocka_unit_test(test_streams_late_stream_passes_what_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -333,13 +333,14 @@ static void test_streams_late_stream_passes_what_is_gone(void **state)
 {
     (void)state;
     struct scene scene = {0};
-    const struct world world = {.nranks = 3,
-                                .config = {.timeout_ms = 300, .warn_ms = 30000},
-                                .call = run_held,
-                                .context = &scene,
-                                .configure = scene_open_device,
-                                .after = let_go_late,
-                                .deadline_s = SCENE_DEADLINE_S};
+    const struct world world = {
+        .nranks = 3,
+        .config = {.timeout_ms = 3000, .warn_ms = 30000},
+        .call = run_held,
+        .context = &scene,
+        .configure = scene_open_device,
+        .after = let_go_late,
+        .deadline_s = SCENE_DEADLINE_S};
     if (!by_nccl) {
         assert_int_equal(world_run_processes(&world), 0);
     }

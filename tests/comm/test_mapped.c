@@ -91,10 +91,10 @@ static int is_exact(weft_comm *comm, void *context)
 }
 
 /* Chunks are so small that every operation has several. */
-static void run_everywhere(world_rank_call call)
+static void run_everywhere(world_rank_call call, const char *chunk_bytes)
 {
     struct world world = {.call = call};
-    setenv("WEFT_CHUNK_BYTES", "8192", 1);
+    setenv("WEFT_CHUNK_BYTES", chunk_bytes, 1);
     for (world.nranks = 2; world.nranks <= 4; world.nranks++) {
         assert_int_equal(world_run_processes(&world), 0);
     }
@@ -107,7 +107,7 @@ static void run_everywhere(world_rank_call call)
 static void test_every_operation_is_exact_and_not_staged(void **state)
 {
     (void)state;
-    run_everywhere(is_exact);
+    run_everywhere(is_exact, "16384");
 }
 
 /* Not in place a pattern that writes over what it has sent may do so too. */
@@ -168,7 +168,7 @@ static void test_no_collective_stages_what_is_mapped(void **state)
 {
     (void)state;
     setenv("WEFT_ALGO", "all_reduce:direct,reduce:direct,broadcast:direct", 1);
-    run_everywhere(stages_nothing);
+    run_everywhere(stages_nothing, "8192");
     unsetenv("WEFT_ALGO");
 }
 
@@ -228,7 +228,7 @@ static int outlives(weft_comm *comm, void *context)
 static void test_memory_outlives_those_that_have_left_it(void **state)
 {
     (void)state;
-    run_everywhere(outlives);
+    run_everywhere(outlives, "16384");
 }
 
 /* A part of the world has memory of its own, and uses the world's as well. */
@@ -272,7 +272,7 @@ static int changes_hands(weft_comm *comm, void *context)
     const int rank = weft_comm_get_rank(comm);
     int failures =
         CHECK(weft_comm_split(comm, 0, rank, NULL, &twin) == WEFT_OK);
-    for (int round = 0; round < 6 && failures == 0; round++) {
+    for (int round = 0; round < 4 && failures == 0; round++) {
         weft_comm *of = round % 2 ? twin : comm;
         weft_mem *mem;
         one_op_room room;
@@ -290,7 +290,7 @@ static int changes_hands(weft_comm *comm, void *context)
 static void test_range_that_changes_hands_is_exact(void **state)
 {
     (void)state;
-    run_everywhere(changes_hands);
+    run_everywhere(changes_hands, "16384");
 }
 
 /* The kernel ends rank 1 so many microseconds after its first operation. */

@@ -40,17 +40,22 @@ void wefti_optimizer_fini(wefti_optimizer *optimizer)
 
 double wefti_optimizer_rate(const wefti_optimizer_config *config, uint64_t step)
 {
-    const double least = 0.1; /* of lr, at the end */
+    const double least = config->min_ratio;
     if (step <= config->warmup_steps) {
         return config->lr * (double)step / (double)config->warmup_steps;
+    }
+    if (config->decay == WEFTI_DECAY_NONE) {
+        return config->lr;
     }
     if (step >= config->steps) {
         return config->lr * least;
     }
     double way = (double)(step - config->warmup_steps) /
                  (double)(config->steps - config->warmup_steps);
-    double cosine = 0.5 * (1 + cos(3.141592653589793 * way));
-    return config->lr * (least + (1 - least) * cosine);
+    double left = config->decay == WEFTI_DECAY_LINEAR
+                      ? 1 - way
+                      : 0.5 * (1 + cos(3.141592653589793 * way));
+    return config->lr * (least + (1 - least) * left);
 }
 
 double wefti_optimizer_clip(const wefti_optimizer_config *config, double norm)

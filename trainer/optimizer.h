@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * trainer/optimizer.h - AdamW on this rank's shares of the parameters (ZeRO
- * stage 1), with warm-up, cosine decay and clipping by the global norm.
+ * stage 1), with warm-up, a decaying rate and clipping by the global norm.
  *
  * Rates, norms and scales are computed in double. The norm is a sum over
  * blocks of 1024 elements whose borders no layout moves, added first to last:
@@ -17,12 +17,20 @@
 #include "trainer/model/parameters.h"
 
 /*
- * steps          of the whole run: the cosine ends there, at a tenth of lr.
+ * steps          of the whole run: the decay ends there, at min_ratio of lr.
  * warmup_steps   lr rises in a straight line over these.
  * clip           largest norm of the gradient used; 0: no limit.
  */
+typedef enum wefti_decay {
+    WEFTI_DECAY_COSINE, /* half a wave of it */
+    WEFTI_DECAY_LINEAR,
+    WEFTI_DECAY_NONE
+} wefti_decay;
+
 typedef struct wefti_optimizer_config {
     double lr;
+    wefti_decay decay;
+    double min_ratio;
     uint64_t warmup_steps;
     uint64_t steps;
     double weight_decay; /* not of norms and embeddings */
@@ -38,11 +46,6 @@ typedef struct wefti_optimizer {
     real *first;  /* [own_elems], bucket by bucket */
     real *second; /* [own_elems] */
 } wefti_optimizer;
-
-/* The rates of change that this trainer uses throughout. */
-#define WEFTI_ADAMW_BETA1   0.9
-#define WEFTI_ADAMW_BETA2   0.98
-#define WEFTI_ADAMW_EPSILON 1e-8
 
 /* Returns OK | ERR_NO_MEMORY. */
 WEFT_NODISCARD weft_status

@@ -36,6 +36,10 @@ void wefti_options_help(FILE *file)
         "the\n"
         "                           last steps as FILE.trace.json for "
         "Perfetto\n"
+        "  --keys                   every key of CONFIG.yaml: its default, "
+        "what "
+        "is\n"
+        "                           allowed, what it is (docs/config.md)\n"
         "  --help, --version\n"
         "\n"
         "A model may be cut over several ranks: parallel.pipeline_model_\n"
@@ -96,6 +100,7 @@ static bool is_flag(wefti_options *options, const char *argument)
         const char *name;
         bool *value;
     } rows[] = {{"--measure", &options->measure},
+                {"--keys", &options->keys},
                 {"--help", &options->help},
                 {"--version", &options->version}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -154,7 +159,7 @@ weft_status wefti_options_init(wefti_options *options, int argc,
         i += took_next;
     }
     if (status == WEFT_OK && !options->config && !options->help &&
-        !options->version) {
+        !options->keys && !options->version) {
         status = wefti_error(WEFT_ERR_INVALID,
                              "CONFIG.yaml is missing (weft-train --help)");
     }

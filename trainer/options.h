@@ -21,7 +21,7 @@ typedef struct wefti_options {
     const char *json;     /* the same */
     const char *report;   /* NULL: none; a file */
     bool measure;
-    bool help, version; /* then nothing else counts */
+    bool keys, help, version; /* then nothing else counts */
 } wefti_options;
 
 /*

@@ -236,7 +236,8 @@ weft_status wefti_replica_init(wefti_replica *replica,
         replica->failed = failed;
         return status;
     }
-    wefti_parameters_init(&replica->plan, config->seed, replica->values);
+    wefti_parameters_init(&replica->plan, config->seed, &config->start,
+                          replica->values);
     return WEFT_OK;
 }
 

@@ -45,6 +45,7 @@ typedef struct wefti_replica_config {
     size_t global_batch;
     size_t bucket_bytes;
     uint64_t seed;
+    wefti_start start;
     bool copies; /* a copy of its state will be taken for checkpoints */
     wefti_pipe_config pipe;
 } wefti_replica_config;

@@ -6,6 +6,8 @@
 
 #include "trainer/model/layer.h"
 
+#include <string.h>
+
 enum { SPANS_MOST = 1 << 20 }; /* of a ledger */
 
 wefti_model_shape wefti_run_shape(const wefti_config *config)
@@ -23,17 +25,26 @@ wefti_model_shape wefti_run_shape(const wefti_config *config)
         .tied = config->model.tie_embeddings};
 }
 
+static wefti_decay decay_of(const char *style)
+{
+    return strcmp(style, "linear") == 0     ? WEFTI_DECAY_LINEAR
+           : strcmp(style, "constant") == 0 ? WEFTI_DECAY_NONE
+                                            : WEFTI_DECAY_COSINE;
+}
+
 wefti_optimizer_config wefti_run_optimizer(const wefti_config *config)
 {
-    return (wefti_optimizer_config){.lr = config->train.lr,
-                                    .warmup_steps =
-                                        (uint64_t)config->train.warmup_steps,
-                                    .steps = (uint64_t)config->train.steps,
-                                    .weight_decay = config->train.weight_decay,
-                                    .clip = config->train.clip,
-                                    .beta1 = WEFTI_ADAMW_BETA1,
-                                    .beta2 = WEFTI_ADAMW_BETA2,
-                                    .epsilon = WEFTI_ADAMW_EPSILON};
+    return (wefti_optimizer_config){
+        .lr = config->train.lr,
+        .decay = decay_of(config->train.lr_decay_style),
+        .min_ratio = config->train.min_lr_ratio,
+        .warmup_steps = (uint64_t)config->train.warmup_steps,
+        .steps = (uint64_t)config->train.steps,
+        .weight_decay = config->train.weight_decay,
+        .clip = config->train.clip,
+        .beta1 = config->train.adam_beta1,
+        .beta2 = config->train.adam_beta2,
+        .epsilon = config->train.adam_eps};
 }
 
 wefti_replica_config wefti_run_replica(const wefti_config *config,
@@ -51,6 +62,8 @@ wefti_replica_config wefti_run_replica(const wefti_config *config,
         .global_batch = (size_t)config->train.global_batch_size,
         .bucket_bytes = (size_t)(config->overlap.bucket_mb * 1e6),
         .seed = (uint64_t)config->train.seed,
+        .start = {config->model.init_scale, config->model.head_init_std,
+                  config->model.embedding_init_std},
         .pipe = {schedule,
                  config->overlap.pipeline ? WEFTI_LAYER_CHUNK_ROWS : 0, NULL}};
 }

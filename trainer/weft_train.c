@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "base/settings.h"
 #include "comm/oob/source.h"
+#include "trainer/config/config_key.h"
 #include "trainer/run.h"
 #include "weft/version.h"
 
@@ -126,6 +127,8 @@ int main(int argc, char **argv)
     int exit_status = 0;
     if (options.help) {
         wefti_options_help(stdout);
+    } else if (options.keys) {
+        wefti_config_keys_print(stdout);
     } else if (options.version) {
         printf("weft-train %s\n", weft_version_text());
     } else {

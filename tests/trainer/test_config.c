@@ -56,9 +56,11 @@ static void test_config_all_of_the_contract_is_read(void **state)
         "           expert_model_parallel_size: 1, schedule: 1f1b}\n"
         "train:    {steps: 9, micro_batch_size: 2, global_batch_size: 8,\n"
         "           lr: 1.5E-3, warmup_steps: 3, weight_decay: 0, clip: 2.,\n"
+        "           lr_decay_style: linear, min_lr_ratio: 0.5,\n"
+        "           adam_beta1: 0.8, adam_beta2: 0.95, adam_eps: 1e-6,\n"
         "           seed: 9007199254740992, deterministic: true,\n"
         "           elastic: false, validate_every: 3}\n"
-        "overlap:  {grad_reduce: false, param_gather: false, tensor: false,\n"
+        "overlap:  {grad_reduce: false, param_gather: false, tensor: true,\n"
         "           pipeline: true, expert: true, bucket_mb: 0.5,\n"
         "           comm_sms: 0}\n"
         "memory:   {recompute: none, ema: none, release_activations: true,\n"
@@ -82,6 +84,11 @@ static void test_config_all_of_the_contract_is_read(void **state)
     assert_true(config.train.seed == INT64_C(9007199254740992));
     assert_true(config.train.deterministic && !config.overlap.grad_reduce);
     assert_true(config.overlap.bucket_mb == 0.5);
+    assert_string_equal(config.train.lr_decay_style, "linear");
+    assert_true(config.train.min_lr_ratio == 0.5);
+    assert_true(config.train.adam_beta1 == 0.8);
+    assert_true(config.train.adam_beta2 == 0.95);
+    assert_true(config.train.adam_eps == 1e-6);
     assert_string_equal(config.checkpoint.dir, "dir/c");
     assert_false(config.checkpoint.async);
     wefti_config_fini(&config);
@@ -184,6 +191,8 @@ static const struct refusal {
     {HEAD "model: \xFF", WEFT_ERR_INVALID, "not YAML"},
     {HEAD "model: {layers: \x01}", WEFT_ERR_INVALID, "not YAML"},
     /* right, but not yet */
+    {HEAD "overlap: {tensor: false}", WEFT_ERR_UNSUPPORTED, "overlap.tensor"},
+    {HEAD "overlap: {expert: false}", WEFT_ERR_UNSUPPORTED, "overlap.expert"},
     {HEAD "parallel: {tensor_model_parallel_size: 2}", WEFT_ERR_UNSUPPORTED,
      "2:40: parallel.tensor_model_parallel_size: 2 is not possible in this "
      "version; allowed is 1"},

@@ -33,9 +33,10 @@ static const wefti_optimizer_config config = {.lr = 0.01,
                                               .steps = 100,
                                               .weight_decay = 0.1,
                                               .clip = 1.0,
-                                              .beta1 = WEFTI_ADAMW_BETA1,
-                                              .beta2 = WEFTI_ADAMW_BETA2,
-                                              .epsilon = WEFTI_ADAMW_EPSILON};
+                                              .min_ratio = 0.1,
+                                              .beta1 = 0.9,
+                                              .beta2 = 0.98,
+                                              .epsilon = 1e-8};
 
 /* One layout after a few steps: its values by tensor, and its last norm. */
 typedef struct outcome {
@@ -70,7 +71,8 @@ static outcome run_layout(size_t nranks)
     assert_non_null(out.values);
     assert_non_null(gradients);
     assert_non_null(blocks);
-    wefti_parameters_init(&out.plan, 1, out.values);
+    const wefti_start start = {1, 0.02, 1};
+    wefti_parameters_init(&out.plan, 1, &start, out.values);
     for (size_t rank = 0; rank < nranks; rank++) {
         assert_int_equal(
             wefti_optimizer_init(&optimizers[rank], &out.plan, rank, &config),
@@ -179,6 +181,16 @@ static void test_rate_rises_then_falls_to_a_tenth(void **state)
     wefti_optimizer_config none = config;
     none.warmup_steps = 0;
     assert_true(wefti_optimizer_rate(&none, 1) > 0.0099);
+    wefti_optimizer_config other = config;
+    other.decay = WEFTI_DECAY_LINEAR;
+    other.min_ratio = 0.2;
+    assert_true(fabs(wefti_optimizer_rate(&other, 5) - 0.005) < 1e-15);
+    assert_true(fabs(wefti_optimizer_rate(&other, 55) - 0.006) < 1e-15);
+    assert_true(fabs(wefti_optimizer_rate(&other, 100) - 0.002) < 1e-15);
+    other.decay = WEFTI_DECAY_NONE;
+    assert_true(fabs(wefti_optimizer_rate(&other, 5) - 0.005) < 1e-15);
+    assert_true(wefti_optimizer_rate(&other, 99) == 0.01);
+    assert_true(wefti_optimizer_rate(&other, 500) == 0.01);
 }
 
 static void test_clip_scales_only_what_is_too_long(void **state)

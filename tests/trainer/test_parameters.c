@@ -110,6 +110,7 @@ static void
 test_parameters_start_values_are_the_same_on_any_layout(void **state)
 {
     (void)state;
+    const wefti_start start = {1, 0.02, 1};
     wefti_parameters plans[2];
     real *values[2];
     for (size_t i = 0; i < 2; i++) {
@@ -118,7 +119,7 @@ test_parameters_start_values_are_the_same_on_any_layout(void **state)
             WEFT_OK);
         values[i] = malloc(plans[i].flat_elems * sizeof(real));
         assert_non_null(values[i]);
-        wefti_parameters_init(&plans[i], 11, values[i]);
+        wefti_parameters_init(&plans[i], 11, &start, values[i]);
     }
     for (size_t i = 0; i < plans[0].tensor_count; i++) {
         const wefti_tensor *tensor = &plans[0].tensors[i];

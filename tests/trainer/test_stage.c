@@ -128,7 +128,8 @@ static void set_up(fixture *fix, bool tied, uint64_t seed,
     assert_int_equal(wefti_parameters_plan(&shape, 4096, 3, &fix->plan),
                      WEFT_OK);
     fix->values = alloc(fix->plan.flat_elems);
-    wefti_parameters_init(&fix->plan, seed, fix->values);
+    const wefti_start start = {1, 0.02, 1};
+    wefti_parameters_init(&fix->plan, seed, &start, fix->values);
     assert_int_equal(
         wefti_workspace_init(&fix->workspace, &fix->plan.shape, SEQUENCES),
         WEFT_OK);

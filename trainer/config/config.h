@@ -2,7 +2,7 @@
 /*
  * trainer/config/config.h - everything a YAML file can say to the trainer.
  *
- * One table (config_keys.c) has a row per key: type, limits, allowed words,
+ * One table (config_key.c) has a row per key: type, limits, allowed words,
  * default, and which of its values this version can do. One strict reader
  * fills the struct from it: an unknown key, a key given twice, a wrong type, a
  * value out of range or not yet possible is refused with file:line:column, the
@@ -23,8 +23,8 @@
 
 #define WEFTI_CONFIG_FILE_BYTES_MOST (1024 * 1024)
 #define WEFTI_CONFIG_DIGEST_BYTES    32
-/* Rows of the table; config_keys.c asserts that they fit. */
-#define WEFTI_CONFIG_KEYS_MOST 80
+/* Rows of the table; config_key.c asserts that they fit. */
+#define WEFTI_CONFIG_KEYS_MOST 88
 
 /* model.vocab: bytes */
 #define WEFTI_VOCAB_BYTES 256
@@ -61,6 +61,7 @@ typedef struct wefti_config {
         int64_t shared_experts;
         double rope_theta;
         const char *dtype;
+        double init_scale, head_init_std, embedding_init_std;
         bool tie_embeddings;
     } model;
 
@@ -93,6 +94,8 @@ typedef struct wefti_config {
         int64_t global_batch_size; /* sequences of one step on all ranks */
         double lr;
         int64_t warmup_steps;
+        const char *lr_decay_style;
+        double min_lr_ratio, adam_beta1, adam_beta2, adam_eps;
         double weight_decay;
         double clip; /* of the global gradient norm; 0 = none */
         int64_t seed;

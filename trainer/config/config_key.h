@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 typedef enum wefti_config_kind {
     WEFTI_CONFIG_INT,   /* int64_t: least..most */
@@ -33,6 +34,7 @@ typedef struct wefti_config_key {
     double least, most;       /* of numbers; whole ones below 2^53 */
     const char *const *words; /* NULL-ended; FILE.csv is any such name */
     const char *fallback;     /* the default as text; NULL: must be given */
+    const char *about;        /* in a few words, without a full stop */
     const char *now;          /* the only value possible yet; NULL: all are */
     bool lasting;             /* a checkpoint and its resumption share it */
     /* Words may differ by rank, what stands there may not (of all other keys
@@ -68,6 +70,9 @@ char *wefti_config_key_suggest(const char *section, const char *name,
  * keys: "model, data, ...". Returns text.
  */
 char *wefti_config_key_list(const char *section, char *text, size_t text_bytes);
+
+/* All of them as docs/config.md. */
+void wefti_config_keys_print(FILE *file);
 
 typedef enum wefti_config_verdict {
     WEFTI_CONFIG_GOOD,

@@ -225,9 +225,10 @@ void wefti_parameters_fini(wefti_parameters *plan)
 
 /* The standard deviation a tensor starts with. */
 static double start_deviation(const wefti_parameters *plan,
+                              const wefti_start *start,
                               const wefti_tensor *tensor)
 {
-    double by_fan_in = 1.0 / sqrt((double)tensor->columns);
+    double by_fan_in = start->scale / sqrt((double)tensor->columns);
     switch (tensor->kind) {
     case WEFTI_TENSOR_INPUT:
         return by_fan_in;
@@ -236,16 +237,16 @@ static double start_deviation(const wefti_parameters *plan,
         return by_fan_in / sqrt(2.0 * (double)plan->shape.layers);
     case WEFTI_TENSOR_EMBEDDING:
         /* A tied embedding is also the head, and must guess evenly. */
-        return plan->shape.tied ? 0.02 : 1.0;
+        return plan->shape.tied ? start->head : start->embedding;
     case WEFTI_TENSOR_HEAD:
     case WEFTI_TENSOR_NORM:
         break;
     }
-    return 0.02;
+    return start->head;
 }
 
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
-                           real *flat_out)
+                           const wefti_start *start, real *flat_out)
 {
     memset(flat_out, 0, plan->flat_elems * sizeof(*flat_out));
     for (size_t i = 0; i < plan->tensor_count; i++) {
@@ -255,7 +256,7 @@ void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
         }
         real *values = flat_out + tensor->start_elems;
         size_t elems = tensor->rows * tensor->columns;
-        double deviation = start_deviation(plan, tensor);
+        double deviation = start_deviation(plan, start, tensor);
         wefti_random random = wefti_random_make(
             seed, tensor->copy ? wefti_tensor_embedding() : i);
         for (size_t k = 0; k < elems; k++) {

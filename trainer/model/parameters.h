@@ -140,9 +140,21 @@ WEFT_NODISCARD weft_status wefti_parameters_plan_parts(
     wefti_parameters *plan_out);
 void wefti_parameters_fini(wefti_parameters *plan);
 
-/* wefti_parameters_init - start values; the same on every layout. */
+/*
+ * Standard deviations of start values.
+ *
+ * scale       of matrices: this over the square root of their inputs; those
+ * that write to the residual, over that of the writes too head        also
+ * where it is the embedding embedding   of one that is not the head
+ */
+typedef struct wefti_start {
+    double scale, head, embedding;
+} wefti_start;
+
+/* wefti_parameters_init - start values; the same on every layout. Norms start
+ * at 1. */
 void wefti_parameters_init(const wefti_parameters *plan, uint64_t seed,
-                           real *flat_out);
+                           const wefti_start *start, real *flat_out);
 
 /* Numbers of tensors in plan->tensors. */
 size_t wefti_tensor_embedding(void);

@@ -77,7 +77,7 @@ static void describe(const wefti_progress *progress,
     }
     snprintf(text, text_bytes,
              "step %" PRIu64 "/%" PRIu64
-             "  loss %.4f%s  %.0f tokens/s  hidden %s%s",
+             "  loss %.4f (smoothed)%s  %.0f tokens/s  hidden %s%s",
              step->step, progress->last_step, progress->loss, validation,
              progress->tokens_per_s, hidden, left);
 }

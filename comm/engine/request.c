@@ -140,9 +140,10 @@ bool wefti_requests_release(weft_comm *comm)
     if (comm->released) {
         return false;
     }
-    bool over = wefti_streams_are_over(comm->streams);
-    over =
-        wefti_copies_are_over(comm) && wefti_twin_is_over(comm->twin) && over;
+    /* Asked whatever the others say: it lets streams go, again and again. */
+    const bool streams_over = wefti_streams_are_over(comm->streams);
+    const bool over = streams_over && wefti_copies_are_over(comm) &&
+                      wefti_twin_is_over(comm->twin);
     if (!wefti_copies_are_handed(comm) ||
         (!over && wefti_clock_ns() < comm->release_ns)) {
         comm->engine->looks = true;

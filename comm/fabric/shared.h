@@ -285,6 +285,14 @@ typedef struct wefti_process_page {
     _Atomic uint32_t trial_rank; /* of that process, in the job */
 } wefti_process_page;
 
+/* How far a rank is with what streams carry out, after a fault. */
+typedef enum wefti_streams_halt {
+    WEFTI_STREAMS_GO,
+    WEFTI_STREAMS_HALTED, /* its operations will end with the fault */
+    WEFTI_STREAMS_LET_GO  /* stored before: its streams wait for nobody more,
+                             and what they leave may be wrong */
+} wefti_streams_halt;
+
 /* How a rank has destroyed its communicator. */
 typedef enum wefti_leave {
     WEFTI_LEAVE_NONE, /* it has not */
@@ -302,7 +310,7 @@ typedef enum wefti_leave {
  * streams_posted  of the route streams, operations that it has begun to queue:
  *              stored before it looks for a fault, loaded behind one by
  *              comm/streams/streams.c; streams_done: those that have ended
- * streams_stopped  its operations will end with the fault: stored behind that
+ * streams_stopped  a wefti_streams_halt
  * streams_closed  it reaches no other rank's staging of that route any more
  * host_only    its end of the communicator has no memory that only a device
  *              reads; stored before the ranks' first operation: alone

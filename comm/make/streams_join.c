@@ -120,7 +120,7 @@ static weft_status reach(wefti_streams *streams, int peer, const offer *theirs)
     return status;
 }
 
-/* table: the offers, in comm->table, which no call here uses. */
+/* The offers are in comm->table, which no call here uses. */
 static weft_status meet(wefti_streams *streams)
 {
     const weft_comm *comm = streams->comm;

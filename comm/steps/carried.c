@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/control/fault.h"
 #include "comm/engine/op.h"
 #include "comm/engine/request.h"
 #include "comm/engine/ticket.h"
@@ -86,9 +85,10 @@ bool wefti_carried_advance(weft_comm *comm, wefti_op *op)
         op->lists[0].wait = WEFTI_WAIT_DEVICE;
         op->piece.ready_ns = wefti_clock_ns();
     }
-    /* In this order: who fails it publishes that before it lets streams go. */
+    /* In this order: a rank says so before it lets its streams go. */
     if (wefti_ticket_passed(comm, op->request->ticket) &&
-        !wefti_fault_is_published(comm)) {
+        (op->choice.route != WEFTI_ROUTE_STREAMS ||
+         wefti_streams_are_right(comm->streams))) {
         finish(comm, op);
         return true;
     }

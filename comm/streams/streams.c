@@ -113,7 +113,8 @@ void wefti_streams_stop(wefti_streams *streams)
     }
     streams->stopping = true;
     streams->stop_ns = wefti_clock_ns() + stop_ns;
-    atomic_store(&page_of(streams, comm->rank)->streams_stopped, 1);
+    atomic_store(&page_of(streams, comm->rank)->streams_stopped,
+                 WEFTI_STREAMS_HALTED);
     for (int peer = 0; peer < comm->nranks; peer++) {
         wefti_doorbell_ring(comm->bells[peer]);
     }
@@ -143,6 +144,16 @@ static void fail_marks(wefti_streams *streams)
     }
 }
 
+bool wefti_streams_are_right(const wefti_streams *streams)
+{
+    bool right = true;
+    for (int rank = 0; right && rank < streams->comm->nranks; rank++) {
+        right = atomic_load(&page_of(streams, rank)->streams_stopped) !=
+                WEFTI_STREAMS_LET_GO;
+    }
+    return right;
+}
+
 bool wefti_streams_have_ended(const wefti_streams *streams)
 {
     bool ended = atomic_load(&streams->queueing) == 0;
@@ -161,7 +172,11 @@ bool wefti_streams_are_over(wefti_streams *streams)
     if (!streams->let_go && !may_let_go(streams)) {
         return false;
     }
-    streams->let_go = true;
+    if (!streams->let_go) {
+        streams->let_go = true;
+        atomic_store(&page_of(streams, streams->comm->rank)->streams_stopped,
+                     WEFTI_STREAMS_LET_GO);
+    }
     fail_marks(streams);
     return wefti_streams_have_ended(streams);
 }

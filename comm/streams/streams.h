@@ -92,6 +92,10 @@ void wefti_streams_stop(wefti_streams *streams);
  * of the route's left; NULL: true. Lock held. */
 bool wefti_streams_are_over(wefti_streams *streams);
 
+/* Whether all that this rank's streams have been seen to pass is right: no rank
+ * has let its streams go. Ask after they have passed. */
+bool wefti_streams_are_right(const wefti_streams *streams);
+
 /* Whether gate is one of its marks; of NULL none is. */
 bool wefti_streams_own(const wefti_streams *streams, const weft_gate *gate);
 

@@ -292,7 +292,8 @@ static int run_held(weft_comm *comm, void *context)
     struct scene *scene = context;
     struct own own;
     scene_init(&own, comm, scene->devices[weft_comm_get_rank(comm)]);
-    const weft_op op = scene_all_reduce(&own, own.room[0], COUNT);
+    weft_op op = scene_all_reduce(&own, own.room[0], COUNT);
+    op.timeout_ms = LIMIT_MS;
     scene_expect(&own, scene_is_carried(&own, &op), "another route");
     if (own.rank == VICTIM) {
         scene_expect(&own,
@@ -335,7 +336,7 @@ static void test_streams_late_stream_passes_what_is_gone(void **state)
     struct scene scene = {0};
     const struct world world = {
         .nranks = 3,
-        .config = {.timeout_ms = 3000, .warn_ms = 30000},
+        .config = {.timeout_ms = 1000 * SCENE_DEADLINE_S, .warn_ms = 30000},
         .call = run_held,
         .context = &scene,
         .configure = scene_open_device,

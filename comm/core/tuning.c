@@ -157,6 +157,10 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
                              &tuning_out->sum_flat);
     }
     if (status == WEFT_OK) {
+        status = read_switch(WEFTI_SETTING_NCCL_SHARED_GPU,
+                             "WEFT_NCCL_SHARED_GPU", &tuning_out->nccl_shared);
+    }
+    if (status == WEFT_OK) {
         status = read_route(&tuning_out->route);
     }
     if (status == WEFT_OK) {

@@ -37,14 +37,15 @@ typedef struct wefti_tuning {
     bool machines;       /* hosts describe themselves */
     bool measure_net;    /* when ranks that share no memory meet */
     bool sum_flat;       /* sums ignore which ranks share memory */
+    bool nccl_shared;    /* NCCL says itself whether ranks may share a GPU */
     uint8_t single_copy; /* wefti_single_copy */
     uint8_t route;       /* wefti_route_kind */
 } wefti_tuning;
 
 /*
  * wefti_tuning_read - from WEFT_ALGO, WEFT_CHUNK_BYTES, WEFT_NET_RATES,
- * WEFT_MACHINES, WEFT_SINGLE_COPY, WEFT_SUM_FLAT, WEFT_ROUTE and
- * WEFT_EMULATE_GBPS.
+ * WEFT_MACHINES, WEFT_SINGLE_COPY, WEFT_SUM_FLAT, WEFT_ROUTE,
+ * WEFT_NCCL_SHARED_GPU and WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is
  *             allowed.

@@ -86,11 +86,14 @@ static offer make_offer(const weft_comm *comm, const wefti_nccl_api **api_out,
     return made;
 }
 
-/* Two ranks that do not go together; false: all do. */
-static bool find_misfit(const offer *offers, int nranks, char *why,
-                        size_t why_bytes)
+/* Two ranks that do not go together; false: all do. Whether ranks of one GPU
+ * do is for NCCL to say where shared is set: later versions can, and ranks
+ * that it takes for other hosts' do so, too. */
+static bool find_misfit(const weft_comm *comm, char *why, size_t why_bytes)
 {
-    for (int rank = 0; rank < nranks; rank++) {
+    const offer *offers = comm->table;
+    const bool shared = comm->tuning.nccl_shared;
+    for (int rank = 0; rank < comm->nranks; rank++) {
         const offer *one = &offers[rank];
         if (one->version == 0) {
             snprintf(why, why_bytes, "rank %d: %.*s", rank,
@@ -105,12 +108,12 @@ static bool find_misfit(const offer *offers, int nranks, char *why,
                      rank, own);
             return true;
         }
-        for (int other = 0; other < rank; other++) {
+        for (int other = 0; other < rank && !shared; other++) {
             if (strncmp(one->text, offers[other].text, sizeof(one->text)) ==
                 0) {
                 snprintf(why, why_bytes,
                          "ranks %d and %d have one GPU, %.60s: NCCL needs one "
-                         "for each",
+                         "for each, unless WEFT_NCCL_SHARED_GPU is on",
                          other, rank, one->text);
                 return true;
             }
@@ -294,7 +297,7 @@ void wefti_twin_join(weft_comm *comm)
         return;
     }
     char why[sizeof(comm->route_why)];
-    if (find_misfit(comm->table, comm->nranks, why, sizeof(why))) {
+    if (find_misfit(comm, why, sizeof(why))) {
         wefti_route_keep_why(comm, why);
         return;
     }

@@ -94,6 +94,8 @@ static void test_route_not_possible_steps_are_taken_cause_named(void **state)
          "rank 0 has NCCL 2.28.9, rank 1 2.23.4", false, false},
         {"nccl", NULL, NULL, -1, "ranks 0 and 1 have one GPU, GPU-", false,
          true},
+        {"nccl", "WEFT_NCCL_SHARED_GPU", "on", -1,
+         "could not join NCCL: ncclCommInitRankConfig", false, true},
         {"nccl", NULL, NULL, -1, "rank 0: its device is none", true, false},
         {"nccl", "WEFT_FAKE_NCCL_FAULT", "refuse:1", -1,
          "rank 1 could not join NCCL: ncclCommInitRankConfig", false, false},

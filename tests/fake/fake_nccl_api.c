@@ -193,6 +193,15 @@ static nccl_fault read_fault(void)
     return fault;
 }
 
+/* As NCCL, it takes ranks with other names of their hosts for those of other
+ * machines, whose GPUs are others too. */
+static void add_host(char *bus, size_t room)
+{
+    const char *host = getenv("NCCL_HOSTID");
+    const size_t used = strlen(bus);
+    snprintf(bus + used, room - used, " %s", host ? host : "");
+}
+
 static bool open_gpu(struct ncclComm *comm)
 {
     CUdevice device = 0;
@@ -207,6 +216,7 @@ static bool open_gpu(struct ncclComm *comm)
         cuMemHostAlloc(&words, sizeof(*comm->words), 0) != CUDA_SUCCESS) {
         return false;
     }
+    add_host(comm->job->buses[comm->rank], sizeof(comm->job->buses[0]));
     memset(words, 0, sizeof(*comm->words));
     comm->words = words;
     return true;

@@ -136,6 +136,23 @@ class Nccl(unittest.TestCase):
         for row in json.loads(done.stdout)["rows"]:
             self.assertEqual((row["wrong"], row["algorithm"]), (0, "oneshot"))
 
+    def test_one_gpu_for_two_is_for_nccl_to_refuse_where_asked(self):
+        words = ["sh", "-c", 'NCCL_HOSTID=${ONE_HOST-host$WEFT_RANK} exec "$@"',
+                 "sh", os.path.join(BIN, "weft-perf"), "all_reduce", "--sizes",
+                 "40000", "--memory", "cuda", "-n", "2", "-w", "1", "-z", "0",
+                 "-J", "-"]
+        words = [os.path.join(BIN, "weft-run"), "-n", "2", *words]
+        for one_host in (None, "host"):
+            more = {"ONE_HOST": one_host} if one_host else {}
+            done = run(FAKE + ["1"] + PRESET + words, **NCCL, **more,
+                       WEFT_NCCL_SHARED_GPU="on")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stderr.count("Duplicate GPU detected"),
+                             1 if one_host else 0, done.stderr)
+            for row in json.loads(done.stdout)["rows"]:
+                self.assertEqual((row["wrong"], row["algorithm"] == "nccl"),
+                                 (0, one_host is None))
+
     def test_info_says_whether_ranks_take_it(self):
         told = self.routes(2)
         self.assertTrue(told["route"]["taken"], told["route"])

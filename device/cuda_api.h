@@ -267,6 +267,12 @@ typedef struct wefti_cuda_resource {
     X(cuLibraryGetKernel, 12000, 1,                                            \
       (struct CUkern_st * *kernel, struct CUlib_st * library,                  \
        const char *name))                                                      \
+    X(cuLibraryGetKernelCount, 12040, 0,                                       \
+      (unsigned *count, struct CUlib_st *library))                             \
+    X(cuLibraryEnumerateKernels, 12040, 0,                                     \
+      (struct CUkern_st * *kernels, unsigned count, struct CUlib_st *library)) \
+    X(cuKernelGetFunction, 12000, 1,                                           \
+      (struct CUfunc_st * *function, struct CUkern_st * kernel))               \
     X(cuLaunchKernel, 4000, 1,                                                 \
       (struct CUfunc_st * function, unsigned grid_x, unsigned grid_y,          \
        unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z,  \

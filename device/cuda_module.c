@@ -2,10 +2,11 @@
 /*
  * device/cuda_module.c - weft's own kernels (kernels/wire/launch.h): their code
  * in weft_kernels.so, a file beside the library that holds nothing else, is
- * looked for when a GPU is opened, and given to the driver with the first
- * launch. It is loaded as a library of the driver's: a kernel of one runs in
- * the context of the stream that it is launched on, and a stream with a budget
- * of multiprocessors has its own.
+ * given to the driver when a GPU is opened, and all of it put on the GPU then:
+ * a first launch would do so, and wait for all that is queued, which may stand
+ * at a gate that only this thread can raise. It is loaded as a library of the
+ * driver's: a kernel of one runs in the context of the stream that it is
+ * launched on, and a stream with a budget of multiprocessors has its own.
  */
 #include "base/error.h"
 #include "base/module.h"
@@ -33,12 +34,12 @@ typedef struct kernel {
 } kernel;
 
 struct wefti_cuda_module {
-    char path[PATH_MAX];  /* of the file; "": there is none */
+    char path[PATH_MAX];     /* of the file */
+    struct CUlib_st *native; /* NULL: there is none, and why */
+    weft_status status;
+    char why[PATH_MAX + 160];
     pthread_mutex_t lock; /* guards what follows */
-    void *file;           /* NULL: there is none, or the driver has it */
-    const void *image;    /* in it */
-    struct CUlib_st *native;
-    kernel *kernels; /* that have been launched */
+    kernel *kernels;      /* that have been launched */
 };
 
 /* The setting names the file, else it lies where the modules lie. */
@@ -61,30 +62,77 @@ static weft_status find_file(char path_out[PATH_MAX])
                              file_name);
 }
 
-/* Finds it and opens it: a damaged file is refused before anybody rests on it.
- */
-static weft_status open_file(char path_out[PATH_MAX], void **file_out,
+static weft_status open_file(const char *path, void **file_out,
                              const void **image_out)
 {
     char why[PATH_MAX + 128];
-    weft_status status = find_file(path_out);
-    if (status == WEFT_OK) {
-        *image_out = wefti_module_open(path_out, RTLD_NOW | RTLD_LOCAL,
-                                       image_name, file_out, why, sizeof(why));
-        status = *image_out ? WEFT_OK
-                            : wefti_error(WEFT_ERR_SYSTEM,
-                                          "kernels for GPUs: %s", why);
-    }
-    return status;
+    *image_out = wefti_module_open(path, RTLD_NOW | RTLD_LOCAL, image_name,
+                                   file_out, why, sizeof(why));
+    return *image_out
+               ? WEFT_OK
+               : wefti_error(WEFT_ERR_SYSTEM, "kernels for GPUs: %s", why);
 }
 
 weft_status wefti_cuda_find_kernels(char path_out[PATH_MAX])
 {
     void *file;
     const void *image;
-    weft_status status = open_file(path_out, &file, &image);
+    weft_status status = find_file(path_out);
+    if (status == WEFT_OK) {
+        status = open_file(path_out, &file, &image);
+    }
     if (status == WEFT_OK) {
         dlclose(file);
+    }
+    return status;
+}
+
+/* All kernels onto the GPU, in the current context; drivers before 12.4 do it
+ * at each one's first launch. */
+static weft_status load_kernels(wefti_cuda_gpu *gpu, struct CUlib_st *library)
+{
+    const wefti_cuda_api *api = gpu->api;
+    unsigned count = 0;
+    if (!api->cuLibraryGetKernelCount || !api->cuLibraryEnumerateKernels) {
+        return WEFT_OK;
+    }
+    weft_status status =
+        wefti_cuda_check(gpu, api->cuLibraryGetKernelCount(&count, library),
+                         "cuLibraryGetKernelCount");
+    struct CUkern_st **all = calloc(count + 1, sizeof(struct CUkern_st *));
+    if (status == WEFT_OK && !all) {
+        status = wefti_error(WEFT_ERR_NO_MEMORY, "no memory for kernels");
+    }
+    if (status == WEFT_OK) {
+        status = wefti_cuda_check(
+            gpu, api->cuLibraryEnumerateKernels(all, count, library),
+            "cuLibraryEnumerateKernels");
+    }
+    for (unsigned i = 0; i < count && status == WEFT_OK; i++) {
+        struct CUfunc_st *function;
+        status =
+            wefti_cuda_check(gpu, api->cuKernelGetFunction(&function, all[i]),
+                             "cuKernelGetFunction");
+    }
+    free(all);
+    return status;
+}
+
+/* The driver copies the image. */
+static weft_status load(wefti_cuda_gpu *gpu, struct wefti_cuda_module *module,
+                        const void *image)
+{
+    weft_status status = wefti_cuda_check(
+        gpu,
+        gpu->api->cuLibraryLoadData(&module->native, image, NULL, NULL, 0, NULL,
+                                    NULL, 0),
+        module->path);
+    if (status == WEFT_OK) {
+        status = load_kernels(gpu, module->native);
+    }
+    if (status < 0 && module->native) {
+        wefti_cuda_note(gpu, gpu->api->cuLibraryUnload(module->native));
+        module->native = NULL;
     }
     return status;
 }
@@ -95,26 +143,28 @@ weft_status wefti_cuda_module_create(wefti_cuda_gpu *gpu)
     if (!module) {
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for a device");
     }
-    weft_status status = open_file(module->path, &module->file, &module->image);
+    void *file = NULL;
+    const void *image = NULL;
+    weft_status status = find_file(module->path);
     if (status == WEFT_OK) {
-        gpu->caps |= WEFT_CAP_LAUNCHES;
-    } else if (status == WEFT_ERR_UNSUPPORTED) {
-        module->path[0] = '\0'; /* all else works */
-    } else {
-        free(module);
+        status = open_file(module->path, &file, &image);
+    }
+    if (status < 0 && status != WEFT_ERR_UNSUPPORTED) {
+        free(module); /* what was named is not there, or damaged */
         return status;
+    }
+    module->status = image ? load(gpu, module, image) : status;
+    if (module->status == WEFT_OK) {
+        gpu->caps |= WEFT_CAP_LAUNCHES;
+    } else {
+        snprintf(module->why, sizeof(module->why), "%s", weft_error_text());
+    }
+    if (file) {
+        dlclose(file);
     }
     pthread_mutex_init(&module->lock, NULL);
     gpu->module = module;
     return WEFT_OK;
-}
-
-static void close_file(struct wefti_cuda_module *module)
-{
-    if (module->file) {
-        dlclose(module->file);
-    }
-    module->file = NULL;
 }
 
 void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
@@ -128,24 +178,8 @@ void wefti_cuda_module_destroy(wefti_cuda_gpu *gpu)
     if (module->native) {
         wefti_cuda_note(gpu, gpu->api->cuLibraryUnload(module->native));
     }
-    close_file(module);
     pthread_mutex_destroy(&module->lock);
     free(module);
-}
-
-/* The driver copies the image. */
-static weft_status load_locked(wefti_cuda_gpu *gpu)
-{
-    struct wefti_cuda_module *module = gpu->module;
-    weft_status status = wefti_cuda_check(
-        gpu,
-        gpu->api->cuLibraryLoadData(&module->native, module->image, NULL, NULL,
-                                    0, NULL, NULL, 0),
-        module->path);
-    if (status == WEFT_OK) {
-        close_file(module);
-    }
-    return status;
 }
 
 static weft_status add_kernel_locked(wefti_cuda_gpu *gpu, const char *name,
@@ -185,10 +219,7 @@ static weft_status find_kernel(wefti_cuda_gpu *gpu, const char *name,
     while (found && strcmp(found->name, name) != 0) {
         found = found->next;
     }
-    if (!found && !module->native) {
-        status = load_locked(gpu);
-    }
-    if (!found && status == WEFT_OK) {
+    if (!found) {
         status = add_kernel_locked(gpu, name, &found);
     }
     pthread_mutex_unlock(&module->lock);
@@ -213,11 +244,9 @@ weft_status wefti_cuda_stream_launch(weft_stream *base,
                            launch->kernel, launch->blocks, launch->threads,
                            THREADS_MOST);
     }
-    if (gpu->module->path[0] == '\0') {
-        return wefti_error(WEFT_ERR_UNSUPPORTED,
-                           "%s: the kernels for GPUs are missing: there is no "
-                           "%s (it is built where nvcc is installed)",
-                           launch->kernel, file_name);
+    if (!gpu->module->native) {
+        return wefti_error(gpu->module->status, "%s: %s", launch->kernel,
+                           gpu->module->why);
     }
     weft_status status = wefti_cuda_enter_stream(gpu, stream, launch->kernel);
     if (status < 0) {

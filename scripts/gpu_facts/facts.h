@@ -116,6 +116,7 @@ void q_gemm_beside(int variant);
 void q_green(int variant);
 void q_memops(int variant);
 void q_held_up(int variant);
+void q_queue(int variant);
 void q_launch(int variant);
 void q_host_calls(int variant);
 void q_latency(int variant);

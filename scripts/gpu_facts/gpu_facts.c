@@ -31,13 +31,16 @@ static const struct question questions[] = {
     {"held_up", "calls and streams beside one that stands at a wait", q_held_up,
      0, 5, false},
     {"held_up_32", "the streams, with 32 connections", q_held_up, 1, 3, false},
+    {"queue", "how much fits behind a wait, and how many streams may stand",
+     q_queue, 0, 8, false},
+    {"queue_32", "the streams, with 32 connections", q_queue, 1, 4, false},
     {"green", "green contexts: granularity, groups, two at once", q_green, 0, 8,
      false},
     {"gemm_beside", "SM_COUNT_TARGET beside a communication kernel",
-     q_gemm_beside, 0, 10, false},
+     q_gemm_beside, 0, 8, false},
     {"attention_forward", "cuDNN's engines for the composite forward graph",
-     q_attention, 0, 12, false},
-    {"attention_backward", "the same, backward", q_attention, 1, 12, false},
+     q_attention, 0, 10, false},
+    {"attention_backward", "the same, backward", q_attention, 1, 10, false},
     {"attention_node_forward", "cuDNN's engines for the single forward node",
      q_attention, 2, 8, false},
     {"attention_node_backward", "the same, backward", q_attention, 3, 8, false},
@@ -45,9 +48,9 @@ static const struct question questions[] = {
      8, false},
     {"vmm", "memory by file descriptor between processes", q_vmm, 0, 6, false},
     {"pair", "kernels, copies and green contexts of two processes", q_pair, 0,
-     10, false},
+     8, false},
     {"nccl_hostid", "NCCL: two ranks, a NCCL_HOSTID each, loopback", q_nccl, 1,
-     12, false},
+     10, false},
     {"nccl_plain", "NCCL: two ranks on one GPU as it is", q_nccl, 0, 8, false},
     {"nccl_multi", "NCCL: two ranks, NCCL_MULTI_RANK_GPU_ENABLE", q_nccl, 2, 8,
      false},
@@ -245,7 +248,9 @@ static void remove_folder(const char *dir)
         fprintf(stderr, "gpu-facts: %s could not be removed\n", dir);
 }
 
-static int ask_all(const char *json_path, const char *log_path)
+/* ONLY: that question alone; NULL: all. */
+static int ask_all(const char *json_path, const char *log_path,
+                   const char *only)
 {
     static struct run run;
     struct sigaction action = {.sa_handler = on_signal};
@@ -259,8 +264,12 @@ static int ask_all(const char *json_path, const char *log_path)
         fprintf(stderr, "gpu-facts: %s: %s\n", log_path, strerror(errno));
         return 1;
     }
-    for (size_t i = 0; i < COUNT(questions); i++)
-        run_one(&run, (int)i);
+    for (size_t i = 0; i < COUNT(questions); i++) {
+        if (!only || strcmp(only, questions[i].name) == 0)
+            run_one(&run, (int)i);
+        else
+            snprintf(run.outcomes[i], sizeof(run.outcomes[i]), "left out");
+    }
     if (run.mps_runs)
         mps_stop();
     remove_folder(run.mps_dir);
@@ -282,15 +291,25 @@ static int list_questions(void)
     return 0;
 }
 
+static bool is_question(const char *name)
+{
+    for (size_t i = 0; i < COUNT(questions); i++) {
+        if (strcmp(questions[i].name, name) == 0)
+            return true;
+    }
+    fprintf(stderr, "gpu-facts: %s: no such question (see --list)\n", name);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "--list") == 0)
         return list_questions();
     if (argc == 2 && strcmp(argv[1], "--self-test") == 0)
         return self_test(questions, (int)COUNT(questions)) ? 1 : 0;
-    if (argc == 3 && argv[1][0] != '-')
-        return ask_all(argv[1], argv[2]);
-    fprintf(stderr, "usage: gpu_facts JSON_FILE LOG_FILE | --list | "
+    if ((argc == 3 || (argc == 4 && is_question(argv[3]))) && argv[1][0] != '-')
+        return ask_all(argv[1], argv[2], argc == 4 ? argv[3] : NULL);
+    fprintf(stderr, "usage: gpu_facts JSON_FILE LOG_FILE [QUESTION] | --list | "
                     "--self-test\n");
     return 2;
 }

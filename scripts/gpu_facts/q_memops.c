@@ -118,6 +118,9 @@ static void ask_stores(struct word *w)
               "%s before, %s after", held ? "holds" : "released",
               released ? "released" : "holds");
     write64(w, 0);
+    gpu_kernel("mark"); /* loading it would wait for the stream */
+    LAUNCH(w->writer, "mark", 1, 1, &out, &value, &out);
+    CU(cuStreamSynchronize(w->writer));
     CU(cuStreamWaitValue32(w->waiter, w->at, 9, 0));
     LAUNCH(w->writer, "mark", 1, 1, &w->at, &value, &out);
     fact_text("wait_released_by_kernel", "a kernel's store and fence", "%s",

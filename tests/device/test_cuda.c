@@ -383,9 +383,10 @@ static void check_operation(unsigned at, CUstreamBatchMemOpType operation,
 
 static void check_batch(void *arg)
 {
-    const unsigned flush = arg ? CU_STREAM_WAIT_VALUE_FLUSH : 0;
     weft_device *device = open_cuda(0);
     wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(device);
+    CHECK(is_system_driver() || gpu->flushes == (arg != NULL));
+    const unsigned flush = gpu->flushes ? CU_STREAM_WAIT_VALUE_FLUSH : 0;
     wefti_cuda_api api = *gpu->api;
     weft_stream *stream = make_stream(device);
     const _Atomic uint64_t *passed =

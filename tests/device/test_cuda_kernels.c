@@ -199,6 +199,32 @@ static void test_cuda_kernels_run_on_a_part_of_the_gpu(void **state)
     in_child(check_part, NULL, NULL);
 }
 
+/* Beside a stream that stands at a gate, which is raised only after. */
+static void check_beside(void *arg)
+{
+    (void)arg;
+    bench on = open_bench();
+    const size_t bytes = 777;
+    const wefti_copy_args copy = {on.memory[SOURCES], on.memory[0], bytes};
+    weft_stream *stands = make_stream(on.device);
+    weft_gate *gate = make_gate(on.device, 1);
+    CHECK_WEFT(weft_stream_wait(on.stream));
+    CHECK_WEFT(weft_gate_wait(gate, 0, 1, stands));
+    run(&on, "copy", "bytes", &copy, sizeof(copy));
+    compare(&on, on.memory[SOURCES], on.host[0], bytes);
+    CHECK_WEFT(weft_gate_signal(gate, 0, 1, NULL));
+    CHECK_WEFT(weft_stream_wait(stands));
+    weft_stream_destroy(stands);
+    weft_gate_destroy(gate);
+    close_bench(&on);
+}
+
+static void test_cuda_kernels_first_launch_waits_for_no_stream(void **state)
+{
+    (void)state;
+    in_child(check_beside, NULL, NULL);
+}
+
 /* Memory of another GPU of this process, which is asked for once or often. */
 static void check_other(void *arg)
 {
@@ -265,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_cuda_kernels_cast_as_the_host),
         cmocka_unit_test(test_cuda_kernels_pack_and_copy_as_the_host),
         cmocka_unit_test(test_cuda_kernels_run_on_a_part_of_the_gpu),
+        cmocka_unit_test(test_cuda_kernels_first_launch_waits_for_no_stream),
         cmocka_unit_test(test_cuda_kernels_reach_another_gpu),
 #ifdef TEST_BUILT
         cmocka_unit_test(test_cuda_kernels_of_the_build_are_found),

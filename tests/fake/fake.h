@@ -144,6 +144,9 @@ void fake_fail(CUresult error);
 /* Waits for progress, or for a moment: others' memory changes silently. */
 void fake_wait_locked(uint64_t *backoff_ns);
 
+/* Until the GPU has nothing to do. */
+void fake_await_idle_locked(int ordinal);
+
 bool fake_is_ordinal(CUdevice device);
 bool fake_has_function(const char *name, unsigned since);
 

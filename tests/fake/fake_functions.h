@@ -183,6 +183,12 @@
     X(cuLibraryUnload, cuLibraryUnload, 12000, (CUlibrary library))            \
     X(cuLibraryGetKernel, cuLibraryGetKernel, 12000,                           \
       (CUkernel * kernel, CUlibrary library, const char *name))                \
+    X(cuLibraryGetKernelCount, cuLibraryGetKernelCount, 12040,                 \
+      (unsigned *count, CUlibrary library))                                    \
+    X(cuLibraryEnumerateKernels, cuLibraryEnumerateKernels, 12040,             \
+      (CUkernel * kernels, unsigned count, CUlibrary library))                 \
+    X(cuKernelGetFunction, cuKernelGetFunction, 12000,                         \
+      (CUfunction * function, CUkernel kernel))                                \
     X(cuFuncGetAttribute, cuFuncGetAttribute, 2020,                            \
       (int *value, CUfunction_attribute attribute, CUfunction function))       \
     X(cuLaunchKernel, cuLaunchKernel, 4000,                                    \

@@ -54,7 +54,7 @@ static fake_range *find_base(CUdeviceptr address, fake_kind kind)
                                                                      : NULL;
 }
 
-static void await_idle_locked(int ordinal)
+void fake_await_idle_locked(int ordinal)
 {
     uint64_t backoff_ns = 0;
     bool busy = true;
@@ -85,7 +85,7 @@ CUresult cuMemFree_v2(CUdeviceptr pointer)
     result = range ? fake_capture_unsafe() : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS) {
         if (waits) {
-            await_idle_locked(range->owner);
+            fake_await_idle_locked(range->owner);
         }
         fake_range_await_unused(range);
         fake_arena_free(range->owner, range);

@@ -26,6 +26,7 @@ struct CUfunc_st {
     CUfunction next;
     char name[64];
     CUcontext context; /* NULL: a kernel of a library, of any */
+    uint32_t loaded;   /* of a library's: the ordinals that have its code */
 };
 
 struct CUmod_st {
@@ -115,9 +116,39 @@ static bool has_kernel(const char *name)
 #endif
 }
 
+/* What the driver does at a kernel's first use, unless it was asked before:
+ * loading waits for all work of the GPU (seen with driver 580 on an H200). */
+static void load(CUfunction function, int ordinal)
+{
+    const uint32_t bit = UINT32_C(1) << ordinal;
+    pthread_mutex_lock(&fake.lock);
+    if (!function->context && !(function->loaded & bit)) {
+        fake_await_idle_locked(ordinal);
+        function->loaded |= bit;
+    }
+    pthread_mutex_unlock(&fake.lock);
+}
+
+/* A library's kernel is one, however often it is asked for. */
+static CUfunction find_known(CUmodule module, const char *name)
+{
+    pthread_mutex_lock(&fake.lock);
+    CUfunction known = module->context ? NULL : module->functions;
+    while (known && strcmp(known->name, name) != 0) {
+        known = known->next;
+    }
+    pthread_mutex_unlock(&fake.lock);
+    return known;
+}
+
 static CUresult find_function(CUmodule module, const char *name,
                               CUfunction *function)
 {
+    CUfunction known = find_known(module, name);
+    if (known) {
+        *function = known;
+        return CUDA_SUCCESS;
+    }
     CUfunction made = calloc(1, sizeof(*made));
     if (!made) {
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -193,6 +224,52 @@ CUresult cuLibraryGetKernel(CUkernel *kernel, CUlibrary library,
     result = find_function(&library->kernels, name, &function);
     *kernel = (CUkernel)function;
     return result;
+}
+
+CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary library)
+{
+    CUresult result = fake_enter();
+    if (result != CUDA_SUCCESS || !count || !library) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    *count = 0;
+#ifdef FAKE_KERNELS
+    while (simt_kernels[*count].name) {
+        ++*count;
+    }
+#endif
+    return CUDA_SUCCESS;
+}
+
+/* "The maximum number of kernel handles that may be returned". */
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned count,
+                                   CUlibrary library)
+{
+    unsigned there = 0;
+    CUresult result = cuLibraryGetKernelCount(&there, library);
+    if (result == CUDA_SUCCESS && !kernels) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+#ifdef FAKE_KERNELS
+    for (unsigned i = 0; i < there && i < count && result == CUDA_SUCCESS;
+         i++) {
+        result = cuLibraryGetKernel(&kernels[i], library, simt_kernels[i].name);
+    }
+#else
+    (void)count;
+#endif
+    return result;
+}
+
+CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
+{
+    CUresult result = fake_enter_context();
+    if (result != CUDA_SUCCESS || !function || !kernel) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_INVALID_VALUE;
+    }
+    *function = (CUfunction)kernel;
+    load(*function, fake_current()->ordinal);
+    return CUDA_SUCCESS;
 }
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
@@ -298,6 +375,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y,
                                    .block = {block_x, block_y, block_z},
                                    .shared_bytes = shared_bytes};
     memcpy(launch->args, params[0], fake_args_bytes(function->name));
+    load(function, stream->context->ordinal);
     fake_work work = {.run = run_kernel, .launch = launch};
     return fake_stream_submit(stream, &work);
 }

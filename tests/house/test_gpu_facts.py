@@ -136,6 +136,16 @@ def check_whole_run(script, folder, names):
     expect([q["name"] for q in found["questions"]] == names
            and all(q["outcome"] == "gave up" for q in found["questions"]),
            "every question was asked and gave up")
+    only = run(script, "--out", folder, "--only", "queue",
+               LD_LIBRARY_PATH=where)
+    with open(folder + "/gpu-facts.json") as file:
+        outcomes = {q["name"]: q["outcome"]
+                    for q in json.load(file)["questions"]}
+    expect(only.returncode == 0 and outcomes.pop("queue") == "gave up" and
+           set(outcomes.values()) == {"left out"}, "--only asks one")
+    none = run(script, "--only", "nothing", LD_LIBRARY_PATH=where)
+    expect(none.returncode == 2 and "no such question" in none.stderr,
+           "--only of no question is refused")
     unanswered = {f["question"] for f in found["facts"] if not f["value"]}
     expect(unanswered == set(names), "and says what it has no answer to")
     expect(any("has no cuDriverGetVersion" in f.get("why_not", "")

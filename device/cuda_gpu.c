@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/settings.h"
 
 #include <stdlib.h>
 
@@ -166,6 +167,15 @@ static int get_attribute(const wefti_cuda_gpu *gpu, int attribute)
                : 0;
 }
 
+/* What the driver reads in cuInit. */
+static int read_connections(void)
+{
+    enum { USUAL = 8, MOST = 32 };
+    const char *set = wefti_setting_foreign("CUDA_DEVICE_MAX_CONNECTIONS");
+    const long count = set ? strtol(set, NULL, 10) : USUAL;
+    return count < 1 ? USUAL : count > MOST ? MOST : (int)count;
+}
+
 enum {
     BY_DESCRIPTOR =
         WEFTI_CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
@@ -199,6 +209,7 @@ static weft_status find_abilities(wefti_cuda_gpu *gpu)
         get_attribute(gpu, BY_DESCRIPTOR);
     gpu->multiprocessors =
         get_attribute(gpu, WEFTI_CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+    gpu->connections = read_connections();
     gpu->caps = WEFT_CAP_TIMES | WEFT_CAP_IPC;
     return WEFT_OK;
 }

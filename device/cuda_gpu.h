@@ -45,6 +45,9 @@ typedef struct wefti_cuda_gpu {
     int priority_least, priority_greatest;
 
     struct CUstream_st *stream; /* of the GPU's own questions; else idle */
+    int connections;            /* which all streams share */
+    _Atomic int streams;        /* that weft knows */
+    _Atomic bool warned;        /* that these are more */
 
     _Atomic int broken; /* the error that has ended the context; 0: none */
 

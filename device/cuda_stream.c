@@ -9,6 +9,7 @@
  * GPU must end it, after which the store never comes.
  */
 #include "base/error.h"
+#include "base/log.h"
 #include "device/await.h"
 #include "device/cuda_gpu.h"
 #include "device/holds.h"
@@ -77,6 +78,21 @@ static void give_back_native(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream)
     }
 }
 
+/* Streams of one connection wait for each other, and where one stands at a gate
+ * that another of them must raise, for ever. Beside the GPU's own one. */
+static void count_stream(wefti_cuda_gpu *gpu)
+{
+    if (atomic_fetch_add(&gpu->streams, 1) + 2 > gpu->connections &&
+        !atomic_exchange(&gpu->warned, true)) {
+        wefti_log(
+            WEFTI_LOG_WARN, -1,
+            "cuda device %d: more streams than connections (%d): one that "
+            "stands at a gate may hold up others; a program that starts "
+            "with CUDA_DEVICE_MAX_CONNECTIONS=32 has the most there are",
+            gpu->index, gpu->connections);
+    }
+}
+
 weft_status wefti_cuda_stream_create(weft_device *device,
                                      const weft_stream_config *config,
                                      weft_stream **out)
@@ -99,6 +115,7 @@ weft_status wefti_cuda_stream_create(weft_device *device,
         goto err_give_back;
     }
     wefti_cuda_leave(gpu);
+    count_stream(gpu);
     pthread_mutex_init(&stream->lock, NULL);
     *out = &stream->base;
     return WEFT_OK;
@@ -217,6 +234,7 @@ void wefti_cuda_stream_destroy(weft_stream *base)
         wefti_cuda_leave(gpu);
     }
     wefti_cuda_green_drop(gpu, stream->green);
+    atomic_fetch_sub(&gpu->streams, 1);
     pthread_mutex_destroy(&stream->lock);
     free(stream);
 }

@@ -96,6 +96,9 @@ static void set_environment(const nursery *home, int process)
         set_number("WEFT_BOARD_FD", home->job->board_fd) &&
         setenv("WEFT_RENDEZVOUS", home->endpoint.text, 1) == 0 &&
         setenv("WEFT_SECRET", home->secret, 1) == 0 &&
+        /* As many as there can be, for a rank has more streams than the 8 that
+         * it is by default (docs/gpu.md); what is set already stays. */
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0 &&
         unsetenv("WEFT_SECRET_FILE") == 0 &&
         unsetenv("WEFT_RENDEZVOUS_FD") == 0 &&
         unsetenv("WEFT_LAUNCHER_FD") == 0 && keep_open(home->job->board_fd);

@@ -94,6 +94,13 @@ static void call_host(struct queue *q, int number)
     CU(cuLaunchHostFunc(q->stream, nothing, NULL));
 }
 
+/* Work of the GPU behind a call of the host, which it must wait for. */
+static void call_host_and_write(struct queue *q, int number)
+{
+    call_host(q, number);
+    call_write(q, number);
+}
+
 static void call_kernel(struct queue *q, int number)
 {
     unsigned long long words = 1;
@@ -205,6 +212,7 @@ void q_queue(int variant)
     ask_kind("batch_of_2", call_batch);
     ask_kind("wait", call_wait);
     ask_kind("host_call", call_host);
+    ask_kind("host_call_and_write", call_host_and_write);
     ask_kind("kernel", call_kernel);
     ask_kind("copy", call_copy);
     ask_kind("copy_up", call_copy_up);

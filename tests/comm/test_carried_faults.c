@@ -274,6 +274,11 @@ static void test_carried_device_fails_rank_named(void **state)
 {
     (void)state;
     static const char *const demands[] = {"700@150", "719@220", "700@400"};
+    const char *driver = getenv("WEFT_TEST_DRIVER");
+    if (driver && strcmp(driver, "system") == 0) {
+        print_message("left out: a GPU that fails on demand\n");
+        return;
+    }
     for (size_t i = 0; i < sizeof(demands) / sizeof(demands[0]); i++) {
         const struct fault one = {"device",        DEVICE,     demands[i],
                                   WEFT_ERR_SYSTEM, "rank 1's", 0};

@@ -391,8 +391,13 @@ static void test_destroy_stream_at_shut_gate_bounded_told_later(void **state)
 static void
 test_gpu_fails_meanwhile_all_told_of_rank_and_operation(void **state)
 {
+    const char *driver = getenv("WEFT_TEST_DRIVER");
     (void)state;
-    run(BROKEN);
+    if (driver && strcmp(driver, "system") == 0) {
+        print_message("left out: a GPU that fails on demand\n");
+    } else {
+        run(BROKEN);
+    }
 }
 
 int main(int count, char **arguments)

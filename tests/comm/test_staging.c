@@ -18,6 +18,7 @@
  * and into how many shares the list is divided (1: each world runs all of it).
  */
 #include "base/clock.h"
+#include "device/cuda.h"
 #include "tests/comm/staging_run.h"
 #include "tests/comm/world.h"
 #include "tests/seed.h"
@@ -174,9 +175,13 @@ static void open_device(int rank, weft_comm_config *config, void *context)
     if (is_process) { /* as the fake driver does: another order in each */
         set_number("WEFT_SHADOW_SEED", plan->seed * 64 + (unsigned)rank);
     }
-    assert_int_equal(
-        weft_device_open(kind, rank % plan->ordinals, &plan->devices[rank]),
-        WEFT_OK);
+    int there = plan->ordinals, version; /* one, of the system's driver */
+    if (strcmp(kind, "cuda") == 0) {
+        assert_int_equal(wefti_cuda_count(&there, &version), WEFT_OK);
+    }
+    const int used = there < plan->ordinals ? there : plan->ordinals;
+    assert_int_equal(weft_device_open(kind, rank % used, &plan->devices[rank]),
+                     WEFT_OK);
     config->device = plan->devices[rank];
 }
 

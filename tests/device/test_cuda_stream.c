@@ -9,6 +9,8 @@
 
 #include "device/cuda_gpu.h"
 
+#include <sys/mman.h>
+
 /* A stream of the program's, in the primary context of a GPU. */
 static CUstream make_native(int ordinal, CUcontext *context_out)
 {
@@ -413,6 +415,43 @@ static void test_cuda_event_posted_anew_leaves_older_waits(void **state)
     in_child(check_events, NULL, "WEFT_FAKE_GPU_SEED", "4", NULL);
 }
 
+/* Stderr of the streams that are made, one more than arg says. */
+static void check_warned(void *arg)
+{
+    const int wanted = *(const int *)arg;
+    weft_stream *streams[40];
+    char told[1000] = "";
+    const int file = memfd_create("told", 0), kept = dup(2);
+    CHECK(file >= 0 && kept >= 0 && dup2(file, 2) == 2);
+    weft_device *device = open_cuda(0);
+    for (int i = 0; i < wanted; i++) {
+        streams[i] = make_stream(device);
+    }
+    const ssize_t before = pread(file, told, sizeof(told) - 1, 0);
+    streams[wanted] = make_stream(device);
+    weft_stream_destroy(streams[wanted]);
+    streams[wanted] = make_stream(device);
+    const ssize_t after = pread(file, told, sizeof(told) - 1, 0);
+    CHECK(dup2(kept, 2) == 2);
+    CHECK(before == 0);
+    CHECK(strstr(told, "more streams than connections (") != NULL);
+    CHECK(after > 0 && strchr(told, '\n') == told + after - 1); /* once */
+    for (int i = 0; i <= wanted; i++) {
+        weft_stream_destroy(streams[i]);
+    }
+    close_cuda(device);
+    close(file);
+    close(kept);
+}
+
+static void test_cuda_streams_beyond_the_connections_are_told_once(void **state)
+{
+    int usual = 7, most = 31;
+    (void)state;
+    in_child(check_warned, &usual, "CUDA_DEVICE_MAX_CONNECTIONS", "", NULL);
+    in_child(check_warned, &most, "CUDA_DEVICE_MAX_CONNECTIONS", "99", NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -424,6 +463,8 @@ int main(void)
         cmocka_unit_test(test_cuda_event_times_are_the_hosts),
         cmocka_unit_test(test_cuda_event_times_do_not_wait_for_a_gpu_held_up),
         cmocka_unit_test(test_cuda_event_posted_anew_leaves_older_waits),
+        cmocka_unit_test(
+            test_cuda_streams_beyond_the_connections_are_told_once),
     };
     return cmocka_run_group_tests(tests, set_kernels, NULL);
 }

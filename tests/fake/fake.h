@@ -14,6 +14,7 @@
  *   fake_event.c    events
  *   fake_memop.c    values written and waited for in memory
  *   fake_capture.c  streams that capture
+ *   fake_graph.c    what they have captured, and its launches
  *   fake_ipc.c      memory and events of other processes
  *   fake_vmm.c      physical memory and addresses apart
  *   fake_module.c   kernels, run by tests/simt
@@ -196,8 +197,16 @@ typedef struct fake_work {
     CUstreamBatchMemOpParams *values;
     unsigned value_count;
     struct fake_launch *launch;
+    CUgraphExec exec;
     bool writes_value; /* memory operations that begin with a write */
 } fake_work;
+
+/* Nodes of a graph that come before what follows. */
+enum { FAKE_TAIL_NODES = 16 };
+
+typedef struct fake_tail {
+    unsigned count, nodes[FAKE_TAIL_NODES];
+} fake_tail;
 
 struct fake_capture;
 
@@ -213,6 +222,7 @@ struct CUstream_st {
     bool destroyed;
     struct fake_capture *capture;
     uint64_t captured, joined; /* work in it; of that, others wait for */
+    fake_tail tail;            /* the nodes of the last */
     /* A part of a write to another device that is still under way. */
     struct {
         CUdeviceptr dst;
@@ -223,6 +233,10 @@ struct CUstream_st {
 
 /* Whether a handle is a stream that lives; a line says so if not. Locked. */
 bool fake_stream_is(CUstream stream);
+/* Frees what work holds; locked if it has an exec. */
+void fake_stream_drop(const fake_work *work);
+/* Carries one out, and is late; without the lock. */
+void fake_stream_run(CUstream stream, fake_work *work);
 /* Adds an operation, which it takes; to the capture if there is one. */
 CUresult fake_stream_submit(CUstream stream, const fake_work *work);
 CUresult fake_stream_create(CUcontext context, unsigned flags, int priority,
@@ -250,6 +264,7 @@ struct CUevent_st {
     uint64_t capture_id;     /* of the capture it was last recorded in; or 0 */
     CUstream capture_stream;
     uint64_t capture_mark;
+    fake_tail capture_tail;
 };
 
 void fake_event_free_locked(CUevent event);
@@ -265,11 +280,21 @@ CUresult fake_capture_refuse(CUstream stream);
 /* Refuses a call that is unsafe while any stream captures. */
 CUresult fake_capture_unsafe(void);
 /* Whether work, the record of an event, or a wait for one is part of a capture,
- * and so not done; or is refused. */
-CUresult fake_capture_work(CUstream stream, bool *captured_out);
+ * which then takes it, and so not done; or is refused. */
+CUresult fake_capture_work(CUstream stream, const fake_work *work,
+                           bool *captured_out);
 CUresult fake_capture_record(CUstream stream, CUevent event,
                              bool *captured_out);
 CUresult fake_capture_wait(CUstream stream, CUevent event, bool *captured_out);
 void fake_capture_leave(CUstream stream);
+
+/* fake_graph.c; all with the lock. */
+CUgraph fake_graph_create(uint64_t id, int ordinal); /* NULL: no memory */
+void fake_graph_drop(CUgraph graph);
+/* Adds work, which it takes, behind all of tail, which it becomes. */
+CUresult fake_graph_add(CUgraph graph, const fake_work *work, fake_tail *tail);
+/* All of one tail comes before the other, too. */
+CUresult fake_tail_join(fake_tail *tail, const fake_tail *other);
+void fake_exec_drop(CUgraphExec exec);
 
 #endif

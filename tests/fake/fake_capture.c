@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tests/fake/fake_capture.c - streams that capture (programming guide, "Stream
- * capture"). Work is counted, not done: graphs are never launched here.
+ * capture"). Work becomes nodes of a graph (fake_graph.c) and is not done.
  *
  * - Waiting for, or asking about, a stream that captures is refused and breaks
  *   the capture ("Prohibited and unhandled operations"); from then on the
@@ -24,10 +24,6 @@ struct fake_capture {
     CUstream origin;
     pthread_t thread;
     CUgraph graph;
-};
-
-struct CUgraph_st {
-    uint64_t id;
 };
 
 static void break_capture(struct fake_capture *capture)
@@ -90,11 +86,15 @@ static CUresult check_status(CUstream stream)
                : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 }
 
-CUresult fake_capture_work(CUstream stream, bool *captured_out)
+CUresult fake_capture_work(CUstream stream, const fake_work *work,
+                           bool *captured_out)
 {
     *captured_out = stream->capture != NULL;
     stream->captured += *captured_out;
-    return *captured_out ? check_status(stream) : CUDA_SUCCESS;
+    CUresult result = *captured_out ? check_status(stream) : CUDA_SUCCESS;
+    return result == CUDA_SUCCESS && *captured_out
+               ? fake_graph_add(stream->capture->graph, work, &stream->tail)
+               : result;
 }
 
 CUresult fake_capture_record(CUstream stream, CUevent event, bool *captured_out)
@@ -108,6 +108,7 @@ CUresult fake_capture_record(CUstream stream, CUevent event, bool *captured_out)
         event->capture_id = stream->capture->id;
         event->capture_stream = stream;
         event->capture_mark = stream->captured;
+        event->capture_tail = stream->tail;
     }
     return result;
 }
@@ -126,6 +127,7 @@ static void join(CUstream stream, struct fake_capture *capture)
 {
     stream->capture = capture;
     stream->captured = stream->joined = 0;
+    stream->tail.count = 0;
 }
 
 CUresult fake_capture_wait(CUstream stream, CUevent event, bool *captured_out)
@@ -153,13 +155,17 @@ CUresult fake_capture_wait(CUstream stream, CUevent event, bool *captured_out)
     if (event->capture_stream->joined < event->capture_mark) {
         event->capture_stream->joined = event->capture_mark;
     }
-    return check_status(stream);
+    CUresult result = check_status(stream);
+    return result == CUDA_SUCCESS
+               ? fake_tail_join(&stream->tail, &event->capture_tail)
+               : result;
 }
 
 void fake_capture_leave(CUstream stream)
 {
     if (stream->capture && stream->capture->origin == stream) {
         struct fake_capture *capture = stream->capture;
+        fake_graph_drop(capture->graph);
         for (CUstream at = fake.streams; at; at = at->next) {
             at->capture = at->capture == capture ? NULL : at->capture;
         }
@@ -188,13 +194,14 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
         return result;
     }
     struct fake_capture *capture = calloc(1, sizeof(*capture));
-    CUgraph graph = calloc(1, sizeof(*graph));
+    CUgraph graph =
+        fake_graph_create(fake.next_id + 1, stream->context->ordinal);
     if (!capture || !graph || stream->capture ||
         mode > CU_STREAM_CAPTURE_MODE_RELAXED) {
         result = !capture || !graph ? CUDA_ERROR_OUT_OF_MEMORY
                                     : CUDA_ERROR_INVALID_VALUE;
         free(capture);
-        free(graph);
+        fake_graph_drop(graph);
     } else {
         *capture =
             (struct fake_capture){.id = ++fake.next_id,
@@ -203,7 +210,6 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
                                   .origin = stream,
                                   .thread = pthread_self(),
                                   .graph = graph};
-        graph->id = capture->id;
         join(stream, capture);
     }
     pthread_mutex_unlock(&fake.lock);
@@ -243,8 +249,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph)
         }
         if (result == CUDA_SUCCESS) {
             *graph = capture->graph;
-        } else {
-            free(capture->graph);
+            capture->graph = NULL; /* the caller's */
         }
         fake_capture_leave(stream);
     }
@@ -306,16 +311,4 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream,
     }
     return cuStreamGetCaptureInfo_v2(stream, status, id, graph, dependencies,
                                      count);
-}
-
-CUresult cuGraphDestroy(CUgraph graph)
-{
-    CUresult result = fake_enter();
-    if (result == CUDA_SUCCESS && !graph) {
-        result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS) {
-        free(graph);
-    }
-    return result;
 }

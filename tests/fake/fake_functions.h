@@ -113,6 +113,11 @@
     X(cuStreamEndCapture, cuStreamEndCapture, 10000,                           \
       (CUstream stream, CUgraph * graph))                                      \
     X(cuGraphDestroy, cuGraphDestroy, 10000, (CUgraph graph))                  \
+    X(cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, 11040,         \
+      (CUgraphExec * exec, CUgraph graph, unsigned long long flags))           \
+    X(cuGraphLaunch, cuGraphLaunch, 10000,                                     \
+      (CUgraphExec exec, CUstream stream))                                     \
+    X(cuGraphExecDestroy, cuGraphExecDestroy, 10000, (CUgraphExec exec))       \
     X(cuLaunchHostFunc, cuLaunchHostFunc, 10000,                               \
       (CUstream stream, CUhostFn function, void *user_data))                   \
     X(cuEventCreate, cuEventCreate, 2000, (CUevent * event, unsigned flags))   \

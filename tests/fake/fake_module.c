@@ -314,7 +314,7 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
 static CUresult run_kernel(CUstream stream, fake_work *work)
 {
     static pthread_mutex_t one_launch = PTHREAD_MUTEX_INITIALIZER;
-    struct fake_launch *launch = work->launch;
+    struct fake_launch own = *work->launch, *launch = &own; /* of a graph */
     fake_uses uses = {.ordinal = stream->context->ordinal,
                       .kernel = launch->name};
     CUresult result = CUDA_ERROR_ILLEGAL_ADDRESS;

@@ -42,12 +42,14 @@ static void unlink_locked(CUstream stream)
     *at = stream->next;
 }
 
-static void free_work(fake_work *work)
+void fake_stream_drop(const fake_work *work)
 {
     free(work->staged);
     free(work->values);
     free(work->launch);
-    free(work);
+    if (work->exec) {
+        fake_exec_drop(work->exec);
+    }
 }
 
 static void land_locked(CUstream stream)
@@ -109,7 +111,7 @@ static CUresult settled_error(void)
 }
 
 /* After an error nothing runs, host functions neither (cuLaunchHostFunc). */
-static void run_work(CUstream stream, fake_work *work)
+void fake_stream_run(CUstream stream, fake_work *work)
 {
     fake_delay(&stream->seed);
     if (!work->writes_value) {
@@ -145,7 +147,7 @@ static void *stream_main(void *arg)
             break;
         }
         pthread_mutex_unlock(&fake.lock);
-        run_work(stream, work);
+        fake_stream_run(stream, work);
         pthread_mutex_lock(&fake.lock);
         stream->first = work->next;
         if (!stream->first) {
@@ -156,7 +158,8 @@ static void *stream_main(void *arg)
             work->event->users--;
             fake_event_free_locked(work->event);
         }
-        free_work(work);
+        fake_stream_drop(work);
+        free(work);
         pthread_cond_broadcast(&fake.progress);
     }
     unlink_locked(stream);
@@ -334,23 +337,18 @@ CUresult cuStreamGetPriority(CUstream stream, int *priority)
 }
 
 /* Takes what the work holds, whatever becomes of it. */
-static void drop(const fake_work *work)
-{
-    free(work->staged);
-    free(work->values);
-    free(work->launch);
-}
-
 CUresult fake_stream_submit(CUstream stream, const fake_work *work)
 {
     bool captured = false;
     CUresult result = enter_stream(stream);
     if (result != CUDA_SUCCESS) {
-        drop(work);
+        pthread_mutex_lock(&fake.lock);
+        fake_stream_drop(work);
+        pthread_mutex_unlock(&fake.lock);
         return result;
     }
     fake_work *queued = NULL;
-    result = fake_capture_work(stream, &captured);
+    result = fake_capture_work(stream, work, &captured);
     if (result == CUDA_SUCCESS && !captured) {
         queued = malloc(sizeof(*queued));
         result = queued ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -365,8 +363,8 @@ CUresult fake_stream_submit(CUstream stream, const fake_work *work)
         stream->last = &queued->next;
         stream->submitted++;
         pthread_cond_signal(&stream->queued);
-    } else {
-        drop(work);
+    } else if (result != CUDA_SUCCESS || !captured) {
+        fake_stream_drop(work);
     }
     pthread_mutex_unlock(&fake.lock);
     return result;

@@ -87,6 +87,7 @@ struct CUdevResourceDesc_st;
     X(CU_MEMORYTYPE_DEVICE, 2)                                                 \
     X(CU_STREAM_NON_BLOCKING, 1)                                               \
     X(CU_STREAM_CAPTURE_STATUS_NONE, 0)                                        \
+    X(CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2)                                 \
     X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)                                       \
     X(CU_EVENT_DEFAULT, 0)                                                     \
     X(CU_MEMHOSTALLOC_PORTABLE, 1)                                             \
@@ -97,6 +98,7 @@ struct CUdevResourceDesc_st;
     X(CU_STREAM_WAIT_VALUE_GEQ, 0)                                             \
     X(CU_STREAM_WAIT_VALUE_FLUSH, 1 << 30)                                     \
     X(CU_STREAM_WRITE_VALUE_DEFAULT, 0)                                        \
+    X(CU_STREAM_MEM_OP_WRITE_VALUE_32, 2)                                      \
     X(CU_STREAM_MEM_OP_WAIT_VALUE_64, 4)                                       \
     X(CU_STREAM_MEM_OP_WRITE_VALUE_64, 5)                                      \
     X(CU_DEV_RESOURCE_TYPE_SM, 1)                                              \
@@ -226,6 +228,9 @@ typedef struct wefti_cuda_resource {
       (float *ms, struct CUevent_st *start, struct CUevent_st *end))           \
     X(cuStreamWriteValue64, 11070, 1,                                          \
       (struct CUstream_st * stream, uint64_t at, uint64_t value,               \
+       unsigned flags))                                                        \
+    X(cuStreamWriteValue32, 11070, 1,                                          \
+      (struct CUstream_st * stream, uint64_t at, uint32_t value,               \
        unsigned flags))                                                        \
     X(cuStreamWaitValue64, 11070, 1,                                           \
       (struct CUstream_st * stream, uint64_t at, uint64_t value,               \

@@ -283,7 +283,9 @@ weft_status wefti_cuda_stream_copy(weft_stream *base, void *dst,
     wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
     wefti_cuda_stream *stream = wefti_cuda_stream_of(base);
     end to, from;
-    weft_status status = wefti_cuda_enter_stream(gpu, stream, "copy");
+    bool captured;
+    weft_status status =
+        wefti_cuda_enter_capture(gpu, stream, "copy", &captured);
     if (status < 0) {
         return status;
     }
@@ -295,6 +297,8 @@ weft_status wefti_cuda_stream_copy(weft_stream *base, void *dst,
         status = to != END_HOST && from != END_HOST &&
                          (to == END_DEVICE || from == END_DEVICE)
                      ? copy_native(gpu, stream->native, dst, src, bytes)
+                 : captured
+                     ? wefti_cuda_refuse_capture("copy by the host")
                      : copy_staged(gpu, stream->native, dst, src, bytes,
                                    to == END_DEVICE || from == END_DEVICE,
                                    to == END_DEVICE);

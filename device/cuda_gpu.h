@@ -164,10 +164,17 @@ static inline wefti_cuda_stream *wefti_cuda_stream_of(const weft_stream *stream)
 }
 
 /* Enters, and refuses a stream that is being captured, which must be named:
- * what would be captured is weft's own, and good for one time only. */
+ * what would be captured is good for one time only. The second is for what may
+ * be captured, unless something has broken the capture (ERR_INVALID). */
 WEFT_NODISCARD weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
                                                    wefti_cuda_stream *stream,
                                                    const char *what);
+WEFT_NODISCARD weft_status wefti_cuda_enter_capture(wefti_cuda_gpu *gpu,
+                                                    wefti_cuda_stream *stream,
+                                                    const char *what,
+                                                    bool *captured_out);
+/* Of what is good for one time only. */
+WEFT_NODISCARD weft_status wefti_cuda_refuse_capture(const char *what);
 
 /* A stream of that many multiprocessors at most, and its green context with
  * one user; entered. */
@@ -212,6 +219,10 @@ weft_status wefti_cuda_stream_launch(weft_stream *stream,
                                      const wefti_launch *launch);
 weft_status wefti_cuda_stream_mark(weft_stream *stream, const wefti_mark *marks,
                                    size_t count);
+weft_status wefti_cuda_stream_flag(weft_stream *stream, const wefti_flag *flags,
+                                   size_t count);
+weft_status wefti_cuda_stream_is_captured(weft_stream *stream,
+                                          bool *captured_out);
 weft_status wefti_cuda_stream_drain(weft_stream *stream);
 weft_status wefti_cuda_event_create(weft_device *device, weft_event **out);
 void wefti_cuda_event_destroy(weft_event *event);

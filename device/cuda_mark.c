@@ -11,6 +11,13 @@
  *
  * Behind them comes the store into the stream's word of progress. It is one
  * batch, or where the driver has none, one call each.
+ *
+ * Flags, which graphs may launch again, leave no trace there:
+ *
+ *      word    | upper: failed, by the host | lower: 0 or 1, by streams |
+ *
+ *   wait        of the whole word, for 1: the lower half is up, or it failed
+ *   store       of the lower half alone, which comes first in memory
  */
 #include "base/error.h"
 #include "device/cuda_gpu.h"
@@ -45,6 +52,11 @@ static wefti_cuda_memop make_wait(const wefti_cuda_gpu *gpu,
 static int post_one(const wefti_cuda_api *api, struct CUstream_st *native,
                     const wefti_cuda_memop *made)
 {
+    if (made->value.operation == WEFTI_CU_STREAM_MEM_OP_WRITE_VALUE_32) {
+        return api->cuStreamWriteValue32(native, made->value.address,
+                                         (uint32_t)made->value.value64,
+                                         made->value.flags);
+    }
     return made->value.operation == WEFTI_CU_STREAM_MEM_OP_WAIT_VALUE_64
                ? api->cuStreamWaitValue64(native, made->value.address,
                                           made->value.value64,
@@ -115,6 +127,32 @@ weft_status wefti_cuda_stream_mark(weft_stream *base, const wefti_mark *marks,
     pthread_mutex_lock(&stream->lock);
     status = mark_locked(gpu, stream, marks, count);
     pthread_mutex_unlock(&stream->lock);
+    wefti_cuda_leave(gpu);
+    return status;
+}
+
+weft_status wefti_cuda_stream_flag(weft_stream *base, const wefti_flag *flags,
+                                   size_t count)
+{
+    wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
+    wefti_cuda_stream *stream = wefti_cuda_stream_of(base);
+    wefti_cuda_memop made[WEFTI_FLAGS_MOST];
+    unsigned posted;
+    bool captured;
+    weft_status status =
+        wefti_cuda_enter_capture(gpu, stream, "flag of a gate", &captured);
+    if (status < 0) {
+        return status;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const _Atomic uint64_t *word = &flags[i].gate->words[flags[i].chunk];
+        made[i] = flags[i].waits ? make_wait(gpu, word, 1)
+                                 : make_store(word, flags[i].value);
+        if (!flags[i].waits) {
+            made[i].value.operation = WEFTI_CU_STREAM_MEM_OP_WRITE_VALUE_32;
+        }
+    }
+    status = post(gpu, stream->native, made, (unsigned)count, &posted);
     wefti_cuda_leave(gpu);
     return status;
 }

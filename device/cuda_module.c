@@ -248,7 +248,9 @@ weft_status wefti_cuda_stream_launch(weft_stream *base,
         return wefti_error(gpu->module->status, "%s: %s", launch->kernel,
                            gpu->module->why);
     }
-    weft_status status = wefti_cuda_enter_stream(gpu, stream, launch->kernel);
+    bool captured;
+    weft_status status =
+        wefti_cuda_enter_capture(gpu, stream, launch->kernel, &captured);
     if (status < 0) {
         return status;
     }

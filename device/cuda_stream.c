@@ -130,23 +130,66 @@ err_free:
     return status;
 }
 
-weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
-                                    wefti_cuda_stream *stream, const char *what)
+weft_status wefti_cuda_refuse_capture(const char *what)
 {
-    int capturing = WEFTI_CU_STREAM_CAPTURE_STATUS_NONE;
+    return wefti_error(WEFT_ERR_UNSUPPORTED,
+                       "%s: the stream is being captured into a graph, and "
+                       "this is good for one time only",
+                       what);
+}
+
+static weft_status enter(wefti_cuda_gpu *gpu, wefti_cuda_stream *stream,
+                         const char *what, int *capturing)
+{
     weft_status status = wefti_cuda_enter(gpu);
+    *capturing = WEFTI_CU_STREAM_CAPTURE_STATUS_NONE;
     if (status < 0) {
         return status;
     }
     status = wefti_cuda_check(
-        gpu, gpu->api->cuStreamIsCapturing(stream->native, &capturing), what);
+        gpu, gpu->api->cuStreamIsCapturing(stream->native, capturing), what);
+    if (status < 0) {
+        wefti_cuda_leave(gpu);
+    }
+    return status;
+}
+
+weft_status wefti_cuda_enter_stream(wefti_cuda_gpu *gpu,
+                                    wefti_cuda_stream *stream, const char *what)
+{
+    int capturing;
+    weft_status status = enter(gpu, stream, what, &capturing);
     if (status == WEFT_OK && capturing != WEFTI_CU_STREAM_CAPTURE_STATUS_NONE) {
-        status = wefti_error(WEFT_ERR_UNSUPPORTED,
+        wefti_cuda_leave(gpu);
+        status = wefti_cuda_refuse_capture(what);
+    }
+    return status;
+}
+
+weft_status wefti_cuda_enter_capture(wefti_cuda_gpu *gpu,
+                                     wefti_cuda_stream *stream,
+                                     const char *what, bool *captured_out)
+{
+    int capturing;
+    weft_status status = enter(gpu, stream, what, &capturing);
+    *captured_out = capturing != WEFTI_CU_STREAM_CAPTURE_STATUS_NONE;
+    if (status == WEFT_OK &&
+        capturing == WEFTI_CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
+        wefti_cuda_leave(gpu);
+        status = wefti_error(WEFT_ERR_INVALID,
                              "%s: the stream is being captured into a graph, "
-                             "and this is good for one time only",
+                             "and something has broken the capture",
                              what);
     }
-    if (status < 0) {
+    return status;
+}
+
+weft_status wefti_cuda_stream_is_captured(weft_stream *base, bool *captured_out)
+{
+    wefti_cuda_gpu *gpu = wefti_cuda_gpu_of(base->device);
+    weft_status status = wefti_cuda_enter_capture(
+        gpu, wefti_cuda_stream_of(base), "stream", captured_out);
+    if (status == WEFT_OK) {
         wefti_cuda_leave(gpu);
     }
     return status;

@@ -27,7 +27,7 @@ typedef struct wefti_stream_stand {
     uint64_t epoch;
 } wefti_stream_stand;
 
-enum { WEFTI_MARKS_MOST = 8 }; /* of one batch */
+enum { WEFTI_MARKS_MOST = 8, WEFTI_FLAGS_MOST = 32 }; /* of one batch */
 
 /* One memory operation of a stream: a signal, or a wait. */
 typedef struct wefti_mark {
@@ -36,6 +36,19 @@ typedef struct wefti_mark {
     uint64_t epoch;
     bool waits;
 } wefti_mark;
+
+/*
+ * One memory operation that may be captured into a graph, and is right each
+ * time that this is launched: a store of value into the lower half of a gate's
+ * word, or a wait until that half is 1 or the gate has failed. No flag stores
+ * into the upper half, which a failure sets: it ends all waits for good.
+ */
+typedef struct wefti_flag {
+    weft_gate *gate;
+    size_t chunk;
+    bool waits;
+    uint32_t value; /* 0 or 1 */
+} wefti_flag;
 
 /* One launch of a kernel of kernels/wire/launch.h. */
 typedef struct wefti_launch {
@@ -70,6 +83,10 @@ typedef struct wefti_launch {
  * stream_call, stream_launch, stream_get_native, stream_get_sms    or NULL.
  * stream_mark     all of marks in their order or none; count is 1 to
  *                 WEFTI_MARKS_MOST. One operation where the device has batches.
+ * stream_flag     flags in their order, some of them perhaps where it fails;
+ *                 count is 1 to WEFTI_FLAGS_MOST; or NULL: nothing is captured.
+ * stream_is_captured   whether what is queued becomes part of a graph; or NULL:
+ *                 it never does.
  * stream_drain    blocks; returns the first error that work of the stream met.
  * stream_stand    see wefti_stream_get_stand.
  * event_*         as the public ones, of an event that was posted before.
@@ -116,6 +133,9 @@ typedef struct wefti_device_table {
                                  const wefti_launch *launch);
     weft_status (*stream_mark)(weft_stream *stream, const wefti_mark *marks,
                                size_t count);
+    weft_status (*stream_flag)(weft_stream *stream, const wefti_flag *flags,
+                               size_t count);
+    weft_status (*stream_is_captured)(weft_stream *stream, bool *captured_out);
     weft_status (*stream_drain)(weft_stream *stream);
     bool (*stream_stand)(weft_device *device, weft_stream *stream,
                          wefti_stream_stand *out);
@@ -168,6 +188,29 @@ bool wefti_stream_get_stand(weft_device *device, weft_stream *stream,
 WEFT_NODISCARD weft_status wefti_stream_mark(weft_stream *stream,
                                              const wefti_mark *marks,
                                              size_t count);
+
+/*
+ * wefti_stream_flag - count flags, in this order, on a stream that is captured
+ * or not. Streams hold nothing of their gates: these live until no launch of
+ * the graph can come to them any more.
+ *
+ * Returns     OK | ERR_UNSUPPORTED (the device captures nothing) | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_stream_flag(weft_stream *stream,
+                                             const wefti_flag *flags,
+                                             size_t count);
+
+/* Whether its flag is up: the lower half of the word is not 0. */
+bool wefti_gate_is_flagged(const weft_gate *gate, size_t chunk);
+
+/*
+ * wefti_stream_is_captured - whether what is queued becomes part of a graph,
+ * and does not run now. Asks the driver, not under a lock.
+ *
+ * Returns     OK | ERR_INVALID: something has broken the capture | ERR_SYSTEM.
+ */
+WEFT_NODISCARD weft_status wefti_stream_is_captured(weft_stream *stream,
+                                                    bool *captured_out);
 
 /*
  * wefti_stream_launch - a kernel of kernels/wire, in stream order.

@@ -188,6 +188,11 @@ void wefti_gate_raise(weft_gate *gate, size_t chunk, uint64_t epoch)
     }
 }
 
+bool wefti_gate_is_flagged(const weft_gate *gate, size_t chunk)
+{
+    return (uint32_t)wefti_gate_get(gate, chunk) != 0;
+}
+
 bool wefti_gate_reached(const weft_gate *gate, size_t chunk, uint64_t epoch)
 {
     WEFTI_ASSERT(chunk < gate->chunks);

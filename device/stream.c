@@ -2,6 +2,7 @@
 /*
  * device/stream.c - the public face of streams: checks, then the table.
  */
+#include "base/check.h"
 #include "base/error.h"
 #include "base/sized.h"
 #include "device/object.h"
@@ -134,6 +135,26 @@ weft_status wefti_stream_launch(weft_stream *stream, const wefti_launch *launch)
                            stream->device->table->kind);
     }
     return stream->device->table->stream_launch(stream, launch);
+}
+
+weft_status wefti_stream_flag(weft_stream *stream, const wefti_flag *flags,
+                              size_t count)
+{
+    WEFTI_ASSERT(count > 0 && count <= WEFTI_FLAGS_MOST);
+    if (!stream->device->table->stream_flag) {
+        return wefti_error(WEFT_ERR_UNSUPPORTED,
+                           "streams of the %s device are captured by no graph",
+                           stream->device->table->kind);
+    }
+    return stream->device->table->stream_flag(stream, flags, count);
+}
+
+weft_status wefti_stream_is_captured(weft_stream *stream, bool *captured_out)
+{
+    *captured_out = false;
+    return stream->device->table->stream_is_captured
+               ? stream->device->table->stream_is_captured(stream, captured_out)
+               : WEFT_OK;
 }
 
 weft_device *wefti_stream_get_device(const weft_stream *stream)

@@ -17,6 +17,8 @@ typedef struct list {
     weft_status status;
     size_t piece;        /* elements of a part in one turn, at most */
     size_t begin, elems; /* of this turn's, in a part */
+    bool flagged;
+    uint64_t awaited[WEFTI_MARKS]; /* a bit for each peer */
 } list;
 
 bool wefti_work_has(weft_collective collective)
@@ -63,6 +65,12 @@ static void add(list *own, wefti_work work)
 
 static void await(list *own, wefti_work_mark mark, int peer)
 {
+    const uint64_t bit = (uint64_t)1 << peer;
+    if (own->flagged &&
+        (peer == own->problem->rank || own->awaited[mark] & bit)) {
+        return;
+    }
+    own->awaited[mark] |= bit;
     add(own,
         (wefti_work){.kind = WEFTI_WORK_AWAIT, .mark = mark, .peer = peer});
 }
@@ -256,14 +264,14 @@ static void all_reduce(list *own)
     }
 }
 
-weft_status
-wefti_work_list(const wefti_problem *problem, size_t area_elems, size_t turn,
-                weft_status (*take)(void *context, const wefti_work *work),
-                void *context)
+weft_status wefti_work_list(
+    const wefti_problem *problem, size_t area_elems, size_t turn, bool flagged,
+    weft_status (*take)(void *context, const wefti_work *work), void *context)
 {
     list own = {.problem = problem,
                 .take = take,
                 .context = context,
+                .flagged = flagged,
                 .piece = piece_of(problem, area_elems)};
     own.begin = turn * own.piece;
     WEFTI_ASSERT(own.begin < problem->count);
@@ -296,6 +304,9 @@ wefti_work_list(const wefti_problem *problem, size_t area_elems, size_t turn,
         WEFTI_ASSERT(problem->collective == WEFT_COLLECTIVE_ALLTOALL);
         all_to_all(&own);
         break;
+    }
+    if (flagged) { /* of two hops no share is empty: SUMMED is awaited */
+        await_all(&own, WEFTI_MARK_FILLED);
     }
     raise_mark(&own, WEFTI_MARK_READ);
     return own.status;

@@ -20,6 +20,22 @@
  * what a rank waits for in a turn, others signal in the same turn before they
  * wait for anything that it signals later.
  *
+ * In a graph that is launched again and again, marks can not rise: they are
+ * flags, up or down, that the rank which awaits one takes down. Then every flag
+ * that is raised is awaited once, in its turn, also where the rank needs
+ * nothing of that peer:
+ *
+ *      READ taken, FILLED -> | <- FILLED taken, READ -> | READ taken, FILLED ->
+ *
+ * so that none is raised again before it is down: the peer raises READ only
+ * behind a FILLED that this rank raises when it has taken the last READ, and
+ * FILLED and SUMMED only behind a READ that it raises when it has taken those.
+ * A turn leaves the flags of its area as it has found them, so turns of graphs
+ * and of operations in them may follow each other as all ranks like, if only it
+ * is the same on all. They must follow each other on each: a flag knows no
+ * turns. That is why operations outside of graphs, on streams of any order,
+ * keep rising marks and areas of their own.
+ *
  * Sums are the balanced tree over all ranks, the bits of every other route.
  *
  * Pure: no memory, no clock, no other rank.
@@ -33,11 +49,12 @@
 #include "comm/pattern/pattern.h"
 #include "weft/status.h"
 
-enum { WEFTI_STREAM_AREAS = 4 }; /* turns that may be under way */
+/* Turns that may be under way, and those in graphs: areas of their own. */
+enum { WEFTI_STREAM_AREAS = 4, WEFTI_GRAPH_AREAS = 2 };
 
 typedef enum wefti_work_kind {
-    WEFTI_WORK_AWAIT,  /* mark of peer, of this turn */
-    WEFTI_WORK_SIGNAL, /* mark to all ranks, this one too */
+    WEFTI_WORK_AWAIT,  /* mark of peer, of this turn; a flag is taken down */
+    WEFTI_WORK_SIGNAL, /* mark to all ranks, this one too; a flag to others */
     WEFTI_WORK_COPY,   /* dst = src */
     WEFTI_WORK_REDUCE  /* dst = tree over ranks: own src, of each other rank
                           what its area has from peer_elem on; finished */
@@ -75,12 +92,12 @@ size_t wefti_work_turns(const wefti_problem *problem, size_t area_elems);
 
 /*
  * wefti_work_list - the work of a turn, each given to take(context) in its
- * order, as long as that returns OK.
+ * order, as long as that returns OK. flagged: marks are flags.
  *
  * Returns     OK | what take has returned.
  */
 WEFT_NODISCARD weft_status wefti_work_list(
-    const wefti_problem *problem, size_t area_elems, size_t turn,
+    const wefti_problem *problem, size_t area_elems, size_t turn, bool flagged,
     weft_status (*take)(void *context, const wefti_work *work), void *context);
 
 #endif

@@ -178,7 +178,7 @@ static weft_status carry(wefti_streams *streams, const weft_op *op,
     weft_status status = WEFT_OK;
     for (size_t turn = 0; status == WEFT_OK && turn < turns; turn++) {
         own.turn = streams->turn++;
-        status = wefti_work_list(&problem, area_elems, turn, take, &own);
+        status = wefti_work_list(&problem, area_elems, turn, false, take, &own);
         status = end_turn(&own, status);
     }
     return status;

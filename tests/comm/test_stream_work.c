@@ -8,7 +8,9 @@
  * Method: all ranks of small worlds run several operations one after another,
  * by chance one piece of work of one rank at a time; where none can go on the
  * test fails. Elements are numbers that say where they come from, sums are of
- * distinct powers: bit r of rank r. Marks must rise.
+ * distinct powers: bit r of rank r. Marks must rise; flags, of work that is
+ * carried out again and again as graphs are launched, must be down when they
+ * are raised, and what is read from an area be of the same launch.
  */
 #include "comm/pattern/stream_work.h"
 
@@ -23,8 +25,10 @@
 #include <string.h>
 
 enum { RANKS = 5, AREA_MOST = 6144, COUNT = 15000, OPS = 3, WORK = 200000 };
+enum { AREAS = WEFTI_STREAM_AREAS };
 
 static size_t area_elems;
+static bool flagged;
 
 /* One rank. seen: turns whose marks each has stored for it. */
 typedef struct place {
@@ -32,9 +36,9 @@ typedef struct place {
     uint64_t *turns; /* of each */
     size_t count, next;
     uint32_t send[RANKS * COUNT], recv[RANKS * COUNT];
-    uint32_t areas[WEFTI_STREAM_AREAS][AREA_MOST];
-    uint64_t staged[WEFTI_STREAM_AREAS][AREA_MOST]; /* in which turn */
-    uint64_t marks[WEFTI_STREAM_AREAS][WEFTI_MARKS][RANKS];
+    uint32_t areas[AREAS][AREA_MOST];
+    uint64_t staged[AREAS][AREA_MOST];         /* in which turn */
+    uint64_t marks[AREAS][WEFTI_MARKS][RANKS]; /* or flags */
 } place;
 
 static place *places;
@@ -54,13 +58,21 @@ static weft_status keep(void *context, const wefti_work *work)
     return WEFT_OK;
 }
 
+/* In graphs the area is what it was at the capture. */
+static size_t area_of(uint64_t turn)
+{
+    return turn % AREAS;
+}
+
 static bool is_reached(const place *own, const wefti_work *work, uint64_t turn)
 {
-    const size_t area = turn % WEFTI_STREAM_AREAS;
+    const size_t area = area_of(turn);
+    if (flagged) {
+        return own->marks[area][work->mark][work->peer] != 0;
+    }
     if (work->mark == WEFTI_MARK_READ) {
-        return turn <= WEFTI_STREAM_AREAS ||
-               own->marks[area][work->mark][work->peer] >=
-                   turn - WEFTI_STREAM_AREAS;
+        return turn <= AREAS ||
+               own->marks[area][work->mark][work->peer] >= turn - AREAS;
     }
     return own->marks[area][work->mark][work->peer] >= turn;
 }
@@ -69,7 +81,7 @@ static bool is_reached(const place *own, const wefti_work *work, uint64_t turn)
 static uint32_t *find(int rank, wefti_work_place where, int peer, uint64_t turn,
                       size_t elem, size_t elems, bool writes)
 {
-    const size_t area = turn % WEFTI_STREAM_AREAS;
+    const size_t area = area_of(turn);
     if (where == WEFTI_WORK_AREA) {
         assert_true(elem + elems <= area_elems);
         for (size_t i = elem; i < elem + elems; i++) {
@@ -94,14 +106,18 @@ static bool run_one(int nranks, int rank)
         if (!is_reached(own, work, turn)) {
             return false;
         }
+        if (flagged) {
+            own->marks[area_of(turn)][work->mark][work->peer] = 0;
+        }
         break;
     case WEFTI_WORK_SIGNAL:
         for (int peer = 0; peer < nranks; peer++) {
             uint64_t *mark =
-                &places[peer]
-                     .marks[turn % WEFTI_STREAM_AREAS][work->mark][rank];
-            assert_true(*mark < turn);
-            *mark = turn;
+                &places[peer].marks[area_of(turn)][work->mark][rank];
+            if (!flagged || peer != rank) {
+                assert_true(flagged ? *mark == 0 : *mark < turn);
+                *mark = turn;
+            }
         }
         break;
     case WEFTI_WORK_COPY:
@@ -150,7 +166,7 @@ static void check(const wefti_problem *problem, int rank)
     const bool root_only =
         what == WEFT_COLLECTIVE_GATHER || what == WEFT_COLLECTIVE_REDUCE;
     if (root_only && rank != problem->root) {
-        assert_int_equal(recv[0], UINT32_MAX);
+        assert_true(flagged || recv[0] == UINT32_MAX);
         return;
     }
     for (size_t i = 0; i < (parts ? (size_t)nranks : 1) * count; i++) {
@@ -174,19 +190,62 @@ static uint64_t list_all(const wefti_problem *problem, int rank, uint64_t turn)
     const size_t turns = wefti_work_turns(problem, area_elems);
     for (size_t i = 0; i < turns; i++) {
         listing own = {&places[rank], turn++};
-        assert_int_equal(wefti_work_list(problem, area_elems, i, keep, &own),
+        assert_int_equal(
+            wefti_work_list(problem, area_elems, i, flagged, keep, &own),
+            WEFT_OK);
+    }
+    return turn;
+}
+
+/* One launch of a graph of ops, which are the captured-th and so on; as above.
+ */
+static uint64_t list_launch(const wefti_problem *problem, int ops,
+                            uint64_t captured, int rank, uint64_t turn)
+{
+    const size_t turns = (size_t)ops * wefti_work_turns(problem, area_elems);
+    for (size_t i = 0; i < turns; i++, turn += AREAS) {
+        const uint64_t area = (captured + i) % WEFTI_GRAPH_AREAS;
+        listing own = {&places[rank], turn + area};
+        assert_int_equal(wefti_work_list(problem, area_elems,
+                                         i % (turns / (size_t)ops), true, keep,
+                                         &own),
                          WEFT_OK);
     }
     return turn;
 }
 
+/* Graphs of this collective and of another, in an order by chance that is the
+ * same on all ranks. */
+static void list_launches(wefti_problem problem, unsigned seed)
+{
+    wefti_problem other = problem;
+    const uint64_t captured = 1 + wefti_work_turns(&problem, area_elems);
+    uint64_t turn = AREAS;
+    do {
+        other.collective =
+            (weft_collective)((other.collective + 1) % WEFT_COLLECTIVE_COUNT);
+    } while (!wefti_work_has(other.collective));
+    other.count = 3;
+    for (int launch = 0; launch < 6; launch++) {
+        turn = rand_r(&seed) % 2
+                   ? list_launch(&other, 1, captured, problem.rank, turn)
+                   : list_launch(&problem, OPS, 1, problem.rank, turn);
+    }
+    list_launch(&problem, OPS, 1, problem.rank, turn);
+}
+
 static void run(wefti_problem problem, unsigned *seed)
 {
     const int nranks = problem.nranks;
+    const unsigned order = (unsigned)rand_r(seed);
     for (int rank = 0; rank < nranks; rank++) {
         place *own = &places[rank];
         own->count = own->next = 0;
         memset(own->marks, 0, sizeof(own->marks));
+        for (int area = 0; flagged && area < AREAS; area++) {
+            memset(own->marks[area][WEFTI_MARK_READ], 1,
+                   sizeof(own->marks[area][WEFTI_MARK_READ]));
+        }
         memset(own->staged, 0, sizeof(own->staged));
         memset(own->recv, 0xff, sizeof(own->recv));
         for (size_t i = 0; i < RANKS * COUNT; i++) {
@@ -194,8 +253,11 @@ static void run(wefti_problem problem, unsigned *seed)
         }
         uint64_t turn = 1;
         problem.rank = rank;
-        for (int op = 0; op < OPS; op++) {
+        for (int op = 0; op < OPS && !flagged; op++) {
             turn = list_all(&problem, rank, turn);
+        }
+        if (flagged) {
+            list_launches(problem, order);
         }
     }
     bool left = true;
@@ -219,12 +281,20 @@ static void run(wefti_problem problem, unsigned *seed)
     }
     for (int rank = 0; rank < nranks; rank++) {
         check(&problem, rank);
+        for (int peer = 0; flagged && peer < nranks; peer++) {
+            for (int area = 0; area < WEFTI_GRAPH_AREAS && peer != rank;
+                 area++) {
+                const uint64_t(*marks)[RANKS] = places[rank].marks[area];
+                assert_true(marks[WEFTI_MARK_READ][peer]);
+                assert_false(marks[WEFTI_MARK_FILLED][peer]);
+                assert_false(marks[WEFTI_MARK_SUMMED][peer]);
+            }
+        }
     }
 }
 
-static void test_stream_work_any_order_ends_exact(void **state)
+static void run_all(void)
 {
-    (void)state;
     static const size_t counts[] = {1, 5, 19, 96, 97, 1000, 4096, COUNT};
     unsigned seed = 1;
     for (int c = 0; c < WEFT_COLLECTIVE_COUNT; c++) {
@@ -241,6 +311,21 @@ static void test_stream_work_any_order_ends_exact(void **state)
             }
         }
     }
+}
+
+static void test_stream_work_any_order_ends_exact(void **state)
+{
+    (void)state;
+    flagged = false;
+    run_all();
+}
+
+static void test_stream_work_launched_again_ends_exact(void **state)
+{
+    (void)state;
+    flagged = true;
+    run_all();
+    flagged = false;
 }
 
 /* Large worlds and areas: every rank takes as many turns, of whole areas. */
@@ -270,9 +355,9 @@ static void test_stream_work_areas_are_kept(void **state)
             const size_t turns = wefti_work_turns(&problem, ELEMS);
             size_t most = 0;
             for (size_t turn = 0; turn < turns; turn++) {
-                assert_int_equal(
-                    wefti_work_list(&problem, ELEMS, turn, measure, &most),
-                    WEFT_OK);
+                assert_int_equal(wefti_work_list(&problem, ELEMS, turn, false,
+                                                 measure, &most),
+                                 WEFT_OK);
             }
             assert_true(most <= ELEMS);
             assert_true(turns >= 4);
@@ -292,7 +377,7 @@ static void test_stream_work_refused_ends(void **state)
     const wefti_problem problem = {
         .collective = WEFT_COLLECTIVE_ALLREDUCE, .nranks = 3, .count = 50};
     int left = 4;
-    assert_int_equal(wefti_work_list(&problem, 96, 0, refuse, &left),
+    assert_int_equal(wefti_work_list(&problem, 96, 0, false, refuse, &left),
                      WEFT_ERR_SYSTEM);
     assert_int_equal(left, 0);
 }
@@ -306,6 +391,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stream_work_any_order_ends_exact),
+        cmocka_unit_test(test_stream_work_launched_again_ends_exact),
         cmocka_unit_test(test_stream_work_areas_are_kept),
         cmocka_unit_test(test_stream_work_refused_ends),
     };

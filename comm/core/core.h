@@ -190,8 +190,10 @@ typedef struct wefti_twin wefti_twin;
  *
  * stalled   each time op could not move
  * stands    each time the stream of a request has not come to it
+ * launched  now and then, where graphs hold operations of comm
  */
 typedef struct wefti_watch {
+    void (*launched)(weft_comm *comm);
     void (*stalled)(weft_comm *comm, wefti_op *op);
     void (*stands)(weft_comm *comm, const wefti_request *request);
 } wefti_watch;

@@ -96,6 +96,7 @@ const char *wefti_choice_name(uint8_t digest)
     return name                             ? name
            : digest == WEFTI_CHOICE_NCCL    ? "nccl"
            : digest == WEFTI_CHOICE_STREAMS ? "streams"
+           : digest == WEFTI_CHOICE_GRAPH   ? "a graph that captures it"
                                             : "an unknown algorithm";
 }
 

@@ -27,14 +27,24 @@ typedef struct wefti_choice {
     bool refused;
 } wefti_choice;
 
-/* Digests of routes. */
-enum { WEFTI_CHOICE_STREAMS = 254, WEFTI_CHOICE_NCCL = 255 };
+/* Digests of routes; of streams, where one is captured into a graph. */
+enum {
+    WEFTI_CHOICE_GRAPH = 253,
+    WEFTI_CHOICE_STREAMS = 254,
+    WEFTI_CHOICE_NCCL = 255
+};
 
 /* Whether the stream that it is posted on carries it out, and the engine only
  * looks on. */
 static inline bool wefti_choice_is_carried(const wefti_choice *choice)
 {
     return choice->route != WEFTI_ROUTE_STEPS;
+}
+
+/* Whether graphs will: the ranks only compare what they capture. */
+static inline bool wefti_choice_is_captured(const wefti_choice *choice)
+{
+    return choice->digest == WEFTI_CHOICE_GRAPH;
 }
 
 /* Whether lists of steps carry it out. */

@@ -25,6 +25,7 @@
 #include "comm/engine/copies.h"
 #include "comm/engine/request.h"
 #include "comm/net/net.h"
+#include "comm/streams/streams.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -132,6 +133,9 @@ static bool push_comm(weft_comm *comm)
     wefti_requests_take_in(comm);
     if (comm->failed != WEFT_OK) {
         return wefti_requests_release(comm);
+    }
+    if (comm->streams && comm->streams->launches.watched) {
+        comm->watch->launched(comm);
     }
     if (!wefti_fault_is_published(comm)) {
         return wefti_requests_advance(comm, TURN_BYTES);

@@ -151,6 +151,9 @@ bool wefti_requests_release(weft_comm *comm)
     }
     fail(comm);
     comm->released = true;
+    if (comm->streams) {
+        wefti_streams_unwatch(comm->streams);
+    }
     atomic_fetch_sub(&comm->engine->pending, 1);
     return true;
 }
@@ -225,11 +228,28 @@ weft_status wefti_request_check_out(weft_request **request_out)
     return WEFT_OK;
 }
 
+/* What a request does on a stream it does once, so graphs can not have it. */
+static weft_status check_stream(const weft_comm *comm, weft_stream *stream)
+{
+    bool captured = false;
+    weft_status status = wefti_stream_is_captured(stream, &captured);
+    return captured && status == WEFT_OK
+               ? wefti_error(WEFT_ERR_UNSUPPORTED,
+                             "\"%s\": the stream is being captured into a "
+                             "graph: allowed are collectives that the route "
+                             "streams carries out",
+                             comm->name)
+               : status;
+}
+
 /* What a queued request needs to be posted; its block is freed if not. */
 static weft_status equip(weft_comm *comm, wefti_request *request,
                          weft_stream *stream, bool handled)
 {
-    weft_status status = wefti_engine_start(comm->engine);
+    weft_status status = stream ? check_stream(comm, stream) : WEFT_OK;
+    if (status == WEFT_OK) {
+        status = wefti_engine_start(comm->engine);
+    }
     if (status == WEFT_OK && handled) {
         status = make_handle(comm, &request->handle);
     }
@@ -297,6 +317,16 @@ weft_status wefti_request_queue(weft_comm *comm, wefti_request *request,
     *handle_out = made.handle;
     wefti_engine_wake(comm->engine);
     return WEFT_OK;
+}
+
+weft_status wefti_request_post(weft_comm *comm, wefti_request *request)
+{
+    posted made = {0};
+    weft_status status = post(comm, request, NULL, false, &made);
+    if (status == WEFT_OK) {
+        wefti_engine_wake(comm->engine);
+    }
+    return status;
 }
 
 weft_status wefti_request_carry(weft_comm *comm, wefti_request *request,

@@ -76,7 +76,8 @@ WEFT_NODISCARD weft_status wefti_request_run(weft_comm *comm,
  * which is *handle_out then. request->block is from malloc and taken over,
  * whatever the outcome.
  *
- * Returns     as wefti_request_run | ERR_SYSTEM, ERR_NO_MEMORY.
+ * Returns     as wefti_request_run | ERR_SYSTEM, ERR_NO_MEMORY |
+ *             ERR_UNSUPPORTED: stream is being captured; comm goes on.
  */
 WEFT_NODISCARD weft_status wefti_request_queue(weft_comm *comm,
                                                wefti_request *request,
@@ -95,6 +96,14 @@ WEFT_NODISCARD weft_status wefti_request_carry(
     weft_comm *comm, wefti_request *request, weft_stream *stream,
     weft_request **handle_out,
     weft_status (*carry)(void *context, weft_stream *stream), void *context);
+
+/*
+ * wefti_request_post - the same for what is on no stream and nobody waits for.
+ *
+ * Returns     as wefti_request_queue.
+ */
+WEFT_NODISCARD weft_status wefti_request_post(weft_comm *comm,
+                                              wefti_request *request);
 
 /* Whether there is a place for a handle; there is none in it then.
  * Returns OK | ERR_INVALID. */

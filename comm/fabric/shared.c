@@ -22,8 +22,8 @@ static void plan_pair(wefti_layout *plan)
     plan->messages =
         round_up(plan->counts + WEFTI_OP_SLOTS * sizeof(uint64_t), 64);
     plan->marks = plan->messages + CELLS * sizeof(wefti_posted_message);
-    plan->pair_bytes = round_up(
-        plan->marks + WEFTI_STREAM_AREAS * WEFTI_MARKS * sizeof(uint64_t), 128);
+    plan->pair_bytes =
+        round_up(plan->marks + WEFTI_WORK_WORDS * sizeof(uint64_t), 128);
 }
 
 wefti_layout wefti_layout_plan(int nranks, int local_ranks)

@@ -307,7 +307,8 @@ typedef enum wefti_leave {
  * all_completed  of a host's lowest rank, comm/net/rounds.c: what all ranks
  *              have completed
  * left         weft_comm_destroy -> wefti_peer_lost: alone; a wefti_leave
- * streams_posted  of the route streams, operations that it has begun to queue:
+ * streams_posted  of the route streams, operations that it has begun to queue,
+ *              or to capture, which then never end:
  *              stored before it looks for a fault, loaded behind one by
  *              comm/streams/streams.c; streams_done: those that have ended
  * streams_stopped  a wefti_streams_halt

@@ -417,6 +417,9 @@ static void end_streams(weft_comm *comm)
     pthread_mutex_lock(&comm->engine->lock);
     wefti_streams *streams = comm->streams;
     comm->streams = NULL;
+    if (streams) {
+        wefti_streams_unwatch(streams);
+    }
     pthread_mutex_unlock(&comm->engine->lock);
     wefti_streams_end(streams);
 }

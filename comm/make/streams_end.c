@@ -28,7 +28,9 @@ static bool has_read(const wefti_streams *streams, int peer)
                wefti_gate_reached(streams->peers[peer].comes,
                                   area * WEFTI_MARKS + WEFTI_MARK_READ, last);
     }
-    return read;
+    /* Launches are over on this rank; what they have staged, is it read? */
+    bool begun;
+    return read && !wefti_streams_launch_awaits(streams, peer, &begun);
 }
 
 /* Whether it reaches this rank's staging no more. */

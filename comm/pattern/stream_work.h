@@ -67,6 +67,12 @@ typedef enum wefti_work_mark {
     WEFTI_MARKS
 } wefti_work_mark;
 
+/* Words for [area][mark], between two ranks: marks, then flags. */
+enum {
+    WEFTI_WORK_AREAS = WEFTI_STREAM_AREAS + WEFTI_GRAPH_AREAS,
+    WEFTI_WORK_WORDS = WEFTI_WORK_AREAS * WEFTI_MARKS
+};
+
 /* AREA: the area of the turn, of peer where it is read, else one's own. */
 typedef enum wefti_work_place {
     WEFTI_WORK_SEND,

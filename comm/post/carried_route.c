@@ -153,24 +153,85 @@ static weft_status await_gates(const wefti_carried *own, weft_stream *stream)
     return status;
 }
 
+/* Peers count on it. */
+static weft_status fail(const wefti_carried *own, const char *by,
+                        weft_status status)
+{
+    weft_comm *comm = own->comm;
+    char text[256];
+    snprintf(text, sizeof(text),
+             "%s on \"%s\": rank %d could not hand it to %s: %s",
+             weft_collective_text(own->prepared->desc.collective), comm->name,
+             comm->rank, by, weft_error_text());
+    wefti_fault_publish(comm, status, comm->rank, 0, "%s", text);
+    return wefti_error(status, "%s", text);
+}
+
 weft_status wefti_carried_queue(void *handed, weft_stream *stream)
 {
     const wefti_carried *own = handed;
-    weft_comm *comm = own->comm;
     const wefti_carrier *carrier =
         wefti_carrier_of(own->prepared->choice.route);
     weft_status status = await_gates(own, stream);
     if (status == WEFT_OK) {
         status = carrier->carry(own, stream);
     }
-    if (status != WEFT_OK) {
-        char text[256];
-        snprintf(text, sizeof(text),
-                 "%s on \"%s\": rank %d could not hand it to %s: %s",
-                 weft_collective_text(own->prepared->desc.collective),
-                 comm->name, comm->rank, carrier->by, weft_error_text());
-        wefti_fault_publish(comm, status, comm->rank, 0, "%s", text);
-        status = wefti_error(status, "%s", text);
+    return status == WEFT_OK ? WEFT_OK : fail(own, carrier->by, status);
+}
+
+/* ---- capture --------------------------------------------------------------
+ */
+
+static weft_status refuse_capture(const wefti_carried *handed, const char *why)
+{
+    return wefti_error(
+        WEFT_ERR_UNSUPPORTED,
+        "%s on \"%s\": the stream is being captured into a graph, and %s",
+        weft_collective_text(handed->prepared->desc.collective),
+        handed->comm->name, why);
+}
+
+/* Why it is carried out by weft's own steps. */
+static const char *find_why_not(const weft_comm *comm,
+                                const wefti_prepared *prepared)
+{
+    const char *obstacle =
+        !wefti_carrier_of(comm->tuning.route) ? "no rank asked for the route"
+        : !is_there(comm)
+            ? comm->route_why
+            : find_obstacle(comm, &prepared->desc, prepared->role.shape);
+    return obstacle ? obstacle
+                    : "its buffers are not all in the device's memory";
+}
+
+weft_status wefti_capture_check(const wefti_carried *handed)
+{
+    weft_comm *comm = handed->comm;
+    const weft_op *op = &handed->prepared->desc;
+    const wefti_carrier *carrier =
+        wefti_carrier_of(handed->prepared->choice.route);
+    if (op->ready || op->writable || op->arrived) {
+        return refuse_capture(handed, "gates are good for one time");
     }
-    return status;
+    if (!carrier) {
+        char text[320];
+        snprintf(text, sizeof(text),
+                 "only what WEFT_ROUTE=streams carries out can be: %s",
+                 find_why_not(comm, handed->prepared));
+        return refuse_capture(handed, text);
+    }
+    return carrier->capture
+               ? WEFT_OK
+               : refuse_capture(handed,
+                                "NCCL's calls are not captured by weft: "
+                                "allowed is WEFT_ROUTE=streams");
+}
+
+weft_status wefti_capture_queue(const wefti_carried *handed,
+                                weft_stream *stream)
+{
+    const wefti_carrier *carrier =
+        wefti_carrier_of(handed->prepared->choice.route);
+    weft_status status = carrier->capture(handed, stream);
+    return status == WEFT_OK ? WEFT_OK : fail(handed, "the graph", status);
 }

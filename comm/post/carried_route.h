@@ -41,6 +41,7 @@ typedef struct wefti_carried {
  * carry          queues the operation; its gates have been waited for.
  *                Returns OK, also where comm has a fault already | ERR_SYSTEM,
  *                ERR_NO_MEMORY
+ * capture        the same where the stream is being captured; NULL: it can not
  */
 typedef struct wefti_carrier {
     const char *name, *by;
@@ -51,6 +52,7 @@ typedef struct wefti_carrier {
                                  const wefti_shape *shape);
     weft_stream *(*stream)(const weft_comm *comm);
     weft_status (*carry)(const wefti_carried *handed, weft_stream *stream);
+    weft_status (*capture)(const wefti_carried *handed, weft_stream *stream);
 } wefti_carrier;
 
 extern const wefti_carrier wefti_carrier_nccl, wefti_carrier_streams;
@@ -75,6 +77,20 @@ const char *wefti_route_why(const weft_comm *comm, const weft_op *op);
 /* Whether op takes it; buffers that are NULL count as the device's. Asks the
  * device: not under a lock. */
 bool wefti_route_takes(const weft_comm *comm, const weft_op *op);
+
+/*
+ * wefti_capture_check - whether handed can be captured into a graph, with each
+ * launch of which all of it is done again.
+ *
+ * Returns     OK | ERR_UNSUPPORTED: the route does not take it, or it has
+ * gates.
+ */
+WEFT_NODISCARD weft_status wefti_capture_check(const wefti_carried *handed);
+
+/* wefti_capture_queue - queues it on a stream that is being captured. What is
+ * refused fails the communicator. Returns as a carrier's carry. */
+WEFT_NODISCARD weft_status wefti_capture_queue(const wefti_carried *handed,
+                                               weft_stream *stream);
 
 /*
  * wefti_carried_queue - of a request (comm/engine/request.h): queues what

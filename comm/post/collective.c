@@ -277,11 +277,39 @@ static weft_status post_carried(const wefti_prepared *prepared, uint64_t epoch,
     return status;
 }
 
+/* The stream is being captured. The ranks compare what they capture, which no
+ * launch waits for. */
+static weft_status capture(const wefti_prepared *prepared, weft_comm *comm,
+                           weft_stream *stream)
+{
+    wefti_carried handed = {comm, prepared, 0};
+    weft_status status = wefti_capture_check(&handed);
+    if (status != WEFT_OK) {
+        return status;
+    }
+    queued *made = make_queued(prepared, 0, comm->nranks);
+    if (!made) {
+        return no_memory();
+    }
+    wefti_choice *choice = &made->prepared.choice;
+    choice->digest = WEFTI_CHOICE_GRAPH;
+    made->prepared.signature =
+        wefti_signature_pack(&prepared->desc, choice->digest);
+    status = wefti_request_post(comm, &made->self.request);
+    return status == WEFT_OK ? wefti_capture_queue(&handed, stream) : status;
+}
+
 weft_status wefti_collective_post(const wefti_prepared *prepared,
                                   uint64_t epoch, weft_comm *comm,
                                   weft_stream *stream,
                                   weft_request **handle_out)
 {
+    bool captured = false;
+    weft_status status =
+        stream ? wefti_stream_is_captured(stream, &captured) : WEFT_OK;
+    if (status != WEFT_OK || captured) {
+        return status == WEFT_OK ? capture(prepared, comm, stream) : status;
+    }
     if (wefti_choice_is_carried(&prepared->choice)) {
         return post_carried(prepared, epoch, comm, stream, handle_out);
     }

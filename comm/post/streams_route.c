@@ -35,6 +35,12 @@ static weft_status carry(const wefti_carried *handed, weft_stream *stream)
                                stream);
 }
 
+static weft_status capture(const wefti_carried *handed, weft_stream *stream)
+{
+    return wefti_streams_capture(handed->comm->streams, &handed->prepared->desc,
+                                 stream);
+}
+
 const wefti_carrier wefti_carrier_streams = {
     .name = "streams",
     .by = "streams",
@@ -45,4 +51,5 @@ const wefti_carrier wefti_carrier_streams = {
     .is_there = is_there,
     .find_obstacle = find_obstacle,
     .stream = get_stream,
-    .carry = carry};
+    .carry = carry,
+    .capture = capture};

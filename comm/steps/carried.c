@@ -24,7 +24,7 @@ void wefti_carried_enter(weft_comm *comm, wefti_op *op)
     if (op->role.shape->varied) {
         wefti_op_declare_counts(comm, op);
     }
-    if (comm->observer.moved) {
+    if (comm->observer.moved && !wefti_choice_is_captured(&op->choice)) {
         wefti_op_piece_open(op);
         op->piece.bytes =
             ((op->role.sends ? op->send_elems : 0) +
@@ -45,7 +45,8 @@ static void finish(weft_comm *comm, wefti_op *op)
         op->desc.recv && !op->role.shape->varied) {
         wefti_op_all_arrived(op);
     }
-    if (op->choice.route == WEFTI_ROUTE_STREAMS) {
+    if (op->choice.route == WEFTI_ROUTE_STREAMS &&
+        !wefti_choice_is_captured(&op->choice)) {
         wefti_streams_count_done(comm->streams);
     }
     wefti_op_finish(comm, op, WEFT_OK);
@@ -84,6 +85,12 @@ bool wefti_carried_advance(weft_comm *comm, wefti_op *op)
     if (all && op->lists[0].wait == WEFTI_WAIT_PEER) {
         op->lists[0].wait = WEFTI_WAIT_DEVICE;
         op->piece.ready_ns = wefti_clock_ns();
+    }
+    if (wefti_choice_is_captured(&op->choice)) {
+        if (all) { /* launches are the graph's */
+            finish(comm, op);
+        }
+        return op->unchecked != seen;
     }
     /* In this order: a rank says so before it lets its streams go. */
     if (wefti_ticket_passed(comm, op->request->ticket) &&

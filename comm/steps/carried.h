@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/steps/carried.h - what the engine does beside an operation that its
- * stream carries out (comm/post/carried_route.h).
+ * stream carries out (comm/post/carried_route.h). One that is captured ends
+ * when all ranks have been seen to capture the same.
  */
 #ifndef COMM_STEPS_CARRIED_H
 #define COMM_STEPS_CARRIED_H

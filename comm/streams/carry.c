@@ -12,7 +12,8 @@
 
 enum { BLOCK_ELEMS = 4096, BLOCKS_MOST = 64 };
 
-/* An operation on its way, and marks that are given in one batch. */
+/* An operation on its way, and marks, or else flags, that are given in one
+ * batch. turn counts those of its kind. */
 typedef struct carrying {
     wefti_streams *streams;
     const weft_op *op;
@@ -20,14 +21,18 @@ typedef struct carrying {
     uint64_t turn;
     size_t elem_bytes;
     wefti_mark marks[WEFTI_MARKS_MOST];
+    wefti_flag flags[WEFTI_FLAGS_MOST];
     size_t mark_count;
+    bool captured;
 } carrying;
 
 static weft_status flush(carrying *own)
 {
     const size_t count = own->mark_count;
     own->mark_count = 0;
-    return count ? wefti_stream_mark(own->stream, own->marks, count) : WEFT_OK;
+    return count == 0      ? WEFT_OK
+           : own->captured ? wefti_stream_flag(own->stream, own->flags, count)
+                           : wefti_stream_mark(own->stream, own->marks, count);
 }
 
 static weft_status add_mark(carrying *own, weft_gate *gate, size_t chunk,
@@ -37,9 +42,19 @@ static weft_status add_mark(carrying *own, weft_gate *gate, size_t chunk,
     return own->mark_count == WEFTI_MARKS_MOST ? flush(own) : WEFT_OK;
 }
 
+static weft_status add_flag(carrying *own, weft_gate *gate,
+                            wefti_work_mark mark, bool waits, uint32_t value)
+{
+    const size_t chunk =
+        wefti_streams_flag(own->turn % WEFTI_GRAPH_AREAS, mark);
+    own->flags[own->mark_count++] = (wefti_flag){gate, chunk, waits, value};
+    return own->mark_count == WEFTI_FLAGS_MOST ? flush(own) : WEFT_OK;
+}
+
 static size_t area_of(const carrying *own)
 {
-    return (size_t)(own->turn % WEFTI_STREAM_AREAS);
+    return own->captured ? WEFTI_STREAM_AREAS + own->turn % WEFTI_GRAPH_AREAS
+                         : (size_t)(own->turn % WEFTI_STREAM_AREAS);
 }
 
 static size_t chunk_of(const carrying *own, wefti_work_mark mark)
@@ -50,23 +65,32 @@ static size_t chunk_of(const carrying *own, wefti_work_mark mark)
 static weft_status await(carrying *own, const wefti_work *work)
 {
     uint64_t turn = own->turn;
+    weft_gate *comes = own->streams->peers[work->peer].comes;
+    if (own->captured) {
+        weft_status status = add_flag(own, comes, work->mark, true, 0);
+        return status == WEFT_OK ? add_flag(own, comes, work->mark, false, 0)
+                                 : status;
+    }
     if (work->mark == WEFTI_MARK_READ) {
         if (turn <= WEFTI_STREAM_AREAS) {
             return WEFT_OK; /* none has used the area */
         }
         turn -= WEFTI_STREAM_AREAS;
     }
-    return add_mark(own, own->streams->peers[work->peer].comes,
-                    chunk_of(own, work->mark), turn, true);
+    return add_mark(own, comes, chunk_of(own, work->mark), turn, true);
 }
 
 static weft_status raise_mark(carrying *own, wefti_work_mark mark)
 {
     weft_status status = WEFT_OK;
-    const int nranks = own->streams->comm->nranks;
-    for (int peer = 0; status == WEFT_OK && peer < nranks; peer++) {
-        status = add_mark(own, own->streams->peers[peer].goes,
-                          chunk_of(own, mark), own->turn, false);
+    const weft_comm *comm = own->streams->comm;
+    for (int peer = 0; status == WEFT_OK && peer < comm->nranks; peer++) {
+        weft_gate *goes = own->streams->peers[peer].goes;
+        if (!own->captured) {
+            status = add_mark(own, goes, chunk_of(own, mark), own->turn, false);
+        } else if (peer != comm->rank) {
+            status = add_flag(own, goes, mark, false, 1);
+        }
     }
     return status;
 }
@@ -151,6 +175,9 @@ static weft_status end_turn(carrying *own, weft_status status)
 {
     wefti_streams *streams = own->streams;
     weft_status flushed = flush(own);
+    if (own->captured) {
+        return status != WEFT_OK ? status : flushed;
+    }
     const wefti_mark ended = {streams->ended, area_of(own), own->turn, false};
     weft_status marked = wefti_stream_mark(own->stream, &ended, 1);
     if (marked == WEFT_OK) {
@@ -159,9 +186,9 @@ static weft_status end_turn(carrying *own, weft_status status)
     return status != WEFT_OK ? status : flushed != WEFT_OK ? flushed : marked;
 }
 
-/* calls is held. */
+/* calls is held. next: turn of the next of its kind. */
 static weft_status carry(wefti_streams *streams, const weft_op *op,
-                         weft_stream *stream)
+                         weft_stream *stream, bool captured, uint64_t *next)
 {
     const weft_comm *comm = streams->comm;
     const wefti_problem problem = {.collective = op->collective,
@@ -172,13 +199,15 @@ static weft_status carry(wefti_streams *streams, const weft_op *op,
     carrying own = {.streams = streams,
                     .op = op,
                     .stream = stream,
+                    .captured = captured,
                     .elem_bytes = weft_dtype_bytes(op->dtype)};
     const size_t area_elems = streams->area_bytes / own.elem_bytes;
     const size_t turns = wefti_work_turns(&problem, area_elems);
     weft_status status = WEFT_OK;
     for (size_t turn = 0; status == WEFT_OK && turn < turns; turn++) {
-        own.turn = streams->turn++;
-        status = wefti_work_list(&problem, area_elems, turn, false, take, &own);
+        own.turn = (*next)++;
+        status =
+            wefti_work_list(&problem, area_elems, turn, captured, take, &own);
         status = end_turn(&own, status);
     }
     return status;
@@ -195,9 +224,26 @@ weft_status wefti_streams_carry(wefti_streams *streams, const weft_op *op,
     pthread_mutex_lock(&streams->calls);
     atomic_fetch_add(&page->streams_posted, 1);
     if (!wefti_fault_is_published(comm)) {
-        status = carry(streams, op, stream);
+        status = carry(streams, op, stream, false, &streams->turn);
     }
     pthread_mutex_unlock(&streams->calls);
     atomic_fetch_sub(&streams->queueing, 1);
+    return status;
+}
+
+weft_status wefti_streams_capture(wefti_streams *streams, const weft_op *op,
+                                  weft_stream *stream)
+{
+    weft_comm *comm = streams->comm;
+    wefti_rank_page *page =
+        wefti_shared_get_page(&comm->fabric.shared, comm->rank);
+    weft_status status = WEFT_OK;
+    pthread_mutex_lock(&streams->calls);
+    atomic_fetch_add(&page->streams_posted, 1);
+    status = carry(streams, op, stream, true, &streams->captured);
+    pthread_mutex_unlock(&streams->calls);
+    pthread_mutex_lock(&comm->engine->lock);
+    wefti_streams_watch(streams);
+    pthread_mutex_unlock(&comm->engine->lock);
     return status;
 }

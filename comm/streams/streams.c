@@ -11,8 +11,7 @@
 
 enum {
     AREA_BYTES = 4 << 20, /* unless WEFT_CHUNK_BYTES says less */
-    AREA_LEAST_BYTES = 4096,
-    WORDS = WEFTI_STREAM_AREAS * WEFTI_MARKS
+    AREA_LEAST_BYTES = 4096
 };
 
 static const int64_t stop_ns = 500000000; /* for peers to be told */
@@ -53,7 +52,7 @@ weft_status wefti_streams_create(weft_comm *comm, wefti_streams **streams_out)
     }
     if (status == WEFT_OK) {
         status = weft_device_alloc(
-            comm->device, WEFTI_STREAM_AREAS * streams->area_bytes, &staging);
+            comm->device, WEFTI_WORK_AREAS * streams->area_bytes, &staging);
     }
     streams->staging = staging;
     return status;
@@ -64,15 +63,49 @@ weft_status wefti_streams_meet(wefti_streams *streams, int peer)
     const weft_comm *comm = streams->comm;
     const wefti_shared *shared = &comm->fabric.shared;
     wefti_streams_peer *own = &streams->peers[peer];
-    weft_status status = wefti_gate_create_at(
-        comm->device, wefti_shared_get_marks(shared, peer, comm->rank), WORDS,
-        &own->comes);
+    _Atomic uint64_t *words = wefti_shared_get_marks(shared, peer, comm->rank);
+    for (size_t area = 0; area < WEFTI_GRAPH_AREAS; area++) {
+        /* The peer stores there only behind its first launch. */
+        atomic_store(&words[wefti_streams_flag(area, WEFTI_MARK_READ)], 1);
+    }
+    weft_status status = wefti_gate_create_at(comm->device, words,
+                                              WEFTI_WORK_WORDS, &own->comes);
     return status == WEFT_OK
                ? wefti_gate_create_at(
                      comm->device,
-                     wefti_shared_get_marks(shared, comm->rank, peer), WORDS,
-                     &own->goes)
+                     wefti_shared_get_marks(shared, comm->rank, peer),
+                     WEFTI_WORK_WORDS, &own->goes)
                : status;
+}
+
+bool wefti_streams_launch_awaits(const wefti_streams *streams, int peer,
+                                 bool *begun_out)
+{
+    const wefti_streams_peer *own = &streams->peers[peer];
+    bool awaits = false;
+    *begun_out = true;
+    for (size_t area = 0; area < WEFTI_GRAPH_AREAS && !awaits; area++) {
+        const size_t read = wefti_streams_flag(area, WEFTI_MARK_READ);
+        awaits = !wefti_gate_is_flagged(own->comes, read);
+        *begun_out = !awaits || !wefti_gate_is_flagged(own->goes, read);
+    }
+    return awaits;
+}
+
+void wefti_streams_watch(wefti_streams *streams)
+{
+    if (!streams->launches.watched && !streams->stopping) {
+        streams->launches.watched = true;
+        atomic_fetch_add(&streams->comm->engine->pending, 1);
+    }
+}
+
+void wefti_streams_unwatch(wefti_streams *streams)
+{
+    if (streams->launches.watched) {
+        streams->launches.watched = false;
+        atomic_fetch_sub(&streams->comm->engine->pending, 1);
+    }
 }
 
 void wefti_streams_count_done(wefti_streams *streams)

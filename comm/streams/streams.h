@@ -10,6 +10,10 @@
  * posting, the same on all ranks; turn t uses area t % AREAS, and its marks
  * hold t, so that they rise however the streams stand to each other.
  *
+ * Operations that are captured into graphs have areas of their own, behind the
+ * others, and flags in place of marks (device/device.h), which hold as often as
+ * the graphs are launched.
+ *
  * All ranks have this, or none (comm/make/streams_join.h).
  *
  * When the communicator fails. Streams that wait at marks are let go by making
@@ -18,6 +22,8 @@
  * closed gates of tickets), says so in its page (streams_stopped), and lets its
  * streams go when all others that have operations out have said the same, or
  * after half a second: who waits for a stream is told of the fault in any case.
+ * A launch of a graph has no such end. It is right if comm has no fault when it
+ * is over: the fault is published before the first stream is let go.
  */
 #ifndef COMM_STREAMS_STREAMS_H
 #define COMM_STREAMS_STREAMS_H
@@ -38,8 +44,23 @@ typedef struct wefti_streams_peer {
 } wefti_streams_peer;
 
 /*
+ * What the watch of launches keeps (comm/watch/launches.c); the engine's lock.
+ *
+ * watched    there is something to watch, and the engine looks for it
+ * suspect    rank + 1 that a look has found lost; 0: none
+ * late       ranks that were late at the last look, since when, and said so
+ */
+typedef struct wefti_launches {
+    bool watched, warned;
+    int suspect;
+    int64_t looked_ns, since_ns;
+    uint64_t late;
+} wefti_launches;
+
+/*
  * reduces    all ranks' devices run kernels
- * calls      held by the thread that queues an operation; guards turn
+ * calls      held by the thread that queues an operation; guards turn and
+ *            captured
  * queueing   threads that are at it
  * ended      of this process alone: what the last mark of each area's turn
  *            stores, never failed but by the device
@@ -56,11 +77,13 @@ typedef struct wefti_streams {
     weft_gate *ended;          /* [AREAS] */
     weft_stream *stream;       /* of posts that have none */
     pthread_mutex_t calls;
-    uint64_t turn; /* of the next */
+    uint64_t turn;     /* of the next */
+    uint64_t captured; /* turns, all in all */
     _Atomic int queueing;
     _Atomic uint64_t queued[WEFTI_STREAM_AREAS];
     bool stopping, let_go;
     int64_t stop_ns; /* when streams are let go at the latest */
+    wefti_launches launches;
 } wefti_streams;
 
 /* Without peers yet: staging of its own, and what is this process's alone.
@@ -81,6 +104,32 @@ WEFT_NODISCARD weft_status wefti_streams_meet(wefti_streams *streams, int peer);
 WEFT_NODISCARD weft_status wefti_streams_carry(wefti_streams *streams,
                                                const weft_op *op,
                                                weft_stream *stream);
+
+/*
+ * wefti_streams_capture - the same for a stream that is being captured. What is
+ * refused leaves a graph that lacks a part of it.
+ *
+ * Returns     as wefti_streams_carry.
+ */
+WEFT_NODISCARD weft_status wefti_streams_capture(wefti_streams *streams,
+                                                 const weft_op *op,
+                                                 weft_stream *stream);
+
+/* Where flags lie in the gates of peers: of an area of graphs. */
+static inline size_t wefti_streams_flag(size_t area, wefti_work_mark mark)
+{
+    return (WEFTI_STREAM_AREAS + area) * WEFTI_MARKS + mark;
+}
+
+/* Whether a launch has begun a turn that peer has not ended, and whether peer
+ * has not begun it either. */
+bool wefti_streams_launch_awaits(const wefti_streams *streams, int peer,
+                                 bool *begun_out);
+
+/* There are graphs now, and there are none any more, or nothing waits in them:
+ * the engine looks at launches between. Lock held. */
+void wefti_streams_watch(wefti_streams *streams);
+void wefti_streams_unwatch(wefti_streams *streams);
 
 /* One that was posted has ended on this rank. Lock held. */
 void wefti_streams_count_done(wefti_streams *streams);

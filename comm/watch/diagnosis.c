@@ -18,6 +18,7 @@
 #include "comm/steps/meeting.h"
 #include "comm/steps/step_gates.h"
 #include "comm/watch/cause.h"
+#include "comm/watch/launches.h"
 #include "comm/watch/peer_life.h"
 #include "comm/watch/waits.h"
 
@@ -317,4 +318,5 @@ static void note_stream(weft_comm *comm, const wefti_request *request)
                             request->ticket->stream, &found);
 }
 
-const wefti_watch wefti_diagnosis = {.stalled = ask_why, .stands = note_stream};
+const wefti_watch wefti_diagnosis = {
+    .launched = wefti_launches_look, .stalled = ask_why, .stands = note_stream};

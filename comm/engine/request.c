@@ -246,7 +246,8 @@ static weft_status check_stream(const weft_comm *comm, weft_stream *stream)
 static weft_status equip(weft_comm *comm, wefti_request *request,
                          weft_stream *stream, bool handled)
 {
-    weft_status status = stream ? check_stream(comm, stream) : WEFT_OK;
+    weft_status status =
+        stream && !request->uncaptured ? check_stream(comm, stream) : WEFT_OK;
     if (status == WEFT_OK) {
         status = wefti_engine_start(comm->engine);
     }

@@ -60,6 +60,7 @@ struct wefti_request {
     void *block;          /* what its end frees; NULL: it is its caller's */
     weft_status status;   /* once done */
     bool done;
+    bool uncaptured; /* its stream is known to be */
 };
 
 /*

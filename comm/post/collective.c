@@ -227,10 +227,11 @@ static queued *make_queued(const wefti_prepared *prepared, uint64_t epoch,
         return NULL;
     }
     made->prepared = *prepared;
-    made->self = (wefti_collective){
-        .request = {.kind = &wefti_collective_kind, .block = made},
-        .prepared = &made->prepared,
-        .epoch = epoch};
+    made->self = (wefti_collective){.request = {.kind = &wefti_collective_kind,
+                                                .block = made,
+                                                .uncaptured = true},
+                                    .prepared = &made->prepared,
+                                    .epoch = epoch};
     if (ranks) {
         wefti_extent_copy_counts(&made->prepared.desc, made->counts, nranks);
     }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * tests/comm/captured.h - a rank's native stream, and graphs captured from it,
- * as a program makes them beside weft; for tests linked with the fake driver.
+ * as a program makes them beside weft; for tests linked with the fake driver,
+ * or with WEFT_TEST_DRIVER=system on the first GPU of the machine, as
+ * processes.
  */
 #ifndef TESTS_COMM_CAPTURED_H
 #define TESTS_COMM_CAPTURED_H
@@ -26,8 +28,10 @@ static inline void captured_init(captured *with, struct own *own)
 {
     CUcontext context;
     *with = (captured){.own = own};
-    captured_expect(with, cuDevicePrimaryCtxRetain(&context, own->rank),
-                    "context");
+    captured_expect(
+        with,
+        cuDevicePrimaryCtxRetain(&context, wefti_device_get_index(own->device)),
+        "context");
     captured_expect(with, cuCtxPushCurrent_v2(context), "current");
     captured_expect(
         with,
@@ -44,8 +48,10 @@ static inline void captured_fini(captured *with)
     weft_stream_destroy(with->stream);
     captured_expect(with, cuStreamDestroy_v2(with->native), "destroy");
     captured_expect(with, cuCtxPopCurrent_v2(NULL), "pop");
-    captured_expect(with, cuDevicePrimaryCtxRelease_v2(with->own->rank),
-                    "release");
+    captured_expect(
+        with,
+        cuDevicePrimaryCtxRelease_v2(wefti_device_get_index(with->own->device)),
+        "release");
 }
 
 static inline void captured_begin(captured *with)

@@ -8,6 +8,7 @@
  * are others; a round counts as right if its communicator has no fault after
  * it. Argument: a seed.
  */
+#include "comm/streams/streams.h"
 #include "tests/comm/captured.h"
 
 #include <setjmp.h>
@@ -17,6 +18,8 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +40,7 @@ typedef enum strike {
     KILL,        /* between launches */
     KILL_WITHIN, /* after a while, whatever is under way */
     LEAVE,       /* it destroys its communicator */
+    LATE,        /* launches only when the others have warned of it */
     OTHER,       /* captures something else */
     POST,        /* posts what the others capture */
     SILENCE      /* does not capture */
@@ -120,6 +124,35 @@ static void launch_rounds(captured *with, CUgraphExec exec, int rounds)
             check_sum(own, round);
         }
     }
+}
+
+static bool has_warned(struct own *own)
+{
+    pthread_mutex_lock(&own->comm->engine->lock);
+    const bool warned = own->comm->streams->launches.warned;
+    pthread_mutex_unlock(&own->comm->engine->lock);
+    return warned;
+}
+
+/* A launch that waits for the victim, and is right in the end. */
+static void launch_late(captured *with, CUgraphExec exec)
+{
+    struct own *own = with->own;
+    const bool victim = own->rank == VICTIM;
+    fill(own, GOOD_ROUNDS + 1);
+    if (!victim) {
+        captured_launch(with, exec);
+        while (!has_warned(own)) {
+            sched_yield();
+        }
+    }
+    scene_expect(own, weft_barrier(own->comm, NULL) == WEFT_OK, "barrier");
+    if (victim) {
+        captured_launch(with, exec);
+    }
+    captured_wait(with);
+    scene_expect(own, !has_fault(own), "fault of a late rank");
+    check_sum(own, GOOD_ROUNDS + 1);
 }
 
 /* What the victim does once all have launched well; whether it goes on. */
@@ -208,7 +241,9 @@ static void run_captured(captured *with)
         launch_rounds(with, exec, GOOD_ROUNDS);
         scene_expect(own, !has_fault(own), "fault of good rounds");
     }
-    if (own->rank != VICTIM) {
+    if (fault->struck == LATE) {
+        launch_late(with, exec);
+    } else if (own->rank != VICTIM) {
         survive(with, exec);
     } else if (fault->struck == ABORT) {
         scene_expect(own, weft_barrier(own->comm, NULL) == WEFT_OK, "barrier");
@@ -219,7 +254,8 @@ static void run_captured(captured *with)
         while (!has_fault(own)) {
         }
     }
-    for (int i = 0; i < 3 && exec && own->rank != VICTIM; i++) {
+    const bool over = fault->struck != LATE && own->rank != VICTIM;
+    for (int i = 0; i < 3 && exec && over; i++) {
         captured_launch(with, exec); /* which nothing holds up any more */
     }
     captured_wait(with);
@@ -250,7 +286,8 @@ static void run_faulty(const struct fault *given)
     struct scene scene = {0};
     const struct world world = {
         .nranks = 3,
-        .config = {.timeout_ms = 1000 * SCENE_DEADLINE_S, .warn_ms = 30000},
+        .config = {.timeout_ms = 1000 * SCENE_DEADLINE_S,
+                   .warn_ms = given->struck == LATE ? 200 : 30000},
         .call = run_fault,
         .context = &scene,
         .configure = scene_open_device,
@@ -297,6 +334,13 @@ static void test_captured_rank_dies_within_nothing_wrong_is_right(void **state)
     }
 }
 
+static void test_captured_late_rank_is_warned_of(void **state)
+{
+    (void)state;
+    const struct fault late = {"late", LATE, WEFT_OK, "", 0};
+    run_faulty(&late);
+}
+
 static void test_captured_disagreement_named_at_the_capture(void **state)
 {
     (void)state;
@@ -319,6 +363,7 @@ int main(int count, char **arguments)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_captured_rank_gone_launches_drain),
         cmocka_unit_test(test_captured_rank_dies_within_nothing_wrong_is_right),
+        cmocka_unit_test(test_captured_late_rank_is_warned_of),
         cmocka_unit_test(test_captured_disagreement_named_at_the_capture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

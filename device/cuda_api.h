@@ -22,6 +22,8 @@ struct CUevent_st;
 struct CUlib_st;
 struct CUkern_st;
 struct CUfunc_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 struct CUgreenCtx_st;
 struct CUdevResourceDesc_st;
 
@@ -217,6 +219,16 @@ typedef struct wefti_cuda_resource {
     X(cuStreamIsCapturing, 10000, 1,                                           \
       (struct CUstream_st * stream, int *status))                              \
     X(cuThreadExchangeStreamCaptureMode, 10010, 1, (int *mode))                \
+    X(cuStreamBeginCapture, 10010, 0, (struct CUstream_st * stream, int mode)) \
+    X(cuStreamEndCapture, 10000, 0,                                            \
+      (struct CUstream_st * stream, struct CUgraph_st * *graph))               \
+    X(cuGraphInstantiateWithFlags, 11040, 0,                                   \
+      (struct CUgraphExec_st * *exec, struct CUgraph_st * graph,               \
+       unsigned long long flags))                                              \
+    X(cuGraphDestroy, 10000, 0, (struct CUgraph_st * graph))                   \
+    X(cuGraphLaunch, 10000, 0,                                                 \
+      (struct CUgraphExec_st * exec, struct CUstream_st * stream))             \
+    X(cuGraphExecDestroy, 10000, 0, (struct CUgraphExec_st * exec))            \
     X(cuLaunchHostFunc, 10000, 1,                                              \
       (struct CUstream_st * stream, void (*call)(void *), void *arg))          \
     X(cuEventCreate, 2000, 1, (struct CUevent_st * *event, unsigned flags))    \

@@ -5,6 +5,7 @@
 #include "perf/perf_call.h"
 
 #include "base/error.h"
+#include "perf/perf_graph.h"
 
 #include <stdlib.h>
 
@@ -150,12 +151,15 @@ static weft_status put(const wefti_perf_pool *pool, size_t call,
     return status;
 }
 
-static weft_status post(const wefti_perf_pool *pool, size_t call,
-                        weft_comm *comm, weft_stream *stream)
+weft_status wefti_perf_call_post(const wefti_perf_pool *pool, size_t call,
+                                 weft_comm *comm, weft_stream *stream)
 {
     const wefti_perf_case *subject = &pool->subject;
     if (wefti_perf_op_puts(subject->op)) {
         return put(pool, call, stream);
+    }
+    if (pool->graphs && pool->graphs[call % (size_t)pool->copies]) {
+        return wefti_perf_graph_launch(pool, call, stream);
     }
     if (pool->plans) {
         return weft_plan_post(pool->plans[call % (size_t)pool->copies], 0,
@@ -176,7 +180,7 @@ weft_status wefti_perf_call_post_gated(const wefti_perf_pool *pool, size_t call,
     const wefti_perf_case *subject = &pool->subject;
     wefti_perf_buffers buffers = wefti_perf_pool_at(pool, call);
     if (subject->count == 0) {
-        return post(pool, call, comm, stream);
+        return wefti_perf_call_post(pool, call, comm, stream);
     }
     if (subject->op->kind == WEFTI_PERF_SENDRECV) {
         weft_p2p list[2];
@@ -193,7 +197,7 @@ weft_status wefti_perf_call_post_gated(const wefti_perf_pool *pool, size_t call,
 weft_status wefti_perf_call_run(const wefti_perf_pool *pool, size_t call,
                                 weft_comm *comm, weft_stream *stream)
 {
-    weft_status status = post(pool, call, comm, stream);
+    weft_status status = wefti_perf_call_post(pool, call, comm, stream);
     if (status != WEFT_OK || !stream) {
         return status;
     }

@@ -11,6 +11,11 @@
 weft_op wefti_perf_call_op(const wefti_perf_case *subject,
                            wefti_perf_buffers buffers);
 
+/* Posts a call, by its plan or graph if there is one. */
+WEFT_NODISCARD weft_status wefti_perf_call_post(const wefti_perf_pool *pool,
+                                                size_t call, weft_comm *comm,
+                                                weft_stream *stream);
+
 /* The gate that says which parts of the send buffer are made. */
 typedef struct wefti_perf_gate {
     weft_gate *ready;

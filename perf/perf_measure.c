@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "comm/make/explain.h"
 #include "perf/perf_call.h"
+#include "perf/perf_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,8 +150,12 @@ weft_status wefti_perf_measure(wefti_perf_rank *self, size_t bytes,
         row.algorithm = "list";
     }
     row.planned = options->plan;
+    row.captured = options->graph;
     if (options->plan) {
         status = wefti_perf_call_plan(&pool, self->comm);
+    }
+    if (status == WEFT_OK && options->graph) {
+        status = wefti_perf_graph_capture(&pool, self);
     }
     if (status == WEFT_OK) {
         status = measure(self, &pool, &row, times_ns);

@@ -23,6 +23,7 @@ enum {
     OVERLAP,
     BARE,
     PLAN,
+    GRAPH,
     ALGO,
     REGRET,
     SAMPLES,
@@ -52,6 +53,7 @@ static const struct option long_flags[] = {
     {"overlap", no_argument, NULL, OVERLAP},
     {"bare", no_argument, NULL, BARE},
     {"plan", no_argument, NULL, PLAN},
+    {"graph", no_argument, NULL, GRAPH},
     {"algo", required_argument, NULL, ALGO},
     {"regret", no_argument, NULL, REGRET},
     {"samples", no_argument, NULL, SAMPLES},
@@ -106,6 +108,8 @@ static const char flags_text[] =
     "H_bare,\n"
     "                   H / H_bare, and their CPU time\n"
     "  --plan           calls post plans made beforehand; not of puts\n"
+    "  --graph          calls launch CUDA graphs captured beforehand, of one\n"
+    "                   call each: --memory cuda and WEFT_ROUTE=streams\n"
     "  --algo NAMES     as WEFT_ALGO=OP:NAMES, such as tree, or oneshot/tree: "
     "what\n"
     "                   costs least of them; what none can do is refused\n"
@@ -354,6 +358,7 @@ static weft_status read_flag(int flag, const char *value,
         options->registered |= flag == REGISTERED;
         options->unregistered |= flag == UNREGISTERED;
         options->plan |= flag == PLAN;
+        options->graph |= flag == GRAPH;
         options->regret |= flag == REGRET;
         options->samples |= flag == SAMPLES;
         options->version |= flag == VERSION;
@@ -448,6 +453,20 @@ static weft_status check_reductions(wefti_perf_options *options)
                        dtype_text(__builtin_ctz(options->dtypes)));
 }
 
+/* The library refuses what can not be captured, and says why. */
+static weft_status check_graph(wefti_perf_options *options)
+{
+    if (options->graph && (strcmp(options->memory, "cuda") != 0 ||
+                           options->overlap || options->regret)) {
+        return wefti_error(WEFT_ERR_INVALID,
+                           "--graph with --memory %s: allowed is cuda, without "
+                           "--overlap and --regret",
+                           options->memory);
+    }
+    options->blocking &= !options->graph;
+    return check_reductions(options);
+}
+
 static weft_status check_together(wefti_perf_options *options)
 {
     if (options->min_bytes > options->max_bytes) {
@@ -508,7 +527,7 @@ static weft_status check_together(wefti_perf_options *options)
                            "is host",
                            options->memory, options->op->name);
     }
-    return check_reductions(options);
+    return check_graph(options);
 }
 
 static weft_status read_flags(int argc, char **argv,

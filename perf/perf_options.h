@@ -29,6 +29,7 @@ typedef struct wefti_perf_options {
     bool bare;
     bool registered, unregistered;
     bool plan;
+    bool graph;
     bool samples;
     bool regret;
     const char *algorithms;   /* NULL: as WEFT_ALGO says */

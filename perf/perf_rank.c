@@ -4,6 +4,8 @@
  */
 #include "perf/perf_rank.h"
 
+#include "perf/perf_graph.h"
+
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/settings.h"
@@ -247,6 +249,7 @@ void wefti_perf_pool_fini(wefti_perf_pool *pool, wefti_perf_rank *self)
         weft_plan_destroy(pool->plans[copy]);
     }
     free(pool->plans);
+    wefti_perf_graph_free(pool, self);
     weft_device_free(self->device, pool->staging);
     if (pool->mem) {
         weft_mem_destroy(pool->mem);

@@ -62,6 +62,7 @@ typedef struct wefti_perf_pool {
     size_t room_bytes;
     weft_mem *mem;     /* block is this rank's part of it; NULL: of none */
     weft_plan **plans; /* [copies] of --plan, else NULL */
+    struct CUgraphExec_st **graphs; /* [copies] of --graph, else NULL */
 } wefti_perf_pool;
 
 WEFT_NODISCARD weft_status wefti_perf_pool_init(wefti_perf_pool *pool,

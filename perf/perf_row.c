@@ -190,6 +190,7 @@ void wefti_perf_row_write(const wefti_perf_row *row, wefti_json *json)
     wefti_json_bool(json, "inplace", subject->inplace);
     wefti_json_bool(json, "registered", subject->registered);
     wefti_json_bool(json, "plan", row->planned);
+    wefti_json_bool(json, "graph", row->captured);
     wefti_json_int(json, "iterations", row->iterations);
     write_time(&row->time, json);
     wefti_json_real(json, "algbw_GBps", algbw_GBps(row));

@@ -52,6 +52,7 @@ typedef struct wefti_perf_row {
     int64_t wrong; /* elements, over all ranks */
     bool checked;
     bool planned;          /* calls posted plans */
+    bool captured;         /* calls launched graphs */
     const char *algorithm; /* NULL: not known */
     const char *fabric;
     const int64_t *samples_ns; /* [iterations], in order; NULL: not asked for */

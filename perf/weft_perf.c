@@ -81,8 +81,12 @@ static weft_status open_output(output *out, const job *world,
         printf(
             "# %s%s, %d rank%s, memory %s, started together by %s; time of a "
             "call = slowest rank; GB = 1e9 bytes\n",
-            options->op->name, options->plan ? " by plans" : "", world->nranks,
-            world->nranks == 1 ? "" : "s", options->memory, barrier);
+            options->op->name,
+            options->graph  ? " in graphs"
+            : options->plan ? " by plans"
+                            : "",
+            world->nranks, world->nranks == 1 ? "" : "s", options->memory,
+            barrier);
         if (world->emulated_GBps > 0) {
             printf("# WEFT_EMULATE_GBPS: each rank's sending is limited to %g "
                    "GB/s; these are not this machine's own figures\n",

@@ -198,6 +198,25 @@ class Perf(unittest.TestCase):
         self.measure(1, 3, "alltoall", "--sizes", "30000", "-z", "0",
                      "--plan")
 
+    def test_graphs_where_streams_carry_out(self):
+        graph = ("--memory", "cuda", "--graph", "-n", "2", "-w", "1",
+                 "-J", "-")
+        done = perf(2, 2, "all_gather", "--sizes", "8,40000", *graph,
+                    WEFT_ROUTE="streams")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for row in json.loads(done.stdout)["rows"]:
+            self.assertEqual((row["wrong"], row["algorithm"], row["graph"]),
+                             (0, "streams", True), row)
+        for op, route, said in (
+                ("all_reduce", "steps", "no rank asked for the route"),
+                ("alltoallv", "streams", "no barriers and no v forms"),
+                ("sendrecv", "streams", "allowed are collectives")):
+            done = perf(2, 2, op, "--sizes", "40", *graph, WEFT_ROUTE=route)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(said, done.stderr)
+        done = perf(0, 2, "all_reduce", "--graph")
+        self.assertIn("--graph with --memory host", done.stderr)
+
     def test_programs_of_the_build_are_found_by_name(self):
         done = run(FAKE + ["2"] + PRESET +
                    ["weft-run", "-n", "2", "weft-perf", "all_reduce",

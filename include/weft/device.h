@@ -208,9 +208,10 @@ void weft_device_unimport(weft_device *device, void *pointer);
  * stream     runs after work already queued on it; NULL = done on return.
  *
  * Returns     OK | ERR_INVALID (also beyond the end of an allocation that the
- *             device knows) | ERR_UNSUPPORTED (the stream is being captured) |
- *             ERR_NO_MEMORY, ERR_SYSTEM (as for weft_stream_call; the device
- *             has failed).  Threads: any.  Blocks: only if stream is NULL.
+ *             device knows) | ERR_UNSUPPORTED (the stream is being captured,
+ *             and the copy takes the host) | ERR_NO_MEMORY, ERR_SYSTEM
+ *             (as for weft_stream_call; the device has failed).
+ * Threads     any.  Blocks: only if stream is NULL.
  */
 WEFT_NODISCARD weft_status weft_device_copy(weft_device *device, void *dst,
                                             const void *src, size_t bytes,

@@ -167,7 +167,8 @@ typedef struct weft_op {
  *             queued, no number taken) | with a NULL stream ERR_MISMATCH,
  *             ERR_PEER, ERR_TIMEOUT, ERR_ABORTED | one of these if the
  *             communicator has already failed | on a stream ERR_NO_MEMORY |
- *             ERR_UNSUPPORTED (by NCCL, gates it cannot serve: docs/gpu.md).
+ *             ERR_UNSUPPORTED (by NCCL, gates it cannot serve; on a stream that
+ *             is being captured, what no graph can repeat: docs/gpu.md).
  * Threads     one caller per comm at a time.
  * Blocks      if stream is NULL; never for room: any number may be pending.
  * Allocates   on a stream, what it keeps of the operation until it is done.

@@ -64,6 +64,8 @@ typedef struct wefti_port_config {
     void (*lost)(void *context, int peer, const char *why);
 } wefti_port_config;
 
+enum { WEFTI_PORT_RAILS_MOST = 4 };
+
 typedef struct wefti_port_message {
     int peer;
     const void *header; /* copied; at most WEFTI_PORT_HEADER_BYTES */

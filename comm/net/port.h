@@ -74,6 +74,7 @@ typedef struct wefti_port_message {
     size_t data_bytes;
     wefti_port_memory memory;
     bool urgent; /* goes before what has not begun, where a port can */
+    bool last;   /* without data: the peer gets it after all before it */
 } wefti_port_message;
 
 /*

@@ -249,6 +249,8 @@ static bool handle_peer(wefti_port *port, peer *self, uint32_t events)
         wefti_tcp_result result = wefti_tcp_stream_read(&self->stream);
         if (result == WEFTI_TCP_BROKEN) {
             lose(port, self, strerror(errno));
+        } else if (result == WEFTI_TCP_ENDED) {
+            lose(port, self, strerror(ECONNRESET));
         }
         moved |= result != WEFTI_TCP_NOTHING;
     }
@@ -368,7 +370,7 @@ static int open_port(const wefti_port_config *config, wefti_port **port_out,
     port->listen_fd = port->epoll_fd = -1;
     memcpy(port->proof, config->proof, sizeof(port->proof));
     for (int i = 0; i < config->npeers; i++) {
-        wefti_tcp_stream_init(&peers[i].stream, &port->config);
+        wefti_tcp_stream_init(&peers[i].stream, &port->config, NULL);
     }
     wefti_tcp_unproven_init(&port->unproven);
     const char *refused = begin_to_listen(port);
@@ -428,11 +430,12 @@ static bool flush_all(wefti_port *port)
 static void send_message(wefti_port *port, const wefti_port_message *message)
 {
     peer *to = &port->peers[message->peer];
+    const wefti_tcp_part all = {.bytes = message->data_bytes};
     if (to->state == LOST) {
         return;
     }
     if (message->memory != WEFTI_PORT_MEMORY_HOST ||
-        !wefti_tcp_stream_put(&to->stream, message)) {
+        !wefti_tcp_stream_put(&to->stream, message, &all)) {
         lose(port, to, "a message could not be queued");
         return;
     }

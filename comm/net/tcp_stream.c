@@ -44,14 +44,16 @@ struct wefti_tcp_record {
     } head;
 };
 
-_Static_assert(sizeof(wefti_tcp_frame) == 16, "what goes over the wire");
+_Static_assert(sizeof(wefti_tcp_frame) == 32, "what goes over the wire");
 
 void wefti_tcp_stream_init(wefti_tcp_stream *stream,
-                           const wefti_port_config *config)
+                           const wefti_port_config *config,
+                           wefti_tcp_pieces *pieces)
 {
     memset(stream, 0, sizeof(*stream));
     stream->fd = -1;
     stream->config = config;
+    stream->pieces = pieces;
     stream->lowat = 1;
 }
 
@@ -65,9 +67,9 @@ bool wefti_tcp_stream_reserve(wefti_tcp_stream *stream)
         record->next = stream->free;
         stream->free = record;
     }
-    stream->spill = malloc(SMALL_BYTES);
-    stream->spill_bytes = stream->spill ? SMALL_BYTES : 0;
-    return stream->spill != NULL;
+    stream->own.spill = malloc(SMALL_BYTES);
+    stream->own.spill_bytes = stream->own.spill ? SMALL_BYTES : 0;
+    return stream->own.spill != NULL;
 }
 
 static void free_list(wefti_tcp_record *first)
@@ -83,11 +85,11 @@ void wefti_tcp_stream_fini(wefti_tcp_stream *stream)
 {
     free_list(stream->first);
     free_list(stream->free);
-    free(stream->spill);
+    free(stream->own.spill);
     if (stream->fd >= 0) {
         close(stream->fd);
     }
-    wefti_tcp_stream_init(stream, stream->config);
+    wefti_tcp_stream_init(stream, stream->config, stream->pieces);
 }
 
 /* ---- sending ---------------------------------------------------------------
@@ -117,7 +119,8 @@ static void enqueue(wefti_tcp_stream *stream, wefti_tcp_record *record)
 }
 
 bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
-                          const wefti_port_message *message)
+                          const wefti_port_message *message,
+                          const wefti_tcp_part *part)
 {
     wefti_tcp_record *record = stream->free;
     if (record) {
@@ -125,15 +128,19 @@ bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
     } else if (!(record = malloc(sizeof(*record)))) {
         return false;
     }
-    record->data = message->data;
-    record->data_bytes = message->data_bytes;
+    record->data = (const unsigned char *)message->data + part->begin;
+    record->data_bytes = part->bytes;
     record->head_bytes = sizeof(record->head.frame) + message->header_bytes;
     record->sent_bytes = 0;
-    record->overtakes = message->urgent || record->data_bytes <= SMALL_BYTES;
+    record->overtakes = message->urgent ||
+                        (message->data_bytes <= SMALL_BYTES && !message->last);
     record->passed = 0;
-    record->head.frame =
-        (wefti_tcp_frame){.header_bytes = (uint32_t)message->header_bytes,
-                          .data_bytes = (uint32_t)message->data_bytes};
+    record->head.frame = (wefti_tcp_frame){
+        .header_bytes = (uint32_t)message->header_bytes,
+        .data_bytes = (uint32_t)part->bytes,
+        .number = part->number,
+        .all_bytes = (uint32_t)message->data_bytes,
+        .begin = message->last ? WEFTI_TCP_BEGIN_LAST : (int32_t)part->begin};
     memcpy(record->head.header, message->header, message->header_bytes);
     enqueue(stream, record);
     stream->urgent |= message->urgent;
@@ -239,53 +246,98 @@ wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream)
 /* ---- receiving -------------------------------------------------------------
  */
 
-/* Where the rest of the message's data goes. What had a place and has lost it
- * is dropped; NULL: no memory. */
-static unsigned char *place_of(wefti_tcp_stream *stream)
+/* Where the message's data go. What had a place and has lost it is dropped;
+ * NULL: no memory. */
+static unsigned char *base_of(wefti_tcp_stream *stream)
 {
     const wefti_port_config *config = stream->config;
-    const size_t bytes = stream->frame.data_bytes;
+    wefti_tcp_whole *whole = stream->whole;
     unsigned char *place = NULL;
-    if (!stream->dropped && (stream->placed || stream->got_bytes == 0)) {
+    if (!whole->dropped && (whole->placed || whole->got_bytes == 0)) {
         place = config->place(config->context, stream->header,
-                              stream->frame.header_bytes, bytes);
-        stream->dropped = stream->placed && !place;
-        stream->placed = place != NULL;
+                              stream->frame.header_bytes, whole->bytes);
+        whole->dropped = whole->placed && !place;
+        whole->placed = place != NULL;
     }
     if (place) {
-        return place + stream->got_bytes;
+        return place;
     }
-    if (stream->spill_bytes < bytes) {
-        free(stream->spill);
-        stream->spill = malloc(bytes);
-        stream->spill_bytes = stream->spill ? bytes : 0;
+    if (whole->spill_bytes < whole->bytes) {
+        free(whole->spill);
+        whole->spill = malloc(whole->bytes);
+        whole->spill_bytes = whole->spill ? whole->bytes : 0;
     }
-    return stream->spill ? stream->spill + stream->got_bytes : NULL;
+    return whole->spill;
+}
+
+/* Where the rest of the frame's data goes. */
+static unsigned char *place_of(wefti_tcp_stream *stream)
+{
+    unsigned char *base = base_of(stream);
+    return base ? base + stream->frame.begin + stream->got_bytes : NULL;
 }
 
 /* All of it is there. */
 static void deliver(wefti_tcp_stream *stream)
 {
     const wefti_port_config *config = stream->config;
-    const size_t bytes = stream->frame.data_bytes;
-    const unsigned char *data = NULL;
-    if (bytes > 0) {
-        const unsigned char *end = place_of(stream);
-        data = end ? end - bytes : NULL;
-    }
-    stream->reading = false;
-    if (!stream->dropped && (data || bytes == 0)) {
+    wefti_tcp_whole *whole = stream->whole;
+    const unsigned char *data = whole->bytes > 0 ? base_of(stream) : NULL;
+    if (!whole->dropped && (data || whole->bytes == 0)) {
         config->arrived(config->context, stream->header,
-                        stream->frame.header_bytes, data, bytes);
+                        stream->frame.header_bytes, data, whole->bytes);
+    }
+    if (whole != &stream->own) {
+        wefti_tcp_pieces_end(stream->pieces, whole, config);
     }
 }
 
 static void note_data(wefti_tcp_stream *stream, size_t bytes)
 {
     stream->got_bytes += bytes;
-    if (stream->got_bytes == stream->frame.data_bytes) {
+    stream->whole->got_bytes += bytes;
+    stream->reading = stream->got_bytes < stream->frame.data_bytes;
+    if (stream->whole->got_bytes == stream->whole->bytes) {
         deliver(stream);
     }
+}
+
+/* Whether a frame can be one; errno says why not. */
+static bool check_frame(const wefti_tcp_stream *stream,
+                        const wefti_tcp_frame *frame)
+{
+    const bool last = frame->begin == WEFTI_TCP_BEGIN_LAST;
+    const bool cut = last || frame->number > 0;
+    const bool fits = last ? frame->all_bytes == 0 && frame->data_bytes == 0
+                           : frame->begin >= 0 &&
+                                 frame->data_bytes <= frame->all_bytes &&
+                                 (uint32_t)frame->begin <=
+                                     frame->all_bytes - frame->data_bytes;
+    const bool whole = frame->data_bytes == frame->all_bytes;
+    errno = EPROTO;
+    return frame->header_bytes <= WEFTI_PORT_HEADER_BYTES &&
+           frame->all_bytes <= WEFTI_TCP_DATA_MOST && fits &&
+           (cut ? stream->pieces != NULL : whole);
+}
+
+/* The message that the frame is of. A piece of none, or more of one than there
+ * is of it, is no frame. */
+static wefti_tcp_whole *whole_of(wefti_tcp_stream *stream)
+{
+    const wefti_tcp_frame *frame = &stream->frame;
+    if (frame->number == 0) {
+        stream->own = (wefti_tcp_whole){.bytes = frame->all_bytes,
+                                        .spill = stream->own.spill,
+                                        .spill_bytes = stream->own.spill_bytes};
+        return &stream->own;
+    }
+    wefti_tcp_whole *whole =
+        wefti_tcp_pieces_find(stream->pieces, frame->number, frame->all_bytes);
+    if (whole && frame->data_bytes > whole->bytes - whole->got_bytes) {
+        errno = EPROTO;
+        return NULL;
+    }
+    return whole;
 }
 
 /* Begins the next message if its head lies ahead whole. */
@@ -298,9 +350,7 @@ static bool begin_message(wefti_tcp_stream *stream)
     }
     wefti_tcp_frame frame;
     memcpy(&frame, at, sizeof(frame));
-    if (frame.header_bytes > WEFTI_PORT_HEADER_BYTES ||
-        frame.data_bytes > WEFTI_TCP_DATA_MOST) {
-        errno = EPROTO;
+    if (!check_frame(stream, &frame)) {
         return false;
     }
     if (there < sizeof(frame) + frame.header_bytes) {
@@ -309,11 +359,19 @@ static bool begin_message(wefti_tcp_stream *stream)
     stream->frame = frame;
     memcpy(stream->header, at + sizeof(frame), frame.header_bytes);
     stream->ahead_begin += sizeof(frame) + frame.header_bytes;
-    stream->reading = true;
-    stream->placed = stream->dropped = false;
     stream->got_bytes = 0;
+    if (frame.begin == WEFTI_TCP_BEGIN_LAST) {
+        wefti_tcp_pieces_await(stream->pieces, frame.number, stream->header,
+                               frame.header_bytes, stream->config);
+        return true;
+    }
+    stream->whole = whole_of(stream);
+    if (!stream->whole) {
+        return false;
+    }
+    stream->reading = true;
     if (frame.data_bytes == 0) {
-        deliver(stream);
+        note_data(stream, 0);
     }
     return true;
 }
@@ -444,6 +502,8 @@ wefti_tcp_result wefti_tcp_stream_read(wefti_tcp_stream *stream)
         }
         if (got == 0) {
             errno = ECONNRESET;
+            return stream->reading || stream->ahead_end ? WEFTI_TCP_BROKEN
+                                                        : WEFTI_TCP_ENDED;
         }
         if (got <= 0 || !consume(stream)) {
             return WEFTI_TCP_BROKEN;

@@ -14,18 +14,33 @@
 #ifndef COMM_NET_TCP_STREAM_H
 #define COMM_NET_TCP_STREAM_H
 
-#include "comm/net/port.h"
+#include "comm/net/tcp_pieces.h"
 
 enum {
     WEFTI_TCP_AHEAD_BYTES = 8192,
-    WEFTI_TCP_DATA_MOST = 8 << 20 /* of one message */
+    WEFTI_TCP_DATA_MOST = 8 << 20, /* of one message */
+    WEFTI_TCP_BEGIN_LAST = -1      /* in the place of begin */
 };
 
+/*
+ * data_bytes of a message's all_bytes, from begin on. number 0: all of them,
+ * with nothing else to wait for; else as comm/net/tcp_pieces.h says. begin
+ * LAST: a header that is delivered after `number` such messages.
+ */
 typedef struct wefti_tcp_frame {
     uint32_t header_bytes;
     uint32_t data_bytes;
     uint64_t behind_bytes;
+    uint64_t number;
+    uint32_t all_bytes;
+    int32_t begin;
 } wefti_tcp_frame;
+
+/* Which part of a message's data a stream is to send. */
+typedef struct wefti_tcp_part {
+    uint64_t number;
+    size_t begin, bytes;
+} wefti_tcp_part;
 
 typedef struct wefti_tcp_record wefti_tcp_record;
 
@@ -34,8 +49,8 @@ typedef struct wefti_tcp_record wefti_tcp_record;
  * full       the kernel takes no more for now
  * urgent     a message was; bounded: the kernel is given little at a time since
  * ahead      [ahead_begin, ahead_end): received and not yet looked at
- * reading    a message of which got_bytes of the data have come
- * spill      for data that have no other place
+ * reading    a frame of which got_bytes of the data have come, of message
+ *            `whole`: own, or one of pieces (NULL: none may come)
  * lowat      as it is set on the socket
  */
 typedef struct wefti_tcp_stream {
@@ -44,12 +59,12 @@ typedef struct wefti_tcp_stream {
     wefti_tcp_record *first, *free;
     size_t unsent, unsent_bytes;
     bool full, urgent, bounded;
-    bool reading, placed, dropped;
+    bool reading;
     wefti_tcp_frame frame;
     unsigned char header[WEFTI_PORT_HEADER_BYTES];
     size_t got_bytes;
-    unsigned char *spill;
-    size_t spill_bytes;
+    wefti_tcp_whole *whole, own;
+    wefti_tcp_pieces *pieces;
     size_t lowat;
     size_t ahead_begin, ahead_end;
     unsigned char ahead[WEFTI_TCP_AHEAD_BYTES];
@@ -58,12 +73,14 @@ typedef struct wefti_tcp_stream {
 typedef enum wefti_tcp_result {
     WEFTI_TCP_NOTHING,
     WEFTI_TCP_MOVED,
+    WEFTI_TCP_ENDED, /* by the peer, after a whole message */
     WEFTI_TCP_BROKEN /* errno says why; EPROTO: the peer sends nonsense */
 } wefti_tcp_result;
 
-/* fd -1: messages queue up until it is set. */
+/* fd -1: messages queue up until it is set. pieces: borrowed; may be NULL. */
 void wefti_tcp_stream_init(wefti_tcp_stream *stream,
-                           const wefti_port_config *config);
+                           const wefti_port_config *config,
+                           wefti_tcp_pieces *pieces);
 
 /* Memory for a few small messages each way, so that these need none later;
  * false: there is none. */
@@ -72,9 +89,10 @@ bool wefti_tcp_stream_reserve(wefti_tcp_stream *stream);
 /* Drops what is queued; closes fd. */
 void wefti_tcp_stream_fini(wefti_tcp_stream *stream);
 
-/* Queues a message; false: no memory. */
+/* Queues a message, or a part of one; false: no memory. */
 bool wefti_tcp_stream_put(wefti_tcp_stream *stream,
-                          const wefti_port_message *message);
+                          const wefti_port_message *message,
+                          const wefti_tcp_part *part);
 
 /* Hands to the kernel what it takes. */
 wefti_tcp_result wefti_tcp_stream_flush(wefti_tcp_stream *stream);

@@ -283,7 +283,7 @@ static void test_nonsense_loses_the_one_who_speaks_it(void **state)
     struct {
         uint32_t magic, rank;
         unsigned char proof[WEFTI_PORT_PROOF_BYTES];
-        uint32_t header_bytes, data_bytes;
+        uint32_t header_bytes, data_bytes, more[6];
     } words = {.rank = 1, .header_bytes = 8, .data_bytes = UINT32_MAX};
     end *ends = calloc(2, sizeof(*ends));
     address addresses[2];

@@ -4,14 +4,18 @@
  * not for packets, and never for bytes that do not come.
  * Method: packets are kept back until there are as many bytes as the stream has
  * asked the kernel to wait for, which is a wake-up; then it reads them, through
- * a pair of sockets. No clock and no network: every run is the same.
+ * a pair of sockets. No clock and no network: every run is the same. And what
+ * cannot be a frame, or a piece of a message, is refused: each said once.
  */
 #include "comm/net/tcp_stream.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -76,6 +80,7 @@ static unsigned char *write_messages(size_t count, size_t bytes)
         const head before = {
             .frame = {.header_bytes = sizeof(before.number),
                       .data_bytes = (uint32_t)bytes,
+                      .all_bytes = (uint32_t)bytes,
                       .behind_bytes = (count - 1 - i) * whole_bytes},
             .number = i};
         memcpy(at, &before, sizeof(before));
@@ -108,7 +113,7 @@ static int count_wakeups(size_t messages, size_t bytes)
         .context = self, .place = place, .arrived = arrived};
     int fds[2];
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    wefti_tcp_stream_init(stream, &config);
+    wefti_tcp_stream_init(stream, &config, NULL);
     stream->fd = fds[0];
     int wakeups = 0;
     size_t read = 0;
@@ -162,11 +167,91 @@ static void test_nothing_is_waited_for_that_does_not_come(void **state)
     }
 }
 
+/* What a stream makes of one frame, with room for pieces or without. */
+static wefti_tcp_result read_frame(const wefti_tcp_frame *frame, bool cuts)
+{
+    reader *self = calloc(1, sizeof(*self));
+    wefti_tcp_stream *stream = malloc(sizeof(*stream));
+    wefti_tcp_pieces pieces = {.count = 0};
+    unsigned char words[sizeof(*frame) + sizeof(uint64_t)] = {0};
+    int fds[2];
+    assert_true(self && stream);
+    const wefti_port_config config = {
+        .context = self, .place = place, .arrived = arrived};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    wefti_tcp_stream_init(stream, &config, cuts ? &pieces : NULL);
+    stream->fd = fds[0];
+    memcpy(words, frame, sizeof(*frame));
+    assert_int_equal(send(fds[1], words, sizeof(words), MSG_NOSIGNAL),
+                     sizeof(words));
+    const wefti_tcp_result result = wefti_tcp_stream_read(stream);
+    assert_true(result != WEFTI_TCP_BROKEN || errno == EPROTO);
+    wefti_tcp_stream_fini(stream);
+    wefti_tcp_pieces_fini(&pieces);
+    close(fds[1]);
+    free(stream);
+    free(self);
+    return result;
+}
+
+static void test_frames_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    enum { HEAD = sizeof(uint64_t), MOST = WEFTI_TCP_DATA_MOST };
+    static const struct {
+        wefti_tcp_frame frame;
+        bool cuts, good;
+    } cases[] = {
+        {{HEAD, 100, 0, 0, 100, 0}, false, true},
+        {{HEAD, 100, 0, 1, 200, 0}, true, true},
+        {{HEAD, 100, 0, 1, 200, 100}, true, true},
+        {{HEAD, 0, 0, 5, 0, WEFTI_TCP_BEGIN_LAST}, true, true},
+        {{HEAD, 100, 0, 1, 200, 0}, false, false}, /* nobody cuts here */
+        {{HEAD, 0, 0, 5, 0, WEFTI_TCP_BEGIN_LAST}, false, false},
+        {{HEAD, 100, 0, 0, 200, 0}, true, false}, /* no number */
+        {{HEAD, 100, 0, 1, 200, 101}, true, false},
+        {{HEAD, 100, 0, 1, 99, 0}, true, false},
+        {{HEAD, 100, 0, 1, 200, -2}, true, false},
+        {{HEAD, 1, 0, 5, 1, WEFTI_TCP_BEGIN_LAST}, true, false},
+        {{HEAD, 100, 0, 1, MOST + 1, 0}, true, false},
+        {{HEAD, 100, 0, 1, 200, INT32_MAX}, true, false},
+        {{200, 100, 0, 0, 100, 0}, true, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        print_message("frame %zu\n", i);
+        assert_int_equal(read_frame(&cases[i].frame, cases[i].cuts),
+                         cases[i].good ? WEFTI_TCP_MOVED : WEFTI_TCP_BROKEN);
+    }
+}
+
+/* The numbered message of 200 bytes: what is said of it must agree. */
+static void test_pieces_of_one_message_must_agree(void **state)
+{
+    (void)state;
+    wefti_tcp_pieces pieces = {.count = 0};
+    const wefti_port_config config = {.arrived = arrived};
+    wefti_tcp_whole *whole = wefti_tcp_pieces_find(&pieces, 1, 200);
+    assert_non_null(whole);
+    assert_ptr_equal(wefti_tcp_pieces_find(&pieces, 1, 200), whole);
+    assert_null(wefti_tcp_pieces_find(&pieces, 1, 201));
+    assert_int_equal(errno, EPROTO);
+    wefti_tcp_whole *other = wefti_tcp_pieces_find(&pieces, 2, 300);
+    assert_non_null(other);
+    wefti_tcp_pieces_end(&pieces, whole, &config);
+    assert_ptr_equal(wefti_tcp_pieces_find(&pieces, 2, 300), other);
+    wefti_tcp_pieces_end(&pieces, other, &config);
+    assert_int_equal(pieces.done, 2);
+    assert_int_equal(pieces.count, 0);
+    wefti_tcp_pieces_fini(&pieces);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_wakeups_are_few),
         cmocka_unit_test(test_nothing_is_waited_for_that_does_not_come),
+        cmocka_unit_test(test_frames_that_cannot_be_are_refused),
+        cmocka_unit_test(test_pieces_of_one_message_must_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

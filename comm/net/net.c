@@ -199,13 +199,41 @@ void wefti_net_lost(void *context, int peer, const char *why)
               why);
 }
 
+void wefti_net_unreached(void *context, int peer, const char *device,
+                         const char *why)
+{
+    const wefti_net *net = context;
+    wefti_log(WEFTI_LOG_WARN, net->rank,
+              "net: %s does not lead to rank %d, and is not used to it: %s",
+              device, peer, why);
+}
+
+void wefti_net_silent(void *context, int peer, const char *device)
+{
+    wefti_net *net = context;
+    wefti_net_peer *other = &net->peers[peer];
+    snprintf(other->cut, sizeof(other->cut),
+             "does not answer over %s: that link is down", device);
+    atomic_store_explicit(&other->is_cut, true, memory_order_release);
+    wefti_log(WEFTI_LOG_WARN, net->rank, "net: rank %d %s", peer, other->cut);
+}
+
+const char *wefti_net_get_cut(const wefti_net *net, int peer)
+{
+    const wefti_net_peer *other = &net->peers[peer];
+    return atomic_load_explicit(&other->is_cut, memory_order_acquire)
+               ? other->cut
+               : NULL;
+}
+
 void wefti_net_send(wefti_net *net, int peer, const wefti_wire *wire,
                     const wefti_net_load *load)
 {
     wefti_port_message message = {.peer = peer,
                                   .header = wire,
                                   .header_bytes = sizeof(*wire),
-                                  .memory = WEFTI_PORT_MEMORY_HOST};
+                                  .memory = WEFTI_PORT_MEMORY_HOST,
+                                  .last = wire->kind == WEFTI_WIRE_BYE};
     if (load) {
         message.data = load->data;
         message.data_bytes = load->bytes;
@@ -325,7 +353,8 @@ bool wefti_net_is_lost(wefti_net *net, int peer)
     int64_t told_ns =
         atomic_load_explicit(&other->told_ns, memory_order_relaxed);
     if (outcome == WEFTI_RANK_OUTCOME_NONE) {
-        return lost_ns && now_ns - lost_ns > UNTOLD_NS;
+        return lost_ns &&
+               (now_ns - lost_ns > UNTOLD_NS || wefti_net_get_cut(net, peer));
     }
     if (told_ns == 0) {
         atomic_store_explicit(&other->told_ns, now_ns, memory_order_relaxed);

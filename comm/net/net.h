@@ -26,6 +26,8 @@
  * heard_ns   its last message; lost_ns, told_ns: when its connection was lost,
  *            when the control channel's word of its end was first looked at.
  *            Read without the lock, relaxed: each stands for itself.
+ * cut        "does not answer over eth1": why it was lost; is_cut, which says
+ *            that it is, is stored with release and loaded with acquire
  */
 typedef struct wefti_net_peer {
     unsigned char *address;
@@ -33,7 +35,15 @@ typedef struct wefti_net_peer {
     int64_t skew_ns[2];
     int64_t skew_since_ns;
     _Atomic int64_t heard_ns, lost_ns, told_ns;
+    _Atomic bool is_cut;
+    char cut[80];
 } wefti_net_peer;
+
+/* An interface that messages are spread over; byte_ps 0: not measured. */
+typedef struct wefti_net_rail {
+    char name[WEFTI_INTERFACE_NAME_BYTES];
+    int64_t byte_ps;
+} wefti_net_rail;
 
 struct wefti_net {
     const wefti_port_table *library; /* what lists transports */
@@ -49,6 +59,8 @@ struct wefti_net {
     uint64_t sent_bytes, received_bytes; /* payload */
     wefti_reach *reach;                  /* while infos are traded */
     wefti_interface_use use;
+    int rail_count; /* once the ranks have agreed */
+    wefti_net_rail rails[WEFTI_PORT_RAILS_MOST];
     wefti_mapping **kept; /* [kept_count] */
     size_t kept_count;
 };
@@ -71,6 +83,9 @@ void *wefti_net_place(void *context, const void *header, size_t header_bytes,
 void wefti_net_arrived(void *context, const void *header, size_t header_bytes,
                        const void *data, size_t data_bytes);
 void wefti_net_lost(void *context, int peer, const char *why);
+void wefti_net_unreached(void *context, int peer, const char *device,
+                         const char *why);
+void wefti_net_silent(void *context, int peer, const char *device);
 
 /*
  * wefti_net_start - the ranks have met: news may come, which a thread tells
@@ -134,6 +149,9 @@ bool wefti_net_arm(wefti_net *net);
 
 /* Whether rank peer of the job cannot be reached any more. Threads: any. */
 bool wefti_net_is_lost(wefti_net *net, int peer);
+
+/* How a rail to it was lost; NULL: none was. Threads: any. */
+const char *wefti_net_get_cut(const wefti_net *net, int peer);
 
 /* A line for the flight record; empty if net is NULL. */
 void wefti_net_text(const wefti_net *net, char *text_out, size_t text_bytes);

@@ -131,7 +131,9 @@ static weft_status open_port(wefti_net *net, const wefti_membership *membership,
                                       .context = net,
                                       .place = wefti_net_place,
                                       .arrived = wefti_net_arrived,
-                                      .lost = wefti_net_lost};
+                                      .lost = wefti_net_lost,
+                                      .unreached = wefti_net_unreached,
+                                      .silent = wefti_net_silent};
     const int refused = net->table->open(&config, &net->port, why, sizeof(why));
     sodium_memzero(proof, sizeof(proof));
     if (refused) {

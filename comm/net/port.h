@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 enum {
-    WEFTI_PORT_VERSION = 5,
+    WEFTI_PORT_VERSION = 6,
     WEFTI_PORT_ADDRESS_BYTES = 600,
     WEFTI_PORT_HEADER_BYTES = 128,
     WEFTI_PORT_PROOF_BYTES = 32
@@ -40,6 +40,9 @@ typedef enum wefti_port_memory {
  * transports   as the network library names them, such as tcp
  * devices      between commas, such as eth0,eth1
  * rails        how many devices one message may use
+ * rail_numbers of each: those of two ranks lead to each other if they have the
+ *              same number, which is not 0, and the first two in any case.
+ *              Copied; NULL: a library that finds out by itself
  * rank, npeers this one is rank; peers are 0 .. npeers - 1
  * proof        what only ranks of the job can show to each other; copied
  * place        where the data of a message that is on its way belong, if they
@@ -49,11 +52,14 @@ typedef enum wefti_port_memory {
  * arrived      a message; header and data are valid during the call. data lies
  *              in its place if it was received there.
  * lost         a peer cannot be reached any more; called once per peer
+ * unreached    a rail that is used does not lead to a peer: others do
+ * silent       a rail carries nothing any more to a peer, which is lost next
  */
 typedef struct wefti_port_config {
     const char *transports;
     const char *devices;
     int rails;
+    const uint32_t *rail_numbers; /* [rails] */
     int rank, npeers;
     const unsigned char *proof; /* [WEFTI_PORT_PROOF_BYTES] */
     void *context;
@@ -62,9 +68,26 @@ typedef struct wefti_port_config {
     void (*arrived)(void *context, const void *header, size_t header_bytes,
                     const void *data, size_t data_bytes);
     void (*lost)(void *context, int peer, const char *why);
+    void (*unreached)(void *context, int peer, const char *device,
+                      const char *why);
+    void (*silent)(void *context, int peer, const char *device);
 } wefti_port_config;
 
 enum { WEFTI_PORT_RAILS_MOST = 4 };
+
+/* What a byte takes over each rail, 0: it is not used; and the rail of small
+ * messages. */
+typedef struct wefti_port_rails {
+    int64_t byte_ps[WEFTI_PORT_RAILS_MOST];
+    int small;
+} wefti_port_rails;
+
+/* COMES: it is being connected. */
+typedef enum wefti_port_reach {
+    WEFTI_PORT_REACH_COMES,
+    WEFTI_PORT_REACH_UP,
+    WEFTI_PORT_REACH_NOT
+} wefti_port_reach;
 
 typedef struct wefti_port_message {
     int peer;
@@ -99,6 +122,9 @@ typedef void wefti_port_say(wefti_port_tone tone, const char *text);
  * address    how others reach this port; 0: it does not fit.
  * connect    borrows address; the connection is made by the first send. 0, or
  *            -1 with the reason in why_out.
+ * use        which rails, from now on; the first, until it is called. NULL:
+ *            the library spreads messages as it likes.
+ * reach      whether a rail leads to a peer; begins to connect. NULL: as use.
  * send       never blocks; to a lost peer it does nothing.
  * hold       true: messages may be kept back, to go out together with the
  *            next hold(false).
@@ -120,6 +146,8 @@ struct wefti_port_table {
                       unsigned char address_out[WEFTI_PORT_ADDRESS_BYTES]);
     int (*connect)(wefti_port *port, int peer, const unsigned char *address,
                    size_t address_bytes, char *why_out, size_t why_bytes);
+    void (*use)(wefti_port *port, const wefti_port_rails *rails);
+    wefti_port_reach (*reach)(wefti_port *port, int peer, int rail);
     void (*send)(wefti_port *port, const wefti_port_message *message);
     void (*hold)(wefti_port *port, bool on);
     bool (*progress)(wefti_port *port);

@@ -1,317 +1,32 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/net/port_tcp.c - one connection per pair of ranks, made by the first of
- * them that has something to send.
- *
- *   connects                               listens
- *   HELLO {rank, proof} ----------------->  of this job, and no better one?
- *   messages <----------------- WELCOME     then this is the pair's connection
- *
- * Nothing but the greeting is sent before WELCOME, so none is lost where both
- * connect at once: the attempt of the lower rank stays, that of the higher is
- * answered ELSEWHERE. Nothing is read behind a greeting without proof; the
- * oldest unproven connection goes when all places are taken, and where that was
- * a rank's, the rank tries again.
- *
- * event_fd is an epoll set of all sockets, level-triggered.
+ * comm/net/port_tcp.c - the port's table over its links (comm/net/tcp_link.h):
+ * which rails a message takes. Small ones all take one rail, so they keep their
+ * order; a large one is cut over all that are up (comm/net/rails.h).
  */
 #include "comm/net/port_tcp.h"
 
 #include "base/clock.h"
 #include "comm/net/interface.h"
-#include "comm/net/tcp_socket.h"
-#include "comm/net/tcp_stream.h"
-#include "comm/net/tcp_unproven.h"
+#include "comm/net/tcp_link.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum {
-    ATTEMPTS = 8, /* to connect, where the other end closes at once */
-    NEWS_MOST = 64,
-    LISTENER = -1 /* in an event's place of a peer */
-};
-
-enum { WELCOME = 'w', ELSEWHERE = 'e' }; /* answers */
-
-/*
- * NONE      nothing was sent
- * CONNECTS  the kernel does
- * GREETS    HELLO is sent, or being sent; the answer is awaited
- * AWAITED   the other rank connects
- */
-typedef enum peer_state {
-    NONE,
-    CONNECTS,
-    GREETS,
-    AWAITED,
-    UP,
-    LOST
-} peer_state;
-
-typedef struct peer {
-    peer_state state;
-    int attempts;
-    const unsigned char *address;
-    wefti_tcp_stream stream;
-    uint32_t watched; /* events asked of the epoll set */
-    bool dirty;       /* in the port's list: has something to flush */
-    struct peer *next_dirty;
-} peer;
+enum { NEWS_MOST = 64 };
 
 struct wefti_port {
-    wefti_port_config config;
-    unsigned char proof[WEFTI_PORT_PROOF_BYTES];
-    wefti_tcp_address own;
-    int listen_fd, epoll_fd;
-    peer *peers; /* [npeers] */
-    peer *dirty;
-    bool held; /* what is dirty stays so */
-    size_t unsent;
-    wefti_tcp_unproven unproven;
+    wefti_tcp_links links;
 };
-
-/* ---- the epoll set ---------------------------------------------------------
- * An event's word: a peer, LISTENER, or below it an unproven connection.
- */
-
-static int64_t word_of_unproven(int index)
-{
-    return (int64_t)LISTENER - 1 - index;
-}
-
-static bool watch(wefti_port *port, int fd, int64_t word, uint32_t events,
-                  bool known)
-{
-    struct epoll_event event = {.events = events, .data.u64 = (uint64_t)word};
-    return epoll_ctl(port->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd,
-                     &event) == 0;
-}
-
-static void watch_peer(wefti_port *port, peer *self, uint32_t events)
-{
-    if (self->watched != events &&
-        watch(port, self->stream.fd, self - port->peers, events,
-              self->watched != 0)) {
-        self->watched = events;
-    }
-}
-
-/* ---- peers -----------------------------------------------------------------
- */
-
-/* Closes the socket; what is queued stays. */
-static void hang_up(peer *self)
-{
-    if (self->stream.fd >= 0) {
-        close(self->stream.fd);
-        self->stream.fd = -1;
-    }
-    self->watched = 0;
-}
-
-static void lose(wefti_port *port, peer *self, const char *why)
-{
-    if (self->state != LOST) {
-        self->state = LOST;
-        port->unsent -= self->stream.unsent;
-        wefti_tcp_stream_fini(&self->stream);
-        self->watched = 0;
-        port->config.lost(port->config.context, (int)(self - port->peers), why);
-    }
-}
-
-static void mark_dirty(wefti_port *port, peer *self)
-{
-    if (!self->dirty) {
-        self->dirty = true;
-        self->next_dirty = port->dirty;
-        port->dirty = self;
-    }
-}
-
-/* Sends what the kernel takes, and asks to be told when it takes more. */
-static bool flush(wefti_port *port, peer *self)
-{
-    const size_t before = self->stream.unsent;
-    wefti_tcp_result result = wefti_tcp_stream_flush(&self->stream);
-    if (result == WEFTI_TCP_BROKEN) {
-        lose(port, self, strerror(errno));
-        return true;
-    }
-    port->unsent -= before - self->stream.unsent;
-    watch_peer(port, self, EPOLLIN | (self->stream.full ? EPOLLOUT : 0));
-    return result == WEFTI_TCP_MOVED;
-}
-
-static void be_up(wefti_port *port, peer *self)
-{
-    self->state = UP;
-    watch_peer(port, self, EPOLLIN);
-    mark_dirty(port, self);
-}
-
-/* What this host refuses may be short for a moment only: again, a few times. */
-static void begin_connect(wefti_port *port, peer *self)
-{
-    wefti_tcp_address to;
-    memcpy(&to, self->address, sizeof(to));
-    do {
-        self->stream.fd = wefti_tcp_socket_connect(&port->own, &to);
-    } while (self->stream.fd < 0 && self->attempts++ < ATTEMPTS);
-    if (self->stream.fd < 0) {
-        lose(port, self, strerror(errno));
-        return;
-    }
-    self->attempts++;
-    self->state = CONNECTS;
-    watch_peer(port, self, EPOLLOUT);
-}
-
-/* The other end hung up before it answered: once more, or that was all. */
-static void retry(wefti_port *port, peer *self, const char *why)
-{
-    if (self->attempts >= ATTEMPTS) {
-        lose(port, self, why);
-        return;
-    }
-    hang_up(self);
-    begin_connect(port, self);
-}
-
-static void greet(wefti_port *port, peer *self)
-{
-    int error = 0;
-    socklen_t bytes = sizeof(error);
-    wefti_tcp_hello say = {.magic = WEFTI_TCP_MAGIC,
-                           .rank = (uint32_t)port->config.rank};
-    memcpy(say.proof, port->proof, sizeof(say.proof));
-    (void)getsockopt(self->stream.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-    if (error) {
-        lose(port, self, strerror(error));
-        return;
-    }
-    /* The first bytes of a connection: there is room. */
-    if (send(self->stream.fd, &say, sizeof(say), MSG_NOSIGNAL) !=
-        (ssize_t)sizeof(say)) {
-        retry(port, self, "it takes no greeting");
-        return;
-    }
-    self->state = GREETS;
-    watch_peer(port, self, EPOLLIN);
-}
-
-static void read_answer(wefti_port *port, peer *self)
-{
-    unsigned char answer;
-    ssize_t got = recv(self->stream.fd, &answer, 1, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
-        return;
-    }
-    if (got == 1 && answer == WELCOME) {
-        be_up(port, self);
-    } else if (got == 1 && answer == ELSEWHERE) {
-        hang_up(self);
-        self->state = AWAITED;
-    } else {
-        retry(port, self, got < 0 ? strerror(errno) : "it hangs up");
-    }
-}
-
-static bool handle_peer(wefti_port *port, peer *self, uint32_t events)
-{
-    switch (self->state) {
-    case CONNECTS:
-        greet(port, self);
-        return true;
-    case GREETS:
-        read_answer(port, self);
-        return true;
-    case UP:
-        break;
-    case NONE:
-    case AWAITED:
-    case LOST:
-        return false; /* of a socket closed since */
-    }
-    bool moved = false;
-    if (events & EPOLLOUT) {
-        moved = flush(port, self);
-    }
-    if (self->state == UP && events & ~(uint32_t)EPOLLOUT) {
-        wefti_tcp_result result = wefti_tcp_stream_read(&self->stream);
-        if (result == WEFTI_TCP_BROKEN) {
-            lose(port, self, strerror(errno));
-        } else if (result == WEFTI_TCP_ENDED) {
-            lose(port, self, strerror(ECONNRESET));
-        }
-        moved |= result != WEFTI_TCP_NOTHING;
-    }
-    return moved;
-}
-
-/* ---- connections that arrive -----------------------------------------------
- */
-
-static bool accept_next(wefti_port *port)
-{
-    const int index =
-        wefti_tcp_unproven_accept(&port->unproven, port->listen_fd);
-    if (index >= 0 && !watch(port, port->unproven.list[index].fd,
-                             word_of_unproven(index), EPOLLIN, false)) {
-        wefti_tcp_unproven_close(&port->unproven, index);
-    }
-    return index >= 0;
-}
-
-/* A rank of the job has shown itself: its connection, unless ours is better. */
-static void adopt(wefti_port *port, int index, int rank)
-{
-    peer *self = &port->peers[rank];
-    const bool ours = self->state == CONNECTS || self->state == GREETS;
-    const bool better = ours && port->config.rank < rank;
-    const bool fits = self->state != UP && self->state != LOST && !better;
-    const unsigned char say = fits ? WELCOME : ELSEWHERE;
-    const int fd = port->unproven.list[index].fd;
-    if (send(fd, &say, 1, MSG_NOSIGNAL) != 1 || !fits) {
-        wefti_tcp_unproven_close(&port->unproven, index);
-        return;
-    }
-    hang_up(self);
-    self->stream.fd = wefti_tcp_unproven_take(&port->unproven, index);
-    self->watched = EPOLLIN; /* as unproven; now as a peer */
-    if (!watch(port, self->stream.fd, rank, EPOLLIN, true)) {
-        lose(port, self, strerror(errno));
-        return;
-    }
-    be_up(port, self);
-}
-
-static void read_greeting(wefti_port *port, int index)
-{
-    const wefti_tcp_hello *hello =
-        wefti_tcp_unproven_read(&port->unproven, index);
-    if (!hello) {
-        return;
-    }
-    const bool known =
-        hello->magic == WEFTI_TCP_MAGIC &&
-        hello->rank < (uint32_t)port->config.npeers &&
-        (int)hello->rank != port->config.rank &&
-        sodium_memcmp(hello->proof, port->proof, sizeof(hello->proof)) == 0;
-    if (known) {
-        adopt(port, index, (int)hello->rank);
-    } else {
-        wefti_tcp_unproven_close(&port->unproven, index);
-    }
-}
 
 /* ---- the table -------------------------------------------------------------
  */
@@ -321,193 +36,354 @@ static void log_to(wefti_port_say *say)
     (void)say; /* lost has the text of what happens */
 }
 
-static void tear(wefti_port *port)
+static void tear_peer(wefti_tcp_peer *peer)
+{
+    for (int rail = 0; rail < WEFTI_RAILS_MOST; rail++) {
+        if (peer->links[rail]) {
+            wefti_tcp_stream_fini(&peer->links[rail]->stream);
+            free(peer->links[rail]);
+        }
+    }
+    wefti_tcp_pieces_fini(&peer->pieces);
+}
+
+static void tear(wefti_tcp_links *port)
 {
     for (int i = 0; i < port->config.npeers; i++) {
-        wefti_tcp_stream_fini(&port->peers[i].stream);
+        tear_peer(&port->peers[i]);
     }
     wefti_tcp_unproven_fini(&port->unproven);
-    if (port->listen_fd >= 0) {
-        close(port->listen_fd);
+    for (int rail = 0; rail < port->rail_count; rail++) {
+        if (port->rails[rail].listen_fd >= 0) {
+            close(port->rails[rail].listen_fd);
+        }
     }
     if (port->epoll_fd >= 0) {
         close(port->epoll_fd);
     }
     sodium_memzero(port->proof, sizeof(port->proof));
     free(port->peers);
-    free(port);
 }
 
 /* NULL, or which call was refused. */
-static const char *begin_to_listen(wefti_port *port)
+static const char *begin_to_listen(wefti_tcp_links *port, wefti_tcp_rail *rail)
 {
-    const char *refused = wefti_tcp_socket_listen(port->config.devices,
-                                                  &port->listen_fd, &port->own);
+    const uint32_t number = rail->own.rail;
+    const char *refused =
+        wefti_tcp_socket_listen(rail->name, &rail->listen_fd, &rail->own);
+    rail->own.rail = number;
     if (refused) {
         return refused;
     }
-    port->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (port->epoll_fd < 0) {
-        return "epoll_create1";
+    return wefti_tcp_links_listen(port, (int)(rail - port->rails))
+               ? NULL
+               : "epoll_ctl";
+}
+
+/* The devices between the commas, as far as there are rails. */
+static void name_rails(wefti_tcp_links *port)
+{
+    const wefti_port_config *config = &port->config;
+    const char *at = config->devices;
+    port->rail_count =
+        config->rails < WEFTI_RAILS_MOST ? config->rails : WEFTI_RAILS_MOST;
+    for (int i = 0; i < port->rail_count; i++) {
+        wefti_tcp_rail *rail = &port->rails[i];
+        const size_t length = strcspn(at, ",");
+        *rail = (wefti_tcp_rail){
+            .listen_fd = -1,
+            .own.rail = config->rail_numbers ? config->rail_numbers[i] : 0,
+            .byte_ps = i == 0};
+        snprintf(rail->name, sizeof(rail->name), "%.*s", (int)length, at);
+        at += length;
+        at += *at == ',';
     }
-    return watch(port, port->listen_fd, LISTENER, EPOLLIN, false) ? NULL
-                                                                  : "epoll_ctl";
 }
 
 static int open_port(const wefti_port_config *config, wefti_port **port_out,
                      char *why_out, size_t why_bytes)
 {
-    wefti_port *port = calloc(1, sizeof(*port));
-    peer *peers = calloc((size_t)config->npeers, sizeof(*peers));
-    if (!port || !peers) {
-        free(port);
+    wefti_port *self = calloc(1, sizeof(*self));
+    wefti_tcp_peer *peers = calloc((size_t)config->npeers, sizeof(*peers));
+    if (!self || !peers) {
+        free(self);
         free(peers);
         snprintf(why_out, why_bytes, "no memory for %d peers", config->npeers);
         return -1;
     }
+    wefti_tcp_links *port = &self->links;
     port->config = *config;
     port->peers = peers;
-    port->listen_fd = port->epoll_fd = -1;
     memcpy(port->proof, config->proof, sizeof(port->proof));
-    for (int i = 0; i < config->npeers; i++) {
-        wefti_tcp_stream_init(&peers[i].stream, &port->config, NULL);
-    }
     wefti_tcp_unproven_init(&port->unproven);
-    const char *refused = begin_to_listen(port);
+    name_rails(port);
+    port->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    const char *refused = port->epoll_fd < 0 ? "epoll_create1" : NULL;
+    for (int i = 0; i < port->rail_count && !refused; i++) {
+        refused = begin_to_listen(port, &port->rails[i]);
+    }
     if (refused) {
         snprintf(why_out, why_bytes, "tcp on %s: %s (%s)", config->devices,
                  strerror(errno), refused);
         tear(port);
+        free(self);
         return -1;
     }
-    *port_out = port;
+    *port_out = self;
     return 0;
 }
 
-static size_t get_address(wefti_port *port,
+static size_t get_address(wefti_port *self,
                           unsigned char address_out[WEFTI_PORT_ADDRESS_BYTES])
 {
-    memcpy(address_out, &port->own, sizeof(port->own));
-    return sizeof(port->own);
+    wefti_tcp_links *port = &self->links;
+    for (int i = 0; i < port->rail_count; i++) {
+        memcpy(address_out + (size_t)i * sizeof(port->rails[i].own),
+               &port->rails[i].own, sizeof(port->rails[i].own));
+    }
+    return (size_t)port->rail_count * sizeof(port->rails[0].own);
 }
 
-static int connect_peer(wefti_port *port, int peer_index,
+static int connect_peer(wefti_port *self, int peer_index,
                         const unsigned char *address, size_t address_bytes,
                         char *why_out, size_t why_bytes)
 {
+    wefti_tcp_links *port = &self->links;
+    wefti_tcp_peer *peer = &port->peers[peer_index];
     wefti_tcp_address there = {0};
-    if (address_bytes == sizeof(there)) {
+    if (address_bytes > 0 && address_bytes % sizeof(there) == 0) {
         memcpy(&there, address, sizeof(there));
     }
     if (there.magic != WEFTI_TCP_MAGIC) {
         snprintf(why_out, why_bytes,
-                 "it uses another network library, as one does on several "
-                 "interfaces: name as many in WEFT_NET_INTERFACE on all ranks");
+                 "it uses another network library: give WEFT_NET_TRANSPORT the "
+                 "same value on all ranks");
         return -1;
     }
-    port->peers[peer_index].address = address;
-    if (!wefti_tcp_stream_reserve(&port->peers[peer_index].stream)) {
+    peer->addresses = address;
+    peer->address_count = (int)(address_bytes / sizeof(there));
+    wefti_tcp_link *link = wefti_tcp_link_get(port, peer_index, 0);
+    if (!link || !wefti_tcp_stream_reserve(&link->stream)) {
         snprintf(why_out, why_bytes, "no memory for its messages");
         return -1;
     }
     return 0;
 }
 
-static bool flush_all(wefti_port *port)
+static void use_rails(wefti_port *self, const wefti_port_rails *rails)
 {
-    bool moved = false;
-    while (port->dirty) {
-        peer *self = port->dirty;
-        port->dirty = self->next_dirty;
-        self->dirty = false;
-        if (self->state == UP) {
-            moved |= flush(port, self);
-        }
+    wefti_tcp_links *port = &self->links;
+    for (int i = 0; i < port->rail_count; i++) {
+        port->rails[i].byte_ps = rails->byte_ps[i];
     }
-    return moved;
+    port->small = rails->small;
 }
 
-static void send_message(wefti_port *port, const wefti_port_message *message)
+static bool is_up(const wefti_tcp_links *port, int peer, int rail)
 {
-    peer *to = &port->peers[message->peer];
-    const wefti_tcp_part all = {.bytes = message->data_bytes};
-    if (to->state == LOST) {
+    const wefti_tcp_link *link = port->peers[peer].links[rail];
+    return link && link->state == WEFTI_TCP_LINK_UP;
+}
+
+static wefti_port_reach reach(wefti_tcp_links *port, int peer, int rail)
+{
+    wefti_tcp_link *link =
+        port->peers[peer].lost ? NULL : wefti_tcp_link_get(port, peer, rail);
+    if (!link) {
+        return WEFTI_PORT_REACH_NOT;
+    }
+    wefti_tcp_link_want(port, link);
+    return link->state == WEFTI_TCP_LINK_UP       ? WEFTI_PORT_REACH_UP
+           : link->state == WEFTI_TCP_LINK_CLOSED ? WEFTI_PORT_REACH_NOT
+                                                  : WEFTI_PORT_REACH_COMES;
+}
+
+static wefti_port_reach reach_peer(wefti_port *self, int peer, int rail)
+{
+    return reach(&self->links, peer, rail);
+}
+
+/* What is to be sent over a link before a new message, as far as the kernel
+ * has it too. What is urgent waits only for the latter. */
+static size_t count_waiting(const wefti_tcp_link *link, bool urgent)
+{
+    int sent = 0;
+    if (ioctl(link->stream.fd, SIOCOUTQ, &sent) != 0 || sent < 0) {
+        sent = 0;
+    }
+    return (size_t)sent + (urgent ? 0 : link->stream.unsent_bytes);
+}
+
+/* How the rails stand that a large message may take. Those that are not up yet
+ * are asked for. */
+static void list_loads(wefti_tcp_links *port, const wefti_port_message *message,
+                       wefti_rail_load loads_out[WEFTI_RAILS_MOST])
+{
+    bool any = false;
+    memset(loads_out, 0, WEFTI_RAILS_MOST * sizeof(*loads_out));
+    for (int i = 0; i < port->rail_count; i++) {
+        if (port->rails[i].byte_ps > 0 && i > 0) {
+            (void)reach(port, message->peer, i);
+        }
+        if (port->rails[i].byte_ps > 0 && is_up(port, message->peer, i)) {
+            loads_out[i] = (wefti_rail_load){
+                port->rails[i].byte_ps,
+                count_waiting(port->peers[message->peer].links[i],
+                              message->urgent)};
+            any = true;
+        }
+    }
+    if (!any) {
+        loads_out[0] = (wefti_rail_load){1, 0};
+    }
+}
+
+/* Bytes of the message for each rail; how many get some, or that are it. */
+static int choose_rails(wefti_tcp_links *port,
+                        const wefti_port_message *message,
+                        size_t pieces_out[WEFTI_RAILS_MOST], int *only_out)
+{
+    *only_out = 0;
+    if (port->rail_count == 1) {
+        return 1;
+    }
+    if (message->last || message->data_bytes <= WEFTI_RAIL_WHOLE_BYTES) {
+        if (!message->last && is_up(port, message->peer, port->small)) {
+            *only_out = port->small;
+        }
+        return 1;
+    }
+    wefti_rail_load loads[WEFTI_RAILS_MOST];
+    list_loads(port, message, loads);
+    const int count = wefti_rails_cut(message->data_bytes, loads, pieces_out);
+    while (count == 1 && pieces_out[*only_out] == 0) {
+        ++*only_out;
+    }
+    return count;
+}
+
+/* False: no memory. */
+static bool put(wefti_tcp_links *port, const wefti_port_message *message,
+                int rail, const wefti_tcp_part *part)
+{
+    wefti_tcp_link *link = wefti_tcp_link_get(port, message->peer, rail);
+    if (link && link->state == WEFTI_TCP_LINK_CLOSED) {
+        return true; /* the peer has left, and reads nothing */
+    }
+    if (!link || !wefti_tcp_stream_put(&link->stream, message, part)) {
+        return false;
+    }
+    port->unsent++;
+    if (link->state == WEFTI_TCP_LINK_UP && !link->stream.full) {
+        wefti_tcp_link_mark(port, link);
+    }
+    wefti_tcp_link_want(port, link);
+    return true;
+}
+
+static bool put_pieces(wefti_tcp_links *port, const wefti_port_message *message)
+{
+    size_t pieces[WEFTI_RAILS_MOST];
+    int only;
+    wefti_tcp_peer *to = &port->peers[message->peer];
+    if (choose_rails(port, message, pieces, &only) == 1) {
+        wefti_tcp_part part = {.bytes = message->data_bytes};
+        part.number = message->last ? to->numbered : only ? ++to->numbered : 0;
+        return put(port, message, only, &part);
+    }
+    wefti_tcp_part part = {.number = ++to->numbered};
+    for (int rail = 0; rail < port->rail_count; rail++) {
+        part.bytes = pieces[rail];
+        if (part.bytes > 0 && !put(port, message, rail, &part)) {
+            return false;
+        }
+        part.begin += part.bytes;
+    }
+    return true;
+}
+
+static void send_message(wefti_port *self, const wefti_port_message *message)
+{
+    wefti_tcp_links *port = &self->links;
+    if (port->peers[message->peer].lost) {
         return;
     }
     if (message->memory != WEFTI_PORT_MEMORY_HOST ||
-        !wefti_tcp_stream_put(&to->stream, message, &all)) {
-        lose(port, to, "a message could not be queued");
-        return;
-    }
-    port->unsent++;
-    if (to->state == NONE) {
-        begin_connect(port, to);
-    } else if (to->state == UP && !to->stream.full) {
-        mark_dirty(port, to);
-        if (!port->held) {
-            (void)flush_all(port);
-        }
+        !put_pieces(port, message)) {
+        wefti_tcp_peer_lose(port, message->peer,
+                            "a message could not be queued");
+    } else if (!port->held) {
+        (void)wefti_tcp_links_flush(port);
     }
 }
 
-static void hold(wefti_port *port, bool on)
+static void hold(wefti_port *self, bool on)
 {
+    wefti_tcp_links *port = &self->links;
     port->held = on;
     if (!on) {
-        (void)flush_all(port);
+        (void)wefti_tcp_links_flush(port);
     }
 }
 
-static bool progress(wefti_port *port)
+static bool progress(wefti_port *self)
 {
+    wefti_tcp_links *port = &self->links;
     struct epoll_event news[NEWS_MOST];
-    bool moved = flush_all(port);
+    bool moved = wefti_tcp_links_flush(port);
     int count = epoll_wait(port->epoll_fd, news, NEWS_MOST, 0);
     for (int i = 0; i < count; i++) {
-        const int64_t word = (int64_t)news[i].data.u64;
-        if (word >= 0) {
-            moved |= handle_peer(port, &port->peers[word], news[i].events);
-        } else if (word == LISTENER) {
-            moved |= accept_next(port);
-        } else {
-            read_greeting(port, (int)(LISTENER - 1 - word));
-            moved = true;
-        }
+        moved |= wefti_tcp_links_handle(port, (int64_t)news[i].data.u64,
+                                        news[i].events);
     }
-    return flush_all(port) || moved;
+    if (port->rail_count > 1) {
+        wefti_tcp_links_look(port);
+    }
+    return wefti_tcp_links_flush(port) || moved;
 }
 
-static bool arm(wefti_port *port)
+static bool arm(wefti_port *self)
 {
+    wefti_tcp_links *port = &self->links;
     struct pollfd news = {.fd = port->epoll_fd, .events = POLLIN};
-    return !flush_all(port) && poll(&news, 1, 0) == 0;
+    return !wefti_tcp_links_flush(port) && poll(&news, 1, 0) == 0;
 }
 
-static int get_event_fd(wefti_port *port)
+static int get_event_fd(wefti_port *self)
 {
+    wefti_tcp_links *port = &self->links;
     return port->epoll_fd;
 }
 
-static size_t count_unsent(wefti_port *port)
+static size_t count_unsent(wefti_port *self)
 {
+    wefti_tcp_links *port = &self->links;
     return port->unsent;
 }
 
-static size_t count_queued(wefti_port *port, int peer_index)
+static size_t count_queued(wefti_port *self, int peer)
 {
-    return port->peers[peer_index].stream.unsent;
+    wefti_tcp_links *port = &self->links;
+    size_t queued = 0;
+    for (int rail = 0; rail < port->rail_count; rail++) {
+        const wefti_tcp_link *link = port->peers[peer].links[rail];
+        queued += link ? link->stream.unsent : 0;
+    }
+    return queued;
 }
 
-static void close_port(wefti_port *port, int linger_ms)
+static void close_port(wefti_port *self, int linger_ms)
 {
+    wefti_tcp_links *port = &self->links;
     const int64_t until_ns = wefti_clock_ns() + linger_ms * INT64_C(1000000);
     while (port->unsent > 0 && wefti_clock_ns() < until_ns) {
         struct pollfd news = {.fd = port->epoll_fd, .events = POLLIN};
-        if (!progress(port)) {
+        if (!progress(self)) {
             (void)poll(&news, 1, 1);
         }
     }
     tear(port);
+    free(self);
 }
 
 static void list(wefti_port_found *found, void *context)
@@ -528,6 +404,8 @@ const wefti_port_table wefti_port_tcp = {
     .open = open_port,
     .address = get_address,
     .connect = connect_peer,
+    .use = use_rails,
+    .reach = reach_peer,
     .send = send_message,
     .hold = hold,
     .progress = progress,

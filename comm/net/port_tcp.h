@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/net/port_tcp.h - the port on weft's own TCP sockets, on one interface.
+ * comm/net/port_tcp.h - the port on weft's own TCP sockets, on one interface
+ * or several.
  */
 #ifndef COMM_NET_PORT_TCP_H
 #define COMM_NET_PORT_TCP_H

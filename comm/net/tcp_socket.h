@@ -8,14 +8,16 @@
 
 #include <stdint.h>
 
-/* How others reach a listening socket; in the network's byte order. */
+/* How others reach a listening socket; in the network's byte order. rail: its
+ * number, the caller's. */
 typedef struct wefti_tcp_address {
     uint32_t magic;
     uint32_t address;
+    uint32_t rail;
     uint16_t port;
 } wefti_tcp_address;
 
-enum { WEFTI_TCP_MAGIC = 0x77656674 };
+enum { WEFTI_TCP_MAGIC = 0x77656675 };
 
 /*
  * wefti_tcp_socket_listen - on the interface's address, at a port that the

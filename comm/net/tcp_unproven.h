@@ -11,10 +11,10 @@
 
 enum { WEFTI_TCP_UNPROVEN_MOST = 64 };
 
-/* What a rank sends first. */
+/* What a rank sends first. rail: its number; 0: the first. */
 typedef struct wefti_tcp_hello {
     uint32_t magic;
-    uint32_t rank;
+    uint32_t rank, rail;
     unsigned char proof[WEFTI_PORT_PROOF_BYTES];
 } wefti_tcp_hello;
 

@@ -87,6 +87,16 @@ bool wefti_peer_is_cut(const weft_comm *comm, int peer)
                WEFTI_RANK_OUTCOME_CUT;
 }
 
+static const char *find_cut(const weft_comm *comm, int peer)
+{
+    return wefti_peer_is_cut(comm, peer)
+               ? "does not answer: its host, or the link to it, is down"
+           : wefti_fabric_is_remote(&comm->fabric, peer)
+               ? wefti_net_get_cut(comm->fabric.net,
+                                   comm->peers[peer].world_rank)
+               : NULL;
+}
+
 /* Who leaves because of a fault has told it, but from another host that comes
  * by another way, and later. */
 static const char *find_leave(weft_comm *comm, int peer, wefti_leave how)
@@ -110,11 +120,12 @@ const char *wefti_peer_lost(weft_comm *comm, int peer)
 {
     wefti_rank_page *page = wefti_shared_get_page(&comm->fabric.shared, peer);
     const wefti_leave how = (wefti_leave)atomic_load(&page->left);
-    return how != WEFTI_LEAVE_NONE            ? find_leave(comm, peer, how)
-           : !wefti_peer_has_died(comm, peer) ? NULL
-           : wefti_peer_is_cut(comm, peer)
-               ? "does not answer: its host, or the link to it, is down"
-               : "has died";
+    if (how != WEFTI_LEAVE_NONE) {
+        return find_leave(comm, peer, how);
+    }
+    const bool died = wefti_peer_has_died(comm, peer);
+    const char *cut = died ? find_cut(comm, peer) : NULL;
+    return cut ? cut : died ? "has died" : NULL;
 }
 
 void wefti_peer_lost_text(weft_comm *comm, int peer, const char *how,

@@ -40,9 +40,12 @@
       "parts ranks that could share memory: a word, or one per rank: a,a,b")   \
     X(NET_INTERFACE, TEXT, "", 0, 0,                                           \
       "interfaces that carry messages between hosts, such as eth0,eth1")       \
+    X(NET_RAILS, INT, "4", 1, 4,                                               \
+      "over how many interfaces weft's own tcp may spread messages, and how "  \
+      "many may be named for it")                                              \
     X(NET_TRANSPORT, TEXT, "tcp", 0, 0,                                        \
-      "what carries them: tcp, weft's own on one interface; or as UCX names "  \
-      "it, rc,ud for RDMA, ucx:tcp for its tcp")                               \
+      "what carries them: tcp, weft's own; or as UCX names it, rc,ud for "     \
+      "RDMA, ucx:tcp for its tcp")                                             \
     X(WARN_MS, INT, "10000", 1, 86400000,                                      \
       "a waiter names whom it waits for after this long")                      \
     X(TIMEOUT_MS, INT, "600000", 1, 86400000,                                  \

@@ -72,7 +72,8 @@ const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
 
 int wefti_comm_rails(const weft_comm *comm)
 {
-    return comm->fabric.net ? comm->engine->net->use.count : 0;
+    const wefti_net *net = comm->fabric.net;
+    return !net ? 0 : net->table->use ? 1 : net->use.count;
 }
 
 const char *wefti_comm_staged_why(weft_comm *comm)

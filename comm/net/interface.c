@@ -32,9 +32,13 @@ static int64_t read_number(const char *name, const char *what)
 
 static void take(const struct ifaddrs *from, wefti_interface *out)
 {
-    struct sockaddr_in address;
+    struct sockaddr_in address, mask = {.sin_family = AF_INET};
     memcpy(&address, from->ifa_addr, sizeof(address));
+    if (from->ifa_netmask) {
+        memcpy(&mask, from->ifa_netmask, sizeof(mask));
+    }
     *out = (wefti_interface){.address = address.sin_addr.s_addr,
+                             .mask = mask.sin_addr.s_addr,
                              .loopback = from->ifa_flags & IFF_LOOPBACK};
     snprintf(out->name, sizeof(out->name), "%s", from->ifa_name);
     out->mbps = (int)read_number(out->name, "speed");
@@ -85,12 +89,13 @@ static void sum(const wefti_interface_use *use, uint64_t *sent_out,
     }
 }
 
-void wefti_interface_add(wefti_interface_use *use, const char *name)
+void wefti_interface_add(wefti_interface_use *use, const char *name,
+                         uint32_t number)
 {
     size_t used = strlen(use->names);
     snprintf(use->names + used, sizeof(use->names) - used, "%s%s",
              use->count ? "," : "", name);
-    use->count++;
+    use->numbers[use->count++] = number;
     sum(use, &use->sent_before, &use->received_before);
 }
 

@@ -93,19 +93,31 @@ static weft_status open_control(wefti_net *net,
     return status;
 }
 
-/* weft's own sockets carry tcp over one interface; all else is the network
- * library's, also tcp where it is named ucx:tcp. */
+/* weft's own sockets carry tcp; all else is the network library's, also tcp
+ * where it is named ucx:tcp. */
 static const wefti_port_table *choose_table(const wefti_net *net,
                                             const char **transports)
 {
     static const char ucx[] = "ucx:";
-    if (strcmp(*transports, "tcp") == 0 && net->use.count == 1) {
+    if (strcmp(*transports, "tcp") == 0) {
         return &wefti_port_tcp;
     }
     if (strncmp(*transports, ucx, sizeof(ucx) - 1) == 0) {
         *transports += sizeof(ucx) - 1;
     }
     return net->library;
+}
+
+/* Whether the port can be had on as many interfaces as are named. */
+static weft_status check_rails(const wefti_net *net, int64_t most)
+{
+    return net->table == &wefti_port_tcp && net->use.count > most
+               ? wefti_error(WEFT_ERR_INVALID,
+                             "WEFT_NET_INTERFACE=%s: allowed is to name up to "
+                             "%lld, as WEFT_NET_RAILS says",
+                             wefti_setting_text(WEFTI_SETTING_NET_INTERFACE),
+                             (long long)most)
+               : WEFT_OK;
 }
 
 /* The port, on the interfaces that lead somewhere. */
@@ -115,16 +127,26 @@ static weft_status open_port(wefti_net *net, const wefti_membership *membership,
 {
     char why[256] = "";
     unsigned char proof[WEFTI_PORT_PROOF_BYTES];
-    weft_status status = wefti_reach_choose(net->reach, &net->use);
+    int64_t most;
+    const char *transports = wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT);
+    net->table = choose_table(net, &transports);
+    weft_status status = wefti_setting_int(WEFTI_SETTING_NET_RAILS, &most);
+    if (status == WEFT_OK) {
+        status = wefti_reach_choose(
+            net->reach, net->table == &wefti_port_tcp ? (int)most : 1,
+            &net->use);
+    }
+    if (status == WEFT_OK) {
+        status = check_rails(net, most);
+    }
     if (status != WEFT_OK) {
         return status;
     }
     derive(membership, "weft port", proof, sizeof(proof));
-    const char *transports = wefti_setting_text(WEFTI_SETTING_NET_TRANSPORT);
-    net->table = choose_table(net, &transports);
     const wefti_port_config config = {.transports = transports,
                                       .devices = net->use.names,
                                       .rails = net->use.count,
+                                      .rail_numbers = net->use.numbers,
                                       .rank = net->rank,
                                       .npeers = net->nranks,
                                       .proof = proof,

@@ -58,6 +58,8 @@ struct wefti_reach {
     wefti_interface own[WEFTI_INTERFACES_MOST];
     int target_count;
     target targets[TARGETS_MOST];
+    int first_count; /* rank 0's, by which rails are numbered */
+    wefti_interface first[WEFTI_INTERFACES_MOST];
     int stop_fd;
     wefti_oob_listener listener;
     wefti_secret secret;
@@ -224,6 +226,10 @@ weft_status wefti_reach_offer(wefti_reach *reach,
     wefti_oob_writer writer = {info_out, WEFTI_INFO_BYTES, false};
     uint16_t port;
     *info_bytes_out = 0;
+    if (membership->members[membership->rank].domain == 0) {
+        memcpy(reach->first, reach->own, sizeof(reach->first));
+        reach->first_count = reach->own_count;
+    }
     if (membership->members[membership->rank].domain != membership->rank) {
         return WEFT_OK;
     }
@@ -236,6 +242,7 @@ weft_status wefti_reach_offer(wefti_reach *reach,
     for (int i = 0; i < reach->own_count; i++) {
         const wefti_interface *own = &reach->own[i];
         wefti_oob_writer_bytes(&writer, &own->address, sizeof(own->address));
+        wefti_oob_writer_bytes(&writer, &own->mask, sizeof(own->mask));
         wefti_oob_writer_bytes(&writer, own->name, sizeof(own->name));
     }
     *info_bytes_out = WEFTI_INFO_BYTES - writer.left_bytes;
@@ -253,6 +260,7 @@ weft_status wefti_reach_take(wefti_reach *reach, int rank,
         wefti_interface *address = &offer.addresses[i];
         wefti_oob_reader_bytes(&reader, &address->address,
                                sizeof(address->address));
+        wefti_oob_reader_bytes(&reader, &address->mask, sizeof(address->mask));
         wefti_oob_reader_bytes(&reader, address->name, sizeof(address->name));
         address->name[sizeof(address->name) - 1] = '\0';
     }
@@ -260,6 +268,10 @@ weft_status wefti_reach_take(wefti_reach *reach, int rank,
         offer.count > WEFTI_INTERFACES_MOST) {
         return wefti_error(WEFT_ERR_BOOTSTRAP,
                            "rank %d's info names no addresses", rank);
+    }
+    if (rank == 0) {
+        memcpy(reach->first, offer.addresses, sizeof(reach->first));
+        reach->first_count = offer.count;
     }
     derive_secret(reach->membership, rank, &offer.secret);
     /* The next few in rank order, so that not all try the same ones. */
@@ -408,22 +420,57 @@ static bool is_better(const wefti_interface *a, const wefti_interface *b)
     return a->mbps > b->mbps;
 }
 
+/* Whether all that were tried answered interface i from its own network. */
+static bool is_common(const wefti_reach *reach, const try *tries, int count,
+                      int i)
+{
+    bool answered[TARGETS_MOST] = {false};
+    bool all = !reach->own[i].loopback && reach->target_count > 0;
+    for (int t = 0; t < count; t++) {
+        const target *to = &reach->targets[tries[t].target];
+        answered[tries[t].target] |=
+            tries[t].answered && tries[t].own == i &&
+            wefti_interface_is_beside(&reach->own[i],
+                                      &to->addresses[tries[t].address]);
+    }
+    for (int t = 0; t < reach->target_count; t++) {
+        all = all && answered[t];
+    }
+    return all;
+}
+
+static bool is_used(const wefti_interface_use *use, const char *name)
+{
+    const size_t length = strlen(name);
+    const char *at = use->names;
+    while (*at && (strcspn(at, ",") != length || strncmp(at, name, length))) {
+        at += strcspn(at, ",");
+        at += *at == ',';
+    }
+    return *at != '\0';
+}
+
 static void explain(const wefti_reach *reach, const try *tries, int count,
                     const wefti_interface_use *use, bool forced)
 {
+    const size_t first = strcspn(use->names, ",");
     for (int i = 0; i < reach->own_count; i++) {
         const try *best = best_try(tries, count, i);
         const wefti_interface *own = &reach->own[i];
         char address[16];
         wefti_interface_text(own->address, address);
-        bool used = forced || strcmp(use->names, own->name) == 0;
+        const bool leads = strlen(own->name) == first &&
+                           strncmp(own->name, use->names, first) == 0;
         if (best) {
             wefti_log(WEFTI_LOG_INFO, reach->membership->rank,
                       "net: %s %s: %s, rank %d answered in %.1f ms", own->name,
                       address,
-                      forced ? "used, named by WEFT_NET_INTERFACE"
-                      : used ? "used"
-                             : "not used, another is as good or better",
+                      forced  ? "used, named by WEFT_NET_INTERFACE"
+                      : leads ? "used"
+                      : is_used(use, own->name) ? "a rail, if all ranks have it"
+                      : is_common(reach, tries, count, i)
+                          ? "not used, another is as good or better"
+                          : "not used, as it does not lead to all hosts",
                       reach->targets[best->target].rank,
                       (double)best->took_ns / 1e6);
         } else {
@@ -454,7 +501,43 @@ static weft_status complain(const wefti_reach *reach)
                        silent->rank, addresses);
 }
 
-weft_status wefti_reach_choose(wefti_reach *reach, wefti_interface_use *use_out)
+/* The rail that interface i is on: which of rank 0's; -1: none. */
+static int find_rail(const wefti_reach *reach, int i)
+{
+    for (int rail = 0; rail < reach->first_count; rail++) {
+        if (!reach->first[rail].loopback &&
+            wefti_interface_is_beside(&reach->own[i], &reach->first[rail])) {
+            return rail;
+        }
+    }
+    return -1;
+}
+
+/* The chosen one, and behind it the others that all tried hosts have, in rank
+ * 0's order. */
+static void add_rails(const wefti_reach *reach, const try *tries, int count,
+                      int chosen, int most, wefti_interface_use *use)
+{
+    int rail = find_rail(reach, chosen);
+    wefti_interface_add(use, reach->own[chosen].name,
+                        rail < 0 ? 0 : reach->first[rail].address);
+    const int taken = rail;
+    for (rail = 0; rail < reach->first_count && taken >= 0; rail++) {
+        int i = 0;
+        while (i < reach->own_count &&
+               (rail == taken || find_rail(reach, i) != rail ||
+                !is_common(reach, tries, count, i))) {
+            i++;
+        }
+        if (i < reach->own_count && use->count < most) {
+            wefti_interface_add(use, reach->own[i].name,
+                                reach->first[rail].address);
+        }
+    }
+}
+
+weft_status wefti_reach_choose(wefti_reach *reach, int most,
+                               wefti_interface_use *use_out)
 {
     const bool forced = wefti_setting_given(WEFTI_SETTING_NET_INTERFACE);
     try tries[TRIES_MOST];
@@ -481,11 +564,11 @@ weft_status wefti_reach_choose(wefti_reach *reach, wefti_interface_use *use_out)
             (chosen < 0 || is_better(&reach->own[i], &reach->own[chosen]));
         chosen = better ? i : chosen;
         if (forced) {
-            wefti_interface_add(use_out, reach->own[i].name);
+            wefti_interface_add(use_out, reach->own[i].name, (uint32_t)i + 1);
         }
     }
     if (!forced && chosen >= 0) {
-        wefti_interface_add(use_out, reach->own[chosen].name);
+        add_rails(reach, tries, count, chosen, most, use_out);
     }
     explain(reach, tries, count, use_out, forced);
     return all_answered(reach) ? WEFT_OK : complain(reach);

@@ -41,12 +41,13 @@ WEFT_NODISCARD weft_status wefti_reach_take(wefti_reach *reach, int rank,
                                             size_t info_bytes);
 
 /*
- * wefti_reach_choose - try, say what came of it (level info), and choose.
+ * wefti_reach_choose - try, say what came of it (level info), and choose: at
+ * most so many, unless they are named.
  *
  * Returns     OK | ERR_BOOTSTRAP: a domain answers nowhere | ERR_SYSTEM.
  * Blocks      for at most 3 s.
  */
-WEFT_NODISCARD weft_status wefti_reach_choose(wefti_reach *reach,
+WEFT_NODISCARD weft_status wefti_reach_choose(wefti_reach *reach, int most,
                                               wefti_interface_use *use_out);
 
 #endif

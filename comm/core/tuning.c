@@ -164,6 +164,9 @@ weft_status wefti_tuning_read(wefti_tuning *tuning_out)
         status = read_route(&tuning_out->route);
     }
     if (status == WEFT_OK) {
+        tuning_out->names_rails =
+            strchr(wefti_setting_text(WEFTI_SETTING_NET_INTERFACE), ',') !=
+            NULL;
         status = read_net_rates(&tuning_out->measure_net);
     }
     if (status != WEFT_OK) {

@@ -36,6 +36,7 @@ typedef struct wefti_tuning {
     double emulate_gbps;
     bool machines;       /* hosts describe themselves */
     bool measure_net;    /* when ranks that share no memory meet */
+    bool names_rails;    /* WEFT_NET_INTERFACE has several */
     bool sum_flat;       /* sums ignore which ranks share memory */
     bool nccl_shared;    /* NCCL says itself whether ranks may share a GPU */
     uint8_t single_copy; /* wefti_single_copy */
@@ -44,8 +45,8 @@ typedef struct wefti_tuning {
 
 /*
  * wefti_tuning_read - from WEFT_ALGO, WEFT_CHUNK_BYTES, WEFT_NET_RATES,
- * WEFT_MACHINES, WEFT_SINGLE_COPY, WEFT_SUM_FLAT, WEFT_ROUTE,
- * WEFT_NCCL_SHARED_GPU and WEFT_EMULATE_GBPS.
+ * WEFT_NET_INTERFACE, WEFT_MACHINES, WEFT_SINGLE_COPY, WEFT_SUM_FLAT,
+ * WEFT_ROUTE, WEFT_NCCL_SHARED_GPU and WEFT_EMULATE_GBPS.
  *
  * Returns     OK | ERR_INVALID: the text names variable, value and what is
  *             allowed.

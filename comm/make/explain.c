@@ -73,7 +73,7 @@ const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
 int wefti_comm_rails(const weft_comm *comm)
 {
     const wefti_net *net = comm->fabric.net;
-    return !net ? 0 : net->table->use ? 1 : net->use.count;
+    return !net ? 0 : net->table->use ? net->rail_count : net->use.count;
 }
 
 const char *wefti_comm_staged_why(weft_comm *comm)

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "comm/make/net_rails.h"
 #include "comm/make/net_rates_file.h"
 #include "comm/net/net.h"
 #include "comm/post/post.h"
@@ -106,14 +107,29 @@ weft_status wefti_net_measure_unite(const wefti_net_trial *trials, int nranks,
     return WEFT_OK;
 }
 
+enum { RAILS_TEXT = WEFTI_PORT_RAILS_MOST * WEFTI_INTERFACE_NAME_BYTES };
+
+/* "eth0,eth1"; without agreed rails, what the network library has. */
+static const char *rails_text(const wefti_net *net, char text[RAILS_TEXT])
+{
+    text[0] = '\0';
+    for (int r = 0; r < net->rail_count; r++) {
+        const size_t used = strlen(text);
+        snprintf(text + used, RAILS_TEXT - used, "%s%s", r ? "," : "",
+                 net->rails[r].name);
+    }
+    return net->table->use ? text : net->use.names;
+}
+
 static void log_rates(const weft_comm *world, int64_t took_ns)
 {
+    char text[RAILS_TEXT];
     const wefti_rates *rates = wefti_known_rates_get(&world->rates);
     if (world->rank == 0) {
         wefti_log(WEFTI_LOG_INFO, 0,
                   "network of %s: %g us a hop, %g us a message, %g Gbit/s a "
                   "host: %s in %.1f ms",
-                  world->engine->net->use.names,
+                  rails_text(world->engine->net, text),
                   rates->network_latency_ns / 1e3,
                   rates->network_message_ns / 1e3, 8 / rates->network_byte_ns,
                   wefti_rates_source_text(world->rates.source),
@@ -236,33 +252,65 @@ static bool holds_still(const wefti_net_figures *found,
            is_local(found->byte_ps, known->byte_ps, 2);
 }
 
-static weft_status measure(weft_comm *world, rooms *room)
+/* Of the first rail: by a file that holds still, or anew. */
+static weft_status measure_first(weft_comm *world, rooms *room,
+                                 wefti_net_figures *found_out,
+                                 wefti_rates_source *source_out)
 {
     char key[WEFTI_NET_KEY_BYTES];
-    wefti_net_figures known = {0}, found;
-    const int64_t begin_ns = wefti_clock_ns();
-    room->leader_count = list_leaders(world->engine->members, room->leaders);
+    wefti_net_figures known = {0};
     weft_status status = find_key(world, room, key);
     if (status == WEFT_OK) {
         status = find_known(world, key, &known);
     }
     if (status == WEFT_OK && known.latency_ns) {
-        status = find_figures(world, room, &brief, &found);
-        if (status == WEFT_OK && holds_still(&found, &known)) {
-            world->rates = wefti_known_rates_of(WEFTI_RATES_FILE, &known);
-            log_rates(world, wefti_clock_ns() - begin_ns);
+        status = find_figures(world, room, &brief, found_out);
+        if (status == WEFT_OK && holds_still(found_out, &known)) {
+            *source_out = WEFTI_RATES_FILE;
+            *found_out = known;
             return WEFT_OK;
         }
     }
     if (status == WEFT_OK) {
-        status = find_figures(world, room, &whole, &found);
+        status = find_figures(world, room, &whole, found_out);
+    }
+    *source_out = WEFTI_RATES_MEASURED;
+    if (status == WEFT_OK && world->rank == 0) {
+        wefti_net_rates_file_write(key, found_out);
+    }
+    return status;
+}
+
+typedef struct trying {
+    weft_comm *world;
+    rooms *room;
+} trying;
+
+static weft_status find_again(void *context, wefti_net_figures *figures_out)
+{
+    const trying *self = context;
+    return find_figures(self->world, self->room, &whole, figures_out);
+}
+
+static weft_status measure(weft_comm *world, rooms *room)
+{
+    wefti_net_figures found = {0};
+    wefti_rates_source source = WEFTI_RATES_MEASURED;
+    const int64_t begin_ns = wefti_clock_ns();
+    room->leader_count = list_leaders(world->engine->members, room->leaders);
+    weft_status status = measure_first(world, room, &found, &source);
+    if (status == WEFT_OK) {
+        trying self = {world, room};
+        const wefti_net_try ask = {find_again, &self, room->leaders,
+                                   room->leader_count};
+        status = wefti_net_rails_agree(world, &ask, &found);
     }
     if (status == WEFT_OK) {
-        world->rates = wefti_known_rates_of(WEFTI_RATES_MEASURED, &found);
-        log_rates(world, wefti_clock_ns() - begin_ns);
-        if (world->rank == 0) {
-            wefti_net_rates_file_write(key, &found);
+        if (world->engine->net->rail_count > 1) {
+            source = WEFTI_RATES_MEASURED;
         }
+        world->rates = wefti_known_rates_of(source, &found);
+        log_rates(world, wefti_clock_ns() - begin_ns);
     }
     return status;
 }
@@ -270,8 +318,11 @@ static weft_status measure(weft_comm *world, rooms *room)
 weft_status wefti_net_measure(weft_comm *world)
 {
     const size_t ranks = (size_t)world->nranks;
-    if (!world->engine->net || !world->tuning.measure_net) {
+    if (!world->engine->net) {
         return WEFT_OK;
+    }
+    if (!world->tuning.measure_net) {
+        return wefti_net_rails_agree(world, NULL, NULL);
     }
     rooms room = {.leaders = calloc(ranks, sizeof(*room.leaders)),
                   .trials = calloc(ranks, sizeof(*room.trials)),

@@ -12,9 +12,12 @@
  *     domain       0 1               2 3               4 5
  *     tries        0 ------------- 2                   then 0 - 4
  *
- * What was measured is kept in a file of rank 0's, named after the hosts, their
- * interfaces and where the ranks lie. A job that finds one looks only whether
- * it still holds: within a factor of 2 for bytes, and 3 for the latency.
+ * What the first rail takes is kept in a file of rank 0's, named after the
+ * hosts, their interfaces and where the ranks lie. A job that finds one looks
+ * only whether it still holds: within a factor of 2 for bytes, and 3 for the
+ * latency.
+ *
+ * Further rails are measured each time (comm/make/net_rails.h).
  *
  * On one host nothing is measured; nor with WEFT_NET_RATES=usual, as rank 0 has
  * it.

@@ -2,12 +2,12 @@
 /*
  * Goal: a message is cut over rails so that nothing is lost or twice, only over
  * those in use, in pieces that are worth it, and so that all end together, as
- * near as whole pieces can.
+ * near as whole pieces can; and ranks use together what is faster together.
  * Method: every combination of a few sizes, speeds and what waits; the end of
  * the last rail is held against the best there is, found without the arithmetic
  * under test: by trying, in steps, what each rail could get.
  */
-#include "comm/net/rails.h"
+#include "comm/make/net_rails.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -151,6 +151,60 @@ static void test_speeds_add_up(void **state)
     assert_int_equal(wefti_rails_byte_ps((int64_t[RAILS]){0}), 0);
 }
 
+static wefti_rail_figures figures_of(int count, const int64_t *byte_ps,
+                                     const int64_t *latency_ns)
+{
+    wefti_rail_figures figures = {.count = count};
+    for (int r = 0; r < count; r++) {
+        figures.alone[r] = (wefti_net_figures){latency_ns[r], 1000, byte_ps[r]};
+    }
+    return figures;
+}
+
+static void test_rails_are_used_together_where_that_is_faster(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t byte_ps[RAILS], latency_ns[RAILS], together_ps;
+        int count;
+        bool all;
+        int64_t used[RAILS];
+        int small;
+    } cases[] = {
+        /* as fast as both; as one; a little more than half of the gain */
+        {{8000, 20000}, {10, 10}, 5800, 2, true, {8000, 20000}, 0},
+        {{8000, 20000}, {10, 10}, 8000, 2, false, {8000, 0}, 0},
+        {{8000, 20000}, {10, 10}, 6800, 2, true, {8000, 20000}, 0},
+        {{8000, 20000}, {10, 10}, 6900, 2, false, {8000, 0}, 0},
+        /* the second is the faster, and slower together */
+        {{20000, 8000}, {10, 10}, 9000, 2, false, {0, 8000}, 1},
+        /* and the quicker, or not by enough */
+        {{8000, 20000}, {30, 10}, 5800, 2, true, {8000, 20000}, 1},
+        {{8000, 20000}, {30, 21}, 5800, 2, true, {8000, 20000}, 0},
+        /* one is not worth it */
+        {{8000, 800000, 20000},
+         {30, 1, 30},
+         5800,
+         3,
+         true,
+         {8000, 0, 20000},
+         0},
+        {{8000, 800000}, {10, 10}, 7900, 2, false, {8000, 0}, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const wefti_rail_figures figures =
+            figures_of(cases[i].count, cases[i].byte_ps, cases[i].latency_ns);
+        const wefti_net_figures together = {.byte_ps = cases[i].together_ps};
+        wefti_port_rails rails;
+        print_message("case %zu\n", i);
+        assert_int_equal(wefti_net_rails_choose(&figures, &together, &rails),
+                         cases[i].all);
+        assert_memory_equal(rails.byte_ps, cases[i].used,
+                            sizeof(rails.byte_ps));
+        assert_int_equal(rails.small, cases[i].small);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_more_rails_get_in_proportion),
         cmocka_unit_test(test_wrong_speed_is_made_good),
         cmocka_unit_test(test_speeds_add_up),
+        cmocka_unit_test(test_rails_are_used_together_where_that_is_faster),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/plain_number.h"
 #include "base/settings.h"
+#include "comm/cluster/rails_text.h"
 #include "comm/cluster/rates_text.h"
 #include "comm/make/explain.h"
 #include "comm/nccl/nccl_api.h"
@@ -352,6 +353,9 @@ static void write_levels(const routing *r, wefti_json *json)
         wefti_json_int(json, "ranks", ranks_of(r->levels, level));
         wefti_json_text(json, "fabric", is_network(r, level) ? "net" : "shm");
         wefti_json_int(json, "rails", is_network(r, level) ? r->rails : 1);
+        if (is_network(r, level)) {
+            wefti_rails_write(r->job ? r->job->comm : NULL, json);
+        }
         double GBps = level_GBps(r, level);
         if (GBps > 0) {
             wefti_json_real(json, "GBps", GBps);
@@ -455,8 +459,11 @@ static void print_levels(const routing *r, FILE *file)
         if (GBps > 0) {
             fprintf(file, ", %.4g GB/s between two", GBps);
         }
-        fprintf(file, ", by %s%s\n", network ? "net" : "shared memory",
-                network && r->rails > 1 ? " over several rails" : "");
+        fprintf(file, ", by %s", network ? "net" : "shared memory");
+        if (network) {
+            wefti_rails_print(r->job ? r->job->comm : NULL, r->rails, file);
+        }
+        fprintf(file, "\n");
     }
     if (network_rates(r)) {
         wefti_rates_print(network_rates(r), file);

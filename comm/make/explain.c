@@ -76,6 +76,16 @@ int wefti_comm_rails(const weft_comm *comm)
     return !net ? 0 : net->table->use ? net->rail_count : net->use.count;
 }
 
+const char *wefti_comm_rail(const weft_comm *comm, int rail, double *GBps_out)
+{
+    const wefti_net *net = comm->fabric.net;
+    if (!net || rail >= net->rail_count || net->rails[rail].byte_ps == 0) {
+        return NULL;
+    }
+    *GBps_out = 1000 / (double)net->rails[rail].byte_ps;
+    return net->rails[rail].name;
+}
+
 const char *wefti_comm_staged_why(weft_comm *comm)
 {
     const char *why;

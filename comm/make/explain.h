@@ -51,6 +51,10 @@ const int *wefti_comm_sum_hosts(const weft_comm *comm, weft_dtype dtype,
 /* How many network devices its messages are spread over; 0: it sends none. */
 int wefti_comm_rails(const weft_comm *comm);
 
+/* The name of one of them, and what it was measured to carry; NULL: it was
+ * not. */
+const char *wefti_comm_rail(const weft_comm *comm, int rail, double *GBps_out);
+
 /* Why large messages of comm are staged; NULL: each is read where it lies in
  * its sender's buffer. */
 const char *wefti_comm_staged_why(weft_comm *comm);

@@ -117,8 +117,104 @@ class Emulated(unittest.TestCase):
         self.verify("2+1+2", 5, few, "shm+net", order="2,0,1,2,0")
 
     def test_two_rails(self):
+        few = OPS if LONG else ["all_reduce", "sendrecv"]
+        self.verify("2x1,1gbit+400mbit", 2, few, "net")
+        self.verify("4x1,1gbit+400mbit", 4, ["all_reduce"], "net",
+                    WEFT_NET_INTERFACE="eth1,eth0")
+        self.verify("3+1,400mbit+200mbit", 4, ["all_gather"], "shm+net",
+                    order="cyclic")
         self.verify("2x1,1gbit+400mbit", 2, ["all_reduce"], "net",
-                    WEFT_NET_INTERFACE="eth0,eth1")
+                    WEFT_NET_INTERFACE="eth0,eth1",
+                    WEFT_NET_TRANSPORT="ucx:tcp")
+
+    def with_rails(self, shell="true", nodes=2, **settings):
+        """What is logged of two rails, rank's shell having been run before, and
+        how many bytes each of rank 0's interfaces has sent."""
+        count = "cat /sys/class/net/eth[01]/statistics/tx_bytes"
+        done = run(emulated(f"{nodes}x1,200mbit+100mbit", nodes, "sh", "-c",
+                            f"{shell}; {PERF} all_reduce --sizes 4M -n 3 -w 1 "
+                            f"&& {{ [ $WEFT_RANK != 0 ] || {count}; }}"),
+                   WEFT_LOG="info", **settings)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        sent = [int(line) for line in done.stdout.split("\n")
+                if re.fullmatch(r"\d+", line)]
+        self.assertEqual(len(sent), 2, done.stdout)
+        return done.stderr, sent
+
+    def test_rails_carry_in_proportion_to_their_speed(self):
+        err, sent = self.with_rails()
+        self.assertRegex(err, r"rails: eth0 0\.\d+ Gbit/s, eth1 0\.\d+ "
+                         r"Gbit/s; together 0\.\d+ Gbit/s: used in proportion")
+        self.assertRegex(err, "network of eth0,eth1: ")
+        self.assertGreater(sent[0], 1.5 * sent[1])
+        self.assertLess(sent[0], 2.7 * sent[1])
+        # Named, and not measured: what waits says which is slower.
+        err, sent = self.with_rails(WEFT_NET_RATES="usual",
+                                    WEFT_NET_INTERFACE="eth0,eth1")
+        self.assertNotIn("rails: ", err)
+        self.assertGreater(sent[0], 1.2 * sent[1])
+        self.assertGreater(sent[1], 4 << 20)
+
+    def test_one_rail_where_rails_are_not_wanted_or_not_measured(self):
+        for settings in ({"WEFT_NET_RAILS": "1"}, {"WEFT_NET_RATES": "usual"},
+                         {"WEFT_NET_INTERFACE": "eth0"}):
+            with self.subTest(**settings):
+                err, sent = self.with_rails(**settings)
+                self.assertNotIn("rails: ", err)
+                self.assertLess(sent[1], 1 << 20)
+
+    def test_rail_that_a_host_lacks_is_named_and_not_used(self):
+        for shell, named, nodes, text in (
+                ("[ $WEFT_RANK != 2 ] || ip link set eth1 down", "", 3,
+                 r"rank 0: net: eth1 10\.87\.1\.1: not used, as it does not "
+                 "lead to all hosts"),
+                ("[ $WEFT_RANK != 1 ] || { ip addr flush dev eth1; ip addr add "
+                 "10.99.0.5/24 dev eth1; }", "eth0,eth1", 2,
+                 "rank 0: net: eth1 does not lead to rank 1, and is not used to "
+                 "it: .*\n(.*\n)*.*no rail of eth1: rank 0 gets through to "
+                 "nobody by it"),
+                ("[ $WEFT_RANK != 2 ] || export WEFT_NET_INTERFACE=eth0",
+                 "eth0,eth1", 3,
+                 "rank 0: net: no rail of eth1: rank 2 has none in that "
+                 "network")):
+            with self.subTest(shell=shell):
+                settings = {"WEFT_NET_INTERFACE": named} if named else {}
+                err, sent = self.with_rails(shell, nodes, **settings)
+                self.assertRegex(err, text)
+                self.assertLess(sent[1], 1 << 20)
+
+    def test_rails_that_cannot_be_are_refused(self):
+        for settings, shell, text in (
+                ({"WEFT_NET_INTERFACE": "eth0,eth1"},
+                 "[ $WEFT_RANK != 1 ] || ip link set eth1 down;",
+                 "rank 1: WEFT_NET_INTERFACE=eth0,eth1: allowed are interfaces "
+                 "that are up"),
+                ({"WEFT_NET_INTERFACE": "eth0,eth1", "WEFT_NET_RAILS": "1"}, "",
+                 "WEFT_NET_INTERFACE=eth0,eth1: allowed is to name up to 1, as "
+                 "WEFT_NET_RAILS says"),
+                ({"WEFT_NET_RAILS": "5"}, "", "WEFT_NET_RAILS=5: allowed")):
+            with self.subTest(**settings):
+                done = run(emulated("2x1,1gbit+400mbit", 2, "sh", "-c",
+                                    f"{shell} exec {PERF} barrier -n 1"),
+                           **settings)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(text, done.stderr)
+
+    def test_routes_say_the_rails(self):
+        info = os.path.join(BIN, "weft-info")
+        done = run(emulated("2x1,200mbit+100mbit", 2, info, "--routes",
+                            "--json", "-"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        facts = json.loads(done.stdout)
+        self.assertEqual({route["rails"] for route in facts["routes"]}, {2})
+        rails = facts["routes"][-1]["levels"][-1]["rail_rates"]
+        self.assertEqual([rail["name"] for rail in rails], ["eth0", "eth1"])
+        for rail in rails:  # beside other jobs, by how much is chance
+            self.assertGreater(facts["network_rates"]["host_GBps"],
+                               rail["GBps"])
+        shown = run(emulated("2x1,200mbit+100mbit", 2, info, "--routes"))
+        self.assertRegex(shown.stdout, r"by net over eth0 \(0\.\d+ GB/s\) and "
+                         r"eth1 \(0\.\d+ GB/s\)")
 
     def test_reasons_for_the_interface_are_logged(self):
         done = run(emulated("2x1,1gbit", 2, PERF, "barrier", "-n", "1"),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
 Goal: between hosts, as on one, nothing hangs without a name. Of a job on
-emulated nodes a rank is killed or stopped, or a node's link is set down or
-drops every packet: all that can still speak end in bounded time, long before
+emulated nodes a rank is killed or stopped, or a node's link, or one of two, is
+set down or drops every packet: all that can still speak end in bounded time, long before
 the time limit where the kernel can tell, and name the rank and the operation.
 Method: weft-run --net-emulate runs weft-perf on three nodes; what is hit is the
 root, a node's leader or a leaf, at a random moment (seed printed). With
@@ -33,15 +33,15 @@ NODE_OF = {0: 0, 1: 1, 2: 1, 3: 2}
 class Job:
     """weft-perf on emulated nodes, and the processes of its ranks."""
 
-    def __init__(self, timeout_ms, warn_ms):
+    def __init__(self, timeout_ms, warn_ms, nodes=NODES, size="64K"):
         kept = {name: value for name, value in os.environ.items()
                 if not name.startswith("WEFT_")}
         kept.update(WEFT_TIMEOUT_MS=str(timeout_ms), WEFT_WARN_MS=str(warn_ms))
         # Those that are left get the time to say what they know.
         self.job = subprocess.Popen(
             [os.path.join(BIN, "weft-run"), "-n", str(RANKS), "--elastic",
-             "--net-emulate", NODES, os.path.join(BIN, "weft-perf"),
-             "all_reduce", "--sizes", "64K", "-n", "1000000", "-c", "0"],
+             "--net-emulate", nodes, os.path.join(BIN, "weft-perf"),
+             "all_reduce", "--sizes", size, "-n", "1000000", "-c", "0"],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env=kept)
         self.pids = {}
@@ -155,6 +155,26 @@ class NetworkFaults(unittest.TestCase):
                       "does not answer")
         self.named_by(err, behind, "|".join(map(str, others)),
                       "does not answer")
+
+    def test_second_rail_down_is_named(self):
+        """Its bytes are sent again and again, for 13 s at most."""
+        victim = random.randrange(RANKS)
+        job = Job(60000, 300, NODES + "+400mbit", "1M").find_ranks()
+        job.wait_for_work()
+        job.inside(victim, "ip", "link", "set", "eth1", "down")
+        took_s, err = job.finish()
+        self.assertLess(took_s, 30)
+        self.named_by(err, range(RANKS), r"\d", "does not answer over eth1: that "
+                      "link is down")
+
+    def test_killed_rank_with_two_rails_is_named(self):
+        victim = random.randrange(RANKS)
+        job = Job(30000, 20000, NODES + "+400mbit", "1M").find_ranks()
+        job.wait_for_work()
+        os.kill(job.pids[victim], signal.SIGKILL)
+        took_s, err = job.finish()
+        self.assertLess(took_s, 10)
+        self.named_by(err, set(range(RANKS)) - {victim}, victim, "has died")
 
     def test_link_down_is_found_by_asking(self):
         for victim in range(RANKS) if LONG else [random.randrange(RANKS)]:

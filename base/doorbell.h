@@ -45,6 +45,13 @@ static inline uint32_t wefti_doorbell_armed(const wefti_doorbell *bell)
     return atomic_load(&bell->state) & ((1u << WEFTI_DOORBELL_BITS) - 1);
 }
 
+/* Whether it has been rung since arm returned seen. */
+static inline int wefti_doorbell_is_rung(const wefti_doorbell *bell,
+                                         uint32_t seen)
+{
+    return atomic_load(&bell->state) >> WEFTI_DOORBELL_BITS != seen;
+}
+
 static inline void wefti_doorbell_ring(wefti_doorbell *bell)
 {
     if (wefti_doorbell_armed(bell) != 0) {

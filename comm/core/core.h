@@ -185,17 +185,26 @@ typedef struct wefti_ticket wefti_ticket;
 typedef struct wefti_ticket_block wefti_ticket_block;
 typedef struct wefti_twin wefti_twin;
 
+/* What must come from a rank before anything can go on here; see
+ * comm/steps/expect.h. */
+typedef struct wefti_expected {
+    size_t messages, bytes; /* 0, 0: nothing is waited for */
+    bool blocked;           /* a list waits until it may send more */
+} wefti_expected;
+
 /*
  * Who asks why something stands still (comm/watch/diagnosis.c). Lock held.
  *
  * stalled   each time op could not move
  * stands    each time the stream of a request has not come to it
  * launched  now and then, where graphs hold operations of comm
+ * expects   what comm waits for from peer; false: that is not known
  */
 typedef struct wefti_watch {
     void (*launched)(weft_comm *comm);
     void (*stalled)(weft_comm *comm, wefti_op *op);
     void (*stands)(weft_comm *comm, const wefti_request *request);
+    bool (*expects)(weft_comm *comm, int peer, wefti_expected *expected_out);
 } wefti_watch;
 
 typedef struct wefti_net wefti_net;

@@ -48,7 +48,8 @@ enum {
 struct patience {
     unsigned looks;
     int64_t since_ns;
-    int64_t slice_ns; /* the last sleep between looks at a device */
+    int64_t slice_ns;  /* the last sleep between looks at a device */
+    int64_t silent_ns; /* slept since the last ring */
 };
 
 /* What a push has found out. */
@@ -237,16 +238,66 @@ static struct news push_locked(wefti_engine *engine, int polls,
     return news;
 }
 
+/* What all communicators of a job of two wait for from the other rank. Among
+ * more anything may be of use: what came for others is to be passed on
+ * (comm/net/rounds.h). */
+static wefti_port_expected find_expected(const wefti_engine *engine)
+{
+    const wefti_port_expected anything = {0, 0, false};
+    wefti_port_expected least = anything;
+    if (atomic_load(&engine->callers) > 0) {
+        return anything; /* they may wait for what no operation knows of */
+    }
+    for (weft_comm *comm = engine->comms; comm; comm = comm->next) {
+        wefti_expected own;
+        if (!comm->watch->expects(comm, 1 - comm->rank, &own)) {
+            return anything;
+        }
+        least.blocked |= own.blocked;
+        if (own.messages > 0 &&
+            (least.messages == 0 || own.bytes < least.bytes)) {
+            least.messages = own.messages;
+            least.bytes = own.bytes;
+        }
+    }
+    return least;
+}
+
+/* Says what is expected of the network, and arms it; false: there are news.
+ * Lock held. */
+static bool arm_expecting(wefti_engine *engine)
+{
+    if (engine->net->nranks == 2) {
+        wefti_net_expect(engine->net, 1 - engine->net->rank,
+                         find_expected(engine));
+    }
+    return wefti_net_arm(engine->net);
+}
+
 /* Sees that news from the network will ring the bell; false: there is some. */
 static bool arm_net(wefti_engine *engine)
 {
     bool armed = true;
     if (engine->net) {
         pthread_mutex_lock(&engine->lock);
-        armed = wefti_net_arm(engine->net);
+        armed = arm_expecting(engine);
         pthread_mutex_unlock(&engine->lock);
     }
     return armed;
+}
+
+/* A sleep is over; 0: by news. Without any for long, all that has come is
+ * looked at, whatever was expected. */
+static void note_sleep(wefti_engine *engine, struct patience *patience,
+                       int64_t silent_ns)
+{
+    patience->silent_ns = silent_ns ? patience->silent_ns + silent_ns : 0;
+    if (engine->net && patience->silent_ns >= SLEEP_NS) {
+        patience->silent_ns = 0;
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_hurry(engine->net);
+        pthread_mutex_unlock(&engine->lock);
+    }
 }
 
 /*
@@ -273,7 +324,10 @@ static bool park(wefti_engine *engine, bool (*done)(const void *),
     struct news news = push_locked(engine, 1, done, context);
     if (!news.moved && !news.done && !atomic_load(&engine->stopping) &&
         arm_net(engine)) {
-        wefti_doorbell_sleep(engine->bell, seen, sleep_ns(&news, patience));
+        const int64_t limit_ns = sleep_ns(&news, patience);
+        wefti_doorbell_sleep(engine->bell, seen, limit_ns);
+        note_sleep(engine, patience,
+                   wefti_doorbell_is_rung(engine->bell, seen) ? 0 : limit_ns);
         if (work) {
             wefti_thread_work_woken(work);
         }
@@ -319,18 +373,29 @@ static void drive(wefti_engine *engine, bool (*done)(const void *),
                   const void *context)
 {
     const int polls = wefti_engine_spins(engine) ? POLLS_PER_LOCK : 1;
-    struct patience patience = {0, 0, 0};
+    struct patience patience = {0, 0, 0, 0};
     for (;;) {
         struct news news = push_locked(engine, polls, done, context);
         if (news.done) {
             return;
         }
         if (news.moved) {
-            patience = (struct patience){0, 0, 0};
+            patience = (struct patience){0, 0, 0, 0};
         } else if (!stay_awake(engine, &patience, news.due_ns, news.looks) &&
                    park(engine, done, context, &patience, NULL)) {
             return;
         }
+    }
+}
+
+/* A caller waits for what no operation may know of. */
+static void expect_anything(wefti_engine *engine)
+{
+    if (engine->net->nranks == 2) {
+        pthread_mutex_lock(&engine->lock);
+        wefti_net_expect(engine->net, 1 - engine->net->rank,
+                         (wefti_port_expected){0, 0, false});
+        pthread_mutex_unlock(&engine->lock);
     }
 }
 
@@ -343,6 +408,7 @@ void wefti_engine_drive(wefti_engine *engine, bool (*done)(const void *),
     }
     atomic_fetch_add(&engine->callers, 1);
     atomic_fetch_add(&engine->drivers, 1);
+    expect_anything(engine);
     drive(engine, done, context);
     atomic_fetch_sub(&engine->callers, 1);
     leave_net(engine);
@@ -354,7 +420,7 @@ static void progress_once(wefti_engine *engine, struct patience *patience)
 {
     struct news news = push_locked(engine, 1, NULL, NULL);
     if (news.moved) {
-        *patience = (struct patience){0, 0, 0};
+        *patience = (struct patience){0, 0, 0, 0};
         return;
     }
     const int64_t now_ns = news.looks ? wefti_clock_ns() : 0;
@@ -371,7 +437,7 @@ static void progress_once(wefti_engine *engine, struct patience *patience)
 static void *progress(void *argument)
 {
     wefti_engine *engine = argument;
-    struct patience patience = {0, 0, 0};
+    struct patience patience = {0, 0, 0, 0};
     bool drives = false;
     wefti_thread_work_begin(&engine->work);
     while (!atomic_load(&engine->stopping)) {
@@ -436,7 +502,8 @@ void wefti_engine_attend(void *argument)
         wake = driven && (awaited || engine->looks || engine->copies_asked ||
                           engine->due_ns != INT64_MAX);
         if (!again && !awaited) {
-            again = !wefti_net_arm(engine->net);
+            again =
+                driven ? !arm_expecting(engine) : !wefti_net_arm(engine->net);
         }
         wefti_engine_unlock(engine);
     }

@@ -11,6 +11,7 @@
 #include "comm/engine/engine.h"
 #include "comm/engine/ticket.h"
 #include "comm/nccl/twin.h"
+#include "comm/net/net.h"
 #include "comm/streams/streams.h"
 
 #include <stdio.h>
@@ -167,6 +168,9 @@ bool wefti_requests_stop(weft_comm *comm)
         return false;
     }
     wefti_copies_drop(comm);
+    if (comm->fabric.net) { /* what was to come, and to go, may not */
+        wefti_net_hurry(comm->fabric.net);
+    }
     if (comm->twin) {
         wefti_tickets_fail_closed(comm);
         wefti_twin_abort(comm->twin);

@@ -137,6 +137,12 @@ static void mark_dirty(wefti_port *port, peer *self)
     }
 }
 
+static void watch_stream(wefti_port *port, peer *self)
+{
+    const bool room = self->stream.full || self->stream.drains;
+    watch_peer(port, self, EPOLLIN | (room ? EPOLLOUT : 0));
+}
+
 /* Sends what the kernel takes, and asks to be told when it takes more. */
 static bool flush(wefti_port *port, peer *self)
 {
@@ -147,7 +153,7 @@ static bool flush(wefti_port *port, peer *self)
         return true;
     }
     port->unsent -= before - self->stream.unsent;
-    watch_peer(port, self, EPOLLIN | (self->stream.full ? EPOLLOUT : 0));
+    watch_stream(port, self);
     return result == WEFTI_TCP_MOVED;
 }
 
@@ -474,6 +480,28 @@ static bool progress(wefti_port *port)
     return flush_all(port) || moved;
 }
 
+static void expect(wefti_port *port, int peer_index,
+                   const wefti_port_expected *expected)
+{
+    peer *self = &port->peers[peer_index];
+    if (self->state == UP) {
+        wefti_tcp_stream_expect(&self->stream, expected);
+        watch_stream(port, self);
+    }
+}
+
+static bool hurry(wefti_port *port)
+{
+    bool hid = false;
+    for (int i = 0; i < port->config.npeers; i++) {
+        if (port->peers[i].state == UP) {
+            hid |= wefti_tcp_stream_hurry(&port->peers[i].stream);
+            watch_stream(port, &port->peers[i]);
+        }
+    }
+    return hid;
+}
+
 static bool arm(wefti_port *port)
 {
     struct pollfd news = {.fd = port->epoll_fd, .events = POLLIN};
@@ -528,6 +556,8 @@ const wefti_port_table wefti_port_tcp = {
     .send = send_message,
     .hold = hold,
     .progress = progress,
+    .expect = expect,
+    .hurry = hurry,
     .arm = arm,
     .event_fd = get_event_fd,
     .unsent = count_unsent,

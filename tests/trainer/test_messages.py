@@ -445,7 +445,7 @@ class Messages(unittest.TestCase):
             self.check_sum(float(line[1]),
                            [float(part.split()[-1])
                             for part in line[2].split(" + ")], 0.031)
-            hidden = re.search(r"^transfers hidden +(\S+)", got.stdout, re.M)
+            hidden = re.search(r"^O +(\S+)", got.stdout, re.M)
             self.assertEqual(hidden[1] == "n/a", nranks == 1, got.stdout)
             self.assertEqual(said["overlap_ratio"] is None, nranks == 1)
             os.remove(path)

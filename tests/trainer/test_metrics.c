@@ -365,16 +365,15 @@ static void test_progress_plain_lines_come_every_so_often(void **state)
     char *text = show_steps(false);
     /* Nobody knows from the first step how long the others take. */
     static const char first[] =
-        "step 1/100  loss 2.5000 (smoothed)  1000 tokens/s  hidden"
-        " n/a\n";
+        "step 1/100  loss 2.5000 (smoothed)  1000 tokens/s  O n/a\n";
     assert_int_equal(strncmp(text, first, sizeof(first) - 1), 0);
     assert_non_null(
         strstr(text, "\nstep 6/100  loss 2.5000 (smoothed)  1000 tokens/s  "
-                     "hidden 88%  1m34s left\n"));
+                     "O 88%  1m34s left\n"));
     assert_null(strstr(text, "step 5/100"));
     assert_non_null(
         strstr(text, "step 50/100  loss 2.5000 (smoothed)  validation 2.2500"
-                     "  1000 tokens/s  hidden 88%  50s left\n"));
+                     "  1000 tokens/s  O 88%  50s left\n"));
     assert_non_null(strstr(text, "\na note\n"));
     assert_non_null(strstr(text, "\nstep 100/100  "));
     assert_int_equal(count_of(text, "\r"), 0);

@@ -103,7 +103,7 @@ static void put_hidden(const wefti_page_view *view)
     if (!isnan(hidden)) {
         snprintf(value, sizeof(value), "%.1f%%", 100 * hidden);
     }
-    put_tile(view->file, "transfers hidden", value,
+    put_tile(view->file, "O, transfers under compute", value,
              isnan(hidden) ? "there are none"
              : wefti_page_is_oversubscribed(view->median)
                  ? "oversubscribed: proves nothing"

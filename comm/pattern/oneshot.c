@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/pattern/oneshot.c - small payloads inside the entries by which ranks
- * meet: one exchange of cache lines, no staging, no acknowledgement, so no
+ * meet, or beside them: one exchange, no messages, no acknowledgement, so no
  * steps. comm/steps/entry.c carries it out.
  *
  *      rank r   entry {payload of r, signature, number}
@@ -21,5 +21,6 @@ static bool supports(const wefti_problem *problem)
 const wefti_pattern wefti_pattern_oneshot = {
     .name = "oneshot",
     .in_entries = true,
+    .rewrites = true,
     .supports = supports,
 };

@@ -170,6 +170,21 @@ static void empty_arrived(const wefti_op *op)
     }
 }
 
+void wefti_op_look_completed(weft_comm *comm)
+{
+    uint64_t least = UINT64_MAX;
+    if (comm->fabric.net) {
+        least = wefti_rounds_get_completed(&comm->fabric);
+    }
+    for (int peer = 0; !comm->fabric.net && peer < comm->nranks; peer++) {
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
+        uint64_t completed = atomic_load(&page->completed);
+        least = completed < least ? completed : least;
+    }
+    comm->peers_done = least;
+}
+
 /* Whether all ranks have left the operation that used this op slot before. */
 static bool op_slot_free(weft_comm *comm, const wefti_op *op)
 {
@@ -182,18 +197,8 @@ static bool op_slot_free(weft_comm *comm, const wefti_op *op)
     if (comm->peers_done >= op->number - WEFTI_OP_SLOTS) {
         return true;
     }
-    uint64_t least = UINT64_MAX;
-    if (comm->fabric.net) {
-        least = wefti_rounds_get_completed(&comm->fabric);
-    }
-    for (int peer = 0; !comm->fabric.net && peer < comm->nranks; peer++) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        uint64_t completed = atomic_load(&page->completed);
-        least = completed < least ? completed : least;
-    }
-    comm->peers_done = least;
-    return least >= op->number - WEFTI_OP_SLOTS;
+    wefti_op_look_completed(comm);
+    return comm->peers_done >= op->number - WEFTI_OP_SLOTS;
 }
 
 /*

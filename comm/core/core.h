@@ -349,11 +349,13 @@ struct weft_comm {
     wefti_request *_Atomic inbox;
     wefti_collective *posted, **posted_end; /* those without a number yet */
     wefti_op ops[WEFTI_OP_SLOTS];
-    void *op_arrays;        /* what the ops' pointers point into */
-    uint32_t active;        /* bit set of ops not FREE */
-    uint32_t urgent;        /* of those, the ones that compute waits for soon */
-    int64_t budget_bytes;   /* that may still move in this turn */
-    uint32_t staging_used;  /* bit set */
+    void *op_arrays;       /* what the ops' pointers point into */
+    uint32_t active;       /* bit set of ops not FREE */
+    uint32_t urgent;       /* of those, the ones that compute waits for soon */
+    int64_t budget_bytes;  /* that may still move in this turn */
+    uint32_t staging_used; /* bit set */
+    /* The last operation that used each area: comm/steps/payload.c. */
+    uint64_t area_users[WEFTI_OP_SLOTS];
     const wefti_op *wanted; /* the first posted waits for this op slot */
     int slots_max;
     unsigned char *arena; /* scratch and bounces of all lists */

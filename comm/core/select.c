@@ -2,8 +2,9 @@
 /*
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). All else takes
- * the pattern that costs least, by what it counts on each level and the
+ * Small payloads ride in the entries (one cache-line exchange). All else, and
+ * with it payloads that may lie beside the entries, takes the pattern that
+ * costs least, by what it counts on each level and the
  * rates of the scope; where two cost the same, the first of the table. Patterns
  * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
@@ -33,7 +34,8 @@ size_t wefti_oneshot_bytes(int nranks, const weft_op *op,
                                                                    : bytes;
 }
 
-static bool fits_oneshot(int nranks, const weft_op *op, const wefti_role *role)
+/* Whether the payloads are for the entries. */
+static bool fits_entries(int nranks, const weft_op *op, const wefti_role *role)
 {
     if (role->shape->stepwise) {
         return false;
@@ -70,6 +72,22 @@ static size_t chunk_bytes(const wefti_tuning *tuning, int nranks,
         bytes = share;
     }
     return bytes < 64 ? 64 : bytes;
+}
+
+/*
+ * Whether oneshot can carry it out at all: among ranks that share memory,
+ * payloads may lie beside the entries. All that is read is to fit a bounce, and
+ * what gates cut is to move in its chunks.
+ */
+static bool fits_oneshot(const wefti_scope *scope, const weft_op *op,
+                         const wefti_role *role)
+{
+    const size_t bytes = wefti_oneshot_bytes(scope->nranks, op, role);
+    return fits_entries(scope->nranks, op, role) ||
+           (!role->shape->stepwise && !scope->grouping && !scope->apart &&
+            !wefti_op_is_cut(op) && bytes <= WEFTI_AREA_BYTES &&
+            bytes * (size_t)scope->nranks <=
+                chunk_bytes(scope->tuning, scope->nranks, NULL));
 }
 
 size_t wefti_select_bounce_bytes(const wefti_tuning *tuning, int nranks,
@@ -193,16 +211,16 @@ static bool has_cost(const weft_op *op, const wefti_pattern *pattern)
     return pattern->cost && !wefti_shape_get(op->collective)->varied;
 }
 
-/* The cheapest with steps that is allowed and can; NULL: none can. */
+/* The cheapest that is allowed and can; NULL: none can. shot: oneshot can. */
 static const wefti_pattern *pick(const wefti_scope *scope, const weft_op *op,
-                                 wefti_algorithms allowed)
+                                 wefti_algorithms allowed, bool shot)
 {
     wefti_problem problem = problem_of(scope, op);
     const wefti_pattern *best = NULL;
     double least_ns = 0;
     for (int i = 0; wefti_patterns[i]; i++) {
         const wefti_pattern *pattern = wefti_patterns[i];
-        if (pattern->in_entries || !is_allowed(allowed, i) ||
+        if ((pattern->in_entries && !shot) || !is_allowed(allowed, i) ||
             !pattern->supports(&problem)) {
             continue;
         }
@@ -221,7 +239,9 @@ double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
 {
     wefti_problem problem = problem_of(scope, op);
     const wefti_pattern *pattern = wefti_patterns[bit];
-    return has_cost(op, pattern) && pattern->supports(&problem)
+    wefti_role role = wefti_role_of(op->collective, op->dtype, op->root, 0);
+    bool fits = !pattern->in_entries || fits_oneshot(scope, op, &role);
+    return fits && has_cost(op, pattern) && pattern->supports(&problem)
                ? cost_ns(scope, op, pattern, 1)
                : (double)NAN;
 }
@@ -233,10 +253,11 @@ wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
     wefti_algorithms allowed = allowed_of(scope, op);
     const int oneshot = wefti_algorithm_bit(&wefti_pattern_oneshot);
     bool may = is_allowed(allowed, oneshot) || op->count == 0;
-    if (may && fits_oneshot(scope->nranks, op, role)) {
+    if (may && fits_entries(scope->nranks, op, role)) {
         choice.pattern = &wefti_pattern_oneshot;
     } else {
-        choice.pattern = pick(scope, op, allowed);
+        choice.pattern =
+            pick(scope, op, allowed, may && fits_oneshot(scope, op, role));
         choice.refused = allowed && !choice.pattern;
     }
     if (choice.pattern) { /* else refused, or a barrier: nothing to move */
@@ -254,7 +275,7 @@ weft_status wefti_select_refuse(const wefti_scope *scope, const weft_op *op,
     char asked[WEFTI_ALGORITHMS_ROOM], able[WEFTI_ALGORITHMS_ROOM];
     wefti_problem problem = problem_of(scope, op);
     wefti_algorithms set = wefti_algorithms_supporting(&problem);
-    if (!fits_oneshot(scope->nranks, op, role)) {
+    if (!fits_oneshot(scope, op, role)) {
         set &= (wefti_algorithms) ~(
             1U << wefti_algorithm_bit(&wefti_pattern_oneshot));
     }
@@ -329,8 +350,7 @@ const char *wefti_select_why(const wefti_scope *scope, const weft_op *op)
         return why_allowed(allowed);
     }
     if (choice.pattern == &wefti_pattern_oneshot) {
-        return "it fits into the entries by which ranks meet: no second "
-               "message";
+        return "little enough to be there when ranks meet: no second message";
     }
     return why_pattern(scope, op, choice.pattern, role.shape->reduces);
 }

@@ -21,6 +21,7 @@
  *             messages  [op slot][channel][DEPTH] what it has sent to peer
  *             marks     [area][mark] how far its streams are, for peer's
  *   then    staging     [OP_SLOTS] staged payload, one buffer per operation
+ *           areas       [OP_SLOTS] payloads that no entry holds
  *           p2p_staging [peer of the domain][channel] staged payload of
  *                       point-to-point operations
  *   or, in a mirror
@@ -59,8 +60,9 @@ enum {
     WEFTI_DEPTH = 16,         /* messages per slot not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
-    WEFTI_P2P_SLOTS = 4,        /* to a peer of the domain */
-    WEFTI_P2P_REMOTE_SLOTS = 8, /* to another, whose word takes longer */
+    WEFTI_AREA_BYTES = 64 << 10, /* one payload that no entry holds */
+    WEFTI_P2P_SLOTS = 4,         /* to a peer of the domain */
+    WEFTI_P2P_REMOTE_SLOTS = 8,  /* to another, whose word takes longer */
     WEFTI_P2P_SLOT_BYTES = 64 << 10,
     /* What is staged for one peer, in areas: queue 0 and one-sided memory (its
      * second channel), and then the other queues. */
@@ -95,7 +97,7 @@ static inline int wefti_p2p_area(int op_slot, int channel)
  *
  * number   wefti_oneshot_announce -> wefti_op_check_peer: the words beside it,
  *          the payload and the counts. The way back is page.completed.
- * met      of a barrier: comm/steps/meeting.c
+ * met      of a barrier: comm/steps/meeting.c; else comm/steps/payload.c
  */
 typedef struct wefti_entry {
     _Alignas(64) _Atomic uint64_t number;
@@ -103,14 +105,21 @@ typedef struct wefti_entry {
     _Atomic uint64_t kind;
     _Atomic uint64_t cut;
     _Atomic int64_t stamp_ns;  /* when its payload may be read */
-    _Atomic uint64_t met;      /* number, once all ranks have entered */
-    unsigned char payload[16]; /* and on behind the struct */
+    _Atomic uint64_t met;      /* number: of a barrier once all ranks have
+                                  entered, else once the rank has read all */
+    unsigned char payload[16]; /* all of it, or else it lies behind the struct,
+                                  where lines begin */
 } wefti_entry;
 
-enum {
-    WEFTI_PAYLOAD_BYTES =
-        WEFTI_ENTRY_BYTES - (int)offsetof(wefti_entry, payload)
-};
+enum { WEFTI_PAYLOAD_BYTES = WEFTI_ENTRY_BYTES - (int)sizeof(wefti_entry) };
+
+/* Where an entry has a payload of so many bytes. */
+static inline unsigned char *wefti_entry_payload(wefti_entry *entry,
+                                                 size_t bytes)
+{
+    return bytes <= sizeof(entry->payload) ? entry->payload
+                                           : (unsigned char *)(entry + 1);
+}
 
 /* Where a message's bytes lie until it is released. */
 typedef enum wefti_bytes_place {
@@ -340,7 +349,7 @@ typedef struct wefti_layout {
     size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
-    size_t entries, pairs, staging, p2p_staging, entered, arrivals;
+    size_t entries, pairs, staging, areas, p2p_staging, entered, arrivals;
     size_t pair_bytes, counts, messages, marks;
 } wefti_layout;
 

@@ -152,13 +152,14 @@ void wefti_remote_tell_entry(wefti_fabric *fabric, int peer, uint64_t number,
     if (!wefti_fabric_is_remote(fabric, peer)) {
         return;
     }
-    const wefti_entry *entry =
+    wefti_entry *entry =
         wefti_shared_get_entry(&fabric->shared, fabric->rank, number);
     wefti_wire wire = begin(fabric, WEFTI_WIRE_ENTRY);
     pack_entry(entry, number, &wire);
     wire.words[5] = part_elems;
     fabric->net->sent_bytes += payload_bytes;
-    const wefti_net_load load = {entry->payload, payload_bytes, urgent};
+    const wefti_net_load load = {wefti_entry_payload(entry, payload_bytes),
+                                 payload_bytes, urgent};
     tell(fabric, peer, &wire, &load);
 }
 

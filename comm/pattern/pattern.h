@@ -117,8 +117,8 @@ typedef struct wefti_cost wefti_cost;
  * wefti_pattern - one algorithm for some collectives.
  *
  * in_entries   payload rides in the entries by which ranks meet, up to
- *              WEFTI_ENTRIES_BYTES of each rank; there are no steps, and the
- *              calls about them are NULL.
+ *              WEFTI_ENTRIES_BYTES of each rank, or beside them; there are no
+ *              steps, and the calls about them are NULL.
  * rewrites     in place, elements that were sent may be written before all
  *              have read them: their SEND must have copied them.
  * supports     whether it can do this problem.

@@ -170,6 +170,21 @@ static void empty_arrived(const wefti_op *op)
     }
 }
 
+void wefti_op_look_completed(weft_comm *comm)
+{
+    uint64_t least = UINT64_MAX;
+    if (comm->fabric.net) {
+        least = wefti_rounds_get_completed(&comm->fabric);
+    }
+    for (int peer = 0; !comm->fabric.net && peer < comm->nranks; peer++) {
+        wefti_rank_page *page =
+            wefti_shared_get_page(&comm->fabric.shared, peer);
+        uint64_t completed = atomic_load(&page->completed);
+        least = completed < least ? completed : least;
+    }
+    comm->peers_done = least;
+}
+
 /* Whether all ranks have left the operation that used this op slot before. */
 static bool op_slot_free(weft_comm *comm, const wefti_op *op)
 {
@@ -182,18 +197,8 @@ static bool op_slot_free(weft_comm *comm, const wefti_op *op)
     if (comm->peers_done >= op->number - WEFTI_OP_SLOTS) {
         return true;
     }
-    uint64_t least = UINT64_MAX;
-    if (comm->fabric.net) {
-        least = wefti_rounds_get_completed(&comm->fabric);
-    }
-    for (int peer = 0; !comm->fabric.net && peer < comm->nranks; peer++) {
-        wefti_rank_page *page =
-            wefti_shared_get_page(&comm->fabric.shared, peer);
-        uint64_t completed = atomic_load(&page->completed);
-        least = completed < least ? completed : least;
-    }
-    comm->peers_done = least;
-    return least >= op->number - WEFTI_OP_SLOTS;
+    wefti_op_look_completed(comm);
+    return comm->peers_done >= op->number - WEFTI_OP_SLOTS;
 }
 
 /*
@@ -238,6 +243,18 @@ static void open_staging(weft_comm *comm, wefti_op *op)
     comm->staging_used |= 1u << op->staging;
 }
 
+/* Nothing of it is staged, so messages take no room: readers learn of many at
+ * once, and wait for none while the sender copies. */
+static void announce_many(const weft_comm *comm, wefti_op *op)
+{
+    for (int channel = 0; channel < WEFTI_CHANNELS; channel++) {
+        if (op->slots[channel]) {
+            op->slots[channel] =
+                comm->slots_max < WEFTI_DEPTH ? comm->slots_max : WEFTI_DEPTH;
+        }
+    }
+}
+
 static void enter(weft_comm *comm, wefti_op *op)
 {
     op->state = WEFTI_OP_RUNNING;
@@ -261,6 +278,9 @@ static void enter(weft_comm *comm, wefti_op *op)
     wefti_step_lists_start(op);
     open_staging(comm, op);
     op->unstaged = wefti_unstaged_choose(comm, op);
+    if (op->unstaged == WEFTI_PLACE_PROCESS && !op->role.shape->reduces) {
+        announce_many(comm, op);
+    }
     if (!op->desc.ready) {
         wefti_op_piece_open(op);
     }

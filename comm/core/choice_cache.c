@@ -49,8 +49,8 @@ static uint64_t pack_request(const wefti_scope *scope, const weft_op *op,
                              const wefti_role *role)
 {
     bool usual = !scope->rates || scope->rates == &wefti_rates_usual;
-    return UINT64_C(1) << 63 | (uint64_t)usual << 50 |
-           (uint64_t)(op->root != 0) << 49 |
+    return UINT64_C(1) << 63 | (uint64_t)(op->deferred_counts != NULL) << 51 |
+           (uint64_t)usual << 50 | (uint64_t)(op->root != 0) << 49 |
            (uint64_t)role->shape->stepwise << 48 |
            (uint64_t)(uint16_t)op->redop << 32 |
            (uint64_t)scope->tuning->allowed[op->collective] << 16 |

@@ -35,6 +35,7 @@ typedef enum property {
     ROOT,
     STEPWISE,
     RATES,
+    DEFERRED,
     ALLOWED,
     PROPERTY_COUNT
 } property;
@@ -111,6 +112,9 @@ static void change(walk *w, property what)
         break;
     case RATES:
         w->scope.rates = draw(w, 2) ? &slow : NULL;
+        break;
+    case DEFERRED:
+        w->op.deferred_counts = draw(w, 2) ? counts : NULL;
         break;
     default:
         w->tuning.allowed[w->op.collective] =

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "comm/fabric/shared.h"
+#include "comm/pattern/relay.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/reduce.h"
 
@@ -135,15 +136,18 @@ static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
                            .grouping = scope->grouping,
                            .apart = scope->apart,
                            .flat = wefti_select_is_flat(scope->tuning, op),
-                           .deferred = op->deferred_counts != NULL};
+                           .deferred = op->deferred_counts != NULL,
+                           .gated = op->gate_elems == WEFT_GATE_PER_RANK};
 }
 
 /* In chunks of the pattern's. */
 static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
                              const wefti_pattern *pattern)
 {
+    /* With counts, two_hop stages what goes straight as if there were none. */
     bool levels = pattern == &wefti_pattern_hierarchical ||
-                  pattern == &wefti_pattern_two_hop;
+                  (pattern == &wefti_pattern_two_hop &&
+                   op->collective == WEFT_COLLECTIVE_ALLTOALL);
     return chunk_elems(chunk_bytes(scope->tuning, scope->nranks,
                                    levels ? scope->grouping : NULL),
                        op->dtype);
@@ -185,6 +189,48 @@ static double weighed_ns(const wefti_scope *scope, const weft_op *op,
     }
     return network ? 1.1 * cost_ns(scope, op, pattern, 1.5)
                    : 3 * cost_ns(scope, op, pattern, 1);
+}
+
+/*
+ * Up to how many elements a part of an all-to-all with counts is to go by two
+ * hops; 0: none is. It is what no rank need know of others: as many as where
+ * two hops cost less than one if all parts are as long.
+ */
+static size_t find_relay_elems(const wefti_scope *scope, const weft_op *op,
+                               bool asked)
+{
+    weft_op even = *op;
+    size_t most = chunk_elems_of(scope, op, &wefti_pattern_two_hop) / 2;
+    size_t low = 0, high;
+    most = most < WEFTI_RELAY_ELEMS ? most : WEFTI_RELAY_ELEMS;
+    if (asked) {
+        return most;
+    }
+    even.collective = WEFT_COLLECTIVE_ALLTOALL;
+    for (high = most + 1; high - low > 1;) {
+        even.count = low + (high - low) / 2;
+        if (weighed_ns(scope, &even, &wefti_pattern_two_hop) <
+            cost_ns(scope, &even, &wefti_pattern_pairwise, 1)) {
+            low = even.count;
+        } else {
+            high = even.count;
+        }
+    }
+    return low;
+}
+
+/* The same, where two_hop can carry it out and may. */
+static size_t relay_elems_of(const wefti_scope *scope, const weft_op *op,
+                             wefti_algorithms allowed)
+{
+    const int bit = wefti_algorithm_bit(&wefti_pattern_two_hop);
+    wefti_problem problem = problem_of(scope, op);
+    return op->collective == WEFT_COLLECTIVE_ALLTOALLV &&
+                   is_allowed(allowed, bit) &&
+                   wefti_pattern_two_hop.supports(&problem)
+               ? find_relay_elems(scope, op,
+                                  allowed == (wefti_algorithms)(1U << bit))
+               : 0;
 }
 
 /* In v forms no rank knows how much the others move: the first will do. */
@@ -236,7 +282,9 @@ wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
     if (may && fits_oneshot(scope->nranks, op, role)) {
         choice.pattern = &wefti_pattern_oneshot;
     } else {
-        choice.pattern = pick(scope, op, allowed);
+        choice.relay_elems = relay_elems_of(scope, op, allowed);
+        choice.pattern = choice.relay_elems ? &wefti_pattern_two_hop
+                                            : pick(scope, op, allowed);
         choice.refused = allowed && !choice.pattern;
     }
     if (choice.pattern) { /* else refused, or a barrier: nothing to move */
@@ -297,8 +345,11 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                "crosses alone";
     }
     if (pattern == &wefti_pattern_two_hop) {
-        return "parts are small: a host's for a rank elsewhere travel in "
-               "one message";
+        return op->collective == WEFT_COLLECTIVE_ALLTOALLV
+                   ? "a host's small parts for a rank elsewhere travel in one "
+                     "message"
+                   : "parts are small: a host's for a rank elsewhere travel in "
+                     "one message";
     }
     if (pattern == &wefti_pattern_exchange) {
         return "one hop: all read all of so little sooner than a second hop "

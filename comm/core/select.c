@@ -2,8 +2,9 @@
 /*
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). All else takes
- * the pattern that costs least, by what it counts on each level and the
+ * Small payloads ride in the entries (one cache-line exchange), unless these
+ * fill a link between hosts for longer than another takes. All else takes the
+ * pattern that costs least, by what it counts on each level and the
  * rates of the scope; where two cost the same, the first of the table. Patterns
  * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
@@ -272,6 +273,26 @@ double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
                : (double)NAN;
 }
 
+/*
+ * Whether oneshot's bytes alone take longer than all of the pattern: every rank
+ * sends its payload to every rank of other hosts, through a link that its host
+ * shares. A root sends, or gets, alone.
+ */
+static bool fills_link(const wefti_scope *scope, const weft_op *op,
+                       const wefti_role *role, const wefti_pattern *pattern)
+{
+    const wefti_rates *rates = scope->rates ? scope->rates : &wefti_rates_usual;
+    const double ranks = scope->nranks;
+    const double hosts = scope->grouping ? scope->grouping->host_count
+                         : scope->apart  ? ranks
+                                         : 1;
+    const double locals = ranks / hosts, remotes = ranks - locals;
+    const double bytes = (double)wefti_oneshot_bytes(scope->nranks, op, role) *
+                         remotes * (role->shape->rooted ? 1 : locals);
+    return pattern && has_cost(op, pattern) &&
+           bytes * rates->network_byte_ns > cost_ns(scope, op, pattern, 1);
+}
+
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role)
 {
@@ -280,7 +301,10 @@ wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
     const int oneshot = wefti_algorithm_bit(&wefti_pattern_oneshot);
     bool may = is_allowed(allowed, oneshot) || op->count == 0;
     if (may && fits_oneshot(scope->nranks, op, role)) {
-        choice.pattern = &wefti_pattern_oneshot;
+        const wefti_pattern *steps =
+            op->count ? pick(scope, op, allowed) : NULL;
+        choice.pattern =
+            fills_link(scope, op, role, steps) ? steps : &wefti_pattern_oneshot;
     } else {
         choice.relay_elems = relay_elems_of(scope, op, allowed);
         choice.pattern = choice.relay_elems ? &wefti_pattern_two_hop

@@ -389,6 +389,41 @@ static void test_choice_of_small_parts_by_cost(void **state)
     free(grouping);
 }
 
+static const char *name_of(const wefti_scope *scope, weft_collective collective,
+                           size_t count)
+{
+    weft_op op = {
+        .collective = collective, .dtype = WEFT_DTYPE_F32, .count = count};
+    wefti_role role = wefti_role_of(collective, op.dtype, 0, 0);
+    wefti_choice choice = wefti_select(scope, &op, &role);
+    return wefti_choice_text(&choice);
+}
+
+/* Announcements carry payload while the link has room for all of them. */
+static void test_choice_small_ones_not_to_fill_the_link(void **state)
+{
+    static const wefti_tuning tuning;
+    const wefti_net_figures gigabit = {31000, 4000, 8200};
+    const wefti_known_rates known =
+        wefti_known_rates_of(WEFTI_RATES_MEASURED, &gigabit);
+    wefti_grouping *grouping = make_hosts(2, 2);
+    wefti_scope scope = {.tuning = &tuning, .nranks = 4, .grouping = grouping};
+    (void)state;
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 1024),
+                        "oneshot");
+    scope.rates = &known.rates;
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 256),
+                        "oneshot");
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_ALLREDUCE, 1024),
+                        "hierarchical");
+    assert_string_equal(name_of(&scope, WEFT_COLLECTIVE_BROADCAST, 1024),
+                        "oneshot"); /* of one rank alone */
+    free(grouping);
+    expect(2, 8, WEFT_COLLECTIVE_ALLREDUCE, 8, "oneshot");
+    expect(2, 8, WEFT_COLLECTIVE_ALLREDUCE, 2 << 10, "hierarchical");
+    expect(1, 8, WEFT_COLLECTIVE_ALLREDUCE, 4 << 10, "oneshot");
+}
+
 /* Sums along one tree, two hosts of two ranks: as was measured on an emulated
  * link of 1 Gbit/s, and as the usual rates have it. */
 static void test_choice_follows_the_rates(void **state)
@@ -513,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_choice_alltoall_small_parts_in_two_hops),
         cmocka_unit_test(test_choice_of_v_forms_same_for_any_count),
         cmocka_unit_test(test_choice_of_small_parts_by_cost),
+        cmocka_unit_test(test_choice_small_ones_not_to_fill_the_link),
         cmocka_unit_test(test_choice_follows_the_rates),
         cmocka_unit_test(test_choice_follows_the_ranks_of_a_core),
         cmocka_unit_test(test_figures_have_two_digits),

@@ -11,7 +11,10 @@
 
 #include "base/check.h"
 
-enum { UNIT_ELEMS = 16 };
+enum {
+    UNIT_ELEMS = 16,
+    ONE_SHARE = 32 /* of a chunk: 4 KiB of 128 */
+};
 
 /* Cuts count elements into the same number of nearly equal blocks for each of
  * `parts` owners; none is empty. */
@@ -61,6 +64,13 @@ static size_t count_owners(const wefti_blocks *v)
                : (size_t)wefti_grouping_ranks(v->grouping, v->owning);
 }
 
+bool wefti_blocks_are_one(const wefti_problem *problem)
+{
+    return problem->collective == WEFT_COLLECTIVE_ALLREDUCE &&
+           problem->grouping->host_count == 2 &&
+           problem->count <= problem->chunk_elems / ONE_SHARE;
+}
+
 wefti_blocks wefti_blocks_of(const wefti_problem *problem)
 {
     const wefti_grouping *grouping = problem->grouping;
@@ -88,7 +98,8 @@ wefti_blocks wefti_blocks_of(const wefti_problem *problem)
                    wefti_grouping_ranks(grouping, 0);
     }
     bool dealt = problem->collective == WEFT_COLLECTIVE_ALLREDUCE;
-    if (!cut(&v, problem->count, dealt ? count_owners(&v) : 1)) {
+    if (wefti_blocks_are_one(problem) ||
+        !cut(&v, problem->count, dealt ? count_owners(&v) : 1)) {
         v.sole = 0; /* too few for each rank to own some */
         cut(&v, problem->count, 1);
     }

@@ -59,6 +59,10 @@ typedef enum wefti_block_list {
     WEFTI_BLOCKS_OTHERS   /* the rest: another rank of this host is the agent */
 } wefti_block_list;
 
+/* Whether all is one block: so little that a second pair of agents costs more
+ * than it saves, where one pair keeps both links as busy as all. */
+bool wefti_blocks_are_one(const wefti_problem *problem);
+
 /* Of a problem with a grouping. */
 wefti_blocks wefti_blocks_of(const wefti_problem *problem);
 

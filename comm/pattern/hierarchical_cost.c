@@ -4,6 +4,7 @@
  * IN, REMOTE and the first half of OWN are sums; the other half, PASS and TAKE
  * results.
  */
+#include "comm/pattern/blocks.h"
 #include "comm/pattern/cost.h"
 #include "comm/pattern/shape.h"
 
@@ -22,7 +23,8 @@ static shares shares_of(const wefti_problem *problem, const wefti_sizes *sizes)
     if (own.twin) {
         own.owners = sizes->locals;
     }
-    if (shape->rooted || (all && (double)problem->count < own.owners)) {
+    if (shape->rooted || wefti_blocks_are_one(problem) ||
+        (all && (double)problem->count < own.owners)) {
         own.owners = 1;
     }
     own.handled = own.owners / sizes->locals;

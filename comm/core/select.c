@@ -2,9 +2,10 @@
 /*
  * comm/core/select.c - the choice of algorithm and chunk, from sizes and ranks.
  *
- * Small payloads ride in the entries (one cache-line exchange). All else, and
- * with it payloads that may lie beside the entries, takes the pattern that
- * costs least, by what it counts on each level and the
+ * Small payloads ride in the entries (one cache-line exchange), unless these
+ * fill a link between hosts for longer than another takes. All else, and with
+ * it payloads that may lie beside the entries, takes the pattern that costs
+ * least, by what it counts on each level and the
  * rates of the scope; where two cost the same, the first of the table. Patterns
  * have up to 2 (n - 1) chunks staged, so chunks shrink as ranks grow.
  */
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "comm/fabric/shared.h"
+#include "comm/pattern/relay.h"
 #include "comm/pattern/shape.h"
 #include "kernels/wire/reduce.h"
 
@@ -153,15 +155,18 @@ static wefti_problem problem_of(const wefti_scope *scope, const weft_op *op)
                            .grouping = scope->grouping,
                            .apart = scope->apart,
                            .flat = wefti_select_is_flat(scope->tuning, op),
-                           .deferred = op->deferred_counts != NULL};
+                           .deferred = op->deferred_counts != NULL,
+                           .gated = op->gate_elems == WEFT_GATE_PER_RANK};
 }
 
 /* In chunks of the pattern's. */
 static size_t chunk_elems_of(const wefti_scope *scope, const weft_op *op,
                              const wefti_pattern *pattern)
 {
+    /* With counts, two_hop stages what goes straight as if there were none. */
     bool levels = pattern == &wefti_pattern_hierarchical ||
-                  pattern == &wefti_pattern_two_hop;
+                  (pattern == &wefti_pattern_two_hop &&
+                   op->collective == WEFT_COLLECTIVE_ALLTOALL);
     return chunk_elems(chunk_bytes(scope->tuning, scope->nranks,
                                    levels ? scope->grouping : NULL),
                        op->dtype);
@@ -205,6 +210,48 @@ static double weighed_ns(const wefti_scope *scope, const weft_op *op,
                    : 3 * cost_ns(scope, op, pattern, 1);
 }
 
+/*
+ * Up to how many elements a part of an all-to-all with counts is to go by two
+ * hops; 0: none is. It is what no rank need know of others: as many as where
+ * two hops cost less than one if all parts are as long.
+ */
+static size_t find_relay_elems(const wefti_scope *scope, const weft_op *op,
+                               bool asked)
+{
+    weft_op even = *op;
+    size_t most = chunk_elems_of(scope, op, &wefti_pattern_two_hop) / 2;
+    size_t low = 0, high;
+    most = most < WEFTI_RELAY_ELEMS ? most : WEFTI_RELAY_ELEMS;
+    if (asked) {
+        return most;
+    }
+    even.collective = WEFT_COLLECTIVE_ALLTOALL;
+    for (high = most + 1; high - low > 1;) {
+        even.count = low + (high - low) / 2;
+        if (weighed_ns(scope, &even, &wefti_pattern_two_hop) <
+            cost_ns(scope, &even, &wefti_pattern_pairwise, 1)) {
+            low = even.count;
+        } else {
+            high = even.count;
+        }
+    }
+    return low;
+}
+
+/* The same, where two_hop can carry it out and may. */
+static size_t relay_elems_of(const wefti_scope *scope, const weft_op *op,
+                             wefti_algorithms allowed)
+{
+    const int bit = wefti_algorithm_bit(&wefti_pattern_two_hop);
+    wefti_problem problem = problem_of(scope, op);
+    return op->collective == WEFT_COLLECTIVE_ALLTOALLV &&
+                   is_allowed(allowed, bit) &&
+                   wefti_pattern_two_hop.supports(&problem)
+               ? find_relay_elems(scope, op,
+                                  allowed == (wefti_algorithms)(1U << bit))
+               : 0;
+}
+
 /* In v forms no rank knows how much the others move: the first will do. */
 static bool has_cost(const weft_op *op, const wefti_pattern *pattern)
 {
@@ -246,6 +293,26 @@ double wefti_select_cost_ns(const wefti_scope *scope, const weft_op *op,
                : (double)NAN;
 }
 
+/*
+ * Whether oneshot's bytes alone take longer than all of the pattern: every rank
+ * sends its payload to every rank of other hosts, through a link that its host
+ * shares. A root sends, or gets, alone.
+ */
+static bool fills_link(const wefti_scope *scope, const weft_op *op,
+                       const wefti_role *role, const wefti_pattern *pattern)
+{
+    const wefti_rates *rates = scope->rates ? scope->rates : &wefti_rates_usual;
+    const double ranks = scope->nranks;
+    const double hosts = scope->grouping ? scope->grouping->host_count
+                         : scope->apart  ? ranks
+                                         : 1;
+    const double locals = ranks / hosts, remotes = ranks - locals;
+    const double bytes = (double)wefti_oneshot_bytes(scope->nranks, op, role) *
+                         remotes * (role->shape->rooted ? 1 : locals);
+    return pattern && has_cost(op, pattern) &&
+           bytes * rates->network_byte_ns > cost_ns(scope, op, pattern, 1);
+}
+
 wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
                           const wefti_role *role)
 {
@@ -254,10 +321,15 @@ wefti_choice wefti_select(const wefti_scope *scope, const weft_op *op,
     const int oneshot = wefti_algorithm_bit(&wefti_pattern_oneshot);
     bool may = is_allowed(allowed, oneshot) || op->count == 0;
     if (may && fits_entries(scope->nranks, op, role)) {
-        choice.pattern = &wefti_pattern_oneshot;
-    } else {
+        const wefti_pattern *steps =
+            op->count ? pick(scope, op, allowed, false) : NULL;
         choice.pattern =
-            pick(scope, op, allowed, may && fits_oneshot(scope, op, role));
+            fills_link(scope, op, role, steps) ? steps : &wefti_pattern_oneshot;
+    } else {
+        const bool shot = may && fits_oneshot(scope, op, role);
+        choice.relay_elems = relay_elems_of(scope, op, allowed);
+        choice.pattern = choice.relay_elems ? &wefti_pattern_two_hop
+                                            : pick(scope, op, allowed, shot);
         choice.refused = allowed && !choice.pattern;
     }
     if (choice.pattern) { /* else refused, or a barrier: nothing to move */
@@ -318,8 +390,11 @@ static const char *why_pattern(const wefti_scope *scope, const weft_op *op,
                "crosses alone";
     }
     if (pattern == &wefti_pattern_two_hop) {
-        return "parts are small: a host's for a rank elsewhere travel in "
-               "one message";
+        return op->collective == WEFT_COLLECTIVE_ALLTOALLV
+                   ? "a host's small parts for a rank elsewhere travel in one "
+                     "message"
+                   : "parts are small: a host's for a rank elsewhere travel in "
+                     "one message";
     }
     if (pattern == &wefti_pattern_exchange) {
         return "one hop: all read all of so little sooner than a second hop "

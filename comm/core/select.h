@@ -15,13 +15,14 @@
 
 /*
  * pattern   NULL: another route as a whole, or refused.
+ * relay_elems  the problem's, where two_hop has counts
  * digest    for the signature: of the algorithm or of the route.
  * route     a wefti_route_kind: what carries it out
  * refused   none of the algorithms that WEFT_ALGO allows can carry it out.
  */
 typedef struct wefti_choice {
     const wefti_pattern *pattern;
-    size_t chunk_elems;
+    size_t chunk_elems, relay_elems;
     uint8_t digest;
     uint8_t route;
     bool refused;

@@ -44,6 +44,7 @@
 
 #include "base/doorbell.h"
 #include "comm/fabric/signature.h"
+#include "comm/oob/limits.h"
 #include "comm/pattern/pattern.h"
 #include "comm/pattern/stream_work.h"
 #include "weft/p2p.h"
@@ -186,12 +187,11 @@ enum {
     WEFTI_SHRINK_AGREED = 1,
     WEFTI_SHRINK_AGAIN = 2,  /* somebody was lost meanwhile */
     WEFTI_SHRINK_FAILED = 3, /* + the rank that could not build */
-    WEFTI_SHRINK_RANKS_MOST = 1024
 };
 
 /* What a rank proposes in a round: written before its swap of decided. */
 typedef struct wefti_proposal {
-    uint64_t alive[WEFTI_SHRINK_RANKS_MOST / 64];
+    uint64_t alive[WEFTI_JOB_RANKS_MOST / 64];
 } wefti_proposal;
 
 /*
@@ -218,7 +218,7 @@ typedef enum wefti_rank_outcome {
 } wefti_rank_outcome;
 
 enum {
-    WEFTI_VOTE_WORDS = WEFTI_SHRINK_RANKS_MOST / 64,
+    WEFTI_VOTE_WORDS = WEFTI_JOB_RANKS_MOST / 64,
     WEFTI_BALLOT_QUESTIONS = 2, /* of a round: who is left; have all built */
     WEFTI_BALLOT_TURNS = 2      /* what a domain says first, and in its turn */
 };
@@ -254,7 +254,7 @@ typedef struct wefti_shared_header {
     wefti_shrink_round shrink[WEFTI_SHRINK_ROUNDS];
     /* Of all ranks of the job, wefti_rank_outcome; used in the world's header.
      */
-    _Atomic uint8_t outcomes[WEFTI_SHRINK_RANKS_MOST];
+    _Atomic uint8_t outcomes[WEFTI_JOB_RANKS_MOST];
     /* Where the next split's memory starts; used in the world's header. */
     _Atomic uint64_t next_offset;
     _Atomic uint32_t gone;     /* ranks that have destroyed it */

@@ -44,7 +44,7 @@ static const kind_row kinds[WEFTI_OOB_KIND_END] = {
                           VERDICT_REST_BYTES + WEFTI_OOB_TEXT_MOST, true},
     [WEFTI_OOB_WELCOME] = {WELCOME_REST_BYTES + WELCOME_RANK_BYTES,
                            WELCOME_REST_BYTES +
-                               WELCOME_RANK_BYTES *WEFTI_BOOTSTRAP_RANKS_MOST,
+                               WELCOME_RANK_BYTES *WEFTI_JOB_RANKS_MOST,
                            true},
     [WEFTI_OOB_CLAIM] = {CLAIM_BYTES, CLAIM_BYTES, false},
     [WEFTI_OOB_HANDED] = {CLAIM_BYTES, CLAIM_BYTES, false},
@@ -58,7 +58,7 @@ static const kind_row kinds[WEFTI_OOB_KIND_END] = {
 };
 
 _Static_assert(WEFTI_OOB_HEADER_BYTES + WELCOME_REST_BYTES +
-                       WELCOME_RANK_BYTES * WEFTI_BOOTSTRAP_RANKS_MOST +
+                       WELCOME_RANK_BYTES * WEFTI_JOB_RANKS_MOST +
                        WEFTI_OOB_MAC_BYTES <=
                    WEFTI_OOB_FRAME_MOST,
                "a welcome must fit");
@@ -174,7 +174,7 @@ static bool leads(const uint16_t *leaders, uint32_t i)
 static void write_welcome(wefti_oob_writer *writer,
                           const wefti_oob_message_welcome *welcome)
 {
-    WEFTI_ASSERT(welcome->nranks <= WEFTI_BOOTSTRAP_RANKS_MOST);
+    WEFTI_ASSERT(welcome->nranks <= WEFTI_JOB_RANKS_MOST);
     wefti_oob_writer_number(writer, welcome->nranks, 4);
     for (uint32_t i = 0; i < welcome->nranks; i++) {
         wefti_oob_writer_number(writer, welcome->pids[i], 4);
@@ -191,7 +191,7 @@ static bool read_welcome(wefti_oob_reader *reader,
                          wefti_oob_message_welcome *welcome)
 {
     welcome->nranks = wefti_oob_reader_number(reader, 4);
-    if (welcome->nranks < 1 || welcome->nranks > WEFTI_BOOTSTRAP_RANKS_MOST) {
+    if (welcome->nranks < 1 || welcome->nranks > WEFTI_JOB_RANKS_MOST) {
         return false;
     }
     for (uint32_t i = 0; i < welcome->nranks; i++) {
@@ -221,7 +221,7 @@ static bool read_claim(wefti_oob_reader *reader, wefti_oob_message_claim *claim)
 {
     claim->rank = wefti_oob_reader_number(reader, 4);
     wefti_oob_reader_bytes(reader, claim->token, sizeof(claim->token));
-    return claim->rank < WEFTI_BOOTSTRAP_RANKS_MOST;
+    return claim->rank < WEFTI_JOB_RANKS_MOST;
 }
 
 static bool printable(char character)
@@ -270,7 +270,7 @@ static bool read_report(wefti_oob_reader *reader,
     report->subject = wefti_oob_reader_number(reader, 4);
     report->error_number = wefti_oob_reader_number(reader, 2);
     if (outcome >= WEFTI_OUTCOME_END ||
-        report->subject >= WEFTI_BOOTSTRAP_RANKS_MOST ||
+        report->subject >= WEFTI_JOB_RANKS_MOST ||
         report->error_number > ERROR_NUMBER_MOST) {
         return false;
     }
@@ -320,7 +320,7 @@ static bool read_info(wefti_oob_reader *reader, wefti_oob_message_info *info)
     info->rank = wefti_oob_reader_number(reader, 4);
     info->used_bytes = wefti_oob_reader_number(reader, 2);
     if (info->round >= WEFTI_INFO_ROUNDS ||
-        info->rank >= WEFTI_BOOTSTRAP_RANKS_MOST ||
+        info->rank >= WEFTI_JOB_RANKS_MOST ||
         info->used_bytes > WEFTI_INFO_BYTES) {
         return false;
     }

@@ -92,11 +92,11 @@ typedef struct wefti_oob_message_join {
 } wefti_oob_message_join;
 
 typedef struct wefti_oob_message_welcome {
-    uint32_t nranks; /* 1 .. WEFTI_BOOTSTRAP_RANKS_MOST */
-    uint32_t pids[WEFTI_BOOTSTRAP_RANKS_MOST];
+    uint32_t nranks; /* 1 .. WEFTI_JOB_RANKS_MOST */
+    uint32_t pids[WEFTI_JOB_RANKS_MOST];
     /* The lowest rank of the same domain, and of the same host. */
-    uint16_t domains[WEFTI_BOOTSTRAP_RANKS_MOST];
-    uint16_t hosts[WEFTI_BOOTSTRAP_RANKS_MOST];
+    uint16_t domains[WEFTI_JOB_RANKS_MOST];
+    uint16_t hosts[WEFTI_JOB_RANKS_MOST];
     unsigned char tuning[WEFTI_TUNING_BYTES];
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES]; /* the leader's */
     unsigned char box[WEFTI_BOX_BYTES]; /* the job key, encrypted */

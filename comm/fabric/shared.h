@@ -185,8 +185,8 @@ typedef struct wefti_shrink_round {
 enum {
     WEFTI_SHRINK_ROUNDS = 8, /* of one communicator, over all calls */
     WEFTI_SHRINK_AGREED = 1,
-    WEFTI_SHRINK_AGAIN = 2,  /* somebody was lost meanwhile */
-    WEFTI_SHRINK_FAILED = 3, /* + the rank that could not build */
+    WEFTI_SHRINK_AGAIN = 2, /* somebody was lost meanwhile */
+    WEFTI_SHRINK_FAILED = 3 /* + the rank that could not build */
 };
 
 /* What a rank proposes in a round: written before its swap of decided. */
@@ -219,6 +219,8 @@ typedef enum wefti_rank_outcome {
 
 enum {
     WEFTI_VOTE_WORDS = WEFTI_JOB_RANKS_MOST / 64,
+    WEFTI_VOTE_WORDS_LEAST = 16, /* the first, and so many bytes of text */
+    WEFTI_VOTE_TEXT_BYTES = 8 * (WEFTI_VOTE_WORDS_LEAST - 1),
     WEFTI_BALLOT_QUESTIONS = 2, /* of a round: who is left; have all built */
     WEFTI_BALLOT_TURNS = 2      /* what a domain says first, and in its turn */
 };
@@ -232,13 +234,21 @@ typedef struct wefti_vote {
 /*
  * A domain's vote, as this domain has it. state goes once, by
  * compare-and-swap, from 0 to one of WEFTI_CELL_*, which publishes the words:
- * all who write them write the same.
+ * all who write them write the same. There are as many words as the
+ * communicator's ranks take.
  */
 typedef struct wefti_ballot_cell {
     _Atomic uint32_t state;
     _Atomic uint64_t number;
-    _Atomic uint64_t words[WEFTI_VOTE_WORDS];
+    _Atomic uint64_t words[];
 } wefti_ballot_cell;
+
+/* Words of a vote that say something, of so many ranks. */
+static inline int wefti_vote_count_words(int nranks)
+{
+    const int words = (nranks + 63) / 64;
+    return words > WEFTI_VOTE_WORDS_LEAST ? words : WEFTI_VOTE_WORDS_LEAST;
+}
 
 enum { WEFTI_CELL_VOTED = 1, WEFTI_CELL_LOST = 2 };
 
@@ -340,6 +350,7 @@ typedef struct wefti_layout {
     size_t region_bytes, mirror_bytes;
     size_t total_bytes;
     size_t cells; /* in the header, behind it: comm/make/ballot.h */
+    size_t cell_bytes;
     size_t entries, pairs, staging, p2p_staging, entered, arrivals;
     size_t pair_bytes, counts, messages, marks;
 } wefti_layout;

@@ -35,7 +35,7 @@ static inline void sample_welcome(wefti_oob_message *message, uint32_t nranks)
 {
     message->kind = WEFTI_OOB_WELCOME;
     message->as.welcome.nranks = nranks;
-    for (uint32_t i = 0; i < nranks; i++) {
+    for (uint32_t i = 0; i < wefti_welcome_count(&message->as.welcome); i++) {
         message->as.welcome.pids[i] = 1000 + i;
         message->as.welcome.domains[i] = (uint16_t)(i % 3 ? i / 3 * 3 : i);
         message->as.welcome.hosts[i] = 0;

@@ -60,13 +60,13 @@ enum {
     WEFTI_DEPTH = 16,         /* messages per slot not yet read */
     WEFTI_ENTRY_BYTES = 4160, /* one entry with its payload */
     WEFTI_STAGING_BYTES = 4 << 20,
-    WEFTI_P2P_SLOTS = 4,        /* to a peer of the domain */
-    WEFTI_P2P_REMOTE_SLOTS = 8, /* to another, whose word takes longer */
+    WEFTI_P2P_SLOTS = 4, /* to a peer of the domain */
+    /* To another, whose word takes longer: as many as can be unread. */
+    WEFTI_P2P_REMOTE_SLOTS = WEFTI_DEPTH,
     WEFTI_P2P_SLOT_BYTES = 64 << 10,
     /* What is staged for one peer, in areas: queue 0 and one-sided memory (its
      * second channel), and then the other queues. */
     WEFTI_P2P_AREAS = 1 + WEFT_P2P_QUEUES,
-    WEFTI_P2P_MEM_AREA = 1,
     WEFTI_P2P_STAGING_BYTES =
         WEFTI_P2P_AREAS * WEFTI_P2P_SLOTS * WEFTI_P2P_SLOT_BYTES
 };

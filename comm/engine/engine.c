@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/engine/engine.c - pushing operations, and the progress thread, which
- * never spins: compute has the core.
+ * comm/engine/engine.c - an engine's life, and pushing its operations.
  */
 #include "comm/engine/engine.h"
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/settings.h"
-#include "base/thread.h"
 #include "comm/control/channel.h"
 #include "comm/control/fault.h"
 #include "comm/core/live.h"
 #include "comm/engine/copies.h"
+#include "comm/engine/driver.h"
 #include "comm/engine/request.h"
-#include "comm/engine/turn.h"
 #include "comm/net/net.h"
 #include "comm/streams/streams.h"
 
-#include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 
 enum {
@@ -51,8 +46,8 @@ weft_status wefti_engine_create(wefti_engine **engine_out)
         return status;
     }
     pthread_mutex_init(&engine->lock, NULL);
-    wefti_doorbell_init(&engine->idle);
-    engine->bell = &engine->idle;
+    wefti_doorbell_init(&engine->own);
+    engine->bell = &engine->own;
     engine->spin_ns = spin_us < 0 ? SPIN_NS : spin_us * 1000;
     engine->users = 1;
     *engine_out = engine;
@@ -74,11 +69,7 @@ void wefti_engine_release(wefti_engine *engine)
     if (users > 0) {
         return;
     }
-    if (engine->thread_started) {
-        atomic_store(&engine->stopping, true);
-        wefti_engine_wake(engine);
-        pthread_join(engine->thread, NULL);
-    }
+    wefti_driver_leave(engine);
     wefti_net_close(engine->net);
     wefti_control_close(engine->control);
     if (engine->hosts) {
@@ -170,88 +161,16 @@ void wefti_engine_unlock(wefti_engine *engine)
     pthread_mutex_unlock(&engine->lock);
 }
 
-/* Announces the sleep, looks once more, and sleeps if there is no news. */
-static void park(wefti_engine *engine, wefti_turn_patience *patience)
-{
-    uint32_t seen = wefti_doorbell_arm(engine->bell);
-    wefti_turn_news news = wefti_turn_push(engine, 1, NULL, NULL);
-    if (!news.moved && !atomic_load(&engine->stopping) &&
-        wefti_turn_arm_net(engine)) {
-        wefti_doorbell_sleep(engine->bell, seen,
-                             wefti_turn_sleep_ns(&news, patience));
-        wefti_thread_work_woken(&engine->work);
-    }
-    wefti_doorbell_disarm(engine->bell, seen);
-}
-
-/* The thread's turn: it looks at devices for a while, and sleeps for the rest.
- */
-static void progress_once(wefti_engine *engine, wefti_turn_patience *patience)
-{
-    wefti_turn_news news = wefti_turn_push(engine, 1, NULL, NULL);
-    if (news.moved) {
-        *patience = (wefti_turn_patience){0, 0, 0};
-        return;
-    }
-    const int64_t now_ns = news.looks ? wefti_clock_ns() : 0;
-    if (news.looks && patience->since_ns == 0) {
-        patience->since_ns = now_ns;
-    }
-    if (news.looks &&
-        now_ns - patience->since_ns < wefti_turn_look_ns(engine)) {
-        sched_yield();
-    } else {
-        park(engine, patience);
-    }
-}
-
-static void *progress(void *argument)
-{
-    wefti_engine *engine = argument;
-    wefti_turn_patience patience = {0, 0, 0};
-    bool drives = false;
-    wefti_thread_work_begin(&engine->work);
-    while (!atomic_load(&engine->stopping)) {
-        if (atomic_load(&engine->pending) == 0) {
-            if (drives) {
-                drives = false;
-                wefti_turn_leave_net(engine);
-            }
-            uint32_t seen = wefti_doorbell_arm(&engine->idle);
-            if (atomic_load(&engine->pending) == 0 &&
-                !atomic_load(&engine->stopping)) {
-                wefti_doorbell_sleep(&engine->idle, seen, 1000000000);
-                wefti_thread_work_woken(&engine->work);
-            }
-            wefti_doorbell_disarm(&engine->idle, seen);
-            continue;
-        }
-        if (!drives) {
-            drives = true;
-            atomic_fetch_add(&engine->drivers, 1);
-        }
-        progress_once(engine, &patience);
-    }
-    return NULL;
-}
-
 weft_status wefti_engine_start(wefti_engine *engine)
 {
-    if (atomic_load_explicit(&engine->thread_started, memory_order_acquire)) {
+    if (atomic_load_explicit(&engine->thread_bell, memory_order_acquire)) {
         return WEFT_OK;
     }
     /* Two communicators may get their first stream at once. */
     pthread_mutex_lock(&engine->lock);
-    if (engine->thread_started) {
-        pthread_mutex_unlock(&engine->lock);
-        return WEFT_OK;
-    }
-    int failure = wefti_thread_start(progress, engine, &engine->thread);
-    engine->thread_started = failure == 0;
+    weft_status status = engine->driver ? WEFT_OK : wefti_driver_join(engine);
     pthread_mutex_unlock(&engine->lock);
-    errno = failure;
-    return failure ? wefti_error_system("progress thread (pthread_create)")
-                   : WEFT_OK;
+    return status;
 }
 
 /*

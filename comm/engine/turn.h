@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * comm/engine/turn.h - one look at an engine's operations, and what is due
- * before a sleep: what the threads that wait in calls and the progress thread
+ * before a sleep: what the threads that wait in calls and the driver's thread
  * have in common.
  */
 #ifndef COMM_ENGINE_TURN_H

@@ -24,3 +24,12 @@ void wefti_engine_woken(void *engine)
     wefti_engine *own = engine;
     wefti_doorbell_ring(own->bell);
 }
+
+void wefti_engine_posted(wefti_engine *engine, bool first)
+{
+    if (first) {
+        ring_thread(engine);
+    } else {
+        wefti_doorbell_ring(engine->bell);
+    }
+}

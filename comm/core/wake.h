@@ -15,6 +15,10 @@ void wefti_engine_wake(wefti_engine *engine);
  * thread need not know. */
 void wefti_engine_woken(void *engine);
 
+/* Something was posted: see that the thread is awake. first: nothing had been
+ * pending before, so that it may sleep without the engine's bell. */
+void wefti_engine_posted(wefti_engine *engine, bool first);
+
 /* Whether a waiting caller may keep a core busy: there is one for each rank. */
 static inline bool wefti_engine_spins(const wefti_engine *engine)
 {

@@ -20,6 +20,7 @@
 #define BASE_DOORBELL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct wefti_doorbell {
@@ -35,6 +36,23 @@ void wefti_doorbell_disarm(wefti_doorbell *bell, uint32_t seen);
 /* Sleeps until rung since arm returned seen, or timeout_ns (> 0) is over. */
 void wefti_doorbell_sleep(wefti_doorbell *bell, uint32_t seen,
                           int64_t timeout_ns);
+
+/* A bell that a sleeper has armed, one of several; what arm returned. */
+typedef struct wefti_doorbell_wait {
+    wefti_doorbell *bell;
+    uint32_t seen;
+} wefti_doorbell_wait;
+
+enum { WEFTI_DOORBELL_WAITS_MOST = 64 };
+
+/* As sleep, until any of them has been rung; count: 1 to WAITS_MOST, more than
+ * 1 only where wefti_doorbell_can_wait_for_any. */
+void wefti_doorbell_sleep_any(const wefti_doorbell_wait *waits, int count,
+                              int64_t timeout_ns);
+
+/* Whether the kernel has futex_waitv (Linux 5.16), and lets this process use
+ * it. */
+bool wefti_doorbell_can_wait_for_any(void);
 
 /* Wakes all sleepers. Works across processes. */
 void wefti_doorbell_wake(wefti_doorbell *bell);

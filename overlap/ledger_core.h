@@ -72,8 +72,8 @@ typedef struct wefti_ledger_slot {
 /* Threads whose work is counted: those of one engine. */
 typedef struct wefti_ledger_engine {
     const struct wefti_engine *engine;
-    size_t comms;       /* of it that are attached */
-    wefti_usage before; /* at the last step's end */
+    size_t comms;              /* of it that are attached */
+    wefti_engine_usage before; /* at the last step's end */
 } wefti_ledger_engine;
 
 struct weft_ledger {

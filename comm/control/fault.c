@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "comm/control/channel.h"
+#include "comm/core/wake.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ static void wake_everybody(weft_comm *comm)
     for (int rank = 0; rank < comm->nranks; rank++) {
         wefti_doorbell_wake(comm->bells[rank]);
     }
-    wefti_doorbell_wake(&comm->engine->idle);
+    wefti_engine_wake(comm->engine);
 }
 
 /* Copies a fault into the page, unless there is one. */

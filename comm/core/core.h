@@ -2,7 +2,7 @@
 /*
  * comm/core/core.h - the objects of comm: engine, communicator, operation.
  *
- *   engine (one per rank) --< communicator --< operation --< list
+ *   engine (one per rank and job) --< communicator --< operation --< list
  *
  * The engine's lock guards everything here but what is marked atomic. The
  * thread that holds it may advance all operations of the rank: the rank's
@@ -231,7 +231,7 @@ typedef struct wefti_shown_wait {
  *
  * pending    raised before the progress thread's bell is rung, loaded by it
  *            between arm and sleep (base/doorbell.h)
- * stopping   wefti_engine_release -> progress, likewise
+ * thread_bell  set once under the lock, with driver: comm/engine/driver.c
  * drivers    whatever takes it to 0 arms the network's watcher; the watcher
  *            loads it under the lock: alone
  * callers    of these, those that wait inside a call; likewise
@@ -239,15 +239,17 @@ typedef struct wefti_shown_wait {
 typedef struct wefti_engine {
     pthread_mutex_t lock;
     wefti_doorbell *bell; /* in shared memory: peers, gates and posts ring it */
-    wefti_doorbell idle;  /* the thread sleeps here while nothing is pending */
-    _Atomic int pending;  /* stream operations not yet done */
-    _Atomic bool stopping;
+    wefti_doorbell own;   /* in its place until there is such memory */
+    /* The thread that drives it, with others of this process; NULL: none yet.
+     * It sleeps at thread_bell too, and only there while nothing is pending. */
+    struct wefti_driver *driver;
+    _Atomic(wefti_doorbell *) thread_bell;
+    bool driven;         /* that thread's: it is one of drivers */
+    int64_t silent_ns;   /* that thread's: comm/engine/turn.h */
+    _Atomic int pending; /* stream operations not yet done */
     _Atomic int drivers; /* with a net: who will look at it again */
     _Atomic int callers;
-    pthread_t thread;
-    _Atomic bool thread_started;
-    wefti_thread_work work; /* the thread's; see comm/make/usage.h */
-    weft_device *host;      /* for gates of communicators without a device */
+    weft_device *host; /* for gates of communicators without a device */
     weft_comm *comms;
     int users;
     int ranks_per_core;     /* as this rank has counted */

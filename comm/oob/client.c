@@ -405,7 +405,13 @@ static weft_status take_part(wefti_client *self, wefti_membership *membership)
             self->limit_ns + VERDICT_GRACE_MS * INT64_C(1000000);
     }
     self->warn_at_ns = INT64_MAX; /* the server warns now */
-    weft_status status = await_as_member(self, WEFTI_OOB_WELCOME);
+    weft_status status = WEFT_OK;
+    for (int left = 1; left > 0 && status == WEFT_OK;) {
+        status = await_as_member(self, WEFTI_OOB_WELCOME);
+        if (status == WEFT_OK) {
+            status = wefti_client_note_members(self, membership, &left);
+        }
+    }
     if (status == WEFT_OK) {
         status = wefti_client_collect(self, membership, &report);
     }

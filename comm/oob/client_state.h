@@ -27,6 +27,7 @@ struct wefti_client {
     wefti_memory_source memory_source; /* if this rank leads its domain */
     unsigned char socket_name[WEFTI_SOCKET_NAME_BYTES];
     bool warned_refused;
+    int welcomed;              /* members that welcomes have listed */
     int round;                 /* of infos */
     wefti_oob_message message; /* the last one received */
 };
@@ -42,8 +43,17 @@ void wefti_client_refuse_part(wefti_oob_message *report, weft_status status);
 bool wefti_client_is_complete(const wefti_oob_message *report);
 
 /*
- * wefti_client_collect - after WELCOME: the memory and the pidfds; what went
- * wrong goes in message.
+ * wefti_client_note_members - of a WELCOME, which is self->message; *left_out
+ * is how many members are still to come.
+ *
+ * Returns     OK | ERR_BOOTSTRAP: the welcome does not fit.
+ */
+WEFT_NODISCARD weft_status wefti_client_note_members(
+    wefti_client *self, wefti_membership *membership, int *left_out);
+
+/*
+ * wefti_client_collect - after the last WELCOME: the memory and the pidfds;
+ * what went wrong goes in message.
  *
  * Returns     OK | ERR_BOOTSTRAP: the welcome does not fit.
  */

@@ -116,6 +116,10 @@ wefti_oob_arrival wefti_oob_connection_next(wefti_oob_connection *connection,
 WEFT_NODISCARD weft_status wefti_oob_connection_post(
     wefti_oob_connection *connection, const wefti_oob_message *message);
 
+/* wefti_oob_connection_queue - as post, and to be sent with flush. */
+WEFT_NODISCARD weft_status wefti_oob_connection_queue(
+    wefti_oob_connection *connection, const wefti_oob_message *message);
+
 /*
  * wefti_oob_connection_pass - message with a descriptor, over a unix socket on
  * which nothing is queued.

@@ -6,8 +6,13 @@
 #ifndef COMM_OOB_LIMITS_H
 #define COMM_OOB_LIMITS_H
 
+/*
+ * WEFTI_JOB_RANKS_MOST  of a job: what lists all ranks (the welcome, the votes
+ *                       of survivors, the world's table of outcomes) has room
+ *                       for so many. A multiple of 64, below 2^16.
+ */
 enum {
-    WEFTI_BOOTSTRAP_RANKS_MOST = 1024,
+    WEFTI_JOB_RANKS_MOST = 4096,
     WEFTI_TUNING_BYTES = 256,
     WEFTI_JOB_KEY_BYTES = 32,
     WEFTI_SOCKET_NAME_BYTES = 16,

@@ -93,11 +93,10 @@ static weft_status launcher_init(launcher *self)
     uint32_t nranks = 0, beside = 0;
     status = ask(self, PMIX_JOB_SIZE, &nranks);
     if (status == WEFT_OK && (nranks < 1 || self->self.rank >= nranks ||
-                              nranks > WEFTI_BOOTSTRAP_RANKS_MOST)) {
-        status =
-            wefti_error(WEFT_ERR_BOOTSTRAP,
-                        "PMIx: rank %u of %u: allowed is a job of 1 to %d",
-                        self->self.rank, nranks, WEFTI_BOOTSTRAP_RANKS_MOST);
+                              nranks > WEFTI_JOB_RANKS_MOST)) {
+        status = wefti_error(WEFT_ERR_BOOTSTRAP,
+                             "PMIx: rank %u of %u: allowed is a job of 1 to %d",
+                             self->self.rank, nranks, WEFTI_JOB_RANKS_MOST);
     }
     self->nranks = (int)nranks;
     self->one_host =

@@ -154,9 +154,9 @@ static void admit(wefti_server_state *state, wefti_oob_connection *peer,
                   const wefti_oob_message_join *join)
 {
     wefti_roster *roster = &state->roster;
-    if (join->nranks > WEFTI_BOOTSTRAP_RANKS_MOST) {
+    if (join->nranks > WEFTI_JOB_RANKS_MOST) {
         refuse(state, peer, "nranks %u: allowed is 1..%d", join->nranks,
-               WEFTI_BOOTSTRAP_RANKS_MOST);
+               WEFTI_JOB_RANKS_MOST);
         return;
     }
     if (roster->nranks == 0 &&

@@ -46,7 +46,7 @@ static bool applies(const wefti_bootstrap_request *request)
 static weft_status find_rank(int *rank_out, int *nranks_out)
 {
     weft_status status =
-        read_number("WORLD_SIZE", 1, WEFTI_BOOTSTRAP_RANKS_MOST, nranks_out);
+        read_number("WORLD_SIZE", 1, WEFTI_JOB_RANKS_MOST, nranks_out);
     return status == WEFT_OK ? read_number("RANK", 0, *nranks_out - 1, rank_out)
                              : status;
 }

@@ -85,10 +85,10 @@ static void test_environment_wrong_limits_are_named(void **state)
                      WEFT_ERR_INVALID);
     assert_non_null(strstr(weft_error_text(), "rank -1: allowed is 0..1"));
     request.rank = 0;
-    request.nranks = 1025;
+    request.nranks = 4097;
     assert_int_equal(wefti_bootstrap_join(&request, &membership),
                      WEFT_ERR_INVALID);
-    assert_non_null(strstr(weft_error_text(), "nranks 1025: allowed"));
+    assert_non_null(strstr(weft_error_text(), "nranks 4097: allowed"));
     request.nranks = 2;
     request.id = &id;
     assert_int_equal(wefti_bootstrap_join(&request, &membership),

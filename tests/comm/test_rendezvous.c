@@ -122,7 +122,7 @@ static void test_rendezvous_other_job_size_is_refused(void **state)
     } wrong[] = {
         {1, 4, "rank 1 says nranks 4, but this job at"},
         {3, 3, "rank 3: allowed is 0..2"},
-        {0, 1025, "nranks 1025: allowed is 1..1024"},
+        {0, 4097, "nranks 4097: allowed is 1..4096"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {

@@ -48,7 +48,7 @@ static int list_nodes(const wefti_topo *topo, const wefti_cpus *allowed,
         node *n = &nodes[count];
         *n = (node){.device = i};
         wefti_cpus_read(d->cpu.affinity, &n->cpus);
-        wefti_cpus_meet(&n->cpus, &rest);
+        wefti_cpus_intersect(&n->cpus, &rest);
         n->cpu_count = wefti_cpus_count(&n->cpus);
         for (size_t w = 0; w < sizeof(rest.words) / sizeof(rest.words[0]);
              w++) {

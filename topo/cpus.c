@@ -33,7 +33,7 @@ int wefti_cpus_count(const wefti_cpus *set)
     return count;
 }
 
-void wefti_cpus_meet(wefti_cpus *set, const wefti_cpus *with)
+void wefti_cpus_intersect(wefti_cpus *set, const wefti_cpus *with)
 {
     for (size_t i = 0; i < WORDS; i++) {
         set->words[i] &= with->words[i];

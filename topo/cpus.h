@@ -43,7 +43,7 @@ static inline void wefti_cpus_add(wefti_cpus *set, int cpu)
 int wefti_cpus_count(const wefti_cpus *set);
 
 /* Leaves in set what with has too. */
-void wefti_cpus_meet(wefti_cpus *set, const wefti_cpus *with);
+void wefti_cpus_intersect(wefti_cpus *set, const wefti_cpus *with);
 
 /* "0000ffff,ffffffff" (a NUMA node's affinity) to a set; empty where it is no
  * such text. */

@@ -92,7 +92,7 @@ wefti_hwloc_object *wefti_hwloc_os_device(const wefti_hwloc_import *in,
 /* The nearest object above that has CPUs. */
 wefti_hwloc_object *wefti_hwloc_place(wefti_hwloc_object *object);
 void wefti_hwloc_cpuset(const wefti_hwloc_object *object, wefti_cpuset *set);
-bool wefti_cpuset_meets(const wefti_cpuset *a, const wefti_cpuset *b);
+bool wefti_cpuset_intersects(const wefti_cpuset *a, const wefti_cpuset *b);
 
 bool wefti_hwloc_is_pci_bridge(const wefti_hwloc_object *object);
 /* GB/s of its PCI link now; 0 unknown. */

@@ -108,7 +108,7 @@ static bool is_gpu_by_class(const wefti_pci *ids)
 }
 
 /* What is left out although it may be one. */
-static void tell_left_out(wefti_hwloc_import *in, const wefti_pci *ids)
+static void warn_left_out(wefti_hwloc_import *in, const wefti_pci *ids)
 {
     unsigned class_id = ids->class_code >> 16;
     bool maker =
@@ -285,7 +285,7 @@ void wefti_hwloc_find_gpus(wefti_hwloc_import *in)
             pci->card = first_function(in, pci, &ids);
             list_parts(in, pci, ids.vendor == AMD);
         } else {
-            tell_left_out(in, &ids);
+            warn_left_out(in, &ids);
         }
     }
     find_lost(in);

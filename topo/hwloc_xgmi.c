@@ -196,7 +196,7 @@ static int links_of(const ends *e, double GBps)
 static void hold_flat(wefti_hwloc_import *in, ends *e, double most)
 {
     int peers = e->count - 1, each = e->links_most / peers;
-    int said = (int)lround(e->GBps[1] / e->each) * peers;
+    int stated = (int)lround(e->GBps[1] / e->each) * peers;
     double GBps = fmin(e->GBps[1], each * e->each);
     char what[96] = "nothing is planned with them";
     if (GBps > 0) {
@@ -208,7 +208,7 @@ static void hold_flat(wefti_hwloc_import *in, ends *e, double most)
                     "links unknown: the XGMI matrix has one value for every "
                     "pair, %.4g GB/s: %d links a GPU (%.4g GB/s), and a %.30s "
                     "has %d of %g, not all alike; %s",
-                    e->GBps[1], said, most, e->model, e->links_most, e->each,
+                    e->GBps[1], stated, most, e->model, e->links_most, e->each,
                     what);
     for (int i = 0; i < e->count * e->count; i++) {
         e->GBps[i] = i / e->count == i % e->count ? 0 : GBps;

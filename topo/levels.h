@@ -52,6 +52,6 @@ WEFT_NODISCARD weft_status wefti_levels_create_of(const wefti_paths *paths,
 void wefti_levels_destroy(wefti_levels *levels); /* takes NULL */
 
 /* The innermost level in which both are together. */
-int wefti_levels_meet(const wefti_levels *levels, int a, int b);
+int wefti_levels_common(const wefti_levels *levels, int a, int b);
 
 #endif

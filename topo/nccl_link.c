@@ -151,7 +151,7 @@ static void doubt_sum(wefti_nccl_import *in, int gpu, int first)
 }
 
 /* Once a GPU, however many elements tell of it. */
-static void tell_hidden(wefti_nccl_import *in, int gpu)
+static void warn_hidden(wefti_nccl_import *in, int gpu)
 {
     char label[64];
     if (in->hidden_links > 0) {
@@ -318,7 +318,7 @@ static void claim_tree(wefti_nccl_import *in, const wefti_element *element,
         }
         if (gpu >= 0) {
             doubt_sum(in, gpu, first);
-            tell_hidden(in, gpu);
+            warn_hidden(in, gpu);
         }
     }
 }

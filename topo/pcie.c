@@ -278,7 +278,7 @@ static double needed(const wefti_topo *topo, int card, int *first_port_out,
     return gbps / 8 / slots;
 }
 
-static void doubt_card(wefti_topo *topo, const int *uplinks, int card)
+static void check_card_link(wefti_topo *topo, const int *uplinks, int card)
 {
     const wefti_device *d = &topo->devices[card];
     int up = uplinks[card], port, ports;
@@ -376,7 +376,7 @@ void wefti_pcie_doubt(wefti_topo *topo)
             doubt_now(topo, uplinks, i);
             break;
         case WEFTI_TOPO_CARD:
-            doubt_card(topo, uplinks, i);
+            check_card_link(topo, uplinks, i);
             doubt_now(topo, uplinks, i);
             break;
         default:

@@ -27,7 +27,7 @@ WEFT_NODISCARD weft_status wefti_worst_find(const wefti_paths *paths,
                                             wefti_worst *worst_out);
 
 /* Warns (4) where no ring fits, and names the GPU by which that is. */
-void wefti_worst_tell_fallback(const wefti_paths *paths, wefti_topo *topo,
+void wefti_worst_warn_fallback(const wefti_paths *paths, wefti_topo *topo,
                                int host, const wefti_rings *rings);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct fixture {
 
 /* One NUMA node, then what the library says. bus: a GPU known to hang on the
  * node, or NULL. */
-static fixture open_library_near(const char *name, const char *bus)
+static fixture open_library_with(const char *name, const char *bus)
 {
     fixture f;
     char path[512];
@@ -47,7 +47,7 @@ static fixture open_library_near(const char *name, const char *bus)
 
 static fixture open_library(const char *name)
 {
-    return open_library_near(name, NULL);
+    return open_library_with(name, NULL);
 }
 
 static void close_library(fixture f)
@@ -177,7 +177,7 @@ static void test_nvml_slow_links_bound_the_plan(void **state)
 static void test_nvml_single_links_are_told_apart(void **state)
 {
     (void)state;
-    fixture f = open_library_near("libfake_nvml_odd.so", "0000:15:00.0");
+    fixture f = open_library_with("libfake_nvml_odd.so", "0000:15:00.0");
     assert_int_equal(f.count, 8);
     assert_warned(f.topo, 5, "0000:13:00.0", "link 7 at 13.281");
     assert_null(find_warning(f.topo, 5, "0000:13:00.0", "link 6"));

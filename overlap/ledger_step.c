@@ -105,7 +105,7 @@ static int64_t count_part(weft_ledger *ledger, wefti_ledger_slot *record,
 static void free_slot(wefti_ledger_slot *record)
 {
     if (record->stamps) {
-        wefti_stamps_give(&record->ledger->stamps, record->stamps);
+        wefti_stamps_release(&record->ledger->stamps, record->stamps);
     }
     wefti_slot_set(record, FREE);
 }

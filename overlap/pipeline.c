@@ -407,8 +407,9 @@ static weft_status run_action(weft_pipeline *p, size_t index, size_t to)
         status = run_other(p, action);
     }
     if (status == WEFT_OK) {
-        wefti_pipeline_usage_give(&p->usage, p->plan.gives + item->gives,
-                                  (int)(item[1].gives - item->gives));
+        wefti_pipeline_usage_release(&p->usage,
+                                     p->plan.releases + item->releases,
+                                     (int)(item[1].releases - item->releases));
     }
     return status;
 }

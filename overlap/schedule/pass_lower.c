@@ -70,7 +70,7 @@ static size_t entry_of(const sweep *s, int stage, int microbatch)
  * The rank that an action meets; -1: none. Both go on at once: what is sent
  * behind the meeting is received behind it.
  */
-static int find_met(const sweep *s, const weft_action *action)
+static int find_partner(const sweep *s, const weft_action *action)
 {
     int mirror = action->type == WEFT_ACTION_REDUCE_GRAD
                      ? wefti_mirror_stage(s->schedule, action->stage)
@@ -93,9 +93,9 @@ static bool can_run(const sweep *s, const weft_action *action)
 {
     weft_action parts[2];
     int count = wefti_action_split(action, parts);
-    int met = find_met(s, action);
-    if (met >= 0) {
-        return is_there(s, met, action);
+    int partner = find_partner(s, action);
+    if (partner >= 0) {
+        return is_there(s, partner, action);
     }
     for (int p = 0; p < count; p++) {
         wefti_edge edge = wefti_edge_in(s->schedule, &parts[p]);
@@ -112,11 +112,12 @@ static void take(sweep *s, int rank, const weft_action *action)
 {
     weft_action parts[2];
     int count = wefti_action_split(action, parts);
-    int met = find_met(s, action);
+    int partner = find_partner(s, action);
     wefti_actions_add(&s->pass->fresh[rank], *action);
-    if (met >= 0) {
-        wefti_actions_add(&s->pass->fresh[met],
-                          s->schedule->lists[met].items[s->next[met]++]);
+    if (partner >= 0) {
+        wefti_actions_add(
+            &s->pass->fresh[partner],
+            s->schedule->lists[partner].items[s->next[partner]++]);
     }
     for (int p = 0; p < count; p++) {
         wefti_edge edge = wefti_edge_out(s->schedule, &parts[p]);

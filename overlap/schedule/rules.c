@@ -211,12 +211,12 @@ static void check_sender(wefti_schedule_trial *trial, int rank, size_t *next)
         if (recv == 0 || next[peer] == SIZE_MAX) {
             continue; /* said already */
         }
-        size_t met = find_recv(schedule, rank, peer, next[peer]);
-        next[peer] = met + 1;
-        if (met != recv - 1) {
+        size_t match = find_recv(schedule, rank, peer, next[peer]);
+        next[peer] = match + 1;
+        if (match != recv - 1) {
             char text[WEFTI_CELL_TEXT_BYTES] = "nothing";
-            if (met < schedule->lists[peer].count) {
-                wefti_cell_text(schedule, peer, met, text);
+            if (match < schedule->lists[peer].count) {
+                wefti_cell_text(schedule, peer, match, text);
             }
             wefti_trial_find(trial, WEFT_RULE_FIFO, rank, k,
                              "rank %d then expects %s from here", peer, text);

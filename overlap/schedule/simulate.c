@@ -241,7 +241,7 @@ static void start_gather(simulation *s, int rank, int stage, double now)
 }
 
 /* The last rank at a barrier lets all go, when it comes. */
-static void meet(simulation *s, double now)
+static void reach_barrier(simulation *s, double now)
 {
     s->at_barrier++;
     s->barrier = fmax(s->barrier, now);
@@ -295,7 +295,7 @@ static void go_on(simulation *s, int rank)
     while (st->next < list->count && !takes_time(&list->items[st->next])) {
         const weft_action *action = &list->items[st->next];
         if (action->type == WEFT_ACTION_BARRIER) {
-            meet(s, st->time);
+            reach_barrier(s, st->time);
             return;
         }
         if (spans) {

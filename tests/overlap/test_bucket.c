@@ -241,7 +241,7 @@ static void open_device(int rank, void *context)
     }
 }
 
-static void give_device(int rank, weft_comm_config *config, void *context)
+static void set_device(int rank, weft_comm_config *config, void *context)
 {
     plan *made = context;
     config->device = made->devices[rank];
@@ -256,7 +256,7 @@ static void run_world(const char *kind, int nranks, weft_bucket_mode mode)
         .call = run_rounds,
         .context = &made,
         .before = open_device,
-        .configure = give_device};
+        .configure = set_device};
     assert_int_equal(world_run_threads(&world), 0);
     for (int rank = 0; rank < nranks; rank++) {
         weft_device_close(made.devices[rank]);

@@ -28,11 +28,11 @@ typedef struct wefti_loop {
     wefti_summary *summary;
     wefti_page *page;
     /* The step before, told as soon as the other ranks' times are known. */
-    wefti_metrics_step told_next;
-    bool any_to_tell;
+    wefti_metrics_step pending;
+    bool any_pending;
     double times[WEFTI_STEP_TIMES]; /* of this rank, in that step */
     bool diverged;                  /* why it ended, on all ranks alike */
-    bool told_dropped;              /* somebody was warned of a full ledger */
+    bool warned_dropped;            /* somebody was warned of a full ledger */
 } wefti_loop;
 
 /*

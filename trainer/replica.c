@@ -158,8 +158,8 @@ static weft_status plan_parts(wefti_replica *replica)
                            config->shape.layers);
     }
     weft_status status =
-        wefti_pipe_meet(&replica->pipe, &config->pipe, config->comm,
-                        config->ledger, &config->shape, parts, &count);
+        wefti_pipe_connect(&replica->pipe, &config->pipe, config->comm,
+                           config->ledger, &config->shape, parts, &count);
     if (status == WEFT_OK) {
         replica->group = replica->pipe.group;
         replica->copies = wefti_pipe_copies(&replica->pipe, config->comm);

@@ -37,7 +37,7 @@ typedef struct wefti_run_state {
 } wefti_run_state;
 
 /* Rank 0 does. */
-bool wefti_run_tells(const wefti_run_state *state);
+bool wefti_run_prints(const wefti_run_state *state);
 
 /*
  * wefti_run_open - all of it, up to the files.

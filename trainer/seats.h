@@ -33,6 +33,6 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
  */
 WEFT_NODISCARD weft_status wefti_seats_take(weft_comm *comm,
                                             const wefti_place_job *job,
-                                            FILE *tell, weft_comm **comm_out);
+                                            FILE *out, weft_comm **comm_out);
 
 #endif

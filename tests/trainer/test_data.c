@@ -314,8 +314,8 @@ static void test_data_order_depends_on_seed_and_epoch_alone(void **state)
     assert_true(same_seed < 10 && same_epoch < 10);
     assert_true(rising > count * 9 / 20 && rising < count * 11 / 20);
     /* Far epochs neither overflow nor leave the text. */
-    const uint8_t *far = wefti_data_sequence(&data, UINT64_MAX);
-    assert_true(far >= text && far + 10 < text + sizeof(text));
+    const uint8_t *last = wefti_data_sequence(&data, UINT64_MAX);
+    assert_true(last >= text && last + 10 < text + sizeof(text));
 }
 
 static void test_data_validation_counts_each_byte_once(void **state)

@@ -75,10 +75,10 @@ class Differ(unittest.TestCase):
             env={name: value for name, value in os.environ.items()
                  if not name.startswith("WEFT_")})
 
-    def refuse(self, said, *arguments, **more):
+    def refuse(self, parts, *arguments, **more):
         got = self.train(*arguments, **more)
         self.assertEqual(got.returncode, 1, got.stderr)
-        for part in said:
+        for part in parts:
             self.assertEqual(got.stderr.count(part), 1,
                              "%r in\n%s" % (part, got.stderr))
         self.assertFalse(os.path.exists(self.path("ckpt")))

@@ -33,10 +33,10 @@ static int take(weft_comm *comm, void *context)
     int rank = weft_comm_get_rank(comm);
     int32_t self = rank, order[RANKS];
     weft_comm *seated = NULL;
-    FILE *tell = rank == 0 ? fmemopen(t->text, TEXT_BYTES, "w") : NULL;
-    weft_status status = wefti_seats_take(comm, &t->job, tell, &seated);
-    if (tell) {
-        (void)fclose(tell);
+    FILE *out = rank == 0 ? fmemopen(t->text, TEXT_BYTES, "w") : NULL;
+    weft_status status = wefti_seats_take(comm, &t->job, out, &seated);
+    if (out) {
+        (void)fclose(out);
     }
     memset(order, 0xff, sizeof(order));
     if (status == WEFT_OK) {

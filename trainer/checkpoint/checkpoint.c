@@ -222,9 +222,8 @@ weft_status wefti_checkpoint_seal(const wefti_checkpoint_owner *owner,
 
 /* Whether anything stands where a step is to be; what may not give way is an
  * error. */
-static weft_status look_at_place(const wefti_checkpoint_owner *owner,
-                                 int dir_fd, const char *dir, uint64_t step,
-                                 bool *taken_out)
+static weft_status check_place(const wefti_checkpoint_owner *owner, int dir_fd,
+                               const char *dir, uint64_t step, bool *taken_out)
 {
     wefti_checkpoint_folder *folders = NULL;
     size_t count = 0;
@@ -298,7 +297,7 @@ static weft_status place(const wefti_checkpoint_owner *owner, int dir_fd,
     wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_NEW,
                                  owner->origin.session, from);
     wefti_checkpoint_folder_name(step, WEFTI_CHECKPOINT_SAVED, 0, to);
-    weft_status status = look_at_place(owner, dir_fd, dir, step, &taken);
+    weft_status status = check_place(owner, dir_fd, dir, step, &taken);
     if (status == WEFT_OK) {
         status = wefti_checkpoint_owner_check(owner);
     }

@@ -33,7 +33,7 @@ typedef struct wefti_saver {
     /* All below under the lock; save stays as it is while busy. */
     wefti_savepoint_save save;
     bool busy, ending;
-    bool told; /* the error has been handed out */
+    bool reported; /* the error has been handed out */
     weft_status status;
     int failed; /* as in wefti_replica */
     char error[512];

@@ -139,8 +139,8 @@ static weft_status check_layers(const wefti_config *config, int stages)
 }
 
 /* The error at hand, at its place: what a list, or a schedule, lacks. */
-static weft_status tell_schedule(const wefti_config *config, int64_t each,
-                                 weft_status status)
+static weft_status place_error(const wefti_config *config, int64_t each,
+                               weft_status status)
 {
     char why[384];
     char where[352];
@@ -203,7 +203,7 @@ static weft_status check_schedule(const wefti_config *config, int nranks)
     weft_schedule *schedule = NULL;
     weft_status status = wefti_pipe_schedule_make(config, each, &schedule);
     if (status != WEFT_OK) {
-        return tell_schedule(config, each, status);
+        return place_error(config, each, status);
     }
     weft_schedule_info info = {.size_bytes = sizeof(info)};
     status = weft_schedule_get_info(schedule, &info);

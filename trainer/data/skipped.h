@@ -46,8 +46,8 @@ WEFT_NODISCARD weft_status wefti_skipped_add(wefti_skipped *skipped,
                                              const char *line);
 
 /* Tells a line of each kind, in the order in which they came; note: or NULL. */
-void wefti_skipped_tell(const wefti_skipped *skipped, wefti_corpus_note *note,
-                        void *note_context);
+void wefti_skipped_report(const wefti_skipped *skipped, wefti_corpus_note *note,
+                          void *note_context);
 
 void wefti_skipped_fini(wefti_skipped *skipped);
 

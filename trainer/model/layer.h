@@ -106,7 +106,7 @@ wefti_linear wefti_pass_linear(const wefti_model_pass *pass, size_t tensor);
 /* The rows of the chunk that begins at row first. */
 size_t wefti_pass_chunk(const wefti_model_pass *pass, size_t first);
 
-weft_status wefti_row_hook_tell(const wefti_row_hook *rows, size_t rows_end);
+weft_status wefti_row_hook_call(const wefti_row_hook *rows, size_t rows_end);
 
 /* The attention of one sequence, and the width of a row of qkv. */
 wefti_attention wefti_layer_attention(const wefti_model_shape *shape,

@@ -62,7 +62,7 @@ typedef struct wefti_stage_config {
  */
 typedef struct wefti_port {
     real *rows;
-    wefti_row_hook told;
+    wefti_row_hook hook;
 } wefti_port;
 
 /*

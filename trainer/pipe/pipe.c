@@ -40,27 +40,27 @@ static void find_group(const wefti_pipe *pipe, int copy, int *color, int *key)
 }
 
 /* Where ranks are numbered anew, the name says which of the job's they are. */
-static weft_status meet_in(weft_comm *job, int color, int key, const char *name,
-                           weft_comm **comm_out)
+static weft_status split_named(weft_comm *job, int color, int key,
+                               const char *name, weft_comm **comm_out)
 {
     weft_comm_config config = {.size_bytes = sizeof(config), .name = name};
     return weft_comm_split(job, color, key, &config, comm_out);
 }
 
-static weft_status meet_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
+static weft_status split_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
 {
     char line[32] = "pipeline", chain[32] = "chain";
     if (wefti_pipe_copies(pipe, job) > 1) {
         snprintf(line, sizeof(line), "pipeline of copy %d", copy);
         snprintf(chain, sizeof(chain), "chain of copy %d", copy);
     }
-    weft_status status = meet_in(job, copy, pipe->rank, line, &pipe->line);
+    weft_status status = split_named(job, copy, pipe->rank, line, &pipe->line);
     return status == WEFT_OK
-               ? meet_in(job, copy, pipe->rank, chain, &pipe->chain)
+               ? split_named(job, copy, pipe->rank, chain, &pipe->chain)
                : status;
 }
 
-static weft_status meet(wefti_pipe *pipe, weft_comm *job)
+static weft_status split_job(wefti_pipe *pipe, weft_comm *job)
 {
     int copies = (int)wefti_pipe_copies(pipe, job);
     int rank = weft_comm_get_rank(job);
@@ -74,8 +74,8 @@ static weft_status meet(wefti_pipe *pipe, weft_comm *job)
         snprintf(name, sizeof(name), "data of ranks %d and %d", color,
                  pipe->info.ranks - 1 - color);
     }
-    weft_status status = meet_pipeline(pipe, job, copy);
-    return status == WEFT_OK ? meet_in(job, color, key, name, &pipe->group)
+    weft_status status = split_pipeline(pipe, job, copy);
+    return status == WEFT_OK ? split_named(job, color, key, name, &pipe->group)
                              : status;
 }
 
@@ -117,10 +117,12 @@ static void list_stages(wefti_pipe *pipe, const wefti_model_shape *shape,
     }
 }
 
-weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
-                            weft_comm *job, weft_ledger *ledger,
-                            const wefti_model_shape *shape,
-                            wefti_layer_run *parts_out, size_t *part_count_out)
+weft_status wefti_pipe_connect(wefti_pipe *pipe,
+                               const wefti_pipe_config *config, weft_comm *job,
+                               weft_ledger *ledger,
+                               const wefti_model_shape *shape,
+                               wefti_layer_run *parts_out,
+                               size_t *part_count_out)
 {
     *pipe = (wefti_pipe){.schedule = config->schedule};
     pipe->info.size_bytes = sizeof(pipe->info);
@@ -135,7 +137,7 @@ weft_status wefti_pipe_meet(wefti_pipe *pipe, const wefti_pipe_config *config,
         return wefti_error(WEFT_ERR_NO_MEMORY, "no memory for %d stages",
                            pipe->info.stages);
     }
-    status = meet(pipe, job);
+    status = split_job(pipe, job);
     if (status == WEFT_OK) {
         status = attach(pipe, ledger);
     }

@@ -77,17 +77,15 @@ typedef struct wefti_pipe_config {
 } wefti_pipe_config;
 
 /*
- * wefti_pipe_meet - the communicators, and which parts this rank has; then the
- * replica can be planned. Collective over the job.
+ * wefti_pipe_connect - the communicators, and which parts this rank has; then
+ * the replica can be planned. Collective over the job.
  *
  * parts_out   [stages of the schedule]
  */
-WEFT_NODISCARD weft_status wefti_pipe_meet(wefti_pipe *pipe,
-                                           const wefti_pipe_config *config,
-                                           weft_comm *job, weft_ledger *ledger,
-                                           const wefti_model_shape *shape,
-                                           wefti_layer_run *parts_out,
-                                           size_t *part_count_out);
+WEFT_NODISCARD weft_status wefti_pipe_connect(
+    wefti_pipe *pipe, const wefti_pipe_config *config, weft_comm *job,
+    weft_ledger *ledger, const wefti_model_shape *shape,
+    wefti_layer_run *parts_out, size_t *part_count_out);
 
 /*
  * wefti_pipe_estimate - what open will take for activations and the executor's

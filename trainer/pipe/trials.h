@@ -34,7 +34,7 @@ typedef struct wefti_trials {
     wefti_trial *items;
     size_t count;
     wefti_pipe_basis real, emulated;
-    bool crowded;
+    bool oversubscribed;
     wefti_pipe_advice advice;
     const wefti_trial *chosen;
     char reason[768];

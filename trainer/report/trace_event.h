@@ -19,7 +19,7 @@ typedef struct wefti_packed_event {
     uint8_t class_id;   /* weft_class */
     uint8_t collective; /* weft_collective */
     uint8_t spare;
-    uint32_t lane; /* rank 0's */
+    uint32_t row; /* rank 0's */
     char label[WEFTI_TRACE_LABEL_BYTES];
 } wefti_packed_event;
 

@@ -114,8 +114,8 @@ static uint64_t read_named(FILE *file, const char *name)
 }
 
 /* One group's kills, and its limit if it is lower than what was found. */
-static void look(const char *root, const char *folder, const version *of,
-                 wefti_memory_limit *limit)
+static void read_group(const char *root, const char *folder, const version *of,
+                       wefti_memory_limit *limit)
 {
     char text[64] = "";
     FILE *file = open_at(root, folder, of->kills_name);
@@ -155,10 +155,10 @@ static void read_version(const char *root, const version *of,
         folder[--end] = 0;
     }
     while (strlen(folder) > top) {
-        look(root, folder, of, limit);
+        read_group(root, folder, of, limit);
         *strrchr(folder, '/') = 0;
     }
-    look(root, at, of, limit);
+    read_group(root, at, of, limit);
 }
 
 void wefti_memory_limit_read(const char *root, wefti_memory_limit *limit_out)

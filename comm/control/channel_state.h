@@ -95,7 +95,7 @@ bool wefti_notices_may_end(wefti_control *control);
 int64_t wefti_notices_advance(wefti_control *control, int64_t now_ns);
 
 /* A HEARD has come. */
-void wefti_notices_acknowledge(wefti_control *control, const wefti_note *heard);
+void wefti_notices_acknowledge(wefti_control *control, const wefti_note *ack);
 
 /* Those that were posted become the thread's. */
 void wefti_notices_take(wefti_control *control, int64_t now_ns);

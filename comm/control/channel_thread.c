@@ -15,7 +15,7 @@ enum {
     LOST_PAUSE_NS = 5000000,
     CLOSING_NS = 1000000000,   /* for notices still on their way */
     UNANSWERED_NS = 200000000, /* for answers to what has been delivered */
-    UNANSWERED_LOOK_NS = 20000000
+    UNANSWERED_POLL_NS = 20000000
 };
 
 /* Then somebody else listens there; a crowd of unauthenticated peers does not
@@ -267,7 +267,7 @@ static void read_peer(void *context, wefti_oob_connection *peer)
     }
 }
 
-static void attend(wefti_control *control)
+static void serve_polled(wefti_control *control)
 {
     bool ended = false;
     for (int i = 0; i < control->polled_count; i++) {
@@ -377,13 +377,13 @@ void *wefti_control_run(void *argument)
             break;
         }
         if (control->closing_ns) {
-            next_ns = least(next_ns, now_ns + UNANSWERED_LOOK_NS);
+            next_ns = least(next_ns, now_ns + UNANSWERED_POLL_NS);
         }
         watch(control);
         if (poll(control->polled,
                  (nfds_t)control->polled_count + control->listener_polled,
                  wefti_clock_poll_ms(next_ns)) > 0) {
-            attend(control);
+            serve_polled(control);
         }
     }
     if (atomic_load(&control->active)) {

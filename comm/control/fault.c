@@ -27,7 +27,7 @@ static wefti_fault_page *page_of(weft_comm *comm)
     return &comm->fabric.shared.header->fault;
 }
 
-static void wake_everybody(weft_comm *comm)
+static void wake_all(weft_comm *comm)
 {
     for (int rank = 0; rank < comm->nranks; rank++) {
         wefti_doorbell_wake(comm->bells[rank]);
@@ -50,7 +50,7 @@ static bool write_page(weft_comm *comm, const wefti_fault_page *fault)
     page->completed = fault->completed;
     atomic_store(&page->state, 2);
     wefti_log(WEFTI_LOG_ERROR, comm->rank, "%s", page->text);
-    wake_everybody(comm);
+    wake_all(comm);
     return true;
 }
 
@@ -76,7 +76,7 @@ void wefti_fault_publish(weft_comm *comm, weft_status status, int rank,
     vsnprintf(fault.text, sizeof(fault.text), format, args);
     va_end(args);
     /* Before the page is written: the rank that acts on it must see this. */
-    atomic_store(&comm->fault_told, true);
+    atomic_store(&comm->fault_announced, true);
     (void)write_page(comm, &fault);
 }
 
@@ -136,13 +136,13 @@ static uint64_t most_completed(weft_comm *comm)
 }
 
 /* Once by who found it, and once by each domain's first: one may die. */
-static void tell_other_domains(weft_comm *comm)
+static void notify_other_domains(weft_comm *comm)
 {
     int first = 0;
     while (wefti_fabric_is_remote(&comm->fabric, first)) {
         first++;
     }
-    if (first == comm->rank || atomic_load(&comm->fault_told)) {
+    if (first == comm->rank || atomic_load(&comm->fault_announced)) {
         wefti_note note = {.kind = WEFTI_NOTE_FAULT,
                            .status = comm->fault.status,
                            .rank = comm->fault.rank,
@@ -189,7 +189,7 @@ bool wefti_fault_learn(weft_comm *comm)
     comm->engine->failed = true;
     atomic_store(&comm->fault_seen, 1);
     wefti_fault_blame(comm, comm->fault.rank);
-    tell_other_domains(comm);
+    notify_other_domains(comm);
     return true;
 }
 

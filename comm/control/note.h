@@ -26,7 +26,7 @@
  */
 typedef enum wefti_note_kind {
     WEFTI_NOTE_PRESENT = 1,
-    WEFTI_NOTE_HEARD,
+    WEFTI_NOTE_ACK,
     WEFTI_NOTE_PING,
     WEFTI_NOTE_RANK_OUTCOME,
     WEFTI_NOTE_FAULT,

@@ -27,7 +27,7 @@ typedef enum wefti_peer_probe_state {
 /*
  * to             where the peer listens (wefti_endpoint_pack)
  * since_ns       since when it is tried to connect
- * unheard_ns     since when the peer's kernel has owed an acknowledgement and
+ * unacked_ns     since when the peer's kernel has owed an acknowledgement and
  *                given none; 0: it owes none. It has acknowledged so far
  *                acked_bytes
  * leaving        the peer has sent BYE
@@ -37,7 +37,7 @@ typedef struct wefti_peer_probe {
     int peer;
     unsigned char to[WEFTI_ADDRESS_BYTES];
     wefti_oob_connection connection;
-    int64_t since_ns, retry_ns, unheard_ns;
+    int64_t since_ns, retry_ns, unacked_ns;
     uint64_t acked_bytes;
     bool leaving;
 } wefti_peer_probe;

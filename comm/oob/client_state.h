@@ -21,7 +21,7 @@ struct wefti_client {
     bool accepted;
     bool judged;      /* has got a verdict */
     bool cancelled;   /* gives up soon */
-    bool told;        /* and has sent the server that */
+    bool cancel_sent; /* and has sent the server that */
     int last_failure; /* errno of the last connect, 0: it succeeded */
     wefti_oob_connection connection;
     wefti_memory_source memory_source; /* if this rank leads its domain */

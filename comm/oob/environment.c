@@ -148,8 +148,8 @@ static bool always(const wefti_bootstrap_request *request)
  * Half of what torchrun sets is no launcher's trace, but mostly a user's
  * mistake: each rank would be a job of its own without a word.
  */
-static weft_status join_nobody(const wefti_bootstrap_request *request,
-                               wefti_membership *membership_out)
+static weft_status join_unlaunched(const wefti_bootstrap_request *request,
+                                   wefti_membership *membership_out)
 {
     const char *size = wefti_setting_foreign("WORLD_SIZE");
     const char *rank = wefti_setting_foreign("RANK");
@@ -178,5 +178,5 @@ const wefti_launch_source wefti_launch_source_alone = {
     .alone_too = true,
     .applies = always,
     .find_rank = wefti_environment_find_rank,
-    .join = join_nobody,
+    .join = join_unlaunched,
 };

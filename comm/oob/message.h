@@ -109,10 +109,10 @@ typedef struct wefti_oob_message_claim { /* HANDED too */
 
 typedef enum wefti_outcome {
     WEFTI_OUTCOME_COMPLETE = 0,
-    WEFTI_OUTCOME_ELSEWHERE, /* the unix socket cannot be reached */
-    WEFTI_OUTCOME_GONE,      /* the subject's process has ended */
-    WEFTI_OUTCOME_SYSTEM,    /* error_number says why */
-    WEFTI_OUTCOME_REFUSED,   /* the subject may not have the memory */
+    WEFTI_OUTCOME_UNREACHABLE, /* the unix socket cannot be reached */
+    WEFTI_OUTCOME_GONE,        /* the subject's process has ended */
+    WEFTI_OUTCOME_SYSTEM,      /* error_number says why */
+    WEFTI_OUTCOME_REFUSED,     /* the subject may not have the memory */
     WEFTI_OUTCOME_END
 } wefti_outcome;
 

@@ -31,7 +31,7 @@
 
 static const char prefix[] = "file:";
 
-enum { LOOK_MS = 20, CONNECT_MS = 200, LOCK_MS = 2000 };
+enum { POLL_MS = 20, CONNECT_MS = 200, LOCK_MS = 2000 };
 
 static bool applies(const wefti_bootstrap_request *request)
 {
@@ -158,7 +158,7 @@ static int lock_folder(const char *path)
             close(fd);
             return -1;
         }
-        (void)poll(NULL, 0, LOOK_MS);
+        (void)poll(NULL, 0, POLL_MS);
     }
     return fd;
 }
@@ -271,7 +271,7 @@ static weft_status come(const wefti_bootstrap_request *request,
             wefti_log(WEFTI_LOG_WARN, request->rank,
                       "waits for rank 0's invitation in %s", path);
         }
-        if (wefti_bootstrap_pause(request, LOOK_MS)) {
+        if (wefti_bootstrap_pause(request, POLL_MS)) {
             return wefti_bootstrap_cancelled(request);
         }
     }

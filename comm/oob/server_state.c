@@ -235,7 +235,7 @@ static void judge_report(wefti_server_state *state, int rank,
         state->roster.complete_count += !seat->complete;
         seat->complete = true;
         break;
-    case WEFTI_OUTCOME_ELSEWHERE:
+    case WEFTI_OUTCOME_UNREACHABLE:
         wefti_server_state_conclude(
             state, WEFT_ERR_BOOTSTRAP,
             "rank %d does not reach the memory of rank %d, though both run on "

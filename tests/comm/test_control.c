@@ -136,7 +136,7 @@ static void tell(const weft_comm *comm, int port)
     raw_say(peer.fd, &peer.session, &fault);
     raw_require(raw_hear(peer.fd, &peer.session, &peer.message));
     raw_require(wefti_note_decode(&peer.message, &note) &&
-                note.kind == WEFTI_NOTE_HEARD && note.known);
+                note.kind == WEFTI_NOTE_ACK && note.known);
     close(peer.fd);
 }
 

@@ -250,7 +250,7 @@ static void test_rendezvous_report_of_trouble_reaches_all(void **state)
         weft_status status;
         const char *text;
     } cases[] = {
-        {{WEFTI_OUTCOME_ELSEWHERE, 0, ECONNREFUSED},
+        {{WEFTI_OUTCOME_UNREACHABLE, 0, ECONNREFUSED},
          WEFT_ERR_BOOTSTRAP,
          "rank 2 does not reach the memory of rank 0"},
         {{WEFTI_OUTCOME_REFUSED, 1, 0},

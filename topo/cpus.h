@@ -62,8 +62,8 @@ WEFT_NODISCARD weft_status wefti_cpus_allowed(wefti_cpus *set);
 /*
  * wefti_allowance_read - of the calling thread.
  *
- * proc, sysfs   "/proc", "/sys"; tests point them elsewhere. What cannot be
- *               read there is no limit.
+ * proc, sysfs   "/proc", "/sys"; tests set other folders. What cannot be read
+ *               there is no limit.
  * Returns     OK | ERR_SYSTEM.
  */
 WEFT_NODISCARD weft_status wefti_allowance_read(const char *proc,

@@ -101,7 +101,7 @@ typedef struct wefti_gpu {
     int rank; /* -1 none */
     bool amd;
     bool gdr;         /* NICs may reach its memory */
-    bool template_of; /* a PCI address whose GPU nobody has described */
+    bool template_of; /* a PCI address whose GPU is not described */
     /* The NVLink domain over hosts, equal for GPUs whose switches are joined,
      * and otherwise anything; 0: none, or unknown. */
     uint64_t domain;
@@ -113,14 +113,14 @@ typedef struct wefti_nic {
     double gbps; /* Gb/s, one direction */
     wefti_origin gbps_origin;
     bool gbps_assumed;
-    bool limited;    /* gbps is a limit that somebody has set: a shaper, weft */
+    bool limited;    /* gbps is a limit that was set: by a shaper, by weft */
     bool driverless; /* no driver has taken it: nothing can use it */
     int port;
     int dev;
     bool gdr;
     uint64_t card_guid; /* SysImageGUID; 0 unknown */
     /* The network library's that can use it, such as "tcp,rc_mlx5"; "": none,
-     * or nobody has asked. */
+     * or it was not asked. */
     char transports[64];
 } wefti_nic;
 
@@ -166,14 +166,14 @@ typedef struct wefti_topo {
     wefti_topo_link *links;
     wefti_topo_warning *warnings;
     int device_count, link_count, warning_count;
-    int warnings_left_out; /* beyond what anybody reads */
+    int warnings_left_out; /* beyond what a user reads */
     int device_room, link_room, warning_room;
     int kind_counts[WEFTI_TOPO_KIND_COUNT];
     int switch_chips;   /* NVSwitches counted one by one */
     bool links_unknown; /* NVLinks are likely and no source has shown them */
     bool is_template;
     struct wefti_markup *nccl; /* owned; NULL: from another source */
-    bool out_of_memory;        /* set by an add; told by wefti_topo_check */
+    bool out_of_memory;        /* set by an add; reported by wefti_topo_check */
 } wefti_topo;
 
 /* Empty graph. Returns OK | ERR_NO_MEMORY. */

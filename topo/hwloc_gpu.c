@@ -35,7 +35,7 @@
 /* ---- names ----------------------------------------------------------------
  */
 
-/* Who names GPUs; OpenCL by platform. */
+/* The interfaces that name GPUs; OpenCL by platform. */
 typedef enum backend {
     BACKEND_NONE,
     BACKEND_NVML,

@@ -5,8 +5,8 @@
  * The matrix holds MB/s of one direction between every two rsmiN, parts of
  * devices too: links belong to devices, so a pair of devices has what the best
  * pair of their parts has, once. Older hwloc writes 100000 for every pair, and
- * drivers round: whatever is written is held against the links that such a GPU
- * has, and what goes beyond is told and not believed.
+ * drivers round: the figure is compared with the links that such a GPU has, and
+ * one beyond them is not believed, with a warning.
  *
  *     gpu0 -.                     .- gpu3       parts of devices reach what
  *     gpu1 --- bridge0 --- bridge1 -- gpu4      they share by an XGMI link as
@@ -192,7 +192,7 @@ static int links_of(const ends *e, double GBps)
     return count < 1 ? 1 : count;
 }
 
-/* What is known to be untrue is made possible, and told. */
+/* A figure known to be wrong is corrected, with a warning. */
 static void hold_flat(wefti_hwloc_import *in, ends *e, double most)
 {
     int peers = e->count - 1, each = e->links_most / peers;

@@ -184,7 +184,7 @@ static weft_status add_level(const wefti_paths *paths, wefti_levels *levels,
     return WEFT_OK;
 }
 
-/* The least bandwidth of two neighbours that meet at the level. */
+/* The least bandwidth of two neighbours whose innermost common level it is. */
 static void find_rates(const wefti_paths *paths, wefti_levels *levels)
 {
     for (int level = 0; level < levels->level_count; level++) {

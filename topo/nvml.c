@@ -110,7 +110,7 @@ typedef struct library {
 #undef CALL_MEMBER
 } library;
 
-/* The library keeps one state for the process, whoever opens it. */
+/* The library keeps one state for the process, however often it is opened. */
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 
 static void warn_call(const library *l, const char *call, int gpu,
@@ -190,7 +190,7 @@ static double number(const field_value *f)
  */
 
 /* Whether there is such a link, and whether it is up. From Hopper on the field
- * tells; before, the call does. A GPU of no known kind is asked both. */
+ * states it; before, the call does. Both are read for a GPU of unknown kind. */
 static bool read_state(const library *l, handle gpu, int sm, unsigned number_of,
                        wefti_nvml_link *link, bool *past_end)
 {

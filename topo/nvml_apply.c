@@ -80,8 +80,8 @@ static void warn_slow_links(wefti_topo *topo, const wefti_nvml_gpu *gpu,
     }
 }
 
-/* Links of a GPU that are down tell nothing of where they lead; they are
- * counted where its others lead. */
+/* Where links of a GPU that are down lead is unknown; they are counted where
+ * its others lead. */
 static void apply_links(wefti_topo *topo, const wefti_nvml_gpu *gpus, int count,
                         const int *devices, int at, wefti_claims *claims)
 {

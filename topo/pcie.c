@@ -7,7 +7,7 @@
  * What a device could do is its own word where the machine was asked, else what
  * its model does (topo/rates.h), and never less than its twins show. An idle
  * GPU lowers its generation to save power, so a file that was recorded without
- * load cannot tell idle from degraded; neither do we.
+ * load does not distinguish idle from degraded; neither does this reader.
  */
 #include "topo/assemble.h"
 #include "topo/rates.h"
@@ -75,7 +75,8 @@ static void disbelieve(wefti_topo *topo, int bridge, int up, int fastest)
     topo->devices[bridge].pci.width = believed->width;
 }
 
-/* A bridge slower than what hangs on it: told, and a pseudo one not believed.
+/* A bridge slower than the device below it: a warning, and a pseudo one is not
+ * believed.
  */
 static void doubt_bridge(wefti_topo *topo, const int *uplinks, int bridge)
 {
@@ -112,7 +113,7 @@ static void doubt_bridge(wefti_topo *topo, const int *uplinks, int bridge)
 /* ---- what a device could do -----------------------------------------------
  */
 
-/* The most that is known of a device, and by whom. */
+/* The most that is known of a device, and from which source. */
 typedef struct ability {
     int gen, width;
     double GBps;

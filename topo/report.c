@@ -14,7 +14,7 @@
 
 #define COLUMNS WEFTI_REPORT_COLUMNS
 
-/* What is found by looking at the paths alone. */
+/* What follows from the paths alone. */
 static weft_status derive(wefti_report *report)
 {
     weft_status status =

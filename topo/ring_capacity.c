@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * topo/ring_capacity.c - every hop takes the speed of its ring from each link
- * on its way, in its direction; what a search gives up it gives back.
+ * on its way, in its direction; what a search abandons it returns.
  */
 #include "topo/ring_capacity.h"
 
@@ -103,7 +103,7 @@ static int clique_of(const wefti_paths *paths, int device)
     return paths->host_cliques[devices[devices[device].host].ordinal];
 }
 
-/* Of thousands of hosts a search looks at the links of a few. */
+/* Of thousands of hosts a search reads the links of a few. */
 static void bound_links(wefti_ring_search *s)
 {
     const wefti_topo *topo = s->paths->topo;

@@ -21,7 +21,7 @@ void wefti_ring_capacity_reset(wefti_ring_search *s);
 /*
  * wefti_ring_take - the search's speed from each link of a route, all or
  * nothing; true: taken. gpus: between two GPUs, not to a NIC.
- * wefti_ring_return - gives back as much; less than 0 takes it, whatever is
+ * wefti_ring_return - adds GBps to each link; below 0 it subtracts, whatever is
  * left.
  */
 bool wefti_ring_take(wefti_ring_search *s, const wefti_route *route, bool gpus);

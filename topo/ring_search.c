@@ -226,7 +226,7 @@ static bool start_at(wefti_ring_search *s, int gpu)
     return done;
 }
 
-/* A tree's host takes and gives by the GPU that its chain begins at. */
+/* A tree's host receives and sends by the GPU that its chain begins at. */
 static bool enter(wefti_ring_search *s, int gpu, int nic)
 {
     wefti_route in;

@@ -201,8 +201,8 @@ static bool has_os_device(const wefti_hwloc_import *in,
     return false;
 }
 
-/* The port above a device is the link's other end. It is told where it says
- * less, and is not believed where that cannot be (a hypervisor's). */
+/* The port above a device is the link's other end. It is reported where its
+ * rate is less, and not believed where that cannot be (a hypervisor's). */
 static double believe_port(wefti_hwloc_import *in,
                            const wefti_hwloc_object *port, double own,
                            double above)

@@ -4,7 +4,7 @@
  *
  * Source: NCCL 2.28, src/graph/xml.cc and topo.cc, for what the elements mean.
  * This reader is laxer than NCCL's: only version, numaid and busid must be
- * there, everything else is completed, and told.
+ * there, everything else is completed, with a warning.
  */
 #include "topo/topo.h"
 
@@ -239,8 +239,8 @@ static void warn_template(wefti_nccl_import *in)
     }
 }
 
-/* GPUs that lack what their neighbours have: NCCL leaves out who has no rank,
- * and the rates of links follow from sm. */
+/* GPUs that lack what their neighbours have: NCCL leaves out GPUs without a
+ * rank, and the rates of links follow from sm. */
 static void warn_unranked(wefti_nccl_import *in)
 {
     wefti_topo *topo = in->topo;

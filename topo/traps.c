@@ -91,7 +91,7 @@ static void warn_ports(wefti_topo *topo)
     }
 }
 
-/* One card that shows as several PCI devices: told once, at its first. */
+/* One card that shows as several PCI devices: one warning, at its first. */
 static void warn_shared_cards(wefti_topo *topo)
 {
     for (int i = 0; i < topo->device_count; i++) {

@@ -18,8 +18,8 @@ typedef struct wefti_worst {
  * wefti_worst_find - hosts of one NVLink domain count as one. Hosts of one kind
  * are planned once, of very many kinds those with the least links.
  *
- * topo        that of paths: is told (4) of hosts that fall behind most others,
- *             and by which GPU or port.
+ * topo        that of paths: gets warning 4 for hosts that fall behind most
+ * others, with the GPU or port that is the cause.
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_worst_find(const wefti_paths *paths,

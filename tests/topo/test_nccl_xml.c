@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: NCCL's and RCCL's XML becomes the graph it means; each trap of
- * docs/topology.md is told with its device, nothing odd passes in silence,
- * and what went in comes out again.
- * Method: one table of small files, what they must warn of; refused ones with
- * the words their errors must hold; export and import compared.
+ * docs/topology.md is warned of with its device, nothing odd passes in silence,
+ * and what went in comes out again. Method: one table of small files, what they
+ * must warn of; refused ones with the words their errors must hold; export and
+ * import compared.
  */
 #include "tests/topo/machine.h"
 #include "topo/paths.h"
@@ -288,8 +288,8 @@ static void test_nccl_template_of_stated_model_has_links(void **state)
         WEFT_ERR_INVALID);
 }
 
-/* Cards with bridges, cube meshes and XGMI: a model does not tell who is joined
- * with whom. */
+/* Cards with bridges, cube meshes and XGMI: the model does not state which GPUs
+ * are joined. */
 static void test_nccl_template_of_unjoined_model_is_unknown(void **state)
 {
     (void)state;

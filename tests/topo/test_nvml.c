@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: what NVML says becomes GPUs and links; what it refuses or lacks is
- * told by the name of the call and stops nothing else.
- * Method: libraries that answer like an eight-GPU box, one with dead links, a
- * guest, broken, mute and old drivers (fake_nvml.c).
+ * warned of by the name of the call and stops nothing else. Method: libraries
+ * that answer like an eight-GPU box, one with dead links, a guest, broken, mute
+ * and old drivers (fake_nvml.c).
  */
 #include "tests/topo/machine.h"
 #include "topo/nvml.h"

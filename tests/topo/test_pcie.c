@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: PCIe below what a device could do is told for every generation and
+ * Goal: PCIe below what a device could do is warned of for every generation and
  * width, also where all of a machine are alike; what may be an idle GPU is not
- * accused; what is as it should be is not told at all.
- * Method: machines from a text, whose PCIe links are then set to what a bad
- * slot, an idle GPU or a card with too many ports would show.
+ * blamed; what is as it should be causes no warning. Method: machines from a
+ * text, whose PCIe links are then set to what a bad slot, an idle GPU or a card
+ * with too many ports would show.
  */
 #include "tests/topo/machine.h"
 #include "topo/assemble.h"
@@ -159,7 +159,7 @@ static void test_nics_with_too_little_for_their_ports_are_told(void **state)
         const char *machine;
         int gen, width, ports;
         double gbps;
-        const char *words; /* NULL: nothing to tell */
+        const char *words; /* NULL: no warning */
     } cases[] = {
         {"1xH100,1xCX5", 3, 8, 2, 100,
          "Gen 3 x8 = 7.88 GB/s is too little for "

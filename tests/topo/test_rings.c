@@ -19,7 +19,7 @@ typedef struct fixture {
     wefti_paths *paths;
 } fixture;
 
-/* Takes a GPU's links from it, as where they are all dead; -1: nobody's. */
+/* Takes a GPU's links from it, as where they are all dead; -1: no GPU's. */
 static void isolate(wefti_topo *topo, int gpu)
 {
     int device = wefti_topo_find(topo, WEFTI_TOPO_GPU, gpu), kept = 0;

@@ -215,7 +215,7 @@ weft_status weft_bucket_begin(weft_bucket_set *set, weft_bucket_mode mode)
                            in_order(set, set->next),
                            (unsigned long long)set->epoch);
     }
-    /* A single rank has nobody to send to, and its share is all there is. */
+    /* A single rank has no peer to send to, and its share is all there is. */
     set->mode = set->nranks == 1 ? WEFT_BUCKET_OFF : mode;
     set->epoch++;
     set->posted = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/pipeline_gather.c - each rank tells all others its times; each then
+ * overlap/pipeline_gather.c - each rank sends all others its times; each then
  * makes the same run of them.
  *
  * Clocks of ranks that do not agree are aligned with rank 0's by the quickest

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * overlap/pipeline_plan.c - goes through a rank's list once to see how much it
- * holds, and once more to give out the buffers.
+ * holds, and once more to assign the buffers.
  *
  * Free buffers wait in a ring, which both walks go through alike; the first has
  * no ring yet and only counts. Slots are numbers: the lowest free ones, so that
@@ -186,7 +186,7 @@ static void end_part(walk *w, const weft_action *part)
         w->received -= wefti_edge_in(w->plan->schedule, part).remote;
         release_buffer(w, input);
     }
-    if (back && c->made[0] >= 0) { /* nobody released it */
+    if (back && c->made[0] >= 0) { /* never released */
         release_buffer(w, &c->made[0]);
     }
     if (type == WEFT_ACTION_RECOMPUTE || type == WEFT_ACTION_RELOAD) {

@@ -47,7 +47,7 @@ static const char *write_name(const weft_advice_config *config,
     return text;
 }
 
-/* 1f1b as things are, which everybody knows. */
+/* 1f1b with the given settings, the usual schedule. */
 static const weft_schedule_candidate *
 find_usual(const weft_advice_config *config, const weft_advice *advice)
 {

@@ -5,7 +5,7 @@
  *
  * Before each compute action goes one group: the sends that are queued by then,
  * and the action's receives. Steps 2 to 4 depart from that, so that ranks that
- * turn from sending one phase to the other meet:
+ * turn from sending one phase to the other match:
  *
  *  - F of phase 0 in step 2, and the first of step 4, have been received one
  *    action ahead;

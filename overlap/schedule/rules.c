@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/rules.c - the rules that look at lists: each message with
- * its other side, inputs before their use, messages in one order.
+ * overlap/schedule/rules.c - the rules that read lists: each message with its
+ * other side, inputs before their use, messages in one order.
  */
 #include "overlap/schedule/verdict.h"
 

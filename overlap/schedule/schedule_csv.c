@@ -20,7 +20,7 @@
 /* So many cells of a row have numbers that a place can hold. */
 enum { COLUMNS_MOST = 1 << 30 };
 
-/* The cell that is being looked at. */
+/* The cell that is being read. */
 typedef struct cursor {
     const char *at, *end; /* what follows it */
     int row, column;      /* its own, from 1 */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * overlap/schedule/wait_graph.c - rule 4: nobody waits in a circle.
+ * overlap/schedule/wait_graph.c - rule 4: no ranks wait in a circle.
  *
- * Messages match by what they carry, never by who comes first. So whichever
- * rank moves when, the lists always get equally far, and it is enough to run
+ * Messages match by what they carry, never by which comes first. So in whatever
+ * order ranks move, the lists always get equally far, and it is enough to run
  * them once, without time: all get to their ends, or the ranks that are left
  * wait for one another.
  *
@@ -25,8 +25,8 @@ typedef struct machine {
     const weft_schedule *schedule;
     size_t *done, *posted; /* [ranks] */
     size_t *waits_at;      /* [ranks] the action that cannot go on */
-    int32_t *waits_for;    /* [ranks] for whom; -1: nobody */
-    int32_t *first_waiter; /* [ranks] who waits for this one; -1: nobody */
+    int32_t *waits_for;    /* [ranks] for which rank; -1: none */
+    int32_t *first_waiter; /* [ranks] which rank waits for this one; -1: none */
     int32_t *next_waiter;  /* [ranks] chain of the above */
     int32_t *ready;        /* [ranks] stack of those that may go on */
     int ready_count;
@@ -94,7 +94,7 @@ static int lacking_at_barrier(const machine *m, int rank)
     for (int r = 0; r < m->schedule->ranks; r++) {
         const wefti_actions *list = &m->schedule->lists[r];
         bool there = false;
-        /* whoever is past it has left this barrier behind in its list */
+        /* a rank past it has left this barrier behind in its list */
         for (size_t k = m->posted[r]; k > 0 && !there; k--) {
             there = list->items[k - 1].type == WEFT_ACTION_BARRIER &&
                     list->items[k - 1].stage == own->stage;
@@ -136,7 +136,7 @@ static size_t end_of_group(const machine *m, int rank, size_t index)
     return index;
 }
 
-/* Whom the action at index, which is posted, waits for; -1: nobody. */
+/* The rank that the posted action at index waits for; -1: none. */
 static int lacking(const machine *m, int rank, size_t index)
 {
     const weft_action *action = &m->schedule->lists[rank].items[index];
@@ -149,7 +149,7 @@ static int lacking(const machine *m, int rank, size_t index)
     return lacking_member(m, rank, action);
 }
 
-/* All who wait for rank look again. */
+/* All that wait for rank check again. */
 static void wake(machine *m, int rank)
 {
     int32_t waiter = m->first_waiter[rank];
@@ -224,7 +224,7 @@ static void note_room(machine *m, int rank, ring **rings)
     }
 }
 
-/* Gives each peer of rank a ring. */
+/* Creates a queue for each peer of rank. */
 static bool make_rings(const machine *m, int rank, ring **rings)
 {
     const wefti_actions *list = &m->schedule->lists[rank];

@@ -289,7 +289,7 @@ static void test_bucket_on_the_shadow_device_is_right(void **state)
     run_world("shadow", 2, WEFT_BUCKET_BLOCKING);
 }
 
-/* Nothing is sent, and nobody waits; then the set works as ever. */
+/* Nothing is sent, and no rank waits; then the set works as ever. */
 static int run_off(weft_comm *comm, void *context)
 {
     (void)context;

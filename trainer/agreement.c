@@ -31,7 +31,7 @@ enum {
     SCHEDULE_BYTES_MOST = 64 << 20
 };
 
-/* What each rank says first. */
+/* What each rank sends first. */
 typedef struct summary {
     uint8_t digest[DIGEST_BYTES];
     uint64_t bytes;  /* of its text */
@@ -120,8 +120,8 @@ static void write_config(FILE *out, const wefti_config *config,
     }
 }
 
-/* Adds what tells one file of a checkpoint from another: its ends, with the
- * checksums of all between. */
+/* Adds what distinguishes one file of a checkpoint from another: its ends, with
+ * the checksums of all between. */
 static void add_file(crypto_generichash_state *state, const char *path)
 {
     unsigned char edge[EDGE_BYTES];
@@ -219,7 +219,8 @@ static weft_status refuse(const char *first, const char *other, int other_rank)
     }
 }
 
-/* Everybody gets the texts of rank 0 and of odd, and finds the same. */
+/* All ranks get the texts of rank 0 and of odd, and find the same
+ * difference. */
 static weft_status find_difference(const side *mine, const summary *summaries,
                                    int odd)
 {

@@ -110,7 +110,8 @@ static void keep_times(wefti_loop *loop, const wefti_metrics_step *step)
     loop->times[2] = step->bubble_ms;
 }
 
-/* The diverged step's times are nobody's, those before it are still told. */
+/* The diverged step's times are left out, those before it are still
+ * reported. */
 static weft_status end_diverged(wefti_loop *loop,
                                 const wefti_train_step_result *result)
 {
@@ -211,7 +212,7 @@ weft_status wefti_loop_run(wefti_loop *loop)
 {
     uint64_t last = (uint64_t)loop->config->train.steps;
     weft_step_report before = {.size_bytes = sizeof(before)};
-    /* What came before the first step is nobody's time. */
+    /* What came before the first step counts for no step. */
     weft_status status =
         weft_ledger_step(loop->replica->config.ledger, &before);
     while (status == WEFT_OK && loop->replica->step < last) {

@@ -86,7 +86,7 @@ typedef struct wefti_replica {
 /* Micro-batches that are added up on this rank in a step, of each stage. */
 size_t wefti_replica_count_passes(const wefti_replica *replica);
 
-/* Times of a step that ranks tell each other: step, compute, bubble. */
+/* Times of a step that ranks exchange: step, compute, bubble. */
 enum { WEFTI_STEP_TIMES = 3 };
 
 /*

@@ -194,7 +194,7 @@ static void close_all(wefti_run_state *state)
 
 /*
  * What befell the training's communicator; else the one on which savepoints
- * are written, which may know first that somebody is gone.
+ * are written, which may detect first that a rank is gone.
  */
 static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
 {
@@ -211,8 +211,8 @@ static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
 }
 
 /*
- * This rank's own error stands, whatever befell the others meanwhile. What
- * only a communicator says is told in its fault's words, which say of whom.
+ * This rank's own error stands, whatever befell the others meanwhile. What only
+ * a communicator reports is printed as its fault's text, which names the rank.
  */
 static void describe_error(const wefti_run_state *state, weft_status status,
                            char *error_out)
@@ -227,8 +227,8 @@ static void describe_error(const wefti_run_state *state, weft_status status,
 
 /*
  * After a failure: the others learn of it, if they do not know yet. A savepoint
- * that is being written is a good one, and completed first, unless it lacks
- * somebody already.
+ * that is being written is a good one, and completed first, unless it lacks a
+ * rank already.
  */
 static void notify_others(wefti_run_state *state, weft_status status)
 {

@@ -21,8 +21,8 @@ typedef void wefti_run_inspect(void *context, const wefti_replica *replica);
  * id             NULL: the environment's job
  * rank, nranks   0, 0: those of the environment, or alone where it has none
  * out, err       rank 0's summary or generated text, and its progress
- * flight         told of the communicator; NULL: nobody is
- * inspect        NULL: nobody looks
+ * flight         watches the communicator; NULL: none
+ * inspect        NULL: not called
  */
 typedef struct wefti_run_config {
     const wefti_options *options;
@@ -37,7 +37,7 @@ typedef struct wefti_run_config {
 enum { WEFTI_RUN_ERROR_BYTES = 768 };
 
 /*
- * wefti_run - train as told.
+ * wefti_run - trains as the options say.
  *
  * error_out   room for WEFTI_RUN_ERROR_BYTES: one line, after an error.
  * everywhere  whether every rank fails alike, so that one may speak for all.

@@ -20,7 +20,7 @@
 
 #include <string.h>
 
-/* How many ranks there will be, before they meet. */
+/* How many ranks there will be, before they are connected. */
 static weft_status count_ranks(const wefti_run_config *how, int *nranks_out)
 {
     int rank;
@@ -108,8 +108,8 @@ static weft_status create_comm(wefti_run_state *state)
 }
 
 /*
- * The ranks meet also where one cannot read its configuration: the others
- * learn of it, and whether all have the same. own: what reading it returned.
+ * The ranks connect also where one cannot read its configuration: the others
+ * are notified, and all compare what they have. own: what reading it returned.
  */
 static weft_status open_comm(wefti_run_state *state, weft_status own,
                              bool *everywhere)
@@ -163,9 +163,9 @@ static weft_status open_data(wefti_run_state *state)
 }
 
 /*
- * Rank 0's files, for all ranks and before anybody computes. What is there
- * stays as it is, and what is not there is not left behind: --metrics is opened
- * when the step to go on from is known.
+ * Rank 0's files, for all ranks and before any computes. What is there stays as
+ * it is, and what is not there is not left behind: --metrics is opened when the
+ * step to go on from is known.
  */
 static weft_status try_files(wefti_run_state *state)
 {
@@ -220,7 +220,7 @@ static weft_status init_savepoint(wefti_run_state *state)
                   : WEFT_OK;
 }
 
-/* Before training, so that nobody trains for hours to learn that. */
+/* Before training, so that a run does not fail after hours. */
 static weft_status claim_folder(wefti_run_state *state)
 {
     const char *dir = state->config.checkpoint.dir;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/run_plan.h - what a configuration comes to, for those who do the
- * work: the model's shape, the optimizer's settings, the ledger's room.
+ * trainer/run_plan.h - what a configuration comes to, for the code that runs
+ * it: the model's shape, the optimizer's settings, the ledger's room.
  */
 #ifndef TRAINER_RUN_PLAN_H
 #define TRAINER_RUN_PLAN_H

@@ -36,7 +36,7 @@ typedef struct wefti_run_state {
     bool alone; /* the others have gone on without this rank */
 } wefti_run_state;
 
-/* Rank 0 does. */
+/* Whether this rank prints: rank 0 does. */
 bool wefti_run_prints(const wefti_run_state *state);
 
 /*

@@ -25,7 +25,7 @@ void wefti_seats_job(const wefti_config *config, size_t parameter_count,
 /*
  * wefti_seats_take - collective over comm.
  *
- * tell        where rank 0 prints the map, the bytes that meet at each level
+ * out         where rank 0 prints the map, the bytes that cross each level
  *             before and after, and what must cross; NULL on other ranks.
  * comm_out    the ranks in their new order, the caller's; NULL: they stay.
  *

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* What a run that nobody disturbs ends with. */
+/* What an undisturbed run ends with. */
 typedef struct ending {
     weft_status status;
     double loss, val_loss;

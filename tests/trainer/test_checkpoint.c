@@ -107,7 +107,7 @@ static void test_checkpoint_keep_removes_older_ones_alone(void **state)
     assert_steps(own->dir, "40 30 ");
     assert_good(saving_step(own->dir, 50, 3));
     assert_steps(own->dir, "50 40 30 ");
-    /* Who saves 35 has not gone on from the newest: newer ones are not over. */
+    /* A run that saves 35 has not gone on from the newest: newer ones stay. */
     assert_good(saving_step(own->dir, 35, 3));
     assert_steps(own->dir, "50 40 35 ");
     assert_good(saving_step(own->dir, 36, 1));
@@ -162,7 +162,7 @@ static void test_checkpoint_leftovers_are_ignored_then_removed(void **state)
 }
 
 /* DONE counts only with the words of its own step; else it is damaged, which is
- * told, and its step stays. */
+ * reported, and its step stays. */
 static void
 test_checkpoint_damaged_done_is_told_and_its_step_stays(void **state)
 {
@@ -201,7 +201,7 @@ test_checkpoint_damaged_done_is_told_and_its_step_stays(void **state)
     assert_good(saving_verify(own->dir, 20));
 }
 
-/* What a link points at is nobody's to remove, wherever the link stands. */
+/* What a link points at is never removed, wherever the link stands. */
 static void test_checkpoint_link_is_never_followed_to_remove(void **state)
 {
     scratch *own = *state;

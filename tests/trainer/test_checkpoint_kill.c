@@ -137,7 +137,7 @@ static bool is_made_by_hand(const wefti_checkpoint_folder *folder)
     return folder->step == 30 && !folder->damaged;
 }
 
-/* What the folder looks like after a kill, with keep complete steps allowed. */
+/* The state of the folder after a kill, with keep complete steps allowed. */
 static enum phase find_phase(const char *dir, size_t keep)
 {
     wefti_checkpoint_folder *folders = NULL;

@@ -131,7 +131,7 @@ static void test_data_what_is_no_text_is_left_out_with_a_line(void **state)
     assert_contains(weft_error_text(), "neither a file nor a folder");
 }
 
-/* Names of files are anybody's: an archive's, a download's. */
+/* Names of files are arbitrary: an archive's, a download's. */
 static void test_data_names_of_skipped_files_are_told_printable(void **state)
 {
     fixture *f = *state;
@@ -171,7 +171,7 @@ static void test_data_files_skipped_alike_are_told_in_one_line(void **state)
     assert_int_equal(lines, 4);
 }
 
-/* More endings than are told apart. */
+/* More endings than are distinguished. */
 static void test_data_of_many_endings_every_file_is_counted(void **state)
 {
     fixture *f = *state;

@@ -105,7 +105,7 @@ static void test_metrics_line_has_all_fields(void **state)
     step.memory_bytes = 123456789;
     assert_int_equal(wefti_metrics_write(&metrics, &step), WEFT_OK);
 
-    /* Before close: a run that is killed now has told both steps. */
+    /* Before close: a run that is killed now has written both steps. */
     FILE *file = fopen(scratch_path(&own, "m"), "r");
     assert_non_null(file);
     for (int i = 0; i < 2; i++) {
@@ -167,7 +167,7 @@ static void write_steps(const char *path, uint64_t after, uint64_t count)
     assert_int_equal(wefti_metrics_close(&metrics), WEFT_OK);
 }
 
-/* Whether path has the steps 1 .. count, those above after told anew. */
+/* Whether path has the steps 1 .. count, those above after written again. */
 static void check_steps(const char *path, uint64_t after, uint64_t count)
 {
     char line[4096];
@@ -363,7 +363,7 @@ static void test_progress_plain_lines_come_every_so_often(void **state)
 {
     (void)state;
     char *text = show_steps(false);
-    /* Nobody knows from the first step how long the others take. */
+    /* From the first step it is not known how long the others take. */
     static const char first[] =
         "step 1/100  loss 2.5000 (smoothed)  1000 tokens/s  hidden"
         " n/a\n";

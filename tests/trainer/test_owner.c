@@ -329,7 +329,7 @@ static void test_run_folder_begun_anew_is_beside_the_others(void **state)
     scratch_text(own, "ckpt/run_00009", "a file");
     assert_good(wefti_run_folder_newest(dir, &last));
     assert_int_equal(last, 2);
-    /* Of a damaged step nobody knows what it is worth. */
+    /* What a damaged step is worth is not known. */
     scratch_text(own, "ckpt/run_00002/step_00000020/DONE", "x");
     assert_takes(dir, NULL, 3);
     assert_int_equal(newest(dir), 40);

@@ -2,7 +2,7 @@
 /*
  * Goal     a pipeline that was killed at any moment, all of it at once, goes on
  *          from its newest snapshot, inside a step or after one, to the very
- *          bits of a run that nobody disturbed.
+ *          bits of an undisturbed run.
  * Method   jobs of two ranks in a child process, each of another schedule,
  *          killed with SIGKILL at random times (3; WEFT_TEST_LONG: 100) while
  *          they save, resumed and killed again in half of the cases, and then
@@ -102,7 +102,7 @@ static const char *const schedules[] = {
     "parallel.schedule=zb_h2",    "parallel.schedule=dualpipev",
     "parallel.schedule=gpipe",    "parallel.schedule=zb_h1"};
 
-/* All schedules have the same bits; the first job also tells the time. */
+/* All schedules have the same bits; the first job also measures the time. */
 static void test_pause_killed_anywhere_goes_on_with_the_same_bits(void **state)
 {
     (void)state;

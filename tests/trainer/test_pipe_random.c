@@ -65,7 +65,8 @@ static weft_schedule_config draw_config(int n, uint64_t *seed)
     return config;
 }
 
-/* That a file has two directions is told by what its last rank begins with. */
+/* Whether a file has two directions follows from what its last rank begins
+ * with. */
 static bool is_readable(const weft_schedule *schedule)
 {
     const weft_action *first = schedule->lists[schedule->ranks - 1].items;
@@ -294,7 +295,7 @@ static double distance(const real *a, const real *b, size_t count)
 
 /*
  * The furthest of all that is compared. Not the same, over float, a second step
- * tells little: Adam makes much of a gradient near zero whose sign is another.
+ * shows little: Adam makes much of a gradient near zero whose sign is another.
  */
 static double compare(const job_result *a, const job_result *b, bool same)
 {

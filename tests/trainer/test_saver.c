@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal     a checkpoint is written while the next steps compute, one at a time;
- *          who comes with the next one waits, and the wait is told; whatever
- *          ends the run, what is being written is completed first; what cannot
- *          be written ends the run with the reason, and the checkpoint before
- *          it is one to go on from. An elastic run goes on also where only the
- *          writers know yet that somebody is gone. checkpoint.async: false
- *          writes before the next step begins. Both have the bits of a run that
- *          saves nothing.
+ *          the next one waits, and the wait is reported; whatever ends the run,
+ *          what is being written is completed first; what cannot be written
+ *          ends the run with the reason, and the checkpoint before it is one to
+ *          go on from. An elastic run goes on also where only the writers have
+ *          detected that a rank is gone. checkpoint.async: false writes before
+ *          the next step begins. Both have the bits of a run that saves
+ *          nothing.
  * Method   jobs of two ranks that are threads. The linker sends calls of the
  *          code under test here, which hold the writer until the training has
  *          come to a given point (20 s at most), or fail in its place.

@@ -6,7 +6,7 @@
  *          two stages may share their slots.
  * Method   random models, tied and not, of more tokens than a chunk has, built
  *          over float and over double. Stages hand their rows over through
- *          ports that are poisoned but for what has been told; slots are
+ *          ports that are poisoned but for what was reported; slots are
  *          poisoned before each use, and outputs too.
  */
 #include "trainer/model/model.h"
@@ -203,7 +203,7 @@ static void run_backward(fixture *fix, size_t s, size_t micro, act *does)
     assert_int_equal(does(fix->stages[s], &pass), WEFT_OK);
 }
 
-/* By tensor: padding is nobody's. */
+/* By tensor: padding belongs to none. */
 static void check_same(const fixture *fix)
 {
     for (size_t micro = 0; micro < MICRO; micro++) {
@@ -316,7 +316,7 @@ static void test_pair_has_the_bits_of_one_after_the_other(void **state)
     }
 }
 
-/* Rows on the way: what was there when asked for, and when it was told. */
+/* Rows on the way: what was there when asked for, and when it was reported. */
 typedef struct row_log {
     real *rows;
     const real *source; /* NULL: of an output */

@@ -326,7 +326,7 @@ static weft_status add_arrays(const wefti_savepoint_save *save,
     return status;
 }
 
-/* A state that nobody could go on from takes no good one's place. */
+/* A state that no run could go on from does not replace a good one. */
 static weft_status check_finite(const wefti_savepoint_save *save)
 {
     array one;

@@ -145,7 +145,7 @@ void wefti_saver_destroy(wefti_saver *saver)
         pthread_mutex_unlock(&saver->lock);
         pthread_join(saver->thread, NULL);
     }
-    /* Of a communicator's fault the training's tells. */
+    /* A communicator's fault is reported by the training's own. */
     if (saver->status != WEFT_OK && !saver->reported &&
         !wefti_replica_is_fault(saver->status)) {
         wefti_log(WEFTI_LOG_WARN, weft_comm_get_rank(saver->comm),

@@ -138,7 +138,8 @@ static weft_status check_layers(const wefti_config *config, int stages)
                         stages, ranks, stages / ranks, stages);
 }
 
-/* The error at hand, at its place: what a list, or a schedule, lacks. */
+/* Adds the key's place to the current error: what a list, or a schedule,
+ * lacks. */
 static weft_status place_error(const wefti_config *config, int64_t each,
                                weft_status status)
 {
@@ -289,7 +290,7 @@ static weft_status check_one(const wefti_config *config, int nranks)
 /*
  * What else auto tries may not suit: 1f1b must. V and N are what interleaved
  * schedules have; fixed, they must be possible for them, or they would be keys
- * that nobody reads.
+ * without effect.
  */
 static weft_status check_auto(const wefti_config *config, int nranks)
 {

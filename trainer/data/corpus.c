@@ -46,7 +46,7 @@ typedef struct walk {
 
 enum { LINE_BYTES = 2048 };
 
-/* Names in it may hold any byte: what is told can go to a terminal. */
+/* Names in it may hold any byte: what is reported can go to a terminal. */
 __attribute__((format(printf, 2, 0))) static void
 put_line(char line_out[LINE_BYTES], const char *format, va_list args)
 {
@@ -69,7 +69,7 @@ report(const walk *walker, const char *format, ...)
     walker->note(walker->note_context, line);
 }
 
-/* One file is left out, and told of with its like at the end. */
+/* One file is left out, and reported with its like at the end. */
 __attribute__((format(printf, 4, 5))) static weft_status
 skip(walk *walker, wefti_skipped_reason reason, const char *path,
      const char *format, ...)
@@ -239,7 +239,7 @@ static weft_status take_entry(walk *walker, int folder_fd, const char *folder,
     }
     *links += S_ISLNK(what.st_mode) ? 1 : 0;
     if (!S_ISREG(what.st_mode) && !S_ISDIR(what.st_mode)) {
-        if (!S_ISLNK(what.st_mode)) { /* links are told together */
+        if (!S_ISLNK(what.st_mode)) { /* links are reported together */
             report(walker, "skipped %s/%s: neither a file nor a folder", folder,
                    name);
         }

@@ -144,7 +144,7 @@ weft_status wefti_layer_backward_inputs(const wefti_model_pass *pass,
     return leave(pass, layer, state, gradient, leaving);
 }
 
-/* dW = dy^T x, told as finished. */
+/* dW = dy^T x, reported as finished. */
 static weft_status weigh(const wefti_model_pass *pass, size_t layer,
                          wefti_layer_tensor which, const real *dy,
                          const real *x)

@@ -30,7 +30,7 @@ int wefti_pipe_last(const wefti_pipe *pipe)
     return weft_schedule_get_rank(pipe->schedule, model_stages(pipe) - 1);
 }
 
-/* Who has the same parts: one number; and in which order they add. */
+/* Ranks with the same parts: one number; and in which order they add. */
 static void find_group(const wefti_pipe *pipe, int copy, int *color, int *key)
 {
     int mirror = pipe->info.ranks - 1 - pipe->rank;

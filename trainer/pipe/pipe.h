@@ -101,7 +101,7 @@ WEFT_NODISCARD weft_status wefti_pipe_open(wefti_pipe *pipe,
                                            const wefti_pipe_config *config,
                                            struct wefti_replica *replica);
 
-/* After a failure: whoever waits here or elsewhere goes on. */
+/* After a failure: ranks that wait, on this communicator or others, go on. */
 void wefti_pipe_abort(wefti_pipe *pipe);
 
 /*

@@ -13,7 +13,7 @@
  * wefti_pipe_job - what costs do not say.
  *
  * sequences       of a step, in one pipeline: what other numbers of
- *                 micro-batches could cut; 0: none are looked at
+ *                 micro-batches could cut; 0: none are considered
  * chunks, group   V and N that interleaved schedules must have; 0: any
  */
 typedef struct wefti_pipe_job {

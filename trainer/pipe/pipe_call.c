@@ -159,7 +159,7 @@ static weft_status forward(void *context, const weft_pipeline_work *work)
     return status;
 }
 
-/* The output went long ago: what is written now is nobody's. */
+/* The output was sent long ago: what is written now is not used. */
 static weft_status recompute(void *context, const weft_pipeline_work *work)
 {
     operation act;

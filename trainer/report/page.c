@@ -145,7 +145,7 @@ void wefti_page_add(wefti_page *page, const wefti_metrics_step *step)
     wefti_history_add(&page->history, step);
 }
 
-/* The machine's text, as weft-info gives it. */
+/* The machine's text, as weft-info prints it. */
 static char *describe_machine(const wefti_cluster *cluster, weft_comm *comm)
 {
     const wefti_routes_job job = {comm, cluster->hosts};

@@ -184,8 +184,8 @@ static int64_t find_begin(const wefti_trace *trace, int nranks)
     return begin_ns;
 }
 
-/* Rank 0: everybody's events in turn, its own first, as their memory is used
- * for the others. */
+/* Rank 0: all ranks' events in turn, its own first, as their memory is used for
+ * the others. */
 static weft_status collect(weft_comm *comm, keep *own, const char *path,
                            wefti_trace *trace)
 {

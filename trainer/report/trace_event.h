@@ -34,7 +34,7 @@ WEFT_NODISCARD weft_status wefti_trace_file_open(wefti_trace_file *out,
                                                  const char *path);
 
 /*
- * wefti_trace_file_rank - a rank's events, which are sorted and given lanes.
+ * wefti_trace_file_rank - a rank's events, which are sorted and assigned rows.
  *
  * shift_ns  is taken from every time: what is left is small and not negative.
  */

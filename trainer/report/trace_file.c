@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/report/trace_file.c - events on lanes, as Chrome's JSON.
+ * trainer/report/trace_file.c - events on rows, as Chrome's JSON.
  *
- * On a lane each event lies in the one around it or begins when that has ended,
- * as the format wants it of a thread. Lanes of a kind are as few as that takes.
+ * On a row each event lies in the one around it or begins when that has ended,
+ * as the format wants it of a thread. Rows of a kind are as few as that takes.
  */
 #include "trainer/report/trace_event.h"
 
@@ -68,7 +68,7 @@ static int by_track(const void *left, const void *right)
     return (a->end_ns < b->end_ns) - (a->end_ns > b->end_ns);
 }
 
-/* What is open on a lane, the innermost last. */
+/* What is open on a row, the innermost last. */
 typedef struct row {
     int64_t ends[DEPTH];
     int depth;
@@ -83,7 +83,7 @@ static bool fits(row *on, const wefti_packed_event *event)
            (on->depth < DEPTH && event->end_ns <= on->ends[on->depth - 1]);
 }
 
-/* Of one kind, sorted. What no lane takes is left out: none in practice. */
+/* Of one kind, sorted. What no row takes is left out: none in practice. */
 static size_t assign_rows(wefti_packed_event *events, size_t count)
 {
     row rows[ROWS];

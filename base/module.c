@@ -85,7 +85,7 @@ static uint64_t get_needed_bytes(int fd)
     return needed_bytes;
 }
 
-/* What cannot be opened or looked at is dlopen's to refuse. */
+/* What cannot be opened or examined is dlopen's to refuse. */
 static bool is_cut_short(const char *path, char *why_out, size_t why_bytes)
 {
     struct stat about;

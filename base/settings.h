@@ -126,7 +126,7 @@ const char *wefti_setting_text(wefti_setting setting);
  * NULL: not set, or empty. */
 const char *wefti_setting_foreign(const char *name);
 
-/* Whether the environment gives it. */
+/* Whether the environment sets it. */
 bool wefti_setting_given(wefti_setting setting);
 
 /*

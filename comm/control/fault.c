@@ -118,8 +118,8 @@ static bool copy_page(weft_comm *comm)
     return true;
 }
 
-/* Up to where, as far as is known here, some rank has come: what all must have
- * sent for that is there, or on its way. */
+/* The highest operation that some rank is known to have reached: all that other
+ * ranks had to send for it has arrived or is in flight. */
 static uint64_t most_completed(weft_comm *comm)
 {
     wefti_fault_page *page = page_of(comm);
@@ -135,7 +135,8 @@ static uint64_t most_completed(weft_comm *comm)
     return most;
 }
 
-/* Once by who found it, and once by each domain's first: one may die. */
+/* Sent by the rank that found the fault and by each domain's first rank, since
+ * either may die. */
 static void notify_other_domains(weft_comm *comm)
 {
     int first = 0;

@@ -40,7 +40,7 @@ void wefti_control_notify(weft_comm *comm, int peer, const wefti_note *note)
         calloc(1, sizeof(*notice) + (size_t)comm->nranks * sizeof(int));
     if (!notice) {
         wefti_log(WEFTI_LOG_ERROR, comm->rank,
-                  "no memory to tell rank %d's host what happened", peer);
+                  "no memory to send rank %d's host what happened", peer);
         return;
     }
     notice->note = *note;
@@ -160,7 +160,7 @@ static bool is_delivered(wefti_control *control, const wefti_notice *notice)
            probe->unacked_ns == 0;
 }
 
-/* A question whose asker goes; a fault that its own rank shall hear. */
+/* A question whose sender has left; a fault that is for its own rank. */
 static bool is_idle(const wefti_notice *notice)
 {
     return notice->note.kind == WEFTI_NOTE_PING ||

@@ -143,7 +143,7 @@ static bool is_silent(wefti_peer_probe *probe,
 }
 
 /* Whether a note names ranks that the job has; those of a communicator are
- * looked at where it is known. */
+ * checked where it is known. */
 static bool fits(const wefti_note *note, const wefti_peer_probe_self *self)
 {
     return note->kind != WEFTI_NOTE_RANK_OUTCOME || note->rank < self->nranks;

@@ -82,10 +82,10 @@ wefti_peer_probe_news wefti_peer_probe_next(wefti_peer_probe *probe,
                                             int64_t now_ns,
                                             wefti_note *note_out);
 
-/* To an OPEN one; what cannot be sent shows at the next look. */
+/* To an OPEN one; what cannot be sent shows at the next check. */
 void wefti_peer_probe_send(wefti_peer_probe *probe, const wefti_note *note);
 
-/* When to look again although nothing has come; INT64_MAX: never. */
+/* When to check again although nothing has come; INT64_MAX: never. */
 int64_t wefti_peer_probe_next_ns(const wefti_peer_probe *probe,
                                  const wefti_peer_probe_self *self,
                                  int64_t now_ns);

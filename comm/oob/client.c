@@ -5,8 +5,8 @@
  * Until the server has ACCEPTED this rank, a lost connection means only that
  * the server was oversubscribed: try again. From then on it means that the
  * server has died. Every wait ends with the request's time limit; a member
- * gives the server, which watches the same limit, a second more, so that on a
- * busy machine all still get one verdict.
+ * waits a second more for the server, which watches the same limit, so that on
+ * a busy machine all still get one verdict.
  */
 #include "comm/oob/client_state.h"
 
@@ -102,7 +102,7 @@ static weft_status fail_by_version(const wefti_client *self)
                        theirs.patch);
 }
 
-/* This rank is to give up: the others may still learn that from it. */
+/* This rank is to be cancelled: the others may still learn that from it. */
 static void note_cancel(wefti_client *self)
 {
     self->cancelled = true;

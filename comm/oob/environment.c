@@ -173,8 +173,8 @@ const wefti_launch_source wefti_launch_source_environment = {
 };
 
 const wefti_launch_source wefti_launch_source_alone = {
-    .name = "nobody",
-    .sign = "no launcher has left a trace",
+    .name = "no launcher",
+    .sign = "no variables of one are set",
     .alone_too = true,
     .applies = always,
     .find_rank = wefti_environment_find_rank,

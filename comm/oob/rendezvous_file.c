@@ -7,7 +7,7 @@
  * The file appears whole (written beside, then renamed) and is its owner's
  * alone (0600). One that an earlier job left behind points at a port where
  * nothing answers, or at a process that does not know its secret: a rank that
- * finds either looks at the file again until it has changed or time is over.
+ * finds either reads the file again until it has changed or time is over.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -293,7 +293,7 @@ static weft_status join(const wefti_bootstrap_request *request,
 const wefti_launch_source wefti_launch_source_file = {
     .name = "a file",
     .sign = "WEFT_RENDEZVOUS begins with file:",
-    .alone_too = true, /* a wrong path is told */
+    .alone_too = true, /* a wrong path is an error */
     .applies = applies,
     .find_rank = wefti_environment_find_rank,
     .join = join,

@@ -374,7 +374,7 @@ static void conclude_ended(wefti_server_state *state, int rank, int wait_status)
         killed ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
 }
 
-/* Of a rank that has joined, the connection tells. */
+/* The end of a rank that has joined shows in its connection. */
 void wefti_server_state_read_launcher(wefti_server_state *state)
 {
     wefti_ended ended;

@@ -3,7 +3,7 @@
  * Goal: closed standard descriptors are taken by /dev/null, open ones are left
  * alone, and neither reads nor writes succeed where they failed before.
  *
- * Method: a child for each subset of the three, which closes them and looks.
+ * Method: a child for each subset of the three, which closes them and checks.
  */
 #include "base/descriptors.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: whoever sleeps on a doorbell wakes for every ring that follows its
- * news, in one process and across two; and a ring without sleepers is free.
+ * Goal: every sleeper on a doorbell wakes for every ring that follows its news,
+ * in one process and across two; and a ring without sleepers is free.
  *
  * Method: two or more players pass a token round a ring of doorbells as fast
  * as they can, with random pauses of some hundred cycles around each step of
- * the protocol (seed printed). A lost wake-up leaves everyone asleep until the
- * limit of 20 s, which fails the test; without one, thousands of rounds take
- * well under a second. Counts begin at 2^32 - 1, so that all pass the wrap.
+ * the protocol (seed printed). A lost wake-up leaves all threads asleep until
+ * the limit of 20 s, which fails the test; without one, thousands of rounds
+ * take well under a second. Counts begin at 2^32 - 1, so that all pass the
+ * wrap.
  */
 #include "base/clock.h"
 #include "base/doorbell.h"
@@ -230,7 +231,8 @@ static void test_ring_without_sleepers_moves_nothing(void **state)
     assert_int_equal(bell.state, rung);
 }
 
-/* Whoever has been rung is on his way: more rings cost no call of the kernel.
+/* A sleeper that was rung is being woken: more rings cost no call of the
+ * kernel.
  */
 static void test_second_ring_moves_nothing_until_the_next_arm(void **state)
 {

@@ -134,7 +134,7 @@ static void test_what_is_no_file_is_refused_without_reading(void **state)
     char fifo[sizeof(path) + 8], expected[128];
     (void)state;
     snprintf(fifo, sizeof(fifo), "%s.fifo", path);
-    assert_int_equal(mkfifo(fifo, 0600), 0); /* nobody will write to it */
+    assert_int_equal(mkfifo(fifo, 0600), 0); /* it has no writer */
     snprintf(expected, sizeof(expected),
              "%s: is a pipe: allowed is a regular file", fifo);
     const refusal refusals[] = {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * Goal: what base/json.h writes is exactly the JSON meant: commas, escapes,
- * nesting, numbers; and base/utf8.h tells UTF-8 from other bytes.
+ * nesting, numbers; and base/utf8.h distinguishes UTF-8 from other bytes.
  * Method: write into memory and compare the text; for UTF-8, every code point
  * and every sequence of two bytes against an independent decoder's rule.
  */

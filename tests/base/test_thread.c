@@ -3,7 +3,8 @@
  * Goal: the library's threads take no signals and have room, whatever the
  * process's limits are; how much stack is left is known.
  *
- * Method: one thread under a default stack of 64 KiB, which looks at itself.
+ * Method: one thread under a default stack of 64 KiB, which reads its own
+ * state.
  */
 #include "base/thread.h"
 

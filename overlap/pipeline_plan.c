@@ -3,9 +3,9 @@
  * overlap/pipeline_plan.c - goes through a rank's list once to see how much it
  * holds, and once more to assign the buffers.
  *
- * Free buffers wait in a ring, which both walks go through alike; the first has
- * no ring yet and only counts. Slots are numbers: the lowest free ones, so that
- * there are as many as live at once.
+ * Free buffers wait in a queue, which both walks go through alike; the first
+ * has no queue yet and only counts. Slots are numbers: the lowest free ones, so
+ * that there are as many as live at once.
  */
 #include "overlap/pipeline_plan.h"
 
@@ -36,8 +36,8 @@ typedef struct walk {
     cell *cells;          /* [stages here][per_stage] */
     numbers slots, kept;  /* [as many as there are cells] */
     numbers *stage_slots; /* [stages here] */
-    int32_t *ring;        /* free buffers; NULL: only count */
-    int ring_size, ring_first;
+    int32_t *queue;       /* free buffers; NULL: only count */
+    int queue_slots, queue_first;
     uint32_t release_count;
     int held, received;
     size_t at; /* the action */
@@ -75,7 +75,7 @@ static void release_number(numbers *n, int32_t *number)
 
 static int wrap(const walk *w, int at)
 {
-    return at < w->ring_size ? at : at - w->ring_size;
+    return at < w->queue_slots ? at : at - w->queue_slots;
 }
 
 /* A free buffer; 0 where they are only counted. */
@@ -84,10 +84,10 @@ static int32_t take_buffer(walk *w)
     int *peak = &w->plan->peaks.held;
     int32_t buffer = 0;
     w->held++;
-    if (w->ring) {
+    if (w->queue) {
         WEFTI_ASSERT(w->held <= *peak);
-        buffer = w->ring[w->ring_first];
-        w->ring_first = wrap(w, w->ring_first + 1);
+        buffer = w->queue[w->queue_first];
+        w->queue_first = wrap(w, w->queue_first + 1);
     } else {
         *peak = w->held > *peak ? w->held : *peak;
     }
@@ -96,9 +96,9 @@ static int32_t take_buffer(walk *w)
 
 static void release_buffer(walk *w, int32_t *buffer)
 {
-    if (w->ring) {
-        int free_count = w->ring_size - w->held;
-        w->ring[wrap(w, w->ring_first + free_count)] = *buffer;
+    if (w->queue) {
+        int free_count = w->queue_slots - w->held;
+        w->queue[wrap(w, w->queue_first + free_count)] = *buffer;
         w->plan->releases[w->release_count] = *buffer;
     }
     w->release_count++;
@@ -345,24 +345,24 @@ static void free_walk(walk *w)
     free(w->stage_slots);
     free(w->cells);
     free(w->local);
-    free(w->ring);
+    free(w->queue);
 }
 
-/* The second walk's ring, with all buffers in it. */
-static bool make_ring(walk *w, int spare_buffers)
+/* The second walk's queue, with all buffers in it. */
+static bool make_queue(walk *w, int spare_buffers)
 {
     wefti_pipeline_plan *plan = w->plan;
     int most = (int)w->release_count; /* no more are ever taken */
-    w->ring_size = plan->peaks.held + spare_buffers;
-    w->ring_size = w->ring_size < most ? w->ring_size : most;
-    plan->peaks.buffers = w->ring_size;
+    w->queue_slots = plan->peaks.held + spare_buffers;
+    w->queue_slots = w->queue_slots < most ? w->queue_slots : most;
+    plan->peaks.buffers = w->queue_slots;
     plan->releases =
         calloc((size_t)w->release_count + 1, sizeof(*plan->releases));
-    w->ring = calloc((size_t)w->ring_size + 1, sizeof(*w->ring));
-    for (int b = 0; w->ring && b < w->ring_size; b++) {
-        w->ring[b] = b;
+    w->queue = calloc((size_t)w->queue_slots + 1, sizeof(*w->queue));
+    for (int b = 0; w->queue && b < w->queue_slots; b++) {
+        w->queue[b] = b;
     }
-    return w->ring && plan->releases;
+    return w->queue && plan->releases;
 }
 
 static void find_recomputed(walk *w)
@@ -386,8 +386,8 @@ static weft_status plan_list(walk *w, int receive_ahead, int spare_buffers)
     find_recomputed(w);
     walk_list(w);
     int spare = spare_buffers > 0 ? spare_buffers : SPARE_PER_PEER * peers;
-    if (!make_ring(w, spare)) {
-        return wefti_error(WEFT_ERR_NO_MEMORY, "%d buffers", w->ring_size);
+    if (!make_queue(w, spare)) {
+        return wefti_error(WEFT_ERR_NO_MEMORY, "%d buffers", w->queue_slots);
     }
     walk_list(w);
     plan->peaks.slots = w->slots.peak;

@@ -22,7 +22,8 @@ static void add_pipe(const wefti_replica *replica, wefti_footprint *sum)
     sum->activations_bytes += pipe->slots * pipe->slot_bytes +
                               pipe->kept_count * pipe->kept_bytes +
                               pipe->workspace.arena_elems * sizeof(real);
-    /* Two micro-batches each of tokens, targets and the chain's rows. */
+    /* Two micro-batches each of tokens, targets and the rows sent between
+     * stages. */
     sum->buffers_bytes += pipe->buffer_bytes;
     sum->buffers_bytes += 2 * tokens * shape->hidden * sizeof(real);
     sum->buffers_bytes += 4 * tokens * sizeof(int32_t);

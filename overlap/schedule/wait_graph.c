@@ -198,12 +198,12 @@ static void run(machine *m, int rank)
  */
 
 /* The last slots receives of each peer, and how many there were. */
-typedef struct ring {
+typedef struct queue {
     uint32_t places[WEFT_EAGER_SLOTS_MOST];
     size_t count;
-} ring;
+} queue;
 
-static void note_room(machine *m, int rank, ring **rings)
+static void note_room(machine *m, int rank, queue **queues)
 {
     const wefti_actions *list = &m->schedule->lists[rank];
     size_t slots = (size_t)m->trial->config.eager_slots;
@@ -218,23 +218,23 @@ static void note_room(machine *m, int rank, ring **rings)
         }
         size_t entry = (size_t)send->stage * (size_t)m->schedule->per_stage +
                        (size_t)send->microbatch;
-        uint32_t *slot = &rings[peer]->places[rings[peer]->count++ % slots];
-        m->room[back][entry] = rings[peer]->count > slots ? *slot : 0;
+        uint32_t *slot = &queues[peer]->places[queues[peer]->count++ % slots];
+        m->room[back][entry] = queues[peer]->count > slots ? *slot : 0;
         *slot = wefti_places_counterpart(&m->trial->places, send);
     }
 }
 
 /* Creates a queue for each peer of rank. */
-static bool make_rings(const machine *m, int rank, ring **rings)
+static bool make_queues(const machine *m, int rank, queue **queues)
 {
     const wefti_actions *list = &m->schedule->lists[rank];
     for (size_t k = 0; k < list->count; k++) {
         int peer = wefti_action_is_message(&list->items[k])
                        ? wefti_message_peer(m->schedule, &list->items[k])
                        : -1;
-        if (peer >= 0 && !rings[peer]) {
-            rings[peer] = calloc(1, sizeof(ring));
-            if (!rings[peer]) {
+        if (peer >= 0 && !queues[peer]) {
+            queues[peer] = calloc(1, sizeof(queue));
+            if (!queues[peer]) {
                 return false;
             }
         }
@@ -247,21 +247,21 @@ static weft_status find_room(machine *m)
     int ranks = m->schedule->ranks;
     size_t entries =
         (size_t)m->schedule->stages * (size_t)m->schedule->per_stage;
-    ring **rings = calloc((size_t)ranks, sizeof(ring *));
+    queue **queues = calloc((size_t)ranks, sizeof(queue *));
     m->room[0] = calloc(entries, sizeof(uint32_t));
     m->room[1] = calloc(entries, sizeof(uint32_t));
-    bool enough = rings && m->room[0] && m->room[1];
+    bool enough = queues && m->room[0] && m->room[1];
     for (int r = 0; r < ranks && enough; r++) {
-        enough = make_rings(m, r, rings);
+        enough = make_queues(m, r, queues);
         if (enough) {
-            note_room(m, r, rings);
+            note_room(m, r, queues);
         }
         for (int peer = 0; peer < ranks; peer++) {
-            free(rings[peer]);
-            rings[peer] = NULL;
+            free(queues[peer]);
+            queues[peer] = NULL;
         }
     }
-    free(rings);
+    free(queues);
     return enough ? WEFT_OK
                   : wefti_error(WEFT_ERR_NO_MEMORY, "the slots of %d ranks",
                                 ranks);

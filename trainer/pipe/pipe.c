@@ -54,9 +54,10 @@ static weft_status split_pipeline(wefti_pipe *pipe, weft_comm *job, int copy)
         snprintf(line, sizeof(line), "pipeline of copy %d", copy);
         snprintf(chain, sizeof(chain), "chain of copy %d", copy);
     }
-    weft_status status = split_named(job, copy, pipe->rank, line, &pipe->line);
+    weft_status status =
+        split_named(job, copy, pipe->rank, line, &pipe->stage_group);
     return status == WEFT_OK
-               ? split_named(job, copy, pipe->rank, chain, &pipe->chain)
+               ? split_named(job, copy, pipe->rank, chain, &pipe->extra_group)
                : status;
 }
 
@@ -75,13 +76,15 @@ static weft_status split_job(wefti_pipe *pipe, weft_comm *job)
                  pipe->info.ranks - 1 - color);
     }
     weft_status status = split_pipeline(pipe, job, copy);
-    return status == WEFT_OK ? split_named(job, color, key, name, &pipe->group)
-                             : status;
+    return status == WEFT_OK
+               ? split_named(job, color, key, name, &pipe->replica_group)
+               : status;
 }
 
 static weft_status attach(wefti_pipe *pipe, weft_ledger *ledger)
 {
-    weft_comm *comms[] = {pipe->line, pipe->chain, pipe->group};
+    weft_comm *comms[] = {pipe->stage_group, pipe->extra_group,
+                          pipe->replica_group};
     weft_status status = WEFT_OK;
     pipe->ledger = ledger;
     for (size_t i = 0; ledger && status == WEFT_OK && i < 3; i++) {
@@ -155,7 +158,7 @@ static weft_pipeline_config configure_pipeline(const wefti_pipe *pipe,
     const wefti_replica_config *own = &replica->config;
     return (weft_pipeline_config){.size_bytes = sizeof(weft_pipeline_config),
                                   .schedule = pipe->schedule,
-                                  .comm = pipe->line,
+                                  .comm = pipe->stage_group,
                                   .device = own->device,
                                   .ledger = own->ledger,
                                   .rows = own->micro_batch * own->shape.seq,
@@ -299,7 +302,7 @@ static weft_status make_reduce(wefti_pipe *pipe, const wefti_replica *replica,
 {
     weft_bucket_config config = {
         .size_bytes = sizeof(config),
-        .comm = pipe->group,
+        .comm = pipe->replica_group,
         .device = replica->config.device,
         .collective = WEFT_COLLECTIVE_REDUCESCATTER,
         .buffer = replica->gradient.leaf,
@@ -390,7 +393,8 @@ weft_status wefti_pipe_open(wefti_pipe *pipe, const wefti_pipe_config *config,
 
 void wefti_pipe_abort(wefti_pipe *pipe)
 {
-    weft_comm *comms[] = {pipe->line, pipe->chain, pipe->group};
+    weft_comm *comms[] = {pipe->stage_group, pipe->extra_group,
+                          pipe->replica_group};
     for (size_t i = 0; i < sizeof(comms) / sizeof(*comms); i++) {
         if (comms[i]) {
             (void)!weft_comm_abort(comms[i]);
@@ -424,15 +428,16 @@ void wefti_pipe_fini(wefti_pipe *pipe)
     free(pipe->kept);
     wefti_workspace_fini(&pipe->workspace);
     free(pipe->stages);
-    *pipe = (wefti_pipe){.line = pipe->line,
-                         .chain = pipe->chain,
-                         .group = pipe->group,
+    *pipe = (wefti_pipe){.stage_group = pipe->stage_group,
+                         .extra_group = pipe->extra_group,
+                         .replica_group = pipe->replica_group,
                          .ledger = pipe->ledger};
 }
 
 void wefti_pipe_leave(wefti_pipe *pipe)
 {
-    weft_comm *comms[] = {pipe->group, pipe->chain, pipe->line};
+    weft_comm *comms[] = {pipe->replica_group, pipe->extra_group,
+                          pipe->stage_group};
     for (size_t i = 0; i < 3; i++) {
         if (comms[i] && pipe->ledger) {
             weft_ledger_detach(pipe->ledger, comms[i]);

@@ -258,7 +258,7 @@ static void test_second_ring_moves_nothing_until_the_next_arm(void **state)
 }
 
 /* More than are counted, and back. */
-static void test_crowd_beyond_counting_is_woken(void **state)
+static void test_sleepers_beyond_counting_are_woken(void **state)
 {
     (void)state;
     wefti_doorbell bell;
@@ -314,7 +314,7 @@ int main(void)
         cmocka_unit_test(test_ring_wakes_every_sleeper),
         cmocka_unit_test(test_ring_without_sleepers_moves_nothing),
         cmocka_unit_test(test_second_ring_moves_nothing_until_the_next_arm),
-        cmocka_unit_test(test_crowd_beyond_counting_is_woken),
+        cmocka_unit_test(test_sleepers_beyond_counting_are_woken),
         cmocka_unit_test(test_sleep_after_a_ring_returns_at_once),
         cmocka_unit_test(test_sleep_unrung_ends_with_its_timeout),
     };

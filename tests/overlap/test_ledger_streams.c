@@ -200,7 +200,8 @@ static void test_span_of_a_device_beyond_the_room_is_counted(void **state)
     weft_ledger_destroy(ledger);
 }
 
-static void test_span_of_a_device_closed_elsewhere_is_refused(void **state)
+static void
+test_span_of_a_device_closed_on_another_stream_is_refused(void **state)
 {
     fixture *it = *state;
     weft_ledger *ledger = make_ledger(16);
@@ -233,7 +234,7 @@ int main(void)
         ROW(test_span_of_a_device_is_split_between_steps),
         ROW(test_span_of_a_device_makes_its_events_once),
         ROW(test_span_of_a_device_beyond_the_room_is_counted),
-        ROW(test_span_of_a_device_closed_elsewhere_is_refused),
+        ROW(test_span_of_a_device_closed_on_another_stream_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,7 +174,7 @@ static void test_nvml_slow_links_bound_the_plan(void **state)
     close_library(f);
 }
 
-static void test_nvml_single_links_are_told_apart(void **state)
+static void test_nvml_single_links_are_distinguished(void **state)
 {
     (void)state;
     fixture f = open_library_with("libfake_nvml_odd.so", "0000:15:00.0");
@@ -261,7 +261,7 @@ int main(void)
         cmocka_unit_test(test_nvml_refused_fields_mean_links_unknown),
         cmocka_unit_test(test_nvml_links_are_found_without_the_capability),
         cmocka_unit_test(test_nvml_slow_links_bound_the_plan),
-        cmocka_unit_test(test_nvml_single_links_are_told_apart),
+        cmocka_unit_test(test_nvml_single_links_are_distinguished),
         cmocka_unit_test(test_nvml_trays_of_a_clique_are_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,7 +164,7 @@ static void test_checkpoint_leftovers_are_ignored_then_removed(void **state)
 /* DONE counts only with the words of its own step; else it is damaged, which is
  * reported, and its step stays. */
 static void
-test_checkpoint_damaged_done_is_told_and_its_step_stays(void **state)
+test_checkpoint_damaged_done_is_reported_and_its_step_stays(void **state)
 {
     scratch *own = *state;
     char good[256] = "";
@@ -578,7 +578,8 @@ int main(void)
         SAVING_TEST(test_checkpoint_keep_removes_older_ones_alone),
         SAVING_TEST(test_checkpoint_same_step_is_replaced),
         SAVING_TEST(test_checkpoint_leftovers_are_ignored_then_removed),
-        SAVING_TEST(test_checkpoint_damaged_done_is_told_and_its_step_stays),
+        SAVING_TEST(
+            test_checkpoint_damaged_done_is_reported_and_its_step_stays),
         SAVING_TEST(test_checkpoint_link_is_never_followed_to_remove),
         SAVING_TEST(test_checkpoint_what_cannot_be_removed_keeps_no_other),
         SAVING_TEST(test_checkpoint_steps_of_another_run_stay),

@@ -125,7 +125,7 @@ class Differ(unittest.TestCase):
         self.refuse(["the text of data.paths: ranks differ: it is 2800 bytes "
                      "in 1 file, digest "], "--set data.paths=[other]")
 
-    def test_equal_text_elsewhere_is_the_same(self):
+    def test_equal_text_in_another_file_is_the_same(self):
         got = self.train("--set data.paths=[copy]")
         self.assertEqual(got.returncode, 0, got.stderr)
 

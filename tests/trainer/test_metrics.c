@@ -137,7 +137,7 @@ static void test_metrics_line_has_all_fields(void **state)
     scratch_close(&own);
 }
 
-static void test_metrics_unwritable_file_is_told(void **state)
+static void test_metrics_unwritable_file_is_reported(void **state)
 {
     (void)state;
     wefti_metrics metrics;
@@ -268,7 +268,7 @@ static void test_metrics_line_on_a_full_disk_leaves_no_part(void **state)
     scratch_close(&own);
 }
 
-static void test_summary_tells_what_the_ledger_dropped(void **state)
+static void test_summary_counts_what_the_ledger_dropped(void **state)
 {
     (void)state;
     wefti_summary summary;
@@ -397,13 +397,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_metrics_line_has_all_fields),
-        cmocka_unit_test(test_metrics_unwritable_file_is_told),
+        cmocka_unit_test(test_metrics_unwritable_file_is_reported),
         cmocka_unit_test(test_metrics_after_a_step_keeps_the_lines_up_to_it),
         cmocka_unit_test(
             test_metrics_continued_after_half_a_line_has_whole_lines),
         cmocka_unit_test(test_metrics_line_is_one_write),
         cmocka_unit_test(test_metrics_line_on_a_full_disk_leaves_no_part),
-        cmocka_unit_test(test_summary_tells_what_the_ledger_dropped),
+        cmocka_unit_test(test_summary_counts_what_the_ledger_dropped),
         cmocka_unit_test(test_summary_terms_are_those_of_the_median_step),
         cmocka_unit_test(test_progress_plain_lines_come_every_so_often),
         cmocka_unit_test(test_progress_terminal_line_is_rewritten),

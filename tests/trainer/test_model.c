@@ -194,7 +194,7 @@ static void check_hooks(bool tied)
     tear_down(&fix);
 }
 
-static void test_hooks_each_tensor_is_told_once_in_order(void **state)
+static void test_hooks_each_tensor_is_reported_once_in_order(void **state)
 {
     (void)state;
     check_hooks(false);
@@ -253,7 +253,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradient_untied_matches_differences),
         cmocka_unit_test(test_gradient_tied_matches_differences),
-        cmocka_unit_test(test_hooks_each_tensor_is_told_once_in_order),
+        cmocka_unit_test(test_hooks_each_tensor_is_reported_once_in_order),
         cmocka_unit_test(test_hooks_error_ends_the_pass),
         cmocka_unit_test(test_predict_prefix_gives_the_same_logits),
     };

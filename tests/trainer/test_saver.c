@@ -309,7 +309,7 @@ static void test_saver_writes_while_the_next_step_runs(void **state)
 }
 
 /* Each rank asks for the writer before it saves, here for the second time. */
-static void test_saver_next_save_waits_and_the_wait_is_told(void **state)
+static void test_saver_next_save_waits_and_the_wait_is_reported(void **state)
 {
     (void)state;
     held = (hold){.step = 1,
@@ -445,7 +445,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup(name, begin_test)
     const struct CMUnitTest tests[] = {
         TEST(test_saver_writes_while_the_next_step_runs),
-        TEST(test_saver_next_save_waits_and_the_wait_is_told),
+        TEST(test_saver_next_save_waits_and_the_wait_is_reported),
         TEST(test_saver_without_async_writes_before_the_next_step),
         TEST(test_saver_full_disk_ends_the_run_by_name),
         TEST(test_saver_full_disk_of_another_rank_is_that_rank_s),

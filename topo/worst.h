@@ -19,7 +19,7 @@ typedef struct wefti_worst {
  * are planned once, of very many kinds those with the least links.
  *
  * topo        that of paths: gets warning 4 for hosts that fall behind most
- * others, with the GPU or port that is the cause.
+ *             others, with the GPU or port that is the cause.
  * Returns     OK | ERR_NO_MEMORY.
  */
 WEFT_NODISCARD weft_status wefti_worst_find(const wefti_paths *paths,

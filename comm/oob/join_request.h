@@ -26,7 +26,7 @@ typedef struct wefti_client wefti_client;
  * foreign_out  set where the server that answers has another secret; NULL: not
  *              asked for.
  * judged_out   set where a server that has the secret sent a verdict; NULL: not
- * asked for.
+ *              asked for.
  * warn_ms      a rank that waits logs (warn) which ranks are missing.
  * timeout_ms   and fails.
  * prepare      what has to succeed on every rank before any rank returns OK:

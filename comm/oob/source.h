@@ -16,8 +16,8 @@
 /*
  * name      for people
  * sign      what was found that shows it
- * applies   by the request and the environment alone find_rank this rank and
- * how many there are; for a request that leaves them
+ * applies   by the request and the environment alone
+ * find_rank this rank and how many there are; for a request that leaves them
  *           open (nranks 0)
  * alone_too join is called for one rank too, which else needs no other
  * join      join; rank and nranks of the request are set

@@ -3,7 +3,7 @@
  * Goal     ranks that talk most come to sit on one host, whatever the launcher
  *          did; where nothing can be won, and on one host, nothing changes.
  * Method   ranks as threads that WEFT_DOMAIN parts into hosts; the new order is
- * collected by an all-gather; the printed text is read.
+ *          collected by an all-gather; the printed text is read.
  */
 #include "tests/comm/world.h"
 #include "trainer/seats.h"

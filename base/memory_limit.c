@@ -21,7 +21,7 @@
 
 enum { PATH_BYTES = 1024, LINE_BYTES = 4096 };
 
-/* More than any machine has: what version 1 says where it has no limit. */
+/* More than any machine has: what version 1 reads as where it has no limit. */
 #define NO_LIMIT (UINT64_C(1) << 60)
 
 typedef struct version {
@@ -169,7 +169,7 @@ void wefti_memory_limit_read(const char *root, wefti_memory_limit *limit_out)
     }
 }
 
-/* "MemAvailable:   1234 kB"; UINT64_MAX: not said. */
+/* "MemAvailable:   1234 kB"; UINT64_MAX: not there. */
 static uint64_t read_free(const char *root)
 {
     char line[128];

@@ -59,8 +59,8 @@ static bool read_at(int fd, uint64_t offset, void *out, size_t bytes)
     return pread(fd, out, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-/* How long the file has to be for its segments to be there; 0: that is for
- * dlopen to say, which reads the headers before it maps anything. */
+/* How long the file has to be for its segments to be there; 0: dlopen decides,
+ * which reads the headers before it maps anything. */
 static uint64_t get_needed_bytes(int fd)
 {
     Elf64_Ehdr header;

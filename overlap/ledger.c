@@ -221,7 +221,7 @@ static void stamp_end(void *arg)
     wefti_slot_set(span, DONE);
 }
 
-/* What the caller did wrong: counted, and the thread's text says what. */
+/* A mistake of the caller: counted, and named in the thread's error text. */
 #define MISUSED(ledger, ...)                                                   \
     (wefti_ledger_drop(ledger), wefti_error_keep(__VA_ARGS__))
 

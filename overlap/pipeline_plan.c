@@ -198,7 +198,7 @@ static void end_part(walk *w, const weft_action *part)
     }
 }
 
-/* What is made for another rank goes when the list says so. */
+/* What is made for another rank is sent when the list says so. */
 static void release(walk *w, const weft_action *action)
 {
     cell *c = cell_of(w, action->stage, action->microbatch);

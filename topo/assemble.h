@@ -13,8 +13,8 @@
 #define WEFTI_HOST_DEVICES_MOST 8192
 
 /*
- * One end's word for its NVLinks (XGMI, C2C, pcilink) to one remote device.
- * A link exists as far as both ends report it.
+ * One end's claim of NVLinks (XGMI, C2C, pcilink) to one remote device. A link
+ * exists as far as both ends report it.
  */
 typedef struct wefti_claim {
     int from; /* a GPU, or a bridge: for PCI, or XGMI that its GPUs share */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/claims.c - NVLinks from what both their ends say of them.
+ * topo/claims.c - NVLinks from what both their ends claim.
  */
 #include "topo/assemble.h"
 #include "topo/rates.h"

@@ -3,8 +3,8 @@
  * topo/cpus.c - reads sets of CPUs, cores and control groups.
  *
  * A control group's limit holds for all below it, so the least one on the way
- * up counts. In a container the path that /proc names may not be there; what
- * is mounted as the root then speaks for it.
+ * up counts. In a container the path that /proc names may not be there; what is
+ * mounted as the root is read in its place.
  *
  * Source: the kernel's admin-guide/cgroup-v2.rst (cpu.max) and
  * scheduler/sched-bwc.rst (cpu.cfs_quota_us).

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * topo/cpus.h - sets of CPUs, and which of them this process may use: by the
- * kernel's word (cpuset, taskset, container) and by the time that its control
+ * kernel's mask (cpuset, taskset, container) and by the time that its control
  * groups grant it.
  */
 #ifndef TOPO_CPUS_H

@@ -79,8 +79,8 @@ typedef struct wefti_pci {
     uint16_t vendor, device, sub_vendor, sub_device;
     int gen;   /* 1..6; 0 unknown */
     int width; /* lanes */
-    /* By the device's own word, 0 unknown: what it could do in a better slot,
-     * and what its link does at this moment. */
+    /* As the device reports, 0 unknown: what it could do in a better slot, and
+     * what its link does at this moment. */
     int max_gen, max_width, now_gen, now_width;
 } wefti_pci;
 
@@ -196,7 +196,7 @@ void wefti_topo_warn(wefti_topo *topo, int code, const char *device,
                      const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* Takes back what was said of a device. */
+/* Removes what was added about a device. */
 void wefti_topo_unwarn(wefti_topo *topo, int code, const char *device);
 
 /* "gpu3" and the like, into text; a NUMA node is called by its number in the

@@ -59,7 +59,7 @@ void wefti_nccl_claim_model(wefti_nccl_import *in, int gpu);
 
 /*
  * wefti_nccl_complete_links - where no GPU of the host lists a link: those of
- * the stated model, or a word that they are unknown where they are likely.
+ * the stated model, or a warning that they are unknown where they are likely.
  */
 void wefti_nccl_complete_links(wefti_nccl_import *in);
 

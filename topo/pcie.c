@@ -4,10 +4,10 @@
  * hangs on them, GPUs below their model, NICs below what their ports need, or
  * with enough for these below their model, which is a note.
  *
- * What a device could do is its own word where the machine was asked, else what
- * its model does (topo/rates.h), and never less than its twins show. An idle
- * GPU lowers its generation to save power, so a file that was recorded without
- * load does not distinguish idle from degraded; neither does this reader.
+ * What a device could do is what it reports on a live machine, else what its
+ * model does (topo/rates.h), and never less than its twins show. An idle GPU
+ * lowers its generation to save power, so a file that was recorded without load
+ * does not distinguish idle from degraded; neither does this reader.
  */
 #include "topo/assemble.h"
 #include "topo/rates.h"
@@ -59,7 +59,7 @@ bool wefti_port_doubt(wefti_topo *topo, const char *port, double GBps,
     return pseudo;
 }
 
-/* What a hypervisor's bridge says is replaced by the fastest of its children.
+/* The rate of a hypervisor's bridge is replaced by the fastest of its children.
  */
 static void disbelieve(wefti_topo *topo, int bridge, int up, int fastest)
 {

@@ -11,7 +11,7 @@
 #define GPUS_MOST 16 /* of a host whose paths are shown */
 #define ROW_HEAD  7
 
-/* What the cells have said, for the legend. */
+/* The words used in the cells, for the legend. */
 static const struct {
     const char *word, *meaning;
 } meanings[] = {{"X", "itself"},

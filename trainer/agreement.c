@@ -67,7 +67,7 @@ static void write_digest(FILE *out, const char *name,
             sodium_bin2hex(hex, sizeof(hex), digest, 8));
 }
 
-/* A list of one's own is the same where its bytes are. */
+/* A user's list is the same where its bytes are. */
 static void write_schedule(FILE *out, const char *path)
 {
     char *text, about[32];
@@ -138,7 +138,8 @@ static void add_file(crypto_generichash_state *state, const char *path)
     }
 }
 
-/* The newest complete step in dir; what is wrong with it its reader says. */
+/* The newest complete step in dir; what is wrong with it is its reader's to
+ * report. */
 static uint64_t add_newest(crypto_generichash_state *state, const char *dir)
 {
     char path[WEFTI_CHECKPOINT_PATH_BYTES];

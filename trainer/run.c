@@ -193,7 +193,7 @@ static void close_all(wefti_run_state *state)
 }
 
 /*
- * What befell the training's communicator; else the one on which savepoints
+ * The fault of the training's communicator; else the one on which savepoints
  * are written, which may detect first that a rank is gone.
  */
 static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
@@ -211,8 +211,9 @@ static bool find_fault(const wefti_run_state *state, weft_fault *fault_out)
 }
 
 /*
- * This rank's own error stands, whatever befell the others meanwhile. What only
- * a communicator reports is printed as its fault's text, which names the rank.
+ * This rank's own error stands, whatever happened to the others meanwhile. What
+ * only a communicator reports is printed as its fault's text, which names the
+ * rank.
  */
 static void describe_error(const wefti_run_state *state, weft_status status,
                            char *error_out)

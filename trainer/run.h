@@ -40,7 +40,7 @@ enum { WEFTI_RUN_ERROR_BYTES = 768 };
  * wefti_run - trains as the options say.
  *
  * error_out   room for WEFTI_RUN_ERROR_BYTES: one line, after an error.
- * everywhere  whether every rank fails alike, so that one may speak for all.
+ * everywhere  whether every rank fails alike, so that one may print for all.
  *
  * Returns     OK | the first error of this rank. If other ranks take part,
  *             they end too: its communicator is aborted.

@@ -62,7 +62,7 @@ void wefti_run_replace_comm(wefti_run_state *state, weft_comm *comm);
  */
 WEFT_NODISCARD weft_status wefti_run_generate(wefti_run_state *state);
 
-/* wefti_run_sum_up - rank 0's closing words. */
+/* wefti_run_sum_up - rank 0's closing summary. */
 WEFT_NODISCARD weft_status wefti_run_sum_up(wefti_run_state *state);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/control/inbox.c - what another domain says of a communicator: into the
- * memory that all ranks of this domain see.
+ * comm/control/inbox.c - takes what another domain sends about a communicator
+ * into the memory that all ranks of this domain see.
  */
 #include "comm/control/ballot_cell.h"
 #include "comm/control/channel_state.h"

@@ -76,7 +76,7 @@ bool wefti_peer_probe_accept(wefti_peer_probe *free_place,
                              wefti_oob_connection *peer,
                              const wefti_peer_probe_self *self);
 
-/* The next piece of news; note_out with SAID. */
+/* The next event; note_out with NOTE. */
 wefti_peer_probe_news wefti_peer_probe_next(wefti_peer_probe *probe,
                                             const wefti_peer_probe_self *self,
                                             int64_t now_ns,

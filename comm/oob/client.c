@@ -67,7 +67,7 @@ static weft_status fail_by_language(const wefti_client *self)
                        self->request->rank, self->endpoint->text);
 }
 
-/* Says once that the server is not there, or silent. */
+/* Warns once that the server is not there, or silent. */
 static void warn_if_due(wefti_client *self)
 {
     if (wefti_clock_ns() >= self->warn_at_ns) {

@@ -89,7 +89,7 @@ WEFT_NODISCARD weft_status wefti_oob_connection_accept(
 void wefti_oob_connection_fini(
     wefti_oob_connection *connection); /* closes; twice is legal */
 
-/* What to poll fd for; what to do with what poll said. */
+/* What to poll fd for; what to do with the events that poll returned. */
 short wefti_oob_connection_events(const wefti_oob_connection *connection);
 void wefti_oob_connection_serve(wefti_oob_connection *connection,
                                 short revents);

@@ -145,8 +145,8 @@ static bool always(const wefti_bootstrap_request *request)
 }
 
 /*
- * Half of what torchrun sets is no launcher's trace, but mostly a user's
- * mistake: each rank would be a job of its own without a word.
+ * A part of the variables that torchrun sets is mostly a user's mistake:
+ * without this warning each rank would silently be a job of its own.
  */
 static weft_status join_unlaunched(const wefti_bootstrap_request *request,
                                    wefti_membership *membership_out)

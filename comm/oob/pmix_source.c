@@ -115,7 +115,8 @@ static struct {
     launcher launcher;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* mpirun takes a process that leaves without a word for one that crashed. */
+/* mpirun takes a process that leaves without PMIx_Finalize for one that
+ * crashed. */
 static void take_leave(void)
 {
     if (process.pid == getpid()) {

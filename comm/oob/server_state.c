@@ -265,7 +265,8 @@ static void judge_report(wefti_server_state *state, int rank,
     }
 }
 
-/* A member that cannot take part says why; it is the verdict for all. */
+/* A member that cannot take part sends its reason, which is the verdict for
+ * all. */
 static void judge_refusal(wefti_server_state *state, int rank,
                           const wefti_oob_message_verdict *verdict)
 {

@@ -209,7 +209,7 @@ static void check_sender(wefti_schedule_trial *trial, int rank, size_t *next)
         uint32_t recv =
             peer < 0 ? 0 : wefti_places_counterpart(&trial->places, send);
         if (recv == 0 || next[peer] == SIZE_MAX) {
-            continue; /* said already */
+            continue; /* reported already */
         }
         size_t match = find_recv(schedule, rank, peer, next[peer]);
         next[peer] = match + 1;

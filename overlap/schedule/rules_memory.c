@@ -73,7 +73,7 @@ static void need_there(const store *s, const activations *own)
     } else if (own->state == GONE) {
         find(s, WEFT_RULE_ORDER,
              "comes after the backward that needs its activations");
-    } /* before F: that has been said already */
+    } /* before F: that has been reported already */
 }
 
 static void recompute(const store *s, activations *own)

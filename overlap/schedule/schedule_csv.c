@@ -5,8 +5,8 @@
  *
  * The text is read twice: first where stages are and how many there are of
  * everything, then the actions themselves, which can so be refused where they
- * stand. What is accepted here is well-formed, not yet valid: that is
- * weft_schedule_check's to say.
+ * stand. What is accepted here is well-formed, not yet valid:
+ * weft_schedule_check decides that.
  */
 #include "overlap/schedule/schedule.h"
 

@@ -71,7 +71,7 @@ static int lacking_peer(const machine *m, const weft_action *message)
     const wefti_stage_places *places = &m->trial->places;
     int peer = wefti_message_peer(m->schedule, message);
     if (peer < 0) {
-        return -1; /* no message at all: rule 1 has said so */
+        return -1; /* no message at all: rule 1 has reported it */
     }
     uint32_t other = wefti_places_counterpart(places, message);
     if (m->trial->config.semantics != WEFT_SEMANTICS_EAGER) {

@@ -149,7 +149,7 @@ weft_status wefti_checkpoint_read_done(const char *dir, uint64_t step,
     return status;
 }
 
-/* What of a folder its name does not say. */
+/* The facts of a folder that its name does not state. */
 static void inspect_folder(int dir_fd, const char *dir, const char *name,
                            wefti_checkpoint_folder *folder)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * trainer/checkpoint/checkpoint_owner.c - the file that says whose a folder is.
+ * trainer/checkpoint/checkpoint_owner.c - the file that names the run that owns
+ * a folder.
  *
  * Source: flock(2), also of NFS.
  */

@@ -33,7 +33,7 @@ static void put_end(FILE *file, const char *flag, const weft_stage_cost *end)
             end->w, end->b);
 }
 
-/* What was asked, in weft-sched's words; NULL: no memory. */
+/* The question as a weft-sched command; NULL: no memory. */
 static char *write_command(const weft_advice_config *question, bool pairs)
 {
     const weft_schedule_cost *cost = question->cost;

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """test_differ.py BIN_DIR
 
-Goal: ranks that were told, have read or resume different things do not train
+Goal: ranks with different arguments, files or steps to resume from do not train
 with each other: all end, soon, with one message that names the key, both
 values and both ranks.
 
-Method: weft-train under weft-run through a shell that gives one rank other
-arguments, on a tiny model; every key of the table by a value it may have, the
-text, the command line and the folder to resume from. What may differ does.
+Method: weft-train under weft-run through a shell that starts one rank with
+other arguments, on a tiny model; every key of the table by a value it may have,
+the text, the command line and the folder to resume from. What may differ does.
 """
 import os
 import platform

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """test_messages.py BIN_DIR
 
-Goal: whatever makes training impossible is told once, by the rank that met it,
-with its place and what is allowed; the others and weft-run name that rank, and
-nobody trains first. What is printed of a step adds up.
+Goal: whatever makes training impossible is reported once, by the rank that found
+it, with its place and what is allowed; the others and weft-run name that rank,
+and no rank trains first. What is printed of a step adds up.
 
 Method: weft-train alone and under weft-run, on a tiny model, with one mistake
 each; stderr, exit status and JSON are compared with what is due. Failures that
@@ -206,7 +206,7 @@ class Messages(unittest.TestCase):
                                   "--metrics", self.path("lines")],
                                  stderr=subprocess.PIPE, text=True)
         try:
-            # It has its folder, and waits until somebody reads its lines.
+            # It has its folder, and waits until its lines are read.
             end = time.monotonic() + DEADLINE_S
             while not self.read_owner().endswith("\n"):
                 self.assertIsNone(first.poll())

@@ -9,7 +9,7 @@ cannot be is refused once.
 
 Method: the example under weft-run, cut short, beside a single process of the
 same settings: losses of the metrics are compared bit by bit. A rank of a long
-run is killed when the first steps are told, and all of one that saves inside
+run is killed when the first steps are printed, and all of one that saves inside
 its steps as soon as it has done so in its third. With SPEC ("2x2,1gbit") only
 this last one, over emulated hosts: that needs root and iproute2.
 """

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """test_report.py BIN_DIR [net]
 
-Goal: weft-train --report tells the same as --metrics does, for all ranks, in
+Goal: weft-train --report shows the same as --metrics does, for all ranks, in
 one page that needs nothing else, with a trace that a viewer can nest; what
-cannot be written is refused before anybody trains, and an older report stays
+cannot be written is refused before any rank trains, and an older report stays
 until the new one is whole.
 
 Method: tiny runs alone, on two processes, on two threads and, with net, on two

@@ -157,7 +157,7 @@ typedef struct wefti_topo_warning {
     char text[256];
 } wefti_topo_warning;
 
-/* What NCCL's own file said, kept to write it out again (topo/markup.h). */
+/* What NCCL's own file states, kept to write it out again (topo/markup.h). */
 struct wefti_markup;
 
 typedef struct wefti_topo {

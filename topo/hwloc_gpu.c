@@ -115,7 +115,7 @@ static void warn_left_out(wefti_hwloc_import *in, const wefti_pci *ids)
         ids->vendor == NVIDIA || ids->vendor == AMD || ids->vendor == INTEL;
     if (class_id == 0x12 || (class_id == 0x03 && maker)) {
         wefti_topo_warn(in->topo, 2, ids->bus,
-                        "a %s [%04x:%04x] that nobody names as a GPU: left "
+                        "a %s [%04x:%04x] that nothing names as a GPU: left "
                         "out",
                         class_id == 0x12 ? "processing accelerator"
                                          : "display controller",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * topo/nvml_apply.c - what NVML said, put into a host's graph.
+ * topo/nvml_apply.c - what NVML reports, put into a host's graph.
  */
 #include "topo/nvml.h"
 #include "topo/rates.h"

@@ -234,7 +234,7 @@ static void warn_template(wefti_nccl_import *in)
     }
     if (topo->kind_counts[WEFTI_TOPO_GPU] == 0 && in->bare_leaves > 0) {
         wefti_topo_warn(topo, 19, in->path,
-                        "no GPU can be told among %d devices without class",
+                        "no GPU is recognisable among %d devices without class",
                         in->bare_leaves);
     }
 }

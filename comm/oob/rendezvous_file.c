@@ -258,7 +258,7 @@ static weft_status come(const wefti_bootstrap_request *request,
             status =
                 wefti_error(WEFT_ERR_TIMEOUT, "rank %d: %s: %s after %lld ms",
                             request->rank, path,
-                            text[0] ? "nobody answers where it points"
+                            text[0] ? "nothing answers where it points"
                                     : "rank 0 has not written it",
                             (long long)request->timeout_ms);
         }

@@ -331,8 +331,7 @@ static void test_bucket_off_sends_nothing(void **state)
     }
 }
 
-/* Rank 1 gives up where the others already wait for its buckets, and is named.
- */
+/* Rank 1 aborts where the others wait for its buckets, and is named. */
 static int run_failing(weft_comm *comm, void *context)
 {
     (void)context;

@@ -57,7 +57,7 @@ static job make_job(const weft_schedule *schedule)
                  .steps = 2};
 }
 
-/* Runs it, and holds the peaks to what the checker has said of the list. */
+/* Runs it, and holds the peaks to what the checker has found for the list. */
 static void run_job(job *it, const char *what)
 {
     weft_verdict verdict =

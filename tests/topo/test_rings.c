@@ -62,8 +62,8 @@ static void ask(double *used, const wefti_route *route, bool back, double GBps)
     }
 }
 
-/* What a ring or chain asks of the links to its NICs; a tree's host takes and
- * gives by its first GPU. */
+/* What a ring or chain asks of the links to its NICs; a tree's host
+ * receives and sends by its first GPU. */
 static void ask_nics(const wefti_paths *paths, const wefti_rings *rings,
                      int ring, bool tree, double *used)
 {

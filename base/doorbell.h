@@ -10,11 +10,12 @@
  *   wefti_doorbell_disarm(b, seen)
  *
  * One word holds a generation and how many are armed in it. arm counts its
- * sleeper before he looks; ring reads the word after the news is stored. All
- * four are sequentially consistent, so either the sleeper sees the news or the
- * ringer sees that somebody is armed and begins the next generation, which the
- * kernel compares: there nobody is armed yet. So a ring costs one load where
- * nobody sleeps, and where those who did have been woken and are on their way.
+ * sleeper before it checks for news; ring reads the word after the news is
+ * stored. All four are sequentially consistent, so either the sleeper sees the
+ * news or the ringer sees an armed sleeper and begins the next generation, in
+ * which no sleeper is armed yet; the kernel compares the generation. So a ring
+ * costs one load where no thread sleeps, and where all sleepers have been woken
+ * and are about to run.
  */
 #ifndef BASE_DOORBELL_H
 #define BASE_DOORBELL_H

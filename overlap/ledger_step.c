@@ -105,7 +105,7 @@ static int64_t count_part(weft_ledger *ledger, wefti_ledger_slot *record,
 static void free_slot(wefti_ledger_slot *record)
 {
     if (record->stamps) {
-        wefti_stamps_give(&record->ledger->stamps, record->stamps);
+        wefti_stamps_release(&record->ledger->stamps, record->stamps);
     }
     wefti_slot_set(record, FREE);
 }
@@ -123,7 +123,7 @@ static void free_lost(wefti_ledger_slot *record, uint8_t expected)
 /*
  * What a span with stamps would be without: CLAIMED, OPEN or DONE, its times
  * filled in as far as they are known. FREE: it has been closed, and its device
- * has failed and will never say when.
+ * has failed, so its end is never known.
  */
 static uint8_t ask_stamps(wefti_ledger_slot *record, uint8_t state)
 {
@@ -139,7 +139,7 @@ static uint8_t ask_stamps(wefti_ledger_slot *record, uint8_t state)
     return begun != WEFT_OK ? CLAIMED : ended == WEFT_OK ? DONE : OPEN;
 }
 
-/* Looks at one slot; frees it when nothing of it belongs to a later step. */
+/* Collects one slot; frees it when nothing of it belongs to a later step. */
 static void collect(weft_ledger *ledger, wefti_ledger_slot *record,
                     cpu_sum *cpu, weft_step_report *report)
 {

@@ -3,7 +3,8 @@
  * comm/control/ballot_cell.c - votes in the memory that a domain shares.
  *
  * cell.state's compare-and-swap (the writer's, after the words) pairs with the
- * load in read: who sees VOTED reads the words that were stored before.
+ * load in read: a reader that sees VOTED sees the words that were stored
+ * before.
  */
 #include "comm/control/ballot_cell.h"
 

@@ -21,7 +21,7 @@ void wefti_ballot_cell_settle(wefti_ballot_cell *cell, uint32_t state);
 uint32_t wefti_ballot_cell_read(wefti_ballot_cell *cell, const weft_comm *comm,
                                 wefti_vote *vote_out);
 
-/* What another domain has said. Engine's lock held. */
+/* What another domain has sent. Engine's lock held. */
 void wefti_ballot_take(weft_comm *comm, const wefti_ballot_place *place,
                        const wefti_vote *vote);
 

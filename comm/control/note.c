@@ -100,7 +100,7 @@ static void write_fields(wefti_oob_writer *writer, const wefti_note *note)
     case WEFTI_NOTE_PRESENT:
         wefti_oob_writer_number(writer, (uint32_t)note->rank, 4);
         break;
-    case WEFTI_NOTE_HEARD:
+    case WEFTI_NOTE_ACK:
         wefti_oob_writer_number(writer, note->known, 1);
         break;
     case WEFTI_NOTE_RANK_OUTCOME:
@@ -126,7 +126,7 @@ static bool read_fields(wefti_oob_reader *reader, wefti_note *note)
     switch (note->kind) {
     case WEFTI_NOTE_PRESENT:
         return read_rank(reader, note);
-    case WEFTI_NOTE_HEARD:
+    case WEFTI_NOTE_ACK:
         word = wefti_oob_reader_number(reader, 1);
         note->known = word == 1;
         return word <= 1;

@@ -396,7 +396,7 @@ struct weft_comm {
     int64_t stream_look_ns, stream_since_ns, stream_seen_ns;
     /* This rank must tell other domains of it: stored before the fault page's
      * state, loaded after it. */
-    _Atomic bool fault_told;
+    _Atomic bool fault_announced;
     /* wefti_fault_learn -> weft_comm_get_fault: a copy is in fault. */
     _Atomic uint32_t fault_seen;
     weft_fault fault;

@@ -20,8 +20,8 @@ struct wefti_client {
     bool challenged;     /* a server has answered at least once */
     bool accepted;
     bool judged;      /* has got a verdict */
-    bool cancelled;   /* gives up soon */
-    bool told;        /* and has sent the server that */
+    bool cancelled;   /* ends soon */
+    bool cancel_sent; /* and has sent the server that */
     int last_failure; /* errno of the last connect, 0: it succeeded */
     wefti_oob_connection connection;
     wefti_memory_source memory_source; /* if this rank leads its domain */
@@ -32,10 +32,10 @@ struct wefti_client {
     wefti_oob_message message; /* the last one received */
 };
 
-/* What says that this rank is to give up; -1: it need not be looked at. */
+/* Readable when this rank is to be cancelled; -1: it need not be polled. */
 int wefti_client_cancel_fd(const wefti_client *self);
 
-/* Waits for ms, or until this rank is to give up, which it notes. */
+/* Waits for ms, or until this rank is to be cancelled, which it notes. */
 void wefti_client_pause(wefti_client *self, int64_t ms);
 
 /* What only this rank has run into: its own verdict, in place of a report. */

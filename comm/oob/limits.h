@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * comm/oob/limits.h - how many ranks a job has at most, and how much each says
- * of itself while it joins.
+ * comm/oob/limits.h - how many ranks a job has at most, and how much each sends
+ * while it joins.
  */
 #ifndef COMM_OOB_LIMITS_H
 #define COMM_OOB_LIMITS_H

@@ -50,10 +50,10 @@ enum {
  * CLAIM                 over a leader's unix socket: rank and token
  * HANDED                back: token, and the descriptor
  * CARD C, S             sealed: how I, or a rank of another domain, is reached
- * REPORT C              sealed: I have it all, or what is missing
+ * REPORT C              sealed: the member has it all, or what is missing
  * VERDICT S             sealed: the end, good or bad, the same for all
- * VERDICT C             sealed: I cannot take part, in my own words; at most
- *                       WEFTI_OOB_REASON_MOST characters
+ * VERDICT C             sealed: the member cannot take part, with its reason;
+ *                       at most WEFTI_OOB_REASON_MOST characters
  * NOTE                  sealed: between ranks that have joined, after a HELLO
  * and a CHALLENGE of their own; comm/control/note.h says what is in it
  */
@@ -85,7 +85,7 @@ typedef struct wefti_oob_message_hello { /* CHALLENGE too */
 
 typedef struct wefti_oob_message_join {
     uint32_t rank;   /* 0 .. 1 048 575 */
-    uint32_t nranks; /* 1 .. 1 048 576; whether they fit is the server's say */
+    uint32_t nranks; /* 1 .. 1 048 576; the server decides whether they fit */
     uint32_t pid;    /* 1 .. 2^31 - 1 */
     uint32_t warn_ms;
     uint32_t timeout_ms; /* from now */
@@ -122,10 +122,10 @@ typedef struct wefti_oob_message_claim { /* HANDED too */
 
 typedef enum wefti_outcome {
     WEFTI_OUTCOME_COMPLETE = 0,
-    WEFTI_OUTCOME_ELSEWHERE, /* the unix socket cannot be reached */
-    WEFTI_OUTCOME_GONE,      /* the subject's process has ended */
-    WEFTI_OUTCOME_SYSTEM,    /* error_number says why */
-    WEFTI_OUTCOME_REFUSED,   /* the subject may not have the memory */
+    WEFTI_OUTCOME_UNREACHABLE, /* the unix socket cannot be reached */
+    WEFTI_OUTCOME_GONE,        /* the subject's process has ended */
+    WEFTI_OUTCOME_SYSTEM,      /* error_number says why */
+    WEFTI_OUTCOME_REFUSED,     /* the subject may not have the memory */
     WEFTI_OUTCOME_END
 } wefti_outcome;
 

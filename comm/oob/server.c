@@ -101,7 +101,7 @@ static void serve_polled(wefti_server *server, nfds_t count, int ranks)
 }
 
 /*
- * Everybody gets the verdict before its connection closes. After a failure
+ * Each member gets the verdict before its connection closes. After a failure
  * members may still be sending, and a connection that closes on unread bytes
  * takes the verdict with it: so read until they have closed, for a while.
  */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Goal: whoever sleeps on a doorbell wakes for every ring that follows its
- * news, in one process and across two, on one bell or on several at once; and a
- * ring without sleepers is free.
+ * Goal: every sleeper on a doorbell wakes for every ring that follows its news,
+ * in one process and across two, on one bell or on several at once; and a ring
+ * without sleepers is free.
  *
  * Method: two or more players pass a token round a ring of doorbells as fast
  * as they can, with random pauses of some hundred cycles around each step of
- * the protocol (seed printed). A lost wake-up leaves everyone asleep until the
- * limit of 20 s, which fails the test; without one, thousands of rounds take
- * well under a second. Counts begin at 2^32 - 1, so that all pass the wrap.
+ * the protocol (seed printed). A lost wake-up leaves all threads asleep until
+ * the limit of 20 s, which fails the test; without one, thousands of rounds
+ * take well under a second. Counts begin at 2^32 - 1, so that all pass the
+ * wrap.
  */
 #include "base/clock.h"
 #include "base/doorbell.h"
@@ -270,7 +271,8 @@ static void test_ring_without_sleepers_moves_nothing(void **state)
     assert_int_equal(bell.state, rung);
 }
 
-/* Whoever has been rung is on his way: more rings cost no call of the kernel.
+/* A sleeper that was rung is being woken: more rings cost no call of the
+ * kernel.
  */
 static void test_second_ring_moves_nothing_until_the_next_arm(void **state)
 {
@@ -296,7 +298,7 @@ static void test_second_ring_moves_nothing_until_the_next_arm(void **state)
 }
 
 /* More than are counted, and back. */
-static void test_crowd_beyond_counting_is_woken(void **state)
+static void test_sleepers_beyond_counting_are_woken(void **state)
 {
     (void)state;
     wefti_doorbell bell;
@@ -354,7 +356,7 @@ int main(void)
         cmocka_unit_test(test_ring_wakes_every_sleeper),
         cmocka_unit_test(test_ring_without_sleepers_moves_nothing),
         cmocka_unit_test(test_second_ring_moves_nothing_until_the_next_arm),
-        cmocka_unit_test(test_crowd_beyond_counting_is_woken),
+        cmocka_unit_test(test_sleepers_beyond_counting_are_woken),
         cmocka_unit_test(test_sleep_after_a_ring_returns_at_once),
         cmocka_unit_test(test_sleep_unrung_ends_with_its_timeout),
     };

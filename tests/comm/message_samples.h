@@ -156,7 +156,7 @@ static inline void message_sample(int index, wefti_oob_message *message)
     case 18:
         sample_text(message, WEFTI_OOB_VERDICT, WEFT_ERR_INVALID, 95);
         break;
-    default: /* another version: only its beginning is looked at */
+    default: /* another version: only its beginning is read */
         sample_hello(message, false);
         message->as.hello.version.minor++;
         memset(message->as.hello.nonce, 0, WEFTI_NONCE_BYTES);

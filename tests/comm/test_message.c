@@ -235,7 +235,7 @@ static void mutate(input *data, uint64_t *seed)
     uint64_t changes = 1 + random_next(seed) % 4;
     for (uint64_t i = 0; i < changes && data->used > 0; i++) {
         size_t at = random_next(seed) % data->used;
-        /* The header decides most: look there half of the time. */
+        /* The header decides most: half of the changes are there. */
         if (random_next(seed) % 2 && data->used >= HEADER) {
             at = random_next(seed) % HEADER;
         }

@@ -165,7 +165,7 @@ static void test_threads_of_communicators_are_counted_once(void **state)
                                     WEFT_REDOP_SUM, first, stream),
                      WEFT_OK);
     assert_int_equal(weft_stream_wait(stream), WEFT_OK);
-    assert_int_equal(step(ledger).wakeups, 0); /* nobody is attached */
+    assert_int_equal(step(ledger).wakeups, 0); /* nothing is attached */
     weft_comm_destroy(third);
     weft_comm_destroy(second);
     weft_comm_destroy(first);

@@ -263,7 +263,7 @@ static void put_foot(const wefti_page_view *view)
           "<dt>idle</dt><dd>nothing of this: loading, saving, the time "
           "between</dd>\n"
           "<dt>hidden</dt><dd>share of the transfer time under compute; how "
-          "much that saves, --measure tells</dd>\n</dl>\n",
+          "much that saves, --measure shows</dd>\n</dl>\n",
           file);
     if (!page->trace_error) {
         fputs("<p>The last steps, operation by operation, are in <code>", file);
